@@ -1,0 +1,51 @@
+# Every target sets up what it needs, by apt and pip, on a fresh Debian 12 (root, or sudo).
+PYTHON ?= $(firstword $(wildcard /usr/bin/python3.11) python3)
+BIN := .venv/bin
+AGENT := $(BIN)/compute-node-agent
+
+.PHONY: help venv run test check unit soak bench mutants clean
+
+help:  ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
+
+venv: .venv/test.stamp  ## a virtual environment with everything that developing needs
+
+run: .venv/run.stamp  ## the main job on this very host, against a placement of its own in .run/
+	@tools/host.sh libvirtd
+	@tools/run.sh
+
+test: .venv/test.stamp  ## every feature once on the real thing, at most 15 minutes
+	@tools/host.sh libvirtd
+	@$(BIN)/python tools/test.py
+
+check: .venv/test.stamp  ## format, lint, types, imports, unit tests: under a minute
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/mypy tests
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/unit
+
+unit: .venv/test.stamp  ## the unit tests with branch coverage
+	$(BIN)/python -m pytest -q tests/unit --cov --cov-report=term-missing:skip-covered
+
+soak: .venv/test.stamp  ## long counts with a new seed, which is printed
+	@tools/host.sh libvirtd
+	@$(BIN)/python tools/soak.py
+
+bench: .venv/test.stamp  ## figures beside nova's, measured in the same run
+	@tools/host.sh libvirtd
+	@bench/run.sh
+
+clean:  ## what the other targets made, but for the embedded placement's .run/
+	rm -rf .venv .bench build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+.venv/run.stamp: setup.py tools/host.sh
+	@tools/host.sh packages
+	@tools/venv.sh $(PYTHON) libvirt,embedded
+	@touch $@
+
+.venv/test.stamp: setup.py tools/host.sh
+	@tools/host.sh packages
+	@tools/venv.sh $(PYTHON) test
+	@touch .venv/run.stamp $@

@@ -1,0 +1,1 @@
+"""The service around drivers and report client: configuration, state on disk, decisions about when, the command."""

@@ -1,0 +1,124 @@
+"""Puts the parts of one run together: settings, driver, client, and a pass for each node."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import drivers
+from agent.config import Settings, keep_in, load_settings
+from agent.errors import ConfigError, StateError
+from drivers.base import Driver
+from drivers.host.archive import HostArchive
+from reportclient.client import PlacementClient
+from reportclient.transport import Transport
+
+if TYPE_CHECKING:
+    from reportclient.transport import Sender
+
+EMBEDDED_DIR = Path("~/.local/share/compute-node-agent")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What was said on the command line about where to look and where to report."""
+
+    config_files: tuple[Path, ...] = ()
+    config_dirs: tuple[Path, ...] = ()
+    embedded: bool = False
+    embedded_dir: Path | None = None
+    host: Path | None = None
+
+
+def settings_for(choice: Choice) -> Settings:
+    """
+    The settings of a run.
+
+    Raises:
+        ConfigError: as ``load_settings``.
+    """
+    settings = load_settings(choice.config_files, choice.config_dirs)
+    settings = replace(settings, recorded=bool(choice.host) or settings.driver == "fake.FakeDriver")
+    return keep_in(settings, _embedded_dir(choice)) if choice.embedded else settings
+
+
+@contextmanager
+def open_driver(settings: Settings, choice: Choice) -> Iterator[Driver]:
+    """
+    The driver of a run; an archive that had to be unpacked goes away with it.
+
+    Raises:
+        DiscoveryError: ``--host`` names no whole host archive.
+        StateError: made-up hosts cannot be written.
+    """
+    options = drivers.DriverOptions(
+        uri=settings.libvirt_uri, instances=settings.instances, guests=settings.policy.guests
+    )
+    with tempfile.TemporaryDirectory(prefix="compute-node-agent-") as scratch:
+        if choice.host:
+            options = replace(options, archive=_open_archive(choice.host, Path(scratch)))
+        elif settings.driver == "fake.FakeDriver":
+            options = replace(options, fleet=_make_fleet(settings, Path(scratch)))
+        yield drivers.load(settings.driver, options)
+
+
+def open_client(settings: Settings, choice: Choice) -> tuple[PlacementClient, str]:
+    """
+    A client for the chosen placement, and its name.
+
+    Raises:
+        ConfigError: none is chosen.
+        StateError: the embedded one's file cannot be made.
+    """
+    if choice.embedded:
+        folder = _embedded_dir(choice)
+        where = f"the embedded placement in {folder}"
+        return PlacementClient(Transport(_open_embedded(folder), where=where)), where
+    from agent.auth import open_placement
+
+    adapter, where = open_placement(settings)
+    return PlacementClient(Transport(adapter, where=where)), where
+
+
+def _open_embedded(folder: Path) -> "Sender":
+    from agent.auth import EMBEDDED_URL, open_embedded
+
+    try:
+        from agent.embedded import open_application
+    except ImportError as error:
+        raise ConfigError(
+            f"--embedded needs placement in this Python (no module {error.name}): "
+            f"pip install 'compute-node-agent[embedded]'"
+        ) from error
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StateError(
+            f"cannot make {folder} for the embedded placement: {error.strerror}: "
+            f"name another folder with --embedded-dir"
+        ) from error
+    return open_embedded(open_application(folder, EMBEDDED_URL))
+
+
+def _embedded_dir(choice: Choice) -> Path:
+    return (choice.embedded_dir or EMBEDDED_DIR).expanduser().absolute()
+
+
+def _open_archive(path: Path, scratch: Path) -> HostArchive:
+    if not path.is_file():
+        return HostArchive(path)
+    from drivers.host.unpack import unpack
+
+    return HostArchive(unpack(path, scratch))
+
+
+def _make_fleet(settings: Settings, scratch: Path) -> tuple[HostArchive, ...]:
+    from drivers.fake.fleet import generate_fleet
+
+    fleet = settings.fleet
+    try:
+        return generate_fleet(scratch, fleet.hosts, seed=fleet.seed, shape=fleet.shape)
+    except OSError as error:
+        raise StateError(f"cannot write the fake driver's hosts below {scratch}: {error.strerror}") from error

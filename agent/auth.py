@@ -1,0 +1,56 @@
+"""From settings to something that sends requests to placement: with Keystone, without, or in this process."""
+
+from typing import Any
+
+from keystoneauth1 import exceptions, loading
+from keystoneauth1.adapter import Adapter
+from keystoneauth1.noauth import NoAuth
+from keystoneauth1.session import Session
+
+from agent.config import Settings
+from agent.errors import ConfigError
+
+NOAUTH_HEADERS = {"X-Auth-Token": "admin", "X-Roles": "service"}  # what a placement with noauth2 goes by
+EMBEDDED_URL = "http://embedded.placement"
+
+NO_PLACEMENT = (
+    "no placement is configured; choose one of three ways:\n"
+    "  --embedded                      a placement of your own in a file, to look around (no configuration needed)\n"
+    "  [placement] auth_type = none    a lab's placement without Keystone; endpoint = http://HOST/placement\n"
+    "  [placement] auth_type = password, auth_url, username, password, project_name, ...\n"
+    "                                  a cloud's; the [placement] section of the host's nova.conf serves as it is\n"
+    "and name the file: compute-node-agent VERB --config-file /etc/nova/nova.conf"
+)
+
+
+def open_placement(settings: Settings) -> tuple[Adapter, str]:
+    """
+    An adapter for the configured placement, and its name for messages. Sends nothing yet.
+
+    Raises:
+        ConfigError: none is configured, or keystoneauth does not accept how.
+    """
+    if not settings.placement_chosen:
+        raise ConfigError(NO_PLACEMENT)
+    conf = settings.source
+    try:
+        auth = loading.load_auth_from_conf_options(conf, "placement")
+        session = loading.load_session_from_conf_options(conf, "placement", auth=auth)
+        adapter = loading.load_adapter_from_conf_options(conf, "placement", session=session)
+    except (exceptions.ClientException, ValueError, TypeError) as error:
+        raise ConfigError(f"[placement]: {' '.join(str(error).split())}") from error
+    adapter.service_type = adapter.service_type or "placement"
+    if isinstance(auth, NoAuth):
+        if not auth.endpoint:
+            raise ConfigError("[placement] auth_type = none needs endpoint = URL of placement")
+        session.additional_headers.update(NOAUTH_HEADERS)
+        return adapter, f"placement at {auth.endpoint}"
+    target = adapter.endpoint_override or f"of {conf.placement.auth_url}" if "auth_url" in conf.placement else "here"
+    return adapter, f"placement at {target}"
+
+
+def open_embedded(requests_session: Any) -> Adapter:
+    """An adapter for a placement that a requests session reaches in this process."""
+    session = Session(auth=NoAuth(endpoint=EMBEDDED_URL), session=requests_session)
+    session.additional_headers.update(NOAUTH_HEADERS)
+    return Adapter(session, service_type="placement")

@@ -1,0 +1,122 @@
+"""The pre-flight check: everything that a pass needs, tried without writing anything."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.assembly import Choice, open_client, open_driver, settings_for
+from agent.config import Settings
+from agent.errors import ConfigError, StateError
+from agent.sync import Pass
+from drivers.base import Driver
+from drivers.errors import DiscoveryError, PolicyError
+from drivers.host.process import probe_processes
+from reportclient.client import PlacementClient
+from reportclient.errors import PlacementError
+from reportclient.ownership import OWNER_NOVA
+
+SKEW_LIMIT_S = 10
+KNOWN_ERRORS = (ConfigError, StateError, DiscoveryError, PolicyError, PlacementError)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was tried; ``detail`` is a sentence, and says what to do where it is not ok."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+def check_host(choice: Choice) -> tuple[Check, ...]:
+    """Try everything, in the order in which a pass needs it; what rests on something that failed is left out."""
+    try:
+        settings = settings_for(choice)
+    except ConfigError as error:
+        return tuple(Check("configuration", False, problem) for problem in error.problems)
+    checks = [Check("configuration", True, "every option can be meant"), _check_state(settings)]
+    try:
+        with open_driver(settings, choice) as driver:
+            nodes = driver.nodes()
+            checks += [_check_survey(driver, node, settings) for node in nodes]
+            checks += _check_placement(settings, choice, driver, nodes)
+    except KNOWN_ERRORS as error:
+        checks.append(Check("host", False, str(error)))
+    return tuple(checks)
+
+
+def _try(name: str, attempt: Callable[[], str]) -> Check:
+    try:
+        return Check(name, True, attempt())
+    except KNOWN_ERRORS as error:
+        return Check(name, False, str(error))
+
+
+def _check_state(settings: Settings) -> Check:
+    folder = settings.state_directory
+    place = next(path for path in (folder, *folder.parents) if path.exists())
+    if os.access(place, os.W_OK):
+        return Check("state", True, f"{folder} can be written")
+    return Check("state", False, f"{folder} cannot be written: run as the agent's user, or set [agent] state_directory")
+
+
+def _check_survey(driver: Driver, node: str, settings: Settings) -> Check:
+    def survey() -> str:
+        tree, _ = driver.shape(driver.survey(node), settings.policy, None)
+        stock = ", ".join(f"{stock.total} {name}" for name, stock in tree.root.inventories.items())
+        return f"{node} is read whole: {stock}, {len(tree.root.traits)} traits"
+
+    return _try("host", survey)
+
+
+def _check_placement(settings: Settings, choice: Choice, driver: Driver, nodes: tuple[str, ...]) -> list[Check]:
+    try:
+        client, where = open_client(settings, choice)
+        client.find(nodes[0])
+    except KNOWN_ERRORS as error:
+        return [Check("placement", False, str(error))]
+    version = ".".join(map(str, client.microversion))
+    checks = [Check("placement", True, f"{where} answers at microversion {version}"), _check_clock(client)]
+    checks += [_try("role", lambda: _check_role(client))]
+    for node in nodes:
+        one = Pass(node=node, driver=driver, client=client, settings=settings, where=where)
+        checks.append(_try("tree", lambda one=one: _check_tree(one)))  # type: ignore[misc]
+    return checks
+
+
+def _check_clock(client: PlacementClient) -> Check:
+    skew = client.skew_s
+    if skew is None:
+        return Check("clock", True, "placement sends no date to compare with")
+    if abs(skew) > SKEW_LIMIT_S:
+        return Check("clock", False, f"placement's clock is {skew:+.0f} s from ours: set both by NTP")
+    return Check("clock", True, f"within {SKEW_LIMIT_S} s of placement's")
+
+
+def _check_role(client: PlacementClient) -> str:
+    if not client.may_write():
+        raise ConfigError("the user may not write providers: give it the role service on its project")
+    if not client.may_reshape():
+        raise ConfigError("the user may write, but not reshape: give it the role service (admin does not include it)")
+    return "sufficient for writes and for the reshaper"
+
+
+def _check_tree(one: Pass) -> str:
+    prospect = one.prospect()
+    writers = probe_processes("nova-compute") if Path("/proc").is_dir() and not one.settings.recorded else ()
+    if prospect.memory.contested:
+        raise ConfigError("; ".join(prospect.memory.contested))
+    if prospect.contest:
+        raise ConfigError(
+            f"a second writer on {one.node}{' (OWNER_NOVA is set)' if prospect.contest.nova else ''}: "
+            f"{'; '.join(prospect.contest.changes)}: stop it, then run sync --take-over"
+        )
+    root = prospect.observed.root
+    if writers and root and OWNER_NOVA in root.provider.traits:
+        raise ConfigError(
+            f"nova-compute (pid {writers[0]}) runs here and reports {one.node} too: two writers on one "
+            f"root; stop it, or keep this agent from reporting"
+        )
+    count = len(prospect.plan.operations)
+    return f"{one.node} is as it should be" if not count else f"{one.node}: a pass would carry out {count} operations"

@@ -1,0 +1,153 @@
+"""The command: verbs with their options, and the exit codes that say how they ended."""
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from enum import IntEnum
+from pathlib import Path
+
+EPILOG = """\
+placement is chosen after the verb:
+  --embedded                a placement of your own in a file, to look around
+  --config-file FILE        the host's nova.conf, or a file of this agent's own
+
+exit codes: 0 done, or nothing to do; 1 error; 2 usage; 3 differences or findings; 4 refused as unsafe
+
+examples:
+  compute-node-agent discover
+  compute-node-agent sync --embedded
+  compute-node-agent plan --config-file /etc/nova/nova.conf --format json
+  compute-node-agent record host-1 && compute-node-agent discover --host host-1
+"""
+
+VERBS = {  # verb -> (help, the verb needs a placement)
+    "discover": ("this host's facts and the tree it would report", False),
+    "show": ("the tree that placement holds, and who uses it", True),
+    "plan": ("what a pass would change; writes nothing", True),
+    "sync": ("one pass: make placement equal to this host", True),
+    "record": ("record this host in a folder, to look at elsewhere", False),
+    "check": ("try everything that a pass needs; writes nothing", True),
+}
+
+
+class Exit(IntEnum):
+    """What the exit code tells."""
+
+    DONE = 0
+    ERROR = 1
+    USAGE = 2
+    DIFFERENCES = 3
+    REFUSED = 4
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one verb; answers the exit code."""
+    options = _parser().parse_args(arguments)
+    level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(options.verbose, 2)]
+    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    try:
+        return _run(options)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader of our output went away
+        return Exit.ERROR
+    except KeyboardInterrupt:
+        print("interrupted: what was sent stands, and the next pass goes on from there", file=sys.stderr)
+        return Exit.ERROR
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Run the verb; what a user can cause becomes one line and an exit code."""
+    from agent import verbs
+    from agent.errors import ConfigError, StateError
+    from drivers.errors import DiscoveryError, PolicyError
+    from reportclient.errors import PlacementError, UnsafePlan
+
+    try:
+        result = verbs.run(options.verb, options)
+        sys.stdout.flush()
+        return result
+    except UnsafePlan as error:
+        print(f"refused: {error}", file=sys.stderr)
+        return Exit.REFUSED
+    except (ConfigError, StateError, DiscoveryError, PolicyError, PlacementError) as error:
+        print(error, file=sys.stderr)
+        return Exit.ERROR
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="compute-node-agent",
+        description="Reports this host's CPUs, memory, disk and devices to OpenStack placement as one provider tree.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for verb, (text, reports) in VERBS.items():
+        one = verbs.add_parser(
+            verb,
+            help=text,
+            description=text[0].upper() + text[1:] + ".",
+            epilog=f"example: compute-node-agent {verb} {_example(verb)}",
+        )
+        _add_common(one, reports)
+        _add_own(one, verb)
+    return parser
+
+
+def _add_common(verb: argparse.ArgumentParser, reports: bool) -> None:
+    verb.add_argument(
+        "--config-file",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="options, for instance /etc/nova/nova.conf; may be repeated, later files win",
+    )
+    verb.add_argument(
+        "--config-dir",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="a folder of *.conf files; may be repeated",
+    )
+    verb.add_argument("--format", choices=("table", "json", "yaml"), default="table", help="for people or programs")
+    verb.add_argument("-v", "--verbose", action="count", default=0, help="say what is done; twice: in detail")
+    if reports:
+        verb.add_argument("--embedded", action="store_true", help="report to a placement of your own, kept in a file")
+        verb.add_argument(
+            "--embedded-dir",
+            type=Path,
+            metavar="DIR",
+            help="where that is kept, with compute_id and state (default ~/.local/share/compute-node-agent)",
+        )
+
+
+def _add_own(verb: argparse.ArgumentParser, name: str) -> None:
+    if name == "record":
+        verb.add_argument("directory", type=Path, metavar="DIR", help="a new folder")
+    else:
+        verb.add_argument(
+            "--host",
+            type=Path,
+            metavar="DIR",
+            help="look at the host recorded in this folder (or .tar.gz) instead of the live one",
+        )
+    if name in ("plan", "sync"):
+        verb.add_argument("--rename-from", metavar="OLD", help="this host was called OLD: rename its providers")
+    if name == "sync":
+        verb.add_argument(
+            "--force", action="store_true", help="shrink as far as the host did, even below what guests use"
+        )
+        verb.add_argument("--take-over", action="store_true", help="write again after a second writer was stopped")
+
+
+def _example(verb: str) -> str:
+    own = {"discover": "--format json", "record": "host-1", "sync": "--config-file /etc/nova/nova.conf"}
+    return own.get(verb, "--embedded")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

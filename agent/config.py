@@ -1,0 +1,332 @@
+"""
+oslo.config options into one frozen Settings: the only place that knows option names.
+
+Where nova has an option, ours has nova's name, group and meaning, so that a host's nova.conf serves as it is. What
+nova.conf says beyond that is nova's business and passed over; what would change a number we report, and is not
+supported, is refused.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+from keystoneauth1 import loading
+from oslo_config import cfg, types
+
+from agent.errors import ConfigError
+from drivers import DRIVERS
+from drivers.fake.fleet import SHAPES
+from drivers.host.parse import parse_cpu_set
+from drivers.policy import CpuPolicy, GuestPolicy, Layout, Policy, Ratio
+from reportclient.names import is_custom, is_standard_trait
+
+DEFAULT_FILE = Path("/etc/compute-node-agent/compute-node-agent.conf")
+NOVA_STATE = Path("/var/lib/nova")
+OWN_STATE = Path("/var/lib/compute-node-agent")
+TIMEOUT_S = 60
+
+_RATIO = types.Float(min=0.0)
+_COUNT = types.Integer(min=0)
+
+OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
+    "DEFAULT": (
+        cfg.StrOpt("compute_driver", default="libvirt.LibvirtDriver", choices=sorted(DRIVERS),
+                   help="The virt driver, as nova names it."),
+        cfg.StrOpt("state_path", default=str(NOVA_STATE),
+                   help="Where nova keeps its state; compute_id is read here, and made here where the folder is."),
+        cfg.StrOpt("instances_path", default="$state_path/instances",
+                   help="Where guests' disks are; the size of its file system is DISK_GB."),
+        cfg.Opt("reserved_host_cpus", type=_COUNT, default=0, help="VCPU kept for the host."),
+        cfg.Opt("reserved_host_memory_mb", type=_COUNT, default=512, help="MEMORY_MB kept for the host, in MiB."),
+        cfg.Opt("reserved_host_disk_mb", type=_COUNT, default=0,
+                help="Disk kept for the host, in MiB; rounded up to whole GiB of DISK_GB."),
+        cfg.Opt("cpu_allocation_ratio", type=_RATIO, help="VCPU ratio; unset, placement's own is kept."),
+        cfg.Opt("ram_allocation_ratio", type=_RATIO, help="MEMORY_MB ratio; unset, placement's own is kept."),
+        cfg.Opt("disk_allocation_ratio", type=_RATIO, help="DISK_GB ratio; unset, placement's own is kept."),
+        cfg.Opt("initial_cpu_allocation_ratio", type=_RATIO, default=4.0, help="VCPU ratio of a new host."),
+        cfg.Opt("initial_ram_allocation_ratio", type=_RATIO, default=1.0, help="MEMORY_MB ratio of a new host."),
+        cfg.Opt("initial_disk_allocation_ratio", type=_RATIO, default=1.0, help="DISK_GB ratio of a new host."),
+        cfg.StrOpt("vcpu_pin_set", help="Nova's older name for the CPUs of all guests; they become VCPU."),
+        cfg.StrOpt("my_ip", default="127.0.0.1", help="Only for values that refer to it as $my_ip."),
+        cfg.StrOpt("host", default="localhost", help="Only for values that refer to it as $host."),
+        cfg.StrOpt("pybasedir", default="/usr/lib/python3/dist-packages", help="Only for values that refer to it."),
+        cfg.StrOpt("bindir", default="/usr/bin", help="Only for values that refer to it as $bindir."),
+    ),
+    "compute": (
+        cfg.StrOpt("layout", default="devices", choices=get_args(Layout),
+                   help="Shape of the provider tree; this version reports a root in the layout devices."),
+        cfg.StrOpt("cpu_shared_set", help="CPUs of floating guests (VCPU), for instance 0-7,^3."),
+        cfg.StrOpt("cpu_dedicated_set", help="CPUs of pinned guests (PCPU)."),
+        cfg.StrOpt("provider_config_location", default="/etc/nova/provider_config/",
+                   help="Folder of provider.yaml files with inventories and traits of your own; read at each pass."),
+        cfg.ListOpt("image_type_exclude_list", default=[], help="Image formats that this host shall not promise."),
+    ),
+    "libvirt": (
+        cfg.StrOpt("connection_uri", default="", help="libvirt's URI; empty: qemu:///system."),
+        cfg.StrOpt("virt_type", default="kvm", choices=("kvm", "qemu", "lxc", "parallels"), help="How guests are run."),
+        cfg.StrOpt("cpu_mode", choices=("host-model", "host-passthrough", "custom", "none"),
+                   help="Which CPU guests see; decides the HW_CPU_ traits. Unset: host-model."),
+        cfg.ListOpt("cpu_models", default=[], deprecated_name="cpu_model", help="With cpu_mode = custom: the models."),
+        cfg.ListOpt("cpu_model_extra_flags", default=[], help="CPU features to add (name) or take away (-name)."),
+        cfg.BoolOpt("cpu_power_management", default=False,
+                    help="Nova switches unused dedicated CPUs off; they count although they are offline."),
+        cfg.ListOpt("hw_machine_type", default=[], help="Default machine types, as arch=machine."),
+        cfg.BoolOpt("swtpm_enabled", default=False, help="Guests can have an emulated TPM."),
+        cfg.ListOpt("supported_tpm_secret_security", default=["user", "host", "deployment"],
+                    help="Who can own the secret of a TPM."),
+        cfg.StrOpt("images_type", default="default", help="Where guests' disks are kept."),
+        cfg.IntOpt("file_backed_memory", default=0, help="Not supported: must be 0."),
+        cfg.ListOpt("pmem_namespaces", default=[], help="Not supported: must be empty."),
+    ),
+    "workarounds": (
+        cfg.BoolOpt("reserve_disk_resource_for_image_cache", default=False, help="Not supported: must be false."),
+    ),
+    "agent": (
+        cfg.StrOpt("state_directory", default=str(OWN_STATE), help="Where this agent keeps what it must remember."),
+        cfg.ListOpt("root_traits", default=[],
+                    help="Promises of other services here, as traits of the root: COMPUTE_RESCUE_BFV, for one."),
+        cfg.Opt("shrink_limit_percent", type=types.Integer(min=0, max=100), default=30,
+                help="Refuse a pass that takes away more of a class than this, unless forced or seen three times."),
+    ),
+    "fake": (
+        cfg.IntOpt("hosts", default=1, min=1, max=100_000, help="How many hosts the fake driver makes up."),
+        cfg.StrOpt("seed", default="0", help="The same seed makes the same hosts."),
+        cfg.StrOpt("shape", default="small", choices=sorted(SHAPES), help="How large they are."),
+    ),
+}  # fmt: skip
+
+REFUSED: tuple[tuple[str, str, Callable[[Any], bool], str], ...] = (
+    ("libvirt", "images_type", lambda value: value in ("rbd", "lvm", "ploop"),
+     "disk is then not the local file system that this agent measures: use raw, flat or qcow2, or report the disk "
+     "through a sharing provider and keep this agent off the host"),
+    ("libvirt", "file_backed_memory", lambda value: value != 0,
+     "memory is then a file, which this agent does not measure: set it to 0"),
+    ("libvirt", "pmem_namespaces", bool, "persistent memory is not reported by this agent: remove the option"),
+    ("libvirt", "virt_type", lambda value: value in ("lxc", "parallels"), "only kvm and qemu are reported"),
+    ("workarounds", "reserve_disk_resource_for_image_cache", bool,
+     "the image cache is not taken off the disk by this agent: set it to false and use reserved_host_disk_mb"),
+    ("compute", "layout", lambda value: value != "devices", "this version reports the layout devices only"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetSettings:
+    """What the fake driver makes up."""
+
+    hosts: int
+    seed: int
+    shape: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All that was configured; ``source`` is for ``agent.auth``, which lets keystoneauth read its own options."""
+
+    policy: Policy
+    driver: str
+    libvirt_uri: str
+    instances: Path
+    state_directory: Path
+    identity_folders: tuple[Path, ...]  # where compute_id is looked for, first of them the one to make it in
+    provider_config: Path
+    provider_config_named: bool  # the operator named the folder, so it must be there
+    shrink_fraction: float
+    fleet: FleetSettings
+    placement_chosen: bool
+    recorded: bool = False  # the nodes are host archives, which keep their own identity
+    source: cfg.ConfigOpts
+
+
+def load_settings(files: Iterable[Path], directories: Iterable[Path] = ()) -> Settings:
+    """
+    Read configuration files, later ones over earlier ones; none given: ours in /etc where it is.
+
+    Raises:
+        ConfigError: a file cannot be read, or a value in it cannot be meant; all problems at once.
+    """
+    conf = cfg.ConfigOpts()
+    for group, options in OPTIONS.items():
+        conf.register_opts(options, group=None if group == "DEFAULT" else group)
+    loading.register_auth_conf_options(conf, "placement")
+    loading.register_session_conf_options(conf, "placement")
+    loading.register_adapter_conf_options(conf, "placement")
+    conf.set_default("timeout", TIMEOUT_S, group="placement")
+    named = list(files) or ([DEFAULT_FILE] if DEFAULT_FILE.exists() else [])
+    arguments = [argument for path in named for argument in ("--config-file", str(path))]
+    arguments += [argument for path in directories for argument in ("--config-dir", str(path))]
+    try:
+        conf(arguments, project="compute-node-agent", default_config_files=[], default_config_dirs=[])
+    except cfg.Error as error:
+        raise ConfigError(_one_line(error)) from error
+    return _Reader(conf).settings([path.absolute().parent for path in named])
+
+
+def keep_in(settings: Settings, folder: Path) -> Settings:
+    """The same settings with identity and state in ``folder``."""
+    return replace(settings, state_directory=folder, identity_folders=(folder,))
+
+
+class _Reader:
+    """Reads option by option and gathers what is wrong, so that a person sees all of it at once."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._conf = conf
+        self._problems: list[str] = []
+
+    def settings(self, config_folders: list[Path]) -> Settings:
+        for group, name, unsupported, reason in REFUSED:
+            if unsupported(self._value(group, name)):
+                self._problem(group, name, f"{self._value(group, name)} is not supported: {reason}")
+        state_path = Path(self._value("DEFAULT", "state_path"))
+        own_state = Path(self._value("agent", "state_directory"))
+        home = state_path if state_path.is_dir() else own_state
+        settings = Settings(
+            policy=self._policy(),
+            driver=self._value("DEFAULT", "compute_driver"),
+            libvirt_uri=self._value("libvirt", "connection_uri") or "qemu:///system",
+            instances=Path(self._value("DEFAULT", "instances_path")),
+            state_directory=own_state,
+            identity_folders=(home, *config_folders, own_state),
+            provider_config=Path(self._value("compute", "provider_config_location")),
+            provider_config_named=self._is_set("compute", "provider_config_location"),
+            shrink_fraction=self._value("agent", "shrink_limit_percent") / 100,
+            fleet=FleetSettings(
+                hosts=self._value("fake", "hosts"),
+                seed=self._parsed("fake", "seed", int) or 0,
+                shape=self._value("fake", "shape"),
+            ),
+            placement_chosen=self._is_set("placement", "auth_type") or self._is_set("placement", "auth_section"),
+            source=self._conf,
+        )
+        if self._problems:
+            raise ConfigError(*dict.fromkeys(self._problems))
+        return settings
+
+    def _policy(self) -> Policy:
+        return Policy(
+            layout=cast(Layout, self._value("compute", "layout")),
+            cpus=self._cpus(),
+            guests=self._guests(),
+            reserved_memory_mib=self._value("DEFAULT", "reserved_host_memory_mb"),
+            reserved_disk_mib=self._value("DEFAULT", "reserved_host_disk_mb"),
+            cpu_ratio=self._ratio("cpu"),
+            ram_ratio=self._ratio("ram"),
+            disk_ratio=self._ratio("disk"),
+            root_traits=frozenset(self._parsed("agent", "root_traits", _trait_names) or ()),
+        )
+
+    def _ratio(self, name: str) -> Ratio:
+        """0 means unset, as in nova."""
+        initial, configured = (self._value("DEFAULT", f"{start}{name}_allocation_ratio") for start in ("initial_", ""))
+        if not initial:
+            self._problem("DEFAULT", f"initial_{name}_allocation_ratio", "must be above 0")
+        return Ratio(initial or 1.0, configured or None)
+
+    def _cpus(self) -> CpuPolicy:
+        pinned = self._parsed("DEFAULT", "vcpu_pin_set", parse_cpu_set)
+        shared = self._parsed("compute", "cpu_shared_set", parse_cpu_set)
+        dedicated = self._parsed("compute", "cpu_dedicated_set", parse_cpu_set)
+        reserved = self._value("DEFAULT", "reserved_host_cpus")
+        if pinned and dedicated:
+            self._problem(
+                "DEFAULT", "vcpu_pin_set", "cannot stand beside [compute] cpu_dedicated_set: use cpu_shared_set instead"
+            )
+        if both := (shared or frozenset()) & (dedicated or frozenset()):
+            self._problem(
+                "compute", "cpu_dedicated_set", f"and cpu_shared_set must not share CPUs, and both name {sorted(both)}"
+            )
+        if reserved and not pinned and (shared or dedicated):
+            self._problem(
+                "DEFAULT",
+                "reserved_host_cpus",
+                "cannot stand beside cpu_shared_set or cpu_dedicated_set: leave those CPUs out of the sets",
+            )
+        return CpuPolicy(
+            shared=pinned or shared,
+            shared_option="[DEFAULT] vcpu_pin_set" if pinned else "[compute] cpu_shared_set",
+            dedicated=dedicated,
+            reserved=reserved,
+            power_management=self._value("libvirt", "cpu_power_management"),
+        )
+
+    def _guests(self) -> GuestPolicy:
+        mode, models = self._value("libvirt", "cpu_mode"), self._value("libvirt", "cpu_models")
+        if mode == "custom" and not models:
+            self._problem("libvirt", "cpu_mode", "custom needs cpu_models")
+        if mode != "custom" and models:
+            self._problem("libvirt", "cpu_models", "needs cpu_mode = custom")
+        return GuestPolicy(
+            virt_type=cast(Literal["kvm", "qemu"], self._value("libvirt", "virt_type")),
+            cpu_mode=mode,
+            cpu_models=tuple(models),
+            cpu_flags=dict(map(_parse_flag, self._value("libvirt", "cpu_model_extra_flags"))),
+            machine_types=self._parsed("libvirt", "hw_machine_type", _parse_machines) or {},
+            tpm=self._value("libvirt", "swtpm_enabled"),
+            tpm_secret_security=tuple(self._value("libvirt", "supported_tpm_secret_security")),
+            excluded_image_types=frozenset(self._value("compute", "image_type_exclude_list")),
+        )
+
+    def _value(self, group: str, name: str) -> Any:
+        """An option's value; where it cannot be read, its default, with the problem noted."""
+        try:
+            return self._conf[name] if group == "DEFAULT" else self._conf[group][name]
+        except (ValueError, cfg.Error) as error:
+            reason = _one_line(error).rpartition("is not valid: ")[2]
+            self._problem(group, name, f"is not valid: {reason}")
+            return next(option for option in OPTIONS[group] if option.name == name).default
+
+    def _parsed(self, group: str, name: str, parse: Callable[[Any], Any]) -> Any:
+        value = self._value(group, name)
+        try:
+            return parse(value) if value else None
+        except ValueError as error:
+            self._problem(group, name, str(error))
+            return None
+
+    def _is_set(self, group: str, name: str) -> bool:
+        location = self._conf.get_location(name, None if group == "DEFAULT" else group)
+        return location is not None and location.location is cfg.Locations.user
+
+    def _problem(self, group: str, name: str, text: str) -> None:
+        location = self._conf.get_location(name, None if group == "DEFAULT" else group)
+        place = location.detail if location and location.location is cfg.Locations.user else ""
+        line = _line_of(Path(place), group, name) if place else None
+        where = f"{place}:{line}: " if line else f"{place}: " if place else ""
+        self._problems.append(f"{where}[{group}] {name} {text}")
+
+
+def _trait_names(names: list[str]) -> list[str]:
+    if unknown := [name for name in names if not (is_custom(name) or is_standard_trait(name))]:
+        raise ValueError(f"names {', '.join(unknown)}, which is neither a standard trait nor starts with CUSTOM_")
+    return names
+
+
+def _parse_flag(text: str) -> tuple[str, bool]:
+    return text.lower().lstrip("+-"), not text.startswith("-")
+
+
+def _parse_machines(pairs: list[str]) -> dict[str, str]:
+    found = dict(pair.partition("=")[::2] for pair in pairs)
+    if not all(found.values()):
+        raise ValueError(f"holds {','.join(pairs)} where arch=machine is meant")
+    return found
+
+
+def _line_of(path: Path, group: str, name: str) -> int | None:
+    """The last line on which a file gives an option, None when it cannot be found."""
+    current, found = "DEFAULT", None
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    for count, line in enumerate(lines, 1):
+        if line.startswith("["):
+            current = line.strip("[] \t")
+        elif current == group and line.partition("=")[0].partition(":")[0].strip() == name:
+            found = count
+    return found
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

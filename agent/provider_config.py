@@ -1,0 +1,136 @@
+"""
+nova's provider.yaml (schema version 1): inventories and traits that the operator adds to providers of this host.
+
+The files are read anew at each pass; what they no longer name is withdrawn.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import yaml
+
+from agent.errors import ConfigError
+from reportclient.diff import child_uuid
+from reportclient.names import is_custom
+from reportclient.ownership import Names
+from reportclient.payload import decode_inventory
+from reportclient.tree import Inventory, Provider, ProviderTree
+
+COMPUTE_NODE = "$COMPUTE_NODE"  # every root of this agent that no other entry names
+VERSION = re.compile(r"1\.\d+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Addition:
+    """What one entry adds to one provider, which it names by uuid, by name, or as every root."""
+
+    provider: str
+    source: Path
+    inventories: Mapping[str, Inventory]
+    traits: frozenset[str]
+
+
+def read_additions(folder: Path, *, required: bool = False) -> tuple[Addition, ...]:
+    """
+    The entries of every ``*.yaml`` in the folder, in the order of file names; none when there is no such folder.
+
+    Raises:
+        ConfigError: a file cannot be read or breaks the schema, or two entries name one provider alike; with
+            ``required``, also when there is no such folder.
+    """
+    if not folder.is_dir():
+        if required:
+            raise ConfigError(f"[compute] provider_config_location: {folder} is no folder")
+        return ()
+    additions: dict[str, Addition] = {}
+    for path in sorted(folder.glob("*.yaml")):
+        for addition in _read_file(path):
+            if other := additions.get(addition.provider):
+                raise ConfigError(f"{path}: provider {addition.provider} is named in {other.source} already")
+            additions[addition.provider] = addition
+    return tuple(additions.values())
+
+
+def add(tree: ProviderTree, root_uuid: str, additions: Iterable[Addition]) -> tuple[ProviderTree, dict[str, Names]]:
+    """
+    The tree with the additions, and what was added, by provider name.
+
+    Entries for providers that this host does not have are for other hosts.
+
+    Raises:
+        ConfigError: an entry adds what the driver reports itself, or a provider is named both by name and by uuid.
+    """
+    by_provider = {addition.provider: addition for addition in additions}
+    providers, added = [], {}
+    for provider in tree:
+        addition = _choose(provider, tree, root_uuid, by_provider)
+        providers.append(_extend(provider, addition) if addition else provider)
+        if addition:
+            added[provider.name] = Names(frozenset(addition.inventories), addition.traits)
+    return ProviderTree(tuple(providers)), added
+
+
+def _choose(
+    provider: Provider, tree: ProviderTree, root_uuid: str, by_provider: Mapping[str, Addition]
+) -> Addition | None:
+    is_root = provider.parent is None
+    uuid = root_uuid if is_root else child_uuid(root_uuid, tree.root.name, provider.name)
+    by_name, by_uuid = by_provider.get(provider.name), by_provider.get(uuid)
+    if by_name and by_uuid:
+        raise ConfigError(f"{by_uuid.source}: provider {uuid} is named {provider.name} in {by_name.source} already")
+    return by_name or by_uuid or (by_provider.get(COMPUTE_NODE) if is_root else None)
+
+
+def _extend(provider: Provider, addition: Addition) -> Provider:
+    if both := addition.inventories.keys() & provider.inventories.keys() or addition.traits & provider.traits:
+        raise ConfigError(f"{addition.source}: {', '.join(sorted(both))} of {provider.name} is reported by the driver")
+    return replace(
+        provider,
+        inventories={**provider.inventories, **addition.inventories},
+        traits=provider.traits | addition.traits,
+    )
+
+
+def _read_file(path: Path) -> list[Addition]:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read {path}: {error}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
+    _check_schema(content, path)
+    return [addition for entry in content.get("providers", ()) if (addition := _decode(entry, path))]
+
+
+def _check_schema(content: Any, path: Path) -> None:
+    version = content.get("meta", {}).get("schema_version") if isinstance(content, dict) else None
+    if not (isinstance(version, str) and VERSION.fullmatch(version)):
+        raise ConfigError(f"{path}: meta.schema_version is {version!r}, and this agent reads '1.0'")
+    schema = json.loads(resources.files("agent").joinpath("provider_config.json").read_text(encoding="utf-8"))
+    error = jsonschema.exceptions.best_match(jsonschema.Draft7Validator(schema).iter_errors(content))
+    if error is not None:
+        raise ConfigError(f"{path}: at {error.json_path}: {error.message}")
+
+
+def _decode(entry: dict[str, Any], path: Path) -> Addition | None:
+    """One entry; None when it adds nothing."""
+    (provider,) = entry["identification"].values()
+    records = {
+        name: record for group in entry.get("inventories", {}).get("additional", ()) for name, record in group.items()
+    }
+    traits = frozenset(entry.get("traits", {}).get("additional", ()))
+    if foreign := sorted(name for name in (*records, *traits) if not is_custom(name)):
+        raise ConfigError(f"{path}: {', '.join(foreign)} of provider {provider}: only CUSTOM_ names can be added")
+    try:
+        inventories = {name: decode_inventory(record) for name, record in records.items()}
+    except ValueError as error:
+        raise ConfigError(f"{path}: provider {provider}: {error}") from error
+    if not (inventories or traits):
+        return None
+    return Addition(provider=provider, source=path, inventories=inventories, traits=traits)

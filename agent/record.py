@@ -1,0 +1,61 @@
+"""Writes a host archive: this host as a folder of small files."""
+
+import json
+import platform
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from agent.config import Settings
+from agent.errors import StateError
+from agent.identity import FILE, read_identity
+from drivers.host.archive import FORMAT
+from drivers.host.disk import probe_disk
+from drivers.libvirt.connection import LiveConnection
+from drivers.libvirt.driver import LibvirtDriver
+
+
+def record_host(settings: Settings, folder: Path) -> int:
+    """
+    Record this host into ``folder``, which is new or empty; answers how many files were written.
+
+    All is read before anything is written.
+
+    Raises:
+        DiscoveryError, PolicyError: the host cannot be read. StateError: the folder cannot be written.
+    """
+    connection = LiveConnection(settings.libvirt_uri)
+    driver = LibvirtDriver(connection, settings.policy.guests, lambda: probe_disk(settings.instances))
+    files = driver.record(connection)
+    disk = probe_disk(settings.instances)
+    files["disk.json"] = _json({"total_bytes": disk.total_bytes, "free_bytes": disk.free_bytes})
+    if identity := read_identity(settings.identity_folders):
+        files[FILE] = identity + "\n"
+    uname = platform.uname()
+    files["host.json"] = _json(
+        {
+            "format": FORMAT,
+            "hostname": connection.hostname(),
+            "recorded_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "uname": {"sysname": uname.system, "release": uname.release, "machine": uname.machine},
+            "files": sorted(files),
+        }
+    )
+    _write(folder, files)
+    return len(files)
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> None:
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            raise StateError(f"{folder} is not empty: record into a new folder")
+        for name, text in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StateError(f"cannot write the host archive: {error.strerror}: {error.filename or folder}") from error
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=1) + "\n"

@@ -1,0 +1,189 @@
+"""
+What the agent must remember between passes, one checksummed JSON file per node, and the lock that goes with it.
+
+A missing, torn, foreign or older file is as good as none: the next pass reads placement whole. Only what would be
+withdrawn from placement is then kept and reported instead.
+"""
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from oslo_concurrency import lockutils
+
+from agent.errors import StateError
+from reportclient.ownership import Names
+from reportclient.payload import decode_observed, encode_observed
+from reportclient.tree import ObservedTree
+
+LOG = logging.getLogger(__name__)
+FORMAT = 1
+RESERVE_BYTES = 64 * 1024  # room made sure of before anything is written to placement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeState:
+    """One node's memory; the default is that of a node never seen."""
+
+    where: str = ""  # the placement that this memory is about
+    microversion: tuple[int, int] | None = None
+    observed: ObservedTree | None = None  # as the last pass left it
+    configured: Mapping[str, Names] = field(default_factory=dict)  # by provider: what the operator's files named
+    asked_traits: frozenset[str] = frozenset()  # names that this placement was asked for
+    known_traits: frozenset[str] = frozenset()  # and those that it has
+    strikes: int = 0  # passes in a row that found our own stock changed by somebody else
+    contested: tuple[str, ...] = ()  # what the second writer did; not empty: we do not write
+    smaller: str = ""  # the digest of a plan that was refused because it takes much away
+    smaller_seen: int = 0  # and how many passes in a row wanted it
+
+
+class StateFile:
+    """The memory of one node in one file."""
+
+    def __init__(self, directory: Path, node_uuid: str) -> None:
+        self._path = directory / f"{node_uuid}.json"
+        self._draft = self._path.with_suffix(".json.new")
+
+    def read(self, where: str) -> NodeState:
+        """
+        What is remembered about this placement; a fresh memory when there is none that can be trusted.
+
+        Raises:
+            StateError: the file is there and cannot be read.
+        """
+        try:
+            text = self._path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return NodeState(where=where)
+        except (OSError, UnicodeDecodeError) as error:
+            raise StateError(f"cannot read {self._path}: {error}") from error
+        try:
+            state = _decode(text)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            LOG.warning("state is not trusted and read anew from placement file=%s reason=%s", self._path, error)
+            return NodeState(where=where)
+        return state if state.where == where else NodeState(where=where)
+
+    def reserve(self) -> None:
+        """
+        Make sure of room for the next ``write``, before placement is written.
+
+        Raises:
+            StateError: no room, or no permission.
+        """
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._draft.open("wb") as file:
+                file.write(b" " * max(RESERVE_BYTES, 2 * self._path.stat().st_size if self._path.exists() else 0))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            self._draft.unlink(missing_ok=True)
+            raise StateError(
+                f"cannot write state below {self._path.parent}: {error.strerror}: nothing was sent to "
+                f"placement; make room or set [agent] state_directory"
+            ) from error
+
+    def write(self, state: NodeState) -> None:
+        """
+        Replace the file, whole or not at all.
+
+        Raises:
+            StateError: it cannot be written; the old one stays.
+        """
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._draft.open("r+b" if self._draft.exists() else "wb") as file:
+                file.write(_encode(state).encode())
+                file.truncate()
+                file.flush()
+                os.fsync(file.fileno())
+            self._draft.rename(self._path)
+        except OSError as error:
+            raise StateError(
+                f"cannot write {self._path}: {error.strerror}: placement is up to date, the next pass reads it whole"
+            ) from error
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """
+    Inside, no other process of this agent writes.
+
+    Raises:
+        StateError: the folder cannot be written, or another process has had the lock for ten seconds.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = lockutils.external_lock("agent", lock_path=str(directory))
+        if not lock.acquire(blocking=True, timeout=10):
+            raise StateError(
+                f"another compute-node-agent has been writing for 10 s (lock in {directory}): let it finish"
+            )
+    except OSError as error:
+        raise StateError(
+            f"cannot write below {directory}: {error.strerror}: run as the agent's own user, or set "
+            f"[agent] state_directory"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _encode(state: NodeState) -> str:
+    body: dict[str, Any] = {
+        "where": state.where,
+        "microversion": state.microversion,
+        "observed": state.observed
+        and {
+            "last_modified": state.observed.last_modified,
+            "providers": [encode_observed(observed) for observed in state.observed],
+        },
+        "configured": {
+            provider: {"classes": sorted(names.classes), "traits": sorted(names.traits)}
+            for provider, names in sorted(state.configured.items())
+        },
+        "asked_traits": sorted(state.asked_traits),
+        "known_traits": sorted(state.known_traits),
+        "strikes": state.strikes,
+        "contested": state.contested,
+        "smaller": state.smaller,
+        "smaller_seen": state.smaller_seen,
+    }
+    return json.dumps({"format": FORMAT, "checksum": _checksum(body), "body": body}, indent=1) + "\n"
+
+
+def _decode(text: str) -> NodeState:
+    record = json.loads(text)
+    body = record["body"]
+    if record["format"] != FORMAT:
+        raise ValueError(f"format {record['format']}")
+    if record["checksum"] != _checksum(body):
+        raise ValueError("checksum")
+    seen = body["observed"]
+    return NodeState(
+        where=body["where"],
+        microversion=tuple(body["microversion"]) if body["microversion"] else None,
+        observed=ObservedTree(tuple(map(decode_observed, seen["providers"])), seen["last_modified"]) if seen else None,
+        configured={
+            provider: Names(frozenset(names["classes"]), frozenset(names["traits"]))
+            for provider, names in body["configured"].items()
+        },
+        asked_traits=frozenset(body["asked_traits"]),
+        known_traits=frozenset(body["known_traits"]),
+        strikes=body["strikes"],
+        contested=tuple(body["contested"]),
+        smaller=body["smaller"],
+        smaller_seen=body["smaller_seen"],
+    )
+
+
+def _checksum(body: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,124 @@
+"""What people see: trees and tables, in colour on a terminal, plain in a pipe."""
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+FAMILIES = (
+    "COMPUTE_GRAPHICS_MODEL_", "COMPUTE_IMAGE_TYPE_", "COMPUTE_NET_VIF_MODEL_", "COMPUTE_SECURITY_",
+    "COMPUTE_SOUND_MODEL_", "COMPUTE_STORAGE_BUS_", "COMPUTE_VIOMMU_MODEL_", "COMPUTE_",
+    "HW_CPU_X86_", "HW_", "CUSTOM_",
+)  # fmt: skip
+PIPE_WIDTH = 150
+
+
+def console() -> Console:
+    """Standard output, as wide as the terminal or, in a pipe, wide enough for a line of a tree."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+
+
+def print_tree(out: Console, tree: Mapping[str, Any]) -> None:
+    """A tree in the form of ``agent.shapes``, desired or observed."""
+    branches: dict[str | None, Any] = {}
+    for name, provider in tree["providers"].items():
+        label = Text.assemble((name, "bold"), (_identity(provider), "dim"))
+        above = branches.get(provider["parent"])
+        branches[name] = Tree(label) if above is None else above.add(label)
+        _add_stock(branches[name], provider)
+        _add_traits(branches[name], provider["traits"])
+        for aggregate in provider["aggregates"]:
+            branches[name].add(Text(f"aggregate {aggregate}", "dim"))
+    out.print(next(iter(branches.values())))
+
+
+def print_allocations(out: Console, allocations: Mapping[str, Mapping[str, Mapping[str, int]]]) -> None:
+    """Who holds what; a sentence where nobody holds anything."""
+    if not allocations:
+        out.print("no allocations")
+        return
+    table = Table("consumer", "provider", "holds", box=None)
+    for consumer, providers in allocations.items():
+        for provider, resources in providers.items():
+            table.add_row(consumer, provider, ", ".join(f"{amount} {name}" for name, amount in resources.items()))
+    out.print(table)
+
+
+def print_plan(out: Console, plan: Mapping[str, Any]) -> None:
+    """What a pass would do, one line for each operation."""
+    if not plan["operations"]:
+        out.print("nothing to change")
+        return
+    for operation in plan["operations"]:
+        for line in _describe(operation):
+            out.print(Text(line))
+    out.print(Text(f"digest {plan['digest']}", "dim"))
+
+
+def print_checks(out: Console, checks: Iterable[Mapping[str, Any]]) -> None:
+    """The findings of a pre-flight check."""
+    table = Table("check", "", "what was found", box=None)
+    for check in checks:
+        verdict = Text("ok", "green") if check["ok"] else Text("FINDING", "bold red")
+        table.add_row(check["check"], verdict, Text(check["detail"]))
+    out.print(table)
+
+
+def _identity(provider: Mapping[str, Any]) -> str:
+    return f"  {provider['uuid']}  generation {provider['generation']}" if "uuid" in provider else ""
+
+
+def _add_stock(branch: Tree, provider: Mapping[str, Any]) -> None:
+    if not provider["inventories"]:
+        return
+    observed = "usages" in provider
+    table = Table(
+        *("class", "total", "reserved", "ratio", "can be allocated"), *(("used",) if observed else ()), box=None
+    )
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for name, stock in provider["inventories"].items():
+        capacity = int((stock["total"] - stock["reserved"]) * stock["allocation_ratio"])
+        row = [name, str(stock["total"]), str(stock["reserved"]), f"{stock['allocation_ratio']:g}", str(capacity)]
+        table.add_row(*row, *((str(provider["usages"].get(name, 0)),) if observed else ()))
+    branch.add(table)
+
+
+def _add_traits(branch: Tree, traits: Iterable[str]) -> None:
+    families: dict[str, list[str]] = {}
+    for trait in traits:
+        family = next((prefix for prefix in FAMILIES if trait.startswith(prefix)), "")
+        families.setdefault(family, []).append(trait.removeprefix(family))
+    for family, names in sorted(families.items()):
+        branch.add(Text.assemble((f"{family}… " if len(names) > 1 else family, "cyan"), " ".join(names)))
+
+
+def _describe(operation: Mapping[str, Any]) -> list[str]:
+    kind, provider = operation["operation"], operation.get("provider")
+    match kind:
+        case "ensure-resource-classes" | "ensure-traits":
+            noun = "resource class" if kind == "ensure-resource-classes" else "trait"
+            return [f"make {noun} {name}" for name in operation["names"]]
+        case "set-traits":
+            changes = [f"+{name}" for name in operation["added"]] + [f"-{name}" for name in operation["removed"]]
+            return [f"set {len(operation['traits'])} traits of {provider}: {' '.join(changes)}"]
+        case "set-inventories":
+            return [_describe_stock(operation)]
+        case "reshape":
+            return ["in one transaction:", *(f"  {_describe_stock(one)}" for one in operation["inventories"])]
+        case "rename":
+            return [f"rename {operation['old_name']} to {provider}"]
+        case _:
+            return [f"{kind} {provider} ({operation['uuid']})"]
+
+
+def _describe_stock(operation: Mapping[str, Any]) -> str:
+    stock = ", ".join(
+        f"{name} total {record['total']} reserved {record['reserved']} ratio {record['allocation_ratio']:g}"
+        for name, record in operation["inventories"].items()
+    )
+    return f"set stock of {operation['provider']}: {stock or 'none'}"

@@ -1,0 +1,219 @@
+"""What each verb of the command does."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from agent.assembly import Choice, open_client, open_driver, settings_for
+from agent.cli import Exit
+from agent.errors import ConfigError
+from agent.identity import planned_identity, read_identity
+from agent.provider_config import add, read_additions
+from agent.shapes import encode_observed, encode_plan, encode_tree
+from agent.sync import Outcome, Pass, Status, Wishes, look
+
+Printer = Callable[[Any, Any], None]  # (rich console, data)
+
+ENDINGS = {
+    Status.UNCHANGED: Exit.DONE,
+    Status.CHANGED: Exit.DONE,
+    Status.UNSAFE: Exit.REFUSED,
+    Status.CONTESTED: Exit.REFUSED,
+}
+
+
+def run(verb: str, options: argparse.Namespace) -> Exit:
+    """
+    Carry out one verb and print what it found.
+
+    Raises:
+        ConfigError, StateError, DiscoveryError, PolicyError, PlacementError: each a message for the user.
+    """
+    return VERBS[verb](options)
+
+
+def discover(options: argparse.Namespace) -> Exit:
+    """The tree that this host would report; needs no placement."""
+    choice = _choice(options)
+    settings = settings_for(choice)
+    providers: dict[str, Any] = {}
+    with open_driver(settings, choice) as driver:
+        additions = read_additions(settings.provider_config, required=settings.provider_config_named)
+        for node in driver.nodes():
+            survey = look(driver, node)
+            tree, _ = driver.shape(survey, settings.policy, None)
+            identity = survey.compute_id if settings.recorded else read_identity(settings.identity_folders)
+            tree, _ = add(tree, identity or planned_identity(node), additions)
+            providers |= encode_tree(tree)["providers"]
+    _print(options, {"providers": providers}, _print_trees)
+    return Exit.DONE
+
+
+def show(options: argparse.Namespace) -> Exit:
+    """The tree that placement holds under this host's name."""
+    shown: dict[str, Any] = {"providers": {}, "allocations": {}}
+    missing = []
+    with _passes(options) as passes:
+        for one in passes:
+            row = one.client.find(one.node)
+            if row is None:
+                missing.append(one.node)
+                continue
+            observed = one.client.observe(row.uuid)
+            tree = encode_observed(observed, one.client.allocations(observed))
+            shown["providers"] |= tree["providers"]
+            shown["allocations"] |= tree["allocations"]
+    _print(options, shown, _print_shown)
+    if missing:
+        raise ConfigError(f"placement has no provider {', '.join(missing)}: run compute-node-agent sync first")
+    return Exit.DONE
+
+
+def plan(options: argparse.Namespace) -> Exit:
+    """What a pass would change."""
+    with _passes(options) as passes:
+        plans = [one.prospect(_wishes(options)).plan for one in passes]
+    records = [encode_plan(plan) for plan in plans]
+    if len(records) == 1:
+        _print(options, records[0], _print_plan)
+    else:
+        _print(options, {"plans": records}, lambda out, data: _print_each(out, data["plans"], _print_plan))
+    return Exit.DIFFERENCES if any(plan.operations for plan in plans) else Exit.DONE
+
+
+def sync(options: argparse.Namespace) -> Exit:
+    """One pass over each node."""
+    with _passes(options) as passes:
+        outcomes = [one.run(_wishes(options)) for one in passes]
+    records = [_encode_outcome(outcome) for outcome in outcomes]
+    if len(records) == 1:
+        _print(options, records[0], _print_outcome)
+    else:
+        _print(options, {"nodes": records}, lambda out, data: _print_each(out, data["nodes"], _print_outcome))
+    return max(ENDINGS[outcome.status] for outcome in outcomes)
+
+
+def record(options: argparse.Namespace) -> Exit:
+    """This host as a host archive."""
+    from agent.record import record_host
+
+    count = record_host(settings_for(_choice(options)), options.directory)
+    data = {"directory": str(options.directory), "files": count}
+    _print(options, data, lambda out, data: out.print(f"recorded this host in {data['directory']}: {count} files"))
+    return Exit.DONE
+
+
+def check(options: argparse.Namespace) -> Exit:
+    """Everything that a pass needs, tried."""
+    from agent.check import check_host
+    from agent.tables import print_checks
+
+    checks = check_host(_choice(options))
+    records = [{"check": one.name, "ok": one.ok, "detail": one.detail} for one in checks]
+    _print(options, {"checks": records}, lambda out, data: print_checks(out, data["checks"]))
+    return Exit.DONE if all(one.ok for one in checks) else Exit.DIFFERENCES
+
+
+VERBS: dict[str, Callable[[argparse.Namespace], Exit]] = {
+    "discover": discover,
+    "show": show,
+    "plan": plan,
+    "sync": sync,
+    "record": record,
+    "check": check,
+}
+
+
+@contextmanager
+def _passes(options: argparse.Namespace) -> Iterator[list[Pass]]:
+    """A pass for each node; placement is chosen first, as that needs no look at the host."""
+    choice = _choice(options)
+    settings = settings_for(choice)
+    client, where = open_client(settings, choice)
+    with open_driver(settings, choice) as driver:
+        yield [Pass(node=node, driver=driver, client=client, settings=settings, where=where) for node in driver.nodes()]
+
+
+def _choice(options: argparse.Namespace) -> Choice:
+    return Choice(
+        config_files=tuple(options.config_file),
+        config_dirs=tuple(options.config_dir),
+        embedded=getattr(options, "embedded", False) or getattr(options, "embedded_dir", None) is not None,
+        embedded_dir=getattr(options, "embedded_dir", None),
+        host=getattr(options, "host", None),
+    )
+
+
+def _wishes(options: argparse.Namespace) -> Wishes:
+    return Wishes(
+        force=getattr(options, "force", False),
+        take_over=getattr(options, "take_over", False),
+        rename_from=options.rename_from,
+    )
+
+
+def _encode_outcome(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "node": outcome.node,
+        "outcome": outcome.status.value,
+        "notes": list(outcome.notes),
+        "operations": encode_plan(outcome.plan)["operations"],
+        "digest": outcome.plan.digest,
+    }
+
+
+def _print(options: argparse.Namespace, data: dict[str, Any], table: Printer) -> None:
+    """Data for programs, or a table for people."""
+    if options.format == "json":
+        print(json.dumps(data, indent=1, sort_keys=True))
+    elif options.format == "yaml":
+        import yaml
+
+        yaml.safe_dump(data, sys.stdout, sort_keys=True)
+    else:
+        from agent.tables import console
+
+        table(console(), data)
+
+
+def _print_each(out: Any, records: list[dict[str, Any]], printer: Printer) -> None:
+    for one in records:
+        printer(out, one)
+
+
+def _print_trees(out: Any, data: dict[str, Any]) -> None:
+    from agent.tables import print_tree
+
+    print_tree(out, data)
+
+
+def _print_shown(out: Any, data: dict[str, Any]) -> None:
+    from agent.tables import print_allocations, print_tree
+
+    if data["providers"]:
+        print_tree(out, data)
+        print_allocations(out, data["allocations"])
+
+
+def _print_plan(out: Any, data: dict[str, Any]) -> None:
+    from agent.tables import print_plan
+
+    print_plan(out, data)
+
+
+def _print_outcome(out: Any, data: dict[str, Any]) -> None:
+    """How one node's pass ended."""
+    sentences = {
+        "unchanged": "nothing needed to change",
+        "changed": "placement was brought up to date",
+        "unsafe": "refused: nothing was written",
+        "contested": "refused: another service writes here, nothing was written",
+    }
+    out.print(f"{data['node']}: {sentences[data['outcome']]}")
+    for note in data["notes"]:
+        out.print(f"  {note}", markup=False)
+    if data["outcome"] != "unchanged":
+        _print_plan(out, data)

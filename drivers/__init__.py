@@ -1,0 +1,63 @@
+"""Hardware vocabulary and discovery: the virt drivers, and the facts that they read."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from drivers.base import Driver
+    from drivers.host.archive import HostArchive
+    from drivers.policy import GuestPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverOptions:
+    """What a driver needs to know to look at its nodes."""
+
+    uri: str  # of libvirt
+    instances: Path
+    guests: "GuestPolicy"
+    archive: "HostArchive | None" = None  # look at this recorded host instead of the live one
+    fleet: tuple["HostArchive", ...] = ()  # of the fake driver
+
+
+def load(name: str, options: DriverOptions) -> "Driver":
+    """
+    The driver of this name, as nova's ``[DEFAULT] compute_driver`` spells it.
+
+    Raises:
+        KeyError: there is no such driver; ``DRIVERS`` has their names.
+    """
+    return DRIVERS[name](options)
+
+
+def _load_libvirt(options: DriverOptions) -> "Driver":
+    from drivers.host.disk import probe_disk
+    from drivers.libvirt.connection import LiveConnection
+    from drivers.libvirt.driver import LibvirtDriver
+
+    if options.archive:
+        return _load_recorded(options.archive, options.guests)
+    return LibvirtDriver(LiveConnection(options.uri), options.guests, lambda: probe_disk(options.instances))
+
+
+def _load_fake(options: DriverOptions) -> "Driver":
+    from drivers.fake.driver import FakeDriver
+
+    archives = (options.archive,) if options.archive else options.fleet
+    return FakeDriver([_load_recorded(archive, options.guests) for archive in archives])
+
+
+def _load_recorded(archive: "HostArchive", guests: "GuestPolicy") -> "Driver":
+    from drivers.libvirt.connection import RecordedConnection
+    from drivers.libvirt.driver import LibvirtDriver
+
+    archive.check()
+    return LibvirtDriver(RecordedConnection(archive), guests, archive.disk, archive.compute_id)
+
+
+DRIVERS: dict[str, Callable[[DriverOptions], "Driver"]] = {
+    "libvirt.LibvirtDriver": _load_libvirt,
+    "fake.FakeDriver": _load_fake,
+}

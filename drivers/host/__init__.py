@@ -1,0 +1,1 @@
+"""Facts that Linux itself tells, the same for every driver; each probe takes its root."""

@@ -1,0 +1,38 @@
+"""Text to value, for the formats that the kernel and libvirt's configuration share."""
+
+
+def parse_cpu_set(text: str) -> frozenset[int]:
+    """
+    The CPUs of a set as nova writes it: ids and ranges, ``^`` takes away, for instance ``0-7,^3``.
+
+    Raises:
+        ValueError: not in this form, or nothing is left.
+    """
+    wanted: set[int] = set()
+    unwanted: set[int] = set()
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        target = unwanted if part.startswith("^") else wanted
+        target.update(_parse_range(part.removeprefix("^")))
+    if not wanted - unwanted:
+        raise ValueError(f"{text!r} names no CPU")
+    return frozenset(wanted - unwanted)
+
+
+def format_cpu_set(cpus: frozenset[int]) -> str:
+    """The shortest such text, for instance ``0-2,7``; empty for no CPU."""
+    parts: list[str] = []
+    for first in sorted(cpu for cpu in cpus if cpu - 1 not in cpus):
+        last = first
+        while last + 1 in cpus:
+            last += 1
+        parts.append(str(first) if last == first else f"{first}-{last}")
+    return ",".join(parts)
+
+
+def _parse_range(text: str) -> range:
+    first, dash, last = (half.strip() for half in text.partition("-"))
+    if not (first.isdecimal() and (last.isdecimal() if dash else True)):
+        raise ValueError(f"{text!r} is neither a CPU id nor a range of them")
+    if dash and int(last) < int(first):
+        raise ValueError(f"{text!r} ends before it begins")
+    return range(int(first), int(last if dash else first) + 1)

@@ -1,0 +1,47 @@
+"""A packed host archive (``.tar.gz``) into a folder, taking nothing but plain files and folders."""
+
+import os.path
+import tarfile
+from pathlib import Path
+
+from drivers.errors import DiscoveryError, MalformedFact
+from drivers.host.archive import MAX_BYTES
+
+MAX_MEMBERS = 100_000
+MAX_TOTAL_BYTES = 1024 * 1024 * 1024
+
+
+def unpack(packed: Path, folder: Path) -> Path:
+    """
+    Unpack into ``folder`` and answer the archive's top: ``folder``, or the one folder that the file holds.
+
+    Links inside ``sys/`` and ``proc/`` are taken when they stay inside the archive.
+
+    Raises:
+        DiscoveryError: not readable.
+        MalformedFact: a path or link leads out of the folder, or there is more of it than any host has.
+    """
+    try:
+        with tarfile.open(packed, "r:gz") as tar:
+            _extract(tar, folder, packed)
+    except (OSError, tarfile.TarError, EOFError) as error:
+        raise DiscoveryError(f"cannot unpack host archive {packed}: {error}") from error
+    tops = list(folder.iterdir())
+    return tops[0] if len(tops) == 1 and tops[0].is_dir() else folder
+
+
+def _extract(tar: tarfile.TarFile, folder: Path, packed: Path) -> None:
+    total = 0
+    for count, member in enumerate(tar):
+        total += member.size
+        if count >= MAX_MEMBERS or total > MAX_TOTAL_BYTES or member.size > MAX_BYTES:
+            raise MalformedFact(f"{packed}: more or larger files than any host archive has, at {member.name}")
+        if not (member.isfile() or member.isdir() or member.issym()) or _leads_out(member):
+            raise MalformedFact(f"{packed}: {member.name} leads out of the archive or is no plain file")
+        member.mode = 0o700 if member.isdir() else 0o600
+        tar.extract(member, folder, set_attrs=False)
+
+
+def _leads_out(member: tarfile.TarInfo) -> bool:
+    target = os.path.join(os.path.dirname(member.name), member.linkname if member.issym() else "")
+    return any(os.path.isabs(path) or os.path.normpath(path).startswith("..") for path in (member.name, target))

@@ -1,0 +1,1 @@
+"""The libvirt driver: a hypervisor host as one provider tree."""

@@ -1,0 +1,136 @@
+"""libvirt's capabilities and domain capabilities (formatcaps.html, formatdomaincaps.html) into facts."""
+
+from dataclasses import dataclass
+from xml.etree.ElementTree import Element, tostring
+
+from drivers.facts import DomainCapabilities, GuestArch, HostCpu, NumaCell
+from drivers.host.archive import Document
+from drivers.host.parse import parse_cpu_set
+from drivers.libvirt.xml import attribute, number, parse_xml, require, text_of
+
+KIB = {"b": 1 / 1024, "bytes": 1 / 1024, "KiB": 1, "k": 1, "MiB": 1024, "M": 1024, "GiB": 1024**2, "G": 1024**2}
+
+DEFAULT_MACHINES = {  # what nova takes where [libvirt] hw_machine_type says nothing
+    "armv7l": "virt",
+    "aarch64": "virt",
+    "ppc64le": "pseries",
+    "s390": "s390-ccw-virtio",
+    "s390x": "s390-ccw-virtio",
+    "i686": "pc",
+    "x86_64": "pc",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """virConnectGetCapabilities, as far as it is read."""
+
+    arch: str  # of the host
+    cpu: str  # the host's <cpu> element
+    cells: tuple[NumaCell, ...]
+    guests: tuple[GuestArch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One question for virConnectGetDomainCapabilities; machine None leaves the choice to libvirt."""
+
+    emulator: str
+    arch: str
+    machine: str | None
+    virt_type: str
+
+
+def parse_capabilities(document: Document) -> Capabilities:
+    """
+    The host part and the guest architectures.
+
+    Raises:
+        MalformedFact: not in libvirt's form.
+    """
+    root = parse_xml(document, "capabilities")
+    cells = [_parse_cell(cell, document.source) for cell in root.iterfind("host/topology/cells/cell")]
+    return Capabilities(
+        arch=text_of(root, "host/cpu/arch", document.source),
+        cpu=tostring(require(root, "host/cpu", document.source), encoding="unicode"),
+        cells=tuple(sorted(cells, key=lambda cell: cell.id)),
+        guests=tuple(_parse_guest(arch, document.source) for arch in root.iterfind("guest/arch")),
+    )
+
+
+def parse_domain_capabilities(document: Document) -> DomainCapabilities:
+    """
+    What one emulator offers.
+
+    Raises:
+        MalformedFact: not in libvirt's form.
+    """
+    root = parse_xml(document, "domainCapabilities")
+    versions = root.find("devices/tpm/enum[@name='backendVersion']")
+    return DomainCapabilities(
+        arch=text_of(root, "arch", document.source),
+        disk_buses=_values(root, "devices/disk/enum[@name='bus']"),
+        video_models=_values(root, "devices/video/enum[@name='modelType']"),
+        secure_boot="yes" in _values(root, "os/loader/enum[@name='secure']"),
+        tpm_models=_values(root, "devices/tpm/enum[@name='model']"),
+        tpm_versions=None if versions is None else _values(root, "devices/tpm/enum[@name='backendVersion']"),
+    )
+
+
+def parse_cpu_features(document: Document) -> frozenset[str]:
+    """The features of an expanded ``<cpu>``, as virConnectBaselineCPU answers it."""
+    root = parse_xml(document, "cpu")
+    return frozenset(attribute(feature, "name", document.source) for feature in root.iterfind("feature"))
+
+
+def offers(guests: tuple[GuestArch, ...], virt_type: str, machine_types: dict[str, str]) -> tuple[Offer, ...]:
+    """
+    Which domain capabilities tell all of a host: per architecture that ``virt_type`` runs, the aliases of the
+    current machine types and the default one. ``machine_types`` are the operator's defaults by architecture.
+    """
+    found: list[Offer] = []
+    for guest in guests:
+        emulator = dict(guest.emulators).get(virt_type)
+        if emulator:
+            default = machine_types.get(guest.name) or DEFAULT_MACHINES.get(guest.name)
+            machines: set[str | None] = {default, *guest.machine_aliases}
+            found += [Offer(emulator, guest.name, name, virt_type) for name in sorted(machines, key=str)]
+    return tuple(found)
+
+
+def _parse_cell(cell: Element, source: str) -> NumaCell:
+    memory = cell.find("memory")
+    memory_kib = 0
+    if memory is not None:
+        memory_kib = int(number(memory.text or "", source) * KIB[memory.get("unit", "KiB")])
+    cpus = [_parse_cpu(cpu, source) for cpu in cell.iterfind("cpus/cpu")]
+    return NumaCell(
+        id=number(attribute(cell, "id", source), source),
+        memory_kib=memory_kib,
+        cpus=tuple(sorted(cpus, key=lambda cpu: cpu.id)),
+    )
+
+
+def _parse_cpu(cpu: Element, source: str) -> HostCpu:
+    """One CPU; libvirt leaves place and siblings out for a CPU that is offline."""
+    id_ = number(attribute(cpu, "id", source), source)
+    return HostCpu(
+        id=id_,
+        socket=number(cpu.get("socket_id", "0"), source),
+        core=number(cpu.get("core_id", "0"), source),
+        siblings=parse_cpu_set(cpu.get("siblings") or str(id_)),
+    )
+
+
+def _parse_guest(arch: Element, source: str) -> GuestArch:
+    default = text_of(arch, "emulator", source)
+    emulators = [
+        (attribute(domain, "type", source), domain.findtext("emulator") or default)
+        for domain in arch.iterfind("domain")
+    ]
+    aliases = {machine.text or "" for machine in arch.iterfind(".//machine[@canonical]")}
+    return GuestArch(attribute(arch, "name", source), tuple(emulators), tuple(sorted(aliases)))
+
+
+def _values(root: Element, path: str) -> frozenset[str]:
+    return frozenset(value.text or "" for value in root.iterfind(f"{path}/value"))

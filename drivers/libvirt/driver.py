@@ -1,0 +1,100 @@
+"""The libvirt driver: one host, surveyed through its connection and shaped into a tree."""
+
+from collections.abc import Callable
+
+from drivers.base import Holdings, Survey
+from drivers.errors import PolicyError
+from drivers.facts import DiskSpace, HostFacts
+from drivers.libvirt import shape
+from drivers.libvirt.capabilities import (
+    Capabilities,
+    Offer,
+    offers,
+    parse_capabilities,
+    parse_cpu_features,
+    parse_domain_capabilities,
+)
+from drivers.libvirt.connection import HOST_CPU, Connection, LiveConnection, write_archive
+from drivers.policy import GuestPolicy, Policy
+from reportclient.tree import ObservedTree, ProviderTree
+
+X86 = ("i686", "x86_64")
+DEFAULT_MODELS = {"i686": "qemu32", "ppc64le": "POWER8", "aarch64": "max"}  # QEMU's own, where cpu_mode is none
+
+
+class LibvirtDriver:
+    """One host behind one libvirt connection."""
+
+    emitted = shape.EMITTED
+
+    def __init__(
+        self,
+        connection: Connection,
+        guests: GuestPolicy,
+        disk: Callable[[], DiskSpace],
+        compute_id: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        self._connection = connection
+        self._guests = guests
+        self._disk = disk
+        self._compute_id = compute_id
+
+    def nodes(self) -> tuple[str, ...]:
+        return (self._connection.hostname(),)
+
+    def survey(self, node: str) -> Survey:
+        capabilities = parse_capabilities(self._connection.capabilities())
+        wanted = self._offers(capabilities)
+        features = {
+            name: parse_cpu_features(self._connection.expand(name, cpu))
+            for name, cpu in self._models(capabilities).items()
+        }
+        facts = HostFacts(
+            hostname=node,
+            versions=self._connection.versions(),
+            cpu_map=self._connection.cpu_map(),
+            arch=capabilities.arch,
+            guest_features=frozenset().union(*features.values()),
+            cells=capabilities.cells,
+            domain_capabilities=tuple(map(parse_domain_capabilities, self._connection.domain_capabilities(wanted))),
+            disk=self._disk(),
+        )
+        return Survey(facts, self._compute_id())
+
+    def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
+        return shape.shape(survey.facts, policy, observed), ()
+
+    def record(self, connection: LiveConnection) -> dict[str, str]:
+        """libvirt's part of a host archive: file name -> text."""
+        capabilities = parse_capabilities(connection.capabilities())
+        return write_archive(connection, self._offers(capabilities), self._models(capabilities))
+
+    def _offers(self, capabilities: Capabilities) -> tuple[Offer, ...]:
+        """
+        What to ask the emulators.
+
+        Raises:
+            PolicyError: the host's own architecture does not run this virt type.
+        """
+        native = capabilities.arch
+        for guest in capabilities.guests:
+            if guest.name == native and self._guests.virt_type not in dict(guest.emulators):
+                raise PolicyError(
+                    f"[libvirt] virt_type is {self._guests.virt_type}, and libvirt offers "
+                    f"{', '.join(sorted(dict(guest.emulators)))} for {native} on this host: "
+                    f"is /dev/kvm there and usable, or shall virt_type be qemu?"
+                )
+        return offers(capabilities.guests, self._guests.virt_type, dict(self._guests.machine_types))
+
+    def _models(self, capabilities: Capabilities) -> dict[str, str]:
+        """The ``<cpu>`` elements that decide which features guests can have under ``cpu_mode``, by name."""
+        arch = capabilities.arch
+        if self._guests.cpu_mode == "none":
+            models: tuple[str, ...] = (DEFAULT_MODELS.get(arch, "qemu64"),)
+        elif self._guests.cpu_mode == "custom":
+            models = self._guests.cpu_models or (("max",) if arch == "aarch64" else ())
+        elif arch in X86:
+            return {HOST_CPU: capabilities.cpu}
+        else:
+            return {}  # only x86 has traits for features, and libvirt expands few other CPUs
+        return {f"{arch}-{model}": f"<cpu><arch>{arch}</arch><model>{model}</model></cpu>" for model in models}

@@ -1,0 +1,178 @@
+"""Which traits a libvirt host's root has: what its CPU, its emulators and its versions let a guest have."""
+
+from collections.abc import Iterable
+
+from drivers.facts import HostFacts
+from drivers.policy import GuestPolicy
+from reportclient.names import is_standard_trait, standard_traits
+
+CPU_FEATURES = {  # libvirt's feature (cpu_map) -> what follows HW_CPU_X86_ in the trait
+    "3dnow": ("3DNOW",),
+    "abm": ("ABM",),
+    "aes": ("AESNI",),
+    "amx-bf16": ("AMXBF16",),
+    "amx-int8": ("AMXINT8",),
+    "amx-tile": ("AMXTILE",),
+    "avx": ("AVX",),
+    "avx2": ("AVX2",),
+    "avx512-vpopcntdq": ("AVX512VPOPCNTDQ",),
+    "avx512bitalg": ("AVX512BITALG",),
+    "avx512bw": ("AVX512BW",),
+    "avx512cd": ("AVX512CD",),
+    "avx512dq": ("AVX512DQ",),
+    "avx512er": ("AVX512ER",),
+    "avx512f": ("AVX512F",),
+    "avx512ifma": ("AVX512IFMA",),
+    "avx512pf": ("AVX512PF",),
+    "avx512vbmi": ("AVX512VBMI",),
+    "avx512vbmi2": ("AVX512VBMI2",),
+    "avx512vl": ("AVX512VL",),
+    "avx512vnni": ("AVX512VNNI",),
+    "bmi1": ("BMI",),
+    "bmi2": ("BMI2",),
+    "f16c": ("F16C",),
+    "fma": ("FMA3",),
+    "fma4": ("FMA4",),
+    "gfni": ("AVX512GFNI",),
+    "mmx": ("MMX",),
+    "mpx": ("MPX",),
+    "pclmuldq": ("CLMUL",),
+    "sha-ni": ("SHA",),
+    "sse": ("SSE",),
+    "sse2": ("SSE2",),
+    "sse3": ("SSE3",),
+    "sse4.1": ("SSE41",),
+    "sse4.2": ("SSE42",),
+    "sse4a": ("SSE4A",),
+    "ssse3": ("SSSE3",),
+    "svm": ("SVM", "AMD_SVM"),
+    "tbm": ("TBM",),
+    "vaes": ("AVX512VAES",),
+    "vmx": ("VMX", "INTEL_VMX"),
+    "vpclmulqdq": ("AVX512VPCLMULQDQ",),
+    "xop": ("XOP",),
+}
+IMAGE_TYPES = frozenset({"aki", "ami", "ari", "iso", "qcow2", "raw"})
+DISK_BUSES = frozenset({"fdc", "ide", "sata", "scsi", "usb", "virtio"})
+VIDEO_MODELS = frozenset({"bochs", "cirrus", "gop", "none", "qxl", "vga", "virtio", "vmvga", "xen"})
+SOUND_MODELS = frozenset({"ac97", "es1370", "ich6", "ich9", "pcspk", "sb16", "usb"})
+VIF_MODELS = frozenset({"e1000", "e1000e", "ne2k-pci", "pcnet", "rtl8139", "spapr-vlan", "virtio", "vmxnet3"})
+VIOMMU_BY_ARCH = {"aarch64": "smmuv3", "x86_64": "intel"}
+
+# libvirt and QEMU count versions as major * 1,000,000 + minor * 1,000 + release
+LIBVIRT_ADDRESS_SPACE = 8_007_000
+LIBVIRT_STATELESS_FIRMWARE = 8_006_000
+LIBVIRT_VIOMMU_VIRTIO = 8_003_000
+LIBVIRT_IGB, QEMU_IGB = 9_003_000, 8_000_000
+LIBVIRT_SOUND_VIRTIO, QEMU_SOUND_VIRTIO = 10_004_000, 8_002_000
+LIBVIRT_VIRTIO_FS, QEMU_VIRTIO_FS = 8_000_000, 6_002_000
+
+
+def emitted_traits() -> frozenset[str]:
+    """Every trait that ``root_traits`` can ever give: what on a root is ours to remove."""
+    models = (
+        *_named("COMPUTE_STORAGE_BUS_", DISK_BUSES),
+        *_named("COMPUTE_GRAPHICS_MODEL_", VIDEO_MODELS),
+        *_named("COMPUTE_IMAGE_TYPE_", IMAGE_TYPES),
+        *_named("COMPUTE_NET_VIF_MODEL_", VIF_MODELS | {"igb", "lan9118"}),
+        *_named("COMPUTE_SOUND_MODEL_", SOUND_MODELS | {"virtio"}),
+        *_named("COMPUTE_VIOMMU_MODEL_", {"auto", "intel", "smmuv3", "virtio"}),
+        *_named("COMPUTE_SECURITY_TPM_SECRET_SECURITY_", {"user", "host", "deployment"}),
+        *(f"HW_CPU_X86_{name}" for names in CPU_FEATURES.values() for name in names),
+    )
+    single = {
+        "COMPUTE_NODE", "HW_CPU_HYPERTHREADING", "COMPUTE_NET_VIRTIO_PACKED", "COMPUTE_SECURITY_UEFI_SECURE_BOOT",
+        "COMPUTE_STORAGE_VIRTIO_FS", "COMPUTE_ADDRESS_SPACE_PASSTHROUGH", "COMPUTE_ADDRESS_SPACE_EMULATED",
+        "COMPUTE_SECURITY_STATELESS_FIRMWARE", "COMPUTE_SECURITY_TPM_TIS", "COMPUTE_SECURITY_TPM_CRB",
+        "COMPUTE_SECURITY_TPM_1_2", "COMPUTE_SECURITY_TPM_2_0",
+    }  # fmt: skip
+    return _standard(models) | single | standard_traits("HW_ARCH_") | standard_traits("COMPUTE_ARCH_")
+
+
+def root_traits(facts: HostFacts, policy: GuestPolicy) -> frozenset[str]:
+    """The traits of a host's root; names that the installed os-traits does not know are left out, as nova does."""
+    archs = {offer.arch for offer in facts.domain_capabilities}
+    return _standard(
+        {
+            "COMPUTE_NODE",
+            "COMPUTE_NET_VIRTIO_PACKED",
+            f"HW_ARCH_{facts.arch.upper()}",
+            *_named("COMPUTE_ARCH_", archs),
+            *_named("COMPUTE_IMAGE_TYPE_", IMAGE_TYPES - policy.excluded_image_types),
+            *_cpu_traits(facts, policy),
+            *_model_traits(facts, policy, archs),
+            *_version_traits(facts),
+            *_firmware_traits(facts, policy),
+        }
+    )
+
+
+def _cpu_traits(facts: HostFacts, policy: GuestPolicy) -> set[str]:
+    """
+    What a guest's CPU can have under ``cpu_mode``: the host's features, or those of the configured models.
+
+    A flag that ``cpu_model_extra_flags`` takes away (``-flag``) is not promised; nova promises it all the same.
+    """
+    flags = {} if policy.cpu_mode == "none" else policy.cpu_flags
+    features = facts.guest_features | {name for name, wanted in flags.items() if wanted}
+    features -= {name for name, wanted in flags.items() if not wanted}
+    traits = {f"HW_CPU_X86_{name}" for feature in features for name in CPU_FEATURES.get(feature, ())}
+    if any(len(cpu.siblings) > 1 for cell in facts.cells for cpu in cell.cpus):
+        traits.add("HW_CPU_HYPERTHREADING")
+    return traits
+
+
+def _model_traits(facts: HostFacts, policy: GuestPolicy, archs: set[str]) -> set[str]:
+    """Models and buses that guests can be given, from the emulators and, where these do not tell, from versions."""
+    buses = {bus for offer in facts.domain_capabilities for bus in offer.disk_buses}
+    videos = {model for offer in facts.domain_capabilities for model in offer.video_models}
+    libvirt, qemu = facts.versions.libvirt, facts.versions.hypervisor
+    vifs = VIF_MODELS | ({"lan9118"} if policy.virt_type == "qemu" else frozenset())
+    vifs |= {"igb"} if libvirt >= LIBVIRT_IGB and qemu >= QEMU_IGB else frozenset()
+    sounds = SOUND_MODELS
+    sounds |= {"virtio"} if libvirt >= LIBVIRT_SOUND_VIRTIO and qemu >= QEMU_SOUND_VIRTIO else frozenset()
+    viommus = {"auto"} | {model for arch, model in VIOMMU_BY_ARCH.items() if arch in archs}
+    viommus |= {"virtio"} if libvirt >= LIBVIRT_VIOMMU_VIRTIO else frozenset()
+    return {
+        *_named("COMPUTE_STORAGE_BUS_", DISK_BUSES & buses),
+        *_named("COMPUTE_GRAPHICS_MODEL_", VIDEO_MODELS & videos),
+        *_named("COMPUTE_NET_VIF_MODEL_", vifs),
+        *_named("COMPUTE_SOUND_MODEL_", sounds),
+        *_named("COMPUTE_VIOMMU_MODEL_", viommus),
+    }
+
+
+def _version_traits(facts: HostFacts) -> set[str]:
+    libvirt, qemu = facts.versions.libvirt, facts.versions.hypervisor
+    traits = set()
+    if libvirt >= LIBVIRT_VIRTIO_FS and qemu >= QEMU_VIRTIO_FS:
+        traits.add("COMPUTE_STORAGE_VIRTIO_FS")
+    if libvirt >= LIBVIRT_ADDRESS_SPACE:
+        traits |= {"COMPUTE_ADDRESS_SPACE_PASSTHROUGH", "COMPUTE_ADDRESS_SPACE_EMULATED"}
+    if libvirt >= LIBVIRT_STATELESS_FIRMWARE:
+        traits.add("COMPUTE_SECURITY_STATELESS_FIRMWARE")
+    return traits
+
+
+def _firmware_traits(facts: HostFacts, policy: GuestPolicy) -> set[str]:
+    """Secure boot and TPM, on the host's own architecture only."""
+    native = [offer for offer in facts.domain_capabilities if offer.arch == facts.arch]
+    traits = {"COMPUTE_SECURITY_UEFI_SECURE_BOOT"} if any(offer.secure_boot for offer in native) else set()
+    if not policy.tpm:
+        return traits
+    models = {model for offer in native for model in offer.tpm_models}
+    traits |= {
+        f"COMPUTE_SECURITY_TPM_{name}" for name, model in (("TIS", "tpm-tis"), ("CRB", "tpm-crb")) if model in models
+    }
+    for offer in native:
+        versions = {"1.2", "2.0"} if offer.tpm_versions is None else offer.tpm_versions
+        traits |= {f"COMPUTE_SECURITY_TPM_{name.replace('.', '_')}" for name in versions & {"1.2", "2.0"}}
+    return traits | set(_named("COMPUTE_SECURITY_TPM_SECRET_SECURITY_", policy.tpm_secret_security))
+
+
+def _named(prefix: str, names: Iterable[str]) -> list[str]:
+    return [prefix + name.replace("-", "_").upper() for name in names]
+
+
+def _standard(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(filter(is_standard_trait, names))

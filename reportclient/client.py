@@ -1,0 +1,294 @@
+"""Reads placement's tree and carries out plans: the only writer."""
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from email.utils import parsedate_to_datetime
+from typing import assert_never
+from urllib.parse import urlencode
+
+from reportclient import payload
+from reportclient.allocations import Allocation
+from reportclient.errors import Forbidden, NameTaken, Rejected, Unavailable
+from reportclient.plan import (
+    Create,
+    Delete,
+    EnsureClasses,
+    EnsureTraits,
+    Operation,
+    Plan,
+    Rename,
+    Reshape,
+    SetAggregates,
+    SetInventories,
+    SetTraits,
+)
+from reportclient.transport import NEWEST, Transport
+from reportclient.tree import ObservedProvider, ObservedTree, Provider
+
+LOG = logging.getLogger(__name__)
+NAMES_PER_QUERY = 100  # keeps GET /traits?name=in:... under 8 KiB
+
+
+@dataclass(frozen=True, slots=True)
+class RootRow:
+    """A provider found by its name."""
+
+    uuid: str
+    name: str
+    is_root: bool
+
+
+class PlacementClient:
+    """One placement, through one transport."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    @property
+    def microversion(self) -> tuple[int, int]:
+        """The microversion of the next request: at most what this placement was found to speak."""
+        return self._transport.microversion
+
+    @microversion.setter
+    def microversion(self, spoken: tuple[int, int]) -> None:
+        self._transport.microversion = min(spoken, NEWEST)
+
+    @property
+    def skew_s(self) -> float | None:
+        """Placement's clock minus ours, as of its last answer; None when it sent no date."""
+        return self._transport.skew_s
+
+    def find(self, name: str) -> RootRow | None:
+        """The provider of exactly this name, None when there is none. One request."""
+        body, _ = self._transport.get(f"/resource_providers?{urlencode({'name': name})}")
+        rows = payload.decode_listing(body)
+        return RootRow(rows[0][0], rows[0][1], rows[0][2] is None) if rows else None
+
+    def observe(self, root_uuid: str, since: ObservedTree | None = None) -> ObservedTree:
+        """
+        The tree under a root, at the price of one request when nothing changed since ``since``.
+
+        Providers whose generation moved are read again, three requests each. No such root is an empty tree.
+
+        Raises:
+            Unavailable: no complete answer; never a shorter tree.
+        """
+        body, modified = self._transport.get(f"/resource_providers?{urlencode({'in_tree': root_uuid})}")
+        rows = payload.decode_listing(body)
+        known = since.by_uuid if since else {}
+        if since and {row[0] for row in rows} == known.keys() and _is_older(modified, since.last_modified):
+            raise Unavailable(
+                f"the list of providers is older ({modified}) than one seen before "
+                f"({since.last_modified}): a cache in between, or a restored database; try again"
+            )
+        names = {uuid: name for uuid, name, _, _ in rows}
+        parents = {uuid: names.get(parent) if parent else None for uuid, _, parent, _ in rows}
+        return ObservedTree(
+            tuple(
+                self._observe_one(uuid, name, parents[uuid], generation, known.get(uuid))
+                for uuid, name, _, generation in _from_the_root(rows)
+            ),
+            modified,
+        )
+
+    def allocations(self, providers: Iterable[ObservedProvider]) -> tuple[Allocation, ...]:
+        """Who holds what on these providers; one request each."""
+        return tuple(
+            allocation
+            for observed in providers
+            for allocation in payload.decode_allocations(
+                self._transport.get(f"/resource_providers/{observed.uuid}/allocations")[0], observed.name
+            )
+        )
+
+    def known_traits(self, names: Iterable[str]) -> frozenset[str]:
+        """Those of ``names`` that placement has; one request per hundred."""
+        wanted = sorted(names)
+        known: set[str] = set()
+        for start in range(0, len(wanted), NAMES_PER_QUERY):
+            query = urlencode({"name": "in:" + ",".join(wanted[start : start + NAMES_PER_QUERY])})
+            known |= set(self._transport.get(f"/traits?{query}")[0]["traits"])
+        return frozenset(known)
+
+    def execute(self, plan: Plan, observed: ObservedTree) -> ObservedTree:
+        """
+        Carry out a plan that was made from ``observed``; answer what is known to stand afterwards.
+
+        Every write names the generation that the last answer gave, so placement itself refuses it when somebody
+        wrote in between. Providers of which the final generation is not known are left out of the answer: the next
+        ``observe(since=answer)`` reads them.
+
+        Raises:
+            Conflict: observe and plan again.
+            Rejected, Unavailable: what was sent before stands, and the next plan goes on from there.
+        """
+        writer = _Writer(self._transport, observed)
+        for operation in plan.operations:
+            writer.write(operation)
+        return writer.outcome
+
+    def may_reshape(self) -> bool:
+        """Whether the role allows the reshaper: an empty body is malformed with the role, forbidden without."""
+        try:
+            self._transport.send("POST", "/reshaper", {})
+        except Forbidden:
+            return False
+        except Rejected:
+            return True
+        raise Unavailable("placement took an empty reshape, which none known does")
+
+    def may_write(self) -> bool:
+        """Whether the role allows writes: a provider without a name is malformed with the role, forbidden without."""
+        try:
+            self._transport.send("POST", "/resource_providers", {})
+        except Forbidden:
+            return False
+        except Rejected:
+            return True
+        raise Unavailable("placement took a provider without a name, which none known does")
+
+    def _observe_one(
+        self, uuid: str, name: str, parent: str | None, generation: int, known: ObservedProvider | None
+    ) -> ObservedProvider:
+        if known and known.generation == generation:
+            return replace(known, provider=replace(known.provider, name=name, parent=parent))
+        base = f"/resource_providers/{uuid}"
+        stock, _ = self._transport.get(f"{base}/inventories")
+        traits, _ = self._transport.get(f"{base}/traits")
+        aggregates, _ = self._transport.get(f"{base}/aggregates")
+        provider = Provider(
+            name=name,
+            parent=parent,
+            inventories=payload.decode_inventories(stock),
+            traits=frozenset(traits["traits"]),
+            aggregates=frozenset(aggregates["aggregates"]),
+        )
+        # The lowest generation seen: had somebody written in between, the next write or look finds it out.
+        return ObservedProvider(uuid=uuid, generation=generation, provider=provider)
+
+
+class _Writer:
+    """Carries out operations one by one and keeps the generation that each answer gave."""
+
+    def __init__(self, transport: Transport, observed: ObservedTree) -> None:
+        self._transport = transport
+        self._last_modified = observed.last_modified
+        self._stands = observed.by_uuid
+
+    @property
+    def outcome(self) -> ObservedTree:
+        return ObservedTree(tuple(self._stands.values()), self._last_modified)
+
+    def write(self, operation: Operation) -> None:
+        match operation:
+            case EnsureClasses(names):
+                for name in names:
+                    self._transport.send("PUT", f"/resource_classes/{name}")
+            case EnsureTraits(names):
+                for name in names:
+                    self._transport.send("PUT", f"/traits/{name}")
+            case Create():
+                self._create(operation)
+            case Rename(uuid, name, old):
+                self._transport.send("PUT", f"/resource_providers/{uuid}", {"name": name})
+                self._renamed(uuid, old, name)
+            case SetTraits(uuid, name, traits, added, removed):
+                body = payload.encode_traits(traits, self._generation(uuid))
+                self._confirm(
+                    uuid, self._transport.send("PUT", f"/resource_providers/{uuid}/traits", body), traits=traits
+                )
+                LOG.info("set traits of provider name=%s added=%s removed=%s", name, sorted(added), sorted(removed))
+            case SetAggregates(uuid, name, aggregates):
+                body = payload.encode_aggregates(aggregates, self._generation(uuid))
+                answer = self._transport.send("PUT", f"/resource_providers/{uuid}/aggregates", body)
+                self._confirm(uuid, answer, aggregates=aggregates)
+                LOG.info("set aggregates of provider name=%s aggregates=%s", name, sorted(aggregates))
+            case SetInventories():
+                self._set_inventories(operation)
+            case Reshape():
+                self._reshape(operation)
+            case Delete(uuid, name):
+                self._transport.send("DELETE", f"/resource_providers/{uuid}")
+                self._stands.pop(uuid, None)
+                LOG.info("deleted provider name=%s uuid=%s", name, uuid)
+            case _:
+                assert_never(operation)
+
+    def _create(self, create: Create) -> None:
+        try:
+            answer = self._transport.send("POST", "/resource_providers", payload.encode_provider(create))
+        except NameTaken as error:
+            raise NameTaken(
+                f"{error}; if an earlier pass was cut off just here, run it again: it goes on from there; "
+                f"else another host uses this name or uuid"
+            ) from error
+        parent = self._stands[create.parent_uuid].name if create.parent_uuid else None
+        self._stands[create.uuid] = ObservedProvider(
+            uuid=create.uuid, generation=answer["generation"], provider=Provider(name=create.name, parent=parent)
+        )
+        LOG.info("created provider name=%s uuid=%s parent=%s", create.name, create.uuid, parent)
+
+    def _set_inventories(self, write: SetInventories) -> None:
+        body = payload.encode_inventories(write.inventories, self._generation(write.uuid))
+        answer = self._transport.send("PUT", f"/resource_providers/{write.uuid}/inventories", body)
+        self._confirm(write.uuid, answer, inventories=write.inventories)
+        LOG.info("set inventories of provider name=%s %s", write.name, _totals(write))
+
+    def _reshape(self, reshape: Reshape) -> None:
+        """All stock in one transaction; where the role does not allow that, one provider after the other."""
+        generations = {one.uuid: self._generation(one.uuid) for one in reshape.inventories}
+        try:
+            self._transport.send("POST", "/reshaper", payload.encode_reshape(reshape, generations))
+        except Forbidden:
+            for one in reshape.inventories:
+                self._set_inventories(one)
+            return
+        for one in reshape.inventories:
+            del self._stands[one.uuid]  # a reshape answers no generations: to be read again
+            LOG.info("set inventories of provider name=%s %s", one.name, _totals(one))
+
+    def _renamed(self, uuid: str, old: str, name: str) -> None:
+        for key, stands in self._stands.items():
+            if key == uuid:
+                self._stands[key] = replace(stands, provider=replace(stands.provider, name=name))
+            elif stands.provider.parent == old:
+                self._stands[key] = replace(stands, provider=replace(stands.provider, parent=name))
+        LOG.info("renamed provider uuid=%s from=%s to=%s", uuid, old, name)
+
+    def _generation(self, uuid: str) -> int:
+        if uuid in self._stands:
+            return self._stands[uuid].generation
+        body, _ = self._transport.get(f"/resource_providers/{uuid}")  # after a reshape, which answers none
+        return int(body["generation"])
+
+    def _confirm(self, uuid: str, answer: Mapping[str, int], **changed: object) -> None:
+        stands = self._stands.get(uuid)
+        if stands is None:
+            return
+        provider = replace(stands.provider, **changed)  # type: ignore[arg-type]
+        generation = answer["resource_provider_generation"]
+        self._stands[uuid] = replace(stands, generation=generation, provider=provider)
+
+
+def _totals(write: SetInventories) -> str:
+    return " ".join(f"{name}={stock.total}" for name, stock in sorted(write.inventories.items())) or "none"
+
+
+def _is_older(one: str, other: str) -> bool:
+    """Whether one Last-Modified is before another; unknown is no."""
+    return bool(one and other) and parsedate_to_datetime(one) < parsedate_to_datetime(other)
+
+
+def _from_the_root(rows: list[tuple[str, str, str | None, int]]) -> list[tuple[str, str, str | None, int]]:
+    """The rows, parents before children, siblings by name."""
+    children: dict[str | None, list[tuple[str, str, str | None, int]]] = {}
+    for row in sorted(rows, key=lambda row: row[1]):
+        children.setdefault(row[2], []).append(row)
+    ordered: list[tuple[str, str, str | None, int]] = []
+    waiting = children.get(None, [])[:]
+    while waiting:
+        row = waiting.pop(0)
+        ordered.append(row)
+        waiting[:0] = children.get(row[0], [])
+    return ordered

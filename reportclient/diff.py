@@ -1,0 +1,181 @@
+"""From what placement holds to what it should hold: the pure planner of ordinary changes."""
+
+import uuid
+from collections.abc import Iterable, Mapping
+
+from reportclient.errors import TreeMismatch
+from reportclient.names import is_custom
+from reportclient.ownership import Ownership, carry_inventories, carry_traits
+from reportclient.plan import (
+    Create,
+    Delete,
+    EnsureClasses,
+    EnsureTraits,
+    Operation,
+    Plan,
+    Rename,
+    Reshape,
+    SetAggregates,
+    SetInventories,
+    SetTraits,
+)
+from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree
+
+
+def child_uuid(root_uuid: str, root_name: str, name: str) -> str:
+    """A new child's uuid: derived from the root's uuid and the part of the name that is the child's own."""
+    return str(uuid.uuid5(uuid.UUID(root_uuid), name.removeprefix(root_name)))
+
+
+def diff(
+    observed: ObservedTree,
+    desired: ProviderTree,
+    ours: Ownership,
+    *,
+    root_uuid: str,
+    known_traits: frozenset[str] | None = None,
+    rename: bool = False,
+) -> Plan:
+    """
+    The operations that make ``observed`` equal ``desired`` in what is ours.
+
+    ``root_uuid`` is this host's identity; ``known_traits`` are the names of the desired traits that placement has
+    (None: take them all as known); ``rename`` allows a root of this uuid under another name.
+
+    Order: classes and traits are made, providers are created top-down and given traits and aggregates while they
+    are empty, then stock, then what withdraws a promise, then deletions bottom-up.
+
+    Raises:
+        TreeMismatch: the root there has another name or uuid, or a foreign child stands in the way.
+    """
+    check_root(observed, desired, root_uuid, rename=rename)
+    dropped = _unknown_standard(desired, known_traits)
+    pairs = _matches(observed, desired)
+    identity = {
+        provider.name: seen.uuid if seen else _new_uuid(provider, desired, root_uuid) for provider, seen in pairs
+    }
+    changes = [_changes(provider, seen, identity, ours, dropped) for provider, seen in pairs]
+    kept = {seen.uuid for _, seen in pairs if seen}
+    stock = tuple(operation for change in changes for operation in change if isinstance(operation, SetInventories))
+    restocked = frozenset(operation.uuid for operation in stock)
+    rest = [operation for change in changes for operation in change if not isinstance(operation, SetInventories)]
+    late = [operation for operation in rest if _is_late(operation, restocked)]
+    operations = (
+        *_vocabulary(observed, (*rest, *stock), known_traits),
+        *(operation for operation in rest if operation not in late),
+        *((Reshape(stock),) if len(stock) > 1 else stock),
+        *late,
+        *_deletions(observed, kept, ours),
+    )
+    return Plan(operations, left_out=dropped)
+
+
+def check_root(observed: ObservedTree, desired: ProviderTree, root_uuid: str, *, rename: bool = False) -> None:
+    """
+    Refuse a root that is not this host's.
+
+    Raises:
+        TreeMismatch: same name with another uuid, or (unless ``rename``) same uuid with another name.
+    """
+    root = observed.root
+    if root is None:
+        return
+    if root.uuid != root_uuid:
+        raise TreeMismatch(
+            f"placement holds a root provider {root.name} with uuid {root.uuid}, and this host's compute_id is "
+            f"{root_uuid}: put the uuid that is right for this host into compute_id, or delete the stale provider"
+        )
+    if root.name != desired.root.name and not rename:
+        raise TreeMismatch(
+            f"placement holds uuid {root_uuid} under the name {root.name}, and this host is called "
+            f"{desired.root.name}: if the host was renamed, run sync --rename-from {root.name}; if its disk was "
+            f"cloned from that host, remove compute_id here"
+        )
+
+
+def _matches(observed: ObservedTree, desired: ProviderTree) -> list[tuple[Provider, ObservedProvider | None]]:
+    """Each desired provider with the one that is it already: by the name's suffix under our root, then by uuid."""
+    root = observed.root
+    if root is None:
+        return [(provider, None) for provider in desired]
+    by_suffix = {seen.name.removeprefix(root.name): seen for seen in observed}
+    by_uuid = observed.by_uuid
+    return [
+        (
+            provider,
+            by_suffix.get(provider.name.removeprefix(desired.root.name))
+            or by_uuid.get(child_uuid(root.uuid, desired.root.name, provider.name)),
+        )
+        for provider in desired
+    ]
+
+
+def _new_uuid(provider: Provider, desired: ProviderTree, root_uuid: str) -> str:
+    return root_uuid if provider.parent is None else child_uuid(root_uuid, desired.root.name, provider.name)
+
+
+def _changes(
+    provider: Provider,
+    seen: ObservedProvider | None,
+    identity: Mapping[str, str],
+    ours: Ownership,
+    dropped: frozenset[str],
+) -> list[Operation]:
+    """One provider's operations, at most one per aspect."""
+    uuid_ = identity[provider.name]
+    operations: list[Operation] = []
+    if seen is None:
+        operations.append(Create(uuid_, provider.name, identity[provider.parent] if provider.parent else None))
+        seen = ObservedProvider(uuid=uuid_, generation=0, provider=Provider(name=provider.name, parent=provider.parent))
+    elif seen.name != provider.name:
+        operations.append(Rename(uuid_, provider.name, seen.name))
+    traits = carry_traits(seen, provider, ours) - dropped
+    if traits != seen.provider.traits:
+        added, removed = traits - seen.provider.traits, seen.provider.traits - traits
+        operations.append(SetTraits(uuid_, provider.name, traits, added, removed))
+    if provider.aggregates - seen.provider.aggregates:
+        operations.append(SetAggregates(uuid_, provider.name, seen.provider.aggregates | provider.aggregates))
+    inventories = carry_inventories(seen, provider, ours)
+    if inventories != dict(seen.provider.inventories):
+        operations.append(SetInventories(uuid_, provider.name, inventories))
+    return operations
+
+
+def _is_late(operation: Operation, restocked: frozenset[str]) -> bool:
+    """Whether a provider only loses traits, and its stock changes too: then the stock goes first."""
+    return isinstance(operation, SetTraits) and not operation.added and operation.uuid in restocked
+
+
+def _unknown_standard(desired: ProviderTree, known_traits: frozenset[str] | None) -> frozenset[str]:
+    if known_traits is None:
+        return frozenset()
+    wanted = frozenset().union(*(provider.traits for provider in desired))
+    return frozenset(name for name in wanted - known_traits if not is_custom(name))
+
+
+def _vocabulary(
+    observed: ObservedTree, operations: Iterable[Operation], known_traits: frozenset[str] | None
+) -> list[Operation]:
+    """What must be made before it can be named: custom classes new to the tree, custom traits new to placement."""
+    classes: set[str] = set()
+    traits: set[str] = set()
+    for operation in operations:
+        if isinstance(operation, SetInventories):
+            classes.update(filter(is_custom, operation.inventories))
+        elif isinstance(operation, SetTraits):
+            traits.update(filter(is_custom, operation.added))
+    classes -= {name for seen in observed for name in seen.provider.inventories}
+    traits -= known_traits or frozenset()
+    made: list[Operation] = [EnsureClasses(tuple(sorted(classes)))] if classes else []
+    return made + ([EnsureTraits(tuple(sorted(traits)))] if traits else [])
+
+
+def _deletions(observed: ObservedTree, kept: set[str], ours: Ownership) -> list[Operation]:
+    doomed = {seen.name for seen in observed if seen.uuid not in kept and ours.writes(seen)}
+    for seen in observed:
+        if seen.provider.parent in doomed and seen.name not in doomed:
+            raise TreeMismatch(
+                f"provider {seen.provider.parent} is gone from this host, but {seen.name}, which "
+                f"another service made, stands under it: remove or re-parent that one first"
+            )
+    return [Delete(seen.uuid, seen.name) for seen in reversed(observed.providers) if seen.name in doomed]

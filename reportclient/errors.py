@@ -1,0 +1,44 @@
+"""
+What can go wrong with placement, named by what the caller must do.
+
+PlacementError
+    Unavailable     no answer, or one that is no answer: nothing known to have changed; next pass
+    Conflict        somebody else wrote first: observe again, plan again
+    Rejected        understood and refused: never retry as it is
+        Forbidden   refused for want of a role
+        NameTaken   a provider of that name or uuid exists
+        TreeMismatch  the tree that placement holds is not this host's to write
+    UnsafePlan      the plan would take away more than it may: nothing was sent
+"""
+
+
+class PlacementError(Exception):
+    """Base of all; the message is one line that says what, where and what to do next."""
+
+
+class Unavailable(PlacementError):
+    """No answer, 5xx, or an answer that is not placement's: nothing known to have changed; next pass."""
+
+
+class Conflict(PlacementError):
+    """409 ``placement.concurrent_update``: observe again, plan again."""
+
+
+class Rejected(PlacementError):
+    """Understood and refused: never retry as it is."""
+
+
+class Forbidden(Rejected):
+    """403: the user lacks a role that this request needs."""
+
+
+class NameTaken(Rejected):
+    """409 ``placement.duplicate_name``: a provider with this name or uuid is there already."""
+
+
+class TreeMismatch(Rejected):
+    """The root that placement holds contradicts this host's name or uuid, or another writer keeps changing it."""
+
+
+class UnsafePlan(PlacementError):
+    """The plan would take away more than it may; nothing was sent."""

@@ -1,0 +1,103 @@
+"""
+What is ours in a tree that others write too.
+
+On the root ours is a closed set of resource classes and traits: those that the drivers can emit and those that the
+operator configured. On a child that carries our marker trait every class is ours. Everything else is carried through
+unchanged.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
+
+MARKER = "CUSTOM_OWNER_COMPUTE_NODE_AGENT"
+OWNER_NOVA = "OWNER_NOVA"  # nova 34 and later put it on the providers they write
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Resource classes and traits, by name."""
+
+    classes: frozenset[str] = frozenset()
+    traits: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ownership:
+    """What we may change or remove."""
+
+    emitted: Names  # what the drivers can ever report on a root
+    configured: Mapping[str, Names] = field(default_factory=dict)  # by provider name: the operator's, now or last pass
+
+    def classes(self, observed: ObservedProvider) -> frozenset[str]:
+        """The classes on this provider that are ours to change or remove."""
+        if observed.provider.parent is not None and is_marked(observed):
+            return frozenset(observed.provider.inventories)
+        emitted = self.emitted.classes if observed.provider.parent is None else frozenset()
+        return emitted | self.configured.get(observed.name, Names()).classes
+
+    def traits(self, observed: ObservedProvider) -> frozenset[str]:
+        """The traits on this provider that are ours to remove."""
+        configured = self.configured.get(observed.name, Names()).traits
+        return self.emitted.traits | configured if self.writes(observed) else configured
+
+    def writes(self, observed: ObservedProvider) -> bool:
+        """Whether this provider is the root, or a child that we made."""
+        return observed.provider.parent is None or is_marked(observed)
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """A sign that somebody else writes what is ours: what we left on the root, and what stands there now."""
+
+    provider: str
+    changes: tuple[str, ...]  # one sentence each
+    nova: bool  # OWNER_NOVA stands on the root
+
+
+def is_marked(observed: ObservedProvider) -> bool:
+    """Whether the provider carries our marker trait."""
+    return MARKER in observed.provider.traits
+
+
+def carry_inventories(observed: ObservedProvider, desired: Provider, ours: Ownership) -> dict[str, Inventory]:
+    """Desired stock, plus what stands there and is not ours."""
+    foreign = observed.provider.inventories.keys() - ours.classes(observed)
+    return {name: observed.provider.inventories[name] for name in foreign} | dict(desired.inventories)
+
+
+def carry_traits(observed: ObservedProvider, desired: Provider, ours: Ownership) -> frozenset[str]:
+    """Desired traits, plus what stands there and is not ours."""
+    return (observed.provider.traits - ours.traits(observed)) | desired.traits
+
+
+def contest(left: ObservedTree, found: ObservedTree, ours: Ownership, keep_ratio: frozenset[str]) -> Contest | None:
+    """
+    What changed on the root's own classes between our passes, None if nothing did.
+
+    An allocation ratio is an operator's to set by hand where our configuration names none (classes in ``keep_ratio``).
+    """
+    before, now = left.root, found.root
+    if before is None or now is None or before.uuid != now.uuid or before.generation == now.generation:
+        return None
+    changes = []
+    for name in sorted(ours.classes(before) & before.provider.inventories.keys()):
+        was, stands = before.provider.inventories[name], now.provider.inventories.get(name)
+        if stands is None:
+            changes.append(f"{name} was removed")
+        elif _terms(was, name in keep_ratio) != _terms(stands, name in keep_ratio):
+            changes.append(
+                f"{name} total {was.total} reserved {was.reserved} ratio {was.allocation_ratio:g} became "
+                f"total {stands.total} reserved {stands.reserved} ratio {stands.allocation_ratio:g}"
+            )
+    if MARKER in before.provider.traits - now.provider.traits:
+        changes.append(f"trait {MARKER} was removed")
+    if not changes:
+        return None
+    return Contest(now.name, tuple(changes), OWNER_NOVA in now.provider.traits)
+
+
+def _terms(inventory: Inventory, ignore_ratio: bool) -> tuple[float, ...]:
+    ratio = 0.0 if ignore_ratio else inventory.allocation_ratio
+    return (inventory.total, inventory.reserved, inventory.min_unit, inventory.max_unit, inventory.step_size, ratio)

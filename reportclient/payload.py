@@ -1,0 +1,114 @@
+"""Placement's JSON, both ways; nothing else in the package sees a dict of it."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from reportclient.allocations import Allocation
+from reportclient.errors import Unavailable
+from reportclient.plan import Create, Reshape
+from reportclient.tree import Inventory, ObservedProvider, Provider
+
+Json = dict[str, Any]
+
+
+def decode_listing(body: Json) -> list[tuple[str, str, str | None, int]]:
+    """(uuid, name, parent's uuid or None, generation) of each provider of ``GET /resource_providers``."""
+    try:
+        return [
+            (row["uuid"], row["name"], row["parent_provider_uuid"], row["generation"])
+            for row in body["resource_providers"]
+        ]
+    except (KeyError, TypeError) as error:
+        raise Unavailable(f"placement's list of providers is not in its form: {error!r} in {str(body)[:80]}") from error
+
+
+def decode_inventories(body: Json) -> dict[str, Inventory]:
+    """The inventories of one provider, by resource class."""
+    return {name: decode_inventory(record) for name, record in body["inventories"].items()}
+
+
+def decode_inventory(record: Mapping[str, Any]) -> Inventory:
+    """One inventory record; keys left out take placement's defaults."""
+    known = {key: record[key] for key in Inventory.__dataclass_fields__ if key in record}
+    return Inventory(**known)
+
+
+def encode_inventory(inventory: Inventory) -> Json:
+    """One inventory record with all its keys."""
+    return {
+        "total": inventory.total,
+        "reserved": inventory.reserved,
+        "min_unit": inventory.min_unit,
+        "max_unit": inventory.max_unit,
+        "step_size": inventory.step_size,
+        "allocation_ratio": inventory.allocation_ratio,
+    }
+
+
+def encode_inventories(inventories: Mapping[str, Inventory], generation: int) -> Json:
+    """The body of ``PUT /resource_providers/{uuid}/inventories``."""
+    return {
+        "resource_provider_generation": generation,
+        "inventories": {name: encode_inventory(inventory) for name, inventory in sorted(inventories.items())},
+    }
+
+
+def encode_traits(traits: Iterable[str], generation: int) -> Json:
+    """The body of ``PUT /resource_providers/{uuid}/traits``."""
+    return {"resource_provider_generation": generation, "traits": sorted(traits)}
+
+
+def encode_aggregates(aggregates: Iterable[str], generation: int) -> Json:
+    """The body of ``PUT /resource_providers/{uuid}/aggregates`` (1.19)."""
+    return {"resource_provider_generation": generation, "aggregates": sorted(aggregates)}
+
+
+def encode_provider(create: Create) -> Json:
+    """The body of ``POST /resource_providers``."""
+    body = {"uuid": create.uuid, "name": create.name}
+    return body | ({"parent_provider_uuid": create.parent_uuid} if create.parent_uuid else {})
+
+
+def encode_reshape(reshape: Reshape, generations: Mapping[str, int]) -> Json:
+    """The body of ``POST /reshaper``; ``generations`` by provider uuid."""
+    return {
+        "inventories": {
+            one.uuid: encode_inventories(one.inventories, generations[one.uuid]) for one in reshape.inventories
+        },
+        "allocations": {},
+    }
+
+
+def decode_allocations(body: Json, provider: str) -> tuple[Allocation, ...]:
+    """Who holds what on one provider (by name), from ``GET /resource_providers/{uuid}/allocations``."""
+    return tuple(
+        Allocation(consumer, provider, resource_class, amount)
+        for consumer, record in sorted(body["allocations"].items())
+        for resource_class, amount in sorted(record["resources"].items())
+    )
+
+
+def encode_observed(observed: ObservedProvider) -> Json:
+    """An observed provider as kept in state."""
+    provider = observed.provider
+    return {
+        "uuid": observed.uuid,
+        "generation": observed.generation,
+        "name": provider.name,
+        "parent": provider.parent,
+        "inventories": {name: encode_inventory(stock) for name, stock in sorted(provider.inventories.items())},
+        "traits": sorted(provider.traits),
+        "aggregates": sorted(provider.aggregates),
+    }
+
+
+def decode_observed(record: Mapping[str, Any]) -> ObservedProvider:
+    """The inverse of ``encode_observed``."""
+    provider = Provider(
+        name=record["name"],
+        parent=record["parent"],
+        inventories={name: decode_inventory(stock) for name, stock in record["inventories"].items()},
+        traits=frozenset(record["traits"]),
+        aggregates=frozenset(record["aggregates"]),
+    )
+    return ObservedProvider(uuid=record["uuid"], generation=record["generation"], provider=provider)

@@ -1,0 +1,218 @@
+"""What a pass would change: operations in the order they are carried out, their digest, what makes them unsafe."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import assert_never
+
+from reportclient.allocations import Allocation, Move, usages
+from reportclient.errors import UnsafePlan
+from reportclient.tree import Inventory, ObservedTree
+
+
+@dataclass(frozen=True, slots=True)
+class EnsureClasses:
+    """Make custom resource classes that may not exist yet."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EnsureTraits:
+    """Make custom traits that do not exist yet."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Make an empty provider; ``parent_uuid`` None makes a root."""
+
+    uuid: str
+    name: str
+    parent_uuid: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """Give a provider that is ours another name."""
+
+    uuid: str
+    name: str
+    old_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetTraits:
+    """Replace a provider's traits with this whole set; ``added`` and ``removed`` say what that changes."""
+
+    uuid: str
+    name: str
+    traits: frozenset[str]
+    added: frozenset[str]
+    removed: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class SetAggregates:
+    """Replace a provider's aggregates with this whole set."""
+
+    uuid: str
+    name: str
+    aggregates: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class SetInventories:
+    """Replace a provider's inventories with this whole set; empty takes all stock away."""
+
+    uuid: str
+    name: str
+    inventories: Mapping[str, Inventory]
+
+
+@dataclass(frozen=True, slots=True)
+class Reshape:
+    """The inventories of several providers in one transaction: a tree appears whole."""
+
+    inventories: tuple[SetInventories, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete an empty provider that is ours."""
+
+    uuid: str
+    name: str
+
+
+Operation = (
+    EnsureClasses | EnsureTraits | Create | Rename | SetTraits | SetAggregates | SetInventories | Reshape | Delete
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Operations in the order in which they must be carried out; none when there is nothing to do."""
+
+    operations: tuple[Operation, ...] = ()
+    moves: tuple[Move, ...] = ()
+    left_out: frozenset[str] = frozenset()  # standard traits that this placement is too old to know
+
+    @property
+    def digest(self) -> str:
+        """
+        What a person agrees to when they agree to this plan: 12 hex digits.
+
+        Covers operations and moves, not generations: a foreign trait does not void a plan that was read.
+        """
+        text = json.dumps(
+            [[type(step).__name__, asdict(step)] for step in (*self.operations, *self.moves)],
+            sort_keys=True,
+            default=sorted,
+        )
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much one pass may take away without a person's word."""
+
+    fraction: float = 0.3  # of a class's total over the tree
+    providers: int = 4
+    withdrawn: Mapping[str, frozenset[str]] = field(default_factory=dict)  # classes an operator took back, by provider
+
+
+def stock_writes(operations: Iterable[Operation]) -> dict[str, Mapping[str, Inventory]]:
+    """The final inventories that a plan sets, by provider uuid; a deleted provider's are empty."""
+    final: dict[str, Mapping[str, Inventory]] = {}
+    for operation in operations:
+        match operation:
+            case SetInventories(uuid, _, inventories):
+                final[uuid] = inventories
+            case Reshape(several):
+                final |= {one.uuid: one.inventories for one in several}
+            case Delete(uuid, _):
+                final[uuid] = {}
+            case EnsureClasses() | EnsureTraits() | Create() | Rename() | SetTraits() | SetAggregates():
+                pass
+            case _:
+                assert_never(operation)
+    return final
+
+
+def lessened(plan: Plan, observed: ObservedTree) -> frozenset[str]:
+    """The uuids of providers that lose stock by this plan: those whose allocations must be read before it is safe."""
+    final = stock_writes(plan.operations)
+    return frozenset(
+        provider.uuid
+        for provider in observed
+        if provider.uuid in final
+        and any(
+            _capacity(final[provider.uuid], name) < stock.capacity
+            for name, stock in provider.provider.inventories.items()
+        )
+    )
+
+
+def shrinkage(plan: Plan, observed: ObservedTree, limits: Limits) -> tuple[str, ...]:
+    """Where the plan takes away more than ``limits`` allow in one pass: one sentence each, none when it is modest."""
+    final = stock_writes(plan.operations)
+    before: dict[str, int] = {}
+    after: dict[str, int] = {}
+    for provider in observed:
+        stands = provider.provider.inventories
+        for name, stock in stands.items():
+            if name not in limits.withdrawn.get(provider.name, frozenset()):
+                before[name] = before.get(name, 0) + stock.total
+                kept = final.get(provider.uuid, stands).get(name)
+                after[name] = after.get(name, 0) + (kept.total if kept else 0)
+    known = {provider.uuid for provider in observed}
+    for uuid in final.keys() - known:
+        for name, stock in final[uuid].items():
+            after[name] = after.get(name, 0) + stock.total
+    gone = sum(isinstance(operation, Delete) for operation in plan.operations)
+    sentences = [
+        f"{name} would shrink from {total} to {after.get(name, 0)}, more than {limits.fraction:.0%}"
+        for name, total in sorted(before.items())
+        if total - after.get(name, 0) > total * limits.fraction
+    ]
+    if gone > limits.providers:
+        sentences.append(f"{gone} providers would go, more than {limits.providers}")
+    return tuple(sentences)
+
+
+def check_use(plan: Plan, observed: ObservedTree, allocations: Iterable[Allocation], *, force: bool = False) -> None:
+    """
+    Refuse to take away what guests hold.
+
+    ``allocations`` are those on the providers that ``lessened`` names.
+
+    Raises:
+        UnsafePlan: a class would have less capacity than is used (``force`` allows that), or a class or a provider
+            with allocations would go (never allowed).
+    """
+    final = stock_writes(plan.operations)
+    by_name = observed.by_name
+    for (name, resource_class), used in sorted(usages(allocations).items()):
+        provider = by_name.get(name)
+        if provider is None or provider.uuid not in final:
+            continue
+        stands = provider.provider.inventories.get(resource_class)
+        stays = _capacity(final[provider.uuid], resource_class)
+        if resource_class not in final[provider.uuid]:
+            raise UnsafePlan(
+                f"{used} {resource_class} on {name} are allocated, and the plan would remove that stock: "
+                f"move the guests away first"
+            )
+        if not force and stays < used and (stands is None or stays < stands.capacity):
+            raise UnsafePlan(
+                f"{used} {resource_class} on {name} are allocated, and the plan would leave room for "
+                f"{stays}: move guests away, correct the configuration, or say --force"
+            )
+
+
+def _capacity(inventories: Mapping[str, Inventory], resource_class: str) -> int:
+    stock = inventories.get(resource_class)
+    return stock.capacity if stock else 0

@@ -1,0 +1,206 @@
+"""
+One request to placement, and what its answer means: status and ``errors[0].code`` become our errors.
+
+Retries of a request belong to keystoneauth (``[placement] connect_retries``, ``status_code_retries``).
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, NoReturn, Protocol
+
+from keystoneauth1 import exceptions
+
+from reportclient.errors import Conflict, Forbidden, NameTaken, Rejected, Unavailable
+
+OLDEST, NEWEST = (1, 30), (1, 39)  # 1.30 brought the reshaper
+
+
+class Answer(Protocol):
+    """What we use of a ``requests`` response."""
+
+    status_code: int
+
+    @property
+    def headers(self) -> Any: ...
+
+    @property
+    def text(self) -> str: ...
+
+    def json(self) -> Any: ...
+
+
+class Sender(Protocol):
+    """What we use of a keystoneauth adapter."""
+
+    def request(self, url: str, method: str, **kwargs: Any) -> Any: ...
+
+
+class Transport:
+    """
+    Sends requests at a microversion that both sides speak.
+
+    ``sender`` is a keystoneauth adapter; ``where`` names the place for messages; ``microversion`` is what an earlier
+    run found this server to speak at most (None: try our newest).
+    """
+
+    def __init__(self, sender: Sender, *, where: str, microversion: tuple[int, int] | None = None) -> None:
+        self._sender = sender
+        self._where = where
+        self.microversion = min(microversion or NEWEST, NEWEST)
+        self.skew_s: float | None = None  # the server's clock minus ours, as of the last answer; None when it sent none
+
+    def get(self, path: str) -> tuple[Any, str]:
+        """A GET's body, and its Last-Modified ("" when there is none)."""
+        answer = self._exchange("GET", path)
+        if int(answer.headers.get("Age", 0) or 0) > 0:
+            answer = self._exchange("GET", path, {"Cache-Control": "no-cache, max-age=0", "Pragma": "no-cache"})
+        if (age := int(answer.headers.get("Age", 0) or 0)) > 0:
+            raise Unavailable(
+                f"a cache between here and {self._where} answered GET {path} with a copy {age} s old "
+                f"although asked not to: let it pass requests with Cache-Control: no-cache"
+            )
+        return self._body(answer, "GET", path), answer.headers.get("Last-Modified", "")
+
+    def send(self, method: str, path: str, body: object = None) -> Any:
+        """A write's answer, None where it has no body."""
+        answer = self._exchange(method, path, body=body)
+        return None if answer.status_code in (201, 204) and not answer.text else self._body(answer, method, path)
+
+    def _exchange(self, method: str, path: str, headers: dict[str, str] | None = None, body: object = None) -> Answer:
+        answer = self._once(method, path, headers, body)
+        if answer.status_code == 406:
+            self.microversion = _agree(_first_error(answer), self._where)
+            answer = self._once(method, path, headers, body)
+        if answer.status_code >= 400:
+            _refuse(answer, method, path, self._where)
+        return answer
+
+    def _once(self, method: str, path: str, headers: dict[str, str] | None, body: object) -> Answer:
+        kwargs: dict[str, Any] = {} if body is None else {"json": body}
+        version = ".".join(map(str, self.microversion))
+        try:
+            answer: Answer = self._sender.request(
+                path,
+                method,
+                raise_exc=False,
+                microversion=version,
+                headers={"Accept": "application/json", "Cache-Control": "no-cache"} | (headers or {}),
+                **kwargs,
+            )
+        except (exceptions.ClientException, OSError) as error:
+            _explain(error, self._where)
+        self.skew_s = _skew_s(answer.headers.get("Date", ""))
+        return answer
+
+    def _body(self, answer: Answer, method: str, path: str) -> Any:
+        try:
+            return answer.json()
+        except ValueError as error:
+            raise Unavailable(
+                f"{self._where} answered {method} {path} with {_kind(answer)} where placement answers "
+                f"JSON: does the endpoint lead to placement, past any web page or proxy?"
+            ) from error
+
+
+def _agree(error: dict[str, Any], where: str) -> tuple[int, int]:
+    """The newest microversion that both sides speak, from the range in a 406."""
+    try:
+        low, high = (tuple(map(int, error[key].split("."))) for key in ("min_version", "max_version"))
+    except (KeyError, ValueError, AttributeError) as cause:
+        raise Unavailable(f"{where} answered 406 without its range of microversions: is it placement?") from cause
+    if high < OLDEST or low > NEWEST:
+        raise Rejected(
+            f"{where} speaks microversions {error['min_version']} to {error['max_version']}, this agent "
+            f"1.30 to 1.39: upgrade placement to Stein or later, or this agent"
+        )
+    return min((high[0], high[1]), NEWEST)
+
+
+def _first_error(answer: Answer) -> dict[str, Any]:
+    try:
+        first = answer.json()["errors"][0]
+    except (ValueError, KeyError, IndexError, TypeError):
+        return {}
+    return first if isinstance(first, dict) else {}
+
+
+def _refuse(answer: Answer, method: str, path: str, where: str) -> NoReturn:
+    """Raise what an answer of 400 and above means."""
+    error = _first_error(answer)
+    code, status = error.get("code", ""), answer.status_code
+    detail = " ".join(str(error.get("detail", "")).split())[:300] or _kind(answer)
+    asked = f"{where} answered {method} {path} with {status}"
+    if status == 401:
+        raise Rejected(f"{asked}: the token was not accepted: check the user and its roles in [placement]")
+    if status == 403:
+        raise Forbidden(f"{asked}: the user lacks a role for this: give it the role service on its project")
+    if status == 409 and code == "placement.concurrent_update":
+        raise Conflict(f"{asked}: somebody else wrote first")
+    if status == 409 and code == "placement.duplicate_name":
+        raise NameTaken(f"{asked}: {detail}")
+    if status in (408, 425, 429) or status >= 500 or not error:
+        raise Unavailable(f"{asked}: {detail}: see placement's log; nothing is known to have changed")
+    raise Rejected(f"{asked}: {detail}")
+
+
+def _kind(answer: Answer) -> str:
+    kind: str = answer.headers.get("Content-Type", "").partition(";")[0]
+    return {"text/html": "a web page", "": "nothing readable"}.get(kind, kind)
+
+
+def _skew_s(date: str) -> float | None:
+    try:
+        return (parsedate_to_datetime(date) - datetime.now(UTC)).total_seconds()
+    except (ValueError, TypeError):
+        return None
+
+
+def _explain(error: Exception, where: str) -> NoReturn:
+    """Turn what keystoneauth raised before any answer came into our error, with the way out of it."""
+    for kinds, make, advice in _ADVICE:
+        if isinstance(error, kinds):
+            cause = " ".join(str(error).split())[:300]
+            raise make(f"{where}: {advice} ({type(error).__name__}: {cause})") from error
+    raise error
+
+
+_ADVICE: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Callable[[str], Exception], str], ...] = (
+    (
+        exceptions.SSLError,
+        Rejected,
+        "its certificate is not trusted here: set [placement] cafile to the CA that signed it",
+    ),
+    (
+        exceptions.ConnectTimeout,
+        Unavailable,
+        "no answer in time: is it overloaded or behind a firewall? [placement] timeout is the limit",
+    ),
+    (
+        exceptions.ConnectFailure,
+        Unavailable,
+        "no connection: does it run, and are address, port and http or https right in [placement]?",
+    ),
+    (
+        exceptions.Unauthorized,
+        Rejected,
+        "Keystone refused the credentials: check user, password or application credential in [placement], and when "
+        "they expire",
+    ),
+    (
+        exceptions.NotFound,
+        Rejected,
+        "Keystone does not know what [placement] names: was the application credential deleted, is auth_url right?",
+    ),
+    (
+        (exceptions.EndpointNotFound, exceptions.EmptyCatalog),
+        Rejected,
+        "the catalog has no such placement: check region_name, valid_interfaces and service_type in [placement], and "
+        "that the credentials name a project",
+    ),
+    (exceptions.MissingRequiredOptions, Rejected, "[placement] lacks what its auth_type needs"),
+    (exceptions.DiscoveryFailure, Unavailable, "no Keystone answers at auth_url in [placement]"),
+    (exceptions.HttpServerError, Unavailable, "Keystone failed"),
+    (exceptions.ClientException, Unavailable, "the request failed"),
+    (OSError, Rejected, "a file that [placement] names cannot be read: check cafile, certfile and keyfile"),
+)

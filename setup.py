@@ -1,0 +1,50 @@
+"""Distribution ``compute-node-agent``: three packages and one command."""
+
+from setuptools import find_packages, setup
+
+LIBVIRT = ["libvirt-python>=9.0,<13"]
+EMBEDDED = ["openstack-placement>=16.0,<17", "requests>=2.32,<3"]
+TEST = [
+    "gunicorn>=23,<27",
+    "hypothesis>=6.100,<7",
+    "import-linter>=2.5,<3",
+    "keystone>=30.0,<31",
+    "keystonemiddleware>=10.9,<14",
+    "mypy>=2.1,<3",
+    "pytest>=8.4,<10",
+    "pytest-cov>=6,<8",
+    "reno>=4.1,<5",
+    "ruff>=0.17,<0.18",
+    "types-PyYAML>=6.0.12,<7",
+    "types-jsonschema>=4.23,<5",
+    "types-psutil>=7,<8",
+    "types-requests>=2.32,<3",
+]
+
+setup(
+    name="compute-node-agent",
+    version="0.1.0",
+    description="Reports a host's CPUs, memory, disk and devices to OpenStack placement as one provider tree",
+    license="Apache-2.0",
+    python_requires=">=3.11",
+    packages=find_packages(include=["agent*", "drivers*", "reportclient*"]),
+    package_data={"agent": ["py.typed", "*.json"], "drivers": ["py.typed"], "reportclient": ["py.typed"]},
+    install_requires=[
+        "jsonschema>=4.23,<5",
+        "keystoneauth1>=5.10,<6",
+        "os-resource-classes>=1.1,<2",
+        "os-traits>=3.5,<4",
+        "oslo.concurrency>=7.1,<8",
+        "oslo.config>=9.7,<11",
+        "psutil>=6.1,<8",
+        "PyYAML>=6.0,<7",
+        "rich>=14,<16",
+    ],
+    extras_require={
+        "libvirt": LIBVIRT,
+        "ironic": [],
+        "embedded": EMBEDDED,
+        "test": LIBVIRT + EMBEDDED + TEST,
+    },
+    entry_points={"console_scripts": ["compute-node-agent = agent.cli:main"]},
+)

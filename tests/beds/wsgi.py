@@ -1,0 +1,54 @@
+"""One WSGI application behind gunicorn: one worker with one thread, because SQLite locks under any more."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from beds.process import LOOPBACK, running
+from beds.tls import Certificates
+
+
+@contextmanager
+def serving(
+    application: str, *, directory: Path, port: int, tls: Certificates | None, environment: Mapping[str, str]
+) -> Iterator[Path]:
+    """
+    Serve ``module:application`` at :func:`base_url`; yields the log of requests and errors.
+
+    All settings are in a file, which gunicorn reads from its working directory, and none on the command line:
+    ``keystone.wsgi.api`` parses ``sys.argv`` as its own, and a worker meeting gunicorn's options there exits with 2.
+    """
+    log = directory / "server.log"
+    (directory / "gunicorn.conf.py").write_text(_settings(application, port, tls))
+    with running(
+        [sys.executable, "-m", "gunicorn"],
+        directory=directory,
+        log=log,
+        url=base_url(port, tls),
+        cafile=tls.ca if tls else None,
+        environment=environment,
+    ):
+        yield log
+
+
+def base_url(port: int, tls: Certificates | None) -> str:
+    """The root of a server on loopback, without a slash at the end."""
+    return f"{'https' if tls else 'http'}://{LOOPBACK}:{port}"
+
+
+def _settings(application: str, port: int, tls: Certificates | None) -> str:
+    settings: dict[str, str | int | bool] = {
+        "wsgi_app": application,
+        "bind": f"{LOOPBACK}:{port}",
+        "workers": 1,
+        "worker_class": "gthread",  # the plain worker has no keep-alive, which a production server has
+        "threads": 1,
+        "keepalive": 60,
+        "graceful_timeout": 0,  # stop at once, whoever still holds a connection: SQLite survives it
+        "accesslog": "-",
+        "control_socket_disable": True,
+    }
+    if tls:
+        settings |= {"certfile": str(tls.certificate), "keyfile": str(tls.key)}
+    return "".join(f"{name} = {value!r}\n" for name, value in settings.items())

@@ -1,0 +1,57 @@
+"""Runs every kind of test and closes with a summary that a person can read."""
+
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+KINDS = (
+    ("unit", "values, planners and parsers; no I/O", ["tests/unit"]),
+    ("contract", "the report client on placement's own application", ["tests/contract"]),
+    ("live", "libvirtd, placement and Keystone over TLS, the installed command", ["tests/live"]),
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    """How one kind of test went."""
+
+    kind: str
+    what: str
+    counts: dict[str, int]
+    seconds: float
+    ok: bool
+
+
+def run(kind: str, what: str, paths: list[str]) -> Result:
+    """Run one kind, showing pytest's output as it comes."""
+    print(f"\n== {kind}: {what}", flush=True)
+    started = time.monotonic()
+    command = [sys.executable, "-m", "pytest", "-q", "--color=no", "--durations=3", *paths]
+    lines = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            lines.append(line)
+    counts = {name: int(number) for number, name in re.findall(r"(\d+) (passed|failed|skipped|errors?)", lines[-1])}
+    ok = process.returncode == 0 and counts.get("passed", 0) > 0
+    return Result(kind, what, counts, time.monotonic() - started, ok)
+
+
+def main() -> int:
+    """Run all kinds, even after a failure."""
+    results = [run(*kind) for kind in KINDS]
+    print(f"\n{'kind':10} {'passed':>7} {'failed':>7} {'skipped':>8} {'seconds':>8}  what it shows")
+    for result in results:
+        failed = sum(number for name, number in result.counts.items() if name.startswith(("failed", "error")))
+        passed, skipped = result.counts.get("passed", 0), result.counts.get("skipped", 0)
+        print(f"{result.kind:10} {passed:7} {failed:7} {skipped:8} {result.seconds:8.0f}  {result.what}")
+    totals = {name: sum(result.counts.get(name, 0) for result in results) for name in ("passed", "failed", "skipped")}
+    print(f"\n{totals['passed']} passed, {totals['failed']} failed, {totals['skipped']} skipped")
+    return 0 if all(result.ok for result in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,20 @@
+#!/bin/bash
+# venv.sh PYTHON EXTRAS: the virtual environment .venv with this project and its extras, quietly.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+python=$1 extras=$2
+
+if [ ! -x .venv/bin/pip ]; then
+  echo "making .venv with $($python --version)"
+  rm -rf .venv
+  "$python" -m venv .venv
+fi
+echo "installing by pip: compute-node-agent[$extras]"
+log=$(mktemp)
+if ! { .venv/bin/python -m pip install --upgrade pip setuptools wheel &&
+    .venv/bin/python -m pip install --editable ".[$extras]"; } > "$log" 2>&1; then
+  tail -n 20 "$log" >&2
+  echo "pip could not install; the whole log is $log" >&2
+  exit 1
+fi
+rm -f "$log"
