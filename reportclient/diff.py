@@ -1,7 +1,7 @@
 """From what placement holds to what it should hold: the pure planner of ordinary changes."""
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from reportclient.errors import TreeMismatch
 from reportclient.names import is_custom
@@ -51,6 +51,7 @@ def diff(
     check_root(observed, desired, root_uuid, rename=rename)
     dropped = _unknown_standard(desired, known_traits)
     pairs = _matches(observed, desired)
+    _check_parents(pairs)
     identity = {
         provider.name: seen.uuid if seen else _new_uuid(provider, desired, root_uuid) for provider, seen in pairs
     }
@@ -108,6 +109,16 @@ def _matches(observed: ObservedTree, desired: ProviderTree) -> list[tuple[Provid
         )
         for provider in desired
     ]
+
+
+def _check_parents(pairs: Collection[tuple[Provider, ObservedProvider | None]]) -> None:
+    names = {seen.name: provider.name for provider, seen in pairs if seen}
+    for provider, seen in pairs:
+        if seen and provider.parent and names.get(seen.provider.parent or "") != provider.parent:
+            raise TreeMismatch(
+                f"provider {seen.name} stands under {seen.provider.parent} in placement and belongs under "
+                f"{provider.parent}: this version does not re-parent providers"
+            )
 
 
 def _new_uuid(provider: Provider, desired: ProviderTree, root_uuid: str) -> str:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from beds import keystone, placement
+from beds import keystone, libvirtd, placement
 from beds.keystone import KeystoneServer
+from beds.libvirtd import Libvirtd
 from beds.placement import KeystoneAuth, PlacementServer
 from beds.process import free_port
 from beds.tls import Certificates, make_certificates
@@ -61,3 +62,10 @@ def cloud(bed_cache: Path, placement_template: Path, tmp_path_factory: pytest.Te
             directory / "placement", placement_template, auth=auth, tls=certificates, port=port
         ) as server:
             yield Cloud(identity, server, certificates)
+
+
+@pytest.fixture(scope="session")
+def hypervisor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Libvirtd]:
+    """A real libvirtd of our own over this machine."""
+    with libvirtd.serving(tmp_path_factory.mktemp("libvirtd")) as server:
+        yield server

@@ -1,0 +1,98 @@
+"""The agent itself as tests use it: the installed command, a client on placement in this process, recorded hosts."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.auth import EMBEDDED_URL, open_embedded
+from agent.embedded import open_application
+from reportclient.client import PlacementClient
+from reportclient.transport import Transport
+
+COMMAND = Path(sys.executable).parent / "compute-node-agent"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a run of the command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@dataclass(slots=True)
+class CountingSender:
+    """Passes requests on and remembers them as ``METHOD path?query``."""
+
+    sender: Any
+    seen: list[str] = field(default_factory=list)
+
+    def request(self, url: str, method: str, **kwargs: Any) -> Any:
+        self.seen.append(f"{method} {url}")
+        return self.sender.request(url, method, **kwargs)
+
+    def count(self) -> int:
+        """How many requests since the last call."""
+        number = len(self.seen)
+        self.seen.clear()
+        return number
+
+
+def run_agent(*arguments: object, timeout: float = 120, **environment: str) -> Result:
+    """Run the installed command to its end."""
+    done = subprocess.run(
+        [str(COMMAND), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env=os.environ | environment,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture(scope="session")
+def placement_sender(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """An adapter to placement's own application in this process; one for all tests, so each uses names of its own."""
+    return open_embedded(open_application(tmp_path_factory.mktemp("placement"), EMBEDDED_URL))
+
+
+@pytest.fixture
+def sender(placement_sender: Any) -> CountingSender:
+    """The same, counting."""
+    return CountingSender(placement_sender)
+
+
+@pytest.fixture
+def client(sender: CountingSender) -> PlacementClient:
+    """The report client on it."""
+    return PlacementClient(Transport(sender, where="placement in this process"))
+
+
+@pytest.fixture
+def write_config(tmp_path: Path) -> Iterator[Callable[..., Path]]:
+    """Writes a configuration file: ``write_config(libvirt={"virt_type": "qemu"})``; None leaves an option out."""
+
+    def write(name: str = "agent.conf", **groups: dict[str, object]) -> Path:
+        path = tmp_path / name
+        lines = []
+        for group, options in groups.items():
+            lines.append(f"[{group}]")
+            lines += [f"{option} = {value}" for option, value in options.items() if value is not None]
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return path
+
+    yield write

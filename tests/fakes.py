@@ -1,0 +1,83 @@
+"""The few doubles: each a few lines, at a library's edge, and each uses what it is given."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, assert_never
+
+from reportclient.plan import (
+    Create,
+    Delete,
+    EnsureClasses,
+    EnsureTraits,
+    Operation,
+    Plan,
+    Rename,
+    Reshape,
+    SetAggregates,
+    SetInventories,
+    SetTraits,
+)
+from reportclient.tree import ObservedProvider, ObservedTree, Provider
+
+
+def apply_plan(plan: Plan, observed: ObservedTree) -> ObservedTree:
+    """What placement holds after a plan; contract tests show that the real one does the same."""
+    stands = observed.by_uuid
+    for operation in plan.operations:
+        _apply(operation, stands)
+    return ObservedTree(tuple(stands.values()))
+
+
+def _apply(operation: Operation, stands: dict[str, ObservedProvider]) -> None:
+    match operation:
+        case EnsureClasses() | EnsureTraits():
+            pass
+        case Create(uuid, name, parent):
+            assert uuid not in stands
+            above = stands[parent].name if parent else None  # fails when the parent comes later
+            stands[uuid] = ObservedProvider(uuid=uuid, generation=0, provider=Provider(name=name, parent=above))
+        case Rename(uuid, name, _):
+            stands[uuid] = replace(stands[uuid], provider=replace(stands[uuid].provider, name=name))
+        case SetTraits(uuid, _, traits):
+            stands[uuid] = replace(stands[uuid], provider=replace(stands[uuid].provider, traits=traits))
+        case SetAggregates(uuid, _, aggregates):
+            stands[uuid] = replace(stands[uuid], provider=replace(stands[uuid].provider, aggregates=aggregates))
+        case SetInventories(uuid, _, inventories):
+            stands[uuid] = replace(stands[uuid], provider=replace(stands[uuid].provider, inventories=inventories))
+        case Reshape(several):
+            for one in several:
+                _apply(one, stands)
+        case Delete(uuid, name):
+            assert not [seen for seen in stands.values() if seen.provider.parent == name], "children go first"
+            del stands[uuid]
+        case _:
+            assert_never(operation)
+
+
+@dataclass
+class FakeAnswer:
+    """An HTTP answer."""
+
+    status_code: int = 200
+    body: Any = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
+    text: str = "text"
+
+    def json(self) -> Any:
+        if isinstance(self.body, str):
+            raise ValueError(self.body)
+        return self.body
+
+
+@dataclass
+class FakeSender:
+    """Answers requests in turn, or raises; remembers what it was asked."""
+
+    answers: list[FakeAnswer | Exception]
+    asked: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+
+    def request(self, url: str, method: str, **kwargs: Any) -> FakeAnswer:
+        self.asked.append((method, url, kwargs))
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer

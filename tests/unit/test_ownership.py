@@ -1,0 +1,97 @@
+"""What is ours, and how a second writer shows."""
+
+from dataclasses import replace
+
+import pytest
+
+from reportclient.ownership import MARKER, OWNER_NOVA, Contest, Names, Ownership, contest
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
+
+OURS = Ownership(emitted=Names(frozenset({"VCPU", "MEMORY_MB"}), frozenset({"COMPUTE_NODE"})))
+ROOT = ObservedProvider(
+    uuid="r",
+    generation=4,
+    provider=Provider(
+        name="host",
+        inventories={"VCPU": Inventory(total=8), "CUSTOM_X": Inventory(total=1)},
+        traits=frozenset({MARKER, "CUSTOM_T"}),
+    ),
+)
+CHILD = replace(ROOT, uuid="c", provider=replace(ROOT.provider, name="host_c", parent="host"))
+
+
+def found(generation: int = 5, **changes: object) -> ObservedTree:
+    provider = replace(ROOT.provider, **changes)  # type: ignore[arg-type]
+    return ObservedTree((replace(ROOT, generation=generation, provider=provider),))
+
+
+def judge(now: ObservedTree, keep_ratio: frozenset[str] = frozenset()) -> Contest | None:
+    return contest(ObservedTree((ROOT,)), now, OURS, keep_ratio)
+
+
+def test_on_the_root_ours_is_what_drivers_emit_and_operators_configure() -> None:
+    configured = replace(OURS, configured={"host": Names(frozenset({"CUSTOM_X"}), frozenset({"CUSTOM_T"}))})
+
+    assert OURS.classes(ROOT) == {"VCPU", "MEMORY_MB"}
+    assert configured.classes(ROOT) == {"VCPU", "MEMORY_MB", "CUSTOM_X"}
+    assert configured.traits(ROOT) == {"COMPUTE_NODE", "CUSTOM_T"}
+
+
+def test_on_a_child_of_ours_every_class_is_ours_and_traits_of_others_are_not() -> None:
+    assert OURS.classes(CHILD) == {"VCPU", "CUSTOM_X"}
+    assert OURS.traits(CHILD) == {"COMPUTE_NODE"}
+
+
+def test_on_a_foreign_child_nothing_is_ours() -> None:
+    foreign = replace(CHILD, provider=replace(CHILD.provider, traits=frozenset()))
+
+    assert (OURS.classes(foreign), OURS.traits(foreign)) == (frozenset(), frozenset())
+
+
+@pytest.mark.parametrize(
+    ("now", "change"),
+    [
+        pytest.param(
+            found(inventories={"VCPU": Inventory(total=4)}), "VCPU total 8 .* became total 4", id="another total"
+        ),
+        pytest.param(found(inventories={}), "VCPU was removed", id="stock gone"),
+        pytest.param(found(traits=frozenset()), f"trait {MARKER} was removed", id="our mark gone"),
+    ],
+)
+def test_a_change_of_what_we_left_is_a_sign_of_a_second_writer(now: ObservedTree, change: str) -> None:
+    sign = judge(now)
+
+    assert sign is not None
+    assert not sign.nova
+    with pytest.raises(AssertionError, match=change):
+        raise AssertionError(sign.changes[0])
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        pytest.param(found(), id="same terms at a newer generation: somebody claimed"),
+        pytest.param(found(4, inventories={}), id="same generation: nobody wrote"),
+        pytest.param(found(traits=frozenset({MARKER, "CUSTOM_NEW"})), id="a foreign trait"),
+        pytest.param(
+            found(inventories={"VCPU": Inventory(total=8), "CUSTOM_Y": Inventory(total=1)}), id="a foreign class"
+        ),
+        pytest.param(ObservedTree(), id="no root at all"),
+    ],
+)
+def test_what_is_not_ours_is_no_sign(now: ObservedTree) -> None:
+    assert judge(now) is None
+
+
+def test_a_ratio_set_by_hand_is_the_operators_where_none_is_configured() -> None:
+    now = found(inventories={"VCPU": Inventory(total=8, allocation_ratio=2.0)})
+
+    assert judge(now, frozenset({"VCPU"})) is None
+    assert judge(now) is not None
+
+
+def test_nova_is_known_by_its_trait() -> None:
+    sign = judge(found(inventories={}, traits=frozenset({OWNER_NOVA, MARKER})))
+
+    assert sign is not None
+    assert sign.nova

@@ -1,0 +1,140 @@
+"""What makes a plan unsafe, and what its digest covers."""
+
+from dataclasses import replace
+
+import pytest
+
+from reportclient.allocations import Allocation, usages
+from reportclient.errors import UnsafePlan
+from reportclient.plan import (
+    Create,
+    Delete,
+    Limits,
+    Plan,
+    Reshape,
+    SetInventories,
+    SetTraits,
+    check_use,
+    lessened,
+    shrinkage,
+)
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
+
+STOCK = {"VCPU": Inventory(total=10, allocation_ratio=2.0), "MEMORY_MB": Inventory(total=100)}
+ROOT = ObservedProvider(uuid="r", generation=1, provider=Provider(name="host", inventories=STOCK))
+GPUS = tuple(
+    ObservedProvider(
+        uuid=f"g{n}",
+        generation=1,
+        provider=Provider(name=f"gpu{n}", parent="host", inventories={"VGPU": Inventory(total=4)}),
+    )
+    for n in range(6)
+)
+TREE = ObservedTree((ROOT, *GPUS))
+
+
+def set_root(**stock: Inventory) -> Plan:
+    return Plan((SetInventories("r", "host", {**STOCK, **stock}),))
+
+
+def hold(amount: int, name: str = "VCPU", provider: str = "host") -> tuple[Allocation, ...]:
+    return (Allocation("guest", provider, name, amount),)
+
+
+@pytest.mark.parametrize(
+    ("total", "sentences"),
+    [
+        pytest.param(7, (), id="thirty percent may go"),
+        pytest.param(6, ("VCPU would shrink from 10 to 6, more than 30%",), id="forty may not"),
+        pytest.param(20, (), id="growth is fine"),
+    ],
+)
+def test_too_much_at_once_is_said_class_by_class(total: int, sentences: tuple[str, ...]) -> None:
+    assert shrinkage(set_root(VCPU=Inventory(total=total)), TREE, Limits()) == sentences
+
+
+def test_stock_that_moves_from_one_provider_to_another_is_not_gone() -> None:
+    plan = Plan(
+        (
+            Reshape(
+                (
+                    SetInventories("r", "host", {"MEMORY_MB": STOCK["MEMORY_MB"]}),
+                    SetInventories("new", "cell0", {"VCPU": Inventory(total=10)}),
+                )
+            ),
+        )
+    )
+
+    assert shrinkage(plan, TREE, Limits()) == ()
+
+
+def test_a_class_that_the_operator_took_back_may_go_whole() -> None:
+    plan = Plan((SetInventories("r", "host", {"MEMORY_MB": STOCK["MEMORY_MB"]}),))
+
+    assert shrinkage(plan, TREE, Limits(withdrawn={"host": frozenset({"VCPU"})})) == ()
+    assert len(shrinkage(plan, TREE, Limits())) == 1
+
+
+@pytest.mark.parametrize(("count", "allowed"), [(4, True), (5, False)])
+def test_more_than_four_providers_do_not_go_in_one_pass(count: int, allowed: bool) -> None:
+    plan = Plan(tuple(Delete(gpu.uuid, gpu.name) for gpu in GPUS[:count]))
+
+    assert (f"{count} providers would go, more than 4" not in shrinkage(plan, TREE, Limits(fraction=1))) == allowed
+
+
+def test_only_providers_that_lose_stock_need_their_allocations_read() -> None:
+    assert lessened(set_root(VCPU=Inventory(total=10, allocation_ratio=1.0)), TREE) == {"r"}
+    assert lessened(set_root(VCPU=Inventory(total=12, allocation_ratio=2.0)), TREE) == frozenset()
+    assert lessened(Plan((Delete("g1", "gpu1"), Create("x", "x", None))), TREE) == {"g1"}
+
+
+def test_less_room_than_guests_use_is_refused_unless_forced() -> None:
+    plan = set_root(VCPU=Inventory(total=10, allocation_ratio=1.0))
+
+    check_use(plan, TREE, hold(10))
+    with pytest.raises(UnsafePlan, match="11 VCPU on host are allocated, and the plan would leave room for 10"):
+        check_use(plan, TREE, hold(11))
+    check_use(plan, TREE, hold(11), force=True)
+
+
+def test_what_was_over_full_before_may_stay_so() -> None:
+    check_use(set_root(MEMORY_MB=Inventory(total=90)), TREE, hold(25))
+
+
+def test_stock_that_guests_hold_is_never_removed() -> None:
+    plan = Plan((SetInventories("r", "host", {"MEMORY_MB": STOCK["MEMORY_MB"]}),))
+
+    with pytest.raises(UnsafePlan, match="1 VCPU on host are allocated, and the plan would remove that stock"):
+        check_use(plan, TREE, hold(1), force=True)
+
+
+def test_a_provider_that_guests_hold_is_never_deleted() -> None:
+    with pytest.raises(UnsafePlan, match="VGPU on gpu1"):
+        check_use(Plan((Delete("g1", "gpu1"),)), TREE, hold(1, "VGPU", "gpu1"), force=True)
+
+
+def test_allocations_elsewhere_do_not_matter() -> None:
+    check_use(set_root(VCPU=Inventory(total=1)), TREE, hold(4, "VGPU", "gpu0"))
+
+
+def test_use_adds_up_over_consumers() -> None:
+    rows = (Allocation("a", "host", "VCPU", 1), Allocation("b", "host", "VCPU", 2), Allocation("b", "host", "PCPU", 4))
+
+    assert usages(rows) == {("host", "VCPU"): 3, ("host", "PCPU"): 4}
+
+
+def test_the_digest_covers_operations_and_nothing_else() -> None:
+    plan = set_root(VCPU=Inventory(total=3))
+
+    assert plan.digest == replace(plan, left_out=frozenset({"X"})).digest
+    assert plan.digest != set_root(VCPU=Inventory(total=4)).digest
+    assert len(plan.digest) == 12
+
+
+def test_the_digest_does_not_depend_on_the_order_of_a_set() -> None:
+    traits = [f"T{n}" for n in range(50)]
+    one, other = frozenset(traits), frozenset(reversed(traits))
+
+    digests = {Plan((SetTraits("r", "host", each, each, frozenset()),)).digest for each in (one, other)}
+
+    assert len(digests) == 1

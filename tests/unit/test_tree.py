@@ -1,0 +1,52 @@
+"""Values that cannot be wrong."""
+
+import pytest
+
+from reportclient.tree import Inventory, ObservedTree, Provider, ProviderTree
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        pytest.param({"total": 0}, "leave the class out", id="nothing of a class is no record"),
+        pytest.param({"total": 1, "reserved": 2}, "reserved must be between", id="more reserved than there is"),
+        pytest.param({"total": 1, "reserved": -1}, "reserved must be between", id="negative reserve"),
+        pytest.param({"total": 1, "step_size": 0}, "must be >= 1", id="no step"),
+        pytest.param({"total": 1, "allocation_ratio": 0.0}, "above 0", id="ratio of zero"),
+        pytest.param({"total": 1, "allocation_ratio": float("inf")}, "finite", id="ratio without bound"),
+        pytest.param({"total": 1, "allocation_ratio": float("nan")}, "finite", id="no ratio at all"),
+    ],
+)
+def test_an_inventory_that_placement_would_refuse_cannot_be_built(values: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Inventory(**values)
+
+
+@pytest.mark.parametrize(
+    ("inventory", "capacity"),
+    [
+        pytest.param(Inventory(total=10, reserved=1, allocation_ratio=1.5), 13, id="rounded down"),
+        pytest.param(Inventory(total=4, reserved=4), 0, id="all reserved"),
+    ],
+)
+def test_capacity(inventory: Inventory, capacity: int) -> None:
+    assert inventory.capacity == capacity
+
+
+@pytest.mark.parametrize(
+    "providers",
+    [
+        pytest.param((), id="no root"),
+        pytest.param((Provider(name="a"), Provider(name="a", parent="a")), id="one name twice"),
+        pytest.param((Provider(name="a"), Provider(name="b")), id="two roots"),
+        pytest.param((Provider(name="b", parent="a"), Provider(name="a")), id="child before parent"),
+        pytest.param((Provider(name="a"), Provider(name="c", parent="b")), id="no such parent"),
+    ],
+)
+def test_a_tree_that_is_none_cannot_be_built(providers: tuple[Provider, ...]) -> None:
+    with pytest.raises(ValueError, match=r"provider"):
+        ProviderTree(providers)
+
+
+def test_an_empty_observation_has_no_root() -> None:
+    assert ObservedTree().root is None
