@@ -289,11 +289,19 @@ class _Reader:
         return location is not None and location.location is cfg.Locations.user
 
     def _problem(self, group: str, name: str, text: str) -> None:
-        location = self._conf.get_location(name, None if group == "DEFAULT" else group)
-        place = location.detail if location and location.location is cfg.Locations.user else ""
-        line = _line_of(Path(place), group, name) if place else None
-        where = f"{place}:{line}: " if line else f"{place}: " if place else ""
-        self._problems.append(f"{where}[{group}] {name} {text}")
+        self._problems.append(f"{self._place(group, name)}[{group}] {name} {text}")
+
+    def _place(self, group: str, name: str) -> str:
+        """``FILE:LINE: `` of the mention that counts, the last one; empty where no file mentions the option."""
+        folders = [Path(folder) for folder in self._conf.config_dir or ()]
+        files = [
+            *map(Path, self._conf.config_file or ()),
+            *(path for one in folders for path in sorted(one.glob("*.conf"))),
+        ]
+        for path in reversed(files):
+            if line := _line_of(path, group, name):
+                return f"{path}:{line}: "
+        return ""
 
 
 def _trait_names(names: list[str]) -> list[str]:

@@ -10,7 +10,7 @@ import json
 import logging
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -84,7 +84,8 @@ class StateFile:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            self._draft.unlink(missing_ok=True)
+            with suppress(OSError):
+                self._draft.unlink(missing_ok=True)
             raise StateError(
                 f"cannot write state below {self._path.parent}: {error.strerror}: nothing was sent to "
                 f"placement; make room or set [agent] state_directory"

@@ -36,7 +36,7 @@ class GuestPolicy:
     cpu_flags: Mapping[str, bool] = field(default_factory=dict)  # feature -> wanted (True) or taken away
     machine_types: Mapping[str, str] = field(default_factory=dict)  # arch -> default machine type
     tpm: bool = False
-    tpm_secret_security: tuple[str, ...] = ()
+    tpm_secret_security: tuple[str, ...] = ("user", "host", "deployment")
     excluded_image_types: frozenset[str] = frozenset()
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from xml.etree.ElementTree import Element, tostring
 
 from drivers.facts import DomainCapabilities, GuestArch, HostCpu, NumaCell
-from drivers.host.archive import Document
+from drivers.host.archive import Document, fields
 from drivers.host.parse import parse_cpu_set
 from drivers.libvirt.xml import attribute, number, parse_xml, require, text_of
 
@@ -49,7 +49,8 @@ def parse_capabilities(document: Document) -> Capabilities:
         MalformedFact: not in libvirt's form.
     """
     root = parse_xml(document, "capabilities")
-    cells = [_parse_cell(cell, document.source) for cell in root.iterfind("host/topology/cells/cell")]
+    with fields(document.source):
+        cells = [_parse_cell(cell, document.source) for cell in root.iterfind("host/topology/cells/cell")]
     return Capabilities(
         arch=text_of(root, "host/cpu/arch", document.source),
         cpu=tostring(require(root, "host/cpu", document.source), encoding="unicode"),

@@ -1,0 +1,113 @@
+"""libvirt's XML into facts, and what is refused as none."""
+
+import pytest
+
+from drivers.errors import MalformedFact
+from drivers.facts import GuestArch, HostCpu, NumaCell
+from drivers.host.archive import Document
+from drivers.libvirt.capabilities import (
+    Offer,
+    offers,
+    parse_capabilities,
+    parse_cpu_features,
+    parse_domain_capabilities,
+)
+
+HOST = """<capabilities>
+ <host><cpu><arch>x86_64</arch><model>Penryn</model><feature name='avx'/></cpu>
+  <topology><cells>
+   <cell id='4'><memory unit='MiB'>2</memory><cpus/></cell>
+   <cell id='0'><memory unit='KiB'>1024</memory>
+    <cpus><cpu id='1' socket_id='0' core_id='1' siblings='0-1'/><cpu id='0' socket_id='0' core_id='0' siblings='0-1'/>
+     <cpu id='2'/></cpus></cell>
+   <cell id='1'><cpus/></cell>
+  </cells></topology></host>
+ <guest><arch name='x86_64'><emulator>/usr/bin/qemu</emulator><machine canonical='pc-7.2'>pc</machine>
+   <machine>pc-7.2</machine><domain type='qemu'/><domain type='kvm'><emulator>/usr/bin/kvm</emulator></domain></arch>
+ </guest></capabilities>"""
+
+
+def document(text: str) -> Document:
+    return Document(text, "capabilities.xml")
+
+
+def test_cells_keep_their_ids_gaps_and_cells_without_cpus_or_memory() -> None:
+    cells = parse_capabilities(document(HOST)).cells
+
+    pair = frozenset({0, 1})
+    assert cells == (
+        NumaCell(0, 1024, (HostCpu(0, 0, 0, pair), HostCpu(1, 0, 1, pair), HostCpu(2, 0, 0, frozenset({2})))),
+        NumaCell(1, 0, ()),
+        NumaCell(4, 2048, ()),
+    )
+
+
+def test_each_guest_architecture_has_its_emulators() -> None:
+    (guest,) = parse_capabilities(document(HOST)).guests
+
+    assert guest == GuestArch("x86_64", (("qemu", "/usr/bin/qemu"), ("kvm", "/usr/bin/kvm")), ("pc",))
+
+
+def test_offers_are_the_current_machines_and_the_default_of_what_runs_the_virt_type() -> None:
+    guests = (
+        GuestArch("x86_64", (("qemu", "q"), ("kvm", "k")), ("pc", "q35")),
+        GuestArch("aarch64", (("qemu", "a"),), ()),
+        GuestArch("riscv64", (("qemu", "r"),), ()),
+    )
+
+    assert offers(guests, "kvm", {}) == (Offer("k", "x86_64", "pc", "kvm"), Offer("k", "x86_64", "q35", "kvm"))
+    assert [(one.arch, one.machine) for one in offers(guests[1:], "qemu", {})] == [
+        ("aarch64", "virt"),
+        ("riscv64", None),
+    ]
+    assert offers(guests[1:2], "qemu", {"aarch64": "sbsa"})[0].machine == "sbsa"
+
+
+def test_domain_capabilities_tell_buses_models_firmware_and_tpm() -> None:
+    text = """<domainCapabilities><arch>x86_64</arch>
+      <os><loader><enum name='secure'><value>no</value><value>yes</value></enum></loader></os>
+      <devices><disk><enum name='bus'><value>virtio</value><value>sata</value></enum></disk>
+      <video><enum name='modelType'><value>vga</value></enum></video>
+      <tpm><enum name='model'><value>tpm-crb</value></enum>
+      <enum name='backendVersion'><value>2.0</value></enum></tpm></devices></domainCapabilities>"""
+
+    found = parse_domain_capabilities(document(text))
+
+    assert (found.disk_buses, found.video_models, found.secure_boot) == ({"virtio", "sata"}, {"vga"}, True)
+    assert (found.tpm_models, found.tpm_versions) == ({"tpm-crb"}, {"2.0"})
+
+
+def test_an_older_libvirt_does_not_tell_tpm_versions() -> None:
+    found = parse_domain_capabilities(document("<domainCapabilities><arch>x86_64</arch></domainCapabilities>"))
+
+    assert found.tpm_versions is None
+    assert not found.secure_boot
+
+
+def test_an_expanded_cpu_lists_its_features() -> None:
+    assert parse_cpu_features(document("<cpu><feature name='a'/><feature name='b' policy='require'/></cpu>")) == {
+        "a",
+        "b",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("<capabilities><host>", "not well-formed", id="cut off"),
+        pytest.param("", "not well-formed", id="empty"),
+        pytest.param("<html/>", "holds <html>", id="another document"),
+        pytest.param("<!DOCTYPE x [<!ENTITY a 'b'>]><capabilities>&a;</capabilities>", "document type", id="entities"),
+        pytest.param("<capabilities/>", "no <host/cpu/arch>", id="nothing in it"),
+        pytest.param(HOST.replace("x86_64</arch><model", "</arch><model"), "empty <host/cpu/arch>", id="no arch"),
+        pytest.param(HOST.replace("cell id='4'", "cell"), "<cell> without id", id="cell without id"),
+        pytest.param(HOST.replace("1024", "many"), "'many' where a whole number", id="memory in words"),
+        pytest.param(HOST.replace("unit='MiB'", "unit='parsec'"), "parsec", id="unit of something else"),
+        pytest.param(HOST.replace("siblings='0-1'", "siblings='x'"), "'x' is neither", id="siblings in words"),
+    ],
+)
+def test_malformed_capabilities_are_an_error_that_names_their_source(text: str, message: str) -> None:
+    with pytest.raises(MalformedFact, match=message) as caught:
+        parse_capabilities(document(text))
+
+    assert str(caught.value).startswith("capabilities.xml")

@@ -1,0 +1,193 @@
+"""Options into settings; what cannot be meant is named with its file and line."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agent.config import load_settings
+from agent.errors import ConfigError
+from drivers.policy import CpuPolicy, Policy, Ratio
+
+Write = Callable[..., Path]
+
+
+def problem(path: Path) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load_settings([path])
+    assert "\n" not in caught.value.problems[0]
+    return str(caught.value)
+
+
+def test_without_a_file_everything_has_novas_default() -> None:
+    settings = load_settings([])
+
+    assert settings.policy == Policy()
+    assert settings.policy.cpu_ratio == Ratio(4.0)
+    assert (settings.driver, settings.libvirt_uri) == ("libvirt.LibvirtDriver", "qemu:///system")
+    assert not settings.placement_chosen
+
+
+def test_novas_options_have_novas_meaning(write_config: Write) -> None:
+    path = write_config(
+        DEFAULT={
+            "reserved_host_memory_mb": 1024,
+            "reserved_host_disk_mb": 10,
+            "ram_allocation_ratio": 1.5,
+            "cpu_allocation_ratio": 0.0,
+            "state_path": "/srv/nova",
+            "instances_path": "$state_path/guests",
+        },
+        compute={"cpu_shared_set": "0-3,^1", "cpu_dedicated_set": "4-7", "image_type_exclude_list": "qcow2,raw"},
+        libvirt={
+            "virt_type": "qemu",
+            "cpu_mode": "custom",
+            "cpu_models": "Cascadelake-Server,Skylake-Client",
+            "cpu_model_extra_flags": "+PCID,-avx,ssbd",
+            "cpu_power_management": True,
+            "hw_machine_type": "x86_64=q35",
+            "connection_uri": "qemu+tcp://h/system",
+        },
+    )
+
+    settings = load_settings([path])
+
+    policy, guests = settings.policy, settings.policy.guests
+    assert policy.cpus == CpuPolicy(
+        shared=frozenset({0, 2, 3}), dedicated=frozenset({4, 5, 6, 7}), power_management=True
+    )
+    assert (policy.reserved_memory_mib, policy.reserved_disk_mib) == (1024, 10)
+    assert (policy.ram_ratio, policy.cpu_ratio) == (Ratio(1.0, 1.5), Ratio(4.0))  # 0 is unset, as in nova
+    assert guests.cpu_models == ("Cascadelake-Server", "Skylake-Client")
+    assert guests.cpu_flags == {"pcid": True, "avx": False, "ssbd": True}
+    assert guests.machine_types == {"x86_64": "q35"}
+    assert guests.excluded_image_types == {"qcow2", "raw"}
+    assert (settings.instances, settings.libvirt_uri) == (Path("/srv/nova/guests"), "qemu+tcp://h/system")
+
+
+def test_the_older_name_of_the_cpu_model_serves_too(write_config: Write) -> None:
+    settings = load_settings([write_config(libvirt={"cpu_mode": "custom", "cpu_model": "Penryn"})])
+
+    assert settings.policy.guests.cpu_models == ("Penryn",)
+
+
+def test_the_pin_set_of_old_clouds_is_the_shared_set_and_goes_with_reserved_cpus(write_config: Write) -> None:
+    path = write_config(DEFAULT={"vcpu_pin_set": "0-3", "reserved_host_cpus": 1}, compute={"cpu_shared_set": "0"})
+
+    cpus = load_settings([path]).policy.cpus
+
+    assert (cpus.shared, cpus.reserved, cpus.shared_option) == (frozenset(range(4)), 1, "[DEFAULT] vcpu_pin_set")
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        pytest.param(
+            {"compute": {"cpu_shared_set": "0-3", "cpu_dedicated_set": "3-4"}}, "both name [3]", id="overlapping sets"
+        ),
+        pytest.param(
+            {"DEFAULT": {"reserved_host_cpus": 1}, "compute": {"cpu_dedicated_set": "1"}},
+            "reserved_host_cpus cannot stand beside",
+            id="reserved beside sets",
+        ),
+        pytest.param(
+            {"DEFAULT": {"vcpu_pin_set": "1"}, "compute": {"cpu_dedicated_set": "2"}},
+            "vcpu_pin_set cannot stand beside",
+            id="two generations of options",
+        ),
+        pytest.param({"compute": {"cpu_shared_set": "0-x"}}, "'0-x' is neither a CPU id nor", id="no set"),
+        pytest.param({"compute": {"cpu_shared_set": "^1"}}, "names no CPU", id="empty set"),
+        pytest.param(
+            {"DEFAULT": {"reserved_host_memory_mb": "much"}}, "reserved_host_memory_mb is not valid", id="words"
+        ),
+        pytest.param({"DEFAULT": {"reserved_host_disk_mb": -1}}, "reserved_host_disk_mb is not valid", id="negative"),
+        pytest.param(
+            {"DEFAULT": {"cpu_allocation_ratio": -1}}, "cpu_allocation_ratio is not valid", id="negative ratio"
+        ),
+        pytest.param({"DEFAULT": {"initial_ram_allocation_ratio": 0}}, "must be above 0", id="initial ratio of zero"),
+        pytest.param({"libvirt": {"cpu_mode": "custom"}}, "custom needs cpu_models", id="no models"),
+        pytest.param({"libvirt": {"cpu_models": "Penryn"}}, "needs cpu_mode = custom", id="models without mode"),
+        pytest.param({"libvirt": {"hw_machine_type": "q35"}}, "arch=machine", id="machine without arch"),
+        pytest.param({"libvirt": {"images_type": "rbd"}}, "images_type rbd is not supported: disk", id="ceph"),
+        pytest.param({"libvirt": {"images_type": "lvm"}}, "images_type lvm is not supported", id="lvm"),
+        pytest.param({"libvirt": {"file_backed_memory": 4096}}, "file_backed_memory 4096 is not", id="file memory"),
+        pytest.param({"libvirt": {"pmem_namespaces": "128G:ns0"}}, "persistent memory is not reported", id="pmem"),
+        pytest.param({"libvirt": {"virt_type": "lxc"}}, "only kvm and qemu", id="containers"),
+        pytest.param({"workarounds": {"reserve_disk_resource_for_image_cache": True}}, "image cache", id="image cache"),
+        pytest.param({"compute": {"layout": "numa"}}, "devices only", id="layout of a later version"),
+        pytest.param(
+            {"agent": {"root_traits": "COMPUTE_RESCUE_BVF"}}, "COMPUTE_RESCUE_BVF, which is nei", id="misspelt"
+        ),
+        pytest.param({"DEFAULT": {"compute_driver": "vmwareapi.VMwareVCDriver"}}, "compute_driver is not", id="driver"),
+        pytest.param({"fake": {"seed": "x"}}, "seed invalid literal", id="seed in words"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_a_sentence(
+    write_config: Write, groups: dict[str, dict[str, object]], message: str
+) -> None:
+    path = write_config(**groups)
+
+    text = problem(path)
+
+    assert message in text
+    assert text.startswith(f"{path}:")
+
+
+def test_the_line_of_the_last_mention_is_given(tmp_path: Path) -> None:
+    path = tmp_path / "a.conf"
+    path.write_text(
+        "[DEFAULT]\nreserved_host_memory_mb = 1\n\n[libvirt]\nreserved_host_memory_mb = 7\n"
+        "[DEFAULT]\nreserved_host_memory_mb=2\nreserved_host_memory_mb = x\n"
+    )
+
+    assert problem(path).startswith(f"{path}:8: [DEFAULT] reserved_host_memory_mb")
+
+
+def test_all_problems_are_told_at_once(write_config: Write) -> None:
+    text = problem(write_config(DEFAULT={"reserved_host_cpus": "x"}, libvirt={"images_type": "rbd"}))
+
+    assert len(text.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        pytest.param(b"reserved_host_cpus = 1\n[DEFAULT\n", "a.conf", id="no section header"),
+        pytest.param(b"[DEFAULT]\nword\n", "a.conf", id="no value"),
+    ],
+)
+def test_a_file_that_is_none_is_an_error_that_names_it(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "a.conf"
+    path.write_bytes(content)
+
+    assert message in problem(path)
+
+
+def test_a_file_that_is_not_there_is_an_error_that_names_it(tmp_path: Path) -> None:
+    assert "nothing-here.conf" in problem(tmp_path / "nothing-here.conf")
+
+
+def test_values_of_others_are_passed_over_even_where_they_refer_to_unknown_names(write_config: Write) -> None:
+    path = write_config(DEFAULT={"log_dir": "$no_such_option"}, vnc={"server_listen": "$my_ip"}, neutron={"a": "b"})
+
+    assert load_settings([path]).policy == Policy()
+
+
+def test_later_files_win_and_folders_are_read(write_config: Write, tmp_path: Path) -> None:
+    first = write_config("first.conf", DEFAULT={"reserved_host_memory_mb": 1, "reserved_host_disk_mb": 3})
+    folder = tmp_path / "conf.d"
+    folder.mkdir()
+    (folder / "later.conf").write_text("[DEFAULT]\nreserved_host_memory_mb = 2\n")
+
+    policy = load_settings([first], [folder]).policy
+
+    assert (policy.reserved_memory_mib, policy.reserved_disk_mib) == (2, 3)
+
+
+def test_a_nova_conf_of_a_real_deployment_is_accepted_as_it_is() -> None:
+    settings = load_settings([Path(__file__).parents[1] / "data" / "nova.conf"])
+
+    assert settings.placement_chosen
+    assert settings.policy.cpus.dedicated == frozenset(range(4, 32)) | frozenset(range(36, 64))
+    assert settings.policy.reserved_memory_mib == 16384
+    assert settings.policy.guests.cpu_mode == "host-model"

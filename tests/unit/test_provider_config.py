@@ -1,0 +1,132 @@
+"""provider.yaml: what operators add to providers of this host."""
+
+from pathlib import Path
+
+import pytest
+
+from agent.errors import ConfigError
+from agent.provider_config import add, read_additions
+from reportclient.diff import child_uuid
+from reportclient.ownership import Names
+from reportclient.tree import Inventory, Provider, ProviderTree
+
+ROOT_UUID = "00000000-0000-0000-0000-000000000001"
+TREE = ProviderTree(
+    (
+        Provider(name="host", inventories={"VCPU": Inventory(total=2)}, traits=frozenset({"CUSTOM_OURS"})),
+        Provider(name="host_gpu", parent="host"),
+    )
+)
+
+
+def entry(identity: str, traits: str = "[CUSTOM_FAST]", inventories: str = "[]") -> str:
+    return (
+        f"  - identification: {{{identity}}}\n    traits: {{additional: {traits}}}\n"
+        f"    inventories: {{additional: {inventories}}}\n"
+    )
+
+
+def write(folder: Path, *entries: str, name: str = "a.yaml", version: str = "'1.0'") -> Path:
+    (folder / name).write_text(f"meta: {{schema_version: {version}}}\nproviders:\n{''.join(entries)}")
+    return folder
+
+
+def merged(folder: Path) -> dict[str, Provider]:
+    tree, _ = add(TREE, ROOT_UUID, read_additions(folder))
+    return {provider.name: provider for provider in tree}
+
+
+@pytest.mark.parametrize(
+    ("identity", "name"),
+    [
+        pytest.param("uuid: $COMPUTE_NODE", "host", id="every root"),
+        pytest.param("name: host", "host", id="root by name"),
+        pytest.param(f"uuid: {ROOT_UUID}", "host", id="root by uuid"),
+        pytest.param(f"uuid: {child_uuid(ROOT_UUID, 'host', 'host_gpu')}", "host_gpu", id="child by uuid"),
+        pytest.param("name: host_gpu", "host_gpu", id="child by name"),
+    ],
+)
+def test_a_provider_is_named_by_uuid_by_name_or_as_every_root(tmp_path: Path, identity: str, name: str) -> None:
+    found = merged(write(tmp_path, entry(identity, inventories="[{CUSTOM_LICENCE: {total: 3, reserved: 1}}]")))
+
+    assert "CUSTOM_FAST" in found[name].traits
+    assert found[name].inventories["CUSTOM_LICENCE"] == Inventory(total=3, reserved=1)
+    (other,) = found.keys() - {name}
+    assert "CUSTOM_FAST" not in found[other].traits
+
+
+def test_what_was_added_is_told_so_that_it_can_be_withdrawn(tmp_path: Path) -> None:
+    additions = read_additions(write(tmp_path, entry("name: host", inventories="[{CUSTOM_LICENCE: {total: 3}}]")))
+
+    _, added = add(TREE, ROOT_UUID, additions)
+
+    assert added == {"host": Names(frozenset({"CUSTOM_LICENCE"}), frozenset({"CUSTOM_FAST"}))}
+
+
+def test_an_entry_of_its_own_takes_the_place_of_the_one_for_every_root(tmp_path: Path) -> None:
+    found = merged(write(tmp_path, entry("uuid: $COMPUTE_NODE"), entry("name: host", "[CUSTOM_SLOW]")))
+
+    assert found["host"].traits == {"CUSTOM_OURS", "CUSTOM_SLOW"}
+
+
+def test_entries_for_other_hosts_and_empty_ones_add_nothing(tmp_path: Path) -> None:
+    found = merged(write(tmp_path, entry("name: elsewhere"), entry("name: host", "[]")))
+
+    assert found == {provider.name: provider for provider in TREE}
+
+
+def test_no_folder_is_no_additions_unless_it_was_named(tmp_path: Path) -> None:
+    assert read_additions(tmp_path / "none") == ()
+    with pytest.raises(ConfigError, match="is no folder"):
+        read_additions(tmp_path / "none", required=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("{", "is not YAML", id="broken"),
+        pytest.param("[]", "meta.schema_version is None", id="a list"),
+        pytest.param("meta: {schema_version: '2.0'}", "'2.0', and this agent reads '1.0'", id="a later schema"),
+        pytest.param("meta: {schema_version: 1.0}", "schema_version is 1.0", id="a number"),
+        pytest.param("meta: {schema_version: '1.0'}\nproviders: [{}]", "identification", id="no name"),
+        pytest.param(
+            "meta: {schema_version: '1.0'}\nproviders: [{identification: {name: a, uuid: b}}]", "at ", id="two names"
+        ),
+    ],
+)
+def test_a_file_that_breaks_the_schema_is_an_error_that_names_it(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "bad.yaml").write_text(text)
+
+    with pytest.raises(ConfigError, match=message) as caught:
+        read_additions(tmp_path)
+
+    assert str(caught.value).startswith(str(tmp_path / "bad.yaml"))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        pytest.param((entry("name: host", "[HW_CPU_X86_AVX]"),), "only CUSTOM_ names", id="standard trait"),
+        pytest.param(
+            (entry("name: host", inventories="[{VCPU: {total: 3}}]"),), "only CUSTOM_ names", id="standard class"
+        ),
+        pytest.param(
+            (entry("name: host", inventories="[{CUSTOM_A: {total: 0}}]"),), "total must be", id="nothing of it"
+        ),
+        pytest.param((entry("name: host"), entry("name: host")), "named in .* already", id="twice by name"),
+        pytest.param((entry("name: host"), entry(f"uuid: {ROOT_UUID}")), "already", id="by name and by uuid"),
+        pytest.param((entry("name: host", "[CUSTOM_OURS]"),), "reported by the driver", id="the driver's own"),
+    ],
+)
+def test_contradictions_are_refused(tmp_path: Path, entries: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        merged(write(tmp_path, *entries))
+
+
+def test_files_are_read_in_the_order_of_their_names(tmp_path: Path) -> None:
+    write(tmp_path, entry("name: host"), name="b.yaml")
+    write(tmp_path, entry("name: host_gpu"), name="a.yaml")
+    (tmp_path / "ignored.yml").write_text("{")
+
+    assert [addition.provider for addition in read_additions(tmp_path)] == ["host_gpu", "host"]

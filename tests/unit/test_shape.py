@@ -1,0 +1,223 @@
+"""Facts and policy into the tree that a host should have."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drivers.errors import PolicyError
+from drivers.facts import CpuMap, DiskSpace, DomainCapabilities, HostCpu, HostFacts, NumaCell, Versions
+from drivers.libvirt.shape import EMITTED, shape
+from drivers.policy import CpuPolicy, GuestPolicy, Policy, Ratio
+from reportclient.ownership import MARKER
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
+
+GIB = 1024**3
+PC = DomainCapabilities("x86_64", frozenset({"virtio", "xen"}), frozenset({"vga"}), False, frozenset(), frozenset())
+FACTS = HostFacts(
+    hostname="host",
+    versions=Versions(9_000_000, 7_002_000),
+    cpu_map=CpuMap(4, frozenset({0, 1, 2, 3})),
+    arch="x86_64",
+    guest_features=frozenset({"avx", "svm", "unheard-of"}),
+    cells=(
+        NumaCell(0, 1024 * 1000 + 512, tuple(HostCpu(n, 0, n, frozenset({n})) for n in (0, 1))),
+        NumaCell(1, 1024 * 1000 + 512, tuple(HostCpu(n, 1, n, frozenset({n})) for n in (2, 3))),
+    ),
+    domain_capabilities=(PC,),
+    disk=DiskSpace(100 * GIB + 1, 0),
+)
+
+
+def inventories(policy: Policy, facts: HostFacts = FACTS, observed: ObservedTree | None = None) -> dict[str, Inventory]:
+    return dict(shape(facts, policy, observed).root.inventories)
+
+
+def traits(policy: GuestPolicy = GuestPolicy(), **changes: object) -> frozenset[str]:
+    return shape(replace(FACTS, **changes), Policy(guests=policy), None).root.traits  # type: ignore[arg-type]
+
+
+def test_without_any_wish_all_online_cpus_are_shared_and_a_little_memory_is_kept() -> None:
+    assert inventories(Policy()) == {
+        "VCPU": Inventory(total=4, max_unit=4, allocation_ratio=4.0),
+        "MEMORY_MB": Inventory(total=2001, max_unit=2001, reserved=512),  # MiB floored once, not per cell
+        "DISK_GB": Inventory(total=100, max_unit=100),
+    }
+
+
+@pytest.mark.parametrize(
+    ("cpus", "expected"),
+    [
+        pytest.param(CpuPolicy(shared=frozenset({0, 1})), {"VCPU": 2}, id="shared only"),
+        pytest.param(CpuPolicy(dedicated=frozenset({2, 3})), {"PCPU": 2}, id="dedicated only: no VCPU at all"),
+        pytest.param(
+            CpuPolicy(shared=frozenset({0}), dedicated=frozenset({1, 2, 3})), {"VCPU": 1, "PCPU": 3}, id="both"
+        ),
+    ],
+)
+def test_cpu_sets(cpus: CpuPolicy, expected: dict[str, int]) -> None:
+    found = inventories(Policy(cpus=cpus))
+
+    assert {name: stock.total for name, stock in found.items() if name.endswith("CPU")} == expected
+
+
+def test_pinned_cpus_are_never_overcommitted() -> None:
+    policy = Policy(cpus=CpuPolicy(dedicated=frozenset({1})), cpu_ratio=Ratio(4.0, 16.0))
+
+    assert inventories(policy)["PCPU"] == Inventory(total=1, max_unit=1)
+
+
+@pytest.mark.parametrize(
+    ("cpus", "message"),
+    [
+        pytest.param(
+            CpuPolicy(shared=frozenset({3, 7})), r"cpu_shared_set names CPU 7, and online here are 0-3", id="shared"
+        ),
+        pytest.param(CpuPolicy(dedicated=frozenset({8, 9})), "cpu_dedicated_set names CPU 8-9", id="dedicated"),
+        pytest.param(
+            CpuPolicy(shared=frozenset({9}), shared_option="[DEFAULT] vcpu_pin_set"), "vcpu_pin_set names", id="pin set"
+        ),
+    ],
+)
+def test_an_offline_cpu_in_a_set_is_refused_by_name(cpus: CpuPolicy, message: str) -> None:
+    with pytest.raises(PolicyError, match=message):
+        inventories(Policy(cpus=cpus))
+
+
+def test_power_management_accounts_for_dedicated_cpus_that_are_off() -> None:
+    facts = replace(FACTS, cpu_map=CpuMap(4, frozenset({0, 1})))
+    dedicated = frozenset({2, 3})
+
+    assert inventories(Policy(cpus=CpuPolicy(dedicated=dedicated, power_management=True)), facts)["PCPU"].total == 2
+    with pytest.raises(PolicyError, match="CPU 2-3"):
+        inventories(Policy(cpus=CpuPolicy(dedicated=dedicated)), facts)
+
+
+def test_reserved_disk_is_rounded_up_to_whole_gib() -> None:
+    assert inventories(Policy(reserved_disk_mib=1500))["DISK_GB"].reserved == 2
+
+
+def test_a_class_of_which_there_is_nothing_is_left_out() -> None:
+    assert "DISK_GB" not in inventories(Policy(), replace(FACTS, disk=DiskSpace(GIB - 1, 0)))
+
+
+def test_more_reserved_than_there_is_is_refused() -> None:
+    with pytest.raises(PolicyError, match="9999 MEMORY_MB are to be reserved for the host, and it has 2001"):
+        inventories(Policy(reserved_memory_mib=9999))
+
+
+@pytest.mark.parametrize(
+    ("ratio", "standing", "expected"),
+    [
+        pytest.param(Ratio(4.0), None, 4.0, id="new: initial"),
+        pytest.param(Ratio(4.0), 2.5, 2.5, id="standing: kept"),
+        pytest.param(Ratio(4.0, 8.0), 2.5, 8.0, id="configured: wins"),
+    ],
+)
+def test_ratios_are_configured_else_placements_else_initial(
+    ratio: Ratio, standing: float | None, expected: float
+) -> None:
+    stock = {"VCPU": Inventory(total=4, allocation_ratio=standing)} if standing else {}
+    root = ObservedProvider(uuid="r", generation=1, provider=Provider(name="host", inventories=stock))
+
+    assert inventories(Policy(cpu_ratio=ratio), FACTS, ObservedTree((root,)))["VCPU"].allocation_ratio == expected
+
+
+def test_traits_come_from_cpu_emulators_and_versions() -> None:
+    found = traits()
+
+    assert {"HW_ARCH_X86_64", "COMPUTE_ARCH_X86_64", "HW_CPU_X86_AVX", "HW_CPU_X86_SVM", "HW_CPU_X86_AMD_SVM"} <= found
+    assert {"COMPUTE_STORAGE_BUS_VIRTIO", "COMPUTE_GRAPHICS_MODEL_VGA", "COMPUTE_NODE", MARKER} <= found
+    assert not {"HW_CPU_HYPERTHREADING", "COMPUTE_STORAGE_BUS_SATA", "COMPUTE_NET_VIF_MODEL_IGB"} & found
+
+
+def test_siblings_mean_hyperthreading() -> None:
+    cell = NumaCell(0, 4096, (HostCpu(0, 0, 0, frozenset({0, 1})),))
+
+    assert "HW_CPU_HYPERTHREADING" in traits(cells=(cell, *FACTS.cells))
+
+
+@pytest.mark.parametrize(
+    ("versions", "trait", "there"),
+    [
+        (Versions(8_006_000, 7_002_000), "COMPUTE_ADDRESS_SPACE_EMULATED", False),
+        (Versions(8_007_000, 7_002_000), "COMPUTE_ADDRESS_SPACE_EMULATED", True),
+        (Versions(8_005_999, 7_002_000), "COMPUTE_SECURITY_STATELESS_FIRMWARE", False),
+        (Versions(8_006_000, 7_002_000), "COMPUTE_SECURITY_STATELESS_FIRMWARE", True),
+        (Versions(9_003_000, 8_000_000), "COMPUTE_NET_VIF_MODEL_IGB", True),
+        (Versions(9_003_000, 7_999_999), "COMPUTE_NET_VIF_MODEL_IGB", False),
+        (Versions(10_004_000, 8_002_000), "COMPUTE_SOUND_MODEL_VIRTIO", True),
+        (Versions(10_003_999, 8_002_000), "COMPUTE_SOUND_MODEL_VIRTIO", False),
+        (Versions(8_002_999, 7_002_000), "COMPUTE_VIOMMU_MODEL_VIRTIO", False),
+        (Versions(8_000_000, 6_002_000), "COMPUTE_STORAGE_VIRTIO_FS", True),
+        (Versions(7_999_000, 6_002_000), "COMPUTE_STORAGE_VIRTIO_FS", False),
+    ],
+)
+def test_what_libvirt_does_not_list_follows_from_versions(versions: Versions, trait: str, there: bool) -> None:
+    assert (trait in traits(versions=versions)) is there
+
+
+def test_flags_of_the_configuration_add_and_take_away_features() -> None:
+    found = traits(GuestPolicy(cpu_flags={"avx": False, "aes": True}))
+
+    assert "HW_CPU_X86_AVX" not in found
+    assert "HW_CPU_X86_AESNI" in found
+
+
+def test_without_a_cpu_mode_flags_do_nothing_as_in_nova() -> None:
+    assert "HW_CPU_X86_AESNI" not in traits(GuestPolicy(cpu_mode="none", cpu_flags={"aes": True}))
+
+
+def test_excluded_image_types_are_not_promised() -> None:
+    found = traits(GuestPolicy(excluded_image_types=frozenset({"qcow2"})))
+
+    assert "COMPUTE_IMAGE_TYPE_RAW" in found
+    assert "COMPUTE_IMAGE_TYPE_QCOW2" not in found
+
+
+@pytest.mark.parametrize(
+    ("policy", "versions", "expected"),
+    [
+        pytest.param(False, frozenset({"2.0"}), set(), id="switched off"),
+        pytest.param(True, frozenset({"2.0"}), {"TIS", "2_0", "SECRET_SECURITY_USER"}, id="as libvirt says"),
+        pytest.param(True, None, {"TIS", "1_2", "2_0", "SECRET_SECURITY_USER"}, id="libvirt too old to say: both"),
+    ],
+)
+def test_tpm(policy: bool, versions: frozenset[str] | None, expected: set[str]) -> None:
+    capabilities = replace(PC, tpm_models=frozenset({"tpm-tis"}), tpm_versions=versions)
+    found = traits(GuestPolicy(tpm=policy, tpm_secret_security=("user",)), domain_capabilities=(capabilities,))
+
+    prefix = "COMPUTE_SECURITY_TPM_"
+    assert {name.removeprefix(prefix) for name in found if name.startswith(prefix)} == expected
+
+
+def test_secure_boot_counts_on_the_hosts_own_architecture_only() -> None:
+    trait = "COMPUTE_SECURITY_UEFI_SECURE_BOOT"
+
+    assert trait in traits(domain_capabilities=(replace(PC, secure_boot=True),))
+    assert trait not in traits(domain_capabilities=(PC, replace(PC, arch="aarch64", secure_boot=True)))
+
+
+def test_an_arm_host_has_its_own_models() -> None:
+    found = traits(GuestPolicy(virt_type="qemu"), arch="aarch64", domain_capabilities=(replace(PC, arch="aarch64"),))
+
+    assert {"HW_ARCH_AARCH64", "COMPUTE_VIOMMU_MODEL_SMMUV3", "COMPUTE_NET_VIF_MODEL_LAN9118"} <= found
+    assert "COMPUTE_VIOMMU_MODEL_INTEL" not in found
+
+
+@given(
+    st.frozensets(st.sampled_from(("avx", "svm", "vmx", "sha-ni", "x"))),
+    st.builds(Versions, st.integers(0, 20_000_000), st.integers(0, 20_000_000)),
+    st.booleans(),
+    st.sampled_from(("x86_64", "aarch64", "s390x", "unheard-of")),
+)
+def test_no_trait_is_ever_given_that_could_not_be_taken_back(
+    features: frozenset[str], versions: Versions, tpm: bool, arch: str
+) -> None:
+    policy = GuestPolicy(virt_type="qemu", tpm=tpm, tpm_secret_security=("user", "host", "deployment"))
+    capabilities = replace(PC, arch=arch, secure_boot=True, tpm_models=frozenset({"tpm-crb"}), tpm_versions=None)
+
+    found = traits(policy, guest_features=features, versions=versions, arch=arch, domain_capabilities=(capabilities,))
+
+    assert found <= EMITTED.traits

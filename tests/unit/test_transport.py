@@ -1,0 +1,136 @@
+"""What an answer, or the lack of one, means."""
+
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any
+
+import pytest
+from keystoneauth1 import exceptions
+
+from fakes import FakeAnswer, FakeSender
+from reportclient.errors import Conflict, Forbidden, NameTaken, PlacementError, Rejected, Unavailable
+from reportclient.transport import Transport
+
+HTML = {"Content-Type": "text/html; charset=utf-8"}
+
+
+def transport(*answers: FakeAnswer | Exception, microversion: tuple[int, int] | None = None) -> Transport:
+    return Transport(FakeSender(list(answers)), where="placement at x", microversion=microversion)
+
+
+def refusal(status: int, code: str = "", detail: str = "why", **more: str) -> FakeAnswer:
+    return FakeAnswer(status, {"errors": [{"code": code, "detail": detail, **more}]})
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "message"),
+    [
+        pytest.param(refusal(400), Rejected, "answered PUT /a with 400: why", id="malformed"),
+        pytest.param(refusal(401), Rejected, "token was not accepted", id="token"),
+        pytest.param(refusal(403), Forbidden, "give it the role service", id="role"),
+        pytest.param(refusal(404), Rejected, "why", id="absent"),
+        pytest.param(refusal(409, "placement.concurrent_update"), Conflict, "wrote first", id="raced"),
+        pytest.param(refusal(409, "placement.duplicate_name"), NameTaken, "why", id="name"),
+        pytest.param(refusal(409, "placement.inventory.inuse"), Rejected, "why", id="in use"),
+        pytest.param(refusal(409, "placement.undefined_code"), Rejected, "why", id="no room"),
+        pytest.param(refusal(503), Unavailable, "nothing is known to have changed", id="down"),
+        pytest.param(refusal(429), Unavailable, "why", id="too many"),
+        pytest.param(FakeAnswer(502, "<html>", HTML), Unavailable, "a web page", id="proxy error page"),
+        pytest.param(FakeAnswer(404, "<html>", HTML), Unavailable, "a web page", id="404 of a web server"),
+        pytest.param(FakeAnswer(500, []), Unavailable, "nothing readable", id="no reason at all"),
+    ],
+)
+def test_a_refusal_is_told_by_status_and_code(answer: FakeAnswer, kind: type[PlacementError], message: str) -> None:
+    with pytest.raises(kind, match=message) as caught:
+        transport(answer).send("PUT", "/a", {})
+
+    assert type(caught.value) is kind
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "advice"),
+    [
+        pytest.param(exceptions.SSLError("x"), Rejected, "cafile", id="unknown CA"),
+        pytest.param(exceptions.ConnectTimeout("x"), Unavailable, "timeout", id="slow"),
+        pytest.param(exceptions.ConnectFailure("x"), Unavailable, "does it run", id="nobody there"),
+        pytest.param(exceptions.Unauthorized("x"), Rejected, "refused the credentials", id="password"),
+        pytest.param(exceptions.NotFound("x"), Rejected, "application credential deleted", id="credential gone"),
+        pytest.param(exceptions.EndpointNotFound("x"), Rejected, "region_name", id="catalog"),
+        pytest.param(exceptions.EmptyCatalog("x"), Rejected, "name a project", id="unscoped"),
+        pytest.param(exceptions.MissingRequiredOptions([]), Rejected, "auth_type", id="options"),
+        pytest.param(exceptions.InternalServerError("x"), Unavailable, "Keystone failed", id="keystone 500"),
+        pytest.param(OSError("Could not find a CA bundle"), Rejected, "cafile", id="no such CA file"),
+    ],
+)
+def test_what_keeps_an_answer_away_comes_with_advice(error: Exception, kind: type[PlacementError], advice: str) -> None:
+    with pytest.raises(kind, match=advice) as caught:
+        transport(error).get("/a")
+
+    assert str(caught.value).startswith("placement at x: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_web_page_in_place_of_json_is_no_answer() -> None:
+    with pytest.raises(Unavailable, match="a web page where placement answers JSON"):
+        transport(FakeAnswer(200, "<html>", HTML)).get("/a")
+
+
+def test_the_newest_microversion_is_asked_for_and_an_older_servers_is_agreed_on() -> None:
+    sender = FakeSender([refusal(406, min_version="1.0", max_version="1.36"), FakeAnswer(), FakeAnswer()])
+    one = Transport(sender, where="x")
+
+    one.get("/a")
+    one.get("/b")
+
+    assert [asked[2]["microversion"] for asked in sender.asked] == ["1.39", "1.36", "1.36"]
+
+
+def test_a_newer_server_is_spoken_to_in_our_newest() -> None:
+    assert transport(microversion=(1, 45)).microversion == (1, 39)
+
+
+def test_a_server_without_the_reshaper_is_refused_with_both_ranges() -> None:
+    with pytest.raises(Rejected, match=r"speaks microversions 1\.0 to 1\.29, this agent 1\.30 to 1\.39"):
+        transport(refusal(406, min_version="1.0", max_version="1.29")).get("/a")
+
+
+def test_a_406_without_a_range_is_not_placements() -> None:
+    with pytest.raises(Unavailable, match="is it placement"):
+        transport(refusal(406)).get("/a")
+
+
+def test_every_request_asks_caches_to_stand_aside() -> None:
+    sender = FakeSender([FakeAnswer()])
+
+    Transport(sender, where="x").get("/a")
+
+    assert sender.asked[0][2]["headers"]["Cache-Control"] == "no-cache"
+
+
+def test_a_cached_copy_is_asked_for_again_and_then_refused() -> None:
+    aged = FakeAnswer(headers={"Age": "7"})
+
+    assert transport(aged, FakeAnswer(body={"a": 1})).get("/a")[0] == {"a": 1}
+    with pytest.raises(Unavailable, match="a copy 7 s old"):
+        transport(aged, aged).get("/a")
+
+
+def test_an_empty_answer_to_a_write_is_none() -> None:
+    assert transport(FakeAnswer(204, "", text="")).send("PUT", "/traits/CUSTOM_A") is None
+
+
+@pytest.mark.parametrize(
+    ("header", "skew"),
+    [
+        pytest.param(format_datetime(datetime.now(UTC) + timedelta(hours=1)), 3600, id="an hour ahead"),
+        pytest.param("yesterday", None, id="no date"),
+        pytest.param("", None, id="none sent"),
+    ],
+)
+def test_the_servers_clock_is_read_from_its_date(header: str, skew: float | None) -> None:
+    one = transport(FakeAnswer(headers={"Date": header}))
+
+    one.get("/a")
+
+    found: Any = one.skew_s
+    assert found == (skew if skew is None else pytest.approx(skew, abs=60))
