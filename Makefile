@@ -3,7 +3,7 @@ PYTHON ?= $(firstword $(wildcard /usr/bin/python3.11) python3)
 BIN := .venv/bin
 AGENT := $(BIN)/compute-node-agent
 
-.PHONY: help venv run test check unit soak bench mutants clean
+.PHONY: help venv run test check unit soak bench sample clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -36,6 +36,9 @@ soak: .venv/test.stamp  ## long counts with a new seed, which is printed
 bench: .venv/test.stamp  ## figures beside nova's, measured in the same run
 	@tools/host.sh libvirtd
 	@bench/run.sh
+
+sample: .venv/test.stamp  ## the sample configuration, from the options in the code
+	$(BIN)/oslo-config-generator --config-file etc/compute-node-agent/generator.conf
 
 clean:  ## what the other targets made, but for the embedded placement's .run/
 	rm -rf .venv .bench build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -46,5 +46,8 @@ setup(
         "embedded": EMBEDDED,
         "test": LIBVIRT + EMBEDDED + TEST,
     },
-    entry_points={"console_scripts": ["compute-node-agent = agent.cli:main"]},
+    entry_points={
+        "console_scripts": ["compute-node-agent = agent.cli:main"],
+        "oslo.config.opts": ["compute-node-agent = agent.config:list_opts"],
+    },
 )

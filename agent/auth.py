@@ -45,8 +45,15 @@ def open_placement(settings: Settings) -> tuple[Adapter, str]:
             raise ConfigError("[placement] auth_type = none needs endpoint = URL of placement")
         session.additional_headers.update(NOAUTH_HEADERS)
         return adapter, f"placement at {auth.endpoint}"
-    target = adapter.endpoint_override or f"of {conf.placement.auth_url}" if "auth_url" in conf.placement else "here"
-    return adapter, f"placement at {target}"
+    return adapter, f"placement at {adapter.endpoint_override or _catalog(conf)}"
+
+
+def _catalog(conf: Any) -> str:
+    return (
+        f"the endpoint that Keystone at {conf.placement.auth_url} names"
+        if "auth_url" in conf.placement
+        else "its endpoint"
+    )
 
 
 def open_embedded(requests_session: Any) -> Adapter:

@@ -45,8 +45,7 @@ class Exit(IntEnum):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; answers the exit code."""
     options = _parser().parse_args(arguments)
-    level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(options.verbose, 2)]
-    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    _set_up_log(options.verbose)
     try:
         return _run(options)
     except BrokenPipeError:
@@ -55,6 +54,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted: what was sent stands, and the next pass goes on from there", file=sys.stderr)
         return Exit.ERROR
+
+
+def _set_up_log(verbose: int) -> None:
+    """Our own lines one level lower than those of the libraries, whose warnings repeat what our errors say."""
+    libraries, ours = ((logging.ERROR, logging.WARNING), (logging.WARNING, logging.INFO))[verbose > 0]
+    if verbose > 1:
+        libraries = ours = logging.DEBUG
+    logging.basicConfig(level=libraries, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    for package in ("agent", "drivers", "reportclient"):
+        logging.getLogger(package).setLevel(ours)
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -138,6 +138,21 @@ class Settings:
     source: cfg.ConfigOpts
 
 
+def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
+    """All options by group, for oslo.config's sample generator and validator."""
+    placement = {
+        option.name: option
+        for options in (
+            loading.get_auth_common_conf_options(),
+            *(loading.get_auth_plugin_conf_options(name) for name in ("password", "v3applicationcredential", "none")),
+            loading.get_session_conf_options(),
+            loading.get_adapter_conf_options(),
+        )
+        for option in options
+    }
+    return [(group, list(options)) for group, options in OPTIONS.items()] + [("placement", list(placement.values()))]
+
+
 def load_settings(files: Iterable[Path], directories: Iterable[Path] = ()) -> Settings:
     """
     Read configuration files, later ones over earlier ones; none given: ours in /etc where it is.

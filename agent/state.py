@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,17 +70,19 @@ class StateFile:
             return NodeState(where=where)
         return state if state.where == where else NodeState(where=where)
 
-    def reserve(self) -> None:
+    def begin(self, state: NodeState) -> None:
         """
-        Make sure of room for the next ``write``, before placement is written.
+        Before placement is written: keep what must not be lost if this pass is cut off, and make sure of room.
+
+        What placement holds is forgotten until ``write``, so that our own half-done work is not taken for another's.
 
         Raises:
             StateError: no room, or no permission.
         """
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._replace(replace(state, observed=None))
             with self._draft.open("wb") as file:
-                file.write(b" " * max(RESERVE_BYTES, 2 * self._path.stat().st_size if self._path.exists() else 0))
+                file.write(b" " * max(RESERVE_BYTES, 2 * len(_encode(state))))
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
@@ -99,17 +101,20 @@ class StateFile:
             StateError: it cannot be written; the old one stays.
         """
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with self._draft.open("r+b" if self._draft.exists() else "wb") as file:
-                file.write(_encode(state).encode())
-                file.truncate()
-                file.flush()
-                os.fsync(file.fileno())
-            self._draft.rename(self._path)
+            self._replace(state)
         except OSError as error:
             raise StateError(
                 f"cannot write {self._path}: {error.strerror}: placement is up to date, the next pass reads it whole"
             ) from error
+
+    def _replace(self, state: NodeState) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._draft.open("r+b" if self._draft.exists() else "wb") as file:
+            file.write(_encode(state).encode())
+            file.truncate()
+            file.flush()
+            os.fsync(file.fileno())
+        self._draft.rename(self._path)
 
 
 @contextmanager

@@ -209,7 +209,7 @@ class Pass:
         state, plan = self.state_file(prospect.root_uuid), prospect.plan
         observed = prospect.observed
         if plan.operations:
-            state.reserve()
+            state.begin(replace(memory, configured=prospect.ours.configured))
             observed = self.client.execute(plan, observed)
         after = replace(memory, observed=observed, configured=prospect.added, microversion=self.client.microversion)
         if after != state.read(self.where):

@@ -1,24 +1,18 @@
 """Names of resource classes and traits: what is standard, what is custom."""
 
-import os_resource_classes
 import os_traits
 
 CUSTOM_PREFIX = "CUSTOM_"
 
 
 def is_custom(name: str) -> bool:
-    """Whether a resource class or trait is a cloud's own (must be made before use) and not one of the standard names."""
+    """Whether a resource class or trait is a cloud's own, which must be made before use."""
     return name.startswith(CUSTOM_PREFIX)
 
 
 def is_standard_trait(name: str) -> bool:
     """Whether the installed os-traits knows this name."""
     return hasattr(os_traits, name)
-
-
-def is_standard_class(name: str) -> bool:
-    """Whether the installed os-resource-classes knows this name."""
-    return name in os_resource_classes.STANDARDS
 
 
 def standard_traits(prefix: str) -> frozenset[str]:

@@ -201,6 +201,7 @@ _ADVICE: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Callable[[st
     (exceptions.MissingRequiredOptions, Rejected, "[placement] lacks what its auth_type needs"),
     (exceptions.DiscoveryFailure, Unavailable, "no Keystone answers at auth_url in [placement]"),
     (exceptions.HttpServerError, Unavailable, "Keystone failed"),
+    (exceptions.HTTPClientError, Rejected, "Keystone does not accept what [placement] says"),
     (exceptions.ClientException, Unavailable, "the request failed"),
     (OSError, Rejected, "a file that [placement] names cannot be read: check cafile, certfile and keyfile"),
 )

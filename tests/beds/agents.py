@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -83,7 +83,7 @@ def client(sender: CountingSender) -> PlacementClient:
 
 
 @pytest.fixture
-def write_config(tmp_path: Path) -> Iterator[Callable[..., Path]]:
+def write_config(tmp_path: Path) -> Callable[..., Path]:
     """Writes a configuration file: ``write_config(libvirt={"virt_type": "qemu"})``; None leaves an option out."""
 
     def write(name: str = "agent.conf", **groups: dict[str, object]) -> Path:
@@ -95,4 +95,4 @@ def write_config(tmp_path: Path) -> Iterator[Callable[..., Path]]:
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
         return path
 
-    yield write
+    return write

@@ -176,7 +176,7 @@ def test_the_second_host_of_one_name_is_told_so_and_writes_nothing(client: Place
     root_uuid, name = fresh()
     report(client, make_tree(name), root_uuid)
 
-    with pytest.raises(NameTaken, match="duplicate|already"):
+    with pytest.raises(NameTaken, match=r"duplicate|already"):
         report(client, make_tree(name), str(uuid.uuid4()))
 
 

@@ -1,4 +1,4 @@
-"""This very machine through a real libvirtd: discovered, reported, read back, recorded, and looked at again elsewhere."""
+"""This very machine through a real libvirtd: discovered, reported, read back, recorded, and looked at elsewhere."""
 
 import json
 import tarfile

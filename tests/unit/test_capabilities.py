@@ -73,8 +73,11 @@ def test_domain_capabilities_tell_buses_models_firmware_and_tpm() -> None:
 
     found = parse_domain_capabilities(document(text))
 
-    assert (found.disk_buses, found.video_models, found.secure_boot) == ({"virtio", "sata"}, {"vga"}, True)
-    assert (found.tpm_models, found.tpm_versions) == ({"tpm-crb"}, {"2.0"})
+    assert found.disk_buses == {"virtio", "sata"}
+    assert found.video_models == {"vga"}
+    assert found.secure_boot
+    assert found.tpm_models == {"tpm-crb"}
+    assert found.tpm_versions == {"2.0"}
 
 
 def test_an_older_libvirt_does_not_tell_tpm_versions() -> None:

@@ -73,7 +73,8 @@ def test_a_file_of_another_format_or_changed_by_hand_is_as_good_as_none(tmp_path
 def test_room_is_made_sure_of_and_used(tmp_path: Path) -> None:
     file = StateFile(tmp_path / "new", "node")
 
-    file.reserve()
+    file.begin(FULL)
+    assert file.read(FULL.where) == replace(FULL, observed=None)
     file.write(FULL)
 
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["node.json"]
@@ -83,7 +84,7 @@ def test_a_folder_that_cannot_be_made_is_said_before_placement_is_written(tmp_pa
     (tmp_path / "file").write_text("")
 
     with pytest.raises(StateError, match="nothing was sent to placement"):
-        StateFile(tmp_path / "file" / "sub", "node").reserve()
+        StateFile(tmp_path / "file" / "sub", "node").begin(FULL)
     with pytest.raises(StateError, match="cannot write"), locked(tmp_path / "file" / "sub"):
         pass
 

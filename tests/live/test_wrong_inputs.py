@@ -1,0 +1,440 @@
+"""What users can get wrong: one clear line, the right exit code, no traceback, and placement as it was."""
+
+import json
+import os
+import shutil
+import subprocess
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from beds import proxy
+from beds.agents import COMMAND, Result, run_agent
+from beds.fixtures import Cloud
+from beds.keystone import AGENT, AGENT_ADMIN, AGENT_READER, create_application_credential, delete_application_credential
+from beds.libvirtd import Libvirtd
+from beds.placement import NOAUTH_HEADERS, PlacementServer
+from beds.process import free_port
+from drivers.fake.fleet import generate_fleet
+
+pytestmark = pytest.mark.live
+
+Write = Callable[..., Path]
+NOBODY = 65534
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    """A recorded host with a name and an identity of its own."""
+    folder = generate_fleet(tmp_path / "hosts", 1, seed=uuid.uuid4().int, shape="small")[0].root
+    return folder.rename(tmp_path / "archive")
+
+
+@pytest.fixture
+def password(cloud: Cloud) -> dict[str, object]:
+    """The [placement] section of a cloud's compute node."""
+    return {
+        "auth_type": "password",
+        "auth_url": cloud.keystone.url,
+        "username": AGENT.username,
+        "password": AGENT.password,
+        "project_name": AGENT.project,
+        "user_domain_id": "default",
+        "project_domain_id": "default",
+        "region_name": "RegionOne",
+        "valid_interfaces": "internal",
+        "cafile": cloud.certificates.ca,
+    }
+
+
+@pytest.fixture
+def report(write_config: Write, archive: Path, tmp_path: Path) -> Callable[..., Result]:
+    """Runs a verb for the recorded host with this [placement] section."""
+
+    def run(placement: dict[str, object], verb: str = "sync", *more: object, **groups: dict[str, object]) -> Result:
+        agent = {"state_directory": tmp_path / "state", **groups.pop("agent", {})}
+        config = write_config(placement=placement, agent=agent, **groups)
+        return run_agent(verb, "--host", archive, "--config-file", config, *more)
+
+    return run
+
+
+def is_refused(result: Result, *words: str, code: int = 1) -> None:
+    """One line on standard error, with these words, nothing on standard output."""
+    assert result.code == code, result.err
+    assert len(result.err.strip().splitlines()) == 1, result.err
+    assert result.out == ""
+    for word in words:
+        assert word in result.err, result.err
+
+
+def noauth(url: str, **more: object) -> dict[str, object]:
+    return {"auth_type": "none", "endpoint": url, **more}
+
+
+def providers(server: PlacementServer) -> list[dict[str, object]]:
+    import requests
+
+    answer = requests.get(f"{server.url}/resource_providers", headers=NOAUTH_HEADERS, timeout=10)
+    rows: list[dict[str, object]] = answer.json()["resource_providers"]
+    return rows
+
+
+# -- no way to placement ----------------------------------------------------------------------------------------------
+
+
+def test_no_configuration_at_all_shows_the_three_ways(archive: Path) -> None:
+    refused = run_agent("sync", "--host", archive)
+
+    assert refused.code == 1
+    for way in ("--embedded", "auth_type = none", "auth_type = password"):
+        assert way in refused.err
+
+
+def test_a_cloud_is_reported_to_over_tls_with_keystone(
+    report: Callable[..., Result], password: dict[str, object]
+) -> None:
+    """The good case beside the bad ones: the same section, unspoilt."""
+    assert report(password, "sync").code == 0
+    assert report(password, "sync", "--format", "json").json["outcome"] == "unchanged"
+    assert report(password, "check").code == 0
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        pytest.param({"password": "wrong"}, ("refused the credentials", "[placement]"), id="wrong password"),
+        pytest.param({"cafile": "/nowhere/ca.pem"}, ("/nowhere/ca.pem", "cafile"), id="wrong CA path"),
+        pytest.param({"cafile": None}, ("not trusted", "cafile"), id="no CA"),
+        pytest.param({"region_name": "Elsewhere"}, ("region_name",), id="wrong region"),
+        pytest.param({"project_name": "nothing"}, ("refused the credentials",), id="no such project"),
+        pytest.param({"auth_type": "tea-leaves"}, ("tea-leaves",), id="no such way to authenticate"),
+        pytest.param({"username": None}, ("[placement]",), id="half of the credentials"),
+        pytest.param({"auth_url": "https://127.0.0.1:9/v3"}, ("does it run",), id="Keystone away"),
+    ],
+)
+def test_wrong_credentials(
+    report: Callable[..., Result], password: dict[str, object], spoil: dict[str, object], words: tuple[str, ...]
+) -> None:
+    is_refused(report({**password, **spoil}), *words)
+
+
+def test_http_to_a_tls_port(report: Callable[..., Result], cloud: Cloud, password: dict[str, object]) -> None:
+    url = cloud.placement.url.replace("https:", "http:")
+
+    is_refused(report({**password, "endpoint_override": url}), "http or https")
+
+
+def test_an_application_credential_that_expired(
+    report: Callable[..., Result], cloud: Cloud, password: dict[str, object]
+) -> None:
+    credential = create_application_credential(cloud.keystone, expires_in=1.0)
+    time.sleep(1.5)
+
+    is_refused(report(_by_credential(password, credential.id, credential.secret)), "refused the credentials", "expire")
+
+
+def test_an_application_credential_that_was_deleted(
+    report: Callable[..., Result], cloud: Cloud, password: dict[str, object]
+) -> None:
+    credential = create_application_credential(cloud.keystone)
+    section = _by_credential(password, credential.id, credential.secret)
+    assert report(section).code == 0
+    delete_application_credential(cloud.keystone, credential)
+
+    is_refused(report(section), "application credential deleted")
+
+
+def test_a_user_who_may_only_read(report: Callable[..., Result], password: dict[str, object]) -> None:
+    is_refused(
+        report({**password, "username": AGENT_READER.username, "password": AGENT_READER.password}), "role service"
+    )
+
+
+def test_check_tells_admin_without_service_from_both(
+    report: Callable[..., Result], password: dict[str, object]
+) -> None:
+    section = {**password, "username": AGENT_ADMIN.username, "password": AGENT_ADMIN.password}
+
+    checked = report(section, "check", "--format", "json")
+
+    assert checked.code == 3
+    (finding,) = (one for one in checked.json["checks"] if not one["ok"])
+    assert finding["check"] == "role"
+    assert "but not reshape: give it the role service" in finding["detail"]
+
+
+def _by_credential(password: dict[str, object], identity: str, secret: str) -> dict[str, object]:
+    kept = {key: password[key] for key in ("auth_url", "region_name", "valid_interfaces", "cafile")}
+    return kept | {
+        "auth_type": "v3applicationcredential",
+        "application_credential_id": identity,
+        "application_credential_secret": secret,
+    }
+
+
+# -- no way to the host -----------------------------------------------------------------------------------------------
+
+
+def test_libvirtd_down(write_config: Write, placement_server: PlacementServer, tmp_path: Path) -> None:
+    config = write_config(
+        placement=noauth(placement_server.url),
+        agent={"state_directory": tmp_path / "state"},
+        libvirt={"connection_uri": f"qemu:///system?socket={tmp_path}/no-socket"},
+    )
+
+    is_refused(run_agent("sync", "--config-file", config), "no-socket", "start it (systemctl start libvirtd)")
+    assert providers(placement_server) == []
+
+
+def test_a_socket_without_permission(hypervisor: Libvirtd, write_config: Write, tmp_path: Path) -> None:
+    config = write_config(libvirt={"connection_uri": hypervisor.uri})
+    config.chmod(0o644)
+    for folder in (tmp_path, *tmp_path.parents[:2], *hypervisor.socket.parents[:4]):
+        if str(folder).startswith("/tmp/"):
+            folder.chmod(0o755)
+
+    done = subprocess.run(
+        [str(COMMAND), "discover", "--config-file", str(config)],
+        capture_output=True, text=True, user=NOBODY, group=NOBODY, extra_groups=[], check=False, cwd="/",
+    )  # fmt: skip
+
+    is_refused(Result(done.returncode, done.stdout, done.stderr), "ermission denied", "group libvirt")
+
+
+# -- configuration that contradicts itself or the host ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("groups", "words"),
+    [
+        pytest.param(
+            {"DEFAULT": {"reserved_host_memory_mb": "much"}}, (":2: [DEFAULT] reserved_host",), id="malformed"
+        ),
+        pytest.param({"compute": {"cpu_dedicated_set": "2-900"}}, ("names CPU 4-900",), id="unknown CPU"),
+        pytest.param(
+            {"compute": {"cpu_dedicated_set": "1", "cpu_shared_set": "0-1"}}, ("both name [1]",), id="overlapping sets"
+        ),
+        pytest.param({"DEFAULT": {"reserved_host_cpus": 99}}, ("99 VCPU are to be reserved",), id="all reserved"),
+    ],
+)
+def test_wrong_values_leave_placement_as_it_was(
+    write_config: Write,
+    archive: Path,
+    placement_server: PlacementServer,
+    tmp_path: Path,
+    groups: dict[str, dict[str, object]],
+    words: tuple[str, ...],
+) -> None:
+    more = {"placement": noauth(placement_server.url), "agent": {"state_directory": tmp_path / "state"}}
+    config = write_config(**groups, **more)
+
+    is_refused(run_agent("sync", "--host", archive, "--config-file", config), *words)
+    assert providers(placement_server) == []
+
+
+def test_check_shows_every_configuration_problem_with_file_and_line(write_config: Write) -> None:
+    config = write_config(DEFAULT={"reserved_host_memory_mb": "x"}, libvirt={"images_type": "rbd"})
+
+    checked = run_agent("check", "--config-file", config, "--format", "json")
+
+    assert checked.code == 3
+    details = [one["detail"] for one in checked.json["checks"]]
+    assert {detail.split(" ")[0] for detail in details} == {f"{config}:2:", f"{config}:4:"}
+
+
+# -- identity ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_broken_compute_id(report: Callable[..., Result], archive: Path, placement_server: PlacementServer) -> None:
+    (archive / "compute_id").write_text("not a uuid")
+
+    is_refused(report(noauth(placement_server.url)), "compute_id of the host archive holds no uuid")
+    assert providers(placement_server) == []
+
+
+def test_our_name_with_another_uuid(
+    report: Callable[..., Result], archive: Path, placement_server: PlacementServer
+) -> None:
+    assert report(noauth(placement_server.url)).code == 0
+    before = providers(placement_server)
+    (archive / "compute_id").write_text(str(uuid.uuid4()))
+
+    is_refused(report(noauth(placement_server.url)), str(before[0]["uuid"]), "compute_id")
+    assert providers(placement_server) == before
+
+
+def test_our_uuid_under_another_name_until_the_rename_is_wanted(
+    report: Callable[..., Result], archive: Path, placement_server: PlacementServer
+) -> None:
+    assert report(noauth(placement_server.url)).code == 0
+    before = providers(placement_server)
+    host = json.loads((archive / "host.json").read_text())
+    (archive / "host.json").write_text(json.dumps(host | {"hostname": "renamed"}))
+
+    is_refused(report(noauth(placement_server.url)), f"--rename-from {host['hostname']}")
+    assert providers(placement_server) == before
+    assert report(noauth(placement_server.url), "sync", "--rename-from", host["hostname"]).code == 0
+    assert [(one["name"], one["uuid"]) for one in providers(placement_server)] == [("renamed", before[0]["uuid"])]
+
+
+# -- archives ---------------------------------------------------------------------------------------------------------
+
+BOMB = (
+    "<!DOCTYPE capabilities ["
+    + "".join(f"<!ENTITY e{n} '{f'&e{n - 1};' * 100 if n else 'x' * 100}'>" for n in range(4))
+    + "]><capabilities>&e3;</capabilities>"
+)  # 100 MB once expanded
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        pytest.param(lambda path: path.unlink(), ("lacks libvirt/capabilities.xml",), id="missing file"),
+        pytest.param(lambda path: path.write_text("<capabilities>"), ("not well-formed",), id="malformed XML"),
+        pytest.param(lambda path: path.write_text(BOMB), ("document type",), id="nested entities of 100 MB"),
+        pytest.param(lambda path: path.write_text("x" * (17 << 20)), ("larger than 16 MiB",), id="far too large"),
+        pytest.param(lambda path: path.write_bytes(b"\xff\xfe"), ("not UTF-8",), id="binary"),
+        pytest.param(lambda path: path.write_text(""), ("not well-formed",), id="empty"),
+    ],
+)
+def test_spoilt_archives(
+    report: Callable[..., Result],
+    archive: Path,
+    placement_server: PlacementServer,
+    spoil: Callable[[Path], object],
+    words: tuple[str, ...],
+) -> None:
+    spoil(archive / "libvirt/capabilities.xml")
+
+    is_refused(report(noauth(placement_server.url)), "capabilities.xml", *words)
+    assert providers(placement_server) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        pytest.param("host.json", "{}", ("format is None",), id="no format"),
+        pytest.param("host.json", '{"format": 2}', ("format is 2, this version reads 1",), id="a later format"),
+        pytest.param("host.json", '{"format": 1}', ("lacks 'hostname'",), id="no name"),
+        pytest.param("disk.json", "[]", ("holds no JSON object",), id="a list"),
+        pytest.param("disk.json", '{"total_bytes": "x"}', ("disk.json", "wrong kind"), id="words for a number"),
+        pytest.param("libvirt/cpumap.json", "{", ("is not JSON",), id="cut off"),
+    ],
+)
+def test_archives_in_no_known_form(
+    report: Callable[..., Result], archive: Path, placement_server: PlacementServer, name: str, text: str,
+    words: tuple[str, ...],
+) -> None:  # fmt: skip
+    (archive / name).write_text(text)
+
+    is_refused(report(noauth(placement_server.url)), *words)
+
+
+def test_an_archive_that_is_not_there(write_config: Write, tmp_path: Path) -> None:
+    is_refused(run_agent("discover", "--host", tmp_path / "nowhere"), "has no host.json")
+
+
+# -- this machine's own files -----------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_for_the_state_file(
+    report: Callable[..., Result], placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    """A file system of one page, filled: placement is not written, as the pass could not be remembered."""
+    full = tmp_path / "full"
+    full.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(full)], check=True)
+    try:
+        refused = report(noauth(placement_server.url), "sync", agent={"state_directory": full})
+    finally:
+        subprocess.run(["umount", str(full)], check=True)
+
+    is_refused(refused, "No space left", "nothing was sent to placement")
+    assert providers(placement_server) == []
+
+
+# -- a placement that is none, or unwell ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        pytest.param(proxy.Answer(200, (("Content-Type", "text/html"),), b"<html>"), ("a web page",), id="HTML"),
+        pytest.param(proxy.Answer(503, (("Content-Type", "text/html"),), b"<html>"), ("503",), id="503"),
+        pytest.param(proxy.Answer(404, (("Content-Type", "text/plain"),), b"no"), ("404",), id="some other server"),
+    ],
+)
+def test_a_placement_that_is_none(
+    report: Callable[..., Result], placement_server: PlacementServer, answer: proxy.Answer, words: tuple[str, ...]
+) -> None:
+    with proxy.Proxy(placement_server.url, hook=lambda request, forward: answer) as front:
+        is_refused(report(noauth(front.url)), *words)
+
+
+def test_a_slow_placement(report: Callable[..., Result], placement_server: PlacementServer) -> None:
+    def wait(request: proxy.Request, forward: proxy.Forward) -> proxy.Answer:
+        time.sleep(2)
+        return forward(request)
+
+    with proxy.Proxy(placement_server.url, hook=wait) as front:
+        is_refused(report(noauth(front.url, timeout=1)), "no answer in time", "timeout")
+
+
+def test_an_older_placement_is_agreed_with(report: Callable[..., Result], placement_server: PlacementServer) -> None:
+    with proxy.Proxy(placement_server.url, hook=speaking("1.30")) as front:
+        assert report(noauth(front.url)).code == 0
+        front.seen.clear()
+        assert report(noauth(front.url), "sync", "--format", "json").json["outcome"] == "unchanged"
+        assert [seen.status for seen in front.seen] == [200]  # the agreed version was remembered
+
+
+def test_a_placement_without_the_reshaper_is_refused(
+    report: Callable[..., Result], placement_server: PlacementServer
+) -> None:
+    with proxy.Proxy(placement_server.url, hook=speaking("1.29")) as front:
+        is_refused(report(noauth(front.url)), "microversions 1.0 to 1.29", "Stein")
+    assert providers(placement_server) == []
+
+
+def speaking(newest: str) -> proxy.Hook:
+    """A hook that answers as a placement whose newest microversion is this one."""
+    limit = tuple(map(int, newest.split(".")))
+
+    def answer(request: proxy.Request, forward: proxy.Forward) -> proxy.Answer:
+        asked = (request.header("OpenStack-API-Version") or "placement 1.0").split()[1]
+        if tuple(map(int, asked.split("."))) <= limit:
+            return forward(request)
+        error = {"status": 406, "title": "Not Acceptable", "min_version": "1.0", "max_version": newest}
+        return proxy.Answer(406, (("Content-Type", "application/json"),), json.dumps({"errors": [error]}).encode())
+
+    return answer
+
+
+# -- usage ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [[], ["dance"], ["discover", "--fromat", "json"], ["record"]])
+def test_usage(arguments: list[str]) -> None:
+    result = run_agent(*arguments)
+
+    assert result.code == 2
+    assert result.err.startswith("usage: compute-node-agent")
+
+
+def test_a_reader_that_goes_away_is_no_error_message(archive: Path) -> None:
+    head = shutil.which("head")
+    assert head
+    done = subprocess.run(
+        f"{COMMAND} discover --host {archive} | {head} -c 1", shell=True, capture_output=True, text=True, check=False,
+        env=os.environ,
+    )  # fmt: skip
+
+    assert done.stderr == ""
+
+
+def test_nobody_listens(report: Callable[..., Result]) -> None:
+    is_refused(report(noauth(f"http://127.0.0.1:{free_port()}")), "does it run")
