@@ -7,17 +7,18 @@ from pathlib import Path
 
 from agent.assembly import Choice, open_client, open_driver, settings_for
 from agent.config import Settings
-from agent.errors import ConfigError, StateError
+from agent.errors import USER_ERRORS, ConfigError
 from agent.sync import Pass
 from drivers.base import Driver
-from drivers.errors import DiscoveryError, PolicyError
 from drivers.host.process import probe_processes
 from reportclient.client import PlacementClient
-from reportclient.errors import PlacementError
 from reportclient.ownership import OWNER_NOVA
 
 SKEW_LIMIT_S = 10
-KNOWN_ERRORS = (ConfigError, StateError, DiscoveryError, PolicyError, PlacementError)
+
+
+class Finding(Exception):
+    """Something stands in the way of a pass; the message says what, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ def check_host(choice: Choice) -> tuple[Check, ...]:
             nodes = driver.nodes()
             checks += [_check_survey(driver, node, settings) for node in nodes]
             checks += _check_placement(settings, choice, driver, nodes)
-    except KNOWN_ERRORS as error:
+    except USER_ERRORS as error:
         checks.append(Check("host", False, str(error)))
     return tuple(checks)
 
@@ -49,7 +50,7 @@ def check_host(choice: Choice) -> tuple[Check, ...]:
 def _try(name: str, attempt: Callable[[], str]) -> Check:
     try:
         return Check(name, True, attempt())
-    except KNOWN_ERRORS as error:
+    except (Finding, *USER_ERRORS) as error:
         return Check(name, False, str(error))
 
 
@@ -74,7 +75,7 @@ def _check_placement(settings: Settings, choice: Choice, driver: Driver, nodes: 
     try:
         client, where = open_client(settings, choice)
         client.find(nodes[0])
-    except KNOWN_ERRORS as error:
+    except USER_ERRORS as error:
         return [Check("placement", False, str(error))]
     version = ".".join(map(str, client.microversion))
     checks = [Check("placement", True, f"{where} answers at microversion {version}"), _check_clock(client)]
@@ -96,9 +97,9 @@ def _check_clock(client: PlacementClient) -> Check:
 
 def _check_role(client: PlacementClient) -> str:
     if not client.may_write():
-        raise ConfigError("the user may not write providers: give it the role service on its project")
+        raise Finding("the user may not write providers: give it the role service on its project")
     if not client.may_reshape():
-        raise ConfigError("the user may write, but not reshape: give it the role service (admin does not include it)")
+        raise Finding("the user may write, but not reshape: give it the role service (admin does not include it)")
     return "sufficient for writes and for the reshaper"
 
 
@@ -106,15 +107,15 @@ def _check_tree(one: Pass) -> str:
     prospect = one.prospect()
     writers = probe_processes("nova-compute") if Path("/proc").is_dir() and not one.settings.recorded else ()
     if prospect.memory.contested:
-        raise ConfigError("; ".join(prospect.memory.contested))
+        raise Finding("; ".join(prospect.memory.contested))
     if prospect.contest:
-        raise ConfigError(
+        raise Finding(
             f"a second writer on {one.node}{' (OWNER_NOVA is set)' if prospect.contest.nova else ''}: "
             f"{'; '.join(prospect.contest.changes)}: stop it, then run sync --take-over"
         )
     root = prospect.observed.root
     if writers and root and OWNER_NOVA in root.provider.traits:
-        raise ConfigError(
+        raise Finding(
             f"nova-compute (pid {writers[0]}) runs here and reports {one.node} too: two writers on one "
             f"root; stop it, or keep this agent from reporting"
         )

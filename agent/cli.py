@@ -69,9 +69,8 @@ def _set_up_log(verbose: int) -> None:
 def _run(options: argparse.Namespace) -> int:
     """Run the verb; what a user can cause becomes one line and an exit code."""
     from agent import verbs
-    from agent.errors import ConfigError, StateError
-    from drivers.errors import DiscoveryError, PolicyError
-    from reportclient.errors import PlacementError, UnsafePlan
+    from agent.errors import USER_ERRORS
+    from reportclient.errors import UnsafePlan
 
     try:
         result = verbs.run(options.verb, options)
@@ -80,7 +79,7 @@ def _run(options: argparse.Namespace) -> int:
     except UnsafePlan as error:
         print(f"refused: {error}", file=sys.stderr)
         return Exit.REFUSED
-    except (ConfigError, StateError, DiscoveryError, PolicyError, PlacementError) as error:
+    except USER_ERRORS as error:
         print(error, file=sys.stderr)
         return Exit.ERROR
 

@@ -6,7 +6,7 @@ nova.conf says beyond that is nova's business and passed over; what would change
 supported, is refused.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -96,6 +96,8 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
     ),
 }  # fmt: skip
 
+OWN_GROUPS = ("agent", "fake")
+
 REFUSED: tuple[tuple[str, str, Callable[[Any], bool], str], ...] = (
     ("libvirt", "images_type", lambda value: value in ("rbd", "lvm", "ploop"),
      "disk is then not the local file system that this agent measures: use raw, flat or qcow2, or report the disk "
@@ -172,8 +174,8 @@ def load_settings(files: Iterable[Path], directories: Iterable[Path] = ()) -> Se
     arguments += [argument for path in directories for argument in ("--config-dir", str(path))]
     try:
         conf(arguments, project="compute-node-agent", default_config_files=[], default_config_dirs=[])
-    except cfg.Error as error:
-        raise ConfigError(_one_line(error)) from error
+    except (cfg.Error, OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"configuration {', '.join(map(str, named))}: {_one_line(error)}") from error
     return _Reader(conf).settings([path.absolute().parent for path in named])
 
 
@@ -193,6 +195,7 @@ class _Reader:
         for group, name, unsupported, reason in REFUSED:
             if unsupported(self._value(group, name)):
                 self._problem(group, name, f"{self._value(group, name)} is not supported: {reason}")
+        self._check_own_names()
         state_path = Path(self._value("DEFAULT", "state_path"))
         own_state = Path(self._value("agent", "state_directory"))
         home = state_path if state_path.is_dir() else own_state
@@ -308,15 +311,21 @@ class _Reader:
 
     def _place(self, group: str, name: str) -> str:
         """``FILE:LINE: `` of the mention that counts, the last one; empty where no file mentions the option."""
+        places = [f"{path}:{line}: " for path, line, *mention in self._mentions() if mention == [group, name]]
+        return places[-1] if places else ""
+
+    def _check_own_names(self) -> None:
+        """In the groups that are ours alone, a name that we do not know is a slip of the pen."""
+        for path, line, group, name in self._mentions():
+            if group in OWN_GROUPS and name not in {option.name for option in OPTIONS[group]}:
+                self._problems.append(f"{path}:{line}: [{group}] {name} is no option of this agent")
+
+    def _mentions(self) -> Iterator[tuple[Path, int, str, str]]:
         folders = [Path(folder) for folder in self._conf.config_dir or ()]
-        files = [
-            *map(Path, self._conf.config_file or ()),
-            *(path for one in folders for path in sorted(one.glob("*.conf"))),
-        ]
-        for path in reversed(files):
-            if line := _line_of(path, group, name):
-                return f"{path}:{line}: "
-        return ""
+        files = [path for folder in folders for path in sorted(folder.glob("*.conf"))]
+        for path in (*map(Path, self._conf.config_file or ()), *files):
+            for line, group, name in _read_mentions(path):
+                yield path, line, group, name
 
 
 def _trait_names(names: list[str]) -> list[str]:
@@ -336,19 +345,14 @@ def _parse_machines(pairs: list[str]) -> dict[str, str]:
     return found
 
 
-def _line_of(path: Path, group: str, name: str) -> int | None:
-    """The last line on which a file gives an option, None when it cannot be found."""
-    current, found = "DEFAULT", None
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return None
-    for count, line in enumerate(lines, 1):
+def _read_mentions(path: Path) -> Iterator[tuple[int, str, str]]:
+    """(line, group, option) of every option that a file gives."""
+    group = "DEFAULT"
+    for count, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
         if line.startswith("["):
-            current = line.strip("[] \t")
-        elif current == group and line.partition("=")[0].partition(":")[0].strip() == name:
-            found = count
-    return found
+            group = line.strip("[] \t")
+        elif line[:1].isalpha():
+            yield count, group, line.partition("=")[0].partition(":")[0].strip()
 
 
 def _one_line(error: Exception) -> str:

@@ -1,4 +1,7 @@
-"""What a person must put right on this host before a pass can begin."""
+"""What a person must put right on this host before a pass can begin, and all that a user can cause."""
+
+from drivers.errors import DiscoveryError, PolicyError
+from reportclient.errors import PlacementError
 
 
 class ConfigError(Exception):
@@ -11,3 +14,6 @@ class ConfigError(Exception):
 
 class StateError(Exception):
     """This host's own files (compute_id, state) cannot be trusted or written."""
+
+
+USER_ERRORS = (ConfigError, StateError, DiscoveryError, PolicyError, PlacementError)  # each a message for the user

@@ -9,6 +9,7 @@ from pathlib import Path
 from agent.config import Settings
 from agent.errors import StateError
 from agent.identity import FILE, read_identity
+from agent.sync import look
 from drivers.host.archive import FORMAT
 from drivers.host.disk import probe_disk
 from drivers.libvirt.connection import LiveConnection
@@ -26,7 +27,7 @@ def record_host(settings: Settings, folder: Path) -> int:
     """
     connection = LiveConnection(settings.libvirt_uri)
     driver = LibvirtDriver(connection, settings.policy.guests, lambda: probe_disk(settings.instances))
-    files = driver.record(connection)
+    files = look(lambda: driver.record(connection))
     disk = probe_disk(settings.instances)
     files["disk.json"] = _json({"total_bytes": disk.total_bytes, "free_bytes": disk.free_bytes})
     if identity := read_identity(settings.identity_folders):

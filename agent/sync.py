@@ -1,9 +1,10 @@
 """One pass: survey, shape, observe, plan, check, execute; and the loop around it for when somebody else wrote first."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import TypeVar
 
 from agent.config import Settings
 from agent.identity import create_identity, parse_identity, planned_identity, read_identity
@@ -17,6 +18,8 @@ from reportclient.errors import Conflict, TreeMismatch
 from reportclient.ownership import Contest, Names, Ownership, contest
 from reportclient.plan import Limits, Plan, check_use, lessened, shrinkage
 from reportclient.tree import ObservedTree, ProviderTree
+
+T = TypeVar("T")
 
 LOG = logging.getLogger(__name__)
 ATTEMPTS = 5  # at planning again after somebody else wrote first
@@ -87,7 +90,7 @@ class Pass:
             DiscoveryError, PolicyError: of the host. ConfigError, StateError: of our own files.
             PlacementError: placement cannot be read, or holds another host's tree under this name.
         """
-        survey = look(self.driver, self.node)
+        survey = look(lambda: self.driver.survey(self.node))
         recorded = parse_identity(survey.compute_id, "compute_id of the host archive") if survey.compute_id else None
         known = identity or recorded or read_identity(self.settings.identity_folders)
         root_uuid = known or self._standing_uuid(survey) or planned_identity(self.node)
@@ -229,19 +232,19 @@ class Pass:
         return Limits(fraction=self.settings.shrink_fraction, withdrawn=withdrawn)
 
 
-def look(driver: Driver, node: str) -> Survey:
+def look(survey: Callable[[], T]) -> T:
     """
-    A whole survey; when something went away while it was read, another.
+    What a survey tells; when something went away while it was read, what another tells.
 
     Raises:
-        DiscoveryError: as ``Driver.survey``.
+        DiscoveryError: as ``survey``.
     """
     for _ in range(LOOKS - 1):
         try:
-            return driver.survey(node)
+            return survey()
         except Vanished as error:
-            LOG.info("surveying again node=%s reason=%s", node, error)
-    return driver.survey(node)
+            LOG.info("surveying again reason=%s", error)
+    return survey()
 
 
 def _contested(prospect: Prospect, wishes: Wishes) -> tuple[str, ...]:

@@ -89,12 +89,17 @@ def _add_stock(branch: Tree, provider: Mapping[str, Any]) -> None:
 
 
 def _add_traits(branch: Tree, traits: Iterable[str]) -> None:
+    for family, names in _families(traits):
+        branch.add(Text.assemble((family, "cyan"), names))
+
+
+def _families(traits: Iterable[str]) -> list[tuple[str, str]]:
+    """Traits with a long beginning in common on one line: (what they begin with, how they end)."""
     families: dict[str, list[str]] = {}
     for trait in traits:
         family = next((prefix for prefix in FAMILIES if trait.startswith(prefix)), "")
         families.setdefault(family, []).append(trait.removeprefix(family))
-    for family, names in sorted(families.items()):
-        branch.add(Text.assemble((f"{family}… " if len(names) > 1 else family, "cyan"), " ".join(names)))
+    return [(f"{family}… " if len(ends) > 1 else family, " ".join(ends)) for family, ends in sorted(families.items())]
 
 
 def _describe(operation: Mapping[str, Any]) -> list[str]:
@@ -104,8 +109,10 @@ def _describe(operation: Mapping[str, Any]) -> list[str]:
             noun = "resource class" if kind == "ensure-resource-classes" else "trait"
             return [f"make {noun} {name}" for name in operation["names"]]
         case "set-traits":
-            changes = [f"+{name}" for name in operation["added"]] + [f"-{name}" for name in operation["removed"]]
-            return [f"set {len(operation['traits'])} traits of {provider}: {' '.join(changes)}"]
+            changes = (("add", operation["added"]), ("remove", operation["removed"]))
+            return [f"set {len(operation['traits'])} traits of {provider}:"] + [
+                f"  {verb} {family}{names}" for verb, traits in changes for family, names in _families(traits)
+            ]
         case "set-inventories":
             return [_describe_stock(operation)]
         case "reshape":

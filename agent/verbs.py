@@ -43,7 +43,7 @@ def discover(options: argparse.Namespace) -> Exit:
     with open_driver(settings, choice) as driver:
         additions = read_additions(settings.provider_config, required=settings.provider_config_named)
         for node in driver.nodes():
-            survey = look(driver, node)
+            survey = look(lambda node=node: driver.survey(node))  # type: ignore[misc]
             tree, _ = driver.shape(survey, settings.policy, None)
             identity = survey.compute_id if settings.recorded else read_identity(settings.identity_folders)
             tree, _ = add(tree, identity or planned_identity(node), additions)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
+from drivers.facts import CpuMap, DiskSpace, DomainCapabilities, HostCpu, HostFacts, NumaCell, Versions
 from reportclient.plan import (
     Create,
     Delete,
@@ -17,6 +18,22 @@ from reportclient.plan import (
     SetTraits,
 )
 from reportclient.tree import ObservedProvider, ObservedTree, Provider
+
+GIB = 1024**3
+PC = DomainCapabilities("x86_64", frozenset({"virtio", "xen"}), frozenset({"vga"}), False, frozenset(), frozenset())
+FACTS = HostFacts(
+    hostname="host",
+    versions=Versions(9_000_000, 7_002_000),
+    cpu_map=CpuMap(4, frozenset({0, 1, 2, 3})),
+    arch="x86_64",
+    guest_features=frozenset({"avx", "svm", "unheard-of"}),
+    cells=(
+        NumaCell(0, 1024 * 1000 + 512, tuple(HostCpu(n, 0, n, frozenset({n})) for n in (0, 1))),
+        NumaCell(1, 1024 * 1000 + 512, tuple(HostCpu(n, 1, n, frozenset({n})) for n in (2, 3))),
+    ),
+    domain_capabilities=(PC,),
+    disk=DiskSpace(100 * GIB + 1, 0),
+)
 
 
 def apply_plan(plan: Plan, observed: ObservedTree) -> ObservedTree:

@@ -77,7 +77,7 @@ def test_domain_capabilities_tell_buses_models_firmware_and_tpm() -> None:
     assert found.video_models == {"vga"}
     assert found.secure_boot
     assert found.tpm_models == {"tpm-crb"}
-    assert found.tpm_versions == {"2.0"}
+    assert found.tpm_versions == frozenset({"2.0"})
 
 
 def test_an_older_libvirt_does_not_tell_tpm_versions() -> None:

@@ -191,3 +191,19 @@ def test_a_nova_conf_of_a_real_deployment_is_accepted_as_it_is() -> None:
     assert settings.policy.cpus.dedicated == frozenset(range(4, 32)) | frozenset(range(36, 64))
     assert settings.policy.reserved_memory_mib == 16384
     assert settings.policy.guests.cpu_mode == "host-model"
+
+
+def test_a_slip_of_the_pen_in_our_own_groups_is_told(write_config: Write) -> None:
+    assert "[agent] state_dir is no option of this agent" in problem(write_config(agent={"state_dir": "/x"}))
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"[DEFAULT]\nx = \xff\n"], ids=["binary", "not UTF-8"])
+def test_a_file_that_is_no_text_is_an_error_that_names_it(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "binary.conf"
+    path.write_bytes(content)
+
+    assert "binary.conf" in problem(path)
+
+
+def test_a_folder_in_place_of_a_file_is_an_error_that_names_it(tmp_path: Path) -> None:
+    assert str(tmp_path) in problem(tmp_path)

@@ -7,27 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drivers.errors import PolicyError
-from drivers.facts import CpuMap, DiskSpace, DomainCapabilities, HostCpu, HostFacts, NumaCell, Versions
+from drivers.facts import CpuMap, DiskSpace, HostCpu, HostFacts, NumaCell, Versions
 from drivers.libvirt.shape import EMITTED, shape
 from drivers.policy import CpuPolicy, GuestPolicy, Policy, Ratio
+from fakes import FACTS, GIB, PC
 from reportclient.ownership import MARKER
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
-
-GIB = 1024**3
-PC = DomainCapabilities("x86_64", frozenset({"virtio", "xen"}), frozenset({"vga"}), False, frozenset(), frozenset())
-FACTS = HostFacts(
-    hostname="host",
-    versions=Versions(9_000_000, 7_002_000),
-    cpu_map=CpuMap(4, frozenset({0, 1, 2, 3})),
-    arch="x86_64",
-    guest_features=frozenset({"avx", "svm", "unheard-of"}),
-    cells=(
-        NumaCell(0, 1024 * 1000 + 512, tuple(HostCpu(n, 0, n, frozenset({n})) for n in (0, 1))),
-        NumaCell(1, 1024 * 1000 + 512, tuple(HostCpu(n, 1, n, frozenset({n})) for n in (2, 3))),
-    ),
-    domain_capabilities=(PC,),
-    disk=DiskSpace(100 * GIB + 1, 0),
-)
 
 
 def inventories(policy: Policy, facts: HostFacts = FACTS, observed: ObservedTree | None = None) -> dict[str, Inventory]:

@@ -1,7 +1,8 @@
 """This host's own files: identity, memory, lock."""
 
 import json
-import threading
+import subprocess
+import sys
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -89,20 +90,14 @@ def test_a_folder_that_cannot_be_made_is_said_before_placement_is_written(tmp_pa
         pass
 
 
-def test_only_one_writes_at_a_time(tmp_path: Path) -> None:
-    order: list[str] = []
-
-    def second() -> None:
-        with locked(tmp_path):
-            order.append("second")
-
+def test_only_one_process_writes_at_a_time(tmp_path: Path) -> None:
+    code = f"import pathlib, agent.state\nwith agent.state.locked(pathlib.Path({str(tmp_path)!r})): pass"
     with locked(tmp_path):
-        other = threading.Thread(target=second)
-        other.start()
-        order.append("first")
-    other.join(10)
+        other = subprocess.Popen([sys.executable, "-c", code])
+        with pytest.raises(subprocess.TimeoutExpired):
+            other.wait(1.0)
 
-    assert order == ["first", "second"]
+    assert other.wait(10) == 0
 
 
 def test_an_identity_is_made_once_whole_and_read_again(tmp_path: Path) -> None:
