@@ -26,8 +26,8 @@ class Connection(Protocol):
     def cpu_map(self) -> CpuMap: ...
     def capabilities(self) -> Document: ...
 
-    def domain_capabilities(self, offers: tuple[Offer, ...]) -> tuple[Document, ...]:
-        """The answers to all ``offers``."""
+    def domain_capabilities(self, virt_type: str, offers: tuple[Offer, ...]) -> tuple[Document, ...]:
+        """The answers to all ``offers``, which are those of this virt type."""
         ...
 
     def expand(self, name: str, cpu: str) -> Document:
@@ -63,7 +63,7 @@ class LiveConnection:
         with self._explained("the host's capabilities"):
             return self._document("capabilities", self._libvirt.getCapabilities())
 
-    def domain_capabilities(self, offers: tuple[Offer, ...]) -> tuple[Document, ...]:
+    def domain_capabilities(self, virt_type: str, offers: tuple[Offer, ...]) -> tuple[Document, ...]:
         return tuple(self.offered(offer) for offer in offers)
 
     def offered(self, offer: Offer) -> Document:
@@ -154,20 +154,19 @@ class RecordedConnection:
     def capabilities(self) -> Document:
         return self._archive.read("libvirt/capabilities.xml")
 
-    def domain_capabilities(self, offers: tuple[Offer, ...]) -> tuple[Document, ...]:
+    def domain_capabilities(self, virt_type: str, offers: tuple[Offer, ...]) -> tuple[Document, ...]:
         """
-        All that was recorded for these virt types; none where an archive has no such folder.
+        All that was recorded for this virt type; none where an archive has no such folder.
 
         Raises:
             DiscoveryError: it was recorded for other virt types only.
         """
         names = self._archive.names("libvirt/domcapabilities")
-        wanted = {offer.virt_type for offer in offers}
-        found = [name for name in names if name.removesuffix(".xml").rpartition("-")[2] in wanted]
-        if names and wanted and not found:
+        found = [name for name in names if name.endswith(f"-{virt_type}.xml")]
+        if names and not found:
             raise DiscoveryError(
-                f"host archive {self._archive.root} was recorded without [libvirt] virt_type = "
-                f"{', '.join(sorted(wanted))}: record the host with this configuration"
+                f"host archive {self._archive.root} was recorded without [libvirt] virt_type = {virt_type}: "
+                f"record the host with this configuration"
             )
         return tuple(self._archive.read(f"libvirt/domcapabilities/{name}") for name in found)
 

@@ -44,7 +44,7 @@ class LibvirtDriver:
 
     def survey(self, node: str) -> Survey:
         capabilities = parse_capabilities(self._connection.capabilities())
-        wanted = self._offers(capabilities)
+        offered = self._connection.domain_capabilities(self._guests.virt_type, self._offers(capabilities))
         features = {
             name: parse_cpu_features(self._connection.expand(name, cpu))
             for name, cpu in self._models(capabilities).items()
@@ -56,7 +56,7 @@ class LibvirtDriver:
             arch=capabilities.arch,
             guest_features=frozenset().union(*features.values()),
             cells=capabilities.cells,
-            domain_capabilities=tuple(map(parse_domain_capabilities, self._connection.domain_capabilities(wanted))),
+            domain_capabilities=tuple(map(parse_domain_capabilities, offered)),
             disk=self._disk(),
         )
         return Survey(facts, self._compute_id())

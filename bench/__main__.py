@@ -1,0 +1,52 @@
+"""Runs all parts and closes with the goals; exit code 1 when one is missed."""
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from beds.placement import placement_template
+from beds.process import BedError
+from bench.counts import count_requests
+from bench.goals import Goal, print_summary
+from bench.lab import HERE, BenchError
+from bench.startup import measure_startup
+from bench.traits import compare_roots
+from bench.writers import contest_root
+
+Part = Callable[[Path, Path], tuple[Goal, ...]]  # (scratch folder, database of an empty placement)
+
+PARTS: tuple[tuple[str, Part], ...] = (
+    ("1. the command: what it costs to start", measure_startup),
+    ("2. the root: nova's libvirt driver and ours on this host", compare_roots),
+    ("3. requests: nova's report client and ours on one placement", count_requests),
+    ("4. two writers on one root", contest_root),
+)
+
+
+def main() -> int:
+    """Every part, even after one that failed."""
+    started = time.monotonic()
+    goals: list[Goal] = []
+    with tempfile.TemporaryDirectory(prefix="compute-node-agent-bench-") as scratch:
+        template = placement_template(HERE.parent / ".bench/cache")
+        for title, part in PARTS:
+            print(f"\n== {title}\n", flush=True)
+            goals += _measure(title, part, Path(scratch), template)
+    print("\n== summary\n")
+    held = print_summary(goals)
+    print(f"measured in {time.monotonic() - started:.0f} s")
+    return 0 if held else 1
+
+
+def _measure(title: str, part: Part, scratch: Path, template: Path) -> tuple[Goal, ...]:
+    try:
+        return part(scratch, template)
+    except (BenchError, BedError) as error:
+        print(f"could not be measured: {error}")
+        return (Goal(f"part {title.partition('.')[0]}", "did not finish", "measured", False),)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
