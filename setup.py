@@ -48,6 +48,6 @@ setup(
     },
     entry_points={
         "console_scripts": ["compute-node-agent = agent.cli:main"],
-        "oslo.config.opts": ["compute-node-agent = agent.config:list_opts"],
+        "oslo.config.opts": ["compute-node-agent = agent.options:list_opts"],
     },
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 from agent.assembly import Choice, open_client, open_driver, settings_for
 from agent.config import Settings
 from agent.errors import USER_ERRORS, ConfigError
-from agent.sync import Pass
+from agent.planner import Planner
 from drivers.base import Driver
 from drivers.host.process import probe_processes
 from reportclient.client import PlacementClient
@@ -81,7 +81,7 @@ def _check_placement(settings: Settings, choice: Choice, driver: Driver, nodes: 
     checks = [Check("placement", True, f"{where} answers at microversion {version}"), _check_clock(client)]
     checks += [_try("role", lambda: _check_role(client))]
     for node in nodes:
-        one = Pass(node=node, driver=driver, client=client, settings=settings, where=where)
+        one = Planner(node=node, driver=driver, client=client, settings=settings, where=where)
         checks.append(_try("tree", lambda one=one: _check_tree(one)))  # type: ignore[misc]
     return checks
 
@@ -103,7 +103,7 @@ def _check_role(client: PlacementClient) -> str:
     return "sufficient for writes and for the reshaper"
 
 
-def _check_tree(one: Pass) -> str:
+def _check_tree(one: Planner) -> str:
     prospect = one.prospect()
     writers = probe_processes("nova-compute") if Path("/proc").is_dir() and not one.settings.recorded else ()
     if prospect.memory.contested:

@@ -9,7 +9,7 @@ from pathlib import Path
 from agent.config import Settings
 from agent.errors import StateError
 from agent.identity import FILE, read_identity
-from agent.sync import look
+from agent.planner import look
 from drivers.host.archive import FORMAT
 from drivers.host.disk import probe_disk
 from drivers.libvirt.connection import LiveConnection

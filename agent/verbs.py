@@ -11,9 +11,10 @@ from agent.assembly import Choice, open_client, open_driver, settings_for
 from agent.cli import Exit
 from agent.errors import ConfigError
 from agent.identity import planned_identity, read_identity
+from agent.planner import Planner, Wishes, look
 from agent.provider_config import add, read_additions
 from agent.shapes import encode_observed, encode_plan, encode_tree
-from agent.sync import Outcome, Pass, Status, Wishes, look
+from agent.sync import Outcome, Status, run_pass
 
 Printer = Callable[[Any, Any], None]  # (rich console, data)
 
@@ -56,8 +57,8 @@ def show(options: argparse.Namespace) -> Exit:
     """The tree that placement holds under this host's name."""
     shown: dict[str, Any] = {"providers": {}, "allocations": {}}
     missing = []
-    with _passes(options) as passes:
-        for one in passes:
+    with _planners(options) as planners:
+        for one in planners:
             row = one.client.find(one.node)
             if row is None:
                 missing.append(one.node)
@@ -74,8 +75,8 @@ def show(options: argparse.Namespace) -> Exit:
 
 def plan(options: argparse.Namespace) -> Exit:
     """What a pass would change."""
-    with _passes(options) as passes:
-        plans = [one.prospect(_wishes(options)).plan for one in passes]
+    with _planners(options) as planners:
+        plans = [one.prospect(_wishes(options)).plan for one in planners]
     records = [encode_plan(plan) for plan in plans]
     if len(records) == 1:
         _print(options, records[0], _print_plan)
@@ -86,8 +87,8 @@ def plan(options: argparse.Namespace) -> Exit:
 
 def sync(options: argparse.Namespace) -> Exit:
     """One pass over each node."""
-    with _passes(options) as passes:
-        outcomes = [one.run(_wishes(options)) for one in passes]
+    with _planners(options) as planners:
+        outcomes = [run_pass(one, _wishes(options)) for one in planners]
     records = [_encode_outcome(outcome) for outcome in outcomes]
     if len(records) == 1:
         _print(options, records[0], _print_outcome)
@@ -128,13 +129,15 @@ VERBS: dict[str, Callable[[argparse.Namespace], Exit]] = {
 
 
 @contextmanager
-def _passes(options: argparse.Namespace) -> Iterator[list[Pass]]:
-    """A pass for each node; placement is chosen first, as that needs no look at the host."""
+def _planners(options: argparse.Namespace) -> Iterator[list[Planner]]:
+    """A planner for each node; placement is chosen first, as that needs no look at the host."""
     choice = _choice(options)
     settings = settings_for(choice)
     client, where = open_client(settings, choice)
     with open_driver(settings, choice) as driver:
-        yield [Pass(node=node, driver=driver, client=client, settings=settings, where=where) for node in driver.nodes()]
+        yield [
+            Planner(node=node, driver=driver, client=client, settings=settings, where=where) for node in driver.nodes()
+        ]
 
 
 def _choice(options: argparse.Namespace) -> Choice:

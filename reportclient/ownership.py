@@ -72,13 +72,15 @@ def carry_traits(observed: ObservedProvider, desired: Provider, ours: Ownership)
     return (observed.provider.traits - ours.traits(observed)) | desired.traits
 
 
-def contest(left: ObservedTree, found: ObservedTree, ours: Ownership, keep_ratio: frozenset[str]) -> Contest | None:
+def contest(
+    left: ObservedTree | None, found: ObservedTree, ours: Ownership, keep_ratio: frozenset[str]
+) -> Contest | None:
     """
-    What changed on the root's own classes between our passes, None if nothing did.
+    What changed on the root's own classes since we left them (None: we do not know how), None if nothing did.
 
     An allocation ratio is an operator's to set by hand where our configuration names none (classes in ``keep_ratio``).
     """
-    before, now = left.root, found.root
+    before, now = left.root if left else None, found.root
     if before is None or now is None or before.uuid != now.uuid or before.generation == now.generation:
         return None
     changes = []

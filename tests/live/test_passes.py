@@ -455,3 +455,34 @@ def test_discover_loads_neither_placement_nor_the_sdk(cloud_of_one: Cloud) -> No
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stderr.strip() == "set()"
+
+
+# -- recorded hosts ---------------------------------------------------------------------------------------------------
+
+
+def test_a_recorded_host_without_an_identity_is_the_root_of_its_name(cloud_of_one: Cloud) -> None:
+    cloud = cloud_of_one
+    assert cloud.sync() == "changed"
+    (cloud.archive / "compute_id").unlink()
+    host = json.loads((cloud.archive / "host.json").read_text())
+    (cloud.archive / "host.json").write_text(json.dumps(host | {"files": []}))
+
+    assert cloud.sync() == "unchanged"
+
+
+def test_a_recorded_host_never_takes_the_identity_of_the_machine_that_looks_at_it(
+    cloud_of_one: Cloud, tmp_path: Path
+) -> None:
+    """The embedded folder holds the identity of this machine; a host recorded without one gets another."""
+    cloud, folder = cloud_of_one, tmp_path / "embedded"
+    folder.mkdir()
+    (folder / "compute_id").write_text(str(uuid.uuid4()))
+    (cloud.archive / "compute_id").unlink()
+    host = json.loads((cloud.archive / "host.json").read_text())
+    (cloud.archive / "host.json").write_text(json.dumps(host | {"files": []}))
+
+    options = ("--host", cloud.archive, "--embedded-dir", folder)
+    assert run_agent("sync", *options).code == 0
+    shown = run_agent("show", *options, "--format", "json")
+
+    assert shown.json["providers"][cloud.name]["uuid"] != (folder / "compute_id").read_text()

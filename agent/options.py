@@ -1,0 +1,130 @@
+"""
+Every option that is read, its default and its help; and those of nova's that are refused.
+
+Where nova has an option, ours has nova's name, group and meaning, so that a host's nova.conf serves as it is.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+from keystoneauth1 import loading
+from oslo_config import cfg, types
+
+from drivers import DRIVERS
+from drivers.fake.fleet import SHAPES
+from drivers.policy import Layout
+
+NOVA_STATE = Path("/var/lib/nova")
+OWN_STATE = Path("/var/lib/compute-node-agent")
+TIMEOUT_S = 60
+
+_RATIO = types.Float(min=0.0)
+_COUNT = types.Integer(min=0)
+
+OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
+    "DEFAULT": (
+        cfg.StrOpt("compute_driver", default="libvirt.LibvirtDriver", choices=sorted(DRIVERS),
+                   help="The virt driver, as nova names it."),
+        cfg.StrOpt("state_path", default=str(NOVA_STATE),
+                   help="Where nova keeps its state; compute_id is read here, and made here where the folder is."),
+        cfg.StrOpt("instances_path", default="$state_path/instances",
+                   help="Where guests' disks are; the size of its file system is DISK_GB."),
+        cfg.Opt("reserved_host_cpus", type=_COUNT, default=0, help="VCPU kept for the host."),
+        cfg.Opt("reserved_host_memory_mb", type=_COUNT, default=512, help="MEMORY_MB kept for the host, in MiB."),
+        cfg.Opt("reserved_host_disk_mb", type=_COUNT, default=0,
+                help="Disk kept for the host, in MiB; rounded up to whole GiB of DISK_GB."),
+        cfg.Opt("cpu_allocation_ratio", type=_RATIO, help="VCPU ratio; unset, placement's own is kept."),
+        cfg.Opt("ram_allocation_ratio", type=_RATIO, help="MEMORY_MB ratio; unset, placement's own is kept."),
+        cfg.Opt("disk_allocation_ratio", type=_RATIO, help="DISK_GB ratio; unset, placement's own is kept."),
+        cfg.Opt("initial_cpu_allocation_ratio", type=_RATIO, default=4.0, help="VCPU ratio of a new host."),
+        cfg.Opt("initial_ram_allocation_ratio", type=_RATIO, default=1.0, help="MEMORY_MB ratio of a new host."),
+        cfg.Opt("initial_disk_allocation_ratio", type=_RATIO, default=1.0, help="DISK_GB ratio of a new host."),
+        cfg.StrOpt("vcpu_pin_set", help="Nova's older name for the CPUs of all guests; they become VCPU."),
+        cfg.StrOpt("my_ip", default="127.0.0.1", help="Only for values that refer to it as $my_ip."),
+        cfg.StrOpt("host", default="localhost", help="Only for values that refer to it as $host."),
+        cfg.StrOpt("pybasedir", default="/usr/lib/python3/dist-packages", help="Only for values that refer to it."),
+        cfg.StrOpt("bindir", default="/usr/bin", help="Only for values that refer to it as $bindir."),
+    ),
+    "compute": (
+        cfg.StrOpt("layout", default="devices", choices=get_args(Layout),
+                   help="Shape of the provider tree; this version reports a root in the layout devices."),
+        cfg.StrOpt("cpu_shared_set", help="CPUs of floating guests (VCPU), for instance 0-7,^3."),
+        cfg.StrOpt("cpu_dedicated_set", help="CPUs of pinned guests (PCPU)."),
+        cfg.StrOpt("provider_config_location", default="/etc/nova/provider_config/",
+                   help="Folder of provider.yaml files with inventories and traits of your own; read at each pass."),
+        cfg.ListOpt("image_type_exclude_list", default=[], help="Image formats that this host shall not promise."),
+    ),
+    "libvirt": (
+        cfg.StrOpt("connection_uri", default="", help="libvirt's URI; empty: qemu:///system."),
+        cfg.StrOpt("virt_type", default="kvm", choices=("kvm", "qemu", "lxc", "parallels"), help="How guests are run."),
+        cfg.StrOpt("cpu_mode", choices=("host-model", "host-passthrough", "custom", "none"),
+                   help="Which CPU guests see; decides the HW_CPU_ traits. Unset: host-model."),
+        cfg.ListOpt("cpu_models", default=[], deprecated_name="cpu_model", help="With cpu_mode = custom: the models."),
+        cfg.ListOpt("cpu_model_extra_flags", default=[], help="CPU features to add (name) or take away (-name)."),
+        cfg.BoolOpt("cpu_power_management", default=False,
+                    help="Nova switches unused dedicated CPUs off; they count although they are offline."),
+        cfg.ListOpt("hw_machine_type", default=[], help="Default machine types, as arch=machine."),
+        cfg.BoolOpt("swtpm_enabled", default=False, help="Guests can have an emulated TPM."),
+        cfg.ListOpt("supported_tpm_secret_security", default=["user", "host", "deployment"],
+                    help="Who can own the secret of a TPM."),
+        cfg.StrOpt("images_type", default="default", help="Where guests' disks are kept."),
+        cfg.IntOpt("file_backed_memory", default=0, help="Not supported: must be 0."),
+        cfg.ListOpt("pmem_namespaces", default=[], help="Not supported: must be empty."),
+    ),
+    "workarounds": (
+        cfg.BoolOpt("reserve_disk_resource_for_image_cache", default=False, help="Not supported: must be false."),
+    ),
+    "agent": (
+        cfg.StrOpt("state_directory", default=str(OWN_STATE), help="Where this agent keeps what it must remember."),
+        cfg.ListOpt("root_traits", default=[],
+                    help="Promises of other services here, as traits of the root: COMPUTE_RESCUE_BFV, for one."),
+        cfg.Opt("shrink_limit_percent", type=types.Integer(min=0, max=100), default=30,
+                help="Refuse a pass that takes away more of a class than this, unless forced or seen three times."),
+    ),
+    "fake": (
+        cfg.IntOpt("hosts", default=1, min=1, max=100_000, help="How many hosts the fake driver makes up."),
+        cfg.StrOpt("seed", default="0", help="The same seed makes the same hosts."),
+        cfg.StrOpt("shape", default="small", choices=sorted(SHAPES), help="How large they are."),
+    ),
+}  # fmt: skip
+
+OWN_GROUPS = ("agent", "fake")
+
+REFUSED: tuple[tuple[str, str, Callable[[Any], bool], str], ...] = (
+    ("libvirt", "images_type", lambda value: value in ("rbd", "lvm", "ploop"),
+     "disk is then not the local file system that this agent measures: use raw, flat or qcow2, or report the disk "
+     "through a sharing provider and keep this agent off the host"),
+    ("libvirt", "file_backed_memory", lambda value: value != 0,
+     "memory is then a file, which this agent does not measure: set it to 0"),
+    ("libvirt", "pmem_namespaces", bool, "persistent memory is not reported by this agent: remove the option"),
+    ("libvirt", "virt_type", lambda value: value in ("lxc", "parallels"), "only kvm and qemu are reported"),
+    ("workarounds", "reserve_disk_resource_for_image_cache", bool,
+     "the image cache is not taken off the disk by this agent: set it to false and use reserved_host_disk_mb"),
+    ("compute", "layout", lambda value: value != "devices", "this version reports the layout devices only"),
+)  # fmt: skip
+
+
+def register(conf: cfg.ConfigOpts) -> None:
+    """Make all options known to ``conf``, keystoneauth's own of [placement] included."""
+    for group, options in OPTIONS.items():
+        conf.register_opts(options, group=None if group == "DEFAULT" else group)
+    loading.register_auth_conf_options(conf, "placement")
+    loading.register_session_conf_options(conf, "placement")
+    loading.register_adapter_conf_options(conf, "placement")
+    conf.set_default("timeout", TIMEOUT_S, group="placement")
+
+
+def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
+    """All options by group, for oslo.config's sample generator and validator."""
+    placement = {
+        option.name: option
+        for options in (
+            loading.get_auth_common_conf_options(),
+            *(loading.get_auth_plugin_conf_options(name) for name in ("password", "v3applicationcredential", "none")),
+            loading.get_session_conf_options(),
+            loading.get_adapter_conf_options(),
+        )
+        for option in options
+    }
+    return [(group, list(options)) for group, options in OPTIONS.items()] + [("placement", list(placement.values()))]

@@ -1,0 +1,163 @@
+"""What a pass finds and would do: one look at host and placement, and the plan between them. Writes nothing."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from agent.config import Settings
+from agent.identity import parse_identity, planned_identity, read_identity
+from agent.provider_config import add, read_additions
+from agent.state import NodeState, StateFile
+from drivers.base import Driver, Survey
+from drivers.errors import Vanished
+from drivers.policy import Policy
+from reportclient.client import PlacementClient
+from reportclient.diff import diff
+from reportclient.errors import TreeMismatch
+from reportclient.ownership import Contest, Names, Ownership, contest
+from reportclient.plan import Plan
+from reportclient.tree import ObservedTree, ProviderTree
+
+T = TypeVar("T")
+
+LOG = logging.getLogger(__name__)
+LOOKS = 3  # at a host on which something went away meanwhile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What a person said with this pass."""
+
+    force: bool = False
+    take_over: bool = False
+    rename_from: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prospect:
+    """What a pass has before it writes: what is wanted, what stands, and the way from one to the other."""
+
+    root_uuid: str
+    desired: ProviderTree
+    observed: ObservedTree
+    ours: Ownership
+    added: dict[str, Names]  # by the operator's files, by provider
+    plan: Plan
+    contest: Contest | None
+    memory: NodeState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planner:
+    """Looks at one node and at what placement holds of it, under one configuration."""
+
+    node: str
+    driver: Driver
+    client: PlacementClient
+    settings: Settings
+    where: str  # the placement's name
+
+    def prospect(self, wishes: Wishes = Wishes(), *, identity: str | None = None) -> Prospect:
+        """
+        Look at host and placement and plan; writes nothing anywhere.
+
+        ``identity`` is the root's uuid when it was just made; else it is read, or a stand-in where there is none.
+
+        Raises:
+            DiscoveryError, PolicyError: of the host. ConfigError, StateError: of our own files.
+            PlacementError: placement cannot be read, or holds another host's tree under this name.
+        """
+        survey = look(lambda: self.driver.survey(self.node))
+        known = identity or self._known_uuid(survey)
+        root_uuid = known or planned_identity(self.node)
+        memory = self.state_file(root_uuid).read(self.where)
+        self.client.microversion = memory.microversion or self.client.microversion
+        observed = self.client.observe(root_uuid, memory.observed)
+        if observed.root is None and (row := self.client.find(self.node)):
+            raise self.unlike(row.uuid, known)
+        return self._plan(survey, root_uuid, observed, memory, wishes)
+
+    def unlike(self, standing: str, known: str | None) -> TreeMismatch:
+        """What to say when placement has our name under another uuid than the one known here (None: none is)."""
+        return TreeMismatch(
+            f"placement has a provider {self.node} with uuid {standing}, and this host's compute_id is "
+            f"{known or 'not made yet'}: if that provider is this host's, put its uuid into "
+            f"{self.settings.identity_folders[0] / 'compute_id'}; else rename one of the two hosts"
+        )
+
+    def state_file(self, root_uuid: str) -> StateFile:
+        """Where this node's memory is kept."""
+        return StateFile(self.settings.state_directory, root_uuid)
+
+    def _known_uuid(self, survey: Survey) -> str | None:
+        """The uuid of this node; a recorded host without an identity is taken to be the root of its name."""
+        if not self.settings.recorded:
+            return read_identity(self.settings.identity_folders)
+        if survey.compute_id is not None:
+            return parse_identity(survey.compute_id, "compute_id of the host archive")
+        row = self.client.find(self.node)
+        return row.uuid if row else None
+
+    def _plan(
+        self, survey: Survey, root_uuid: str, observed: ObservedTree, memory: NodeState, wishes: Wishes
+    ) -> Prospect:
+        shaped, _ = self.driver.shape(survey, self.settings.policy, observed)
+        additions = read_additions(self.settings.provider_config, required=self.settings.provider_config_named)
+        desired, added = add(shaped, root_uuid, additions)
+        ours = Ownership(emitted=self.driver.emitted, configured=_joined(memory.configured, added))
+        renamed = observed.root is not None and observed.root.name == wishes.rename_from
+        memory = self._learn_traits(desired, observed, memory)
+        return Prospect(
+            root_uuid=root_uuid,
+            desired=desired,
+            observed=observed,
+            ours=ours,
+            added=added,
+            plan=diff(observed, desired, ours, root_uuid=root_uuid, known_traits=memory.known_traits, rename=renamed),
+            contest=contest(memory.observed, observed, ours, _free_ratios(self.settings.policy)),
+            memory=memory,
+        )
+
+    def _learn_traits(self, desired: ProviderTree, observed: ObservedTree, memory: NodeState) -> NodeState:
+        """Find out which desired traits placement has, asking only for those never seen there or asked for."""
+        wanted = frozenset().union(*(provider.traits for provider in desired))
+        seen = frozenset().union(*(provider.provider.traits for provider in observed))
+        unseen = wanted - seen - memory.asked_traits
+        known = self.client.known_traits(unseen) if unseen else frozenset()
+        return replace(
+            memory,
+            asked_traits=memory.asked_traits | unseen,
+            known_traits=memory.known_traits | known | (seen & wanted),
+        )
+
+
+def look(survey: Callable[[], T]) -> T:
+    """
+    What a survey tells; when something went away while it was read, what another tells.
+
+    Raises:
+        DiscoveryError: as ``survey``.
+    """
+    for _ in range(LOOKS - 1):
+        try:
+            return survey()
+        except Vanished as error:
+            LOG.info("surveying again reason=%s", error)
+    return survey()
+
+
+def _joined(one: Mapping[str, Names], other: Mapping[str, Names]) -> dict[str, Names]:
+    return {
+        provider: Names(
+            one.get(provider, Names()).classes | other.get(provider, Names()).classes,
+            one.get(provider, Names()).traits | other.get(provider, Names()).traits,
+        )
+        for provider in one.keys() | other.keys()
+    }
+
+
+def _free_ratios(policy: Policy) -> frozenset[str]:
+    """The classes whose allocation ratio nobody configured, so that it may be set by hand."""
+    ratios = {"VCPU": policy.cpu_ratio, "MEMORY_MB": policy.ram_ratio, "DISK_GB": policy.disk_ratio}
+    return frozenset(name for name, ratio in ratios.items() if ratio.configured is None)

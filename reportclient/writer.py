@@ -1,0 +1,132 @@
+"""Carries out the operations of a plan, one request after the other; decides nothing."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import assert_never
+
+from reportclient import payload
+from reportclient.errors import Forbidden, NameTaken
+from reportclient.plan import (
+    Create,
+    Delete,
+    EnsureClasses,
+    EnsureTraits,
+    Operation,
+    Rename,
+    Reshape,
+    SetAggregates,
+    SetInventories,
+    SetTraits,
+)
+from reportclient.transport import Transport
+from reportclient.tree import ObservedProvider, ObservedTree, Provider
+
+LOG = logging.getLogger(__name__)
+
+
+class Writer:
+    """Carries out operations one by one and keeps the generation that each answer gave."""
+
+    def __init__(self, transport: Transport, observed: ObservedTree) -> None:
+        self._transport = transport
+        self._last_modified = observed.last_modified
+        self._stands = observed.by_uuid
+
+    @property
+    def outcome(self) -> ObservedTree:
+        return ObservedTree(tuple(self._stands.values()), self._last_modified)
+
+    def write(self, operation: Operation) -> None:
+        match operation:
+            case EnsureClasses(names):
+                for name in names:
+                    self._transport.send("PUT", f"/resource_classes/{name}")
+            case EnsureTraits(names):
+                for name in names:
+                    self._transport.send("PUT", f"/traits/{name}")
+            case Create():
+                self._create(operation)
+            case Rename(uuid, name, old):
+                self._transport.send("PUT", f"/resource_providers/{uuid}", {"name": name})
+                self._renamed(uuid, old, name)
+            case SetTraits(uuid, name, traits, added, removed):
+                body = payload.encode_traits(traits, self._generation(uuid))
+                self._confirm(
+                    uuid, self._transport.send("PUT", f"/resource_providers/{uuid}/traits", body), traits=traits
+                )
+                LOG.info("set traits of provider name=%s added=%s removed=%s", name, sorted(added), sorted(removed))
+            case SetAggregates(uuid, name, aggregates):
+                body = payload.encode_aggregates(aggregates, self._generation(uuid))
+                answer = self._transport.send("PUT", f"/resource_providers/{uuid}/aggregates", body)
+                self._confirm(uuid, answer, aggregates=aggregates)
+                LOG.info("set aggregates of provider name=%s aggregates=%s", name, sorted(aggregates))
+            case SetInventories():
+                self._set_inventories(operation)
+            case Reshape():
+                self._reshape(operation)
+            case Delete(uuid, name):
+                self._transport.send("DELETE", f"/resource_providers/{uuid}")
+                self._stands.pop(uuid, None)
+                LOG.info("deleted provider name=%s uuid=%s", name, uuid)
+            case _:
+                assert_never(operation)
+
+    def _create(self, create: Create) -> None:
+        try:
+            answer = self._transport.send("POST", "/resource_providers", payload.encode_provider(create))
+        except NameTaken as error:
+            raise NameTaken(
+                f"{error}; if an earlier pass was cut off just here, run it again: it goes on from there; "
+                f"else another host uses this name or uuid"
+            ) from error
+        parent = self._stands[create.parent_uuid].name if create.parent_uuid else None
+        self._stands[create.uuid] = ObservedProvider(
+            uuid=create.uuid, generation=answer["generation"], provider=Provider(name=create.name, parent=parent)
+        )
+        LOG.info("created provider name=%s uuid=%s parent=%s", create.name, create.uuid, parent)
+
+    def _set_inventories(self, write: SetInventories) -> None:
+        body = payload.encode_inventories(write.inventories, self._generation(write.uuid))
+        answer = self._transport.send("PUT", f"/resource_providers/{write.uuid}/inventories", body)
+        self._confirm(write.uuid, answer, inventories=write.inventories)
+        LOG.info("set inventories of provider name=%s %s", write.name, _totals(write))
+
+    def _reshape(self, reshape: Reshape) -> None:
+        """All stock in one transaction; where the role does not allow that, one provider after the other."""
+        generations = {one.uuid: self._generation(one.uuid) for one in reshape.inventories}
+        try:
+            self._transport.send("POST", "/reshaper", payload.encode_reshape(reshape, generations))
+        except Forbidden:
+            for one in reshape.inventories:
+                self._set_inventories(one)
+            return
+        for one in reshape.inventories:
+            del self._stands[one.uuid]  # a reshape answers no generations: to be read again
+            LOG.info("set inventories of provider name=%s %s", one.name, _totals(one))
+
+    def _renamed(self, uuid: str, old: str, name: str) -> None:
+        for key, stands in self._stands.items():
+            if key == uuid:
+                self._stands[key] = replace(stands, provider=replace(stands.provider, name=name))
+            elif stands.provider.parent == old:
+                self._stands[key] = replace(stands, provider=replace(stands.provider, parent=name))
+        LOG.info("renamed provider uuid=%s from=%s to=%s", uuid, old, name)
+
+    def _generation(self, uuid: str) -> int:
+        if uuid in self._stands:
+            return self._stands[uuid].generation
+        body, _ = self._transport.get(f"/resource_providers/{uuid}")  # after a reshape, which answers none
+        return int(body["generation"])
+
+    def _confirm(self, uuid: str, answer: Mapping[str, int], **changed: object) -> None:
+        stands = self._stands.get(uuid)
+        if stands is None:
+            return
+        provider = replace(stands.provider, **changed)  # type: ignore[arg-type]
+        generation = answer["resource_provider_generation"]
+        self._stands[uuid] = replace(stands, generation=generation, provider=provider)
+
+
+def _totals(write: SetInventories) -> str:
+    return " ".join(f"{name}={stock.total}" for name, stock in sorted(write.inventories.items())) or "none"
