@@ -33,7 +33,9 @@ def print_tree(out: Console, tree: Mapping[str, Any]) -> None:
         _add_traits(branches[name], provider["traits"])
         for aggregate in provider["aggregates"]:
             branches[name].add(Text(f"aggregate {aggregate}", "dim"))
-    out.print(next(iter(branches.values())))
+    for name, provider in tree["providers"].items():
+        if provider["parent"] is None:
+            out.print(branches[name])
 
 
 def print_allocations(out: Console, allocations: Mapping[str, Mapping[str, Mapping[str, int]]]) -> None:

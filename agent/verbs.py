@@ -4,12 +4,12 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 from agent.assembly import Choice, open_client, open_driver, settings_for
 from agent.cli import Exit
-from agent.errors import ConfigError
 from agent.identity import planned_identity, read_identity
 from agent.planner import Planner, Wishes, look
 from agent.provider_config import add, read_additions
@@ -26,6 +26,16 @@ ENDINGS = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a verb found: data for programs, how people see it, and how it ended."""
+
+    data: dict[str, Any]
+    table: Printer
+    exit: Exit = Exit.DONE
+    remark: str = ""  # for people, on standard error
+
+
 def run(verb: str, options: argparse.Namespace) -> Exit:
     """
     Carry out one verb and print what it found.
@@ -33,10 +43,15 @@ def run(verb: str, options: argparse.Namespace) -> Exit:
     Raises:
         ConfigError, StateError, DiscoveryError, PolicyError, PlacementError: each a message for the user.
     """
-    return VERBS[verb](options)
+    with _working(verb):
+        report = VERBS[verb](options)
+    _print(options, report)
+    if report.remark:
+        print(report.remark, file=sys.stderr)
+    return report.exit
 
 
-def discover(options: argparse.Namespace) -> Exit:
+def discover(options: argparse.Namespace) -> Report:
     """The tree that this host would report; needs no placement."""
     choice = _choice(options)
     settings = settings_for(choice)
@@ -49,11 +64,10 @@ def discover(options: argparse.Namespace) -> Exit:
             identity = survey.compute_id if settings.recorded else read_identity(settings.identity_folders)
             tree, _ = add(tree, identity or planned_identity(node), additions)
             providers |= encode_tree(tree)["providers"]
-    _print(options, {"providers": providers}, _print_trees)
-    return Exit.DONE
+    return Report(data={"providers": providers}, table=_print_tree)
 
 
-def show(options: argparse.Namespace) -> Exit:
+def show(options: argparse.Namespace) -> Report:
     """The tree that placement holds under this host's name."""
     shown: dict[str, Any] = {"providers": {}, "allocations": {}}
     missing = []
@@ -67,64 +81,66 @@ def show(options: argparse.Namespace) -> Exit:
             tree = encode_observed(observed, one.client.allocations(observed))
             shown["providers"] |= tree["providers"]
             shown["allocations"] |= tree["allocations"]
-    _print(options, shown, _print_shown)
-    if missing:
-        raise ConfigError(f"placement has no provider {', '.join(missing)}: run compute-node-agent sync first")
-    return Exit.DONE
+    if not missing:
+        return Report(data=shown, table=_print_shown)
+    remark = f"placement has no provider {', '.join(missing)}: run compute-node-agent sync first"
+    return Report(data=shown, table=_print_shown, exit=Exit.ERROR, remark=remark)
 
 
-def plan(options: argparse.Namespace) -> Exit:
+def plan(options: argparse.Namespace) -> Report:
     """What a pass would change."""
     with _planners(options) as planners:
         plans = [one.prospect(_wishes(options)).plan for one in planners]
-    records = [encode_plan(plan) for plan in plans]
-    if len(records) == 1:
-        _print(options, records[0], _print_plan)
-    else:
-        _print(options, {"plans": records}, lambda out, data: _print_each(out, data["plans"], _print_plan))
-    return Exit.DIFFERENCES if any(plan.operations for plan in plans) else Exit.DONE
+    ending = Exit.DIFFERENCES if any(plan.operations for plan in plans) else Exit.DONE
+    return _for_each([encode_plan(plan) for plan in plans], "plans", _print_plan, ending)
 
 
-def sync(options: argparse.Namespace) -> Exit:
+def sync(options: argparse.Namespace) -> Report:
     """One pass over each node."""
     with _planners(options) as planners:
         outcomes = [run_pass(one, _wishes(options)) for one in planners]
-    records = [_encode_outcome(outcome) for outcome in outcomes]
-    if len(records) == 1:
-        _print(options, records[0], _print_outcome)
-    else:
-        _print(options, {"nodes": records}, lambda out, data: _print_each(out, data["nodes"], _print_outcome))
-    return max(ENDINGS[outcome.status] for outcome in outcomes)
+    ending = max(ENDINGS[outcome.status] for outcome in outcomes)
+    return _for_each([_encode_outcome(outcome) for outcome in outcomes], "nodes", _print_outcome, ending)
 
 
-def record(options: argparse.Namespace) -> Exit:
+def record(options: argparse.Namespace) -> Report:
     """This host as a host archive."""
     from agent.record import record_host
 
     count = record_host(settings_for(_choice(options)), options.directory)
     data = {"directory": str(options.directory), "files": count}
-    _print(options, data, lambda out, data: out.print(f"recorded this host in {data['directory']}: {count} files"))
-    return Exit.DONE
+    return Report(
+        data=data, table=lambda out, data: out.print(f"recorded this host in {data['directory']}: {count} files")
+    )
 
 
-def check(options: argparse.Namespace) -> Exit:
+def check(options: argparse.Namespace) -> Report:
     """Everything that a pass needs, tried."""
     from agent.check import check_host
-    from agent.tables import print_checks
 
     checks = check_host(_choice(options))
     records = [{"check": one.name, "ok": one.ok, "detail": one.detail} for one in checks]
-    _print(options, {"checks": records}, lambda out, data: print_checks(out, data["checks"]))
-    return Exit.DONE if all(one.ok for one in checks) else Exit.DIFFERENCES
+    ending = Exit.DONE if all(one.ok for one in checks) else Exit.DIFFERENCES
+    return Report(data={"checks": records}, table=_print_checks, exit=ending)
 
 
-VERBS: dict[str, Callable[[argparse.Namespace], Exit]] = {
+VERBS: dict[str, Callable[[argparse.Namespace], Report]] = {
     "discover": discover,
     "show": show,
     "plan": plan,
     "sync": sync,
     "record": record,
     "check": check,
+}
+
+
+DOING = {
+    "discover": "reading this host",
+    "show": "reading placement",
+    "plan": "reading this host and placement",
+    "sync": "reading this host, bringing placement up to date",
+    "record": "reading this host",
+    "check": "trying what a pass needs",
 }
 
 
@@ -168,26 +184,42 @@ def _encode_outcome(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _print(options: argparse.Namespace, data: dict[str, Any], table: Printer) -> None:
+def _for_each(records: list[dict[str, Any]], name: str, table: Printer, ending: Exit) -> Report:
+    """One node's record as it is, those of several in a list of this name."""
+    if len(records) == 1:
+        return Report(data=records[0], table=table, exit=ending)
+
+    def print_all(out: Any, data: dict[str, Any]) -> None:
+        for one in data[name]:
+            table(out, one)
+
+    return Report(data={name: records}, table=print_all, exit=ending)
+
+
+def _working(verb: str) -> AbstractContextManager[object]:
+    """Inside, a terminal shows that something is being done; a pipe or a log sees nothing of it."""
+    if not sys.stderr.isatty():
+        return nullcontext()
+    from rich.console import Console
+
+    return Console(stderr=True).status(DOING[verb])
+
+
+def _print(options: argparse.Namespace, report: Report) -> None:
     """Data for programs, or a table for people."""
     if options.format == "json":
-        print(json.dumps(data, indent=1, sort_keys=True))
+        print(json.dumps(report.data, indent=1, sort_keys=True))
     elif options.format == "yaml":
         import yaml
 
-        yaml.safe_dump(data, sys.stdout, sort_keys=True)
+        yaml.safe_dump(report.data, sys.stdout, sort_keys=True)
     else:
         from agent.tables import console
 
-        table(console(), data)
+        report.table(console(), report.data)
 
 
-def _print_each(out: Any, records: list[dict[str, Any]], printer: Printer) -> None:
-    for one in records:
-        printer(out, one)
-
-
-def _print_trees(out: Any, data: dict[str, Any]) -> None:
+def _print_tree(out: Any, data: dict[str, Any]) -> None:
     from agent.tables import print_tree
 
     print_tree(out, data)
@@ -205,6 +237,12 @@ def _print_plan(out: Any, data: dict[str, Any]) -> None:
     from agent.tables import print_plan
 
     print_plan(out, data)
+
+
+def _print_checks(out: Any, data: dict[str, Any]) -> None:
+    from agent.tables import print_checks
+
+    print_checks(out, data["checks"])
 
 
 def _print_outcome(out: Any, data: dict[str, Any]) -> None:

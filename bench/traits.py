@@ -69,12 +69,17 @@ def _compare_inventories(nova: dict[str, Any], ours: dict[str, Any]) -> Goal:
     print_table(("who", "class", *FIELDS), rows)
     if GROWS in differ:
         print(f"{GROWS} differs: {GROWING_MEMORY}.")
-    wrong = [name for name in differ if name != GROWS or not (nova.get(name) and ours.get(name))]
+    wrong = [name for name in differ if name != GROWS or _terms(nova.get(name, {})) != _terms(ours.get(name, {}))]
     return Goal(f"inventories that differ, {GROWS}'s size apart", ", ".join(wrong) or "none", "none", not wrong)
 
 
 def _cells(inventory: dict[str, Any]) -> list[str]:
     return [f"{inventory[field]:g}" if field in inventory else "-" for field in FIELDS]
+
+
+def _terms(inventory: dict[str, Any]) -> dict[str, Any]:
+    """All of an inventory but its size."""
+    return {field: value for field, value in inventory.items() if field not in ("total", "max_unit")}
 
 
 def _list_promises(folder: Path) -> Goal:

@@ -1,5 +1,7 @@
 """Text to value, for the formats that the kernel and libvirt's configuration share."""
 
+HIGHEST_CPU = 0xFFFF  # far beyond any kernel's NR_CPUS; keeps a slip of the pen from filling the memory
+
 
 def parse_cpu_set(text: str) -> frozenset[int]:
     """
@@ -35,4 +37,6 @@ def _parse_range(text: str) -> range:
         raise ValueError(f"{text!r} is neither a CPU id nor a range of them")
     if dash and int(last) < int(first):
         raise ValueError(f"{text!r} ends before it begins")
+    if int(last if dash else first) > HIGHEST_CPU:
+        raise ValueError(f"{text!r} names a CPU beyond {HIGHEST_CPU}")
     return range(int(first), int(last if dash else first) + 1)
