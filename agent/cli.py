@@ -1,12 +1,13 @@
-"""The command: verbs with their options, and the exit codes that say how they ended."""
+"""The command: its verbs with their options, and what a failure looks like."""
 
 import argparse
 import logging
 import os
 import sys
 from collections.abc import Sequence
-from enum import IntEnum
 from pathlib import Path
+
+from agent.exits import Exit
 
 EPILOG = """\
 placement is chosen after the verb:
@@ -30,16 +31,6 @@ VERBS = {  # verb -> (help, the verb needs a placement)
     "record": ("record this host in a folder, to look at elsewhere", False),
     "check": ("try everything that a pass needs; writes nothing", True),
 }
-
-
-class Exit(IntEnum):
-    """What the exit code tells."""
-
-    DONE = 0
-    ERROR = 1
-    USAGE = 2
-    DIFFERENCES = 3
-    REFUSED = 4
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

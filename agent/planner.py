@@ -58,11 +58,12 @@ class Planner:
     settings: Settings
     where: str  # the placement's name
 
-    def prospect(self, wishes: Wishes = Wishes(), *, identity: str | None = None) -> Prospect:
+    def prospect(self, wishes: Wishes = Wishes(), *, identity: str | None = None, writes: bool = False) -> Prospect:
         """
         Look at host and placement and plan; writes nothing anywhere.
 
         ``identity`` is the root's uuid when it was just made; else it is read, or a stand-in where there is none.
+        With ``writes`` nobody asks whether our name is taken: placement refuses the write if it is.
 
         Raises:
             DiscoveryError, PolicyError: of the host. ConfigError, StateError: of our own files.
@@ -74,7 +75,7 @@ class Planner:
         memory = self.state_file(root_uuid).read(self.where)
         self.client.microversion = memory.microversion or self.client.microversion
         observed = self.client.observe(root_uuid, memory.observed)
-        if observed.root is None and (row := self.client.find(self.node)):
+        if observed.root is None and not writes and (row := self.client.find(self.node)):
             raise self.unlike(row.uuid, known)
         return self._plan(survey, root_uuid, observed, memory, wishes)
 
@@ -102,7 +103,11 @@ class Planner:
     def _plan(
         self, survey: Survey, root_uuid: str, observed: ObservedTree, memory: NodeState, wishes: Wishes
     ) -> Prospect:
-        shaped, _ = self.driver.shape(survey, self.settings.policy, observed)
+        policy = self.settings.policy
+        configured = Ownership(emitted=self.driver.emitted, configured=memory.configured)
+        foreign = contest(memory.observed, observed, configured, _free_ratios(policy))
+        # Ratios of a root that somebody else wrote on are not an operator's: those that we left count.
+        shaped, _ = self.driver.shape(survey, policy, memory.observed if foreign else observed)
         additions = read_additions(self.settings.provider_config, required=self.settings.provider_config_named)
         desired, added = add(shaped, root_uuid, additions)
         ours = Ownership(emitted=self.driver.emitted, configured=_joined(memory.configured, added))
@@ -115,7 +120,7 @@ class Planner:
             ours=ours,
             added=added,
             plan=diff(observed, desired, ours, root_uuid=root_uuid, known_traits=memory.known_traits, rename=renamed),
-            contest=contest(memory.observed, observed, ours, _free_ratios(self.settings.policy)),
+            contest=foreign,
             memory=memory,
         )
 

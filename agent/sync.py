@@ -7,7 +7,7 @@ from enum import Enum
 from agent.identity import create_identity, read_identity
 from agent.planner import Planner, Prospect, Wishes
 from agent.state import NodeState, locked
-from reportclient.errors import Conflict
+from reportclient.errors import Conflict, NameTaken
 from reportclient.ownership import Names
 from reportclient.plan import Limits, Plan, check_use, lessened, shrinkage
 
@@ -46,9 +46,12 @@ def run_pass(planner: Planner, wishes: Wishes = Wishes()) -> Outcome:
     with locked(planner.settings.state_directory):
         identity = _own_identity(planner)
         for attempt in range(ATTEMPTS):
-            prospect = planner.prospect(wishes, identity=identity)
+            prospect = planner.prospect(wishes, identity=identity, writes=True)
             try:
                 return _carry_out(planner, prospect, wishes)
+            except NameTaken as error:
+                row = planner.client.find(planner.node)
+                raise (planner.unlike(row.uuid, prospect.root_uuid) if row else error) from error
             except Conflict as error:
                 LOG.info("somebody else wrote first, planning again node=%s attempt=%d", planner.node, attempt + 1)
                 last = error
@@ -114,11 +117,9 @@ def _contested(prospect: Prospect, wishes: Wishes) -> tuple[str, ...]:
     """Why we must not write because somebody else does; empty when nobody does, or a person said to take over."""
     if wishes.take_over:
         return ()
-    if prospect.memory.contested:
-        return prospect.memory.contested
-    found = prospect.contest
-    if found is None or not (found.nova or prospect.memory.strikes):
-        return ()
+    found, before = prospect.contest, prospect.memory.contested
+    if found is None or not (found.nova or before or prospect.memory.strikes):
+        return before
     who = "nova-compute (the root carries OWNER_NOVA)" if found.nova else "another service"
     return (
         f"{who} writes on {found.provider} too: " + "; ".join(found.changes),

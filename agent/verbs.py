@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.assembly import Choice, open_client, open_driver, settings_for
-from agent.cli import Exit
+from agent.exits import Exit
 from agent.identity import planned_identity, read_identity
 from agent.planner import Planner, Wishes, look
 from agent.provider_config import add, read_additions

@@ -42,8 +42,9 @@ def diff(
     ``root_uuid`` is this host's identity; ``known_traits`` are the names of the desired traits that placement has
     (None: take them all as known); ``rename`` allows a root of this uuid under another name.
 
-    Order: classes and traits are made, providers are created top-down and given traits and aggregates while they
-    are empty, then stock, then what withdraws a promise, then deletions bottom-up.
+    Order: providers are created top-down (so that a name that is taken stops all), classes and traits are made,
+    providers are given traits and aggregates while they are empty, then stock, then what withdraws a promise, then
+    deletions bottom-up.
 
     Raises:
         TreeMismatch: the root there has another name or uuid, or a foreign child stands in the way.
@@ -57,18 +58,8 @@ def diff(
     }
     changes = [_changes(provider, seen, identity, ours, dropped) for provider, seen in pairs]
     kept = {seen.uuid for _, seen in pairs if seen}
-    stock = tuple(operation for change in changes for operation in change if isinstance(operation, SetInventories))
-    restocked = frozenset(operation.uuid for operation in stock)
-    rest = [operation for change in changes for operation in change if not isinstance(operation, SetInventories)]
-    late = [operation for operation in rest if _is_late(operation, restocked)]
-    operations = (
-        *_vocabulary(observed, (*rest, *stock), known_traits),
-        *(operation for operation in rest if operation not in late),
-        *((Reshape(stock),) if len(stock) > 1 else stock),
-        *late,
-        *_deletions(observed, kept, ours),
-    )
-    return Plan(operations, left_out=dropped)
+    steps = [operation for change in changes for operation in change]
+    return Plan((*_arrange(observed, steps, known_traits), *_deletions(observed, kept, ours)), left_out=dropped)
 
 
 def check_root(observed: ObservedTree, desired: ProviderTree, root_uuid: str, *, rename: bool = False) -> None:
@@ -150,6 +141,20 @@ def _changes(
     if inventories != dict(seen.provider.inventories):
         operations.append(SetInventories(uuid_, provider.name, inventories))
     return operations
+
+
+def _arrange(
+    observed: ObservedTree, steps: Collection[Operation], known_traits: frozenset[str] | None
+) -> Iterable[Operation]:
+    """The steps in the order in which the scheduler never sees stock without its traits."""
+    created = [step for step in steps if isinstance(step, Create)]
+    stock = tuple(step for step in steps if isinstance(step, SetInventories))
+    restocked = frozenset(step.uuid for step in stock)
+    described = [step for step in steps if not isinstance(step, Create | SetInventories)]
+    late = [step for step in described if _is_late(step, restocked)]
+    early = [step for step in described if not _is_late(step, restocked)]
+    at_once = (Reshape(stock),) if len(stock) > 1 else stock
+    return (*created, *_vocabulary(observed, steps, known_traits), *early, *at_once, *late)
 
 
 def _is_late(operation: Operation, restocked: frozenset[str]) -> bool:

@@ -105,11 +105,10 @@ def test_what_passes_cost_in_requests(cloud_of_one: Cloud) -> None:
     with proxy.Proxy(cloud.url) as front:
         assert cloud.sync(url=front.url) == "changed"
         assert paths(front) == [
-            "GET /resource_providers",  # the tree
-            "GET /resource_providers",  # the name
+            "GET /resource_providers",
             "GET /traits",
-            "PUT /traits/CUSTOM_OWNER_COMPUTE_NODE_AGENT",
             "POST /resource_providers",
+            "PUT /traits/CUSTOM_OWNER_COMPUTE_NODE_AGENT",  # once in the life of a placement
             f"PUT {base}/traits",
             f"PUT {base}/inventories",
         ]
@@ -403,6 +402,30 @@ def test_a_second_writer_is_named_within_two_passes_and_not_fought(cloud_of_one:
     assert cloud.run("check").code == 3
     assert cloud.sync("--take-over") == "changed"
     assert cloud.sync() == "unchanged"
+
+
+def test_the_ratio_of_a_second_writer_does_not_outlast_our_repair(cloud_of_one: Cloud) -> None:
+    cloud = cloud_of_one
+    cloud.sync()
+    stock = cloud.root()["inventories"]
+    cloud.set_stock(VCPU=stock["VCPU"] | {"allocation_ratio": 16.0}, MEMORY_MB=stock["MEMORY_MB"] | {"reserved": 4096})
+
+    repaired = cloud.run("sync")
+
+    assert (repaired.json["outcome"], cloud.root()["inventories"]) == ("changed", stock)
+    assert "reserved 4096" in repaired.json["notes"][0]
+
+
+def test_what_a_second_writer_does_after_we_stopped_is_told_anew(cloud_of_one: Cloud) -> None:
+    cloud = cloud_of_one
+    cloud.sync()
+    cloud.add_trait("OWNER_NOVA")
+    stock = cloud.root()["inventories"]["MEMORY_MB"]
+    for reserved in (1024, 2048):
+        cloud.set_stock(MEMORY_MB=stock | {"reserved": reserved})
+        stopped = cloud.run("sync")
+        assert stopped.code == 4
+        assert f"became total {stock['total']} reserved {reserved}" in stopped.json["notes"][0]
 
 
 def test_nova_is_known_by_its_trait_at_the_first_pass(cloud_of_one: Cloud) -> None:

@@ -55,6 +55,10 @@ def test_offers_are_the_current_machines_and_the_default_of_what_runs_the_virt_t
         GuestArch("riscv64", (("qemu", "r"),), ()),
     )
 
+    half = GuestArch("i686", (("kvm", "k32"),), ("pc",))
+
+    assert offers((half, *guests), "kvm", {}) == offers(guests, "kvm", {})  # the 32-bit half tells nothing new
+    assert offers((half,), "kvm", {}) == (Offer("k32", "i686", "pc", "kvm"),)
     assert offers(guests, "kvm", {}) == (Offer("k", "x86_64", "pc", "kvm"), Offer("k", "x86_64", "q35", "kvm"))
     assert [(one.arch, one.machine) for one in offers(guests[1:], "qemu", {})] == [
         ("aarch64", "virt"),

@@ -104,8 +104,8 @@ def test_a_new_root_is_created_then_described_then_stocked() -> None:
 
     operations = plan_for(ObservedTree(), desired).operations
 
-    assert [type(operation) for operation in operations] == [EnsureTraits, Create, SetTraits, SetInventories]
-    assert operations[1] == Create(ROOT_UUID, ROOT, None)
+    assert [type(operation) for operation in operations] == [Create, EnsureTraits, SetTraits, SetInventories]
+    assert operations[0] == Create(ROOT_UUID, ROOT, None)
 
 
 def test_a_new_child_takes_its_uuid_from_the_root_and_its_own_part_of_the_name() -> None:

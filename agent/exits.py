@@ -1,0 +1,13 @@
+"""The exit codes of the command."""
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """How a verb ended."""
+
+    DONE = 0  # or nothing to do
+    ERROR = 1
+    USAGE = 2
+    DIFFERENCES = 3  # or findings
+    REFUSED = 4  # as unsafe
