@@ -3,6 +3,13 @@ PYTHON ?= $(firstword $(wildcard /usr/bin/python3.11) python3)
 BIN := .venv/bin
 AGENT := $(BIN)/compute-node-agent
 
+# A virtual environment knows its own path: after a move of the clone it is made anew.
+ifneq ($(wildcard .venv/run.stamp),)
+ifneq ($(shell cat .venv/run.stamp),$(CURDIR))
+$(shell rm -f .venv/*.stamp)
+endif
+endif
+
 .PHONY: help venv run test check unit soak bench sample clean
 
 help:  ## this list
@@ -41,14 +48,16 @@ sample: .venv/test.stamp  ## the sample configuration, from the options in the c
 	$(BIN)/oslo-config-generator --config-file etc/compute-node-agent/generator.conf
 
 clean:  ## what the other targets made, but for the embedded placement's .run/
-	rm -rf .venv .bench build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .bench build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+		.import_linter_cache .coverage
+	find agent drivers reportclient tests tools -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/run.stamp: setup.py tools/host.sh
 	@tools/host.sh packages
 	@tools/venv.sh $(PYTHON) libvirt,embedded
-	@touch $@
+	@echo "$(CURDIR)" > $@
 
 .venv/test.stamp: setup.py tools/host.sh
 	@tools/host.sh packages
 	@tools/venv.sh $(PYTHON) test
-	@touch .venv/run.stamp $@
+	@echo "$(CURDIR)" | tee .venv/run.stamp > $@

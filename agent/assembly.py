@@ -92,6 +92,8 @@ def _open_embedded(folder: Path) -> "Sender":
             f"--embedded needs placement in this Python (no module {error.name}): "
             f"pip install 'compute-node-agent[embedded]'"
         ) from error
+    if set(str(folder)) & set("%?#"):
+        raise StateError(f"--embedded-dir: {folder} has a %, ? or # in it, which the name of a database cannot have")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -57,9 +57,11 @@ def _try(name: str, attempt: Callable[[], str]) -> Check:
 def _check_state(settings: Settings) -> Check:
     folder = settings.state_directory
     place = next(path for path in (folder, *folder.parents) if path.exists())
-    if os.access(place, os.W_OK):
+    inside = tuple(folder.iterdir()) if os.access(folder, os.R_OK) else ()
+    barred = [path for path in (place, *inside) if not os.access(path, os.W_OK)]
+    if not barred:
         return Check("state", True, f"{folder} can be written")
-    return Check("state", False, f"{folder} cannot be written: run as the agent's user, or set [agent] state_directory")
+    return Check("state", False, f"{barred[0]} cannot be written: run as its owner, or set [agent] state_directory")
 
 
 def _check_survey(driver: Driver, node: str, settings: Settings) -> Check:

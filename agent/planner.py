@@ -46,6 +46,7 @@ class Prospect:
     plan: Plan
     contest: Contest | None
     memory: NodeState
+    identified: bool  # False: root_uuid is a stand-in for the one that sync will make
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +78,7 @@ class Planner:
         observed = self.client.observe(root_uuid, memory.observed)
         if observed.root is None and not writes and (row := self.client.find(self.node)):
             raise self.unlike(row.uuid, known)
-        return self._plan(survey, root_uuid, observed, memory, wishes)
+        return self._plan(survey, known, observed, memory, wishes)
 
     def unlike(self, standing: str, known: str | None) -> TreeMismatch:
         """What to say when placement has our name under another uuid than the one known here (None: none is)."""
@@ -101,8 +102,9 @@ class Planner:
         return row.uuid if row else None
 
     def _plan(
-        self, survey: Survey, root_uuid: str, observed: ObservedTree, memory: NodeState, wishes: Wishes
+        self, survey: Survey, known: str | None, observed: ObservedTree, memory: NodeState, wishes: Wishes
     ) -> Prospect:
+        root_uuid = known or planned_identity(self.node)
         policy = self.settings.policy
         configured = Ownership(emitted=self.driver.emitted, configured=memory.configured)
         foreign = contest(memory.observed, observed, configured, _free_ratios(policy))
@@ -121,6 +123,7 @@ class Planner:
             added=added,
             plan=diff(observed, desired, ours, root_uuid=root_uuid, known_traits=memory.known_traits, rename=renamed),
             contest=foreign,
+            identified=known is not None or self.settings.recorded,
             memory=memory,
         )
 

@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agent.assembly import Choice, open_client, open_driver, settings_for
@@ -90,9 +90,13 @@ def show(options: argparse.Namespace) -> Report:
 def plan(options: argparse.Namespace) -> Report:
     """What a pass would change."""
     with _planners(options) as planners:
-        plans = [one.prospect(_wishes(options)).plan for one in planners]
+        prospects = [one.prospect(_wishes(options)) for one in planners]
+    plans = [prospect.plan for prospect in prospects]
     ending = Exit.DIFFERENCES if any(plan.operations for plan in plans) else Exit.DONE
-    return _for_each([encode_plan(plan) for plan in plans], "plans", _print_plan, ending)
+    report = _for_each([encode_plan(plan) for plan in plans], "plans", _print_plan, ending)
+    if all(prospect.identified for prospect in prospects):
+        return report
+    return replace(report, remark="this host has no compute_id yet: its uuid is a stand-in, sync makes the real one")
 
 
 def sync(options: argparse.Namespace) -> Report:

@@ -7,11 +7,13 @@ set -euo pipefail
 PACKAGES="libvirt-daemon-system libvirt-clients libvirt-dev qemu-system-x86 qemu-utils pkg-config gcc libc6-dev
   python3-dev python3-venv util-linux"
 
-as_root() {
-  if [ "$(id -u)" = 0 ]; then "$@"
-  elif command -v sudo > /dev/null; then sudo "$@"
-  else echo "this needs root: run it as root, or install sudo ($*)" >&2; exit 1
-  fi
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
+
+# Asked before anything whose output is put aside, so that a password can be typed and a refusal be read.
+need_root() {
+  [ "$(id -u)" = 0 ] && return
+  command -v sudo > /dev/null || { echo "$1 needs root: run make as root, or install sudo" >&2; exit 1; }
+  sudo true || { echo "$1 needs root, and sudo refuses: run make as root" >&2; exit 1; }
 }
 
 packages() {
@@ -21,11 +23,13 @@ packages() {
   done
   [ -z "$missing" ] && return
   echo "installing by apt:$missing"
+  need_root "apt"
   log=$(mktemp)
   # shellcheck disable=SC2086
-  if ! { as_root apt-get update && as_root env DEBIAN_FRONTEND=noninteractive \
-      apt-get install -y --no-install-recommends $missing; } > "$log" 2>&1; then
-    tail -n 20 "$log" >&2
+  # An update that fails in part may do; whether it did, the installation tells. Another apt is waited for.
+  if ! { as_root apt-get update; as_root env DEBIAN_FRONTEND=noninteractive \
+      apt-get -o DPkg::Lock::Timeout=120 install -y --no-install-recommends $missing; } > "$log" 2>&1; then
+    grep -E '^(Err|E|W):' "$log" | head -n 8 >&2 || tail -n 20 "$log" >&2
     echo "apt could not install:$missing; the whole log is $log" >&2
     exit 1
   fi
@@ -35,12 +39,13 @@ packages() {
 answers() { as_root virsh -q -c qemu:///system uri > /dev/null 2>&1; }
 
 libvirtd() {
+  need_root "libvirtd"
   answers && return
   echo "starting libvirtd"
   if [ -d /run/systemd/system ]; then
     as_root systemctl start libvirtd
   else
-    as_root /usr/sbin/virtlogd --daemon || true
+    as_root /usr/sbin/virtlogd --daemon 2> /dev/null || true  # it may run already
     as_root /usr/sbin/libvirtd --daemon
   fi
   for _ in $(seq 100); do

@@ -3,32 +3,32 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 agent=.venv/bin/compute-node-agent
-as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
+[ "$(id -u)" = 0 ] && sudo="" || sudo="sudo "
 
 mkdir -p .run
-# Guests of this demonstration are emulated where the host cannot do KVM.
-[ -e /dev/kvm ] && virt_type=kvm || virt_type=qemu
+# Guests of this demonstration are emulated where libvirt offers no KVM: no /dev/kvm, or one that does not open.
+virt_type=kvm
+${sudo}virsh -q -c qemu:///system domcapabilities --virttype kvm > /dev/null 2>&1 || virt_type=qemu
 printf '[libvirt]\nvirt_type = %s\n' "$virt_type" > .run/agent.conf
 options=(--config-file .run/agent.conf --embedded-dir .run)
 
 step() { printf '\n== %s\n' "$1"; }
 step "discover: what this host has"
-as_root $agent discover --config-file .run/agent.conf
+$sudo$agent discover --config-file .run/agent.conf
 step "plan: what would change in placement"
 code=0
-as_root $agent plan "${options[@]}" || code=$?
+$sudo$agent plan "${options[@]}" || code=$?
 [ $code = 0 ] || [ $code = 3 ] || exit $code
 step "sync: write it"
-as_root $agent sync "${options[@]}"
+$sudo$agent sync "${options[@]}"
 step "show: read back from placement"
-as_root $agent show "${options[@]}"
+$sudo$agent show "${options[@]}"
 cat << TXT
 
 Next, for instance:
   make run                                          again: nothing needs to change
-  $agent discover --format json
-  $agent check --config-file .run/agent.conf --embedded-dir .run
-  $agent record my-host; $agent discover --host my-host
-  $agent plan --config-file /etc/nova/nova.conf     against your cloud; writes nothing
-(as root, or as a user of the group libvirt)
+  $sudo$agent discover --format json
+  $sudo$agent check --config-file .run/agent.conf --embedded-dir .run
+  $sudo$agent record my-host; $sudo$agent discover --host my-host
+  $sudo$agent plan --config-file /etc/nova/nova.conf     against your cloud; writes nothing
 TXT

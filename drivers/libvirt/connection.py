@@ -201,6 +201,8 @@ def write_archive(connection: LiveConnection, offers: tuple[Offer, ...], models:
 
 
 def _advice(message: str) -> str:
+    if "system bus" in message:
+        return "run as root: for other users libvirt asks polkit over D-Bus, which does not answer here"
     if "ermission denied" in message or "authentication" in message:
         return "run as root, or as a user of the group libvirt"
     if "No such file" in message or "refused" in message:
