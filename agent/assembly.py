@@ -54,7 +54,10 @@ def open_driver(settings: Settings, choice: Choice) -> Iterator[Driver]:
         StateError: made-up hosts cannot be written.
     """
     options = drivers.DriverOptions(
-        uri=settings.libvirt_uri, instances=settings.instances, guests=settings.policy.guests
+        uri=settings.libvirt_uri,
+        instances=settings.instances,
+        instances_may_be_missing=settings.instances_may_be_missing,
+        guests=settings.policy.guests,
     )
     with tempfile.TemporaryDirectory(prefix="compute-node-agent-") as scratch:
         if choice.host:
@@ -86,7 +89,7 @@ def _open_embedded(folder: Path) -> "Sender":
     from agent.auth import EMBEDDED_URL, open_embedded
 
     try:
-        from agent.embedded import open_application
+        from agent.embedded import DATABASE_ERRORS, open_application
     except ImportError as error:
         raise ConfigError(
             f"--embedded needs placement in this Python (no module {error.name}): "
@@ -101,7 +104,13 @@ def _open_embedded(folder: Path) -> "Sender":
             f"cannot make {folder} for the embedded placement: {error.strerror}: "
             f"name another folder with --embedded-dir"
         ) from error
-    return open_embedded(open_application(folder, EMBEDDED_URL))
+    try:
+        return open_embedded(open_application(folder, EMBEDDED_URL))
+    except DATABASE_ERRORS as error:
+        cause = " ".join(str(error).split())[:200]
+        raise StateError(
+            f"the embedded placement's database in {folder} cannot be used: {cause}: move it away"
+        ) from error
 
 
 def _embedded_dir(choice: Choice) -> Path:

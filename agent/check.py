@@ -12,7 +12,6 @@ from agent.planner import Planner
 from drivers.base import Driver
 from drivers.host.process import probe_processes
 from reportclient.client import PlacementClient
-from reportclient.ownership import OWNER_NOVA
 
 SKEW_LIMIT_S = 10
 
@@ -107,16 +106,17 @@ def _check_role(client: PlacementClient) -> str:
 
 def _check_tree(one: Planner) -> str:
     prospect = one.prospect()
+    one.check_name(prospect)
     writers = probe_processes("nova-compute") if Path("/proc").is_dir() and not one.settings.recorded else ()
     if prospect.memory.contested:
         raise Finding("; ".join(prospect.memory.contested))
     if prospect.contest:
         raise Finding(
-            f"a second writer on {one.node}{' (OWNER_NOVA is set)' if prospect.contest.nova else ''}: "
+            f"a second writer on {one.node}{' (nova-compute, by its OWNER_NOVA)' if prospect.contest.nova else ''}: "
             f"{'; '.join(prospect.contest.changes)}: stop it, then run sync --take-over"
         )
     root = prospect.observed.root
-    if writers and root and OWNER_NOVA in root.provider.traits:
+    if writers and root:
         raise Finding(
             f"nova-compute (pid {writers[0]}) runs here and reports {one.node} too: two writers on one "
             f"root; stop it, or keep this agent from reporting"

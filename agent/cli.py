@@ -61,15 +61,11 @@ def _run(options: argparse.Namespace) -> int:
     """Run the verb; what a user can cause becomes one line and an exit code."""
     from agent import verbs
     from agent.errors import USER_ERRORS
-    from reportclient.errors import UnsafePlan
 
     try:
         result = verbs.run(options.verb, options)
         sys.stdout.flush()
         return result
-    except UnsafePlan as error:
-        print(f"refused: {error}", file=sys.stderr)
-        return Exit.REFUSED
     except USER_ERRORS as error:
         print(error, file=sys.stderr)
         return Exit.ERROR

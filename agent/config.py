@@ -5,6 +5,7 @@ What a nova.conf says beyond our options is nova's business and passed over; wha
 is not supported, is refused.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from drivers.policy import CpuPolicy, GuestPolicy, Layout, Policy, Ratio
 from reportclient.names import is_custom, is_standard_trait
 
 DEFAULT_FILE = Path("/etc/compute-node-agent/compute-node-agent.conf")
+REFERENCE = re.compile(r"\$\{?(?:(\w+)\.)?(\w+)\}?")  # as oslo.config substitutes it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,7 @@ class Settings:
     driver: str
     libvirt_uri: str
     instances: Path
+    instances_may_be_missing: bool  # nobody named the folder, and nova may not have made it yet
     state_directory: Path
     identity_folders: tuple[Path, ...]  # where compute_id is looked for, first of them the one to make it in
     provider_config: Path
@@ -65,6 +68,7 @@ def load_settings(files: Iterable[Path], directories: Iterable[Path] = ()) -> Se
         conf(arguments, project="compute-node-agent", default_config_files=[], default_config_dirs=[])
     except (cfg.Error, OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"configuration {', '.join(map(str, named))}: {_one_line(error)}") from error
+    _resolve_references(conf)
     return _Reader(conf).settings([path.absolute().parent for path in named])
 
 
@@ -93,6 +97,7 @@ class _Reader:
             driver=self._value("DEFAULT", "compute_driver"),
             libvirt_uri=self._value("libvirt", "connection_uri") or "qemu:///system",
             instances=Path(self._value("DEFAULT", "instances_path")),
+            instances_may_be_missing=not self._is_set("DEFAULT", "instances_path"),
             state_directory=own_state,
             identity_folders=(home, *config_folders, own_state),
             provider_config=Path(self._value("compute", "provider_config_location")),
@@ -178,10 +183,13 @@ class _Reader:
         """An option's value; where it cannot be read, its default, with the problem noted."""
         try:
             return self._conf[name] if group == "DEFAULT" else self._conf[group][name]
+        except RecursionError:
+            self._problem(group, name, "refers to itself")
+            return _default(group, name)
         except (ValueError, cfg.Error) as error:
             reason = _one_line(error).rpartition("is not valid: ")[2]
             self._problem(group, name, f"is not valid: {reason}")
-            return next(option for option in OPTIONS[group] if option.name == name).default
+            return _default(group, name)
 
     def _parsed(self, group: str, name: str, parse: Callable[[Any], Any]) -> Any:
         value = self._value(group, name)
@@ -192,29 +200,70 @@ class _Reader:
             return None
 
     def _is_set(self, group: str, name: str) -> bool:
-        location = self._conf.get_location(name, None if group == "DEFAULT" else group)
-        return location is not None and location.location is cfg.Locations.user
+        """Whether a file gives the option under the name that we know it by."""
+        return any(mention == [group, name] for _, _, *mention, _ in _mentions(self._conf))
 
     def _problem(self, group: str, name: str, text: str) -> None:
         self._problems.append(f"{self._place(group, name)}[{group}] {name} {text}")
 
     def _place(self, group: str, name: str) -> str:
         """``FILE:LINE: `` of the mention that counts, the last one; empty where no file mentions the option."""
-        places = [f"{path}:{line}: " for path, line, *mention in self._mentions() if mention == [group, name]]
+        places = [f"{path}:{line}: " for path, line, *mention, _ in _mentions(self._conf) if mention == [group, name]]
         return places[-1] if places else ""
 
     def _check_own_names(self) -> None:
         """In the groups that are ours alone, a name that we do not know is a slip of the pen."""
-        for path, line, group, name in self._mentions():
+        for path, line, group, name, _ in _mentions(self._conf):
             if group in OWN_GROUPS and name not in {option.name for option in OPTIONS[group]}:
                 self._problems.append(f"{path}:{line}: [{group}] {name} is no option of this agent")
 
-    def _mentions(self) -> Iterator[tuple[Path, int, str, str]]:
-        folders = [Path(folder) for folder in self._conf.config_dir or ()]
-        files = [path for folder in folders for path in sorted(folder.glob("*.conf"))]
-        for path in (*map(Path, self._conf.config_file or ()), *files):
-            for line, group, name in _read_mentions(path):
-                yield path, line, group, name
+
+def _resolve_references(conf: cfg.ConfigOpts) -> None:
+    """
+    Make known what values of ours refer to as ``$name`` or ``${group.name}`` and only other services have options for.
+
+    Raises:
+        ConfigError: no file gives it, so that it can only be a default of a service that is not here, or a slip.
+    """
+    given = {(group, name) for _, _, group, name, _ in _mentions(conf)}
+    for path, line, group, name, value in _mentions(conf):
+        if group != "placement" and not _is_registered(conf, group, name):
+            continue
+        for target, option in REFERENCE.findall(value.replace("$$", "")):
+            if _is_registered(conf, target, option):
+                continue
+            if (target or "DEFAULT", option) not in given:
+                reference = f"{target}.{option}" if target else option
+                raise ConfigError(
+                    f"{path}:{line}: [{group}] {name} refers to ${reference}, which no file gives; "
+                    f"a dollar sign itself is written $$"
+                )
+            conf.register_opt(cfg.StrOpt(option), group=target or None)
+
+
+def _is_registered(conf: cfg.ConfigOpts, group: str, name: str) -> bool:
+    try:
+        return name in (conf[group] if group not in ("", "DEFAULT") else conf)
+    except cfg.NoSuchOptError:
+        return False
+
+
+def _mentions(conf: cfg.ConfigOpts) -> Iterator[tuple[Path, int, str, str, str]]:
+    """(file, line, group, option, value) of every option that the files give, in the order in which they count."""
+    folders = [Path(folder) for folder in conf.config_dir or ()]
+    files = [path for folder in folders for path in sorted(folder.glob("*.conf"))]
+    for path in (*map(Path, conf.config_file or ()), *files):
+        group = "DEFAULT"
+        for count, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+            if line.startswith("["):
+                group = line.strip("[] \t")
+            elif line[:1].isalpha():
+                name, _, value = line.replace(":", "=", 1).partition("=") if "=" not in line else line.partition("=")
+                yield path, count, group, name.strip(), value
+
+
+def _default(group: str, name: str) -> Any:
+    return next(option for option in OPTIONS[group] if option.name == name).default
 
 
 def _trait_names(names: list[str]) -> list[str]:
@@ -232,16 +281,6 @@ def _parse_machines(pairs: list[str]) -> dict[str, str]:
     if not all(found.values()):
         raise ValueError(f"holds {','.join(pairs)} where arch=machine is meant")
     return found
-
-
-def _read_mentions(path: Path) -> Iterator[tuple[int, str, str]]:
-    """(line, group, option) of every option that a file gives."""
-    group = "DEFAULT"
-    for count, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
-        if line.startswith("["):
-            group = line.strip("[] \t")
-        elif line[:1].isalpha():
-            yield count, group, line.partition("=")[0].partition(":")[0].strip()
 
 
 def _one_line(error: Exception) -> str:

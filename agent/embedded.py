@@ -11,11 +11,14 @@ from urllib.parse import unquote, urlsplit
 
 import requests
 from oslo_config import cfg
+from oslo_db.exception import DBError
 from placement import conf as placement_conf
 from placement import db_api, deploy
 from requests.adapters import BaseAdapter
+from sqlalchemy.exc import SQLAlchemyError
 
 DATABASE = "placement.sqlite"
+DATABASE_ERRORS = (SQLAlchemyError, DBError, OSError)
 
 
 def open_application(folder: Path, url: str) -> requests.Session:

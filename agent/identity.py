@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
+from agent.disk import sync_folder, write_durably
 from agent.errors import StateError
 
 FILE = "compute_id"
@@ -62,11 +63,9 @@ def create_identity(folder: Path) -> str:
     draft = folder / f".{FILE}.{os.getpid()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with draft.open("x", encoding="ascii") as file:
-            file.write(identity)
-            file.flush()
-            os.fsync(file.fileno())
+        write_durably(draft, identity)
         os.link(draft, path)  # fails when the file is there, unlike a rename
+        sync_folder(folder)
     except OSError as error:
         raise StateError(f"cannot write {path}, this host's identity: {error.strerror}") from error
     finally:

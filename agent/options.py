@@ -4,6 +4,7 @@ Every option that is read, its default and its help; and those of nova's that ar
 Where nova has an option, ours has nova's name, group and meaning, so that a host's nova.conf serves as it is.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_args
@@ -19,7 +20,18 @@ NOVA_STATE = Path("/var/lib/nova")
 OWN_STATE = Path("/var/lib/compute-node-agent")
 TIMEOUT_S = 60
 
-_RATIO = types.Float(min=0.0)
+
+class _Ratio(types.Float):
+    """An allocation ratio: finite and not negative."""
+
+    def __call__(self, value: object) -> float:
+        number = float(super().__call__(value) or 0)
+        if not (math.isfinite(number) and number >= 0):
+            raise ValueError(f"must be finite and not negative, got {value}")
+        return number
+
+
+_RATIO = _Ratio()
 _COUNT = types.Integer(min=0)
 
 OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
@@ -41,10 +53,6 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
         cfg.Opt("initial_ram_allocation_ratio", type=_RATIO, default=1.0, help="MEMORY_MB ratio of a new host."),
         cfg.Opt("initial_disk_allocation_ratio", type=_RATIO, default=1.0, help="DISK_GB ratio of a new host."),
         cfg.StrOpt("vcpu_pin_set", help="Nova's older name for the CPUs of all guests; they become VCPU."),
-        cfg.StrOpt("my_ip", default="127.0.0.1", help="Only for values that refer to it as $my_ip."),
-        cfg.StrOpt("host", default="localhost", help="Only for values that refer to it as $host."),
-        cfg.StrOpt("pybasedir", default="/usr/lib/python3/dist-packages", help="Only for values that refer to it."),
-        cfg.StrOpt("bindir", default="/usr/bin", help="Only for values that refer to it as $bindir."),
     ),
     "compute": (
         cfg.StrOpt("layout", default="devices", choices=get_args(Layout),
@@ -68,7 +76,8 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
         cfg.BoolOpt("swtpm_enabled", default=False, help="Guests can have an emulated TPM."),
         cfg.ListOpt("supported_tpm_secret_security", default=["user", "host", "deployment"],
                     help="Who can own the secret of a TPM."),
-        cfg.StrOpt("images_type", default="default", help="Where guests' disks are kept."),
+        cfg.StrOpt("images_type", default="default", choices=("raw", "flat", "qcow2", "lvm", "rbd", "ploop", "default"),
+                   help="Where guests' disks are kept."),
         cfg.IntOpt("file_backed_memory", default=0, help="Not supported: must be 0."),
         cfg.ListOpt("pmem_namespaces", default=[], help="Not supported: must be empty."),
     ),

@@ -15,6 +15,7 @@ from drivers.policy import Policy
 from reportclient.client import PlacementClient
 from reportclient.diff import diff
 from reportclient.errors import TreeMismatch
+from reportclient.names import is_custom
 from reportclient.ownership import Contest, Names, Ownership, contest
 from reportclient.plan import Plan
 from reportclient.tree import ObservedTree, ProviderTree
@@ -42,10 +43,11 @@ class Prospect:
     desired: ProviderTree
     observed: ObservedTree
     ours: Ownership
-    added: dict[str, Names]  # by the operator's files, by provider
     plan: Plan
     contest: Contest | None
-    memory: NodeState
+    memory: NodeState  # as the last pass left it
+    meanwhile: NodeState  # to remember while this plan is being carried out: what was ours, and what will be
+    lasting: NodeState  # and once it is
     identified: bool  # False: root_uuid is a stand-in for the one that sync will make
 
 
@@ -59,12 +61,14 @@ class Planner:
     settings: Settings
     where: str  # the placement's name
 
-    def prospect(self, wishes: Wishes = Wishes(), *, identity: str | None = None, writes: bool = False) -> Prospect:
+    def prospect(
+        self, wishes: Wishes = Wishes(), *, identity: str | None = None, left: NodeState | None = None
+    ) -> Prospect:
         """
         Look at host and placement and plan; writes nothing anywhere.
 
         ``identity`` is the root's uuid when it was just made; else it is read, or a stand-in where there is none.
-        With ``writes`` nobody asks whether our name is taken: placement refuses the write if it is.
+        ``left`` is the memory to compare with, by default that on disk.
 
         Raises:
             DiscoveryError, PolicyError: of the host. ConfigError, StateError: of our own files.
@@ -73,12 +77,20 @@ class Planner:
         survey = look(lambda: self.driver.survey(self.node))
         known = identity or self._known_uuid(survey)
         root_uuid = known or planned_identity(self.node)
-        memory = self.state_file(root_uuid).read(self.where)
+        memory = left or self.state_file(root_uuid).read(self.where)
         self.client.microversion = memory.microversion or self.client.microversion
         observed = self.client.observe(root_uuid, memory.observed)
-        if observed.root is None and not writes and (row := self.client.find(self.node)):
-            raise self.unlike(row.uuid, known)
         return self._plan(survey, known, observed, memory, wishes)
+
+    def check_name(self, prospect: Prospect) -> None:
+        """
+        Look whether a root that is still to be made would find its name taken; a write finds that out by itself.
+
+        Raises:
+            TreeMismatch: it is taken.
+        """
+        if prospect.observed.root is None and (standing := self.client.find(self.node)):
+            raise self.unlike(standing, prospect.root_uuid if prospect.identified else None)
 
     def unlike(self, standing: str, known: str | None) -> TreeMismatch:
         """What to say when placement has our name under another uuid than the one known here (None: none is)."""
@@ -98,46 +110,53 @@ class Planner:
             return read_identity(self.settings.identity_folders)
         if survey.compute_id is not None:
             return parse_identity(survey.compute_id, "compute_id of the host archive")
-        row = self.client.find(self.node)
-        return row.uuid if row else None
+        return self.client.find(self.node)
 
     def _plan(
         self, survey: Survey, known: str | None, observed: ObservedTree, memory: NodeState, wishes: Wishes
     ) -> Prospect:
         root_uuid = known or planned_identity(self.node)
         policy = self.settings.policy
-        configured = Ownership(emitted=self.driver.emitted, configured=memory.configured)
-        foreign = contest(memory.observed, observed, configured, _free_ratios(policy))
-        # Ratios of a root that somebody else wrote on are not an operator's: those that we left count.
-        shaped, _ = self.driver.shape(survey, policy, memory.observed if foreign else observed)
-        additions = read_additions(self.settings.provider_config, required=self.settings.provider_config_named)
-        desired, added = add(shaped, root_uuid, additions)
-        ours = Ownership(emitted=self.driver.emitted, configured=_joined(memory.configured, added))
+        listed = {self.node: Names(traits=memory.root_traits | policy.root_traits)}
+        before = Ownership(emitted=self.driver.emitted, configured=_joined(memory.configured, listed))
+        shaped, _ = self.driver.shape(survey, policy, observed)
+        foreign = contest(memory.observed, observed, shaped.root, before, _free_ratios(policy))
+        if foreign:  # ratios of a root that somebody else wrote on are not an operator's: those that we left count
+            shaped, _ = self.driver.shape(survey, policy, memory.observed)
+        required = self.settings.provider_config_named or bool(memory.configured)
+        desired, added = add(shaped, root_uuid, read_additions(self.settings.provider_config, required=required))
+        ours = replace(before, configured=_joined(before.configured, added))
         renamed = observed.root is not None and observed.root.name == wishes.rename_from
-        memory = self._learn_traits(desired, observed, memory)
+        known_traits, lacked = self._learn_traits(desired, observed, memory)
         return Prospect(
             root_uuid=root_uuid,
             desired=desired,
             observed=observed,
             ours=ours,
-            added=added,
-            plan=diff(observed, desired, ours, root_uuid=root_uuid, known_traits=memory.known_traits, rename=renamed),
+            plan=diff(observed, desired, ours, root_uuid=root_uuid, known_traits=known_traits, rename=renamed),
             contest=foreign,
             identified=known is not None or self.settings.recorded,
             memory=memory,
+            meanwhile=replace(
+                memory, configured=_joined(memory.configured, added), root_traits=listed[self.node].traits
+            ),
+            lasting=replace(memory, configured=added, root_traits=policy.root_traits, lacked_traits=lacked),
         )
 
-    def _learn_traits(self, desired: ProviderTree, observed: ObservedTree, memory: NodeState) -> NodeState:
-        """Find out which desired traits placement has, asking only for those never seen there or asked for."""
+    def _learn_traits(
+        self, desired: ProviderTree, observed: ObservedTree, memory: NodeState
+    ) -> tuple[frozenset[str], frozenset[str]]:
+        """
+        Which desired traits placement has, asked only for those that no provider here carries; and which it lacks.
+
+        Standard ones that it lacked are not asked for again as long as nothing in the tree changed.
+        """
         wanted = frozenset().union(*(provider.traits for provider in desired))
         seen = frozenset().union(*(provider.provider.traits for provider in observed))
-        unseen = wanted - seen - memory.asked_traits
+        lacked = memory.lacked_traits if observed == memory.observed else frozenset()
+        unseen = wanted - seen - lacked
         known = self.client.known_traits(unseen) if unseen else frozenset()
-        return replace(
-            memory,
-            asked_traits=memory.asked_traits | unseen,
-            known_traits=memory.known_traits | known | (seen & wanted),
-        )
+        return seen | known, lacked | {name for name in unseen - known if not is_custom(name)}
 
 
 def look(survey: Callable[[], T]) -> T:

@@ -41,20 +41,31 @@ def read_additions(folder: Path, *, required: bool = False) -> tuple[Addition, .
     The entries of every ``*.yaml`` in the folder, in the order of file names; none when there is no such folder.
 
     Raises:
-        ConfigError: a file cannot be read or breaks the schema, or two entries name one provider alike; with
-            ``required``, also when there is no such folder.
+        ConfigError: the folder or a file in it cannot be read, a file breaks the schema, or two entries name one
+            provider alike; with ``required``, also when there is no such folder.
     """
-    if not folder.is_dir():
-        if required:
-            raise ConfigError(f"[compute] provider_config_location: {folder} is no folder")
-        return ()
     additions: dict[str, Addition] = {}
-    for path in sorted(folder.glob("*.yaml")):
+    for path in _files(folder, required):
         for addition in _read_file(path):
             if other := additions.get(addition.provider):
                 raise ConfigError(f"{path}: provider {addition.provider} is named in {other.source} already")
             additions[addition.provider] = addition
     return tuple(additions.values())
+
+
+def _files(folder: Path, required: bool) -> list[Path]:
+    try:
+        paths = sorted(folder.iterdir())
+    except FileNotFoundError as error:
+        if required:
+            raise ConfigError(
+                f"[compute] provider_config_location: there is no folder {folder}; if what it named before shall be "
+                f"withdrawn, make it, empty"
+            ) from error
+        return []
+    except OSError as error:
+        raise ConfigError(f"[compute] provider_config_location: cannot read {folder}: {error.strerror}") from error
+    return [path for path in paths if path.suffix == ".yaml" and not path.name.startswith(".")]
 
 
 def add(tree: ProviderTree, root_uuid: str, additions: Iterable[Addition]) -> tuple[ProviderTree, dict[str, Names]]:
@@ -109,7 +120,8 @@ def _read_file(path: Path) -> list[Addition]:
 
 
 def _check_schema(content: Any, path: Path) -> None:
-    version = content.get("meta", {}).get("schema_version") if isinstance(content, dict) else None
+    meta = content.get("meta") if isinstance(content, dict) else None
+    version = meta.get("schema_version") if isinstance(meta, dict) else None
     if not (isinstance(version, str) and VERSION.fullmatch(version)):
         raise ConfigError(f"{path}: meta.schema_version is {version!r}, and this agent reads '1.0'")
     schema = json.loads(resources.files("agent").joinpath("provider_config.json").read_text(encoding="utf-8"))

@@ -26,9 +26,9 @@ def record_host(settings: Settings, folder: Path) -> int:
         DiscoveryError, PolicyError: the host cannot be read. StateError: the folder cannot be written.
     """
     connection = LiveConnection(settings.libvirt_uri)
-    driver = LibvirtDriver(connection, settings.policy.guests, lambda: probe_disk(settings.instances))
+    disk = probe_disk(settings.instances, may_be_missing=settings.instances_may_be_missing)
+    driver = LibvirtDriver(connection, settings.policy.guests, lambda: disk)
     files = look(lambda: driver.record(connection))
-    disk = probe_disk(settings.instances)
     files["disk.json"] = _json({"total_bytes": disk.total_bytes, "free_bytes": disk.free_bytes})
     if identity := read_identity(settings.identity_folders):
         files[FILE] = identity + "\n"

@@ -8,7 +8,6 @@ withdrawn from placement is then kept and reported instead.
 import hashlib
 import json
 import logging
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,7 @@ from typing import Any
 
 from oslo_concurrency import lockutils
 
+from agent.disk import sync_folder, write_durably
 from agent.errors import StateError
 from reportclient.ownership import Names
 from reportclient.payload import decode_observed, encode_observed
@@ -35,9 +35,10 @@ class NodeState:
     microversion: tuple[int, int] | None = None
     observed: ObservedTree | None = None  # as the last pass left it
     configured: Mapping[str, Names] = field(default_factory=dict)  # by provider: what the operator's files named
-    asked_traits: frozenset[str] = frozenset()  # names that this placement was asked for
-    known_traits: frozenset[str] = frozenset()  # and those that it has
-    strikes: int = 0  # passes in a row that found our own stock changed by somebody else
+    lacked_traits: frozenset[str] = frozenset()  # standard ones that this placement is too old to know
+    root_traits: frozenset[str] = frozenset()  # what the operator listed in the configuration
+    strikes: int = 0  # passes that found our own stock changed by somebody else
+    quiet: int = 0  # passes since the last strike that found nothing of the kind
     contested: tuple[str, ...] = ()  # what the second writer did; not empty: we do not write
     smaller: str = ""  # the digest of a plan that was refused because it takes much away
     smaller_seen: int = 0  # and how many passes in a row wanted it
@@ -81,10 +82,7 @@ class StateFile:
         """
         try:
             self._replace(replace(state, observed=None))
-            with self._draft.open("wb") as file:
-                file.write(b" " * max(RESERVE_BYTES, 2 * len(_encode(state))))
-                file.flush()
-                os.fsync(file.fileno())
+            write_durably(self._draft, " " * max(RESERVE_BYTES, 2 * len(_encode(state))))
         except OSError as error:
             with suppress(OSError):
                 self._draft.unlink(missing_ok=True)
@@ -109,12 +107,9 @@ class StateFile:
 
     def _replace(self, state: NodeState) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._draft.open("r+b" if self._draft.exists() else "wb") as file:
-            file.write(_encode(state).encode())
-            file.truncate()
-            file.flush()
-            os.fsync(file.fileno())
+        write_durably(self._draft, _encode(state))
         self._draft.rename(self._path)
+        sync_folder(self._path.parent)
 
 
 @contextmanager
@@ -156,9 +151,10 @@ def _encode(state: NodeState) -> str:
             provider: {"classes": sorted(names.classes), "traits": sorted(names.traits)}
             for provider, names in sorted(state.configured.items())
         },
-        "asked_traits": sorted(state.asked_traits),
-        "known_traits": sorted(state.known_traits),
+        "lacked_traits": sorted(state.lacked_traits),
+        "root_traits": sorted(state.root_traits),
         "strikes": state.strikes,
+        "quiet": state.quiet,
         "contested": state.contested,
         "smaller": state.smaller,
         "smaller_seen": state.smaller_seen,
@@ -182,9 +178,10 @@ def _decode(text: str) -> NodeState:
             provider: Names(frozenset(names["classes"]), frozenset(names["traits"]))
             for provider, names in body["configured"].items()
         },
-        asked_traits=frozenset(body["asked_traits"]),
-        known_traits=frozenset(body["known_traits"]),
+        lacked_traits=frozenset(body["lacked_traits"]),
+        root_traits=frozenset(body["root_traits"]),
         strikes=body["strikes"],
+        quiet=body["quiet"],
         contested=tuple(body["contested"]),
         smaller=body["smaller"],
         smaller_seen=body["smaller_seen"],

@@ -1,19 +1,21 @@
-"""One pass: plan, check, execute, remember; and the loop around it for when somebody else wrote first."""
+"""One pass: plan, judge, execute, remember; and the loop around it for when somebody else wrote first."""
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from agent.identity import create_identity, read_identity
 from agent.planner import Planner, Prospect, Wishes
 from agent.state import NodeState, locked
-from reportclient.errors import Conflict, NameTaken
-from reportclient.ownership import Names
+from drivers.host.process import probe_processes
+from reportclient.errors import Conflict, NameTaken, UnsafePlan
+from reportclient.ownership import MARKER, Names
 from reportclient.plan import Limits, Plan, check_use, lessened, shrinkage
 
 LOG = logging.getLogger(__name__)
 ATTEMPTS = 5  # at planning again after somebody else wrote first
 PATIENCE = 3  # passes in a row that must want the same smaller host
+FORGIVEN = 10  # quiet passes after which a strike of a second writer no longer counts
 
 
 class Status(Enum):
@@ -23,6 +25,7 @@ class Status(Enum):
     CHANGED = "changed"
     UNSAFE = "unsafe"
     CONTESTED = "contested"
+    FAILED = "failed"  # of one node among several
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +34,17 @@ class Outcome:
 
     node: str
     status: Status
-    plan: Plan
+    plan: Plan = field(default_factory=Plan)
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Whether a plan may be carried out: refused with a status and sentences, or not; and what to remember of it."""
+
+    refused: Status | None = None
+    notes: tuple[str, ...] = ()
+    memory: NodeState
 
 
 def run_pass(planner: Planner, wishes: Wishes = Wishes()) -> Outcome:
@@ -40,22 +52,62 @@ def run_pass(planner: Planner, wishes: Wishes = Wishes()) -> Outcome:
     One whole pass. Nothing is written to placement unless it can be remembered here.
 
     Raises:
-        as ``Planner.prospect``; UnsafePlan: guests hold what would go; Conflict: others wrote first at each of several
-            attempts.
+        as ``Planner.prospect``; Conflict: others wrote first at each of several attempts.
     """
+    left: NodeState | None = None  # what we compare with at all attempts, so that no sign of another writer is lost
     with locked(planner.settings.state_directory):
         identity = _own_identity(planner)
         for attempt in range(ATTEMPTS):
-            prospect = planner.prospect(wishes, identity=identity, writes=True)
             try:
+                prospect = planner.prospect(wishes, identity=identity, left=left)
+                left = prospect.memory
                 return _carry_out(planner, prospect, wishes)
             except NameTaken as error:
-                row = planner.client.find(planner.node)
-                raise (planner.unlike(row.uuid, prospect.root_uuid) if row else error) from error
+                standing = planner.client.find(planner.node)
+                raise (planner.unlike(standing, identity) if standing else error) from error
             except Conflict as error:
                 LOG.info("somebody else wrote first, planning again node=%s attempt=%d", planner.node, attempt + 1)
                 last = error
     raise Conflict(f"{last}; {ATTEMPTS} attempts in a row: find out who writes on {planner.node}")
+
+
+def judge(planner: Planner, prospect: Prospect, wishes: Wishes) -> Verdict:
+    """
+    Whether the plan may be carried out.
+
+    Raises:
+        PlacementError: the allocations on what would shrink cannot be read.
+    """
+    memory = prospect.memory
+    if refusal := _contested(prospect, wishes) or _occupied(planner, prospect, wishes):
+        return Verdict(refused=Status.CONTESTED, notes=refusal, memory=replace(memory, contested=refusal))
+    memory = replace(_count_strikes(prospect, wishes), contested=(), smaller="", smaller_seen=0)
+    losers = lessened(prospect.plan, prospect.observed)
+    allocations = planner.client.allocations(seen for seen in prospect.observed if seen.uuid in losers)
+    try:
+        check_use(prospect.plan, prospect.observed, allocations, force=wishes.force)
+    except UnsafePlan as error:
+        return Verdict(refused=Status.UNSAFE, notes=(str(error),), memory=memory)
+    shrinking = shrinkage(prospect.plan, prospect.observed, _limits(planner, prospect))
+    digest, before = prospect.plan.digest, prospect.memory
+    seen = before.smaller_seen + 1 if before.smaller == digest else 1
+    if not shrinking or wishes.force or seen >= PATIENCE:
+        return Verdict(memory=memory)
+    notes = (*shrinking, f"seen {seen} of {PATIENCE} times in a row: --force, or wait for the third")
+    return Verdict(refused=Status.UNSAFE, notes=notes, memory=replace(memory, smaller=digest, smaller_seen=seen))
+
+
+def notes_on(prospect: Prospect) -> tuple[str, ...]:
+    """What a person should know of a pass besides its plan."""
+    notes = []
+    if prospect.contest:
+        changes = "; ".join(prospect.contest.changes)
+        notes.append(f"somebody changed {prospect.contest.provider} since the last pass: {changes}")
+    if prospect.plan.left_out:
+        notes.append("this placement is too old to know the traits " + ", ".join(sorted(prospect.plan.left_out)))
+    if kept := _unexplained(prospect):
+        notes.append(f"state was lost; kept on the root, as it may be another's: {', '.join(kept)}")
+    return tuple(notes)
 
 
 def _own_identity(planner: Planner) -> str | None:
@@ -64,53 +116,61 @@ def _own_identity(planner: Planner) -> str | None:
     if planner.settings.recorded:
         return None
     identity = read_identity(folders)
-    if identity is None and (row := planner.client.find(planner.node)):
-        raise planner.unlike(row.uuid, None)
+    if identity is None and (standing := planner.client.find(planner.node)):
+        raise planner.unlike(standing, None)
     return identity or create_identity(folders[0])
 
 
 def _carry_out(planner: Planner, prospect: Prospect, wishes: Wishes) -> Outcome:
-    memory, plan = prospect.memory, prospect.plan
-    if refusal := _contested(prospect, wishes):
-        return _stop(planner, prospect, Status.CONTESTED, refusal, replace(memory, contested=refusal))
-    strikes = memory.strikes + 1 if prospect.contest and not wishes.take_over else 0
-    memory = replace(memory, strikes=strikes, contested=())
-    losers = lessened(plan, prospect.observed)
-    allocations = planner.client.allocations(seen for seen in prospect.observed if seen.uuid in losers)
-    check_use(plan, prospect.observed, allocations, force=wishes.force)
-    shrinking = shrinkage(plan, prospect.observed, _limits(planner, prospect))
-    seen = memory.smaller_seen + 1 if memory.smaller == plan.digest else 1
-    if shrinking and not wishes.force and seen < PATIENCE:
-        refusal = (*shrinking, f"seen {seen} of {PATIENCE} times in a row: --force, or wait for the third")
-        return _stop(planner, prospect, Status.UNSAFE, refusal, replace(memory, smaller=plan.digest, smaller_seen=seen))
-    return _write(planner, prospect, replace(memory, smaller="", smaller_seen=0))
+    verdict = judge(planner, prospect, wishes)
+    if verdict.refused is None:
+        return _write(planner, prospect, verdict.memory)
+    # What was seen is what the next pass compares with, so that one change is never seen twice.
+    planner.state_file(prospect.root_uuid).write(replace(verdict.memory, observed=prospect.observed))
+    notes = (*verdict.notes, *notes_on(prospect)) if verdict.refused is Status.UNSAFE else verdict.notes
+    return Outcome(node=planner.node, status=verdict.refused, plan=prospect.plan, notes=notes)
 
 
 def _write(planner: Planner, prospect: Prospect, memory: NodeState) -> Outcome:
     state, plan, observed = planner.state_file(prospect.root_uuid), prospect.plan, prospect.observed
     if plan.operations:
-        state.begin(replace(memory, configured=prospect.ours.configured))
+        state.begin(
+            replace(memory, configured=prospect.meanwhile.configured, root_traits=prospect.meanwhile.root_traits)
+        )
         observed = planner.client.execute(plan, observed)
-    spoken = planner.client.microversion
-    after = replace(memory, observed=observed, configured=prospect.added, microversion=spoken)
+    after = replace(
+        memory,
+        observed=observed,
+        configured=prospect.lasting.configured,
+        root_traits=prospect.lasting.root_traits,
+        lacked_traits=prospect.lasting.lacked_traits,
+        microversion=planner.client.microversion,
+    )
     if after != state.read(planner.where):
         state.write(after)
     status = Status.CHANGED if plan.operations else Status.UNCHANGED
-    return Outcome(node=planner.node, status=status, plan=plan, notes=_notes(prospect))
-
-
-def _stop(planner: Planner, prospect: Prospect, status: Status, notes: tuple[str, ...], memory: NodeState) -> Outcome:
-    """End without a write; what was seen is what the next pass compares with, so one change is never seen twice."""
-    planner.state_file(prospect.root_uuid).write(replace(memory, observed=prospect.observed))
-    return Outcome(node=planner.node, status=status, plan=prospect.plan, notes=notes)
+    return Outcome(node=planner.node, status=status, plan=plan, notes=notes_on(prospect))
 
 
 def _limits(planner: Planner, prospect: Prospect) -> Limits:
     withdrawn = {
-        provider: names.classes - prospect.added.get(provider, Names()).classes
+        provider: names.classes - prospect.lasting.configured.get(provider, Names()).classes
         for provider, names in prospect.memory.configured.items()
     }
     return Limits(fraction=planner.settings.shrink_fraction, withdrawn=withdrawn)
+
+
+def _count_strikes(prospect: Prospect, wishes: Wishes) -> NodeState:
+    """Remember a sign of a second writer, until enough quiet passes went by."""
+    memory = prospect.memory
+    if wishes.take_over:
+        return replace(memory, strikes=0, quiet=0)
+    if prospect.contest:
+        return replace(memory, strikes=memory.strikes + 1, quiet=0)
+    if not memory.strikes:
+        return memory
+    forgiven = memory.quiet + 1 >= FORGIVEN
+    return replace(memory, strikes=0 if forgiven else memory.strikes, quiet=0 if forgiven else memory.quiet + 1)
 
 
 def _contested(prospect: Prospect, wishes: Wishes) -> tuple[str, ...]:
@@ -120,19 +180,32 @@ def _contested(prospect: Prospect, wishes: Wishes) -> tuple[str, ...]:
     found, before = prospect.contest, prospect.memory.contested
     if found is None or not (found.nova or before or prospect.memory.strikes):
         return before
-    who = "nova-compute (the root carries OWNER_NOVA)" if found.nova else "another service"
+    who = "nova-compute (it put OWNER_NOVA on the root)" if found.nova else "another service"
     return (
         f"{who} writes on {found.provider} too: " + "; ".join(found.changes),
         "nothing is written any more: stop that service on this host, then run sync --take-over",
     )
 
 
-def _notes(prospect: Prospect) -> tuple[str, ...]:
-    notes = []
-    if prospect.contest:
-        notes.append(
-            f"somebody changed {prospect.contest.provider} since the last pass: " + "; ".join(prospect.contest.changes)
-        )
-    if prospect.plan.left_out:
-        notes.append("this placement is too old to know the traits " + ", ".join(sorted(prospect.plan.left_out)))
-    return tuple(notes)
+def _occupied(planner: Planner, prospect: Prospect, wishes: Wishes) -> tuple[str, ...]:
+    """Why a root that was never ours is not taken while nova-compute runs beside us; empty when it may be."""
+    root = prospect.observed.root
+    if wishes.take_over or planner.settings.recorded or root is None or MARKER in root.provider.traits:
+        return ()
+    pids = probe_processes("nova-compute")
+    if not pids:
+        return ()
+    return (
+        f"nova-compute (pid {pids[0]}) runs here and reports {root.name}, which this agent never wrote",
+        "nothing is written: stop it, or if it does not report this host, run sync --take-over",
+    )
+
+
+def _unexplained(prospect: Prospect) -> list[str]:
+    """Custom names on a root that carries our mark, and that nobody here can explain since our memory is gone."""
+    root = prospect.observed.root
+    if root is None or prospect.memory.observed is not None or MARKER not in root.provider.traits:
+        return []
+    wanted = prospect.desired.root.traits | prospect.desired.root.inventories.keys()
+    names = root.provider.traits | root.provider.inventories.keys()
+    return sorted(name for name in names - wanted if name.startswith("CUSTOM_"))

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agent.assembly import Choice, open_client, open_driver, settings_for
+from agent.errors import USER_ERRORS
 from agent.exits import Exit
 from agent.identity import planned_identity, read_identity
-from agent.planner import Planner, Wishes, look
+from agent.planner import Planner, Prospect, Wishes, look
 from agent.provider_config import add, read_additions
 from agent.shapes import encode_observed, encode_plan, encode_tree
-from agent.sync import Outcome, Status, run_pass
+from agent.sync import Outcome, Status, judge, notes_on, run_pass
 
 Printer = Callable[[Any, Any], None]  # (rich console, data)
 
@@ -23,6 +24,7 @@ ENDINGS = {
     Status.CHANGED: Exit.DONE,
     Status.UNSAFE: Exit.REFUSED,
     Status.CONTESTED: Exit.REFUSED,
+    Status.FAILED: Exit.ERROR,
 }
 
 
@@ -73,11 +75,11 @@ def show(options: argparse.Namespace) -> Report:
     missing = []
     with _planners(options) as planners:
         for one in planners:
-            row = one.client.find(one.node)
-            if row is None:
+            standing = one.client.find(one.node)
+            if standing is None:
                 missing.append(one.node)
                 continue
-            observed = one.client.observe(row.uuid)
+            observed = one.client.observe(standing)
             tree = encode_observed(observed, one.client.allocations(observed))
             shown["providers"] |= tree["providers"]
             shown["allocations"] |= tree["allocations"]
@@ -89,20 +91,29 @@ def show(options: argparse.Namespace) -> Report:
 
 def plan(options: argparse.Namespace) -> Report:
     """What a pass would change."""
+    wishes = _wishes(options)
+    prospects: list[Prospect] = []
+    remarks: list[str] = []
     with _planners(options) as planners:
-        prospects = [one.prospect(_wishes(options)) for one in planners]
-    plans = [prospect.plan for prospect in prospects]
-    ending = Exit.DIFFERENCES if any(plan.operations for plan in plans) else Exit.DONE
-    report = _for_each([encode_plan(plan) for plan in plans], "plans", _print_plan, ending)
-    if all(prospect.identified for prospect in prospects):
-        return report
-    return replace(report, remark="this host has no compute_id yet: its uuid is a stand-in, sync makes the real one")
+        for one in planners:
+            prospect = one.prospect(wishes)
+            one.check_name(prospect)
+            verdict = judge(one, prospect, wishes)
+            prospects.append(prospect)
+            remarks += notes_on(prospect)
+            remarks += [f"sync would refuse this: {note}" for note in verdict.notes]
+            if not prospect.identified:
+                remarks.append(f"{one.node} has no compute_id yet: the uuid is a stand-in, sync makes the real one")
+    ending = Exit.DIFFERENCES if any(prospect.plan.operations for prospect in prospects) else Exit.DONE
+    records = [encode_plan(prospect.plan) for prospect in prospects]
+    return replace(_for_each(records, "plans", _print_plan, ending), remark="\n".join(remarks))
 
 
 def sync(options: argparse.Namespace) -> Report:
-    """One pass over each node."""
+    """One pass over each node; where there are several, one that fails does not keep the others from theirs."""
     with _planners(options) as planners:
-        outcomes = [run_pass(one, _wishes(options)) for one in planners]
+        alone = len(planners) == 1
+        outcomes = [run_pass(one, _wishes(options)) if alone else _try_pass(one, options) for one in planners]
     ending = max(ENDINGS[outcome.status] for outcome in outcomes)
     return _for_each([_encode_outcome(outcome) for outcome in outcomes], "nodes", _print_outcome, ending)
 
@@ -146,6 +157,13 @@ DOING = {
     "record": "reading this host",
     "check": "trying what a pass needs",
 }
+
+
+def _try_pass(planner: Planner, options: argparse.Namespace) -> Outcome:
+    try:
+        return run_pass(planner, _wishes(options))
+    except USER_ERRORS as error:
+        return Outcome(node=planner.node, status=Status.FAILED, notes=(str(error),))
 
 
 @contextmanager
@@ -256,9 +274,10 @@ def _print_outcome(out: Any, data: dict[str, Any]) -> None:
         "changed": "placement was brought up to date",
         "unsafe": "refused: nothing was written",
         "contested": "refused: another service writes here, nothing was written",
+        "failed": "failed",
     }
     out.print(f"{data['node']}: {sentences[data['outcome']]}")
     for note in data["notes"]:
         out.print(f"  {note}", markup=False)
-    if data["outcome"] != "unchanged":
+    if data["outcome"] not in ("unchanged", "failed"):
         _print_plan(out, data)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ class DriverOptions:
 
     uri: str  # of libvirt
     instances: Path
+    instances_may_be_missing: bool = False  # nobody named the folder, and nova may not have made it yet
     guests: "GuestPolicy"
     archive: "HostArchive | None" = None  # look at this recorded host instead of the live one
     fleet: tuple["HostArchive", ...] = ()  # of the fake driver
@@ -39,7 +41,11 @@ def _load_libvirt(options: DriverOptions) -> "Driver":
 
     if options.archive:
         return _load_recorded(options.archive, options.guests)
-    return LibvirtDriver(LiveConnection(options.uri), options.guests, lambda: probe_disk(options.instances))
+    return LibvirtDriver(
+        LiveConnection(options.uri),
+        options.guests,
+        partial(probe_disk, options.instances, may_be_missing=options.instances_may_be_missing),
+    )
 
 
 def _load_fake(options: DriverOptions) -> "Driver":

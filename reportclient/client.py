@@ -1,28 +1,20 @@
 """Reads placement's tree and carries out plans: the only writer."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from datetime import datetime
 from email.utils import parsedate_to_datetime
 from urllib.parse import urlencode
 
 from reportclient import payload
 from reportclient.allocations import Allocation
-from reportclient.errors import Forbidden, Rejected, Unavailable
+from reportclient.errors import Absent, Conflict, Forbidden, Rejected, Unavailable
 from reportclient.plan import Plan
 from reportclient.transport import NEWEST, Transport
 from reportclient.tree import ObservedProvider, ObservedTree, Provider
 from reportclient.writer import Writer
 
 NAMES_PER_QUERY = 100  # keeps GET /traits?name=in:... under 8 KiB
-
-
-@dataclass(frozen=True, slots=True)
-class RootRow:
-    """A provider found by its name."""
-
-    uuid: str
-    name: str
-    is_root: bool
 
 
 class PlacementClient:
@@ -45,29 +37,29 @@ class PlacementClient:
         """Placement's clock minus ours, as of its last answer; None when it sent no date."""
         return self._transport.skew_s
 
-    def find(self, name: str) -> RootRow | None:
-        """The provider of exactly this name, None when there is none. One request."""
+    def find(self, name: str) -> str | None:
+        """The uuid of the provider of exactly this name, None when there is none. One request."""
         body, _ = self._transport.get(f"/resource_providers?{urlencode({'name': name})}")
-        rows = payload.decode_listing(body)
-        return RootRow(rows[0][0], rows[0][1], rows[0][2] is None) if rows else None
+        with payload.in_form(f"the provider named {name}"):
+            rows = payload.decode_listing(body)
+        return rows[0][0] if rows else None
 
     def observe(self, root_uuid: str, since: ObservedTree | None = None) -> ObservedTree:
         """
         The tree under a root, at the price of one request when nothing changed since ``since``.
 
         Providers whose generation moved are read again, three requests each. No such root is an empty tree.
+        A listing that is older than ``since`` comes from a cache, or from a database that was restored: then all is
+        read again, and what is stale in it is found out at the first write, by its generation.
 
         Raises:
             Unavailable: no complete answer; never a shorter tree.
+            Conflict: a provider went away while the tree was read.
         """
         body, modified = self._transport.get(f"/resource_providers?{urlencode({'in_tree': root_uuid})}")
-        rows = payload.decode_listing(body)
-        known = since.by_uuid if since else {}
-        if since and {row[0] for row in rows} == known.keys() and _is_older(modified, since.last_modified):
-            raise Unavailable(
-                f"the list of providers is older ({modified}) than one seen before "
-                f"({since.last_modified}): a cache in between, or a restored database; try again"
-            )
+        with payload.in_form("the tree of a root"):
+            rows = payload.decode_listing(body)
+        known = since.by_uuid if since and not _is_older(rows, modified, since) else {}
         names = {uuid: name for uuid, name, _, _ in rows}
         parents = {uuid: names.get(parent) if parent else None for uuid, _, parent, _ in rows}
         return ObservedTree(
@@ -80,13 +72,12 @@ class PlacementClient:
 
     def allocations(self, providers: Iterable[ObservedProvider]) -> tuple[Allocation, ...]:
         """Who holds what on these providers; one request each."""
-        return tuple(
-            allocation
-            for observed in providers
-            for allocation in payload.decode_allocations(
-                self._transport.get(f"/resource_providers/{observed.uuid}/allocations")[0], observed.name
-            )
-        )
+        held: list[Allocation] = []
+        for observed in providers:
+            body, _ = self._transport.get(f"/resource_providers/{observed.uuid}/allocations")
+            with payload.in_form(f"the allocations on {observed.name}"):
+                held += payload.decode_allocations(body, observed.name)
+        return tuple(held)
 
     def known_traits(self, names: Iterable[str]) -> frozenset[str]:
         """Those of ``names`` that placement has; one request per hundred."""
@@ -94,7 +85,9 @@ class PlacementClient:
         known: set[str] = set()
         for start in range(0, len(wanted), NAMES_PER_QUERY):
             query = urlencode({"name": "in:" + ",".join(wanted[start : start + NAMES_PER_QUERY])})
-            known |= set(self._transport.get(f"/traits?{query}")[0]["traits"])
+            body, _ = self._transport.get(f"/traits?{query}")
+            with payload.in_form("its traits"):
+                known |= payload.decode_names(body, "traits")
         return frozenset(known)
 
     def execute(self, plan: Plan, observed: ObservedTree) -> ObservedTree:
@@ -140,23 +133,39 @@ class PlacementClient:
         if known and known.generation == generation:
             return replace(known, provider=replace(known.provider, name=name, parent=parent))
         base = f"/resource_providers/{uuid}"
-        stock, _ = self._transport.get(f"{base}/inventories")
-        traits, _ = self._transport.get(f"{base}/traits")
-        aggregates, _ = self._transport.get(f"{base}/aggregates")
-        provider = Provider(
-            name=name,
-            parent=parent,
-            inventories=payload.decode_inventories(stock),
-            traits=frozenset(traits["traits"]),
-            aggregates=frozenset(aggregates["aggregates"]),
-        )
+        try:
+            stock, traits, aggregates = (
+                self._transport.get(f"{base}/{aspect}")[0] for aspect in ("inventories", "traits", "aggregates")
+            )
+        except Absent as error:
+            raise Conflict(f"provider {name} went away while it was read: {error}") from error
+        with payload.in_form(f"provider {name}"):
+            provider = Provider(
+                name=name,
+                parent=parent,
+                inventories=payload.decode_inventories(stock),
+                traits=payload.decode_names(traits, "traits"),
+                aggregates=payload.decode_names(aggregates, "aggregates"),
+            )
         # The lowest generation seen: had somebody written in between, the next write or look finds it out.
         return ObservedProvider(uuid=uuid, generation=generation, provider=provider)
 
 
-def _is_older(one: str, other: str) -> bool:
-    """Whether one Last-Modified is before another; unknown is no."""
-    return bool(one and other) and parsedate_to_datetime(one) < parsedate_to_datetime(other)
+def _is_older(rows: list[tuple[str, str, str | None, int]], modified: str, since: ObservedTree) -> bool:
+    """Whether a listing is from before ``since``: a generation went back, or Last-Modified of the same providers."""
+    known = since.by_uuid
+    if any(uuid in known and generation < known[uuid].generation for uuid, _, _, generation in rows):
+        return True
+    dates = [_date(text) for text in (modified, since.last_modified)]
+    return {row[0] for row in rows} == known.keys() and None not in dates and dates[0] < dates[1]  # type: ignore[operator]
+
+
+def _date(text: str) -> datetime | None:
+    """An RFC 9110 date; None when there is none."""
+    try:
+        return parsedate_to_datetime(text)
+    except ValueError:
+        return None
 
 
 def _from_the_root(rows: list[tuple[str, str, str | None, int]]) -> list[tuple[str, str, str | None, int]]:

@@ -19,7 +19,7 @@ from reportclient.plan import (
     SetInventories,
     SetTraits,
 )
-from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree
+from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree, same_stock
 
 
 def child_uuid(root_uuid: str, root_name: str, name: str) -> str:
@@ -138,7 +138,7 @@ def _changes(
     if provider.aggregates - seen.provider.aggregates:
         operations.append(SetAggregates(uuid_, provider.name, seen.provider.aggregates | provider.aggregates))
     inventories = carry_inventories(seen, provider, ours)
-    if inventories != dict(seen.provider.inventories):
+    if not same_stock(inventories, seen.provider.inventories):
         operations.append(SetInventories(uuid_, provider.name, inventories))
     return operations
 

@@ -5,6 +5,7 @@ PlacementError
     Unavailable     no answer, or one that is no answer: nothing known to have changed; next pass
     Conflict        somebody else wrote first: observe again, plan again
     Rejected        understood and refused: never retry as it is
+        Absent      no such thing in placement
         Forbidden   refused for want of a role
         NameTaken   a provider of that name or uuid exists
         TreeMismatch  the tree that placement holds is not this host's to write
@@ -26,6 +27,10 @@ class Conflict(PlacementError):
 
 class Rejected(PlacementError):
     """Understood and refused: never retry as it is."""
+
+
+class Absent(Rejected):
+    """404: what the request names is not there (any more)."""
 
 
 class Forbidden(Rejected):

@@ -12,7 +12,7 @@ def is_custom(name: str) -> bool:
 
 def is_standard_trait(name: str) -> bool:
     """Whether the installed os-traits knows this name."""
-    return hasattr(os_traits, name)
+    return name in os_traits.get_traits()
 
 
 def standard_traits(prefix: str) -> frozenset[str]:

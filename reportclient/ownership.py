@@ -7,7 +7,7 @@ unchanged.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
@@ -53,7 +53,7 @@ class Contest:
 
     provider: str
     changes: tuple[str, ...]  # one sentence each
-    nova: bool  # OWNER_NOVA stands on the root
+    nova: bool  # OWNER_NOVA came to the root with them; where it stood before, it says nothing of today
 
 
 def is_marked(observed: ObservedProvider) -> bool:
@@ -73,12 +73,13 @@ def carry_traits(observed: ObservedProvider, desired: Provider, ours: Ownership)
 
 
 def contest(
-    left: ObservedTree | None, found: ObservedTree, ours: Ownership, keep_ratio: frozenset[str]
+    left: ObservedTree | None, found: ObservedTree, wanted: Provider, ours: Ownership, keep_ratio: frozenset[str]
 ) -> Contest | None:
     """
-    What changed on the root's own classes since we left them (None: we do not know how), None if nothing did.
+    What somebody changed on the root's own classes since we left them (None: we do not know how); None if nothing.
 
-    An allocation ratio is an operator's to set by hand where our configuration names none (classes in ``keep_ratio``).
+    What now stands as it is ``wanted`` is no contest. An allocation ratio is an operator's to set by hand where our
+    configuration names none (classes in ``keep_ratio``).
     """
     before, now = left.root if left else None, found.root
     if before is None or now is None or before.uuid != now.uuid or before.generation == now.generation:
@@ -86,20 +87,19 @@ def contest(
     changes = []
     for name in sorted(ours.classes(before) & before.provider.inventories.keys()):
         was, stands = before.provider.inventories[name], now.provider.inventories.get(name)
+        wish = wanted.inventories.get(name)
         if stands is None:
-            changes.append(f"{name} was removed")
-        elif _terms(was, name in keep_ratio) != _terms(stands, name in keep_ratio):
+            changes += [f"{name} was removed"] if wish else []
+        elif not any(_agree(stands, other, name in keep_ratio) for other in (was, wish) if other):
             changes.append(
                 f"{name} total {was.total} reserved {was.reserved} ratio {was.allocation_ratio:g} became "
                 f"total {stands.total} reserved {stands.reserved} ratio {stands.allocation_ratio:g}"
             )
     if MARKER in before.provider.traits - now.provider.traits:
         changes.append(f"trait {MARKER} was removed")
-    if not changes:
-        return None
-    return Contest(now.name, tuple(changes), OWNER_NOVA in now.provider.traits)
+    came = OWNER_NOVA in now.provider.traits - before.provider.traits
+    return Contest(now.name, tuple(changes), came) if changes else None
 
 
-def _terms(inventory: Inventory, ignore_ratio: bool) -> tuple[float, ...]:
-    ratio = 0.0 if ignore_ratio else inventory.allocation_ratio
-    return (inventory.total, inventory.reserved, inventory.min_unit, inventory.max_unit, inventory.step_size, ratio)
+def _agree(one: Inventory, other: Inventory, ignore_ratio: bool) -> bool:
+    return one.equals(replace(other, allocation_ratio=one.allocation_ratio) if ignore_ratio else other)

@@ -1,6 +1,7 @@
 """Placement's JSON, both ways; nothing else in the package sees a dict of it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from reportclient.allocations import Allocation
@@ -13,13 +14,22 @@ Json = dict[str, Any]
 
 def decode_listing(body: Json) -> list[tuple[str, str, str | None, int]]:
     """(uuid, name, parent's uuid or None, generation) of each provider of ``GET /resource_providers``."""
+    return [
+        (str(row["uuid"]), str(row["name"]), row["parent_provider_uuid"], int(row["generation"]))
+        for row in body["resource_providers"]
+    ]
+
+
+@contextmanager
+def in_form(what: str) -> Iterator[None]:
+    """Inside, an answer that is not in placement's form is Unavailable, and ``what`` says which."""
     try:
-        return [
-            (row["uuid"], row["name"], row["parent_provider_uuid"], row["generation"])
-            for row in body["resource_providers"]
-        ]
-    except (KeyError, TypeError) as error:
-        raise Unavailable(f"placement's list of providers is not in its form: {error!r} in {str(body)[:80]}") from error
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise Unavailable(
+            f"placement's answer for {what} is not in its form ({type(error).__name__}: {error}): "
+            f"does the endpoint lead to placement?"
+        ) from error
 
 
 def decode_inventories(body: Json) -> dict[str, Inventory]:
@@ -86,6 +96,14 @@ def decode_allocations(body: Json, provider: str) -> tuple[Allocation, ...]:
         for consumer, record in sorted(body["allocations"].items())
         for resource_class, amount in sorted(record["resources"].items())
     )
+
+
+def decode_names(body: Json, key: str) -> frozenset[str]:
+    """The names in a list of an answer, for instance its traits."""
+    names = body[key]
+    if not isinstance(names, list):
+        raise TypeError(f"{key} is no list")
+    return frozenset(map(str, names))
 
 
 def encode_observed(observed: ObservedProvider) -> Json:

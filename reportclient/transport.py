@@ -11,7 +11,7 @@ from typing import Any, NoReturn, Protocol
 
 from keystoneauth1 import exceptions
 
-from reportclient.errors import Conflict, Forbidden, NameTaken, Rejected, Unavailable
+from reportclient.errors import Absent, Conflict, Forbidden, NameTaken, Rejected, Unavailable
 
 OLDEST, NEWEST = (1, 30), (1, 39)  # 1.30 brought the reshaper
 
@@ -53,9 +53,9 @@ class Transport:
     def get(self, path: str) -> tuple[Any, str]:
         """A GET's body, and its Last-Modified ("" when there is none)."""
         answer = self._exchange("GET", path)
-        if int(answer.headers.get("Age", 0) or 0) > 0:
+        if _age_s(answer):
             answer = self._exchange("GET", path, {"Cache-Control": "no-cache, max-age=0", "Pragma": "no-cache"})
-        if (age := int(answer.headers.get("Age", 0) or 0)) > 0:
+        if age := _age_s(answer):
             raise Unavailable(
                 f"a cache between here and {self._where} answered GET {path} with a copy {age} s old "
                 f"although asked not to: let it pass requests with Cache-Control: no-cache"
@@ -135,6 +135,8 @@ def _refuse(answer: Answer, method: str, path: str, where: str) -> NoReturn:
         raise Rejected(f"{asked}: the token was not accepted: check the user and its roles in [placement]")
     if status == 403:
         raise Forbidden(f"{asked}: the user lacks a role for this: give it the role service on its project")
+    if status == 404 and error:
+        raise Absent(f"{asked}: {detail}")
     if status == 409 and code == "placement.concurrent_update":
         raise Conflict(f"{asked}: somebody else wrote first")
     if status == 409 and code == "placement.duplicate_name":
@@ -147,6 +149,12 @@ def _refuse(answer: Answer, method: str, path: str, where: str) -> NoReturn:
 def _kind(answer: Answer) -> str:
     kind: str = answer.headers.get("Content-Type", "").partition(";")[0]
     return {"text/html": "a web page", "": "nothing readable"}.get(kind, kind)
+
+
+def _age_s(answer: Answer) -> int:
+    """How old a cache says its copy is (RFC 9111 Age); 0 for an answer of the server's own."""
+    age = str(answer.headers.get("Age", "")).strip()
+    return int(age) if age.isdecimal() else 0
 
 
 def _skew_s(date: str) -> float | None:

@@ -1,7 +1,8 @@
 """Providers, their inventories, and the trees they form: as desired, and as placement holds them."""
 
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 MAX_INT = 0x7FFFFFFF  # the largest value placement's schema takes, and its default max_unit
 
@@ -24,13 +25,18 @@ class Inventory:
             raise ValueError(f"reserved must be between 0 and total {self.total}, got {self.reserved}")
         if self.min_unit < 1 or self.max_unit < 1 or self.step_size < 1:
             raise ValueError(f"min_unit, max_unit and step_size must be >= 1, got {self}")
-        if not 0 < self.allocation_ratio < float("inf"):
-            raise ValueError(f"allocation_ratio must be above 0 and finite, got {self.allocation_ratio}")
+        if not 0 <= self.allocation_ratio < float("inf"):
+            raise ValueError(f"allocation_ratio must be finite and not negative, got {self.allocation_ratio}")
 
     @property
     def capacity(self) -> int:
         """What can be allocated: ``(total - reserved) * allocation_ratio``, rounded down as placement does."""
         return int((self.total - self.reserved) * self.allocation_ratio)
+
+    def equals(self, other: "Inventory") -> bool:
+        """Whether both say the same; some databases keep a ratio in single precision."""
+        close = math.isclose(self.allocation_ratio, other.allocation_ratio, rel_tol=1e-5)
+        return close and replace(self, allocation_ratio=other.allocation_ratio) == other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,3 +109,8 @@ class ObservedTree:
 
     def __iter__(self) -> Iterator[ObservedProvider]:
         return iter(self.providers)
+
+
+def same_stock(one: Mapping[str, Inventory], other: Mapping[str, Inventory]) -> bool:
+    """Whether two sets of inventories say the same."""
+    return one.keys() == other.keys() and all(stock.equals(other[name]) for name, stock in one.items())

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from reportclient import payload
-from reportclient.errors import Forbidden, NameTaken
+from reportclient.errors import Conflict, Forbidden, NameTaken
 from reportclient.plan import (
     Create,
     Delete,
@@ -50,14 +50,10 @@ class Writer:
             case Rename(uuid, name, old):
                 self._transport.send("PUT", f"/resource_providers/{uuid}", {"name": name})
                 self._renamed(uuid, old, name)
-            case SetTraits(uuid, name, traits, added, removed):
-                body = payload.encode_traits(traits, self._generation(uuid))
-                self._confirm(
-                    uuid, self._transport.send("PUT", f"/resource_providers/{uuid}/traits", body), traits=traits
-                )
-                LOG.info("set traits of provider name=%s added=%s removed=%s", name, sorted(added), sorted(removed))
+            case SetTraits():
+                self._set_traits(operation)
             case SetAggregates(uuid, name, aggregates):
-                body = payload.encode_aggregates(aggregates, self._generation(uuid))
+                body = payload.encode_aggregates(aggregates, self._generation(operation))
                 answer = self._transport.send("PUT", f"/resource_providers/{uuid}/aggregates", body)
                 self._confirm(uuid, answer, aggregates=aggregates)
                 LOG.info("set aggregates of provider name=%s aggregates=%s", name, sorted(aggregates))
@@ -80,21 +76,41 @@ class Writer:
                 f"{error}; if an earlier pass was cut off just here, run it again: it goes on from there; "
                 f"else another host uses this name or uuid"
             ) from error
+        with payload.in_form(f"the new provider {create.name}"):
+            generation = int(answer["generation"])
         parent = self._stands[create.parent_uuid].name if create.parent_uuid else None
         self._stands[create.uuid] = ObservedProvider(
-            uuid=create.uuid, generation=answer["generation"], provider=Provider(name=create.name, parent=parent)
+            uuid=create.uuid, generation=generation, provider=Provider(name=create.name, parent=parent)
         )
         LOG.info("created provider name=%s uuid=%s parent=%s", create.name, create.uuid, parent)
 
+    def _set_traits(self, write: SetTraits) -> None:
+        path = f"/resource_providers/{write.uuid}/traits"
+        generation = self._generation(write) if write.uuid in self._stands else self._unchanged(write, path)
+        answer = self._transport.send("PUT", path, payload.encode_traits(write.traits, generation))
+        self._confirm(write.uuid, answer, traits=write.traits)
+        LOG.info(
+            "set traits of provider name=%s added=%s removed=%s", write.name, sorted(write.added), sorted(write.removed)
+        )
+
+    def _unchanged(self, write: SetTraits, path: str) -> int:
+        """The generation after a reshape, which answers none, if the traits are still those of the plan."""
+        body, _ = self._transport.get(path)
+        with payload.in_form(f"the traits of {write.name}"):
+            stands, generation = payload.decode_names(body, "traits"), int(body["resource_provider_generation"])
+        if stands != (write.traits - write.added) | write.removed:
+            raise Conflict(f"somebody else changed the traits of {write.name} meanwhile")
+        return generation
+
     def _set_inventories(self, write: SetInventories) -> None:
-        body = payload.encode_inventories(write.inventories, self._generation(write.uuid))
+        body = payload.encode_inventories(write.inventories, self._generation(write))
         answer = self._transport.send("PUT", f"/resource_providers/{write.uuid}/inventories", body)
         self._confirm(write.uuid, answer, inventories=write.inventories)
         LOG.info("set inventories of provider name=%s %s", write.name, _totals(write))
 
     def _reshape(self, reshape: Reshape) -> None:
         """All stock in one transaction; where the role does not allow that, one provider after the other."""
-        generations = {one.uuid: self._generation(one.uuid) for one in reshape.inventories}
+        generations = {one.uuid: self._generation(one) for one in reshape.inventories}
         try:
             self._transport.send("POST", "/reshaper", payload.encode_reshape(reshape, generations))
         except Forbidden:
@@ -113,18 +129,16 @@ class Writer:
                 self._stands[key] = replace(stands, provider=replace(stands.provider, parent=name))
         LOG.info("renamed provider uuid=%s from=%s to=%s", uuid, old, name)
 
-    def _generation(self, uuid: str) -> int:
-        if uuid in self._stands:
-            return self._stands[uuid].generation
-        body, _ = self._transport.get(f"/resource_providers/{uuid}")  # after a reshape, which answers none
-        return int(body["generation"])
+    def _generation(self, write: SetTraits | SetAggregates | SetInventories) -> int:
+        return self._stands[write.uuid].generation
 
     def _confirm(self, uuid: str, answer: Mapping[str, int], **changed: object) -> None:
         stands = self._stands.get(uuid)
         if stands is None:
             return
         provider = replace(stands.provider, **changed)  # type: ignore[arg-type]
-        generation = answer["resource_provider_generation"]
+        with payload.in_form(f"a write on {stands.name}"):
+            generation = int(answer["resource_provider_generation"])
         self._stands[uuid] = replace(stands, generation=generation, provider=provider)
 
 

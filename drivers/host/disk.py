@@ -8,22 +8,24 @@ from drivers.errors import DiscoveryError
 from drivers.facts import DiskSpace
 
 
-def probe_disk(instances: Path) -> DiskSpace:
+def probe_disk(instances: Path, *, may_be_missing: bool = False) -> DiskSpace:
     """
     Size and free space of the file system of ``instances`` (statvfs, root's reserve counted in the total).
 
-    A folder that nova has not made yet is read at its nearest existing parent, where it will be made.
+    With ``may_be_missing``, a folder that nova has not made yet is read at its nearest existing parent, where it will
+    be made. Else a missing one is an error: it may be a file system that is not mounted.
 
     Raises:
         DiscoveryError: the file system cannot be asked.
     """
-    place = instances
-    while not place.exists() and place != place.parent:
-        place = place.parent
     try:
+        place = instances
+        while may_be_missing and not place.exists() and place != place.parent:
+            place = place.parent
         usage = psutil.disk_usage(str(place))
-        return DiskSpace(total_bytes=usage.total, free_bytes=usage.free)
     except OSError as error:
         raise DiscoveryError(
-            f"cannot read the size of the file system at {place} ([DEFAULT] instances_path): {error.strerror or error}"
+            f"cannot read the size of the file system at {instances} ([DEFAULT] instances_path): "
+            f"{error.strerror or error}: is it mounted?"
         ) from error
+    return DiskSpace(total_bytes=usage.total, free_bytes=usage.free)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element, tostring
 
+from drivers.errors import MalformedFact
 from drivers.facts import DomainCapabilities, GuestArch, HostCpu, NumaCell
 from drivers.host.archive import Document, fields
 from drivers.host.parse import parse_cpu_set
@@ -26,7 +27,8 @@ class Capabilities:
     """virConnectGetCapabilities, as far as it is read."""
 
     arch: str  # of the host
-    cpu: str  # the host's <cpu> element
+    cpu: str | None  # the host's <cpu> element; None where libvirt names no model that it could expand
+    features: frozenset[str]  # those that the element lists
     cells: tuple[NumaCell, ...]
     guests: tuple[GuestArch, ...]
 
@@ -51,9 +53,13 @@ def parse_capabilities(document: Document) -> Capabilities:
     root = parse_xml(document, "capabilities")
     with fields(document.source):
         cells = [_parse_cell(cell, document.source) for cell in root.iterfind("host/topology/cells/cell")]
+    if not any(cell.memory_kib for cell in cells):
+        raise MalformedFact(f"{document.source} tells no memory of any cell")
+    cpu = require(root, "host/cpu", document.source)
     return Capabilities(
         arch=text_of(root, "host/cpu/arch", document.source),
-        cpu=tostring(require(root, "host/cpu", document.source), encoding="unicode"),
+        cpu=tostring(cpu, encoding="unicode") if cpu.find("model") is not None else None,
+        features=frozenset(attribute(feature, "name", document.source) for feature in cpu.iterfind("feature")),
         cells=tuple(sorted(cells, key=lambda cell: cell.id)),
         guests=tuple(_parse_guest(arch, document.source) for arch in root.iterfind("guest/arch")),
     )

@@ -30,6 +30,10 @@ class Connection(Protocol):
         """The answers to all ``offers``, which are those of this virt type."""
         ...
 
+    def cpu_models(self, arch: str) -> tuple[str, ...]:
+        """The names of the CPU models that libvirt can expand, as it spells them."""
+        ...
+
     def expand(self, name: str, cpu: str) -> Document:
         """A ``<cpu>`` with all features that its model implies; ``name`` says which one in messages and archives."""
         ...
@@ -71,6 +75,10 @@ class LiveConnection:
         with self._explained(f"the capabilities of {offer.virt_type} guests of {offer.arch} {offer.machine}"):
             text = self._libvirt.getDomainCapabilities(offer.emulator, offer.arch, offer.machine, offer.virt_type, 0)
         return self._document(f"domain capabilities of {offer.arch} {offer.machine}", text)
+
+    def cpu_models(self, arch: str) -> tuple[str, ...]:
+        with self._explained(f"the CPU models of {arch}"):
+            return tuple(self._libvirt.getCPUModelNames(arch))
 
     def expand(self, name: str, cpu: str) -> Document:
         with self._explained(f"the features of CPU {name}"):
@@ -169,6 +177,11 @@ class RecordedConnection:
                 f"record the host with this configuration"
             )
         return tuple(self._archive.read(f"libvirt/domcapabilities/{name}") for name in found)
+
+    def cpu_models(self, arch: str) -> tuple[str, ...]:
+        """Those that were recorded."""
+        names = (name.removesuffix(".xml") for name in self._archive.names("libvirt/models"))
+        return tuple(name.removeprefix(f"{arch}-") for name in names if name.startswith(f"{arch}-"))
 
     def expand(self, name: str, cpu: str) -> Document:
         """As recorded. Without a record the host's CPU stays as its capabilities name it."""

@@ -54,7 +54,7 @@ class LibvirtDriver:
             versions=self._connection.versions(),
             cpu_map=self._connection.cpu_map(),
             arch=capabilities.arch,
-            guest_features=frozenset().union(*features.values()),
+            guest_features=frozenset().union(*features.values()) or self._listed(capabilities),
             cells=capabilities.cells,
             domain_capabilities=tuple(map(parse_domain_capabilities, offered)),
             disk=self._disk(),
@@ -92,9 +92,15 @@ class LibvirtDriver:
         if self._guests.cpu_mode == "none":
             models: tuple[str, ...] = (DEFAULT_MODELS.get(arch, "qemu64"),)
         elif self._guests.cpu_mode == "custom":
-            models = self._guests.cpu_models or (("max",) if arch == "aarch64" else ())
-        elif arch in X86:
+            known = {name.lower(): name for name in self._connection.cpu_models(arch)}
+            models = tuple(known.get(model.lower(), model) for model in self._guests.cpu_models)
+            models = models or (("max",) if arch == "aarch64" else ())
+        elif arch in X86 and capabilities.cpu:
             return {HOST_CPU: capabilities.cpu}
         else:
             return {}  # only x86 has traits for features, and libvirt expands few other CPUs
         return {f"{arch}-{model}": f"<cpu><arch>{arch}</arch><model>{model}</model></cpu>" for model in models}
+
+    def _listed(self, capabilities: Capabilities) -> frozenset[str]:
+        """The features that the host's CPU lists, where guests have that CPU and libvirt cannot expand it."""
+        return frozenset() if self._guests.cpu_mode in ("custom", "none") else capabilities.features

@@ -8,15 +8,11 @@ import pytest
 
 from beds.agents import run_agent
 from beds.cases import write_archive, write_config
+from beds.differences import CLASSES
 
 pytestmark = pytest.mark.live
 
 CASES = sorted((Path(__file__).parents[1] / "cases").glob("*.json"))
-
-BY_DESIGN = {
-    "CUSTOM_OWNER_COMPUTE_NODE_AGENT": "our mark stands where nova's OWNER_NOVA does",
-    "CUSTOM_PMEM_NAMESPACE": "persistent memory is refused in the configuration, and so never in a tree",
-}
 
 
 def read_case(path: Path) -> dict[str, Any]:
@@ -26,10 +22,11 @@ def read_case(path: Path) -> dict[str, Any]:
 
 def inventories(tree: dict[str, Any]) -> dict[str, Any]:
     """Providers with parent and stock, without what differs by design."""
+    by_design = tuple(CLASSES)
     return {
         name: (
             provider["parent"],
-            {key: stock for key, stock in provider["inventories"].items() if key not in BY_DESIGN},
+            {key: stock for key, stock in provider["inventories"].items() if not key.startswith(by_design)},
         )
         for name, provider in tree["providers"].items()
     }

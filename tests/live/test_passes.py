@@ -34,11 +34,8 @@ class Cloud:
 
     def run(self, verb: str, *more: object, url: str = "", **groups: dict[str, object]) -> Result:
         """One verb in a process of its own, state kept from one to the next."""
-        config = self._write_config(
-            placement={"auth_type": "none", "endpoint": url or self.url},
-            agent={"state_directory": self._folder / "state"},
-            **groups,
-        )
+        agent = {"state_directory": self._folder / "state", **groups.pop("agent", {})}
+        config = self._write_config(placement={"auth_type": "none", "endpoint": url or self.url}, agent=agent, **groups)
         return run_agent(verb, "--host", self.archive, "--config-file", config, "--format", "json", *more)
 
     def sync(self, *more: object, url: str = "", **groups: dict[str, object]) -> str:
@@ -326,8 +323,8 @@ def test_what_guests_hold_of_a_provider_yaml_is_not_withdrawn(cloud_of_one: Clou
 
     refused = cloud.run("sync", compute=compute)
 
-    assert refused.code == 4
-    assert "2 CUSTOM_LICENCE on" in refused.err
+    assert (refused.code, refused.json["outcome"]) == (4, "unsafe")
+    assert "2 CUSTOM_LICENCE on" in refused.json["notes"][0]
     assert cloud.root()["inventories"]["CUSTOM_LICENCE"]["total"] == 3
 
 
@@ -368,10 +365,11 @@ def test_a_shrink_below_what_guests_use_is_refused(cloud_of_one: Cloud) -> None:
     cloud.allocate(str(uuid.uuid4()), VCPU=4)
     shrink(cloud, 2)
 
-    refused = cloud.run("sync")
+    planned, refused = cloud.run("plan"), cloud.run("sync")
 
-    assert refused.code == 4
-    assert "12 VCPU on" in refused.err
+    assert "sync would refuse this: 12 VCPU on" in planned.err
+    assert (refused.code, refused.json["outcome"]) == (4, "unsafe")
+    assert "12 VCPU on" in refused.json["notes"][0]
     assert cloud.root()["inventories"]["VCPU"]["total"] == 4
 
 
@@ -443,6 +441,100 @@ def test_nova_is_known_by_its_trait_at_the_first_pass(cloud_of_one: Cloud) -> No
     assert cloud.root()["inventories"]["VCPU"]["reserved"] == 1
 
 
+def test_a_trait_that_nova_left_behind_makes_no_hand_edit_novas(cloud_of_one: Cloud) -> None:
+    cloud = cloud_of_one
+    cloud.sync()
+    cloud.add_trait("OWNER_NOVA")
+    assert cloud.sync("--take-over") == "unchanged"
+    cloud.set_stock(VCPU=cloud.root()["inventories"]["VCPU"] | {"reserved": 1})
+
+    assert cloud.sync() == "changed"
+
+
+def test_a_second_writer_that_skips_passes_is_noticed_too(cloud_of_one: Cloud) -> None:
+    cloud = cloud_of_one
+    cloud.sync()
+    theirs = cloud.root()["inventories"]["MEMORY_MB"] | {"reserved": 4096}
+    outcomes = []
+    for _ in range(2):
+        cloud.set_stock(MEMORY_MB=theirs)
+        outcomes += [cloud.sync(), cloud.sync()]
+
+    assert outcomes == ["changed", "unchanged", "contested", "contested"]
+
+
+def test_a_second_writer_that_also_wins_a_race_is_noticed(cloud_of_one: Cloud) -> None:
+    """It changes our stock before a pass and writes once more between our look and our write."""
+    cloud = cloud_of_one
+    cloud.sync()
+    theirs = cloud.root()["inventories"]["MEMORY_MB"] | {"reserved": 4096}
+    todo: list[str] = []
+
+    def race(request: proxy.Request, forward: proxy.Forward) -> proxy.Answer:
+        if request.method == "PUT" and todo:
+            cloud.add_trait(todo.pop())
+        return forward(request)
+
+    outcomes = []
+    with proxy.Proxy(cloud.url, hook=race) as front:
+        cloud.sync(url=front.url)
+        for number in range(2):
+            cloud.set_stock(MEMORY_MB=theirs)
+            todo.append(f"CUSTOM_RACER_{number}")
+            outcomes.append(cloud.sync(url=front.url))
+
+    assert outcomes == ["changed", "contested"]
+
+
+# -- what placement forgot, or never knew -----------------------------------------------------------------------------
+
+
+def test_a_placement_that_lost_everything_is_filled_again(cloud_of_one: Cloud) -> None:
+    cloud = cloud_of_one
+    cloud.sync()
+    cloud.send("DELETE", f"/resource_providers/{cloud.uuid}")
+    cloud.send("DELETE", "/traits/CUSTOM_OWNER_COMPUTE_NODE_AGENT")
+
+    assert cloud.sync() == "changed"
+    assert cloud.sync() == "unchanged"
+
+
+def test_a_trait_that_was_named_withdrawn_deleted_and_named_again(cloud_of_one: Cloud) -> None:
+    cloud = cloud_of_one
+    listed: dict[str, object] = {"root_traits": "CUSTOM_OURS,COMPUTE_RESCUE_BFV"}
+    assert cloud.sync(agent=listed) == "changed"
+    assert {"CUSTOM_OURS", "COMPUTE_RESCUE_BFV"} <= set(cloud.root()["traits"])
+
+    assert cloud.sync() == "changed"
+    assert not {"CUSTOM_OURS", "COMPUTE_RESCUE_BFV"} & set(cloud.root()["traits"])
+    cloud.send("DELETE", "/traits/CUSTOM_OURS")
+
+    assert cloud.sync(agent=listed) == "changed"
+
+
+def test_what_nobody_can_explain_any_more_is_kept_and_named(cloud_of_one: Cloud, tmp_path: Path) -> None:
+    cloud = cloud_of_one
+    cloud.sync(agent={"root_traits": "CUSTOM_OURS"})
+    for path in (tmp_path / "state").glob("*.json"):
+        path.unlink()
+
+    looked = cloud.run("sync")
+
+    assert looked.json["outcome"] == "unchanged"
+    assert "CUSTOM_OURS" in looked.json["notes"][0]
+    assert "CUSTOM_OURS" in cloud.root()["traits"]
+
+
+def test_a_foreign_class_with_a_ratio_of_zero_is_carried_along(cloud_of_one: Cloud) -> None:
+    cloud = cloud_of_one
+    cloud.sync()
+    cloud.send("PUT", "/resource_classes/CUSTOM_LICENCE")
+    cloud.set_stock(CUSTOM_LICENCE={"total": 5, "allocation_ratio": 0.0})
+
+    assert cloud.sync(DEFAULT={"reserved_host_memory_mb": 600}) == "changed"
+    assert cloud.root()["inventories"]["CUSTOM_LICENCE"]["allocation_ratio"] == 0
+
+
 # -- the fake driver --------------------------------------------------------------------------------------------------
 
 
@@ -509,3 +601,24 @@ def test_a_recorded_host_never_takes_the_identity_of_the_machine_that_looks_at_i
     shown = run_agent("show", *options, "--format", "json")
 
     assert shown.json["providers"][cloud.name]["uuid"] != (folder / "compute_id").read_text()
+
+
+def test_one_node_that_fails_does_not_keep_the_others_from_theirs(
+    placement_server: PlacementServer, write_config: Write, tmp_path: Path
+) -> None:
+    config = write_config(
+        DEFAULT={"compute_driver": "fake.FakeDriver"},
+        fake={"hosts": 3, "seed": 7},
+        placement={"auth_type": "none", "endpoint": placement_server.url},
+        agent={"state_directory": tmp_path / "state"},
+    )
+    taken = {"name": "fake-7-small-0001", "uuid": str(uuid.uuid4())}
+    requests.post(
+        f"{placement_server.url}/resource_providers", json=taken, headers={**NOAUTH_HEADERS, **VERSION}, timeout=10
+    )
+
+    passed = run_agent("sync", "--config-file", config, "--format", "json")
+
+    assert passed.code == 1
+    assert [node["outcome"] for node in passed.json["nodes"]] == ["changed", "failed", "changed"]
+    assert taken["uuid"] in passed.json["nodes"][1]["notes"][0]

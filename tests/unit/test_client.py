@@ -4,7 +4,7 @@ import pytest
 
 from fakes import FakeAnswer, FakeSender
 from reportclient.client import PlacementClient
-from reportclient.errors import Rejected, Unavailable
+from reportclient.errors import Conflict, Rejected, Unavailable
 from reportclient.transport import Transport
 from reportclient.tree import ObservedProvider, ObservedTree, Provider
 
@@ -24,17 +24,57 @@ def known(modified: str) -> ObservedTree:
     return ObservedTree((ObservedProvider(uuid="r", generation=1, provider=Provider(name="r")),), modified)
 
 
-def test_a_listing_older_than_one_seen_before_is_not_believed() -> None:
-    with pytest.raises(Unavailable, match="older"):
-        client(listing(EARLY, "r")).observe("r", known(LATE))
+def aspects() -> list[FakeAnswer]:
+    """The three answers with which one provider is read."""
+    return [
+        FakeAnswer(200, {"inventories": {}}),
+        FakeAnswer(200, {"traits": ["T"]}),
+        FakeAnswer(200, {"aggregates": []}),
+    ]
 
 
-def test_a_listing_as_new_as_before_is() -> None:
+def test_a_listing_as_new_as_before_is_believed() -> None:
     assert client(listing(LATE, "r")).observe("r", known(LATE)).root == known(LATE).root
+
+
+@pytest.mark.parametrize(
+    ("modified", "generation"),
+    [
+        pytest.param(EARLY, 1, id="an older date: a cache"),
+        pytest.param(LATE, 0, id="an older generation: a database that was restored"),
+    ],
+)
+def test_a_listing_older_than_one_seen_before_makes_us_read_all_anew(modified: str, generation: int) -> None:
+    rows = listing(modified, "r")
+    rows.body["resource_providers"][0]["generation"] = generation
+
+    found = client(rows, *aspects()).observe("r", known(LATE))
+
+    assert found.providers[0].provider.traits == {"T"}
 
 
 def test_a_listing_may_look_older_when_providers_went() -> None:
     assert client(listing(EARLY)).observe("r", known(LATE)).providers == ()
+
+
+@pytest.mark.parametrize("date", ["soon", ""])
+def test_a_date_that_cannot_be_read_says_nothing(date: str) -> None:
+    assert client(listing(date, "r")).observe("r", known(LATE)).root == known(LATE).root
+
+
+def test_a_provider_that_goes_away_while_it_is_read_makes_us_look_again() -> None:
+    gone = FakeAnswer(404, {"errors": [{"detail": "No such provider"}]})
+
+    with pytest.raises(Conflict, match="went away while it was read"):
+        client(listing(LATE, "r"), gone).observe("r")
+
+
+@pytest.mark.parametrize(
+    "spoilt", [[], {}, {"inventories": None}, {"inventories": {"VCPU": {"total": "x"}}}, {"inventories": {"VCPU": []}}]
+)
+def test_an_answer_in_no_known_form_is_no_answer(spoilt: object) -> None:
+    with pytest.raises(Unavailable, match="not in its form"):
+        client(listing(LATE, "r"), FakeAnswer(200, spoilt), *aspects()[1:]).observe("r")
 
 
 def test_a_listing_in_no_known_form_is_no_answer() -> None:

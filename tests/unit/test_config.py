@@ -108,6 +108,10 @@ def test_the_pin_set_of_old_clouds_is_the_shared_set_and_goes_with_reserved_cpus
         pytest.param({"libvirt": {"cpu_mode": "custom"}}, "custom needs cpu_models", id="no models"),
         pytest.param({"libvirt": {"cpu_models": "Penryn"}}, "needs cpu_mode = custom", id="models without mode"),
         pytest.param({"libvirt": {"hw_machine_type": "q35"}}, "arch=machine", id="machine without arch"),
+        pytest.param({"libvirt": {"images_type": "RBD"}}, "images_type is not valid", id="no such images_type"),
+        pytest.param({"DEFAULT": {"ram_allocation_ratio": "nan"}}, "must be finite", id="no number"),
+        pytest.param({"DEFAULT": {"ram_allocation_ratio": "inf"}}, "must be finite", id="without bound"),
+        pytest.param({"agent": {"root_traits": "get_traits"}}, "get_traits, which is neither", id="no trait"),
         pytest.param({"libvirt": {"images_type": "rbd"}}, "images_type rbd is not supported: disk", id="ceph"),
         pytest.param({"libvirt": {"images_type": "lvm"}}, "images_type lvm is not supported", id="lvm"),
         pytest.param({"libvirt": {"file_backed_memory": 4096}}, "file_backed_memory 4096 is not", id="file memory"),
@@ -171,6 +175,36 @@ def test_values_of_others_are_passed_over_even_where_they_refer_to_unknown_names
     path = write_config(DEFAULT={"log_dir": "$no_such_option"}, vnc={"server_listen": "$my_ip"}, neutron={"a": "b"})
 
     assert load_settings([path]).policy == Policy()
+
+
+def test_a_value_may_refer_to_what_only_other_services_have_options_for(write_config: Write) -> None:
+    path = write_config(
+        DEFAULT={"my_ip": "10.0.0.1"},
+        libvirt={"connection_uri": "qemu+tcp://$my_ip/system"},
+        keystone_authtoken={"auth_url": "https://k:5000", "password": "$unrelated"},
+        placement={"auth_url": "${keystone_authtoken.auth_url}", "password": "pa$$word"},
+    )
+
+    settings = load_settings([path])
+
+    assert settings.libvirt_uri == "qemu+tcp://10.0.0.1/system"
+    assert settings.source.placement.auth_section is None
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        pytest.param(
+            {"placement": {"password": "pa$word"}}, "[placement] password refers to $word", id="a dollar sign"
+        ),
+        pytest.param({"libvirt": {"connection_uri": "qemu://$my_ip/"}}, "refers to $my_ip, which no", id="a default"),
+        pytest.param({"DEFAULT": {"state_path": "$instances_path"}}, "", id="a loop"),
+    ],
+)
+def test_a_reference_to_what_no_file_gives_is_told(
+    write_config: Write, groups: dict[str, dict[str, object]], message: str
+) -> None:
+    assert message in problem(write_config(**groups))
 
 
 def test_later_files_win_and_folders_are_read(write_config: Write, tmp_path: Path) -> None:

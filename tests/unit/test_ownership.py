@@ -26,7 +26,7 @@ def found(generation: int = 5, **changes: object) -> ObservedTree:
 
 
 def judge(now: ObservedTree, keep_ratio: frozenset[str] = frozenset()) -> Contest | None:
-    return contest(ObservedTree((ROOT,)), now, OURS, keep_ratio)
+    return contest(ObservedTree((ROOT,)), now, ROOT.provider, OURS, keep_ratio)
 
 
 def test_on_the_root_ours_is_what_drivers_emit_and_operators_configure() -> None:
@@ -90,8 +90,30 @@ def test_a_ratio_set_by_hand_is_the_operators_where_none_is_configured() -> None
     assert judge(now) is not None
 
 
-def test_nova_is_known_by_its_trait() -> None:
-    sign = judge(found(inventories={}, traits=frozenset({OWNER_NOVA, MARKER})))
+def test_nova_is_known_by_its_trait_when_that_came_with_the_change() -> None:
+    marked = frozenset({OWNER_NOVA, MARKER})
+    came, stood = found(inventories={}, traits=marked), replace(ROOT, provider=replace(ROOT.provider, traits=marked))
 
-    assert sign is not None
-    assert sign.nova
+    fresh = judge(came)
+    old = contest(ObservedTree((stood,)), came, ROOT.provider, OURS, frozenset())
+
+    assert fresh is not None
+    assert old is not None
+    assert (fresh.nova, old.nova) == (True, False)
+
+
+def test_what_somebody_made_as_we_want_it_is_no_contest() -> None:
+    now = found(inventories={"VCPU": Inventory(total=4)})
+
+    assert contest(ObservedTree((ROOT,)), now, now.providers[0].provider, OURS, frozenset()) is None
+
+
+def test_a_ratio_in_single_precision_is_the_same_ratio() -> None:
+    left = ObservedTree((replace(ROOT, provider=replace(ROOT.provider, inventories={"VCPU": third(4 / 3)})),))
+    now = found(inventories={"VCPU": third(1.33333)})
+
+    assert contest(left, now, Provider(name="host"), OURS, frozenset()) is None
+
+
+def third(ratio: float) -> Inventory:
+    return Inventory(total=8, allocation_ratio=ratio)

@@ -77,7 +77,7 @@ def test_entries_for_other_hosts_and_empty_ones_add_nothing(tmp_path: Path) -> N
 
 def test_no_folder_is_no_additions_unless_it_was_named(tmp_path: Path) -> None:
     assert read_additions(tmp_path / "none") == ()
-    with pytest.raises(ConfigError, match="is no folder"):
+    with pytest.raises(ConfigError, match="there is no folder"):
         read_additions(tmp_path / "none", required=True)
 
 
@@ -86,6 +86,8 @@ def test_no_folder_is_no_additions_unless_it_was_named(tmp_path: Path) -> None:
     [
         pytest.param("{", "is not YAML", id="broken"),
         pytest.param("[]", "meta.schema_version is None", id="a list"),
+        pytest.param("meta: []", "meta.schema_version is None", id="meta is a list"),
+        pytest.param("meta:", "meta.schema_version is None", id="no meta"),
         pytest.param("meta: {schema_version: '2.0'}", "'2.0', and this agent reads '1.0'", id="a later schema"),
         pytest.param("meta: {schema_version: 1.0}", "schema_version is 1.0", id="a number"),
         pytest.param("meta: {schema_version: '1.0'}\nproviders: [{}]", "identification", id="no name"),
@@ -130,3 +132,10 @@ def test_files_are_read_in_the_order_of_their_names(tmp_path: Path) -> None:
     (tmp_path / "ignored.yml").write_text("{")
 
     assert [addition.provider for addition in read_additions(tmp_path)] == ["host_gpu", "host"]
+
+
+def test_a_folder_that_cannot_be_read_is_no_empty_one(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(ConfigError, match="cannot read"):
+        read_additions(tmp_path / "file")

@@ -7,7 +7,7 @@ import pytest
 from keystoneauth1 import exceptions
 
 from fakes import FakeAnswer, FakeSender
-from reportclient.errors import Conflict, Forbidden, NameTaken, PlacementError, Rejected, Unavailable
+from reportclient.errors import Absent, Conflict, Forbidden, NameTaken, PlacementError, Rejected, Unavailable
 from reportclient.transport import Transport
 
 HTML = {"Content-Type": "text/html; charset=utf-8"}
@@ -27,7 +27,7 @@ def refusal(status: int, code: str = "", detail: str = "why", **more: str) -> Fa
         pytest.param(refusal(400), Rejected, "answered PUT /a with 400: why", id="malformed"),
         pytest.param(refusal(401), Rejected, "token was not accepted", id="token"),
         pytest.param(refusal(403), Forbidden, "give it the role service", id="role"),
-        pytest.param(refusal(404), Rejected, "why", id="absent"),
+        pytest.param(refusal(404), Absent, "why", id="absent"),
         pytest.param(refusal(409, "placement.concurrent_update"), Conflict, "wrote first", id="raced"),
         pytest.param(refusal(409, "placement.duplicate_name"), NameTaken, "why", id="name"),
         pytest.param(refusal(409, "placement.inventory.inuse"), Rejected, "why", id="in use"),

@@ -12,7 +12,7 @@ from reportclient.tree import Inventory, ObservedTree, Provider, ProviderTree
         pytest.param({"total": 1, "reserved": 2}, "reserved must be between", id="more reserved than there is"),
         pytest.param({"total": 1, "reserved": -1}, "reserved must be between", id="negative reserve"),
         pytest.param({"total": 1, "step_size": 0}, "must be >= 1", id="no step"),
-        pytest.param({"total": 1, "allocation_ratio": 0.0}, "above 0", id="ratio of zero"),
+        pytest.param({"total": 1, "allocation_ratio": -1.0}, "not negative", id="negative ratio"),
         pytest.param({"total": 1, "allocation_ratio": float("inf")}, "finite", id="ratio without bound"),
         pytest.param({"total": 1, "allocation_ratio": float("nan")}, "finite", id="no ratio at all"),
     ],

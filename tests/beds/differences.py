@@ -1,7 +1,8 @@
 """
-Every trait in which our root may differ from nova's, with the reason: the only such list.
+Every way in which our tree may differ from nova's by design, with the reason: the only such list.
 
-A difference that is not here fails the bench. Each reason stands under what its group has in common.
+The cases and the bench go by it; a difference that is not here fails them. Each reason stands under what its group has
+in common.
 """
 
 Reasons = dict[str, dict[str, str]]  # what a group has in common -> trait -> reason
@@ -34,6 +35,10 @@ NOVA_ONLY: Reasons = {
 
 OURS_ONLY: Reasons = {
     WRITERS_MARK: {"CUSTOM_OWNER_COMPUTE_NODE_AGENT": "ours; no standard trait says so"},
+}
+
+CLASSES = {  # resource classes in nova's tree and not in ours
+    "CUSTOM_PMEM_NAMESPACE": "persistent memory is refused in the configuration, and so never in a tree",
 }
 
 GROWING_MEMORY = (
