@@ -180,7 +180,7 @@ def _contested(prospect: Prospect, wishes: Wishes) -> tuple[str, ...]:
     found, before = prospect.contest, prospect.memory.contested
     if found is None or not (found.nova or before or prospect.memory.strikes):
         return before
-    who = "nova-compute (it put OWNER_NOVA on the root)" if found.nova else "another service"
+    who = "nova-compute (the root carries OWNER_NOVA)" if found.marked else "another service"
     return (
         f"{who} writes on {found.provider} too: " + "; ".join(found.changes),
         "nothing is written any more: stop that service on this host, then run sync --take-over",

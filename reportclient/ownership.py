@@ -53,7 +53,8 @@ class Contest:
 
     provider: str
     changes: tuple[str, ...]  # one sentence each
-    nova: bool  # OWNER_NOVA came to the root with them; where it stood before, it says nothing of today
+    nova: bool  # OWNER_NOVA came to the root with them; where it stood before, it says little of today
+    marked: bool  # OWNER_NOVA stands on the root
 
 
 def is_marked(observed: ObservedProvider) -> bool:
@@ -98,7 +99,7 @@ def contest(
     if MARKER in before.provider.traits - now.provider.traits:
         changes.append(f"trait {MARKER} was removed")
     came = OWNER_NOVA in now.provider.traits - before.provider.traits
-    return Contest(now.name, tuple(changes), came) if changes else None
+    return Contest(now.name, tuple(changes), came, OWNER_NOVA in now.provider.traits) if changes else None
 
 
 def _agree(one: Inventory, other: Inventory, ignore_ratio: bool) -> bool:
