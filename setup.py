@@ -1,7 +1,11 @@
 """Distribution ``compute-node-agent``: three packages and one command."""
 
+import re
+from pathlib import Path
+
 from setuptools import find_packages, setup
 
+VERSION = re.search(r'VERSION = "(.+)"', Path(__file__).with_name("agent").joinpath("__init__.py").read_text())[1]
 LIBVIRT = ["libvirt-python>=9.0,<13"]
 EMBEDDED = ["openstack-placement>=16.0,<17", "requests>=2.32,<3"]
 TEST = [
@@ -23,7 +27,7 @@ TEST = [
 
 setup(
     name="compute-node-agent",
-    version="0.1.0",
+    version=VERSION,
     description="Reports a host's CPUs, memory, disk and devices to OpenStack placement as one provider tree",
     license="Apache-2.0",
     python_requires=">=3.11",

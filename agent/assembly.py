@@ -67,49 +67,47 @@ def open_driver(settings: Settings, choice: Choice) -> Iterator[Driver]:
         yield drivers.load(settings.driver, options)
 
 
-def open_client(settings: Settings, choice: Choice) -> tuple[PlacementClient, str]:
+def open_client(settings: Settings, choice: Choice, *, writes: bool = False) -> tuple[PlacementClient, str]:
     """
     A client for the chosen placement, and its name.
 
+    An embedded placement that is not there yet is made in its folder by what ``writes``; others see an empty one.
+
     Raises:
         ConfigError: none is chosen.
-        StateError: the embedded one's file cannot be made.
+        StateError: the embedded one's file cannot be used.
     """
     if choice.embedded:
         folder = _embedded_dir(choice)
         where = f"the embedded placement in {folder}"
-        return PlacementClient(Transport(_open_embedded(folder), where=where)), where
+        return PlacementClient(Transport(_open_embedded(folder, writes), where=where)), where
     from agent.auth import open_placement
 
     adapter, where = open_placement(settings)
     return PlacementClient(Transport(adapter, where=where)), where
 
 
-def _open_embedded(folder: Path) -> "Sender":
+def _open_embedded(folder: Path, writes: bool) -> "Sender":
     from agent.auth import EMBEDDED_URL, open_embedded
 
+    if set(str(folder)) & set("%?#"):
+        raise StateError(f"--embedded-dir: {folder} has a %, ? or # in it, which the name of a database cannot have")
     try:
-        from agent.embedded import DATABASE_ERRORS, open_application
+        from agent.embedded import DATABASE, DATABASE_ERRORS, open_application
     except ImportError as error:
         raise ConfigError(
             f"--embedded needs placement in this Python (no module {error.name}): "
             f"pip install 'compute-node-agent[embedded]'"
         ) from error
-    if set(str(folder)) & set("%?#"):
-        raise StateError(f"--embedded-dir: {folder} has a %, ? or # in it, which the name of a database cannot have")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StateError(
-            f"cannot make {folder} for the embedded placement: {error.strerror}: "
-            f"name another folder with --embedded-dir"
-        ) from error
-    try:
-        return open_embedded(open_application(folder, EMBEDDED_URL))
+        if writes:
+            folder.mkdir(parents=True, exist_ok=True)
+        there = writes or (folder / DATABASE).exists()
+        return open_embedded(open_application(folder if there else None, EMBEDDED_URL))
     except DATABASE_ERRORS as error:
         cause = " ".join(str(error).split())[:200]
         raise StateError(
-            f"the embedded placement's database in {folder} cannot be used: {cause}: move it away"
+            f"the embedded placement in {folder} cannot be used: {cause}: name another --embedded-dir"
         ) from error
 
 

@@ -1,15 +1,15 @@
 """The pre-flight check: everything that a pass needs, tried without writing anything."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from agent.assembly import Choice, open_client, open_driver, settings_for
 from agent.config import Settings
 from agent.errors import USER_ERRORS, ConfigError
-from agent.planner import Planner
-from drivers.base import Driver
+from agent.planner import Planner, look
+from drivers.base import Driver, Survey
 from drivers.host.process import probe_processes
 from reportclient.client import PlacementClient
 
@@ -35,15 +35,23 @@ def check_host(choice: Choice) -> tuple[Check, ...]:
         settings = settings_for(choice)
     except ConfigError as error:
         return tuple(Check("configuration", False, problem) for problem in error.problems)
-    checks = [Check("configuration", True, "every option can be meant"), _check_state(settings)]
+    checks = [Check("configuration", True, _passed_over(settings)), _check_state(settings)]
+    surveys: dict[str, Survey] = {}
     try:
         with open_driver(settings, choice) as driver:
-            nodes = driver.nodes()
-            checks += [_check_survey(driver, node, settings) for node in nodes]
-            checks += _check_placement(settings, choice, driver, nodes)
+            for node in driver.nodes():
+                surveys[node] = look(lambda node=node: driver.survey(node))  # type: ignore[misc]
+                checks.append(_try("host", lambda node=node: _check_shape(driver, surveys[node], settings)))  # type: ignore[misc]
+            checks += _check_placement(settings, choice, driver, surveys)
     except USER_ERRORS as error:
         checks.append(Check("host", False, str(error)))
     return tuple(checks)
+
+
+def _passed_over(settings: Settings) -> str:
+    if not settings.passed_over:
+        return "no wrong or unsupported option"
+    return f"no wrong option; not reported by this version: {', '.join(settings.passed_over)}"
 
 
 def _try(name: str, attempt: Callable[[], str]) -> Check:
@@ -63,27 +71,24 @@ def _check_state(settings: Settings) -> Check:
     return Check("state", False, f"{barred[0]} cannot be written: run as its owner, or set [agent] state_directory")
 
 
-def _check_survey(driver: Driver, node: str, settings: Settings) -> Check:
-    def survey() -> str:
-        tree, _ = driver.shape(driver.survey(node), settings.policy, None)
-        stock = ", ".join(f"{stock.total} {name}" for name, stock in tree.root.inventories.items())
-        return f"{node} is read whole: {stock}, {len(tree.root.traits)} traits"
-
-    return _try("host", survey)
+def _check_shape(driver: Driver, survey: Survey, settings: Settings) -> str:
+    tree, _ = driver.shape(survey, settings.policy, None)
+    stock = ", ".join(f"{stock.total} {name}" for name, stock in tree.root.inventories.items())
+    return f"{tree.root.name} can be read: {stock}, {len(tree.root.traits)} traits"
 
 
-def _check_placement(settings: Settings, choice: Choice, driver: Driver, nodes: tuple[str, ...]) -> list[Check]:
+def _check_placement(settings: Settings, choice: Choice, driver: Driver, surveys: Mapping[str, Survey]) -> list[Check]:
     try:
         client, where = open_client(settings, choice)
-        client.find(nodes[0])
+        client.find(next(iter(surveys)))
     except USER_ERRORS as error:
         return [Check("placement", False, str(error))]
     version = ".".join(map(str, client.microversion))
     checks = [Check("placement", True, f"{where} answers at microversion {version}"), _check_clock(client)]
     checks += [_try("role", lambda: _check_role(client))]
-    for node in nodes:
+    for node, survey in surveys.items():
         one = Planner(node=node, driver=driver, client=client, settings=settings, where=where)
-        checks.append(_try("tree", lambda one=one: _check_tree(one)))  # type: ignore[misc]
+        checks.append(_try("tree", lambda one=one, survey=survey: _check_tree(one, survey)))  # type: ignore[misc]
     return checks
 
 
@@ -101,11 +106,11 @@ def _check_role(client: PlacementClient) -> str:
         raise Finding("the user may not write providers: give it the role service on its project")
     if not client.may_reshape():
         raise Finding("the user may write, but not reshape: give it the role service (admin does not include it)")
-    return "sufficient for writes and for the reshaper"
+    return "the user may write providers and reshape"
 
 
-def _check_tree(one: Planner) -> str:
-    prospect = one.prospect()
+def _check_tree(one: Planner, survey: Survey) -> str:
+    prospect = one.prospect(survey=survey)
     one.check_name(prospect)
     writers = probe_processes("nova-compute") if Path("/proc").is_dir() and not one.settings.recorded else ()
     if prospect.memory.contested:
@@ -122,4 +127,4 @@ def _check_tree(one: Planner) -> str:
             f"root; stop it, or keep this agent from reporting"
         )
     count = len(prospect.plan.operations)
-    return f"{one.node} is as it should be" if not count else f"{one.node}: a pass would carry out {count} operations"
+    return f"{one.node} is as it should be" if not count else f"{one.node}: sync has {count} thing(s) to do, see plan"

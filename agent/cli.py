@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from agent import VERSION
 from agent.exits import Exit
 
 EPILOG = """\
@@ -24,7 +25,7 @@ examples:
 """
 
 VERBS = {  # verb -> (help, the verb needs a placement)
-    "discover": ("this host's facts and the tree it would report", False),
+    "discover": ("the tree that this host would report", False),
     "show": ("the tree that placement holds, and who uses it", True),
     "plan": ("what a pass would change; writes nothing", True),
     "sync": ("one pass: make placement equal to this host", True),
@@ -43,8 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader of our output went away
         return Exit.ERROR
     except KeyboardInterrupt:
-        print("interrupted: what was sent stands, and the next pass goes on from there", file=sys.stderr)
-        return Exit.ERROR
+        sent = ": what was sent stands, and the next pass goes on from there" if options.verb == "sync" else ""
+        print(f"interrupted{sent}", file=sys.stderr)
+        return Exit.INTERRUPTED
 
 
 def _set_up_log(verbose: int) -> None:
@@ -74,10 +76,11 @@ def _run(options: argparse.Namespace) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="compute-node-agent",
-        description="Reports this host's CPUs, memory, disk and devices to OpenStack placement as one provider tree.",
+        description="Reports this host's CPUs, memory, disk and traits to OpenStack placement as one provider tree.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for verb, (text, reports) in VERBS.items():
         one = verbs.add_parser(

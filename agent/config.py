@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 from oslo_config import cfg
 
 from agent.errors import ConfigError
-from agent.options import OPTIONS, OWN_GROUPS, REFUSED, register
+from agent.options import LATER, OPTIONS, OWN_GROUPS, REFUSED, register
 from drivers.host.parse import parse_cpu_set
 from drivers.policy import CpuPolicy, GuestPolicy, Layout, Policy, Ratio
 from reportclient.names import is_custom, is_standard_trait
@@ -48,6 +48,7 @@ class Settings:
     shrink_fraction: float
     fleet: FleetSettings
     placement_chosen: bool
+    passed_over: tuple[str, ...] = ()  # options given here whose devices or pages a later version will report
     recorded: bool = False  # the nodes are host archives, which keep their own identity
     source: cfg.ConfigOpts
 
@@ -61,13 +62,15 @@ def load_settings(files: Iterable[Path], directories: Iterable[Path] = ()) -> Se
     """
     conf = cfg.ConfigOpts()
     register(conf)
+    directories = list(directories)
     named = list(files) or ([DEFAULT_FILE] if DEFAULT_FILE.exists() else [])
     arguments = [argument for path in named for argument in ("--config-file", str(path))]
     arguments += [argument for path in directories for argument in ("--config-dir", str(path))]
     try:
         conf(arguments, project="compute-node-agent", default_config_files=[], default_config_dirs=[])
     except (cfg.Error, OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"configuration {', '.join(map(str, named))}: {_one_line(error)}") from error
+        where = ", ".join(map(str, [*named, *directories]))
+        raise ConfigError(f"configuration {where}: {_one_line(error)}") from error
     _resolve_references(conf)
     return _Reader(conf).settings([path.absolute().parent for path in named])
 
@@ -109,6 +112,7 @@ class _Reader:
                 shape=self._value("fake", "shape"),
             ),
             placement_chosen=self._is_set("placement", "auth_type") or self._is_set("placement", "auth_section"),
+            passed_over=tuple(f"[{group}] {name}" for group, name in LATER if self._is_set(group, name)),
             source=self._conf,
         )
         if self._problems:

@@ -21,16 +21,18 @@ DATABASE = "placement.sqlite"
 DATABASE_ERRORS = (SQLAlchemyError, DBError, OSError)
 
 
-def open_application(folder: Path, url: str) -> requests.Session:
+def open_application(folder: Path | None, url: str) -> requests.Session:
     """
-    A requests session whose requests to ``url`` are answered by placement on the SQLite file in ``folder``.
+    A requests session whose requests to ``url`` are answered by placement on the SQLite file in ``folder`` (None: an
+    empty database in memory).
 
     The file is made, with its tables, on first use. Once per process: placement keeps its database globally.
     """
     conf = cfg.ConfigOpts()
     placement_conf.register_opts(conf)
     conf.set_override("auth_strategy", "noauth2", group="api")
-    conf.set_override("connection", f"sqlite:///{folder / DATABASE}", group="placement_database")
+    file = f"/{folder / DATABASE}" if folder else ""
+    conf.set_override("connection", f"sqlite://{file}", group="placement_database")
     conf.set_override("sync_on_startup", True, group="placement_database")
     conf([], project="placement", default_config_files=[], default_config_dirs=[])
     db_api.configure(conf)

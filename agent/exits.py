@@ -11,3 +11,4 @@ class Exit(IntEnum):
     USAGE = 2
     DIFFERENCES = 3  # or findings
     REFUSED = 4  # as unsafe
+    INTERRUPTED = 130  # by Ctrl-C, as a shell counts it

@@ -62,19 +62,25 @@ class Planner:
     where: str  # the placement's name
 
     def prospect(
-        self, wishes: Wishes = Wishes(), *, identity: str | None = None, left: NodeState | None = None
+        self,
+        wishes: Wishes = Wishes(),
+        *,
+        identity: str | None = None,
+        left: NodeState | None = None,
+        survey: Survey | None = None,
     ) -> Prospect:
         """
         Look at host and placement and plan; writes nothing anywhere.
 
         ``identity`` is the root's uuid when it was just made; else it is read, or a stand-in where there is none.
-        ``left`` is the memory to compare with, by default that on disk.
+        ``left`` is the memory to compare with, by default that on disk; ``survey`` what was just seen of the host, by
+        default a new look.
 
         Raises:
             DiscoveryError, PolicyError: of the host. ConfigError, StateError: of our own files.
             PlacementError: placement cannot be read, or holds another host's tree under this name.
         """
-        survey = look(lambda: self.driver.survey(self.node))
+        survey = survey or look(lambda: self.driver.survey(self.node))
         known = identity or self._known_uuid(survey)
         root_uuid = known or planned_identity(self.node)
         memory = left or self.state_file(root_uuid).read(self.where)

@@ -48,11 +48,12 @@ def encode_observed(tree: ObservedTree, allocations: Iterable[Allocation]) -> Js
     }
 
 
-def encode_plan(plan: Plan) -> Json:
-    """``{"digest", "operations", "moves"}``."""
+def encode_plan(plan: Plan, observed: ObservedTree) -> Json:
+    """``{"digest", "operations", "moves"}``; ``observed`` tells what stands before an inventory is set."""
+    before = {seen.uuid: seen.provider.inventories for seen in observed}
     return {
         "digest": plan.digest,
-        "operations": [encode_operation(operation) for operation in plan.operations],
+        "operations": [encode_operation(operation, before) for operation in plan.operations],
         "moves": [encode_move(move) for move in plan.moves],
     }
 
@@ -68,8 +69,8 @@ def encode_move(move: Move) -> Json:
     }
 
 
-def encode_operation(operation: Operation) -> Json:
-    """One operation, named by its ``operation``."""
+def encode_operation(operation: Operation, before: Mapping[str, Mapping[str, Inventory]]) -> Json:
+    """One operation, named by its ``operation``; ``before`` has the standing inventories by provider uuid."""
     match operation:
         case EnsureClasses(names):
             return {"operation": "ensure-resource-classes", "names": list(names)}
@@ -96,9 +97,10 @@ def encode_operation(operation: Operation) -> Json:
                 "provider": name,
                 "uuid": uuid,
                 "inventories": _encode_inventories(inventories),
+                "before": _encode_inventories(before.get(uuid, {})),
             }
         case Reshape(several):
-            return {"operation": "reshape", "inventories": [encode_operation(one) for one in several]}
+            return {"operation": "reshape", "inventories": [encode_operation(one, before) for one in several]}
         case Delete(uuid, name):
             return {"operation": "delete", "provider": name, "uuid": uuid}
         case _:

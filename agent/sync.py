@@ -11,6 +11,7 @@ from drivers.host.process import probe_processes
 from reportclient.errors import Conflict, NameTaken, UnsafePlan
 from reportclient.ownership import MARKER, Names
 from reportclient.plan import Limits, Plan, check_use, lessened, shrinkage
+from reportclient.tree import ObservedTree
 
 LOG = logging.getLogger(__name__)
 ATTEMPTS = 5  # at planning again after somebody else wrote first
@@ -35,6 +36,7 @@ class Outcome:
     node: str
     status: Status
     plan: Plan = field(default_factory=Plan)
+    observed: ObservedTree = field(default_factory=ObservedTree)  # before the pass
     notes: tuple[str, ...] = ()
 
 
@@ -128,7 +130,9 @@ def _carry_out(planner: Planner, prospect: Prospect, wishes: Wishes) -> Outcome:
     # What was seen is what the next pass compares with, so that one change is never seen twice.
     planner.state_file(prospect.root_uuid).write(replace(verdict.memory, observed=prospect.observed))
     notes = (*verdict.notes, *notes_on(prospect)) if verdict.refused is Status.UNSAFE else verdict.notes
-    return Outcome(node=planner.node, status=verdict.refused, plan=prospect.plan, notes=notes)
+    return Outcome(
+        node=planner.node, status=verdict.refused, plan=prospect.plan, observed=prospect.observed, notes=notes
+    )
 
 
 def _write(planner: Planner, prospect: Prospect, memory: NodeState) -> Outcome:
@@ -149,7 +153,8 @@ def _write(planner: Planner, prospect: Prospect, memory: NodeState) -> Outcome:
     if after != state.read(planner.where):
         state.write(after)
     status = Status.CHANGED if plan.operations else Status.UNCHANGED
-    return Outcome(node=planner.node, status=status, plan=plan, notes=notes_on(prospect))
+    before = prospect.observed
+    return Outcome(node=planner.node, status=status, plan=plan, observed=before, notes=notes_on(prospect))
 
 
 def _limits(planner: Planner, prospect: Prospect) -> Limits:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 from rich.tree import Tree
 
@@ -55,9 +55,11 @@ def print_plan(out: Console, plan: Mapping[str, Any]) -> None:
     if not plan["operations"]:
         out.print("nothing to change")
         return
+    lines = Table.grid(Column(no_wrap=True), Column(), padding=(0, 1))
     for operation in plan["operations"]:
-        for line in _describe(operation):
-            out.print(Text(line))
+        for done, to_what in _describe(operation):
+            lines.add_row(Text(done), Text(to_what))
+    out.print(lines)
     out.print(Text(f"digest {plan['digest']}", "dim"))
 
 
@@ -104,30 +106,42 @@ def _families(traits: Iterable[str]) -> list[tuple[str, str]]:
     return [(f"{family}… " if len(ends) > 1 else family, " ".join(ends)) for family, ends in sorted(families.items())]
 
 
-def _describe(operation: Mapping[str, Any]) -> list[str]:
+def _describe(operation: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """One operation as lines of (what is done, to what)."""
     kind, provider = operation["operation"], operation.get("provider")
     match kind:
         case "ensure-resource-classes" | "ensure-traits":
             noun = "resource class" if kind == "ensure-resource-classes" else "trait"
-            return [f"make {noun} {name}" for name in operation["names"]]
+            return [(f"make {noun}", name) for name in operation["names"]]
         case "set-traits":
-            changes = (("add", operation["added"]), ("remove", operation["removed"]))
-            return [f"set {len(operation['traits'])} traits of {provider}:"] + [
-                f"  {verb} {family}{names}" for verb, traits in changes for family, names in _families(traits)
+            changes = (("  add", operation["added"]), ("  remove", operation["removed"]))
+            return [("traits of", str(provider))] + [
+                (verb, family + names) for verb, traits in changes for family, names in _families(traits)
             ]
         case "set-inventories":
-            return [_describe_stock(operation)]
+            return _describe_stock(operation)
         case "reshape":
-            return ["in one transaction:", *(f"  {_describe_stock(one)}" for one in operation["inventories"])]
+            return [("in one", "transaction:")] + [
+                line for one in operation["inventories"] for line in _describe_stock(one)
+            ]
         case "rename":
-            return [f"rename {operation['old_name']} to {provider}"]
+            return [("rename", f"{operation['old_name']} to {provider}")]
         case _:
-            return [f"{kind} {provider} ({operation['uuid']})"]
+            return [(kind, f"{provider} ({operation['uuid']})")]
 
 
-def _describe_stock(operation: Mapping[str, Any]) -> str:
-    stock = ", ".join(
-        f"{name} total {record['total']} reserved {record['reserved']} ratio {record['allocation_ratio']:g}"
-        for name, record in operation["inventories"].items()
-    )
-    return f"set stock of {operation['provider']}: {stock or 'none'}"
+def _describe_stock(operation: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What becomes of each class that changes: its terms, from what they were."""
+    after, before = operation["inventories"], operation["before"]
+    lines = [("inventory of", str(operation["provider"]))]
+    for name in sorted(after.keys() | before.keys()):
+        now, was = after.get(name), before.get(name)
+        if was is None:
+            lines.append(
+                ("  add", f"{name} total {now['total']} reserved {now['reserved']} ratio {now['allocation_ratio']:g}")
+            )
+        elif now is None:
+            lines.append(("  remove", f"{name} (total was {was['total']})"))
+        elif changed := [f"{term} {was[term]} -> {now[term]}" for term in now if now[term] != was[term]]:
+            lines.append(("  change", f"{name} {', '.join(changed)}"))
+    return lines

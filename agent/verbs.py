@@ -105,13 +105,13 @@ def plan(options: argparse.Namespace) -> Report:
             if not prospect.identified:
                 remarks.append(f"{one.node} has no compute_id yet: the uuid is a stand-in, sync makes the real one")
     ending = Exit.DIFFERENCES if any(prospect.plan.operations for prospect in prospects) else Exit.DONE
-    records = [encode_plan(prospect.plan) for prospect in prospects]
+    records = [encode_plan(prospect.plan, prospect.observed) for prospect in prospects]
     return replace(_for_each(records, "plans", _print_plan, ending), remark="\n".join(remarks))
 
 
 def sync(options: argparse.Namespace) -> Report:
     """One pass over each node; where there are several, one that fails does not keep the others from theirs."""
-    with _planners(options) as planners:
+    with _planners(options, writes=True) as planners:
         alone = len(planners) == 1
         outcomes = [run_pass(one, _wishes(options)) if alone else _try_pass(one, options) for one in planners]
     ending = max(ENDINGS[outcome.status] for outcome in outcomes)
@@ -167,11 +167,11 @@ def _try_pass(planner: Planner, options: argparse.Namespace) -> Outcome:
 
 
 @contextmanager
-def _planners(options: argparse.Namespace) -> Iterator[list[Planner]]:
+def _planners(options: argparse.Namespace, *, writes: bool = False) -> Iterator[list[Planner]]:
     """A planner for each node; placement is chosen first, as that needs no look at the host."""
     choice = _choice(options)
     settings = settings_for(choice)
-    client, where = open_client(settings, choice)
+    client, where = open_client(settings, choice, writes=writes)
     with open_driver(settings, choice) as driver:
         yield [
             Planner(node=node, driver=driver, client=client, settings=settings, where=where) for node in driver.nodes()
@@ -201,8 +201,7 @@ def _encode_outcome(outcome: Outcome) -> dict[str, Any]:
         "node": outcome.node,
         "outcome": outcome.status.value,
         "notes": list(outcome.notes),
-        "operations": encode_plan(outcome.plan)["operations"],
-        "digest": outcome.plan.digest,
+        **encode_plan(outcome.plan, outcome.observed),
     }
 
 
@@ -276,8 +275,8 @@ def _print_outcome(out: Any, data: dict[str, Any]) -> None:
         "contested": "refused: another service writes here, nothing was written",
         "failed": "failed",
     }
-    out.print(f"{data['node']}: {sentences[data['outcome']]}")
-    for note in data["notes"]:
-        out.print(f"  {note}", markup=False)
     if data["outcome"] not in ("unchanged", "failed"):
         _print_plan(out, data)
+    out.print(f"{data['node']}: {sentences[data['outcome']]}", markup=False)
+    for note in data["notes"]:
+        out.print(f"  {note}", markup=False)

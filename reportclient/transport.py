@@ -136,7 +136,7 @@ def _refuse(answer: Answer, method: str, path: str, where: str) -> NoReturn:
     if status == 403:
         raise Forbidden(f"{asked}: the user lacks a role for this: give it the role service on its project")
     if status == 404 and error:
-        raise Absent(f"{asked}: {detail}")
+        raise Absent(f"{asked}: {detail}: does the endpoint lead to placement?")
     if status == 409 and code == "placement.concurrent_update":
         raise Conflict(f"{asked}: somebody else wrote first")
     if status == 409 and code == "placement.duplicate_name":
@@ -168,7 +168,7 @@ def _explain(error: Exception, where: str) -> NoReturn:
     """Turn what keystoneauth raised before any answer came into our error, with the way out of it."""
     for kinds, make, advice in _ADVICE:
         if isinstance(error, kinds):
-            cause = " ".join(str(error).split())[:300]
+            cause = " ".join(str(error).split())[:160]
             raise make(f"{where}: {advice} ({type(error).__name__}: {cause})") from error
     raise error
 

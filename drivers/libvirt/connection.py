@@ -5,6 +5,8 @@ Answers are texts with their source; what they mean is decided elsewhere. libvir
 """
 
 import json
+import logging
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -14,6 +16,7 @@ from drivers.facts import CpuMap, Versions
 from drivers.host.archive import Document, HostArchive, fields
 from drivers.libvirt.capabilities import Offer
 
+LOG = logging.getLogger(__name__)
 HOST_CPU = "host"  # the name of the host's own CPU among those that libvirt expands
 DOMAIN_STATES = ("nostate", "running", "blocked", "paused", "shutdown", "shutoff", "crashed", "pmsuspended")
 
@@ -128,8 +131,10 @@ class LiveConnection:
             raise DiscoveryError(
                 "the Python package libvirt-python is not installed: pip install 'compute-node-agent[libvirt]'"
             ) from error
+        started = time.monotonic()
         try:
             yield
+            LOG.info("libvirt told %s seconds=%.1f", what, time.monotonic() - started)
         except libvirt.libvirtError as error:
             if error.get_error_code() in (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_NO_NODE_DEVICE):
                 raise Vanished(f"libvirt at {self._uri}: {error}: it went away while the host was read") from error

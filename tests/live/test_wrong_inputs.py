@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable
@@ -197,10 +198,14 @@ def test_a_socket_without_permission(hypervisor: Libvirtd, write_config: Write, 
         if str(folder).startswith("/tmp/"):
             folder.chmod(0o755)
 
-    done = subprocess.run(
-        [str(COMMAND), "discover", "--config-file", str(config)],
-        capture_output=True, text=True, user=NOBODY, group=NOBODY, extra_groups=[], check=False, cwd="/",
-    )  # fmt: skip
+    code = f"""\
+import os, sys, agent.tables, agent.verbs, libvirt  # loaded before, as nobody may not look into the clone
+import drivers.host.disk, drivers.libvirt.driver
+from agent.cli import main
+os.setgroups([]), os.setgid({NOBODY}), os.setuid({NOBODY})
+sys.exit(main(["discover", "--config-file", {str(config)!r}]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd="/")
 
     is_refused(Result(done.returncode, done.stdout, done.stderr), "ermission denied", "group libvirt")
 
