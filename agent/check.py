@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from agent.assembly import Choice, open_client, open_driver, settings_for
@@ -40,8 +41,8 @@ def check_host(choice: Choice) -> tuple[Check, ...]:
     try:
         with open_driver(settings, choice) as driver:
             for node in driver.nodes():
-                surveys[node] = look(lambda node=node: driver.survey(node))  # type: ignore[misc]
-                checks.append(_try("host", lambda node=node: _check_shape(driver, surveys[node], settings)))  # type: ignore[misc]
+                surveys[node] = look(partial(driver.survey, node))
+                checks.append(_try("host", partial(_check_shape, driver, surveys[node], settings)))
             checks += _check_placement(settings, choice, driver, surveys)
     except USER_ERRORS as error:
         checks.append(Check("host", False, str(error)))
@@ -85,10 +86,10 @@ def _check_placement(settings: Settings, choice: Choice, driver: Driver, surveys
         return [Check("placement", False, str(error))]
     version = ".".join(map(str, client.microversion))
     checks = [Check("placement", True, f"{where} answers at microversion {version}"), _check_clock(client)]
-    checks += [_try("role", lambda: _check_role(client))]
+    checks += [_try("role", partial(_check_role, client))]
     for node, survey in surveys.items():
         one = Planner(node=node, driver=driver, client=client, settings=settings, where=where)
-        checks.append(_try("tree", lambda one=one, survey=survey: _check_tree(one, survey)))  # type: ignore[misc]
+        checks.append(_try("tree", partial(_check_tree, one, survey)))
     return checks
 
 

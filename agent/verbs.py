@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from agent.assembly import Choice, open_client, open_driver, settings_for
@@ -61,7 +62,7 @@ def discover(options: argparse.Namespace) -> Report:
     with open_driver(settings, choice) as driver:
         additions = read_additions(settings.provider_config, required=settings.provider_config_named)
         for node in driver.nodes():
-            survey = look(lambda node=node: driver.survey(node))  # type: ignore[misc]
+            survey = look(partial(driver.survey, node))
             tree, _ = driver.shape(survey, settings.policy, None)
             identity = survey.compute_id if settings.recorded else read_identity(settings.identity_folders)
             tree, _ = add(tree, identity or planned_identity(node), additions)

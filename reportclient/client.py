@@ -156,8 +156,8 @@ def _is_older(rows: list[tuple[str, str, str | None, int]], modified: str, since
     known = since.by_uuid
     if any(uuid in known and generation < known[uuid].generation for uuid, _, _, generation in rows):
         return True
-    dates = [_date(text) for text in (modified, since.last_modified)]
-    return {row[0] for row in rows} == known.keys() and None not in dates and dates[0] < dates[1]  # type: ignore[operator]
+    now, before = _date(modified), _date(since.last_modified)
+    return {row[0] for row in rows} == known.keys() and now is not None and before is not None and now < before
 
 
 def _date(text: str) -> datetime | None:
