@@ -1,5 +1,6 @@
 """Puts the parts of one run together: settings, driver, client, and a pass for each node."""
 
+import os.path
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -116,7 +117,7 @@ def _embedded_dir(choice: Choice) -> Path:
 
 
 def _open_archive(path: Path, scratch: Path) -> HostArchive:
-    if not path.is_file():
+    if not os.path.isfile(path):
         return HostArchive(path)
     from drivers.host.unpack import unpack
 

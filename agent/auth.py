@@ -6,6 +6,7 @@ from keystoneauth1 import exceptions, loading
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.noauth import NoAuth
 from keystoneauth1.session import Session
+from oslo_config import cfg
 
 from agent.config import Settings
 from agent.errors import ConfigError
@@ -37,14 +38,14 @@ def open_placement(settings: Settings) -> tuple[Adapter, str]:
         auth = loading.load_auth_from_conf_options(conf, "placement")
         session = loading.load_session_from_conf_options(conf, "placement", auth=auth)
         adapter = loading.load_adapter_from_conf_options(conf, "placement", session=session)
-    except (exceptions.ClientException, ValueError, TypeError) as error:
+    except (exceptions.ClientException, cfg.Error, ValueError, TypeError, RecursionError, ImportError) as error:
         raise ConfigError(f"[placement]: {' '.join(str(error).split())}") from error
     adapter.service_type = adapter.service_type or "placement"
     if isinstance(auth, NoAuth):
         if not auth.endpoint:
             raise ConfigError("[placement] auth_type = none needs endpoint = URL of placement")
         session.additional_headers.update(NOAUTH_HEADERS)
-        return adapter, f"placement at {auth.endpoint}"
+        return adapter, f"placement at {auth.endpoint.rstrip('/')}"
     return adapter, f"placement at {adapter.endpoint_override or _catalog(conf)}"
 
 

@@ -64,8 +64,8 @@ def _try(name: str, attempt: Callable[[], str]) -> Check:
 
 def _check_state(settings: Settings) -> Check:
     folder = settings.state_directory
-    place = next(path for path in (folder, *folder.parents) if path.exists())
-    inside = tuple(folder.iterdir()) if os.access(folder, os.R_OK) else ()
+    place = next(path for path in (folder, *folder.parents) if os.path.exists(path))
+    inside = tuple(folder.iterdir()) if os.path.isdir(folder) and os.access(folder, os.R_OK) else ()
     barred = [path for path in (place, *inside) if not os.access(path, os.W_OK)]
     if not barred:
         return Check("state", True, f"{folder} can be written")

@@ -1,6 +1,7 @@
 """The command: its verbs with their options, and what a failure looks like."""
 
 import argparse
+import io
 import logging
 import os
 import sys
@@ -38,10 +39,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; answers the exit code."""
     options = _parser().parse_args(arguments)
     _set_up_log(options.verbose)
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - lives as long as we do
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
     try:
         return _run(options)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader of our output went away
+        return Exit.ERROR
+    except OSError as error:
+        print(f"cannot print what was found ({error.strerror}); what was sent to placement stands", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return Exit.ERROR
     except KeyboardInterrupt:
         sent = ": what was sent stands, and the next pass goes on from there" if options.verb == "sync" else ""

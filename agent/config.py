@@ -5,6 +5,7 @@ What a nova.conf says beyond our options is nova's business and passed over; wha
 is not supported, is refused.
 """
 
+import os.path
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from typing import Any, Literal, cast
 from oslo_config import cfg
 
 from agent.errors import ConfigError
-from agent.options import LATER, OPTIONS, OWN_GROUPS, REFUSED, register
+from agent.options import LATER, OPTIONS, OWN_GROUPS, REFUSED, register, register_auth
 from drivers.host.parse import parse_cpu_set
 from drivers.policy import CpuPolicy, GuestPolicy, Layout, Policy, Ratio
 from reportclient.names import is_custom, is_standard_trait
@@ -71,6 +72,7 @@ def load_settings(files: Iterable[Path], directories: Iterable[Path] = ()) -> Se
     except (cfg.Error, OSError, UnicodeDecodeError) as error:
         where = ", ".join(map(str, [*named, *directories]))
         raise ConfigError(f"configuration {where}: {_one_line(error)}") from error
+    register_auth(conf)
     _resolve_references(conf)
     return _Reader(conf).settings([path.absolute().parent for path in named])
 
@@ -94,7 +96,7 @@ class _Reader:
         self._check_own_names()
         state_path = Path(self._value("DEFAULT", "state_path"))
         own_state = Path(self._value("agent", "state_directory"))
-        home = state_path if state_path.is_dir() else own_state
+        home = state_path if os.path.isdir(state_path) else own_state
         settings = Settings(
             policy=self._policy(),
             driver=self._value("DEFAULT", "compute_driver"),
@@ -186,7 +188,10 @@ class _Reader:
     def _value(self, group: str, name: str) -> Any:
         """An option's value; where it cannot be read, its default, with the problem noted."""
         try:
-            return self._conf[name] if group == "DEFAULT" else self._conf[group][name]
+            value = self._conf[name] if group == "DEFAULT" else self._conf[group][name]
+            if value is None and _default(group, name) is not None:
+                raise ValueError("is not valid: nothing stands behind the =")
+            return value
         except RecursionError:
             self._problem(group, name, "refers to itself")
             return _default(group, name)

@@ -32,7 +32,7 @@ class _Ratio(types.Float):
 
 
 _RATIO = _Ratio()
-_COUNT = types.Integer(min=0)
+_COUNT = types.Integer(min=0, max=0x7FFFFFFF)
 
 OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
     "DEFAULT": (
@@ -130,6 +130,11 @@ def register(conf: cfg.ConfigOpts) -> None:
     loading.register_session_conf_options(conf, "placement")
     loading.register_adapter_conf_options(conf, "placement")
     conf.set_default("timeout", TIMEOUT_S, group="placement")
+
+
+def register_auth(conf: cfg.ConfigOpts) -> None:
+    """Once files are read: make the options of [placement] auth_section known, where they stand in another group."""
+    loading.register_auth_conf_options(conf, "placement")
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:

@@ -113,7 +113,7 @@ def _read_file(path: Path) -> list[Addition]:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read {path}: {error}") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
     _check_schema(content, path)
     return [addition for entry in content.get("providers", ()) if (addition := _decode(entry, path))]
@@ -132,7 +132,9 @@ def _check_schema(content: Any, path: Path) -> None:
 
 def _decode(entry: dict[str, Any], path: Path) -> Addition | None:
     """One entry; None when it adds nothing."""
-    (provider,) = entry["identification"].values()
+    ((key, provider),) = entry["identification"].items()
+    if key == "uuid" and provider != COMPUTE_NODE:
+        provider = provider.lower()
     records = {
         name: record for group in entry.get("inventories", {}).get("additional", ()) for name, record in group.items()
     }
@@ -141,7 +143,7 @@ def _decode(entry: dict[str, Any], path: Path) -> Addition | None:
         raise ConfigError(f"{path}: {', '.join(foreign)} of provider {provider}: only CUSTOM_ names can be added")
     try:
         inventories = {name: decode_inventory(record) for name, record in records.items()}
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise ConfigError(f"{path}: provider {provider}: {error}") from error
     if not (inventories or traits):
         return None

@@ -42,7 +42,7 @@ class PlacementClient:
         body, _ = self._transport.get(f"/resource_providers?{urlencode({'name': name})}")
         with payload.in_form(f"the provider named {name}"):
             rows = payload.decode_listing(body)
-        return rows[0][0] if rows else None
+        return next((uuid for uuid, found, _, _ in rows if found == name), None)
 
     def observe(self, root_uuid: str, since: ObservedTree | None = None) -> ObservedTree:
         """
@@ -59,6 +59,7 @@ class PlacementClient:
         body, modified = self._transport.get(f"/resource_providers?{urlencode({'in_tree': root_uuid})}")
         with payload.in_form("the tree of a root"):
             rows = payload.decode_listing(body)
+        _check_tree(rows, root_uuid)
         known = since.by_uuid if since and not _is_older(rows, modified, since) else {}
         names = {uuid: name for uuid, name, _, _ in rows}
         parents = {uuid: names.get(parent) if parent else None for uuid, _, parent, _ in rows}
@@ -149,6 +150,23 @@ class PlacementClient:
             )
         # The lowest generation seen: had somebody written in between, the next write or look finds it out.
         return ObservedProvider(uuid=uuid, generation=generation, provider=provider)
+
+
+def _check_tree(rows: list[tuple[str, str, str | None, int]], root_uuid: str) -> None:
+    """
+    Believe a listing only if it is one whole tree, and the one that was asked for.
+
+    Raises:
+        Unavailable: other roots, or providers without a way to the root: something on the way changed the question.
+    """
+    roots = [uuid for uuid, _, parent, _ in rows if parent is None]
+    if rows and (
+        len(roots) != 1 or root_uuid not in {row[0] for row in rows} or len(_from_the_root(rows)) != len(rows)
+    ):
+        raise Unavailable(
+            f"the answer for the tree of {root_uuid} is not that tree ({len(rows)} providers, {len(roots)} roots): "
+            f"does something between here and placement drop the query of a request?"
+        )
 
 
 def _is_older(rows: list[tuple[str, str, str | None, int]], modified: str, since: ObservedTree) -> bool:

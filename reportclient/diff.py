@@ -187,7 +187,7 @@ def _vocabulary(
 
 
 def _deletions(observed: ObservedTree, kept: set[str], ours: Ownership) -> list[Operation]:
-    doomed = {seen.name for seen in observed if seen.uuid not in kept and ours.writes(seen)}
+    doomed = {seen.name for seen in observed if seen.provider.parent and seen.uuid not in kept and ours.writes(seen)}
     for seen in observed:
         if seen.provider.parent in doomed and seen.name not in doomed:
             raise TreeMismatch(

@@ -88,25 +88,31 @@ class Transport:
                 headers={"Accept": "application/json", "Cache-Control": "no-cache"} | (headers or {}),
                 **kwargs,
             )
-        except (exceptions.ClientException, OSError) as error:
+        except (exceptions.ClientException, OSError, ValueError, OverflowError) as error:
             _explain(error, self._where)
         self.skew_s = _skew_s(answer.headers.get("Date", ""))
         return answer
 
     def _body(self, answer: Answer, method: str, path: str) -> Any:
         try:
-            return answer.json()
-        except ValueError as error:
-            raise Unavailable(
-                f"{self._where} answered {method} {path} with {_kind(answer)} where placement answers "
-                f"JSON: does the endpoint lead to placement, past any web page or proxy?"
-            ) from error
+            body = answer.json()
+            if isinstance(body, dict):
+                return body
+            cause: Exception | None = None
+        except (ValueError, RecursionError) as error:
+            cause = error
+        raise Unavailable(
+            f"{self._where} answered {method} {path} with {_kind(answer)} where placement answers "
+            f"JSON: does the endpoint lead to placement, past any web page or proxy?"
+        ) from cause
 
 
 def _agree(error: dict[str, Any], where: str) -> tuple[int, int]:
     """The newest microversion that both sides speak, from the range in a 406."""
     try:
-        low, high = (tuple(map(int, error[key].split("."))) for key in ("min_version", "max_version"))
+        low, high = (tuple(map(int, error[key].split(".")))[:2] for key in ("min_version", "max_version"))
+        if len(low) != 2 or len(high) != 2:
+            raise ValueError("no version")
     except (KeyError, ValueError, AttributeError) as cause:
         raise Unavailable(f"{where} answered 406 without its range of microversions: is it placement?") from cause
     if high < OLDEST or low > NEWEST:
@@ -120,7 +126,7 @@ def _agree(error: dict[str, Any], where: str) -> tuple[int, int]:
 def _first_error(answer: Answer) -> dict[str, Any]:
     try:
         first = answer.json()["errors"][0]
-    except (ValueError, KeyError, IndexError, TypeError):
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError):
         return {}
     return first if isinstance(first, dict) else {}
 
@@ -211,5 +217,6 @@ _ADVICE: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Callable[[st
     (exceptions.HttpServerError, Unavailable, "Keystone failed"),
     (exceptions.HTTPClientError, Rejected, "Keystone does not accept what [placement] says"),
     (exceptions.ClientException, Unavailable, "the request failed"),
+    ((ValueError, OverflowError), Rejected, "[placement] holds a number or address that cannot be used"),
     (OSError, Rejected, "a file that [placement] names cannot be read: check cafile, certfile and keyfile"),
 )

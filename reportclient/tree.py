@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+MAX_RATIO = 3.4e38  # placement keeps it in single precision
 MAX_INT = 0x7FFFFFFF  # the largest value placement's schema takes, and its default max_unit
 
 
@@ -25,7 +26,9 @@ class Inventory:
             raise ValueError(f"reserved must be between 0 and total {self.total}, got {self.reserved}")
         if self.min_unit < 1 or self.max_unit < 1 or self.step_size < 1:
             raise ValueError(f"min_unit, max_unit and step_size must be >= 1, got {self}")
-        if not 0 <= self.allocation_ratio < float("inf"):
+        if max(self.total, self.min_unit, self.max_unit, self.step_size) > MAX_INT:
+            raise ValueError(f"no number of an inventory may be above {MAX_INT}, got {self}")
+        if not 0 <= self.allocation_ratio < MAX_RATIO:
             raise ValueError(f"allocation_ratio must be finite and not negative, got {self.allocation_ratio}")
 
     @property

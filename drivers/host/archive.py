@@ -1,6 +1,7 @@
 """A host archive: a host as a folder of small files, for tests, bug reports and planning for a host elsewhere."""
 
 import json
+import os.path
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,6 +38,8 @@ class HostArchive:
             MalformedFact: it is no text, or larger than any such file is.
         """
         path = self.root / name
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise MalformedFact(f"{path} is no plain file")
         try:
             with path.open("rb") as file:
                 data = file.read(MAX_BYTES + 1)
@@ -56,7 +59,7 @@ class HostArchive:
         document = self.read(name)
         try:
             value = json.loads(document.text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise MalformedFact(f"{document.source} is not JSON: {error}") from error
         if not isinstance(value, dict):
             raise MalformedFact(f"{document.source} holds no JSON object")
@@ -65,7 +68,7 @@ class HostArchive:
     def names(self, folder: str) -> tuple[str, ...]:
         """The files in a folder of the archive, sorted; empty when it has no such folder."""
         path = self.root / folder
-        return tuple(sorted(file.name for file in path.iterdir())) if path.is_dir() else ()
+        return tuple(sorted(file.name for file in path.iterdir())) if os.path.isdir(path) else ()
 
     def check(self) -> None:
         """
@@ -80,7 +83,10 @@ class HostArchive:
             raise MalformedFact(
                 f"{self.root / 'host.json'}: format is {host.get('format')!r}, this version reads {FORMAT}"
             )
-        missing = [name for name in host.get("files", []) if not (self.root / name).is_file()]
+        files = host.get("files", [])
+        if not (isinstance(files, list) and all(isinstance(name, str) and len(name) < 1000 for name in files)):
+            raise MalformedFact(f"{self.root / 'host.json'}: files is no list of names")
+        missing = [name for name in files if not (self.root / name).is_file()]
         if missing:
             raise DiscoveryError(
                 f"host archive {self.root} lacks {', '.join(missing[:5])}, which was recorded: "
@@ -90,17 +96,27 @@ class HostArchive:
     def hostname(self) -> str:
         """The recorded host's name: the name of its root provider."""
         with fields(self.root / "host.json"):
-            return str(self.read_json("host.json")["hostname"])
+            hostname = self.read_json("host.json")["hostname"]
+            if not (isinstance(hostname, str) and hostname.isprintable() and 0 < len(hostname.strip()) <= 200):
+                raise ValueError(f"hostname {str(hostname)[:60]!r} is no name of a provider")
+            return hostname
 
     def disk(self) -> DiskSpace:
         """The recorded file system of the instances."""
         with fields(self.root / "disk.json"):
             disk = self.read_json("disk.json")
-            return DiskSpace(total_bytes=int(disk["total_bytes"]), free_bytes=int(disk["free_bytes"]))
+            return DiskSpace(total_bytes=whole(disk["total_bytes"]), free_bytes=whole(disk["free_bytes"]))
 
     def compute_id(self) -> str | None:
         """The recorded identity as it stands in its file, None when the host had none."""
         return self.read("compute_id").text if (self.root / "compute_id").exists() else None
+
+
+def whole(value: object) -> int:
+    """A whole number of a JSON file, not negative."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{str(value)[:40]!r} is no whole number")
+    return value
 
 
 @contextmanager
@@ -110,5 +126,5 @@ def fields(source: object) -> Iterator[None]:
         yield
     except KeyError as error:
         raise MalformedFact(f"{source} lacks {error}") from error
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
         raise MalformedFact(f"{source} holds a value of the wrong kind: {error}") from error

@@ -15,7 +15,7 @@ def unpack(packed: Path, folder: Path) -> Path:
     """
     Unpack into ``folder`` and answer the archive's top: ``folder``, or the one folder that the file holds.
 
-    Links inside ``sys/`` and ``proc/`` are taken when they stay inside the archive.
+    Links are taken when they stay inside the archive.
 
     Raises:
         DiscoveryError: not readable.
@@ -24,7 +24,7 @@ def unpack(packed: Path, folder: Path) -> Path:
     try:
         with tarfile.open(packed, "r:gz") as tar:
             _extract(tar, folder, packed)
-    except (OSError, tarfile.TarError, EOFError) as error:
+    except (OSError, tarfile.TarError, EOFError, RuntimeError) as error:
         raise DiscoveryError(f"cannot unpack host archive {packed}: {error}") from error
     tops = list(folder.iterdir())
     return tops[0] if len(tops) == 1 and tops[0].is_dir() else folder
@@ -36,12 +36,14 @@ def _extract(tar: tarfile.TarFile, folder: Path, packed: Path) -> None:
         total += member.size
         if count >= MAX_MEMBERS or total > MAX_TOTAL_BYTES or member.size > MAX_BYTES:
             raise MalformedFact(f"{packed}: more or larger files than any host archive has, at {member.name}")
-        if not (member.isfile() or member.isdir() or member.issym()) or _leads_out(member):
+        if not (member.isfile() or member.isdir() or member.issym()) or _leads_out(member, folder):
             raise MalformedFact(f"{packed}: {member.name} leads out of the archive or is no plain file")
         member.mode = 0o700 if member.isdir() else 0o600
         tar.extract(member, folder, set_attrs=False)
 
 
-def _leads_out(member: tarfile.TarInfo) -> bool:
-    target = os.path.join(os.path.dirname(member.name), member.linkname if member.issym() else "")
-    return any(os.path.isabs(path) or os.path.normpath(path).startswith("..") for path in (member.name, target))
+def _leads_out(member: tarfile.TarInfo, folder: Path) -> bool:
+    """Whether a member, or what a link in it points to, lies outside once the links unpacked before are followed."""
+    top, place = folder.resolve(), folder / member.name
+    ways = [place.parent, place, *([place.parent / member.linkname] if member.issym() else [])]
+    return os.path.isabs(member.name) or not all(way.resolve().is_relative_to(top) for way in ways)

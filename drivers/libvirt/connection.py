@@ -13,7 +13,8 @@ from typing import Any, Protocol
 
 from drivers.errors import DiscoveryError, Vanished
 from drivers.facts import CpuMap, Versions
-from drivers.host.archive import Document, HostArchive, fields
+from drivers.host.archive import Document, HostArchive, fields, whole
+from drivers.host.parse import HIGHEST_CPU
 from drivers.libvirt.capabilities import Offer
 
 LOG = logging.getLogger(__name__)
@@ -157,12 +158,15 @@ class RecordedConnection:
     def versions(self) -> Versions:
         record = self._archive.read_json("libvirt/version.json")
         with fields(f"{self._archive.root}/libvirt/version.json"):
-            return Versions(libvirt=int(record["libvirt"]), hypervisor=int(record["hypervisor"]))
+            return Versions(libvirt=whole(record["libvirt"]), hypervisor=whole(record["hypervisor"]))
 
     def cpu_map(self) -> CpuMap:
         record = self._archive.read_json("libvirt/cpumap.json")
         with fields(f"{self._archive.root}/libvirt/cpumap.json"):
-            return CpuMap(int(record["total"]), frozenset(int(cpu) for cpu in record["online"]))
+            total, online = whole(record["total"]), frozenset(whole(cpu) for cpu in record["online"])
+            if total > HIGHEST_CPU + 1 or any(cpu >= total for cpu in online):
+                raise ValueError(f"CPUs beyond {min(total, HIGHEST_CPU + 1)}")
+            return CpuMap(total, online)
 
     def capabilities(self) -> Document:
         return self._archive.read("libvirt/capabilities.xml")

@@ -1,9 +1,8 @@
 """A libvirt host's facts and the operator's policy, shaped into the provider tree that it should have."""
 
-import math
 from collections.abc import Mapping
 
-from drivers.errors import PolicyError
+from drivers.errors import MalformedFact, PolicyError
 from drivers.facts import CpuMap, DiskSpace, HostFacts
 from drivers.host.parse import format_cpu_set
 from drivers.libvirt.traits import emitted_traits, root_traits
@@ -25,6 +24,8 @@ def shape(facts: HostFacts, policy: Policy, observed: ObservedTree | None) -> Pr
     """
     root = observed.root if observed else None
     standing = root.provider.inventories if root else {}
+    if not facts.cpu_map.online:
+        raise MalformedFact(f"libvirt tells of no online CPU on {facts.hostname}")
     vcpus, pcpus = guest_cpus(facts.cpu_map, policy.cpus)
     memory_mib = sum(cell.memory_kib for cell in facts.cells) // 1024
     inventories = {
@@ -71,7 +72,7 @@ def _check_online(named: frozenset[int], online: frozenset[int], option: str) ->
 
 
 def _disk(disk: DiskSpace, policy: Policy, standing: Mapping[str, Inventory]) -> Inventory | None:
-    reserved_gib = math.ceil(policy.reserved_disk_mib / 1024)
+    reserved_gib = -(-policy.reserved_disk_mib // 1024)
     return _stock("DISK_GB", disk.total_bytes // GIB, reserved_gib, policy.disk_ratio, standing)
 
 
@@ -86,4 +87,7 @@ def _stock(name: str, total: int, reserved: int, ratio: Ratio, standing: Mapping
     stands = standing.get(name)
     kept = stands.allocation_ratio if stands else ratio.initial
     chosen = kept if ratio.configured is None else ratio.configured
-    return Inventory(total=total, reserved=reserved, max_unit=total, allocation_ratio=chosen)
+    try:
+        return Inventory(total=total, reserved=reserved, max_unit=total, allocation_ratio=chosen)
+    except ValueError as error:
+        raise PolicyError(f"{name} cannot be reported: {error}") from error

@@ -73,7 +73,7 @@ def test_a_provider_that_goes_away_while_it_is_read_makes_us_look_again() -> Non
     "spoilt", [[], {}, {"inventories": None}, {"inventories": {"VCPU": {"total": "x"}}}, {"inventories": {"VCPU": []}}]
 )
 def test_an_answer_in_no_known_form_is_no_answer(spoilt: object) -> None:
-    with pytest.raises(Unavailable, match="not in its form"):
+    with pytest.raises(Unavailable, match=r"not in its form|where placement answers JSON"):
         client(listing(LATE, "r"), FakeAnswer(200, spoilt), *aspects()[1:]).observe("r")
 
 
@@ -109,3 +109,23 @@ def test_many_traits_are_asked_for_in_several_requests() -> None:
     assert len(sender.asked) == 2
     with pytest.raises((Unavailable, Rejected)):
         one.known_traits(["T"])
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param([("r", None), ("x", None)], id="other roots: the query was dropped"),
+        pytest.param([("x", None)], id="another tree"),
+        pytest.param([("r", None), ("a", "b"), ("b", "a")], id="a circle"),
+        pytest.param([("r", None), ("a", "nowhere")], id="no way to the root"),
+    ],
+)
+def test_a_listing_that_is_not_the_tree_asked_for_is_not_believed(rows: list[tuple[str, str | None]]) -> None:
+    records = [{"uuid": u, "name": u, "parent_provider_uuid": parent, "generation": 1} for u, parent in rows]
+
+    with pytest.raises(Unavailable, match="drop the query"):
+        client(FakeAnswer(200, {"resource_providers": records})).observe("r")
+
+
+def test_a_name_is_found_only_as_it_is_written() -> None:
+    assert client(listing(LATE, "other")).find("r") is None

@@ -42,6 +42,7 @@ def merged(folder: Path) -> dict[str, Provider]:
         pytest.param("uuid: $COMPUTE_NODE", "host", id="every root"),
         pytest.param("name: host", "host", id="root by name"),
         pytest.param(f"uuid: {ROOT_UUID}", "host", id="root by uuid"),
+        pytest.param(f"uuid: {child_uuid(ROOT_UUID, 'host', 'host_gpu').upper()}", "host_gpu", id="uuid in capitals"),
         pytest.param(f"uuid: {child_uuid(ROOT_UUID, 'host', 'host_gpu')}", "host_gpu", id="child by uuid"),
         pytest.param("name: host_gpu", "host_gpu", id="child by name"),
     ],

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drivers.errors import PolicyError
+from drivers.errors import MalformedFact, PolicyError
 from drivers.facts import CpuMap, DiskSpace, HostCpu, HostFacts, NumaCell, Versions
 from drivers.libvirt.shape import EMITTED, shape
 from drivers.policy import CpuPolicy, GuestPolicy, Policy, Ratio
@@ -206,3 +206,8 @@ def test_no_trait_is_ever_given_that_could_not_be_taken_back(
     found = traits(policy, guest_features=features, versions=versions, arch=arch, domain_capabilities=(capabilities,))
 
     assert found <= EMITTED.traits
+
+
+def test_a_host_without_any_online_cpu_is_not_believed() -> None:
+    with pytest.raises(MalformedFact, match="no online CPU"):
+        inventories(Policy(), replace(FACTS, cpu_map=CpuMap(4, frozenset())))

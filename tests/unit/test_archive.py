@@ -1,0 +1,89 @@
+"""Host archives from elsewhere: what is no whole one, or leads out of itself, is refused."""
+
+import io
+import json
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from drivers.errors import DiscoveryError, MalformedFact
+from drivers.host.archive import HostArchive
+from drivers.host.unpack import unpack
+from drivers.libvirt.connection import RecordedConnection
+
+
+def pack(path: Path, *members: tuple[str, str | None]) -> Path:
+    """A packed archive of (name, link target or None for a file)."""
+    with tarfile.open(path, "w:gz") as tar:
+        for name, target in members:
+            member = tarfile.TarInfo(name)
+            if target is None:
+                member.size = 4
+            else:
+                member.type, member.linkname = tarfile.SYMTYPE, target
+            tar.addfile(member, io.BytesIO(b"evil") if target is None else None)
+    return path
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        pytest.param([("../evil", None)], id="up"),
+        pytest.param([("/evil", None)], id="absolute"),
+        pytest.param([("a", ".."), ("a/evil", None)], id="through a link"),
+        pytest.param([("a", "."), ("a/b", ".."), ("a/b/evil", None)], id="through a link made through a link"),
+        pytest.param([("l", "p/../evil"), ("p", "."), ("l", None)], id="a link that turns later"),
+    ],
+)
+def test_nothing_is_unpacked_outside_the_folder(tmp_path: Path, members: list[tuple[str, str | None]]) -> None:
+    folder = tmp_path / "in" / "folder"
+    folder.mkdir(parents=True)
+
+    with pytest.raises((MalformedFact, DiscoveryError)):
+        unpack(pack(tmp_path / "a.tar.gz", *members), folder)
+
+    assert not list(tmp_path.glob("evil")) + list((tmp_path / "in").glob("evil"))
+
+
+def test_an_archive_in_a_folder_of_its_own_is_found(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+
+    top = unpack(pack(tmp_path / "a.tar.gz", ("host/host.json", None), ("host/sys/link", "../host.json")), folder)
+
+    assert top == folder / "host"
+    assert (top / "sys/link").read_text() == "evil"
+
+
+@pytest.mark.parametrize("online", [[0.9, 1.7], [True], [-1], [4], ["0"], "0123", {"0": 1}])
+def test_cpus_that_are_no_whole_numbers_below_the_total_are_refused(tmp_path: Path, online: object) -> None:
+    (tmp_path / "libvirt").mkdir()
+    (tmp_path / "libvirt/cpumap.json").write_text(json.dumps({"total": 4, "online": online}))
+
+    with pytest.raises(MalformedFact, match=r"cpumap\.json"):
+        RecordedConnection(HostArchive(tmp_path)).cpu_map()
+
+
+@pytest.mark.parametrize("hostname", [None, 5, [1], "", " ", "a\nb", "x" * 300])
+def test_a_hostname_that_could_name_no_provider_is_refused(tmp_path: Path, hostname: object) -> None:
+    (tmp_path / "host.json").write_text(json.dumps({"format": 1, "hostname": hostname}))
+
+    with pytest.raises(MalformedFact, match="no name of a provider"):
+        HostArchive(tmp_path).hostname()
+
+
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "host.json")
+
+    with pytest.raises(MalformedFact, match="is no plain file"):
+        HostArchive(tmp_path).read("host.json")
+
+
+@pytest.mark.parametrize("files", [5, None, [1], ["x" * 5000]])
+def test_a_list_of_files_that_is_none_is_refused(tmp_path: Path, files: object) -> None:
+    (tmp_path / "host.json").write_text(json.dumps({"format": 1, "hostname": "h", "files": files}))
+
+    with pytest.raises(MalformedFact, match="files is no list of names"):
+        HostArchive(tmp_path).check()
