@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader of our output went away
         return Exit.ERROR
     except OSError as error:
-        print(f"cannot print what was found ({error.strerror}); what was sent to placement stands", file=sys.stderr)
+        print(f"reading or printing failed: {error}; what was sent to placement stands", file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return Exit.ERROR
     except KeyboardInterrupt:
