@@ -13,6 +13,7 @@ from reportclient.plan import (
     Operation,
     Plan,
     Rename,
+    Reparent,
     Reshape,
     SetAggregates,
     SetInventories,
@@ -80,6 +81,15 @@ def encode_operation(operation: Operation, before: Mapping[str, Mapping[str, Inv
             return {"operation": "create", "provider": name, "uuid": uuid, "parent_uuid": parent}
         case Rename(uuid, name, old):
             return {"operation": "rename", "provider": name, "uuid": uuid, "old_name": old}
+        case Reparent(uuid, name, parent_uuid, parent, old):
+            return {
+                "operation": "reparent",
+                "provider": name,
+                "uuid": uuid,
+                "parent_uuid": parent_uuid,
+                "parent": parent,
+                "old_parent": old,
+            }
         case SetTraits(uuid, name, traits, added, removed):
             return {
                 "operation": "set-traits",

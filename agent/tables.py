@@ -15,6 +15,7 @@ FAMILIES = (
     "HW_CPU_X86_", "HW_", "CUSTOM_",
 )  # fmt: skip
 PIPE_WIDTH = 150
+SHOWN_EVENTS = 4  # of a batch; a card with its VFs is dozens
 
 
 def console() -> Console:
@@ -61,6 +62,43 @@ def print_plan(out: Console, plan: Mapping[str, Any]) -> None:
             lines.add_row(Text(done), Text(to_what))
     out.print(lines)
     out.print(Text(f"digest {plan['digest']}", "dim"))
+
+
+def print_reasons(out: Console, data: Mapping[str, Any]) -> None:
+    """Each class and trait of a provider with its fact and its rule."""
+    under = f" under {data['parent']}" if data["parent"] else ""
+    counted = f", whose stock is counted on {data['counted_in']} in the layout flat" if data["counted_in"] else ""
+    out.print(Text.assemble((data["provider"], "bold"), f"{under}{counted}"))
+    for one in data["reasons"]:
+        stock = one["inventory"]
+        what = (
+            f": total {stock['total']}, reserved {stock['reserved']}, ratio {stock['allocation_ratio']:g}"
+            if stock
+            else ""
+        )
+        out.print(Text.assemble("  ", (one["name"], "bold"), what))
+        out.print(Text(f"    fact: {one['fact']}"))
+        out.print(Text(f"    rule: {one['rule']}"))
+
+
+def print_change(out: Console, data: Mapping[str, Any]) -> None:
+    """One batch of events and what came of it."""
+    time = data["at"].partition("T")[2][:12]
+    events = data["events"]
+    for event in events[:SHOWN_EVENTS]:
+        out.print(Text(f"{time} {event['source']}: {event['what']}", "dim"))
+    if len(events) > SHOWN_EVENTS:
+        out.print(Text(f"{time} and {len(events) - SHOWN_EVENTS} events more", "dim"))
+    if not events:
+        out.print(Text(f"{time} a look without an event", "dim"))
+    if data["operations"]:
+        print_plan(out, data)
+    else:
+        out.print(f"{time} nothing changes")
+    if data["outcome"]:
+        out.print(f"{time} placement: {data['outcome']}, {data['seconds']:.2f} s after the first event")
+    for note in data["notes"]:
+        out.print(Text(f"  {note}"))
 
 
 def print_checks(out: Console, checks: Iterable[Mapping[str, Any]]) -> None:
@@ -126,6 +164,8 @@ def _describe(operation: Mapping[str, Any]) -> list[tuple[str, str]]:
             ]
         case "rename":
             return [("rename", f"{operation['old_name']} to {provider}")]
+        case "reparent":
+            return [("move", f"{provider} from under {operation['old_parent']} to {operation['parent']}")]
         case _:
             return [(kind, f"{provider} ({operation['uuid']})")]
 

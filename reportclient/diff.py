@@ -14,6 +14,7 @@ from reportclient.plan import (
     Operation,
     Plan,
     Rename,
+    Reparent,
     Reshape,
     SetAggregates,
     SetInventories,
@@ -52,14 +53,17 @@ def diff(
     check_root(observed, desired, root_uuid, rename=rename)
     dropped = _unknown_standard(desired, known_traits)
     pairs = _matches(observed, desired)
-    _check_parents(pairs)
     identity = {
         provider.name: seen.uuid if seen else _new_uuid(provider, desired, root_uuid) for provider, seen in pairs
     }
-    changes = [_changes(provider, seen, identity, ours, dropped) for provider, seen in pairs]
+    parents = {seen.name: provider.name for provider, seen in pairs if seen}
+    changes = [_changes(provider, seen, identity, parents, ours, dropped) for provider, seen in pairs]
     kept = {seen.uuid for _, seen in pairs if seen}
+    doomed = _doomed(observed, kept, ours, parents)
     steps = [operation for change in changes for operation in change]
-    return Plan((*_arrange(observed, steps, known_traits), *_deletions(observed, kept, ours)), left_out=dropped)
+    steps += _emptied(steps, doomed)
+    gone = [Delete(seen.uuid, seen.name) for seen in doomed]
+    return Plan((*_arrange(observed, steps, known_traits), *gone), left_out=dropped)
 
 
 def check_root(observed: ObservedTree, desired: ProviderTree, root_uuid: str, *, rename: bool = False) -> None:
@@ -102,14 +106,14 @@ def _matches(observed: ObservedTree, desired: ProviderTree) -> list[tuple[Provid
     ]
 
 
-def _check_parents(pairs: Collection[tuple[Provider, ObservedProvider | None]]) -> None:
-    names = {seen.name: provider.name for provider, seen in pairs if seen}
-    for provider, seen in pairs:
-        if seen and provider.parent and names.get(seen.provider.parent or "") != provider.parent:
-            raise TreeMismatch(
-                f"provider {seen.name} stands under {seen.provider.parent} in placement and belongs under "
-                f"{provider.parent}: this version does not re-parent providers"
-            )
+def _reparent(
+    provider: Provider, seen: ObservedProvider, identity: Mapping[str, str], parents: Mapping[str, str]
+) -> list[Operation]:
+    """``parents`` gives the desired name of each observed provider that stays."""
+    if not provider.parent or parents.get(seen.provider.parent or "") == provider.parent:
+        return []
+    old = seen.provider.parent or ""
+    return [Reparent(seen.uuid, provider.name, identity[provider.parent], provider.parent, old)]
 
 
 def _new_uuid(provider: Provider, desired: ProviderTree, root_uuid: str) -> str:
@@ -120,6 +124,7 @@ def _changes(
     provider: Provider,
     seen: ObservedProvider | None,
     identity: Mapping[str, str],
+    parents: Mapping[str, str],
     ours: Ownership,
     dropped: frozenset[str],
 ) -> list[Operation]:
@@ -129,8 +134,10 @@ def _changes(
     if seen is None:
         operations.append(Create(uuid_, provider.name, identity[provider.parent] if provider.parent else None))
         seen = ObservedProvider(uuid=uuid_, generation=0, provider=Provider(name=provider.name, parent=provider.parent))
-    elif seen.name != provider.name:
-        operations.append(Rename(uuid_, provider.name, seen.name))
+    else:
+        if seen.name != provider.name:
+            operations.append(Rename(uuid_, provider.name, seen.name))
+        operations += _reparent(provider, seen, identity, parents)
     traits = carry_traits(seen, provider, ours) - dropped
     if traits != seen.provider.traits:
         added, removed = traits - seen.provider.traits, seen.provider.traits - traits
@@ -148,13 +155,14 @@ def _arrange(
 ) -> Iterable[Operation]:
     """The steps in the order in which the scheduler never sees stock without its traits."""
     created = [step for step in steps if isinstance(step, Create)]
+    placed = [step for step in steps if isinstance(step, Rename | Reparent)]
     stock = tuple(step for step in steps if isinstance(step, SetInventories))
     restocked = frozenset(step.uuid for step in stock)
-    described = [step for step in steps if not isinstance(step, Create | SetInventories)]
+    described = [step for step in steps if not isinstance(step, Create | Rename | Reparent | SetInventories)]
     late = [step for step in described if _is_late(step, restocked)]
     early = [step for step in described if not _is_late(step, restocked)]
     at_once = (Reshape(stock),) if len(stock) > 1 else stock
-    return (*created, *_vocabulary(observed, steps, known_traits), *early, *at_once, *late)
+    return (*created, *placed, *_vocabulary(observed, steps, known_traits), *early, *at_once, *late)
 
 
 def _is_late(operation: Operation, restocked: frozenset[str]) -> bool:
@@ -186,12 +194,26 @@ def _vocabulary(
     return made + ([EnsureTraits(tuple(sorted(traits)))] if traits else [])
 
 
-def _deletions(observed: ObservedTree, kept: set[str], ours: Ownership) -> list[Operation]:
+def _doomed(
+    observed: ObservedTree, kept: set[str], ours: Ownership, parents: Mapping[str, str]
+) -> list[ObservedProvider]:
+    """What is ours and not wanted any more, children first."""
     doomed = {seen.name for seen in observed if seen.provider.parent and seen.uuid not in kept and ours.writes(seen)}
     for seen in observed:
-        if seen.provider.parent in doomed and seen.name not in doomed:
+        if seen.provider.parent in doomed and seen.name not in doomed and seen.name not in parents:
             raise TreeMismatch(
                 f"provider {seen.provider.parent} is gone from this host, but {seen.name}, which "
                 f"another service made, stands under it: remove or re-parent that one first"
             )
-    return [Delete(seen.uuid, seen.name) for seen in reversed(observed.providers) if seen.name in doomed]
+    return [seen for seen in reversed(observed.providers) if seen.name in doomed]
+
+
+def _emptied(steps: Iterable[Operation], doomed: Iterable[ObservedProvider]) -> list[Operation]:
+    """
+    The stock of providers that go, taken away together with the stock that comes elsewhere.
+
+    Else there would be a moment at which a device that changes its provider is on offer twice.
+    """
+    if not any(isinstance(step, SetInventories) for step in steps):
+        return []
+    return [SetInventories(seen.uuid, seen.name, {}) for seen in doomed if seen.provider.inventories]

@@ -1,8 +1,12 @@
 """Names of resource classes and traits: what is standard, what is custom."""
 
+import re
+
+import os_resource_classes
 import os_traits
 
 CUSTOM_PREFIX = "CUSTOM_"
+FORM = re.compile("(?!CUSTOM_*$)[A-Z0-9_]{1,255}")  # of names in placement's schema
 
 
 def is_custom(name: str) -> bool:
@@ -18,3 +22,31 @@ def is_standard_trait(name: str) -> bool:
 def standard_traits(prefix: str) -> frozenset[str]:
     """Every standard trait that starts with ``prefix``."""
     return frozenset(os_traits.get_traits(prefix=prefix))
+
+
+def normalise_class(text: str) -> str:
+    """A resource class as nova makes it of an operator's text: a standard name, or CUSTOM_ and what is left of it."""
+    name = text.strip().upper()
+    if name in os_resource_classes.STANDARDS or is_custom(name):
+        return _checked(name, text)
+    return _checked(str(os_resource_classes.normalize_name(name)), text)
+
+
+def normalise_trait(text: str) -> str:
+    """A trait as nova makes it of an operator's text: a standard name, or CUSTOM_ and what is left of it."""
+    if is_standard_trait(text.strip()):
+        return text.strip()
+    name = text.strip().upper()
+    return _checked(name if is_custom(name) else str(os_traits.normalize_name(name)), text)
+
+
+def _checked(name: str, text: str) -> str:
+    """
+    A name that placement takes.
+
+    Raises:
+        ValueError: nothing is left of the text, or too much.
+    """
+    if not FORM.fullmatch(name):
+        raise ValueError(f"names {text[:80]!r}, of which no name can be made that placement takes")
+    return name

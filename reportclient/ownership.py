@@ -96,6 +96,10 @@ def contest(
                 f"{name} total {was.total} reserved {was.reserved} ratio {was.allocation_ratio:g} became "
                 f"total {stands.total} reserved {stands.reserved} ratio {stands.allocation_ratio:g}"
             )
+    for name in sorted((ours.classes(now) & now.provider.inventories.keys()) - before.provider.inventories.keys()):
+        wish = wanted.inventories.get(name)
+        if wish is None or not _agree(now.provider.inventories[name], wish, name in keep_ratio):
+            changes.append(f"{name} total {now.provider.inventories[name].total} was added")
     if MARKER in before.provider.traits - now.provider.traits:
         changes.append(f"trait {MARKER} was removed")
     came = OWNER_NOVA in now.provider.traits - before.provider.traits

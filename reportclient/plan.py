@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import assert_never
@@ -41,6 +42,17 @@ class Rename:
     uuid: str
     name: str
     old_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reparent:
+    """Put a provider that is ours under another parent of the same tree; needs microversion 1.37."""
+
+    uuid: str
+    name: str
+    parent_uuid: str
+    parent: str
+    old_parent: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +100,16 @@ class Delete:
 
 
 Operation = (
-    EnsureClasses | EnsureTraits | Create | Rename | SetTraits | SetAggregates | SetInventories | Reshape | Delete
+    EnsureClasses
+    | EnsureTraits
+    | Create
+    | Rename
+    | Reparent
+    | SetTraits
+    | SetAggregates
+    | SetInventories
+    | Reshape
+    | Delete
 )
 
 
@@ -122,6 +143,7 @@ class Limits:
     fraction: float = 0.3  # of a class's total over the tree
     providers: int = 4
     withdrawn: Mapping[str, frozenset[str]] = field(default_factory=dict)  # classes an operator took back, by provider
+    present: frozenset[str] = frozenset()  # providers whose device was seen, so that what it lost was not lost sight of
 
 
 def stock_writes(operations: Iterable[Operation]) -> dict[str, Mapping[str, Inventory]]:
@@ -135,7 +157,7 @@ def stock_writes(operations: Iterable[Operation]) -> dict[str, Mapping[str, Inve
                 final |= {one.uuid: one.inventories for one in several}
             case Delete(uuid, _):
                 final[uuid] = {}
-            case EnsureClasses() | EnsureTraits() | Create() | Rename() | SetTraits() | SetAggregates():
+            case EnsureClasses() | EnsureTraits() | Create() | Rename() | Reparent() | SetTraits() | SetAggregates():
                 pass
             case _:
                 assert_never(operation)
@@ -157,30 +179,40 @@ def lessened(plan: Plan, observed: ObservedTree) -> frozenset[str]:
 
 
 def shrinkage(plan: Plan, observed: ObservedTree, limits: Limits) -> tuple[str, ...]:
-    """Where the plan takes away more than ``limits`` allow in one pass: one sentence each, none when it is modest."""
+    """
+    Where the plan takes away more than ``limits`` allow in one pass: one sentence each, none when it is modest.
+
+    What a provider loses counts unless it was withdrawn or its device was seen; what comes elsewhere makes up for it.
+    """
     final = stock_writes(plan.operations)
-    before: dict[str, int] = {}
-    after: dict[str, int] = {}
+    before: Counter[str] = Counter()
+    after: Counter[str] = Counter()
+    excused: Counter[str] = Counter()
     for provider in observed:
         stands = provider.provider.inventories
-        for name, stock in stands.items():
-            if name not in limits.withdrawn.get(provider.name, frozenset()):
-                before[name] = before.get(name, 0) + stock.total
-                kept = final.get(provider.uuid, stands).get(name)
-                after[name] = after.get(name, 0) + (kept.total if kept else 0)
-    known = {provider.uuid for provider in observed}
-    for uuid in final.keys() - known:
-        for name, stock in final[uuid].items():
-            after[name] = after.get(name, 0) + stock.total
-    gone = sum(isinstance(operation, Delete) for operation in plan.operations)
+        kept = final.get(provider.uuid, stands)
+        before.update(_totals(stands))
+        after.update(_totals(kept))
+        for name in stands:
+            if name in limits.withdrawn.get(provider.name, frozenset()) or provider.name in limits.present:
+                excused[name] += max(0, stands[name].total - (kept[name].total if name in kept else 0))
+    for uuid in final.keys() - observed.by_uuid.keys():
+        after.update(_totals(final[uuid]))
+    loss = {name: before[name] - after[name] - excused[name] for name in before}
     sentences = [
-        f"{name} would shrink from {total} to {after.get(name, 0)}, more than {limits.fraction:.0%}"
-        for name, total in sorted(before.items())
-        if total - after.get(name, 0) > total * limits.fraction
+        f"{name} would shrink from {before[name]} to {after[name]}, more than {limits.fraction:.0%}"
+        for name in sorted(loss)
+        if loss[name] > before[name] * limits.fraction
     ]
-    if gone > limits.providers:
-        sentences.append(f"{gone} providers would go, more than {limits.providers}")
+    gone = [one for one in plan.operations if isinstance(one, Delete) and one.name not in limits.present]
+    lost = [one for one in gone if any(loss[name] > 0 for name in observed.by_uuid[one.uuid].provider.inventories)]
+    if len(lost) > limits.providers:
+        sentences.append(f"{len(lost)} providers would go, more than {limits.providers}")
     return tuple(sentences)
+
+
+def _totals(inventories: Mapping[str, Inventory]) -> dict[str, int]:
+    return {name: stock.total for name, stock in inventories.items()}
 
 
 def check_use(plan: Plan, observed: ObservedTree, allocations: Iterable[Allocation], *, force: bool = False) -> None:
@@ -206,7 +238,9 @@ def check_use(plan: Plan, observed: ObservedTree, allocations: Iterable[Allocati
                 f"{used} {resource_class} on {name} are allocated, and the plan would remove that stock: "
                 f"move the guests away first"
             )
-        if not force and stays < used and (stands is None or stays < stands.capacity):
+        stock = final[provider.uuid][resource_class]
+        out_of_service = stands is not None and stock.reserved == stock.total == stands.total
+        if not force and stays < used and not out_of_service and (stands is None or stays < stands.capacity):
             raise UnsafePlan(
                 f"{used} {resource_class} on {name} are allocated, and the plan would leave room for "
                 f"{stays}: move guests away, correct the configuration, or say --force"

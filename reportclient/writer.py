@@ -14,6 +14,7 @@ from reportclient.plan import (
     EnsureTraits,
     Operation,
     Rename,
+    Reparent,
     Reshape,
     SetAggregates,
     SetInventories,
@@ -50,6 +51,12 @@ class Writer:
             case Rename(uuid, name, old):
                 self._transport.send("PUT", f"/resource_providers/{uuid}", {"name": name})
                 self._renamed(uuid, old, name)
+            case Reparent(uuid, name, parent_uuid, parent, old):
+                body = {"name": name, "parent_provider_uuid": parent_uuid}
+                self._transport.send("PUT", f"/resource_providers/{uuid}", body)
+                stands = self._stands[uuid]
+                self._stands[uuid] = replace(stands, provider=replace(stands.provider, parent=parent))
+                LOG.info("re-parented provider name=%s from=%s to=%s", name, old, parent)
             case SetTraits():
                 self._set_traits(operation)
             case SetAggregates(uuid, name, aggregates):

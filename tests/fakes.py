@@ -1,5 +1,6 @@
 """The few doubles: each a few lines, at a library's edge, and each uses what it is given."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
@@ -12,6 +13,7 @@ from reportclient.plan import (
     Operation,
     Plan,
     Rename,
+    Reparent,
     Reshape,
     SetAggregates,
     SetInventories,
@@ -41,7 +43,19 @@ def apply_plan(plan: Plan, observed: ObservedTree) -> ObservedTree:
     stands = observed.by_uuid
     for operation in plan.operations:
         _apply(operation, stands)
-    return ObservedTree(tuple(stands.values()))
+    return ObservedTree(tuple(_parents_first(stands.values())))
+
+
+def _parents_first(providers: Iterable[ObservedProvider]) -> Iterator[ObservedProvider]:
+    """As the client answers a tree."""
+    left = list(providers)
+    placed: set[str | None] = {None}
+    while left:
+        ready = [seen for seen in left if seen.provider.parent in placed]
+        assert ready, "a loop, or a parent that is not there"
+        yield from ready
+        placed |= {seen.name for seen in ready}
+        left = [seen for seen in left if seen not in ready]
 
 
 def _apply(operation: Operation, stands: dict[str, ObservedProvider]) -> None:
@@ -54,6 +68,9 @@ def _apply(operation: Operation, stands: dict[str, ObservedProvider]) -> None:
             stands[uuid] = ObservedProvider(uuid=uuid, generation=0, provider=Provider(name=name, parent=above))
         case Rename(uuid, name, _):
             stands[uuid] = replace(stands[uuid], provider=replace(stands[uuid].provider, name=name))
+        case Reparent(uuid, _, parent_uuid, parent):
+            assert stands[parent_uuid].name == parent
+            stands[uuid] = replace(stands[uuid], provider=replace(stands[uuid].provider, parent=parent))
         case SetTraits(uuid, _, traits):
             stands[uuid] = replace(stands[uuid], provider=replace(stands[uuid].provider, traits=traits))
         case SetAggregates(uuid, _, aggregates):

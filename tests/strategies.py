@@ -33,14 +33,14 @@ def names(traits: tuple[str, ...]) -> st.SearchStrategy[frozenset[str]]:
 
 @st.composite
 def desired_trees(draw: st.DrawFn) -> ProviderTree:
-    """A root of ours with up to four providers below it; a name says under which parent it is."""
+    """A root of ours with up to four providers below it, each under any other; a name does not say where it is."""
     root = Provider(name=ROOT, inventories=draw(stocks(OUR_CLASSES)), traits=draw(names(OUR_TRAITS)) | {MARKER})
     providers = [root]
     for number in draw(st.sets(st.integers(0, 5), max_size=4)):
         parent = draw(st.sampled_from(providers)).name
         providers.append(
             Provider(
-                name=f"{parent}_{number}",
+                name=f"{ROOT}_{number}",
                 parent=parent,
                 inventories=draw(stocks(("VGPU", "PCPU"))),
                 traits=draw(names(OUR_TRAITS)) | {MARKER},

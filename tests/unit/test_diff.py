@@ -18,6 +18,7 @@ from reportclient.plan import (
     EnsureTraits,
     Plan,
     Rename,
+    Reparent,
     Reshape,
     SetAggregates,
     SetInventories,
@@ -61,6 +62,7 @@ def test_converge_what_is_ours_becomes_what_is_desired(observed: ObservedTree, d
         classes = set(OUR_CLASSES) if provider.parent is None else set(stands.inventories)
         assert {name: stands.inventories[name] for name in classes & stands.inventories.keys()} == provider.inventories
         assert stands.traits - set(FOREIGN_TRAITS) == provider.traits
+        assert stands.parent == provider.parent
     ours = {name for name, seen in after.items() if MARKER in seen.provider.traits}
     assert ours == {provider.name for provider in desired}
 
@@ -97,6 +99,58 @@ def test_one_operation_per_provider_and_aspect(observed: ObservedTree, desired: 
 
     counts = Counter((type(one), one.uuid) for one in flat if not isinstance(one, EnsureClasses | EnsureTraits))
     assert set(counts.values()) <= {1}
+
+
+@given(observed_trees(), desired_trees())
+def test_nothing_is_ever_on_offer_twice(observed: ObservedTree, desired: ProviderTree) -> None:
+    """At no moment between two operations is there more of a class than before or after the plan."""
+    stages = [observed]
+    for operation in plan_for(observed, desired).operations:
+        stages.append(apply_plan(Plan((operation,)), stages[-1]))
+
+    for name in ("VGPU", "PCPU"):
+        totals = [
+            sum(seen.provider.inventories[name].total for seen in stage if name in seen.provider.inventories)
+            for stage in stages
+        ]
+        assert max(totals) <= max(totals[0], totals[-1])
+
+
+def test_a_device_that_changes_its_parent_is_moved_once_the_parent_is_there_and_before_any_stock() -> None:
+    nic = Provider(name="host_nic", parent=ROOT, inventories={"VGPU": Inventory(total=8)}, traits=frozenset({MARKER}))
+    seen = ObservedProvider(uuid=str(uuid.UUID(int=8)), generation=1, provider=nic)
+    cell = Provider(
+        name="host_NUMA0", parent=ROOT, inventories={"PCPU": Inventory(total=1)}, traits=frozenset({MARKER})
+    )
+    desired = ProviderTree((*tree_of().providers, cell, replace(nic, parent="host_NUMA0")))
+
+    plan = plan_for(ObservedTree((*root_of().providers, seen)), desired)
+
+    cell_uuid = child_uuid(ROOT_UUID, ROOT, "host_NUMA0")
+    assert plan.operations == (
+        Create(cell_uuid, "host_NUMA0", ROOT_UUID),
+        Reparent(seen.uuid, "host_nic", cell_uuid, "host_NUMA0", ROOT),
+        EnsureTraits((MARKER,)),
+        SetTraits(cell_uuid, "host_NUMA0", frozenset({MARKER}), frozenset({MARKER}), frozenset()),
+        SetInventories(cell_uuid, "host_NUMA0", cell.inventories),
+    )
+
+
+def test_the_stock_of_a_provider_that_goes_leaves_together_with_the_stock_that_comes() -> None:
+    old = Provider(name="host_gpu", parent=ROOT, inventories={"VGPU": Inventory(total=8)}, traits=frozenset({MARKER}))
+    seen = ObservedProvider(uuid=str(uuid.UUID(int=8)), generation=1, provider=old)
+
+    plan = plan_for(ObservedTree((*root_of().providers, seen)), tree_of(inventories={"VCPU": Inventory(total=8)}))
+
+    assert plan.operations == (
+        Reshape(
+            (
+                SetInventories(ROOT_UUID, ROOT, {"VCPU": Inventory(total=8)}),
+                SetInventories(seen.uuid, "host_gpu", {}),
+            )
+        ),
+        Delete(seen.uuid, "host_gpu"),
+    )
 
 
 def test_a_new_root_is_created_then_described_then_stocked() -> None:

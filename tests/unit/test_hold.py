@@ -1,0 +1,92 @@
+"""What guests hold of devices that a host no longer offers stays, and nothing is ever offered twice."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reportclient.allocations import Allocation
+from reportclient.hold import hold
+from reportclient.ownership import MARKER
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
+
+ROOT = Provider(name="host", inventories={"VCPU": Inventory(total=4)})
+
+
+def observed(**children: dict[str, int]) -> ObservedTree:
+    """A root and children with this stock."""
+    providers = [ROOT] + [
+        Provider(
+            name=name,
+            parent="host",
+            inventories={key: Inventory(total=total) for key, total in stock.items()},
+            traits=frozenset({MARKER}),
+        )
+        for name, stock in children.items()
+    ]
+    return ObservedTree(tuple(ObservedProvider(uuid=one.name, generation=1, provider=one) for one in providers))
+
+
+def stock(tree: ProviderTree) -> dict[str, dict[str, int]]:
+    return {one.name: {key: value.total for key, value in one.inventories.items()} for one in tree if one.parent}
+
+
+def test_a_device_that_is_gone_stays_as_long_as_a_guest_has_it() -> None:
+    tree, notes = hold(ProviderTree((ROOT,)), observed(nic={"VF": 8}), [Allocation("g", "nic", "VF", 2)])
+
+    assert stock(tree) == {"nic": {"VF": 2}}
+    assert notes == ("nic keeps 2 VF, which guests hold and this host no longer offers",)
+
+
+def test_what_nobody_has_goes() -> None:
+    assert hold(ProviderTree((ROOT,)), observed(nic={"VF": 8}), []) == (ProviderTree((ROOT,)), ())
+
+
+def test_a_card_with_fewer_vfs_than_are_used_keeps_those() -> None:
+    wanted = ProviderTree((ROOT, Provider(name="nic", parent="host", inventories={"VF": Inventory(total=1)})))
+
+    tree, _ = hold(wanted, observed(nic={"VF": 8}), [Allocation("g", "nic", "VF", 3)])
+
+    assert stock(tree) == {"nic": {"VF": 3}}
+
+
+def test_the_root_is_not_held() -> None:
+    tree, notes = hold(ProviderTree((Provider(name="host"),)), observed(), [Allocation("g", "host", "VCPU", 2)])
+
+    assert (tree.root.inventories, notes) == ({}, ())
+
+
+def test_what_moved_elsewhere_is_not_kept_here_too() -> None:
+    """A change of layout: that is a reshape's work."""
+    wanted = ProviderTree((Provider(name="host", inventories={"VF": Inventory(total=8)}),))
+
+    assert hold(wanted, observed(nic={"VF": 8}), [Allocation("g", "nic", "VF", 1)]) == (wanted, ())
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from("abc"), st.dictionaries(st.sampled_from(("X", "Y")), st.integers(1, 9), max_size=2)
+    ),
+    st.dictionaries(
+        st.sampled_from("abc"), st.dictionaries(st.sampled_from(("X", "Y")), st.integers(1, 9), max_size=2)
+    ),
+    st.lists(
+        st.builds(
+            Allocation,
+            st.sampled_from(("g", "h")),
+            st.sampled_from("abc"),
+            st.sampled_from(("X", "Y")),
+            st.integers(1, 9),
+        )
+    ),
+)
+def test_holding_never_makes_more_of_a_class_than_there_was_or_is_wanted(
+    stood: dict[str, dict[str, int]], wanted: dict[str, dict[str, int]], held: list[Allocation]
+) -> None:
+    before = observed(**stood)
+    desired = ProviderTree(tuple(seen.provider for seen in observed(**wanted)))
+
+    tree, _ = hold(desired, before, held)
+
+    for name in ("X", "Y"):
+        sums = [sum(one.inventories[name].total for one in each if name in one.inventories) for each in (tree, desired)]
+        stood_sum = sum(seen.provider.inventories[name].total for seen in before if name in seen.provider.inventories)
+        assert sums[0] <= max(sums[1], stood_sum)
