@@ -6,7 +6,7 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 VERSION = re.search(r'VERSION = "(.+)"', Path(__file__).with_name("agent").joinpath("__init__.py").read_text())[1]
-LIBVIRT = ["libvirt-python>=9.0,<13"]
+LIBVIRT = ["libvirt-python>=9.0,<13", "pyudev>=0.24,<1"]
 EMBEDDED = ["openstack-placement>=16.0,<17", "requests>=2.32,<3"]
 TEST = [
     "gunicorn>=23,<27",

@@ -13,6 +13,7 @@ from agent.config import Settings, keep_in, load_settings
 from agent.errors import ConfigError, StateError
 from drivers.base import Driver
 from drivers.host.archive import HostArchive
+from drivers.rules import rule_attributes
 from reportclient.client import PlacementClient
 from reportclient.transport import Transport
 
@@ -59,6 +60,7 @@ def open_driver(settings: Settings, choice: Choice) -> Iterator[Driver]:
         instances=settings.instances,
         instances_may_be_missing=settings.instances_may_be_missing,
         guests=settings.policy.guests,
+        attributes=rule_attributes(settings.policy.devices),
     )
     with tempfile.TemporaryDirectory(prefix="compute-node-agent-") as scratch:
         if choice.host:

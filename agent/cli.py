@@ -31,6 +31,8 @@ VERBS = {  # verb -> (help, the verb needs a placement)
     "plan": ("what a pass would change; writes nothing", True),
     "sync": ("one pass: make placement equal to this host", True),
     "record": ("record this host in a folder, to look at elsewhere", False),
+    "explain": ("why a provider has what it has: the fact and the rule", True),
+    "watch": ("events as they come, with what each changes", True),
     "check": ("try everything that a pass needs; writes nothing", True),
 }
 
@@ -84,7 +86,7 @@ def _run(options: argparse.Namespace) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="compute-node-agent",
-        description="Reports this host's CPUs, memory, disk and traits to OpenStack placement as one provider tree.",
+        description="Reports this host's CPUs, memory, disk, cells and devices to OpenStack placement as one tree.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -134,7 +136,7 @@ def _add_common(verb: argparse.ArgumentParser, reports: bool) -> None:
 def _add_own(verb: argparse.ArgumentParser, name: str) -> None:
     if name == "record":
         verb.add_argument("directory", type=Path, metavar="DIR", help="a new folder")
-    else:
+    elif name != "watch":
         verb.add_argument(
             "--host",
             type=Path,
@@ -143,6 +145,11 @@ def _add_own(verb: argparse.ArgumentParser, name: str) -> None:
         )
     if name in ("plan", "sync"):
         verb.add_argument("--rename-from", metavar="OLD", help="this host was called OLD: rename its providers")
+    if name == "explain":
+        verb.add_argument("name", metavar="NAME", help="a provider's name, or what follows the host's in it")
+        verb.add_argument("what", metavar="CLASS or TRAIT", nargs="?", help="one of what it has; else all")
+    if name == "watch":
+        verb.add_argument("--sync", action="store_true", help="bring placement up to date after each change")
     if name == "sync":
         verb.add_argument(
             "--force", action="store_true", help="shrink as far as the host did, even below what guests use"
@@ -151,7 +158,13 @@ def _add_own(verb: argparse.ArgumentParser, name: str) -> None:
 
 
 def _example(verb: str) -> str:
-    own = {"discover": "--format json", "record": "host-1", "sync": "--config-file /etc/nova/nova.conf"}
+    own = {
+        "discover": "--format json",
+        "record": "host-1",
+        "explain": "host-1 VCPU",
+        "watch": "--sync --embedded",
+        "sync": "--config-file /etc/nova/nova.conf",
+    }
     return own.get(verb, "--embedded")
 
 

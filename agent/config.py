@@ -14,10 +14,11 @@ from typing import Any, Literal, cast
 
 from oslo_config import cfg
 
+from agent.device_options import parse_mdev_rules, parse_pages, parse_rules
 from agent.errors import ConfigError
-from agent.options import LATER, OPTIONS, OWN_GROUPS, REFUSED, register, register_auth
+from agent.options import OPTIONS, OWN_GROUPS, REFUSED, register, register_auth, register_mdevs
 from drivers.host.parse import parse_cpu_set
-from drivers.policy import CpuPolicy, GuestPolicy, Layout, Policy, Ratio
+from drivers.policy import CpuPolicy, DevicePolicy, GuestPolicy, Layout, MdevRule, Policy, Ratio
 from reportclient.names import is_custom, is_standard_trait
 
 DEFAULT_FILE = Path("/etc/compute-node-agent/compute-node-agent.conf")
@@ -49,7 +50,6 @@ class Settings:
     shrink_fraction: float
     fleet: FleetSettings
     placement_chosen: bool
-    passed_over: tuple[str, ...] = ()  # options given here whose devices or pages a later version will report
     recorded: bool = False  # the nodes are host archives, which keep their own identity
     source: cfg.ConfigOpts
 
@@ -114,7 +114,6 @@ class _Reader:
                 shape=self._value("fake", "shape"),
             ),
             placement_chosen=self._is_set("placement", "auth_type") or self._is_set("placement", "auth_section"),
-            passed_over=tuple(f"[{group}] {name}" for group, name in LATER if self._is_set(group, name)),
             source=self._conf,
         )
         if self._problems:
@@ -126,6 +125,8 @@ class _Reader:
             layout=cast(Layout, self._value("compute", "layout")),
             cpus=self._cpus(),
             guests=self._guests(),
+            devices=self._devices(),
+            reserved_pages=tuple(self._parsed("DEFAULT", "reserved_huge_pages", parse_pages) or ()),
             reserved_memory_mib=self._value("DEFAULT", "reserved_host_memory_mb"),
             reserved_disk_mib=self._value("DEFAULT", "reserved_host_disk_mb"),
             cpu_ratio=self._ratio("cpu"),
@@ -184,6 +185,29 @@ class _Reader:
             tpm_secret_security=tuple(self._value("libvirt", "supported_tpm_secret_security")),
             excluded_image_types=frozenset(self._value("compute", "image_type_exclude_list")),
         )
+
+    def _devices(self) -> DevicePolicy:
+        report = self._value("pci", "report_in_placement")
+        rules = self._parsed("pci", "device_spec", parse_rules) or ()
+        if not report and any(rule.one_time_use for rule in rules):
+            self._problem("pci", "device_spec", "has one_time_use, which needs report_in_placement = true")
+        return DevicePolicy(
+            report=report,
+            rules=tuple(rules),
+            discover_all=self._value("pci", "discover") == "all",
+            link_bandwidth=self._value("pci", "link_bandwidth"),
+            mdevs=self._mdevs(),
+        )
+
+    def _mdevs(self) -> tuple[MdevRule, ...]:
+        """The enabled types with their groups, in order."""
+        names = list(dict.fromkeys(self._value("devices", "enabled_mdev_types") or ()))
+        register_mdevs(self._conf, names)
+        try:
+            return parse_mdev_rules((name, dict(self._conf[f"mdev_{name}"])) for name in names)
+        except (ValueError, cfg.Error) as error:
+            self._problem("devices", "enabled_mdev_types", _one_line(error))
+            return ()
 
     def _value(self, group: str, name: str) -> Any:
         """An option's value; where it cannot be read, its default, with the problem noted."""

@@ -5,7 +5,7 @@ Where nova has an option, ours has nova's name, group and meaning, so that a hos
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -53,10 +53,14 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
         cfg.Opt("initial_ram_allocation_ratio", type=_RATIO, default=1.0, help="MEMORY_MB ratio of a new host."),
         cfg.Opt("initial_disk_allocation_ratio", type=_RATIO, default=1.0, help="DISK_GB ratio of a new host."),
         cfg.StrOpt("vcpu_pin_set", help="Nova's older name for the CPUs of all guests; they become VCPU."),
+        cfg.MultiOpt("reserved_huge_pages", item_type=types.Dict(),
+                     help="Huge pages kept for the host, as node:0,size:2048,count:64; counted in the layout numa. "
+                          "May be given several times."),
     ),
     "compute": (
         cfg.StrOpt("layout", default="devices", choices=get_args(Layout),
-                   help="Shape of the provider tree; this version reports a root in the layout devices."),
+                   help="Shape of the provider tree: everything on the root (flat), a provider for each device "
+                        "below it (devices), or cells with their memory and devices (numa)."),
         cfg.StrOpt("cpu_shared_set", help="CPUs of floating guests (VCPU), for instance 0-7,^3."),
         cfg.StrOpt("cpu_dedicated_set", help="CPUs of pinned guests (PCPU)."),
         cfg.StrOpt("provider_config_location", default="/etc/nova/provider_config/",
@@ -81,6 +85,25 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
         cfg.IntOpt("file_backed_memory", default=0, help="Not supported: must be 0."),
         cfg.ListOpt("pmem_namespaces", default=[], help="Not supported: must be empty."),
     ),
+    "pci": (
+        cfg.MultiStrOpt("device_spec", deprecated_name="passthrough_whitelist", default=[],
+                        help="Rules for the PCI devices that guests may have, each a JSON object as nova takes it; "
+                             "beyond nova: resource_class_attribute names a file of the vendor's driver below the "
+                             "device's folder in sysfs whose number makes the class (nvidia/current_vgpu_type), and "
+                             "bandwidth is \"link\", kbit/s, or an object of egress and ingress."),
+        cfg.BoolOpt("report_in_placement", default=False, help="Report the devices of device_spec."),
+        cfg.StrOpt("discover", default="rules", choices=("rules", "all"),
+                   help="With all, every VF of an SR-IOV NIC is reported as SRIOV_NET_VF, without a rule; rules go "
+                        "before. A PF is reported whole by a rule only."),
+        cfg.BoolOpt("link_bandwidth", default=False,
+                    help="Report the speed of each reported PF's link as its bandwidth, where no rule says it. Not on "
+                         "a host whose bandwidth Neutron's agent reports."),
+    ),
+    "devices": (
+        cfg.ListOpt("enabled_mdev_types", deprecated_name="enabled_vgpu_types", default=[],
+                    help="Types of mediated devices to offer; of several, all but one need [mdev_TYPE] "
+                         "device_addresses."),
+    ),
     "workarounds": (
         cfg.BoolOpt("reserve_disk_resource_for_image_cache", default=False, help="Not supported: must be false."),
     ),
@@ -100,13 +123,13 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
 
 OWN_GROUPS = ("agent", "fake")
 
-LATER = (  # nova's options for what this version does not report yet; `check` names those that are given
-    ("pci", "device_spec"),
-    ("pci", "report_in_placement"),
-    ("devices", "enabled_mdev_types"),
-    ("libvirt", "num_memory_encrypted_guests"),
-    ("DEFAULT", "reserved_huge_pages"),
-)
+MDEV_OPTIONS = (  # of each group [mdev_TYPE], one for each enabled type
+    cfg.ListOpt("device_addresses", default=[],
+                help="PCI addresses of the cards, or libvirt's names of parents that are not on PCI, that offer this "
+                     "type; empty: all that are not named elsewhere."),
+    cfg.Opt("max_instances", type=_COUNT, help="How many to offer on this host at most."),
+    cfg.StrOpt("mdev_class", default="VGPU", help="The resource class: VGPU, or one that starts with CUSTOM_."),
+)  # fmt: skip
 
 REFUSED: tuple[tuple[str, str, Callable[[Any], bool], str], ...] = (
     ("libvirt", "images_type", lambda value: value in ("rbd", "lvm", "ploop"),
@@ -118,7 +141,6 @@ REFUSED: tuple[tuple[str, str, Callable[[Any], bool], str], ...] = (
     ("libvirt", "virt_type", lambda value: value in ("lxc", "parallels"), "only kvm and qemu are reported"),
     ("workarounds", "reserve_disk_resource_for_image_cache", bool,
      "the image cache is not taken off the disk by this agent: set it to false and use reserved_host_disk_mb"),
-    ("compute", "layout", lambda value: value != "devices", "this version reports the layout devices only"),
 )  # fmt: skip
 
 
@@ -130,6 +152,12 @@ def register(conf: cfg.ConfigOpts) -> None:
     loading.register_session_conf_options(conf, "placement")
     loading.register_adapter_conf_options(conf, "placement")
     conf.set_default("timeout", TIMEOUT_S, group="placement")
+
+
+def register_mdevs(conf: cfg.ConfigOpts, types_: Iterable[str]) -> None:
+    """Once files are read: make the options of each enabled type known."""
+    for type_ in types_:
+        conf.register_opts(MDEV_OPTIONS, group=f"mdev_{type_}")
 
 
 def register_auth(conf: cfg.ConfigOpts) -> None:

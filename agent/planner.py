@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 from agent.config import Settings
@@ -12,12 +13,14 @@ from agent.state import NodeState, StateFile
 from drivers.base import Driver, Survey
 from drivers.errors import Vanished
 from drivers.policy import Policy
+from reportclient.allocations import Allocation
 from reportclient.client import PlacementClient
 from reportclient.diff import diff
 from reportclient.errors import TreeMismatch
+from reportclient.hold import hold
 from reportclient.names import is_custom
 from reportclient.ownership import Contest, Names, Ownership, contest
-from reportclient.plan import Plan
+from reportclient.plan import Plan, lessened
 from reportclient.tree import ObservedTree, ProviderTree
 
 T = TypeVar("T")
@@ -45,6 +48,9 @@ class Prospect:
     ours: Ownership
     plan: Plan
     contest: Contest | None
+    survey: Survey
+    allocations: tuple[Allocation, ...]  # on the providers that lose stock
+    held: tuple[str, ...]  # what is kept only because guests have it: a sentence each
     memory: NodeState  # as the last pass left it
     meanwhile: NodeState  # to remember while this plan is being carried out: what was ours, and what will be
     lasting: NodeState  # and once it is
@@ -123,30 +129,39 @@ class Planner:
     ) -> Prospect:
         root_uuid = known or planned_identity(self.node)
         policy = self.settings.policy
-        listed = {self.node: Names(traits=memory.root_traits | policy.root_traits)}
-        before = Ownership(emitted=self.driver.emitted, configured=_joined(memory.configured, listed))
+        emitted = self.driver.emitted
+        before = Ownership(emitted=emitted, configured=_joined(memory.configured, memory.reported))
         shaped, _ = self.driver.shape(survey, policy, observed)
         foreign = contest(memory.observed, observed, shaped.root, before, _free_ratios(policy))
         if foreign:  # ratios of a root that somebody else wrote on are not an operator's: those that we left count
             shaped, _ = self.driver.shape(survey, policy, memory.observed)
         required = self.settings.provider_config_named or bool(memory.configured)
         desired, added = add(shaped, root_uuid, read_additions(self.settings.provider_config, required=required))
-        ours = replace(before, configured=_joined(before.configured, added))
+        reported = _beyond(shaped, emitted)
+        ours = replace(before, configured=_joined(_joined(before.configured, reported), added))
         renamed = observed.root is not None and observed.root.name == wishes.rename_from
         known_traits, lacked = self._learn_traits(desired, observed, memory)
+        make = partial(diff, observed, ours=ours, root_uuid=root_uuid, known_traits=known_traits, rename=renamed)
+        plan = make(desired)
+        losers = lessened(plan, observed)
+        allocations = tuple(self.client.allocations(seen for seen in observed if seen.uuid in losers))
+        kept, held = hold(desired, observed, allocations)
         return Prospect(
             root_uuid=root_uuid,
-            desired=desired,
+            desired=kept,
             observed=observed,
             ours=ours,
-            plan=diff(observed, desired, ours, root_uuid=root_uuid, known_traits=known_traits, rename=renamed),
+            plan=make(kept) if held else plan,
+            survey=survey,
+            allocations=allocations,
+            held=held,
             contest=foreign,
             identified=known is not None or self.settings.recorded,
             memory=memory,
             meanwhile=replace(
-                memory, configured=_joined(memory.configured, added), root_traits=listed[self.node].traits
+                memory, configured=_joined(memory.configured, added), reported=_joined(memory.reported, reported)
             ),
-            lasting=replace(memory, configured=added, root_traits=policy.root_traits, lacked_traits=lacked),
+            lasting=replace(memory, configured=added, reported=reported, lacked_traits=lacked),
         )
 
     def _learn_traits(
@@ -178,6 +193,15 @@ def look(survey: Callable[[], T]) -> T:
         except Vanished as error:
             LOG.info("surveying again reason=%s", error)
     return survey()
+
+
+def _beyond(shaped: ProviderTree, emitted: Names) -> dict[str, Names]:
+    """What a shape puts on each provider beyond the closed set, to be known as ours once it is not wanted any more."""
+    found = {
+        provider.name: Names(frozenset(provider.inventories) - emitted.classes, provider.traits - emitted.traits)
+        for provider in shaped
+    }
+    return {name: names for name, names in found.items() if names.classes or names.traits}
 
 
 def _joined(one: Mapping[str, Names], other: Mapping[str, Names]) -> dict[str, Names]:

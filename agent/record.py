@@ -14,6 +14,7 @@ from drivers.host.archive import FORMAT
 from drivers.host.disk import probe_disk
 from drivers.libvirt.connection import LiveConnection
 from drivers.libvirt.driver import LibvirtDriver
+from drivers.rules import rule_attributes
 
 
 def record_host(settings: Settings, folder: Path) -> int:
@@ -27,7 +28,8 @@ def record_host(settings: Settings, folder: Path) -> int:
     """
     connection = LiveConnection(settings.libvirt_uri)
     disk = probe_disk(settings.instances, may_be_missing=settings.instances_may_be_missing)
-    driver = LibvirtDriver(connection, settings.policy.guests, lambda: disk)
+    attributes = rule_attributes(settings.policy.devices)
+    driver = LibvirtDriver(connection, settings.policy.guests, lambda: disk, attributes=attributes)
     files = look(lambda: driver.record(connection))
     files["disk.json"] = _json({"total_bytes": disk.total_bytes, "free_bytes": disk.free_bytes})
     if identity := read_identity(settings.identity_folders):

@@ -23,7 +23,7 @@ from reportclient.payload import decode_observed, encode_observed
 from reportclient.tree import ObservedTree
 
 LOG = logging.getLogger(__name__)
-FORMAT = 1
+FORMAT = 2
 RESERVE_BYTES = 64 * 1024  # room made sure of before anything is written to placement
 
 
@@ -36,7 +36,7 @@ class NodeState:
     observed: ObservedTree | None = None  # as the last pass left it
     configured: Mapping[str, Names] = field(default_factory=dict)  # by provider: what the operator's files named
     lacked_traits: frozenset[str] = frozenset()  # standard ones that this placement is too old to know
-    root_traits: frozenset[str] = frozenset()  # what the operator listed in the configuration
+    reported: Mapping[str, Names] = field(default_factory=dict)  # by provider: what devices and rules put there
     strikes: int = 0  # passes that found our own stock changed by somebody else
     quiet: int = 0  # passes since the last strike that found nothing of the kind
     contested: tuple[str, ...] = ()  # what the second writer did; not empty: we do not write
@@ -147,12 +147,9 @@ def _encode(state: NodeState) -> str:
             "last_modified": state.observed.last_modified,
             "providers": [encode_observed(observed) for observed in state.observed],
         },
-        "configured": {
-            provider: {"classes": sorted(names.classes), "traits": sorted(names.traits)}
-            for provider, names in sorted(state.configured.items())
-        },
+        "configured": _encode_names(state.configured),
+        "reported": _encode_names(state.reported),
         "lacked_traits": sorted(state.lacked_traits),
-        "root_traits": sorted(state.root_traits),
         "strikes": state.strikes,
         "quiet": state.quiet,
         "contested": state.contested,
@@ -174,18 +171,28 @@ def _decode(text: str) -> NodeState:
         where=body["where"],
         microversion=tuple(body["microversion"]) if body["microversion"] else None,
         observed=ObservedTree(tuple(map(decode_observed, seen["providers"])), seen["last_modified"]) if seen else None,
-        configured={
-            provider: Names(frozenset(names["classes"]), frozenset(names["traits"]))
-            for provider, names in body["configured"].items()
-        },
+        configured=_decode_names(body["configured"]),
+        reported=_decode_names(body["reported"]),
         lacked_traits=frozenset(body["lacked_traits"]),
-        root_traits=frozenset(body["root_traits"]),
         strikes=body["strikes"],
         quiet=body["quiet"],
         contested=tuple(body["contested"]),
         smaller=body["smaller"],
         smaller_seen=body["smaller_seen"],
     )
+
+
+def _encode_names(by_provider: Mapping[str, Names]) -> dict[str, Any]:
+    return {
+        provider: {"classes": sorted(names.classes), "traits": sorted(names.traits)}
+        for provider, names in sorted(by_provider.items())
+    }
+
+
+def _decode_names(body: dict[str, Any]) -> dict[str, Names]:
+    return {
+        provider: Names(frozenset(names["classes"]), frozenset(names["traits"])) for provider, names in body.items()
+    }
 
 
 def _checksum(body: dict[str, Any]) -> str:

@@ -10,12 +10,13 @@ from agent.state import NodeState, locked
 from drivers.host.process import probe_processes
 from reportclient.errors import Conflict, NameTaken, UnsafePlan
 from reportclient.ownership import MARKER, Names
-from reportclient.plan import Limits, Plan, check_use, lessened, shrinkage
+from reportclient.plan import Limits, Plan, Reparent, check_use, shrinkage
 from reportclient.tree import ObservedTree
 
 LOG = logging.getLogger(__name__)
 ATTEMPTS = 5  # at planning again after somebody else wrote first
 PATIENCE = 3  # passes in a row that must want the same smaller host
+REPARENTING = (1, 37)  # the microversion from which on a provider's parent can be changed
 FORGIVEN = 10  # quiet passes after which a strike of a second writer no longer counts
 
 
@@ -84,10 +85,10 @@ def judge(planner: Planner, prospect: Prospect, wishes: Wishes) -> Verdict:
     if refusal := _contested(prospect, wishes) or _occupied(planner, prospect, wishes):
         return Verdict(refused=Status.CONTESTED, notes=refusal, memory=replace(memory, contested=refusal))
     memory = replace(_count_strikes(prospect, wishes), contested=(), smaller="", smaller_seen=0)
-    losers = lessened(prospect.plan, prospect.observed)
-    allocations = planner.client.allocations(seen for seen in prospect.observed if seen.uuid in losers)
+    if too_old := _lacks_reparenting(planner, prospect.plan):
+        return Verdict(refused=Status.UNSAFE, notes=too_old, memory=memory)
     try:
-        check_use(prospect.plan, prospect.observed, allocations, force=wishes.force)
+        check_use(prospect.plan, prospect.observed, prospect.allocations, force=wishes.force)
     except UnsafePlan as error:
         return Verdict(refused=Status.UNSAFE, notes=(str(error),), memory=memory)
     shrinking = shrinkage(prospect.plan, prospect.observed, _limits(planner, prospect))
@@ -105,6 +106,7 @@ def notes_on(prospect: Prospect) -> tuple[str, ...]:
     if prospect.contest:
         changes = "; ".join(prospect.contest.changes)
         notes.append(f"somebody changed {prospect.contest.provider} since the last pass: {changes}")
+    notes += prospect.held
     if prospect.plan.left_out:
         notes.append("this placement is too old to know the traits " + ", ".join(sorted(prospect.plan.left_out)))
     if kept := _unexplained(prospect):
@@ -138,15 +140,13 @@ def _carry_out(planner: Planner, prospect: Prospect, wishes: Wishes) -> Outcome:
 def _write(planner: Planner, prospect: Prospect, memory: NodeState) -> Outcome:
     state, plan, observed = planner.state_file(prospect.root_uuid), prospect.plan, prospect.observed
     if plan.operations:
-        state.begin(
-            replace(memory, configured=prospect.meanwhile.configured, root_traits=prospect.meanwhile.root_traits)
-        )
+        state.begin(replace(memory, configured=prospect.meanwhile.configured, reported=prospect.meanwhile.reported))
         observed = planner.client.execute(plan, observed)
     after = replace(
         memory,
         observed=observed,
         configured=prospect.lasting.configured,
-        root_traits=prospect.lasting.root_traits,
+        reported=prospect.lasting.reported,
         lacked_traits=prospect.lasting.lacked_traits,
         microversion=planner.client.microversion,
     )
@@ -162,7 +162,21 @@ def _limits(planner: Planner, prospect: Prospect) -> Limits:
         provider: names.classes - prospect.lasting.configured.get(provider, Names()).classes
         for provider, names in prospect.memory.configured.items()
     }
-    return Limits(fraction=planner.settings.shrink_fraction, withdrawn=withdrawn)
+    return Limits(
+        fraction=planner.settings.shrink_fraction, withdrawn=withdrawn, present=planner.driver.present(prospect.survey)
+    )
+
+
+def _lacks_reparenting(planner: Planner, plan: Plan) -> tuple[str, ...]:
+    """Why a plan that puts providers under other parents cannot be carried out on this placement; empty when it can."""
+    moving = [step.name for step in plan.operations if isinstance(step, Reparent)]
+    if not moving or planner.client.microversion >= REPARENTING:
+        return ()
+    return (
+        f"{moving[0]}{' and others' if len(moving) > 1 else ''} would come under another parent, which placement can "
+        f"do from microversion 1.37 on, and this one has "
+        f"{'.'.join(map(str, planner.client.microversion))}: upgrade placement, or keep [compute] layout as it was",
+    )
 
 
 def _count_strikes(prospect: Prospect, wishes: Wishes) -> NodeState:

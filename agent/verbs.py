@@ -2,12 +2,13 @@
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent.assembly import Choice, open_client, open_driver, settings_for
 from agent.errors import USER_ERRORS
@@ -17,6 +18,9 @@ from agent.planner import Planner, Prospect, Wishes, look
 from agent.provider_config import add, read_additions
 from agent.shapes import encode_observed, encode_plan, encode_tree
 from agent.sync import Outcome, Status, judge, notes_on, run_pass
+
+if TYPE_CHECKING:
+    from agent.watch import Change
 
 Printer = Callable[[Any, Any], None]  # (rich console, data)
 
@@ -46,6 +50,9 @@ def run(verb: str, options: argparse.Namespace) -> Exit:
     Raises:
         ConfigError, StateError, DiscoveryError, PolicyError, PlacementError: each a message for the user.
     """
+    if verb == "watch":  # prints as it goes, and ends when it is told to
+        VERBS[verb](options)
+        return Exit.DONE
     with _working(verb):
         report = VERBS[verb](options)
     _print(options, report)
@@ -140,12 +147,32 @@ def check(options: argparse.Namespace) -> Report:
     return Report(data={"checks": records}, table=_print_checks, exit=ending)
 
 
+def explain(options: argparse.Namespace) -> Report:
+    """Why what one provider has is reported; placement is asked too where one is chosen."""
+    from agent.explain import explain_provider
+
+    return Report(data=explain_provider(_choice(options), options.name, options.what), table=_print_reasons)
+
+
+def watch(options: argparse.Namespace) -> Report:
+    """Events and what each changes, as they come, until interrupted."""
+    from agent.watch import open_watch
+
+    choice = _choice(options)
+    with _ending_by_signal(), open_watch(settings_for(choice), choice, sync=options.sync) as changes:
+        for change in changes:
+            _print_change(options, change)
+    return Report(data={}, table=lambda out, data: None)
+
+
 VERBS: dict[str, Callable[[argparse.Namespace], Report]] = {
     "discover": discover,
     "show": show,
     "plan": plan,
     "sync": sync,
     "record": record,
+    "explain": explain,
+    "watch": watch,
     "check": check,
 }
 
@@ -156,8 +183,39 @@ DOING = {
     "plan": "reading this host and placement",
     "sync": "reading this host, bringing placement up to date",
     "record": "reading this host",
+    "explain": "reading this host",
     "check": "trying what a pass needs",
 }
+
+
+@contextmanager
+def _ending_by_signal() -> Iterator[None]:
+    """Inside, an interrupt or a request to terminate is the ordinary end."""
+
+    def end(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
+    with suppress(KeyboardInterrupt):
+        yield
+    signal.signal(signal.SIGTERM, before)
+
+
+def _print_change(options: argparse.Namespace, change: "Change") -> None:
+    from agent.watch import encode_change
+
+    data = encode_change(change)
+    if options.format == "json":
+        print(json.dumps(data, sort_keys=True), flush=True)
+    elif options.format == "yaml":
+        import yaml
+
+        print(yaml.safe_dump(data, explicit_start=True), end="", flush=True)
+    else:
+        from agent.tables import console, print_change
+
+        print_change(console(), data)
+        sys.stdout.flush()
 
 
 def _try_pass(planner: Planner, options: argparse.Namespace) -> Outcome:
@@ -259,6 +317,12 @@ def _print_plan(out: Any, data: dict[str, Any]) -> None:
     from agent.tables import print_plan
 
     print_plan(out, data)
+
+
+def _print_reasons(out: Any, data: dict[str, Any]) -> None:
+    from agent.tables import print_reasons
+
+    print_reasons(out, data)
 
 
 def _print_checks(out: Any, data: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Hardware vocabulary and discovery: the virt drivers, and the facts that they read."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ class DriverOptions:
     instances: Path
     instances_may_be_missing: bool = False  # nobody named the folder, and nova may not have made it yet
     guests: "GuestPolicy"
+    attributes: "Mapping[str, frozenset[str]]" = field(default_factory=dict)  # vendor id -> files that rules name
     archive: "HostArchive | None" = None  # look at this recorded host instead of the live one
     fleet: tuple["HostArchive", ...] = ()  # of the fake driver
 
@@ -36,15 +37,18 @@ def load(name: str, options: DriverOptions) -> "Driver":
 
 def _load_libvirt(options: DriverOptions) -> "Driver":
     from drivers.host.disk import probe_disk
-    from drivers.libvirt.connection import LiveConnection
+    from drivers.host.sysfs import KernelFiles
+    from drivers.libvirt.connection import LiveConnection, is_local
     from drivers.libvirt.driver import LibvirtDriver
 
     if options.archive:
-        return _load_recorded(options.archive, options.guests)
+        return _load_recorded(options.archive, options)
     return LibvirtDriver(
         LiveConnection(options.uri),
         options.guests,
         partial(probe_disk, options.instances, may_be_missing=options.instances_may_be_missing),
+        files=KernelFiles(Path("/"), live=True) if is_local(options.uri) else None,
+        attributes=options.attributes,
     )
 
 
@@ -52,15 +56,23 @@ def _load_fake(options: DriverOptions) -> "Driver":
     from drivers.fake.driver import FakeDriver
 
     archives = (options.archive,) if options.archive else options.fleet
-    return FakeDriver([_load_recorded(archive, options.guests) for archive in archives])
+    return FakeDriver([_load_recorded(archive, options) for archive in archives])
 
 
-def _load_recorded(archive: "HostArchive", guests: "GuestPolicy") -> "Driver":
-    from drivers.libvirt.connection import RecordedConnection
+def _load_recorded(archive: "HostArchive", options: DriverOptions) -> "Driver":
+    from drivers.host.sysfs import KernelFiles
     from drivers.libvirt.driver import LibvirtDriver
+    from drivers.libvirt.recorded import RecordedConnection
 
     archive.check()
-    return LibvirtDriver(RecordedConnection(archive), guests, archive.disk, archive.compute_id)
+    return LibvirtDriver(
+        RecordedConnection(archive),
+        options.guests,
+        archive.disk,
+        archive.compute_id,
+        files=KernelFiles(archive.root),
+        attributes=options.attributes,
+    )
 
 
 DRIVERS: dict[str, Callable[[DriverOptions], "Driver"]] = {

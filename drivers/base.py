@@ -1,10 +1,13 @@
 """What a virt driver is, and the seed's ``update_provider_tree`` as the composition of its parts."""
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from drivers.events import Wake
 from drivers.facts import HostFacts
 from drivers.policy import Policy
+from drivers.reasons import Shaped
 from reportclient.allocations import Holding, Move
 from reportclient.ownership import Names
 from reportclient.tree import ObservedTree, ProviderTree
@@ -50,6 +53,33 @@ class Driver(Protocol):
 
         Raises:
             PolicyError: the policy names something that this node does not have.
+        """
+        ...
+
+    def explain(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> Shaped:
+        """The same tree with the fact and the rule behind each class and trait; errors as ``shape``."""
+        ...
+
+    def present(self, survey: Survey) -> frozenset[str]:
+        """
+        The names of the providers whose hardware the survey found, whether they are wanted or not.
+
+        What goes from a provider named here was taken away by a person or told by the hardware; what goes with a
+        provider that is not may be a card that died.
+        """
+        ...
+
+
+@runtime_checkable
+class Watchable(Protocol):
+    """A driver whose node tells when it changes."""
+
+    def watching(self, wake: Wake) -> AbstractContextManager[None]:
+        """
+        Inside, ``wake`` is called with each event that asks for another look.
+
+        Raises:
+            DiscoveryError: the events cannot be heard.
         """
         ...
 

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from drivers.pci import PciAddress
+
 
 @dataclass(frozen=True, slots=True)
 class HostCpu:
@@ -14,12 +16,22 @@ class HostCpu:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryPages:
+    """The pages of one size in one cell, as ``<pages>`` counts them; small pages are what huge ones left over."""
+
+    size_kib: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
 class NumaCell:
     """One NUMA cell as the kernel numbers it; ids may have gaps."""
 
     id: int
     memory_kib: int  # libvirt's <memory>; 0 for a cell without memory
     cpus: tuple[HostCpu, ...]  # lowest id first; empty for a memory-only cell
+    pages: tuple[MemoryPages, ...] = ()  # smallest first; empty where libvirt does not tell
+    distances: tuple[tuple[int, int], ...] = ()  # (cell, relative distance), lowest cell first; 10 is the cell itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +63,9 @@ class DomainCapabilities:
     secure_boot: bool
     tpm_models: frozenset[str]
     tpm_versions: frozenset[str] | None  # None: libvirt before 8.6 does not say
+    sev_guests: int = 0  # how many SEV guests can run at a time; 0 where SEV is not supported
+    sev_es_guests: int = 0  # and how many of SEV-ES or SEV-SNP
+    launch_security: frozenset[str] = frozenset()  # for instance "sev-snp"; empty where libvirt before 10.5 says none
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +84,98 @@ class DiskSpace:
     free_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class NetDevice:
+    """A network interface of a PCI function."""
+
+    name: str
+    state: str | None = None  # the kernel's operstate, for instance "up" or "down"; None where libvirt does not say
+    speed_mbps: int | None = None  # of the link; None while it has none
+    carries_host_traffic: bool = False  # it has routes or addresses of the host's own, or is part of a bond or bridge
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PciFunction:
+    """One PCI function: a physical function (PF), a virtual one (VF), or a plain device."""
+
+    address: PciAddress
+    vendor_id: str  # four lower-case hex digits
+    product_id: str
+    device_class: int | None = None  # base class, subclass and interface, for instance 0x020000: an Ethernet controller
+    driver: str | None = None  # None: bound to none
+    iommu_group: int | None = None
+    cell: int | None = None  # None: the kernel knows no affinity (numa_node is -1)
+    pf: PciAddress | None = None  # of a VF: its physical function
+    total_vfs: int | None = None  # of a PF: how many VFs it can have; None: it is no PF
+    vfs: tuple[PciAddress, ...] = ()  # of a PF: those that are made, lowest first
+    net_devices: tuple[NetDevice, ...] = ()
+    power_state: str | None = None  # sysfs-bus-pci's power_state, for instance "D0" or "error"; None: not told
+    attributes: tuple[tuple[str, str], ...] = ()  # files of the vendor's driver that rules name: (path, first line)
+
+    @property
+    def is_pf(self) -> bool:
+        return self.total_vfs is not None
+
+    @property
+    def is_vf(self) -> bool:
+        return self.pf is not None
+
+
+@dataclass(frozen=True, slots=True)
+class MdevType:
+    """A kind of mediated device that a parent can make: ``<type>`` of its ``mdev_types`` capability."""
+
+    id: str  # for instance "nvidia-222"
+    name: str  # the vendor's; may be empty
+    available_instances: int  # how many more can be made now
+
+
+@dataclass(frozen=True, slots=True)
+class MdevParent:
+    """A device that can be divided into mediated devices; not every such parent is on PCI."""
+
+    name: str  # libvirt's: "pci_0000_84_00_0", "mtty_mtty"
+    address: PciAddress | None
+    types: tuple[MdevType, ...]  # in order of id
+
+
+@dataclass(frozen=True, slots=True)
+class Mdev:
+    """A mediated device that exists."""
+
+    uuid: str
+    type: str
+    parent: str  # libvirt's name of it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guest:
+    """A domain and the host's devices that it has or, not running, will have."""
+
+    uuid: str
+    state: str  # libvirt's: "running", "paused", "shutoff" ...
+    pci: frozenset[PciAddress] = frozenset()  # <hostdev> and <interface type='hostdev'>
+    mdevs: frozenset[str] = frozenset()  # uuids
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Devices:
+    """Everything with an address; empty where there is none."""
+
+    functions: tuple[PciFunction, ...] = ()  # lowest address first
+    mdev_parents: tuple[MdevParent, ...] = ()  # by name
+    mdevs: tuple[Mdev, ...] = ()  # by uuid
+
+
+@dataclass(frozen=True, slots=True)
+class SevKernel:
+    """Which kinds of memory encryption kvm_amd was loaded with: its parameters sev, sev_es and sev_snp."""
+
+    sev: bool
+    sev_es: bool
+    sev_snp: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
     """One host at one moment."""
@@ -81,3 +188,7 @@ class HostFacts:
     cells: tuple[NumaCell, ...]  # lowest id first
     domain_capabilities: tuple[DomainCapabilities, ...]
     disk: DiskSpace
+    devices: Devices = Devices()
+    guests: tuple[Guest, ...] = ()  # every domain, by uuid
+    isolated_cpus: frozenset[int] | None = None  # kept from the kernel's scheduler; None: not told
+    sev: SevKernel | None = None  # None: not told, or no kvm_amd

@@ -5,7 +5,7 @@
 set -euo pipefail
 
 PACKAGES="libvirt-daemon-system libvirt-clients libvirt-dev qemu-system-x86 qemu-utils pkg-config gcc libc6-dev
-  python3-dev python3-venv util-linux"
+  python3-dev python3-venv util-linux iproute2"
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from drivers.base import Driver, Holdings, Survey
 from drivers.policy import Policy
+from drivers.reasons import Shaped
 from reportclient.ownership import Names
 from reportclient.tree import ObservedTree, ProviderTree
 
@@ -26,3 +27,9 @@ class FakeDriver:
 
     def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
         return self._hosts[survey.facts.hostname].shape(survey, policy, observed)
+
+    def explain(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> Shaped:
+        return self._hosts[survey.facts.hostname].explain(survey, policy, observed)
+
+    def present(self, survey: Survey) -> frozenset[str]:
+        return self._hosts[survey.facts.hostname].present(survey)

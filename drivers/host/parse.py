@@ -1,5 +1,9 @@
 """Text to value, for the formats that the kernel and libvirt's configuration share."""
 
+from drivers.errors import MalformedFact
+from drivers.host.archive import Document
+
+LINK_SCOPE = "20"  # of an IPv6 address that every interface which is up gives itself
 HIGHEST_CPU = 0xFFFF  # far beyond any kernel's NR_CPUS; keeps a slip of the pen from filling the memory
 
 
@@ -18,6 +22,39 @@ def parse_cpu_set(text: str) -> frozenset[int]:
     if not wanted - unwanted:
         raise ValueError(f"{text!r} names no CPU")
     return frozenset(wanted - unwanted)
+
+
+def parse_id_list(text: str) -> frozenset[int]:
+    """
+    The kernel's form of a set of ids: ``0-3,8``; empty for none.
+
+    Raises:
+        ValueError: not in this form.
+    """
+    ids: set[int] = set()
+    for part in text.strip().split(",") if text.strip() else ():
+        ids.update(_parse_range(part))
+    return frozenset(ids)
+
+
+def parse_routes(document: Document) -> frozenset[str]:
+    """The interfaces that have an IPv4 route, from ``/proc/net/route`` (one line of heads, then one a route)."""
+    lines = document.text.splitlines()
+    if lines and not lines[0].startswith("Iface"):
+        raise MalformedFact(f"{document.source} does not begin as /proc/net/route does")
+    return frozenset(line.split()[0] for line in lines[1:] if line.strip())
+
+
+def parse_inet6(document: Document) -> frozenset[str]:
+    """The interfaces with an IPv6 address that leads beyond the link, from ``/proc/net/if_inet6``."""
+    found = set()
+    for line in document.text.splitlines():
+        fields = line.split()
+        if len(fields) != 6:
+            raise MalformedFact(f"{document.source} has a line of {len(fields)} fields where six stand")
+        if fields[3] != LINK_SCOPE:
+            found.add(fields[5])
+    return frozenset(found)
 
 
 def format_cpu_set(cpus: frozenset[int]) -> str:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from xml.etree.ElementTree import Element, tostring
 
 from drivers.errors import MalformedFact
-from drivers.facts import DomainCapabilities, GuestArch, HostCpu, NumaCell
+from drivers.facts import DomainCapabilities, GuestArch, HostCpu, MemoryPages, NumaCell
 from drivers.host.archive import Document, fields
 from drivers.host.parse import parse_cpu_set
 from drivers.libvirt.xml import attribute, number, parse_xml, require, text_of
@@ -74,6 +74,7 @@ def parse_domain_capabilities(document: Document) -> DomainCapabilities:
     """
     root = parse_xml(document, "domainCapabilities")
     versions = root.find("devices/tpm/enum[@name='backendVersion']")
+    sev = root.find("features/sev[@supported='yes']")
     return DomainCapabilities(
         arch=text_of(root, "arch", document.source),
         disk_buses=_values(root, "devices/disk/enum[@name='bus']"),
@@ -81,7 +82,15 @@ def parse_domain_capabilities(document: Document) -> DomainCapabilities:
         secure_boot="yes" in _values(root, "os/loader/enum[@name='secure']"),
         tpm_models=_values(root, "devices/tpm/enum[@name='model']"),
         tpm_versions=None if versions is None else _values(root, "devices/tpm/enum[@name='backendVersion']"),
+        sev_guests=_count(sev, "maxGuests", document.source),
+        sev_es_guests=_count(sev, "maxESGuests", document.source),
+        launch_security=_values(root, "features/launchSecurity[@supported='yes']/enum[@name='sectype']"),
     )
+
+
+def _count(element: Element | None, name: str, source: str) -> int:
+    text = element.findtext(name) if element is not None else None
+    return 0 if text is None else number(text, source)
 
 
 def parse_cpu_features(document: Document) -> frozenset[str]:
@@ -119,7 +128,23 @@ def _parse_cell(cell: Element, source: str) -> NumaCell:
         id=number(attribute(cell, "id", source), source),
         memory_kib=memory_kib,
         cpus=tuple(sorted(cpus, key=lambda cpu: cpu.id)),
+        pages=_parse_pages(cell, source),
+        distances=tuple(
+            sorted(
+                (number(attribute(one, "id", source), source), number(attribute(one, "value", source), source))
+                for one in cell.iterfind("distances/sibling")
+            )
+        ),
     )
+
+
+def _parse_pages(cell: Element, source: str) -> tuple[MemoryPages, ...]:
+    """Pages by size, smallest first; each size once."""
+    found = {}
+    for pages in cell.iterfind("pages"):
+        size = number(attribute(pages, "size", source), source) * KIB[pages.get("unit", "KiB")]
+        found[int(size)] = number(pages.text or "", source)
+    return tuple(MemoryPages(size, found[size]) for size in sorted(found))
 
 
 def _parse_cpu(cpu: Element, source: str) -> HostCpu:

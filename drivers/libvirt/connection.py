@@ -4,18 +4,21 @@ The gate to libvirt: every call that we make of it, live or from a host archive.
 Answers are texts with their source; what they mean is decided elsewhere. libvirt's own errors become ours here.
 """
 
-import json
 import logging
+import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 from drivers.errors import DiscoveryError, Vanished
+from drivers.events import Event, Wake
 from drivers.facts import CpuMap, Versions
-from drivers.host.archive import Document, HostArchive, fields, whole
-from drivers.host.parse import HIGHEST_CPU
+from drivers.host.archive import Document
 from drivers.libvirt.capabilities import Offer
+from drivers.libvirt.events import device_event, device_update, domain_event
 
 LOG = logging.getLogger(__name__)
 HOST_CPU = "host"  # the name of the host's own CPU among those that libvirt expands
@@ -42,6 +45,33 @@ class Connection(Protocol):
         """A ``<cpu>`` with all features that its model implies; ``name`` says which one in messages and archives."""
         ...
 
+    def node_devices(self) -> tuple[Document, ...]:
+        """
+        The XML of every PCI function, network interface, mediated device and parent of such; others may be among them.
+
+        Raises:
+            Vanished: one went away between the list and its XML.
+        """
+        ...
+
+    def domains(self) -> tuple["Domain", ...]:
+        """
+        Every domain, running or not, by uuid.
+
+        Raises:
+            Vanished: one went away between the list and its XML.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """One domain's XML, live where it runs, and its state in libvirt's word."""
+
+    uuid: str
+    state: str
+    document: Document
+
 
 class LiveConnection:
     """libvirt on this host. Opens on first use; ``getDomainCapabilities`` needs more than its read-only socket."""
@@ -49,6 +79,10 @@ class LiveConnection:
     def __init__(self, uri: str) -> None:
         self._uri = uri
         self._open: Any = None
+
+    @property
+    def uri(self) -> str:
+        return self._uri
 
     def hostname(self) -> str:
         with self._explained("its host name"):
@@ -91,28 +125,41 @@ class LiveConnection:
             text = self._libvirt.baselineCPU([cpu], libvirt.VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES)
         return self._document(f"features of CPU {name}", text)
 
-    def node_devices(self) -> Mapping[str, str]:
-        """
-        Every node device's XML by name, for a host archive.
+    def node_devices(self) -> tuple[Document, ...]:
+        return tuple(document for _, document in self.named_devices(self._device_kinds()))
 
-        Raises:
-            Vanished: one went away between the list and its XML.
-        """
+    def named_devices(self, kinds: int = 0) -> tuple[tuple[str, Document], ...]:
+        """Node devices of these kinds (VIR_CONNECT_LIST_NODE_DEVICES_*; 0: of all) with their names."""
         with self._explained("the node devices"):
-            return {device.name(): device.XMLDesc(0) for device in self._libvirt.listAllDevices(0)}
+            devices = self._libvirt.listAllDevices(kinds)
+            return tuple(
+                (name, Document(device.XMLDesc(0), f"libvirt at {self._uri}: node device {name}"))
+                for device in devices
+                for name in (device.name(),)
+            )
 
-    def domains(self) -> Mapping[str, tuple[str, str]]:
-        """
-        Every domain's (XML, state) by uuid, running or not, for a host archive.
-
-        Raises:
-            Vanished: one went away between the list and its XML.
-        """
+    def domains(self) -> tuple[Domain, ...]:
         with self._explained("the domains"):
-            return {
-                domain.UUIDString(): (domain.XMLDesc(0), DOMAIN_STATES[domain.state()[0]])
+            found = [
+                Domain(
+                    domain.UUIDString(),
+                    DOMAIN_STATES[domain.state()[0]],
+                    self._document(f"domain {domain.name()}", domain.XMLDesc(0)),
+                )
                 for domain in self._libvirt.listAllDomains(0)
-            }
+            ]
+        return tuple(sorted(found, key=lambda domain: domain.uuid))
+
+    @staticmethod
+    def _device_kinds() -> int:
+        import libvirt
+
+        return int(
+            libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_PCI_DEV
+            | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_NET
+            | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_MDEV_TYPES
+            | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_MDEV
+        )
 
     @property
     def _libvirt(self) -> Any:
@@ -137,89 +184,90 @@ class LiveConnection:
             yield
             LOG.info("libvirt told %s seconds=%.1f", what, time.monotonic() - started)
         except libvirt.libvirtError as error:
+            if self._open is not None and not self._open.isAlive():
+                self._open = None  # the next look connects anew
             if error.get_error_code() in (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_NO_NODE_DEVICE):
                 raise Vanished(f"libvirt at {self._uri}: {error}: it went away while the host was read") from error
             advice = _advice(str(error)) if self._open is None else "see libvirtd's log"
             raise DiscoveryError(f"libvirt at {self._uri} does not tell {what}: {error}: {advice}") from error
 
+    @contextmanager
+    def watching(self, wake: Wake) -> Iterator[None]:
+        """
+        Inside, libvirt's events of node devices and domains wake. A connection that breaks is made again.
+
+        Raises:
+            DiscoveryError: libvirt cannot be reached now.
+        """
+        with self._explained("its events"):
+            import libvirt
+
+            libvirt.virEventRegisterDefaultImpl()
+            listener = _Listener(self._uri, wake)
+            listener.connect()
+        threading.Thread(target=listener.listen, name="libvirt", daemon=True).start()
+        try:
+            yield
+        finally:
+            listener.stopped.set()
+
     def _document(self, what: str, text: str) -> Document:
         return Document(text, f"libvirt at {self._uri}: {what}")
 
 
-class RecordedConnection:
-    """libvirt as a host archive recorded it."""
+class _Listener:
+    """A connection of its own for events, over libvirt's read-only socket, and the thread that waits for them."""
 
-    def __init__(self, archive: HostArchive) -> None:
-        self._archive = archive
+    def __init__(self, uri: str, wake: Wake) -> None:
+        self._uri, self._wake = uri, wake
+        self._connection: Any = None
+        self.stopped = threading.Event()
 
-    def hostname(self) -> str:
-        return self._archive.hostname()
+    def connect(self) -> None:
+        import libvirt
 
-    def versions(self) -> Versions:
-        record = self._archive.read_json("libvirt/version.json")
-        with fields(f"{self._archive.root}/libvirt/version.json"):
-            return Versions(libvirt=whole(record["libvirt"]), hypervisor=whole(record["hypervisor"]))
+        connection = libvirt.openReadOnly(self._uri)
+        devices, domains = connection.nodeDeviceEventRegisterAny, connection.domainEventRegisterAny
+        devices(None, libvirt.VIR_NODE_DEVICE_EVENT_ID_LIFECYCLE, self._on_device, None)
+        devices(None, libvirt.VIR_NODE_DEVICE_EVENT_ID_UPDATE, self._on_update, None)
+        domains(None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, self._on_domain, None)
+        connection.setKeepAlive(5, 3)
+        self._connection = connection
 
-    def cpu_map(self) -> CpuMap:
-        record = self._archive.read_json("libvirt/cpumap.json")
-        with fields(f"{self._archive.root}/libvirt/cpumap.json"):
-            total, online = whole(record["total"]), frozenset(whole(cpu) for cpu in record["online"])
-            if total > HIGHEST_CPU + 1 or any(cpu >= total for cpu in online):
-                raise ValueError(f"CPUs beyond {min(total, HIGHEST_CPU + 1)}")
-            return CpuMap(total, online)
+    def listen(self) -> None:
+        """Until stopped."""
+        import libvirt
 
-    def capabilities(self) -> Document:
-        return self._archive.read("libvirt/capabilities.xml")
+        libvirt.virEventAddTimeout(1000, lambda *_: None, None)  # wakes the loop, so that it sees its end
+        while not self.stopped.is_set():
+            libvirt.virEventRunDefaultImpl()
+            if not self._connection.isAlive():
+                self._reconnect()
 
-    def domain_capabilities(self, virt_type: str, offers: tuple[Offer, ...]) -> tuple[Document, ...]:
-        """
-        All that was recorded for this virt type; none where an archive has no such folder.
+    def _reconnect(self) -> None:
+        import libvirt
 
-        Raises:
-            DiscoveryError: it was recorded for other virt types only.
-        """
-        names = self._archive.names("libvirt/domcapabilities")
-        found = [name for name in names if name.endswith(f"-{virt_type}.xml")]
-        if names and not found:
-            raise DiscoveryError(
-                f"host archive {self._archive.root} was recorded without [libvirt] virt_type = {virt_type}: "
-                f"record the host with this configuration"
-            )
-        return tuple(self._archive.read(f"libvirt/domcapabilities/{name}") for name in found)
+        self._wake(Event("libvirt", "connection lost"))
+        while not self.stopped.wait(1):
+            with suppress(libvirt.libvirtError):
+                self.connect()
+                self._wake(Event("libvirt", "connected again"))
+                return
 
-    def cpu_models(self, arch: str) -> tuple[str, ...]:
-        """Those that were recorded."""
-        names = (name.removesuffix(".xml") for name in self._archive.names("libvirt/models"))
-        return tuple(name.removeprefix(f"{arch}-") for name in names if name.startswith(f"{arch}-"))
+    def _on_device(self, _connection: Any, device: Any, kind: int, _detail: int, _opaque: object) -> None:
+        self._wake(device_event(device.name(), kind))
 
-    def expand(self, name: str, cpu: str) -> Document:
-        """As recorded. Without a record the host's CPU stays as its capabilities name it."""
-        path = f"libvirt/models/{name}.xml"
-        if name == HOST_CPU and not (self._archive.root / path).exists():
-            return Document(cpu, f"{self._archive.root}/libvirt/capabilities.xml")
-        return self._archive.read(path)
+    def _on_update(self, _connection: Any, device: Any, _opaque: object) -> None:
+        self._wake(device_update(device.name()))
+
+    def _on_domain(self, _connection: Any, domain: Any, kind: int, _detail: int, _opaque: object) -> None:
+        self._wake(domain_event(domain.name(), kind))
 
 
-def write_archive(connection: LiveConnection, offers: tuple[Offer, ...], models: Mapping[str, str]) -> dict[str, str]:
-    """libvirt's part of a host archive: file name -> text. ``models`` are the CPUs to expand, by name."""
-    versions, cpu_map, domains = connection.versions(), connection.cpu_map(), connection.domains()
-    return {
-        "libvirt/version.json": _json(
-            {"libvirt": versions.libvirt, "hypervisor": versions.hypervisor, "type": connection.hypervisor_type()}
-        ),
-        "libvirt/cpumap.json": _json({"total": cpu_map.total, "online": sorted(cpu_map.online)}),
-        "libvirt/capabilities.xml": connection.capabilities().text,
-        "libvirt/domains.json": _json({uuid: state for uuid, (_, state) in sorted(domains.items())}),
-        **{
-            f"libvirt/domcapabilities/{offer.arch}-{offer.machine}-{offer.virt_type}.xml": connection.offered(
-                offer
-            ).text
-            for offer in offers
-        },
-        **{f"libvirt/models/{name}.xml": connection.expand(name, cpu).text for name, cpu in models.items()},
-        **{f"libvirt/nodedevs/{name}.xml": text for name, text in connection.node_devices().items()},
-        **{f"libvirt/domains/{uuid}.xml": text for uuid, (text, _) in domains.items()},
-    }
+def is_local(uri: str) -> bool:
+    """Whether libvirt at this URI looks at the machine that we run on, so that the kernel's files tell of the same."""
+    parts = urlsplit(uri)
+    return not parts.netloc and not parts.scheme.startswith("test")
 
 
 def _advice(message: str) -> str:
@@ -230,7 +278,3 @@ def _advice(message: str) -> str:
     if "No such file" in message or "refused" in message:
         return "start it (systemctl start libvirtd), or set [libvirt] connection_uri"
     return "is [libvirt] connection_uri right?"
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, indent=1) + "\n"

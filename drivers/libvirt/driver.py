@@ -1,10 +1,19 @@
 """The libvirt driver: one host, surveyed through its connection and shaped into a tree."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
 
 from drivers.base import Holdings, Survey
-from drivers.errors import PolicyError
-from drivers.facts import DiskSpace, HostFacts
+from drivers.devices import present
+from drivers.errors import DiscoveryError, PolicyError
+from drivers.events import Wake
+from drivers.facts import Devices, DiskSpace, HostFacts
+from drivers.host.cpu import probe_isolated, probe_sev
+from drivers.host.pci import probe_pci
+from drivers.host.sysfs import KernelFiles
 from drivers.libvirt import shape
 from drivers.libvirt.capabilities import (
     Capabilities,
@@ -14,8 +23,12 @@ from drivers.libvirt.capabilities import (
     parse_cpu_features,
     parse_domain_capabilities,
 )
-from drivers.libvirt.connection import HOST_CPU, Connection, LiveConnection, write_archive
+from drivers.libvirt.connection import HOST_CPU, Connection, LiveConnection, is_local
+from drivers.libvirt.domains import parse_guest
+from drivers.libvirt.nodedev import parse_devices
+from drivers.libvirt.recorded import write_archive
 from drivers.policy import GuestPolicy, Policy
+from drivers.reasons import Shaped
 from reportclient.tree import ObservedTree, ProviderTree
 
 X86 = ("i686", "x86_64")
@@ -33,11 +46,16 @@ class LibvirtDriver:
         guests: GuestPolicy,
         disk: Callable[[], DiskSpace],
         compute_id: Callable[[], str | None] = lambda: None,
+        files: KernelFiles | None = None,
+        attributes: Mapping[str, frozenset[str]] = MappingProxyType({}),
     ) -> None:
+        """``files`` are the kernel's, None where only libvirt can tell; ``attributes`` as ``probe_pci`` takes them."""
         self._connection = connection
         self._guests = guests
         self._disk = disk
         self._compute_id = compute_id
+        self._files = files
+        self._attributes = attributes
 
     def nodes(self) -> tuple[str, ...]:
         return (self._connection.hostname(),)
@@ -58,16 +76,54 @@ class LibvirtDriver:
             cells=capabilities.cells,
             domain_capabilities=tuple(map(parse_domain_capabilities, offered)),
             disk=self._disk(),
+            devices=self.devices(),
+            guests=tuple(
+                parse_guest(domain.document, domain.uuid, domain.state) for domain in self._connection.domains()
+            ),
+            isolated_cpus=probe_isolated(self._files) if self._files else None,
+            sev=probe_sev(self._files) if self._files else None,
         )
         return Survey(facts, self._compute_id())
 
+    def devices(self) -> Devices:
+        """Everything with an address, from libvirt's node devices and, where they can be read, the kernel's files."""
+        found = parse_devices(self._connection.node_devices())
+        if self._files is None:
+            return found
+        return replace(found, functions=probe_pci(self._files, found.functions, self._attributes))
+
     def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
-        return shape.shape(survey.facts, policy, observed), ()
+        return shape.shape(survey.facts, policy, observed).tree, ()
+
+    def explain(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> Shaped:
+        return shape.shape(survey.facts, policy, observed)
+
+    def present(self, survey: Survey) -> frozenset[str]:
+        return frozenset(f"{survey.facts.hostname}_{suffix}" for suffix in present(survey.facts))
+
+    @contextmanager
+    def watching(self, wake: Wake) -> Iterator[None]:
+        if not isinstance(self._connection, LiveConnection):
+            raise DiscoveryError("a recorded host does not change: watch looks at a live one")
+        from drivers.host import udev
+
+        with self._connection.watching(wake):
+            if self._files is None:
+                yield
+            else:
+                with udev.watching(wake):
+                    yield
 
     def record(self, connection: LiveConnection) -> dict[str, str]:
-        """libvirt's part of a host archive: file name -> text."""
+        """libvirt's and the kernel's part of a host archive: file name -> text."""
         capabilities = parse_capabilities(connection.capabilities())
-        return write_archive(connection, self._offers(capabilities), self._models(capabilities))
+        files = write_archive(connection, self._offers(capabilities), self._models(capabilities))
+        if is_local(connection.uri):
+            kernel = KernelFiles(Path("/"), live=True, record=files)
+            probe_pci(kernel, parse_devices(connection.node_devices()).functions, self._attributes)
+            probe_isolated(kernel)
+            probe_sev(kernel)
+        return files
 
     def _offers(self, capabilities: Capabilities) -> tuple[Offer, ...]:
         """

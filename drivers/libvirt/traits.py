@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from drivers.facts import HostFacts
 from drivers.policy import GuestPolicy
+from drivers.reasons import Reason
 from reportclient.names import is_standard_trait, standard_traits
 
 CPU_FEATURES = {  # libvirt's feature (cpu_map) -> what follows HW_CPU_X86_ in the trait
@@ -57,6 +58,8 @@ DISK_BUSES = frozenset({"fdc", "ide", "sata", "scsi", "usb", "virtio"})
 VIDEO_MODELS = frozenset({"bochs", "cirrus", "gop", "none", "qxl", "vga", "virtio", "vmvga", "xen"})
 SOUND_MODELS = frozenset({"ac97", "es1370", "ich6", "ich9", "pcspk", "sb16", "usb"})
 VIF_MODELS = frozenset({"e1000", "e1000e", "ne2k-pci", "pcnet", "rtl8139", "spapr-vlan", "virtio", "vmxnet3"})
+ALWAYS = "reported on every host that has it, as nova does"
+OFFERS = "libvirt's domain capabilities"
 VIOMMU_BY_ARCH = {"aarch64": "smmuv3", "x86_64": "intel"}
 
 # libvirt and QEMU count versions as major * 1,000,000 + minor * 1,000 + release
@@ -89,25 +92,28 @@ def emitted_traits() -> frozenset[str]:
     return _standard(models) | single | standard_traits("HW_ARCH_") | standard_traits("COMPUTE_ARCH_")
 
 
-def root_traits(facts: HostFacts, policy: GuestPolicy) -> frozenset[str]:
-    """The traits of a host's root; names that the installed os-traits does not know are left out, as nova does."""
+def root_traits(facts: HostFacts, policy: GuestPolicy) -> dict[str, Reason]:
+    """The traits of a host's root, each with why; names that the installed os-traits does not know are left out."""
     archs = {offer.arch for offer in facts.domain_capabilities}
-    return _standard(
-        {
-            "COMPUTE_NODE",
-            "COMPUTE_NET_VIRTIO_PACKED",
-            f"HW_ARCH_{facts.arch.upper()}",
-            *_named("COMPUTE_ARCH_", archs),
-            *_named("COMPUTE_IMAGE_TYPE_", IMAGE_TYPES - policy.excluded_image_types),
-            *_cpu_traits(facts, policy),
-            *_model_traits(facts, policy, archs),
-            *_version_traits(facts),
-            *_firmware_traits(facts, policy),
-        }
-    )
+    found = {
+        **_all("this is a compute node", ALWAYS, ["COMPUTE_NODE"]),
+        **_all("libvirt and QEMU of every release that is supported", ALWAYS, ["COMPUTE_NET_VIRTIO_PACKED"]),
+        **_all(f"libvirt's capabilities: the host is {facts.arch}", ALWAYS, [f"HW_ARCH_{facts.arch.upper()}"]),
+        **_all(f"{OFFERS}: guests of {', '.join(sorted(archs))}", ALWAYS, _named("COMPUTE_ARCH_", archs)),
+        **_all(
+            "the formats that nova's libvirt driver takes",
+            "[compute] image_type_exclude_list",
+            _named("COMPUTE_IMAGE_TYPE_", IMAGE_TYPES - policy.excluded_image_types),
+        ),
+        **_cpu_traits(facts, policy),
+        **_model_traits(facts, policy, archs),
+        **_version_traits(facts),
+        **_firmware_traits(facts, policy),
+    }
+    return {name: reason for name, reason in found.items() if is_standard_trait(name)}
 
 
-def _cpu_traits(facts: HostFacts, policy: GuestPolicy) -> set[str]:
+def _cpu_traits(facts: HostFacts, policy: GuestPolicy) -> dict[str, Reason]:
     """
     What a guest's CPU can have under ``cpu_mode``: the host's features, or those of the configured models.
 
@@ -116,13 +122,22 @@ def _cpu_traits(facts: HostFacts, policy: GuestPolicy) -> set[str]:
     flags = {} if policy.cpu_mode == "none" else policy.cpu_flags
     features = facts.guest_features | {name for name, wanted in flags.items() if wanted}
     features -= {name for name, wanted in flags.items() if not wanted}
-    traits = {f"HW_CPU_X86_{name}" for feature in features for name in CPU_FEATURES.get(feature, ())}
+    mode = f"[libvirt] cpu_mode is {policy.cpu_mode or 'unset, so host-model'}"
+    traits = {
+        f"HW_CPU_X86_{name}": Reason(
+            f"a guest's CPU has {feature}"
+            + (" by cpu_model_extra_flags" if flags.get(feature) else ", as libvirt expands it"),
+            mode,
+        )
+        for feature in sorted(features)
+        for name in CPU_FEATURES.get(feature, ())
+    }
     if any(len(cpu.siblings) > 1 for cell in facts.cells for cpu in cell.cpus):
-        traits.add("HW_CPU_HYPERTHREADING")
+        traits |= _all("libvirt's capabilities: CPUs with siblings", ALWAYS, ["HW_CPU_HYPERTHREADING"])
     return traits
 
 
-def _model_traits(facts: HostFacts, policy: GuestPolicy, archs: set[str]) -> set[str]:
+def _model_traits(facts: HostFacts, policy: GuestPolicy, archs: set[str]) -> dict[str, Reason]:
     """Models and buses that guests can be given, from the emulators and, where these do not tell, from versions."""
     buses = {bus for offer in facts.domain_capabilities for bus in offer.disk_buses}
     videos = {model for offer in facts.domain_capabilities for model in offer.video_models}
@@ -133,16 +148,17 @@ def _model_traits(facts: HostFacts, policy: GuestPolicy, archs: set[str]) -> set
     sounds |= {"virtio"} if libvirt >= LIBVIRT_SOUND_VIRTIO and qemu >= QEMU_SOUND_VIRTIO else frozenset()
     viommus = {"auto"} | {model for arch, model in VIOMMU_BY_ARCH.items() if arch in archs}
     viommus |= {"virtio"} if libvirt >= LIBVIRT_VIOMMU_VIRTIO else frozenset()
+    versions = _versions(facts)
     return {
-        *_named("COMPUTE_STORAGE_BUS_", DISK_BUSES & buses),
-        *_named("COMPUTE_GRAPHICS_MODEL_", VIDEO_MODELS & videos),
-        *_named("COMPUTE_NET_VIF_MODEL_", vifs),
-        *_named("COMPUTE_SOUND_MODEL_", sounds),
-        *_named("COMPUTE_VIOMMU_MODEL_", viommus),
+        **_all(f"{OFFERS}: disk buses", ALWAYS, _named("COMPUTE_STORAGE_BUS_", DISK_BUSES & buses)),
+        **_all(f"{OFFERS}: video models", ALWAYS, _named("COMPUTE_GRAPHICS_MODEL_", VIDEO_MODELS & videos)),
+        **_all(versions, f"[libvirt] virt_type is {policy.virt_type}", _named("COMPUTE_NET_VIF_MODEL_", vifs)),
+        **_all(versions, ALWAYS, _named("COMPUTE_SOUND_MODEL_", sounds)),
+        **_all(versions, ALWAYS, _named("COMPUTE_VIOMMU_MODEL_", viommus)),
     }
 
 
-def _version_traits(facts: HostFacts) -> set[str]:
+def _version_traits(facts: HostFacts) -> dict[str, Reason]:
     libvirt, qemu = facts.versions.libvirt, facts.versions.hypervisor
     traits = set()
     if libvirt >= LIBVIRT_VIRTIO_FS and qemu >= QEMU_VIRTIO_FS:
@@ -151,23 +167,34 @@ def _version_traits(facts: HostFacts) -> set[str]:
         traits |= {"COMPUTE_ADDRESS_SPACE_PASSTHROUGH", "COMPUTE_ADDRESS_SPACE_EMULATED"}
     if libvirt >= LIBVIRT_STATELESS_FIRMWARE:
         traits.add("COMPUTE_SECURITY_STATELESS_FIRMWARE")
-    return traits
+    return _all(_versions(facts), ALWAYS, traits)
 
 
-def _firmware_traits(facts: HostFacts, policy: GuestPolicy) -> set[str]:
+def _firmware_traits(facts: HostFacts, policy: GuestPolicy) -> dict[str, Reason]:
     """Secure boot and TPM, on the host's own architecture only."""
     native = [offer for offer in facts.domain_capabilities if offer.arch == facts.arch]
-    traits = {"COMPUTE_SECURITY_UEFI_SECURE_BOOT"} if any(offer.secure_boot for offer in native) else set()
+    secure = ["COMPUTE_SECURITY_UEFI_SECURE_BOOT"] if any(offer.secure_boot for offer in native) else []
+    traits = _all(f"{OFFERS}: a loader with secure boot", ALWAYS, secure)
     if not policy.tpm:
         return traits
     models = {model for offer in native for model in offer.tpm_models}
-    traits |= {
-        f"COMPUTE_SECURITY_TPM_{name}" for name, model in (("TIS", "tpm-tis"), ("CRB", "tpm-crb")) if model in models
-    }
+    names = {name for name, model in (("TIS", "tpm-tis"), ("CRB", "tpm-crb")) if model in models}
     for offer in native:
         versions = {"1.2", "2.0"} if offer.tpm_versions is None else offer.tpm_versions
-        traits |= {f"COMPUTE_SECURITY_TPM_{name.replace('.', '_')}" for name in versions & {"1.2", "2.0"}}
-    return traits | set(_named("COMPUTE_SECURITY_TPM_SECRET_SECURITY_", policy.tpm_secret_security))
+        names |= {name.replace(".", "_") for name in versions & {"1.2", "2.0"}}
+    traits |= _all(f"{OFFERS}: TPM", "[libvirt] swtpm_enabled", _named("COMPUTE_SECURITY_TPM_", names))
+    secrets = _named("COMPUTE_SECURITY_TPM_SECRET_SECURITY_", policy.tpm_secret_security)
+    return traits | _all("the operator's word", "[libvirt] supported_tpm_secret_security", secrets)
+
+
+def _all(fact: str, rule: str, names: Iterable[str]) -> dict[str, Reason]:
+    return dict.fromkeys(names, Reason(fact, rule))
+
+
+def _versions(facts: HostFacts) -> str:
+    numbers = (facts.versions.libvirt, facts.versions.hypervisor)
+    libvirt, qemu = (f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}" for number in numbers)
+    return f"libvirt {libvirt} with QEMU {qemu}"
 
 
 def _named(prefix: str, names: Iterable[str]) -> list[str]:

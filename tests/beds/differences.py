@@ -41,6 +41,11 @@ CLASSES = {  # resource classes in nova's tree and not in ours
     "CUSTOM_PMEM_NAMESPACE": "persistent memory is refused in the configuration, and so never in a tree",
 }
 
+HARDWARE_LOSS = (
+    "more than 30 % of a class gone with hardware that is gone too is taken for a fault until three passes in a row "
+    "saw it, or a person says --force; nova reports it at once"
+)
+
 GROWING_MEMORY = (
     "the two looks are a minute apart, and a virtual machine may be given or lose memory while it runs: "
     "node 0 then has another size at each look"

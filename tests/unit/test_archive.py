@@ -11,7 +11,7 @@ import pytest
 from drivers.errors import DiscoveryError, MalformedFact
 from drivers.host.archive import HostArchive
 from drivers.host.unpack import unpack
-from drivers.libvirt.connection import RecordedConnection
+from drivers.libvirt.recorded import RecordedConnection
 
 
 def pack(path: Path, *members: tuple[str, str | None]) -> Path:

@@ -10,6 +10,7 @@ from agent.planner import LOOKS, look
 from drivers.base import Holdings, Survey, update_provider_tree
 from drivers.errors import DiscoveryError, Vanished
 from drivers.policy import Policy
+from drivers.reasons import Reasoned, Shaped
 from reportclient.ownership import Names
 from reportclient.tree import ObservedTree, Provider, ProviderTree
 
@@ -28,6 +29,12 @@ class OneHost:
 
     def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
         return ProviderTree((Provider(name=survey.facts.hostname),)), ()
+
+    def explain(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> Shaped:
+        return Shaped((Reasoned(name=survey.facts.hostname),))
+
+    def present(self, survey: Survey) -> frozenset[str]:
+        return frozenset()
 
 
 def test_a_driver_answers_with_a_tree_and_no_moves_as_long_as_its_shape_stays() -> None:

@@ -118,7 +118,6 @@ def test_the_pin_set_of_old_clouds_is_the_shared_set_and_goes_with_reserved_cpus
         pytest.param({"libvirt": {"pmem_namespaces": "128G:ns0"}}, "persistent memory is not reported", id="pmem"),
         pytest.param({"libvirt": {"virt_type": "lxc"}}, "only kvm and qemu", id="containers"),
         pytest.param({"workarounds": {"reserve_disk_resource_for_image_cache": True}}, "image cache", id="image cache"),
-        pytest.param({"compute": {"layout": "numa"}}, "devices only", id="layout of a later version"),
         pytest.param(
             {"agent": {"root_traits": "COMPUTE_RESCUE_BVF"}}, "COMPUTE_RESCUE_BVF, which is nei", id="misspelt"
         ),

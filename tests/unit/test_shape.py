@@ -16,11 +16,11 @@ from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provide
 
 
 def inventories(policy: Policy, facts: HostFacts = FACTS, observed: ObservedTree | None = None) -> dict[str, Inventory]:
-    return dict(shape(facts, policy, observed).root.inventories)
+    return dict(shape(facts, policy, observed).tree.root.inventories)
 
 
 def traits(policy: GuestPolicy = GuestPolicy(), **changes: object) -> frozenset[str]:
-    return shape(replace(FACTS, **changes), Policy(guests=policy), None).root.traits  # type: ignore[arg-type]
+    return shape(replace(FACTS, **changes), Policy(guests=policy), None).tree.root.traits  # type: ignore[arg-type]
 
 
 def test_without_any_wish_all_online_cpus_are_shared_and_a_little_memory_is_kept() -> None:

@@ -1,0 +1,103 @@
+"""What operators say of devices: from the values of options to rules."""
+
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from drivers.pci import parse_pci_address
+from drivers.policy import DeviceRule, MdevRule, ReservedPages
+from drivers.rules import parse_rule
+from reportclient.names import is_custom
+
+LOG = logging.getLogger(__name__)
+UNITS_KIB = {"kb": 1, "mb": 1024, "gb": 1024**2}
+
+
+def parse_rules(texts: Iterable[str]) -> tuple[DeviceRule, ...]:
+    """
+    The rules of ``device_spec``: each text is one JSON object, or a list of them.
+
+    Raises:
+        ValueError: a text is no such JSON, or a rule in it cannot be meant; the message names it by its number.
+    """
+    rules: list[DeviceRule] = []
+    for text in texts:
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"rule {len(rules) + 1} is not JSON ({error}): {text[:80]}") from error
+        for record in found if isinstance(found, list) else [found]:
+            number = len(rules) + 1
+            if not isinstance(record, dict):
+                raise ValueError(f"rule {number} is no JSON object: {text[:80]}")
+            try:
+                rules.append(parse_rule(record, number))
+            except ValueError as error:
+                raise ValueError(f"rule {number} {error}") from error
+    return tuple(rules)
+
+
+def parse_mdev_rules(records: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[MdevRule, ...]:
+    """
+    The rules of the enabled types, from each type's group; a second one without addresses is passed over, as by nova.
+
+    Raises:
+        ValueError: a card is named for two types, or a name or class cannot be one.
+    """
+    rules: list[MdevRule] = []
+    for type_, options in records:
+        rule = _parse_mdev_rule(type_, options)
+        for other in rules:
+            if both := rule.addresses & other.addresses:
+                raise ValueError(f"names {min(both)} in both [mdev_{other.type}] and [mdev_{type_}] device_addresses")
+        if not rule.addresses and any(not other.addresses for other in rules):
+            LOG.warning("mdev type has no device_addresses, as another before it: not offered type=%s", type_)
+            continue
+        rules.append(rule)
+    return tuple(rules)
+
+
+def parse_pages(records: Iterable[Mapping[str, str]]) -> tuple[ReservedPages, ...]:
+    """
+    ``reserved_huge_pages``: each ``node:0,size:2048,count:64``; the size in KiB, or with a unit as in 1GB.
+
+    Raises:
+        ValueError: not in this form.
+    """
+    return tuple(map(_parse_page, records))
+
+
+def _parse_page(record: Mapping[str, str]) -> ReservedPages:
+    if record.keys() != {"node", "size", "count"}:
+        raise ValueError(f"holds {dict(record)} where node, size and count are meant")
+    node, size, count = (record[name].strip().lower() for name in ("node", "size", "count"))
+    unit = UNITS_KIB.get(size[-2:], 0)
+    digits = size[:-2] if unit else size
+    if not all(text.isdecimal() for text in (node, digits, count)) or not int(digits):
+        raise ValueError(f"holds {dict(record)} where whole numbers are meant")
+    return ReservedPages(cell=int(node), size_kib=int(digits) * (unit or 1), count=int(count))
+
+
+def _parse_mdev_rule(type_: str, options: Mapping[str, Any]) -> MdevRule:
+    resource_class = options["mdev_class"]
+    if resource_class != "VGPU" and not is_custom(resource_class):
+        raise ValueError(
+            f"has [mdev_{type_}] mdev_class {resource_class}, which is neither VGPU nor starts with CUSTOM_"
+        )
+    return MdevRule(
+        type=type_,
+        addresses=frozenset(_parse_parent(text, type_) for text in options["device_addresses"]),
+        max_instances=options["max_instances"] or None,
+        resource_class=resource_class,
+    )
+
+
+def _parse_parent(text: str, type_: str) -> str:
+    """A PCI address in the kernel's form, or libvirt's name of a parent that is not on PCI."""
+    if ":" not in text and text.replace("_", "").replace("-", "").isalnum():
+        return text
+    try:
+        return str(parse_pci_address(text))
+    except ValueError as error:
+        raise ValueError(f"has [mdev_{type_}] device_addresses in which {error}") from error

@@ -1,0 +1,178 @@
+"""Watches a node: events become looks, debounced, and each look says what it changes."""
+
+import queue
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from agent.assembly import Choice, open_client, open_driver
+from agent.config import Settings
+from agent.errors import USER_ERRORS, ConfigError
+from agent.identity import planned_identity
+from agent.planner import Planner, look
+from agent.provider_config import add, read_additions
+from agent.shapes import encode_plan
+from agent.sync import PATIENCE, Status, run_pass
+from drivers.base import Driver, Watchable
+from drivers.events import Event
+from reportclient.diff import child_uuid, diff
+from reportclient.ownership import Names, Ownership
+from reportclient.plan import Plan
+from reportclient.tree import ObservedProvider, ObservedTree, ProviderTree
+
+QUIET_S = 0.1  # after the last event of a batch
+LONGEST_S = 0.4  # from its first event: a flood does not keep us from looking
+RETRY_S = 2.0  # after a look that failed
+SOON_S = 0.15  # between the looks that a host which announced its loss must pass before it is believed to be smaller
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What one look found: the events that asked for it, and what changed."""
+
+    events: tuple[Event, ...]
+    plan: Plan = field(default_factory=Plan)
+    before: ObservedTree = field(default_factory=ObservedTree)
+    outcome: str = ""  # of the pass, where changes are written
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0  # from the first event to the end
+
+
+class WakeUps:
+    """Gathers events from any thread into batches; the first batch is empty and comes at once."""
+
+    def __init__(self) -> None:
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._due: float | None = 0.0  # when to look even without an event
+
+    def wake(self, event: Event) -> None:
+        """Called by those who hear of a change."""
+        self._events.put(event)
+
+    def again(self, seconds: float) -> None:
+        """Look again by then, event or not."""
+        self._due = time.monotonic() + seconds
+
+    def next(self) -> tuple[tuple[Event, ...], float]:
+        """The next batch, as many events as come close to each other, and when its first one came (monotonic)."""
+        first = self._wait(None if self._due is None else max(0.0, self._due - time.monotonic()))
+        since, self._due = time.monotonic(), None
+        batch = [first] if first else []
+        while batch and (left := min(QUIET_S, since + LONGEST_S - time.monotonic())) > 0:
+            event = self._wait(left)
+            if event is None:
+                break
+            batch.append(event)
+        return tuple(batch), since
+
+    def _wait(self, seconds: float | None) -> Event | None:
+        try:
+            return self._events.get(timeout=seconds)
+        except queue.Empty:
+            return None
+
+
+@contextmanager
+def open_watch(settings: Settings, choice: Choice, *, sync: bool) -> Iterator[Iterator[Change]]:
+    """
+    The changes of the chosen host as they come; with ``sync`` each is written to placement.
+
+    Raises:
+        ConfigError: the host is no live one. And as a survey does.
+    """
+    wake_ups = WakeUps()
+    with open_driver(settings, choice) as driver:
+        if not isinstance(driver, Watchable) or choice.host:
+            raise ConfigError("watch looks at a live host: leave --host out, and use the libvirt driver")
+        with driver.watching(wake_ups.wake):
+            node = driver.nodes()[0]
+            if not sync:
+                yield watch(driver, node, settings, wake_ups)
+                return
+            client, where = open_client(settings, choice, writes=True)
+            planner = Planner(node=node, driver=driver, client=client, settings=settings, where=where)
+            yield watch_and_sync(planner, wake_ups)
+
+
+def encode_change(change: Change) -> dict[str, Any]:
+    """A change as JSON: a plan with its events, its outcome and when it was done."""
+    return {
+        "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "events": [{"source": event.source, "what": event.what} for event in change.events],
+        "seconds": round(change.seconds, 3),
+        "outcome": change.outcome or None,
+        "notes": list(change.notes),
+        **encode_plan(change.plan, change.before),
+    }
+
+
+def watch(driver: Driver, node: str, settings: Settings, wake_ups: WakeUps) -> Iterator[Change]:
+    """Each change of the desired tree, without end; nothing is written anywhere."""
+    stood = ObservedTree()
+    while True:
+        events, since = wake_ups.next()
+        try:
+            tree = _desired(driver, node, settings)
+        except USER_ERRORS as error:
+            wake_ups.again(RETRY_S)
+            yield Change(events=events, notes=(str(error),))
+            continue
+        found = _as_observed(tree)
+        plan = _compare(stood, tree)
+        yield Change(events=events, plan=plan, before=stood, seconds=time.monotonic() - since)
+        stood = found
+
+
+def watch_and_sync(planner: Planner, wake_ups: WakeUps) -> Iterator[Change]:
+    """A pass at the start and after each batch of events, without end."""
+    looks = 0  # in a row that found less than the limits allow to take away, since the last event
+    while True:
+        events, since = wake_ups.next()
+        looks = 0 if events else looks
+        try:
+            outcome = run_pass(planner)
+        except USER_ERRORS as error:
+            wake_ups.again(RETRY_S)
+            yield Change(events=events, outcome=Status.FAILED.value, notes=(str(error),))
+            continue
+        looks += outcome.status is Status.UNSAFE
+        if outcome.status is Status.UNSAFE and looks < PATIENCE:
+            wake_ups.again(SOON_S)
+        yield Change(
+            events=events,
+            plan=outcome.plan,
+            before=outcome.observed,
+            outcome=outcome.status.value,
+            notes=outcome.notes,
+            seconds=time.monotonic() - since,
+        )
+
+
+def _desired(driver: Driver, node: str, settings: Settings) -> ProviderTree:
+    tree, _ = driver.shape(look(lambda: driver.survey(node)), settings.policy, None)
+    additions = read_additions(settings.provider_config, required=settings.provider_config_named)
+    return add(tree, planned_identity(node), additions)[0]
+
+
+def _compare(stood: ObservedTree, tree: ProviderTree) -> Plan:
+    """What became of a tree that was all ours, in the words of a plan."""
+    everything = {seen.name: Names(frozenset(seen.provider.inventories), seen.provider.traits) for seen in stood}
+    ours = Ownership(emitted=Names(), configured=everything)
+    return diff(stood, tree, ours, root_uuid=planned_identity(tree.root.name))
+
+
+def _as_observed(tree: ProviderTree) -> ObservedTree:
+    root_uuid = planned_identity(tree.root.name)
+    return ObservedTree(
+        tuple(
+            ObservedProvider(
+                uuid=child_uuid(root_uuid, tree.root.name, provider.name) if provider.parent else root_uuid,
+                generation=0,
+                provider=provider,
+            )
+            for provider in tree
+        )
+    )

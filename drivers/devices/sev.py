@@ -1,0 +1,40 @@
+"""Memory encryption: how many guests of each kind can run at a time."""
+
+from drivers.devices.stock import DeviceStock
+from drivers.facts import HostFacts
+from drivers.reasons import Reason
+from reportclient.tree import Inventory
+
+QEMU_SEV_ES = 8_000_000
+
+
+def sev_stock(facts: HostFacts) -> list[DeviceStock]:
+    """
+    Guests with encrypted memory, by kind: libvirt tells how many, the kernel which kinds it was loaded with.
+
+    SEV-ES is not offered beside SEV-SNP, which takes the same slots (as in nova).
+    """
+    offers = [offer for offer in facts.domain_capabilities if offer.arch == "x86_64"]
+    guests = max((offer.sev_guests for offer in offers), default=0)
+    es_guests = max((offer.sev_es_guests for offer in offers), default=0)
+    kernel = facts.sev
+    snp = kernel is not None and kernel.sev_snp
+    can_snp = snp and any("sev-snp" in offer.launch_security for offer in offers)
+    es = kernel is not None and kernel.sev_es and not snp and facts.versions.hypervisor >= QEMU_SEV_ES
+    kinds = (("amd_sev", guests, True), ("amd_sev_es", es_guests, es), ("amd_sev_snp", es_guests, can_snp))
+    if not guests or (kernel is not None and not kernel.sev):
+        return []
+    return [_sev_provider(suffix, count) for suffix, count, offered in kinds if offered and count]
+
+
+def _sev_provider(suffix: str, count: int) -> DeviceStock:
+    trait = f"HW_CPU_X86_{suffix.upper()}"
+    reason = Reason(
+        f"libvirt's domain capabilities: {count} guests of {suffix} at a time",
+        "kvm_amd was loaded with it, and QEMU and libvirt can do it",
+    )
+    return DeviceStock(
+        suffix=suffix,
+        inventories={"MEM_ENCRYPTION_CONTEXT": (Inventory(total=count, max_unit=1), reason)},
+        traits={trait: reason},
+    )

@@ -1,0 +1,16 @@
+"""What happens on a host while nobody looks: events that ask for another look. They carry no facts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something changed; ``what`` is for people, for instance ``add pci 0000:81:10.0``."""
+
+    source: Literal["udev", "libvirt"]
+    what: str
+
+
+Wake = Callable[[Event], None]  # called from any thread, and returns at once

@@ -1,0 +1,35 @@
+"""Which PCI functions are ill, so that no guest should be given them now."""
+
+from drivers.facts import NetDevice, PciFunction
+
+DOWN = frozenset({"down", "lowerlayerdown", "notpresent"})  # operstate, RFC 2863
+
+
+def ills(function: PciFunction, pf: PciFunction | None, *, unruled: bool = False) -> str | None:
+    """
+    What is wrong with a function; None when nothing is known to be.
+
+    ``pf`` is a VF's physical function (None: it is not listed). ``unruled`` means that no rule of the operator's names
+    the function: then one that carries the host's own traffic is not for guests either.
+    """
+    if function.power_state == "error":
+        return "the kernel reports its power state as error"
+    if unruled and any(net.carries_host_traffic for net in function.net_devices):
+        return "it carries the host's own traffic"
+    return _ills_of_pf(pf) if function.is_vf else None
+
+
+def _ills_of_pf(pf: PciFunction | None) -> str | None:
+    if pf is None:
+        return "its PF is gone"
+    if pf.power_state == "error":
+        return f"the kernel reports the power state of its PF {pf.address} as error"
+    if pf.driver is None:
+        return f"its PF {pf.address} has no driver"
+    if pf.net_devices and all(_is_down(net) for net in pf.net_devices):
+        return f"the link of its PF is down ({', '.join(net.name for net in pf.net_devices)})"
+    return None
+
+
+def _is_down(net: NetDevice) -> bool:
+    return net.state in DOWN

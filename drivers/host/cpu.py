@@ -1,0 +1,35 @@
+"""What the kernel tells of CPUs beside what libvirt tells."""
+
+from drivers.errors import MalformedFact
+from drivers.facts import SevKernel
+from drivers.host.archive import Document
+from drivers.host.parse import parse_id_list
+from drivers.host.sysfs import KernelFiles
+
+SEV = "sys/module/kvm_amd/parameters"
+
+
+def probe_isolated(files: KernelFiles) -> frozenset[int] | None:
+    """The CPUs kept from the kernel's scheduler (isolcpus=); None when the kernel does not tell."""
+    document = files.read("sys/devices/system/cpu/isolated")
+    if document is None:
+        return None
+    try:
+        return parse_id_list(document.text)
+    except ValueError as error:
+        raise MalformedFact(f"{document.source} is no list of CPUs: {error}") from error
+
+
+def probe_sev(files: KernelFiles) -> SevKernel | None:
+    """What kvm_amd was loaded with; None where it is not loaded."""
+    told = {name: files.read(f"{SEV}/{name}") for name in ("sev", "sev_es", "sev_snp")}
+    if not any(told.values()):
+        return None
+    return SevKernel(**{name: document is not None and _parse_switch(document) for name, document in told.items()})
+
+
+def _parse_switch(document: Document) -> bool:
+    text = document.text.strip()
+    if text not in ("Y", "N", "1", "0"):
+        raise MalformedFact(f"{document.source} holds {text[:40]!r} where Y or N stands")
+    return text in ("Y", "1")

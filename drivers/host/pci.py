@@ -1,0 +1,75 @@
+"""What the kernel tells of PCI functions and their interfaces beside what libvirt tells."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from drivers.errors import MalformedFact, Vanished
+from drivers.facts import NetDevice, PciFunction
+from drivers.host.archive import Document
+from drivers.host.parse import parse_inet6, parse_routes
+from drivers.host.sysfs import KernelFiles
+
+BRIDGE = 0x06  # PCI's base class of host, ISA and PCI-to-PCI bridges, which nobody passes to a guest
+POWER_STATES = frozenset({"D0", "D1", "D2", "D3hot", "D3cold", "unknown", "error"})  # sysfs-bus-pci, power_state
+
+
+def probe_pci(
+    files: KernelFiles, functions: Iterable[PciFunction], attributes: Mapping[str, frozenset[str]]
+) -> tuple[PciFunction, ...]:
+    """
+    The same functions with power state, host traffic, and for those of a vendor in ``attributes`` (vendor id -> files
+    below the function's folder) what its driver tells.
+
+    Raises:
+        DiscoveryError, MalformedFact: a file cannot be read or understood. Vanished: a function went away.
+    """
+    host_interfaces = _probe_host_interfaces(files)
+    return tuple(
+        function
+        if (function.device_class or 0) >> 16 == BRIDGE
+        else _probe(files, function, host_interfaces, attributes.get(function.vendor_id, frozenset()))
+        for function in functions
+    )
+
+
+def _probe(
+    files: KernelFiles, function: PciFunction, host_interfaces: frozenset[str], attributes: frozenset[str]
+) -> PciFunction:
+    folder = f"sys/bus/pci/devices/{function.address}"
+    power_state = files.read(f"{folder}/power_state")
+    if power_state is None and files.live and files.read(f"{folder}/vendor") is None:
+        raise Vanished(f"/{folder} went away while the host was read")
+    told = [(name, files.read(f"{folder}/{name}")) for name in sorted(attributes)]
+    return replace(
+        function,
+        power_state=parse_power_state(power_state) if power_state else None,
+        net_devices=tuple(_probe_net(files, one, host_interfaces) for one in function.net_devices),
+        attributes=tuple((name, _first_line(text)) for name, text in told if text),
+    )
+
+
+def parse_power_state(document: Document) -> str:
+    """One of the kernel's words for a function's power state."""
+    state = document.text.strip()
+    if state not in POWER_STATES:
+        raise MalformedFact(f"{document.source} holds {state[:40]!r}, which is no power state")
+    return state
+
+
+def _probe_net(files: KernelFiles, device: NetDevice, host_interfaces: frozenset[str]) -> NetDevice:
+    enslaved = files.read(f"sys/class/net/{device.name}/master/ifindex") is not None
+    return replace(device, carries_host_traffic=True) if enslaved or device.name in host_interfaces else device
+
+
+def _probe_host_interfaces(files: KernelFiles) -> frozenset[str]:
+    """The interfaces with an IPv4 route or an IPv6 address beyond the link's own."""
+    routes, addresses = files.read("proc/net/route"), files.read("proc/net/if_inet6")
+    found = parse_routes(routes) if routes else frozenset()
+    return found | (parse_inet6(addresses) if addresses else frozenset())
+
+
+def _first_line(document: Document) -> str:
+    lines = document.text.split("\n", 1)
+    if not lines[0].strip():
+        raise MalformedFact(f"{document.source} is empty")
+    return lines[0].strip()

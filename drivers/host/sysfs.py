@@ -1,0 +1,56 @@
+"""
+Files of the kernel's /sys and /proc, read through their root: the live one, or that of a host archive.
+
+What is absent is None; what is there and cannot be read, or is no text, is an error that names the file.
+"""
+
+import errno
+from collections.abc import MutableMapping
+from pathlib import Path
+
+from drivers.errors import DiscoveryError, MalformedFact, Vanished
+from drivers.host.archive import Document
+
+MAX_BYTES = 64 * 1024  # the kernel writes attributes of one page; /proc/net/route of a large host is longer
+GONE = (errno.ENODEV, errno.ENXIO)  # the device of an open attribute was removed
+
+
+class KernelFiles:
+    """``sys/...`` and ``proc/...`` below ``root``, which is ``/`` on a live host."""
+
+    def __init__(self, root: Path, *, live: bool = False, record: MutableMapping[str, str] | None = None) -> None:
+        self._root = str(root).rstrip("/")
+        self._record = record
+        self.live = live
+
+    def read(self, name: str) -> Document | None:
+        """
+        One file's text; None when there is no such file.
+
+        Raises:
+            DiscoveryError: it cannot be read. MalformedFact: it is no text. Vanished: its device went away.
+        """
+        path = f"{self._root}/{name}"
+        try:
+            with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a hot path: a thousand files in each pass
+                data = file.read(MAX_BYTES + 1)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            if error.errno in GONE:
+                raise Vanished(f"{path} went away while it was read") from error
+            raise DiscoveryError(f"cannot read {path}: {error.strerror}: is this agent run as root?") from error
+        return self._document(path, name, data or b"")
+
+    def _document(self, path: str, name: str, data: bytes) -> Document:
+        if len(data) > MAX_BYTES:
+            raise MalformedFact(f"{path} is longer than {MAX_BYTES >> 10} KiB, as no such file is")
+        try:
+            text = data.decode()
+        except UnicodeDecodeError as error:
+            raise MalformedFact(f"{path} is no text: {error.reason} at byte {error.start}") from error
+        if "\0" in text:
+            raise MalformedFact(f"{path} is no text: it holds a zero byte")
+        if self._record is not None:
+            self._record[name] = text
+        return Document(text, path)

@@ -1,0 +1,141 @@
+"""libvirt's node devices (formatnode.html) into facts: PCI functions, their interfaces, mediated devices."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from xml.etree.ElementTree import Element
+
+from drivers.errors import MalformedFact
+from drivers.facts import Devices, Mdev, MdevParent, MdevType, NetDevice, PciFunction
+from drivers.host.archive import Document, fields
+from drivers.libvirt.xml import attribute, number, parse_xml, require, text_of
+from drivers.pci import PciAddress
+
+
+def parse_devices(documents: Iterable[Document]) -> Devices:
+    """
+    All that has an address; kinds of node devices that are of no concern are passed over.
+
+    Raises:
+        MalformedFact: a device is not in libvirt's form.
+    """
+    functions: dict[str, PciFunction] = {}
+    parents: list[MdevParent] = []
+    mdevs: list[Mdev] = []
+    nets: dict[str, list[NetDevice]] = {}
+    for document in documents:
+        device = parse_xml(document, "device")
+        name = text_of(device, "name", document.source)
+        address = None
+        for capability in device.iterfind("capability"):
+            kind = capability.get("type")
+            if kind == "pci":
+                function = _parse_function(device, capability, document.source)
+                functions[name], address = function, function.address
+            elif kind == "net":
+                nets.setdefault(device.findtext("parent") or "", []).append(_parse_net(capability, document.source))
+            elif kind == "mdev":
+                mdevs.append(_parse_mdev(device, capability, name, document.source))
+        types = device.findall(".//capability[@type='mdev_types']/type")
+        if types:
+            parents.append(MdevParent(name, address, _parse_types(types, document.source)))
+    return Devices(
+        functions=tuple(
+            sorted((_with_net(function, nets.get(name)) for name, function in functions.items()), key=_by_address)
+        ),
+        mdev_parents=tuple(sorted(parents, key=lambda parent: parent.name)),
+        mdevs=tuple(sorted(mdevs, key=lambda mdev: mdev.uuid)),
+    )
+
+
+def parse_address(element: Element, source: str) -> PciAddress:
+    """An ``<address>`` with domain, bus, slot and function as attributes, decimal or 0x-hexadecimal."""
+    try:
+        return PciAddress(*(int(attribute(element, name, source), 0) for name in ("domain", "bus", "slot", "function")))
+    except ValueError as error:
+        raise MalformedFact(f"{source} has an <address> that is none of PCI: {error}") from error
+
+
+def _parse_function(device: Element, pci: Element, source: str) -> PciFunction:
+    total_vfs: int | None = None
+    vfs: tuple[PciAddress, ...] = ()
+    pf = None
+    for capability in pci.iterfind("capability"):
+        kind = capability.get("type")
+        if kind == "virt_functions":
+            vfs = tuple(sorted(parse_address(one, source) for one in capability.iterfind("address")))
+            total_vfs = number(capability.get("maxCount", str(len(vfs))), source)
+        elif kind == "phys_function":
+            found = capability.find("address")
+            pf = parse_address(found, source) if found is not None else None
+    group, numa = pci.find("iommuGroup"), pci.find("numa")
+    with fields(source):
+        address = PciAddress(
+            *(number(text_of(pci, part, source), source) for part in ("domain", "bus", "slot", "function"))
+        )
+    return PciFunction(
+        address=address,
+        vendor_id=_parse_id(pci, "vendor", source),
+        product_id=_parse_id(pci, "product", source),
+        device_class=_parse_class(pci, source),
+        driver=device.findtext("driver/name"),
+        iommu_group=number(attribute(group, "number", source), source) if group is not None else None,
+        cell=number(attribute(numa, "node", source), source) if numa is not None else None,
+        pf=pf,
+        total_vfs=total_vfs,
+        vfs=vfs,
+    )
+
+
+def _parse_id(pci: Element, name: str, source: str) -> str:
+    text = attribute(require(pci, name, source), "id", source)
+    try:
+        return f"{int(text, 16):04x}"
+    except ValueError as error:
+        raise MalformedFact(f"{source} has {text!r} as id of its {name}") from error
+
+
+def _parse_class(pci: Element, source: str) -> int | None:
+    text = pci.findtext("class")  # libvirt before 5.2 does not tell
+    try:
+        return None if text is None else int(text, 16)
+    except ValueError as error:
+        raise MalformedFact(f"{source} has {text!r} as class") from error
+
+
+def _parse_net(capability: Element, source: str) -> NetDevice:
+    link = capability.find("link")
+    speed = link.get("speed") if link is not None else None
+    return NetDevice(
+        name=text_of(capability, "interface", source),
+        state=link.get("state") if link is not None else None,
+        speed_mbps=number(speed, source) if speed else None,
+    )
+
+
+def _parse_mdev(device: Element, capability: Element, name: str, source: str) -> Mdev:
+    uuid = capability.findtext("uuid")  # libvirt before 7.3 has it in the name only, mdev_<uuid with _ for ->
+    if not uuid:
+        uuid = name.removeprefix("mdev_")[:36].replace("_", "-")
+    return Mdev(
+        uuid=uuid,
+        type=attribute(require(capability, "type", source), "id", source),
+        parent=text_of(device, "parent", source),
+    )
+
+
+def _parse_types(types: Iterable[Element], source: str) -> tuple[MdevType, ...]:
+    """Each type once: for parents that are not on PCI libvirt nests the list in itself."""
+    found = {}
+    for one in types:
+        id_ = attribute(one, "id", source)
+        available = number(text_of(one, "availableInstances", source), source)
+        found[id_] = MdevType(id_, (one.findtext("name") or "").strip(), available)
+    return tuple(found[id_] for id_ in sorted(found))
+
+
+def _with_net(function: PciFunction, nets: list[NetDevice] | None) -> PciFunction:
+    return replace(function, net_devices=tuple(sorted(nets, key=lambda net: net.name))) if nets else function
+
+
+def _by_address(function: PciFunction) -> PciAddress:
+    return function.address

@@ -1,0 +1,41 @@
+"""What placement holds of this host already, found by the part of a provider's name that is its own."""
+
+from collections.abc import Iterator
+
+from reportclient.tree import ObservedProvider, ObservedTree
+
+
+class Standing:
+    """An observed tree as shapes look things up in it; empty where there is no placement to ask."""
+
+    def __init__(self, observed: ObservedTree | None) -> None:
+        root = observed.root if observed else None
+        self._by_suffix: dict[str, ObservedProvider] = {}
+        if observed and root:
+            self._by_suffix = {seen.name.removeprefix(root.name).removeprefix("_"): seen for seen in observed}
+
+    @property
+    def root(self) -> ObservedProvider | None:
+        return self._by_suffix.get("")
+
+    @property
+    def children(self) -> Iterator[tuple[str, ObservedProvider]]:
+        """All but the root, with their suffixes."""
+        return ((suffix, seen) for suffix, seen in self._by_suffix.items() if suffix)
+
+    def provider(self, suffix: str) -> ObservedProvider | None:
+        """The provider of this suffix (``0000:81:00.0``); None when there is none."""
+        return self._by_suffix.get(suffix)
+
+    def ratio(self, suffix: str, resource_class: str) -> float | None:
+        """
+        The allocation ratio that stands for a class: on this provider, else wherever in the tree the class is.
+
+        So a ratio that an operator set by hand outlives a change of layout.
+        """
+        own = self._by_suffix.get(suffix)
+        for seen in (own, *self._by_suffix.values()):
+            stock = seen.provider.inventories.get(resource_class) if seen else None
+            if stock:
+                return stock.allocation_ratio
+        return None

@@ -1,0 +1,343 @@
+"""Which devices are offered, as what, on which provider, and why."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from drivers.devices import device_stock, present
+from drivers.devices.pci import MANAGED
+from drivers.devices.stock import UNHEALTHY, DeviceStock
+from drivers.errors import PolicyError
+from drivers.facts import Guest, HostFacts, Mdev, MdevParent, MdevType, NetDevice, SevKernel, Versions
+from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, MdevRule
+from drivers.standing import Standing
+from fakes import PC
+from hardware import BRIDGE, at, card, gpu, host, parent, plain, rules
+from reportclient.ownership import MARKER
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
+
+NOWHERE = Standing(None)
+ALL = DevicePolicy(discover_all=True)
+ANY = DeviceRule(number=1)
+
+
+def standing(suffix: str, traits: frozenset[str] = frozenset(), **stock: Inventory) -> Standing:
+    """A placement that holds one child of this host."""
+    root = ObservedProvider(uuid="r", generation=1, provider=Provider(name="host"))
+    provider = Provider(name=f"host_{suffix}", parent="host", inventories=stock, traits=traits | {MARKER})
+    return Standing(ObservedTree((root, ObservedProvider(uuid="c", generation=1, provider=provider))))
+
+
+def offered(
+    facts: HostFacts, policy: DevicePolicy, stands: Standing = NOWHERE
+) -> dict[str, dict[str, tuple[int, int]]]:
+    """suffix -> class -> (total, reserved)."""
+    return {
+        one.suffix: {name: (stock.total, stock.reserved) for name, (stock, _) in one.inventories.items()}
+        for one in device_stock(facts, policy, stands)
+    }
+
+
+def only(facts: HostFacts, policy: DevicePolicy, stands: Standing = NOWHERE) -> DeviceStock:
+    (one,) = device_stock(facts, policy, stands)
+    return one
+
+
+def test_vfs_are_stock_of_their_pf_and_a_plain_device_of_its_own() -> None:
+    facts = host(*card("0000:81:00.0", 8), plain("0000:05:00.0"))
+
+    found = offered(facts, rules(DeviceRule(number=1, product_id="1515"), DeviceRule(number=2, product_id="1533")))
+
+    assert found == {
+        "0000:05:00.0": {"CUSTOM_PCI_8086_1533": (1, 0)},
+        "0000:81:00.0": {"CUSTOM_PCI_8086_1515": (8, 0)},
+    }
+
+
+def test_the_first_rule_that_matches_decides() -> None:
+    first = DeviceRule(number=1, product_id="1533", resource_class="CUSTOM_FIRST")
+
+    assert offered(host(plain()), rules(first, ANY)) == {"0000:05:00.0": {"CUSTOM_FIRST": (1, 0)}}
+
+
+def test_a_rule_with_the_address_of_a_pf_means_its_vfs_too() -> None:
+    rule = DeviceRule(number=1, exact=at("0000:81:00.0"), product_id="1515")
+
+    assert offered(host(*card(vfs=3)), rules(rule)) == {"0000:81:00.0": {"CUSTOM_PCI_8086_1515": (3, 0)}}
+
+
+def test_bridges_are_never_offered() -> None:
+    assert offered(host(plain(device_class=BRIDGE)), rules(ANY)) == {}
+
+
+def test_without_reporting_no_rule_counts() -> None:
+    assert offered(host(plain()), replace(rules(ANY), report=False)) == {}
+
+
+def test_reporting_cannot_be_turned_off_while_devices_stand_in_placement() -> None:
+    stands = standing("0000:05:00.0", frozenset({MANAGED}), CUSTOM_PCI_8086_1533=Inventory(total=1))
+
+    with pytest.raises(PolicyError, match="report_in_placement is off, and placement holds host_0000:05"):
+        device_stock(host(plain()), DevicePolicy(), stands)
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        pytest.param(rules(ANY), "offers both 0000:81:00.0 and its VF 0000:81:10.0", id="a PF whole and as VFs"),
+        pytest.param(
+            rules(DeviceRule(number=1, product_id="1515", one_time_use=False)),
+            "one_time_use for 0000:81:10.0",
+            id="one-time VF",
+        ),
+        pytest.param(
+            rules(DeviceRule(number=1, product_id="1515", live_migratable=True)), "QEMU 8.2.2 brought", id="old libvirt"
+        ),
+    ],
+)
+def test_what_nova_refuses_is_refused(policy: DevicePolicy, message: str) -> None:
+    with pytest.raises(PolicyError, match=message):
+        device_stock(host(*card()), policy, NOWHERE)
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        pytest.param({"resource_class": "CUSTOM_B"}, "as CUSTOM_A and CUSTOM_B", id="classes"),
+        pytest.param(
+            {"resource_class": "CUSTOM_A", "traits": frozenset({"CUSTOM_T"})}, "different traits", id="traits"
+        ),
+    ],
+)
+def test_all_vfs_of_a_pf_are_offered_alike(second: dict[str, object], message: str) -> None:
+    first = DeviceRule(number=1, exact=at("0000:81:10.0"), address=(), product_id="1515", resource_class="CUSTOM_A")
+    facts = host(*card(vfs=2))
+    narrow = replace(first, address=tuple(map(re.compile, ("0000", "81", "10", "0"))))
+    other = DeviceRule(number=2, product_id="1515", **second)  # type: ignore[arg-type]
+
+    with pytest.raises(PolicyError, match=message):
+        device_stock(facts, rules(narrow, other), NOWHERE)
+
+
+def test_live_migration_is_promised_where_libvirt_can() -> None:
+    facts = replace(host(*card()), versions=Versions(10_000_000, 8_002_002))
+
+    one = only(facts, rules(DeviceRule(number=1, product_id="1515", live_migratable=True)))
+
+    assert set(one.traits) == {MANAGED, "HW_PCI_LIVE_MIGRATABLE"}
+
+
+def test_devices_of_a_physical_network_are_not_for_novas_own_requests() -> None:
+    one = only(host(*card()), rules(DeviceRule(number=1, product_id="1515", physical_network="net-1")))
+
+    assert set(one.traits) == {"HW_NIC_SRIOV", "CUSTOM_PHYSNET_NET_1"}
+
+
+def test_discover_all_offers_every_vf_of_a_network_card_and_no_pf() -> None:
+    facts = host(*card("0000:81:00.0", 8), *card("0000:01:00.0", 0), plain(), gpu())
+
+    one = only(facts, ALL)
+
+    assert (one.suffix, one.cell, set(one.traits)) == ("0000:81:00.0", 1, {"HW_NIC_SRIOV"})
+    assert offered(facts, ALL) == {"0000:81:00.0": {"SRIOV_NET_VF": (8, 0)}}
+
+
+def test_discover_all_leaves_cards_alone_of_which_a_rule_speaks() -> None:
+    facts = host(*card("0000:81:00.0", 4), *card("0000:01:00.0", 4))
+    whole = replace(rules(DeviceRule(number=1, product_id="1528")), discover_all=True)
+
+    assert offered(facts, whole) == {
+        "0000:01:00.0": {"CUSTOM_PCI_8086_1528": (1, 0)},
+        "0000:81:00.0": {"CUSTOM_PCI_8086_1528": (1, 0)},
+    }
+
+
+def test_a_vf_that_carries_the_hosts_own_traffic_is_reserved_unless_a_rule_offers_it() -> None:
+    pf, first, second = card(vfs=2)
+    busy = replace(first, net_devices=(NetDevice("mgmt", "up", 1000, carries_host_traffic=True),))
+
+    assert offered(host(pf, busy, second), ALL) == {"0000:81:00.0": {"SRIOV_NET_VF": (2, 1)}}
+    ruled = rules(DeviceRule(number=1, product_id="1515"))
+    assert offered(host(pf, busy, second), ruled) == {"0000:81:00.0": {"CUSTOM_PCI_8086_1515": (2, 0)}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        pytest.param({"driver": None}, "PF 0000:81:00.0 has no driver", id="driver gone"),
+        pytest.param(
+            {"net_devices": (NetDevice("ens1", "down"),)}, "link of its PF is down \\(ens1\\)", id="link down"
+        ),
+        pytest.param({"power_state": "error"}, "power state of its PF 0000:81:00.0 as error", id="PCI error"),
+    ],
+)
+def test_an_ill_pf_has_all_its_vfs_reserved_with_the_reason(changes: dict[str, object], reason: str) -> None:
+    facts = host(*card(vfs=4, **changes))  # type: ignore[arg-type]
+
+    one = only(facts, ALL)
+
+    stock, why = one.inventories["SRIOV_NET_VF"]
+    assert (stock.total, stock.reserved) == (4, 4)
+    assert "4 of them ill" in why.fact
+    assert re.search(reason, one.traits[UNHEALTHY].fact)
+
+
+def test_what_ill_health_reserved_is_given_back_and_what_a_person_reserved_is_not() -> None:
+    facts = host(*card(vfs=4))
+    stock = Inventory(total=4, reserved=3)
+
+    assert offered(facts, ALL, standing("0000:81:00.0", frozenset({UNHEALTHY}), SRIOV_NET_VF=stock)) == {
+        "0000:81:00.0": {"SRIOV_NET_VF": (4, 0)}
+    }
+    assert offered(facts, ALL, standing("0000:81:00.0", SRIOV_NET_VF=stock)) == {
+        "0000:81:00.0": {"SRIOV_NET_VF": (4, 3)}
+    }
+
+
+def test_one_ill_vf_reserves_one() -> None:
+    pf, first, second = card(vfs=2)
+
+    found = offered(host(pf, replace(first, power_state="error"), second), ALL)
+
+    assert found == {"0000:81:00.0": {"SRIOV_NET_VF": (2, 1)}}
+
+
+@pytest.mark.parametrize(
+    ("held", "stands", "reserved"),
+    [
+        pytest.param(False, 0, 0, id="never used"),
+        pytest.param(True, 0, 1, id="a guest has it"),
+        pytest.param(False, 1, 1, id="a guest had it: only a person gives it back"),
+    ],
+)
+def test_a_one_time_device_is_reserved_once_a_guest_has_it(held: bool, stands: int, reserved: int) -> None:
+    guest = Guest(uuid="g", state="running", pci=frozenset({at("0000:05:00.0")}))
+    facts = replace(host(plain()), guests=(guest,) if held else ())
+    policy = rules(DeviceRule(number=1, product_id="1533", one_time_use=True))
+    before = standing("0000:05:00.0", CUSTOM_PCI_8086_1533=Inventory(total=1, reserved=stands))
+
+    assert offered(facts, policy, before) == {"0000:05:00.0": {"CUSTOM_PCI_8086_1533": (1, reserved)}}
+    assert "HW_PCI_ONE_TIME_USE" in only(facts, policy).traits
+
+
+@pytest.mark.parametrize(
+    ("bandwidth", "net", "stands", "expected"),
+    [
+        pytest.param(Bandwidth(), (NetDevice("e", "up", 25_000),), None, 25_000_000, id="its link"),
+        pytest.param(Bandwidth(7, 7), (), None, 7, id="the rule's number"),
+        pytest.param(Bandwidth(), (NetDevice("e", "down"),), 9, 9, id="no speed now: what stands"),
+        pytest.param(Bandwidth(), (), None, None, id="no speed, nothing stands"),
+    ],
+)
+def test_bandwidth_of_a_pf(
+    bandwidth: Bandwidth, net: tuple[NetDevice, ...], stands: int | None, expected: int | None
+) -> None:
+    facts = host(*card(net_devices=net))
+    stock = (
+        {"NET_BW_EGR_KILOBIT_PER_SEC": Inventory(total=stands), "NET_BW_IGR_KILOBIT_PER_SEC": Inventory(total=stands)}
+        if stands
+        else {}
+    )
+    policy = rules(DeviceRule(number=1, product_id="1515", bandwidth=bandwidth))
+
+    found = offered(facts, policy, standing("0000:81:00.0", frozenset(), **stock))["0000:81:00.0"]
+
+    totals = {total for name, (total, _) in found.items() if name.startswith("NET_BW")}
+    assert totals == ({expected} if expected else set())
+
+
+def test_the_class_of_a_vf_can_come_from_its_vendors_driver() -> None:
+    """One rule for all vGPUs of NVIDIA's vendor-specific VFIO framework; a VF without a type is not offered."""
+    kinds = ("1428", "1414", "1428", "0")
+    pf, *vfs = card(vfs=4, vendor_id="10de", device_class=0x030200, net_devices=())
+    typed = [
+        replace(vf, vendor_id="10de", attributes=(("nvidia/current_vgpu_type", kind),))
+        for vf, kind in zip(vfs, kinds, strict=True)
+    ]
+    policy = rules(
+        DeviceRule(number=1, vendor_id="10de", product_id="1515", class_attribute="nvidia/current_vgpu_type")
+    )
+
+    assert offered(host(pf, *typed), policy) == {
+        "0000:81:00.0": {"CUSTOM_NVIDIA_1414": (1, 0), "CUSTOM_NVIDIA_1428": (2, 0)}
+    }
+
+
+def test_a_card_whose_driver_is_gone_keeps_its_stock_all_reserved() -> None:
+    silent = gpu(driver=None)
+    stands = standing("pci_0000_84_00_0", VGPU=Inventory(total=16))
+
+    found = offered(host(silent), DevicePolicy(mdevs=(MdevRule(type="a"),)), stands)
+
+    assert found == {"pci_0000_84_00_0": {"VGPU": (16, 16)}}
+
+
+def test_vgpus_are_those_that_exist_and_those_that_can_be_made() -> None:
+    card_ = gpu()
+    mdevs = (Mdev("u1", "a", "pci_0000_84_00_0"), Mdev("u2", "other", "pci_0000_84_00_0"))
+    facts = host(card_, parents=(parent(card_, a=15, b=8),), mdevs=mdevs)
+
+    assert offered(facts, DevicePolicy(mdevs=(MdevRule(type="a"),))) == {"pci_0000_84_00_0": {"VGPU": (16, 0)}}
+
+
+def test_each_card_offers_the_type_that_names_it_else_the_one_that_names_none() -> None:
+    one, other = gpu("0000:84:00.0"), gpu("0000:85:00.0")
+    facts = host(one, other, parents=(parent(one, a=16, b=8), parent(other, a=16, b=8)))
+    policy = DevicePolicy(
+        mdevs=(MdevRule(type="a"), MdevRule(type="b", addresses=frozenset({"0000:85:00.0"}), resource_class="CUSTOM_B"))
+    )
+
+    assert offered(facts, policy) == {
+        "pci_0000_84_00_0": {"VGPU": (16, 0)},
+        "pci_0000_85_00_0": {"CUSTOM_B": (8, 0)},
+    }
+
+
+def test_max_instances_caps_card_by_card_and_never_below_what_exists() -> None:
+    one, other = gpu("0000:84:00.0"), gpu("0000:85:00.0")
+    mdevs = tuple(Mdev(f"u{n}", "a", "pci_0000_85_00_0") for n in range(3))
+    facts = host(one, other, parents=(parent(one, a=16), parent(other, a=13)), mdevs=mdevs)
+
+    assert offered(facts, DevicePolicy(mdevs=(MdevRule(type="a", max_instances=10),))) == {
+        "pci_0000_84_00_0": {"VGPU": (7, 0)},
+        "pci_0000_85_00_0": {"VGPU": (3, 0)},
+    }
+
+
+def test_a_parent_that_is_not_on_pci_is_known_by_its_name_and_has_no_cell() -> None:
+    facts = host(parents=(MdevParent("mtty_mtty", None, (MdevType("mtty-1", "", 24),)),))
+
+    one = only(facts, DevicePolicy(mdevs=(MdevRule(type="mtty-1", addresses=frozenset({"mtty_mtty"})),)))
+
+    assert (one.suffix, one.cell) == ("mtty_mtty", None)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        pytest.param(SevKernel(True, False, False), {"amd_sev": 100}, id="SEV"),
+        pytest.param(SevKernel(True, True, False), {"amd_sev": 100, "amd_sev_es": 15}, id="and SEV-ES"),
+        pytest.param(
+            SevKernel(True, True, True), {"amd_sev": 100, "amd_sev_snp": 15}, id="SEV-SNP takes SEV-ES's slots"
+        ),
+        pytest.param(SevKernel(False, False, False), {}, id="switched off"),
+        pytest.param(None, {"amd_sev": 100}, id="the kernel does not tell: what libvirt does"),
+    ],
+)
+def test_memory_encryption_contexts(kernel: SevKernel | None, expected: dict[str, int]) -> None:
+    offer = replace(PC, sev_guests=100, sev_es_guests=15, launch_security=frozenset({"sev-snp"}))
+    facts = replace(host(), domain_capabilities=(offer,), sev=kernel, versions=Versions(10_005_000, 8_002_000))
+
+    found = {
+        one.suffix: one.inventories["MEM_ENCRYPTION_CONTEXT"][0] for one in device_stock(facts, DevicePolicy(), NOWHERE)
+    }
+
+    assert {suffix: stock.total for suffix, stock in found.items()} == expected
+    assert {stock.max_unit for stock in found.values()} <= {1}
+
+
+def test_present_names_every_provider_that_the_hardware_could_have() -> None:
+    facts = host(plain(), parents=(MdevParent("mtty_mtty", None, ()),))
+
+    assert present(facts) == {"0000:05:00.0", "pci_0000_05_00_0", "mtty_mtty"}

@@ -1,0 +1,186 @@
+"""One host in three layouts: another shape, the same sums."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drivers.cells import apportion, page_mib
+from drivers.errors import MalformedFact, PolicyError
+from drivers.facts import CpuMap, HostFacts, MemoryPages, NumaCell
+from drivers.libvirt.shape import shape
+from drivers.policy import CpuPolicy, DevicePolicy, DeviceRule, Layout, MdevRule, Policy, Ratio, ReservedPages
+from fakes import FACTS
+from hardware import card, gpu, host, hosts, parent, plain, policies, rules
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
+
+LAYOUTS: tuple[Layout, ...] = ("flat", "devices", "numa")
+
+
+def tree(facts: HostFacts, layout: Layout, observed: ObservedTree | None = None, **policy: object) -> ProviderTree:
+    return shape(facts, Policy(layout=layout, **policy), observed).tree  # type: ignore[arg-type]
+
+
+def sums(providers: Iterable[Provider], term: str = "total") -> dict[str, int]:
+    found: dict[str, int] = {}
+    for provider in providers:
+        for name, stock in provider.inventories.items():
+            found[name] = found.get(name, 0) + getattr(stock, term)
+    return found
+
+
+@given(hosts(), policies, st.integers(0, 600))
+def test_the_totals_of_every_class_are_the_same_in_each_layout(
+    facts: HostFacts, devices: DevicePolicy, reserved_mib: int
+) -> None:
+    cpus = CpuPolicy(reserved=len(facts.cpu_map.online) // 3)
+    shapes = [tree(facts, layout, devices=devices, cpus=cpus, reserved_memory_mib=reserved_mib) for layout in LAYOUTS]
+
+    for term in ("total", "reserved"):
+        assert sums(shapes[0], term) == sums(shapes[1], term) == sums(shapes[2], term)
+
+
+@given(hosts(), policies)
+def test_a_child_is_under_a_cell_only_if_the_host_has_that_cell(facts: HostFacts, devices: DevicePolicy) -> None:
+    found = tree(facts, "numa", devices=devices, reserved_memory_mib=0)
+
+    cells = {f"host_NUMA{cell.id}" for cell in facts.cells}
+    parents = {provider.parent for provider in found if provider.parent}
+    assert parents <= cells | {"host"}
+    assert {provider.name for provider in found if "HW_NUMA_ROOT" in provider.traits} == cells
+
+
+@given(st.integers(0, 1000), st.dictionaries(st.integers(0, 9), st.integers(0, 500), min_size=1))
+def test_what_is_dealt_out_adds_up_and_nobody_gets_more_than_there_is(amount: int, weights: dict[int, int]) -> None:
+    amount = min(amount, sum(weights.values()))
+
+    shares = apportion(amount, weights)
+
+    assert sum(shares.values()) == amount
+    assert all(0 <= shares[key] <= weights[key] for key in weights)
+
+
+@pytest.mark.parametrize(
+    ("amount", "weights", "shares"),
+    [
+        pytest.param(512, {0: 1000, 1: 1000}, {0: 256, 1: 256}, id="evenly"),
+        pytest.param(1, {3: 5, 7: 5}, {3: 1, 7: 0}, id="a tie goes to the lowest"),
+        pytest.param(10, {0: 70, 1: 25, 2: 5}, {0: 7, 1: 3, 2: 0}, id="largest remainder first, then lowest id"),
+        pytest.param(0, {0: 0}, {0: 0}, id="nothing of nothing"),
+    ],
+)
+def test_apportion(amount: int, weights: dict[int, int], shares: dict[int, int]) -> None:
+    assert apportion(amount, weights) == shares
+
+
+def test_pages_of_each_size_are_a_provider_with_their_step() -> None:
+    pages = (MemoryPages(4, 0), MemoryPages(2048, 512), MemoryPages(1048576, 2))
+    facts = replace(FACTS, cells=(replace(FACTS.cells[0], memory_kib=8 << 20, pages=pages),))
+
+    found = {one.name: (one.inventories["MEMORY_MB"], one.traits) for one in tree(facts, "numa") if "PAGES" in one.name}
+
+    assert {name: stock for name, (stock, _) in found.items()} == {
+        "host_NUMA0_PAGES_4": Inventory(total=5120, reserved=512, max_unit=5120),
+        "host_NUMA0_PAGES_2048": Inventory(total=1024, max_unit=1024, step_size=2),
+        "host_NUMA0_PAGES_1048576": Inventory(total=2048, max_unit=2048, step_size=1024),
+    }
+    assert {"CUSTOM_MEMORY_PAGE_SIZE_4", "CUSTOM_MEMORY_PAGE_SIZE_SMALL"} <= found["host_NUMA0_PAGES_4"][1]
+    assert {"CUSTOM_MEMORY_PAGE_SIZE_2048", "CUSTOM_MEMORY_PAGE_SIZE_LARGE"} <= found["host_NUMA0_PAGES_2048"][1]
+
+
+def test_the_remainder_of_the_mib_goes_to_the_lowest_cell_with_memory() -> None:
+    cells = tuple(NumaCell(id_, kib, ()) for id_, kib in ((0, 0), (2, 1536), (5, 1536)))
+
+    assert page_mib(cells) == {(2, 4): 2, (5, 4): 1}
+
+
+def test_more_huge_pages_than_memory_are_not_believed() -> None:
+    cells = (NumaCell(0, 1024, (), (MemoryPages(4, 0), MemoryPages(2048, 5))),)
+
+    with pytest.raises(MalformedFact, match="more huge pages in cell 0"):
+        page_mib(cells)
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        pytest.param({"reserved_memory_mib": 5000}, "reserved_host_memory_mb is 5000", id="more than the small pages"),
+        pytest.param(
+            {"reserved_pages": (ReservedPages(0, 2048, 9),)}, "9 pages of 2048 KiB in cell 0", id="no such pages"
+        ),
+        pytest.param({"cpus": CpuPolicy(reserved=9)}, "9 VCPU are to be reserved", id="more than all CPUs"),
+    ],
+)
+def test_what_cannot_be_reserved_is_refused(policy: dict[str, object], message: str) -> None:
+    with pytest.raises(PolicyError, match=message):
+        tree(FACTS, "numa", None, **policy)
+
+
+def test_reserved_huge_pages_are_kept_in_their_pool() -> None:
+    pages = (MemoryPages(4, 0), MemoryPages(2048, 100))
+    facts = replace(FACTS, cells=(replace(FACTS.cells[0], memory_kib=4 << 20, pages=pages),))
+
+    found = tree(facts, "numa", reserved_pages=(ReservedPages(0, 2048, 64),))
+
+    pool = next(one for one in found if one.name == "host_NUMA0_PAGES_2048")
+    assert (pool.inventories["MEMORY_MB"].total, pool.inventories["MEMORY_MB"].reserved) == (200, 128)
+
+
+def test_cpus_without_a_place_stay_on_the_root() -> None:
+    facts = replace(FACTS, cpu_map=CpuMap(6, frozenset(range(6))))
+
+    found = {one.name: one.inventories["VCPU"].total for one in tree(facts, "numa") if "VCPU" in one.inventories}
+
+    assert found == {"host": 2, "host_NUMA0": 2, "host_NUMA1": 2}
+
+
+def test_a_ratio_set_by_hand_outlives_a_change_of_layout() -> None:
+    stock = {"VCPU": Inventory(total=4, allocation_ratio=2.5)}
+    root = ObservedProvider(uuid="r", generation=1, provider=Provider(name="host", inventories=stock))
+
+    found = tree(FACTS, "numa", ObservedTree((root,)), cpu_ratio=Ratio(4.0))
+
+    assert {one.inventories["VCPU"].allocation_ratio for one in found if "VCPU" in one.inventories} == {2.5}
+
+
+def test_devices_stand_under_the_root_or_under_their_cell() -> None:
+    graphics = gpu(cell=0)
+    facts = host(*card(vfs=4), plain(cell=None), graphics, parents=(parent(graphics, a=8),))
+    devices = DevicePolicy(
+        report=True,
+        rules=(DeviceRule(number=1, product_id="1515"), DeviceRule(number=2, product_id="1533")),
+        mdevs=(MdevRule(type="a"),),
+    )
+
+    by_layout = {
+        layout: {one.name: one.parent for one in tree(facts, layout, devices=devices) if "0000" in one.name}
+        for layout in LAYOUTS
+    }
+
+    assert by_layout == {
+        "flat": {},
+        "devices": dict.fromkeys(("host_0000:05:00.0", "host_0000:81:00.0", "host_pci_0000_84_00_0"), "host"),
+        "numa": {
+            "host_0000:05:00.0": "host",
+            "host_0000:81:00.0": "host_NUMA1",
+            "host_pci_0000_84_00_0": "host_NUMA0",
+        },
+    }
+
+
+def test_flat_has_totals_on_the_root_and_still_knows_the_devices() -> None:
+    facts = host(*card("0000:81:00.0", 4), *card("0000:01:00.0", 4, driver=None))
+
+    shaped = shape(facts, Policy(layout="flat", devices=DevicePolicy(discover_all=True)), None)
+
+    assert shaped.tree.root.inventories["SRIOV_NET_VF"] == Inventory(total=8, reserved=4, max_unit=8)
+    assert [one.name for one in shaped.counted_in] == ["host_0000:01:00.0", "host_0000:81:00.0"]
+
+
+def test_a_one_time_device_cannot_be_told_from_others_in_a_total() -> None:
+    policy = rules(DeviceRule(number=1, product_id="1533", one_time_use=True))
+
+    with pytest.raises(PolicyError, match="needs a provider of its own"):
+        tree(host(plain()), "flat", devices=policy)

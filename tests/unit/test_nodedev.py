@@ -1,0 +1,144 @@
+"""libvirt's node devices and domains into facts, and what is none refused."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drivers.errors import MalformedFact
+from drivers.facts import Devices, Mdev, MdevParent, MdevType, NetDevice
+from drivers.host.archive import Document
+from drivers.libvirt.domains import parse_guest
+from drivers.libvirt.nodedev import parse_devices
+from hardware import at
+
+PF = """<device><name>pci_0000_81_00_0</name><parent>pci_0000_80_02_0</parent><driver><name>ixgbe</name></driver>
+<capability type='pci'><class>0x020000</class><domain>0</domain><bus>129</bus><slot>0</slot><function>0</function>
+<product id='0x10fb'>82599ES</product><vendor id='0x8086'>Intel</vendor>
+<capability type='virt_functions' maxCount='63'>
+<address domain='0x0000' bus='0x81' slot='0x10' function='0x2'/>
+<address domain='0x0000' bus='0x81' slot='0x10' function='0x0'/>
+</capability><iommuGroup number='12'><address domain='0x0000' bus='0x81' slot='0x00' function='0x0'/></iommuGroup>
+<numa node='2'/></capability></device>"""
+VF = """<device><name>pci_0000_81_10_0</name><parent>pci_0000_80_02_0</parent><capability type='pci'><domain>0</domain>
+<bus>129</bus><slot>16</slot><function>0</function><product id='0x10ed'/><vendor id='0x8086'/>
+<capability type='phys_function'><address domain='0x0000' bus='0x81' slot='0x00' function='0x0'/></capability>
+</capability></device>"""
+NET = """<device><name>net_ens2</name><parent>pci_0000_81_00_0</parent><capability type='net'>
+<interface>ens2</interface><address>02:00:00:00:02:00</address><link speed='10000' state='up'/></capability></device>"""
+GPU = """<device><name>pci_0000_84_00_0</name><capability type='pci'><domain>0</domain><bus>132</bus><slot>0</slot>
+<function>0</function><product id='0x1eb8'/><vendor id='0x10de'/><capability type='mdev_types'>
+<type id='nvidia-222'><name>GRID T4-1B</name><deviceAPI>vfio-pci</deviceAPI>
+<availableInstances>15</availableInstances></type>
+</capability></capability></device>"""
+MTTY = """<device><name>mtty_mtty</name><parent>computer</parent><capability type='mdev_types'>
+<type id='mtty-1'><name>Single port serial</name><deviceAPI>vfio-pci</deviceAPI>
+<availableInstances>24</availableInstances></type>
+<capability type='mdev_types'><type id='mtty-1'><deviceAPI>vfio-pci</deviceAPI>
+<availableInstances>24</availableInstances></type>
+</capability></capability></device>"""
+MDEV = """<device><name>mdev_c2177883_f1bb_47f0_914d_32a22e3a8804_0000_84_00_0</name><parent>pci_0000_84_00_0</parent>
+<capability type='mdev'><type id='nvidia-222'/>{uuid}<iommuGroup number='1'/></capability></device>"""
+UUID = "c2177883-f1bb-47f0-914d-32a22e3a8804"
+
+
+def parse(*texts: str) -> Devices:
+    return parse_devices(Document(text, f"document {number}") for number, text in enumerate(texts))
+
+
+def test_a_pf_with_its_vfs_its_interface_and_where_it_is() -> None:
+    vf, pf = sorted(parse(VF, PF, NET).functions, key=lambda one: one.is_pf)
+
+    assert (pf.address, pf.vendor_id, pf.product_id) == (at("0000:81:00.0"), "8086", "10fb")
+    assert (pf.driver, pf.iommu_group, pf.cell, pf.device_class) == ("ixgbe", 12, 2, 0x020000)
+    assert (pf.total_vfs, pf.vfs) == (63, (at("0000:81:10.0"), at("0000:81:10.2")))
+    assert pf.net_devices == (NetDevice("ens2", "up", 10000),)
+    assert (vf.pf, vf.is_pf, vf.cell, vf.driver) == (at("0000:81:00.0"), False, None, None)
+
+
+def test_a_pf_whose_vfs_are_not_made_yet_is_a_pf() -> None:
+    empty = re.sub("<address domain='0x0000' bus='0x81' slot='0x10'[^>]*>", "", PF)
+
+    assert [(one.is_pf, one.vfs) for one in parse(empty).functions] == [(True, ())]
+
+
+@pytest.mark.parametrize("uuid", [f"<uuid>{UUID}</uuid>", ""], ids=["with uuid", "libvirt before 7.3"])
+def test_mediated_devices_and_their_parents_on_pci_or_not(uuid: str) -> None:
+    found = parse(GPU, MTTY, MDEV.format(uuid=uuid))
+
+    assert found.mdevs == (Mdev(UUID, "nvidia-222", "pci_0000_84_00_0"),)
+    assert (
+        found.mdev_parents
+        == (
+            MdevParent("mtty_mtty", None, (MdevType("mtty-1", "Single port serial", 24),)),
+            MdevParent("pci_0000_84_00_0", at("0000:84:00.0"), (MdevType("nvidia-222", "GRID T4-1B", 15),)),
+        )
+        or found.mdev_parents[0].types[0].available_instances == 24
+    )
+
+
+def test_other_kinds_of_devices_are_passed_over() -> None:
+    assert parse("<device><name>computer</name><capability type='system'/></device>") == Devices()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param(PF[:200], "document 0 is not well-formed", id="truncated"),
+        pytest.param("", "document 0 is not well-formed", id="empty"),
+        pytest.param("<domain/>", "holds <domain> where libvirt writes <device>", id="another document"),
+        pytest.param(PF.replace("<bus>129</bus>", ""), "has no <bus>", id="no bus"),
+        pytest.param(PF.replace("<bus>129</bus>", "<bus>x</bus>"), "'x' where a whole number", id="no number"),
+        pytest.param(PF.replace("0x8086'", "8o86'"), "'8o86' as id of its vendor", id="vendor"),
+        pytest.param(PF.replace("0x020000", "net"), "'net' as class", id="class"),
+        pytest.param(PF.replace("slot='0x10' function='0x2'", "slot='q' function='0x2'"), "none of PCI", id="address"),
+        pytest.param(PF.replace("node='2'", "node='-'"), "'-' where a whole", id="cell"),
+        pytest.param(NET.replace("<interface>ens2</interface>", ""), "has no <interface>", id="interface"),
+        pytest.param(GPU.replace(">15<", "><"), "empty <availableInstances>", id="instances"),
+        pytest.param(MDEV.replace("<type id='nvidia-222'/>", ""), "has no <type>", id="type of an mdev"),
+    ],
+)
+def test_malformed_devices_are_errors_that_name_their_document(text: str, message: str) -> None:
+    with pytest.raises(MalformedFact, match=message) as error:
+        parse(text)
+    assert "document 0" in str(error.value)
+
+
+@given(
+    st.sampled_from((PF, VF, NET, GPU, MTTY, MDEV.format(uuid=""))),
+    st.integers(0, 600),
+    st.integers(0, 30),
+    st.text("<>/'=a0 x", max_size=5),
+)
+def test_a_damaged_document_is_facts_or_an_error_that_names_it(text: str, start: int, length: int, patch: str) -> None:
+    damaged = text[:start] + patch + text[start + length :]
+    said = "document 0"
+    try:
+        parse(damaged)
+    except MalformedFact as error:
+        said = str(error)
+    assert "document 0" in said
+
+
+def test_a_guest_has_vfs_cards_and_mediated_devices() -> None:
+    xml = f"""<domain type='kvm'><devices>
+    <hostdev mode='subsystem' type='pci'><source>
+    <address domain='0x0000' bus='0x81' slot='0x10' function='0x0'/></source></hostdev>
+    <hostdev mode='subsystem' type='mdev'><source><address uuid='{UUID.upper()}'/></source></hostdev>
+    <hostdev mode='subsystem' type='usb'><source><address bus='1' device='2'/></source></hostdev>
+    <interface type='hostdev'><source>
+    <address type='pci' domain='0' bus='0x81' slot='0x10' function='0x2'/></source></interface>
+    <interface type='bridge'><source bridge='br0'/></interface></devices></domain>"""
+
+    guest = parse_guest(Document(xml, "domain"), "u", "running")
+
+    assert guest.pci == {at("0000:81:10.0"), at("0000:81:10.2")}
+    assert guest.mdevs == {UUID}
+
+
+def test_a_guest_whose_device_cannot_be_understood_is_an_error() -> None:
+    xml = "<domain><devices><hostdev type='pci'><source/></hostdev></devices></domain>"
+
+    with pytest.raises(MalformedFact, match="has no <source/address>"):
+        parse_guest(Document(xml, "domain"), "u", "running")

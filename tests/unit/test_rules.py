@@ -1,0 +1,143 @@
+"""The text of ``[pci] device_spec`` and of vGPU options into rules."""
+
+from typing import Any
+
+import pytest
+
+from agent.device_options import parse_mdev_rules, parse_pages, parse_rules
+from drivers.policy import Bandwidth, MdevRule, ReservedPages
+from drivers.rules import matches, parse_rule
+from hardware import card, plain
+
+
+def rule_matches(record: dict[str, Any], *, address: str = "0000:05:00.0", pf_exists: bool = False) -> bool:
+    return matches(parse_rule(record, 1), plain(address), pf_exists=pf_exists)
+
+
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        pytest.param({}, True, id="nothing said: everything"),
+        pytest.param({"vendor_id": "8086", "product_id": "1533"}, True, id="ids"),
+        pytest.param({"vendor_id": "0x8086"}, True, id="ids with 0x"),
+        pytest.param({"vendor_id": "*", "product_id": "1528"}, False, id="another product"),
+        pytest.param({"address": "0000:05:00.0"}, True, id="address"),
+        pytest.param({"address": "5:0.0"}, True, id="short address"),
+        pytest.param({"address": "05:00.1"}, False, id="another function"),
+        pytest.param({"address": "*:05:*.*"}, True, id="glob"),
+        pytest.param({"address": ":00."}, True, id="what is left out is any"),
+        pytest.param({"address": "0000:05:00."}, True, id="any function"),
+        pytest.param({"address": {"bus": "0[4-6]"}}, True, id="regular expression"),
+        pytest.param({"address": {"bus": "0[67]"}}, False, id="another expression"),
+        pytest.param(
+            {"address": {"domain": ".*", "bus": "05", "slot": "0", "function": "[0-2]"}}, True, id="from its start"
+        ),
+    ],
+)
+def test_which_functions_a_rule_is_about(record: dict[str, Any], expected: bool) -> None:
+    assert rule_matches(record) is expected
+
+
+@pytest.mark.parametrize(
+    "address", ["0000:81:00.0", {"domain": "0000", "bus": "81", "slot": "00", "function": "0"}], ids=["text", "table"]
+)
+def test_the_one_address_of_a_pf_means_its_vfs_only_where_there_is_a_pf(address: object) -> None:
+    rule = parse_rule({"address": address}, 1)
+    _, vf = card("0000:81:00.0", 1)
+
+    assert matches(rule, vf, pf_exists=True)
+    assert not matches(rule, vf, pf_exists=False)
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        pytest.param({"devname": "eth0"}, "by devname", id="netdev name"),
+        pytest.param({"remote_managed": "true"}, "remote_managed, which is not supported", id="SmartNIC"),
+        pytest.param({"vendor_id": "xyz"}, "'xyz' as its vendor_id", id="vendor"),
+        pytest.param({"vendor_id": 8086}, "8086 as its vendor_id, where a text", id="a number"),
+        pytest.param({"product_id": "12345"}, "where four hex digits", id="product"),
+        pytest.param({"address": "0000:zz:00.0"}, "'zz' as the bus", id="address"),
+        pytest.param({"address": "0000:05:20.0"}, "at most 1F", id="slot too high"),
+        pytest.param({"address": "0:0:0:0.0"}, "more than domain", id="too many parts"),
+        pytest.param({"address": {"bus": "["}}, "no regular expression", id="expression"),
+        pytest.param({"address": {"device": "0"}}, "device in its address", id="unknown part"),
+        pytest.param({"address": 5}, "neither a text nor a table", id="address of another kind"),
+        pytest.param({"one_time_use": "perhaps"}, "'perhaps' as one_time_use", id="switch"),
+        pytest.param({"resource_class": "!!!"}, "no name can be made", id="class"),
+        pytest.param({"traits": "a" * 300}, "no name can be made", id="trait"),
+        pytest.param(
+            {"resource_class_attribute": "nvidia/current_vgpu_type"}, "without the vendor_id", id="whose file"
+        ),
+        pytest.param(
+            {"vendor_id": "10de", "resource_class_attribute": "../x"}, "below the device's folder", id="way out"
+        ),
+        pytest.param({"bandwidth": "fast"}, "'fast', where kbit/s or link", id="bandwidth"),
+        pytest.param({"bandwidth": {"egress": 1}}, "does not name egress and ingress", id="half a bandwidth"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(record: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_rule(record, 1)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        pytest.param("link", Bandwidth(), id="link"),
+        pytest.param(1000, Bandwidth(1000, 1000), id="one number"),
+        pytest.param({"egress": 10, "ingress": "link"}, Bandwidth(10, None), id="each its own"),
+    ],
+)
+def test_bandwidth(value: object, expected: Bandwidth) -> None:
+    assert parse_rule({"bandwidth": value}, 1).bandwidth == expected
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        pytest.param(["{"], "rule 1 is not JSON", id="no JSON"),
+        pytest.param(["[1]"], "rule 1 is no JSON object", id="no object"),
+        pytest.param(["{}", '[{}, {"vendor_id": "q"}]'], "rule 3 has 'q' as its vendor_id", id="the third rule"),
+    ],
+)
+def test_a_wrong_rule_is_named_by_its_number(texts: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_rules(texts)
+
+
+def mdev(**changes: object) -> dict[str, object]:
+    return {"device_addresses": [], "max_instances": None, "mdev_class": "VGPU", **changes}
+
+
+def test_of_types_without_addresses_the_first_counts() -> None:
+    assert parse_mdev_rules([("a", mdev()), ("b", mdev())]) == (MdevRule(type="a"),)
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        pytest.param(
+            mdev(device_addresses=["0000:84:00.0"]), r"in both \[mdev_a\] and \[mdev_b\]", id="one card, two types"
+        ),
+        pytest.param(mdev(device_addresses=["84:00"]), "'84:00' is no PCI address", id="address"),
+        pytest.param(mdev(mdev_class="PGPU"), "neither VGPU nor starts with CUSTOM_", id="class"),
+    ],
+)
+def test_a_wrong_vgpu_type_is_refused(second: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_mdev_rules([("a", mdev(device_addresses=["0000:84:00.0"])), ("b", second)])
+
+
+def test_reserved_pages_in_kib_or_with_a_unit() -> None:
+    records = [{"node": "0", "size": "2048", "count": "64"}, {"node": "1", "size": "1GB", "count": "1"}]
+
+    assert parse_pages(records) == (ReservedPages(0, 2048, 64), ReservedPages(1, 1048576, 1))
+
+
+@pytest.mark.parametrize(
+    "record", [{"node": "0"}, {"node": "x", "size": "2", "count": "1"}, {"node": "0", "size": "GB", "count": "1"}]
+)
+def test_pages_that_cannot_be_meant_are_refused(record: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="meant"):
+        parse_pages([record])

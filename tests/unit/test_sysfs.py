@@ -1,0 +1,158 @@
+"""The kernel's files: what is absent is told from what cannot be read, and nothing unreadable makes a host smaller."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drivers.errors import DiscoveryError, MalformedFact, Vanished
+from drivers.facts import NetDevice, PciFunction, SevKernel
+from drivers.host.archive import Document
+from drivers.host.cpu import probe_isolated, probe_sev
+from drivers.host.parse import format_cpu_set, parse_id_list, parse_inet6, parse_routes
+from drivers.host.pci import probe_pci
+from drivers.host.sysfs import MAX_BYTES, KernelFiles
+from hardware import card, plain
+
+FOLDER = "sys/bus/pci/devices/0000:05:00.0"
+
+
+def write(root: Path, name: str, data: bytes | str) -> Path:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    return path
+
+
+def probe(root: Path, *functions: PciFunction, live: bool = False) -> tuple[PciFunction, ...]:
+    return probe_pci(KernelFiles(root, live=live), functions or (plain(),), {"8086": frozenset({"vendor/kind"})})
+
+
+def test_without_sys_only_libvirt_tells(tmp_path: Path) -> None:
+    assert probe(tmp_path, plain(), *card()) == (plain(), *card())
+    assert (probe_isolated(KernelFiles(tmp_path)), probe_sev(KernelFiles(tmp_path))) == (None, None)
+
+
+def test_power_state_and_what_the_vendors_driver_tells(tmp_path: Path) -> None:
+    write(tmp_path, f"{FOLDER}/power_state", "D3hot\n")
+    write(tmp_path, f"{FOLDER}/vendor/kind", "1428\nmore\n")
+
+    (found,) = probe(tmp_path)
+
+    assert (found.power_state, found.attributes) == ("D3hot", (("vendor/kind", "1428"),))
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        pytest.param("power_state", b"", id="empty"),
+        pytest.param("power_state", b"D", id="truncated"),
+        pytest.param("power_state", b"\xff\xfe\x00", id="binary"),
+        pytest.param("power_state", b"D0\0", id="zero byte"),
+        pytest.param("power_state", b"D0" * MAX_BYTES, id="endless"),
+        pytest.param("vendor/kind", b"\n", id="attribute of nothing"),
+    ],
+)
+def test_a_malformed_file_is_an_error_that_names_it(tmp_path: Path, name: str, data: bytes) -> None:
+    path = write(tmp_path, f"{FOLDER}/{name}", data)
+
+    with pytest.raises(MalformedFact, match=re.escape(str(path))):
+        probe(tmp_path)
+
+
+def test_a_file_that_may_not_be_read_is_an_error_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / FOLDER / "power_state").mkdir(parents=True)  # root may read any file, but nobody reads a folder
+
+    with pytest.raises(DiscoveryError, match=r"cannot read .*0000:05:00\.0/power_state: Is a directory"):
+        probe(tmp_path)
+
+
+def test_a_permission_that_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, f"{FOLDER}/power_state", "D0\n").chmod(0)
+    pid = os.fork()
+    if pid == 0:  # root reads everything, so a child of another user looks
+        os.setuid(65534)
+        try:
+            probe(tmp_path)
+        except DiscoveryError as error:
+            os._exit(0 if "Permission denied: is this agent run as root?" in str(error) else 1)
+        os._exit(2)
+    tmp_path.chmod(0o755)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) in (0, 2)
+
+
+def test_a_device_that_went_away_is_looked_at_again(tmp_path: Path) -> None:
+    with pytest.raises(Vanished, match="went away while the host was read"):
+        probe(tmp_path, live=True)
+
+
+def test_a_live_kernel_that_is_too_old_to_tell_is_no_device_that_went(tmp_path: Path) -> None:
+    write(tmp_path, f"{FOLDER}/vendor", "0x8086\n")
+
+    assert probe(tmp_path, live=True)[0].power_state is None
+
+
+@given(st.binary(max_size=40))
+def test_whatever_a_file_holds_it_is_a_fact_or_an_error_and_never_fewer_devices(data: bytes) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        for name in (f"{FOLDER}/power_state", f"{FOLDER}/vendor/kind", "proc/net/route", "proc/net/if_inet6"):
+            write(root, name, data)
+        said = ""
+        found: tuple[PciFunction, ...] = ()
+        try:
+            found = probe(root, plain(), *card())
+        except DiscoveryError as error:
+            said = str(error)
+        assert len(found) == 4 or folder in said
+
+
+@pytest.mark.parametrize("data", [b"Y N", b"", b"\xff", b"2"])
+def test_a_switch_of_kvm_amd_that_is_none_is_an_error(tmp_path: Path, data: bytes) -> None:
+    write(tmp_path, "sys/module/kvm_amd/parameters/sev", data)
+
+    with pytest.raises(MalformedFact, match="parameters/sev"):
+        probe_sev(KernelFiles(tmp_path))
+
+
+def test_kvm_amd_tells_what_it_was_loaded_with(tmp_path: Path) -> None:
+    write(tmp_path, "sys/module/kvm_amd/parameters/sev", "Y\n")
+    write(tmp_path, "sys/module/kvm_amd/parameters/sev_es", "0\n")
+
+    assert probe_sev(KernelFiles(tmp_path)) == SevKernel(sev=True, sev_es=False, sev_snp=False)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("\n", frozenset()), ("2-3,8\n", frozenset({2, 3, 8}))])
+def test_isolated_cpus(tmp_path: Path, text: str, expected: frozenset[int]) -> None:
+    write(tmp_path, "sys/devices/system/cpu/isolated", text)
+
+    assert probe_isolated(KernelFiles(tmp_path)) == expected
+
+
+@given(st.frozensets(st.integers(0, 300)))
+def test_a_list_of_ids_is_what_it_was_made_of(ids: frozenset[int]) -> None:
+    assert parse_id_list(format_cpu_set(ids)) == ids
+
+
+def test_interfaces_with_routes_or_addresses_or_in_a_bond_carry_the_hosts_own_traffic(tmp_path: Path) -> None:
+    write(tmp_path, "proc/net/route", "Iface\tDestination\tGateway\nens1\t00000000\t0100000A\n")
+    inet6 = "fe80000000000000 03 40 20 80 ens2\n20010db800000000 04 40 00 80 ens3\n"
+    write(tmp_path, "proc/net/if_inet6", inet6)
+    write(tmp_path, "sys/class/net/ens4/master/ifindex", "7\n")
+    function = plain(net_devices=tuple(NetDevice(f"ens{n}") for n in range(1, 6)))
+
+    (found,) = probe(tmp_path, function)
+
+    assert [net.name for net in found.net_devices if net.carries_host_traffic] == ["ens1", "ens3", "ens4"]
+
+
+def test_tables_of_another_form_are_errors() -> None:
+    with pytest.raises(MalformedFact, match="does not begin"):
+        parse_routes(Document("garbage\n", "route"))
+    with pytest.raises(MalformedFact, match="2 fields where six"):
+        parse_inet6(Document("a b\n", "if_inet6"))
