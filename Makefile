@@ -10,7 +10,7 @@ $(shell rm -f .venv/*.stamp)
 endif
 endif
 
-.PHONY: help venv run test check unit soak bench sample clean
+.PHONY: help venv run test check unit soak guest-test bench sample clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -40,6 +40,10 @@ soak: .venv/test.stamp  ## long counts with a new seed, which is printed
 	@tools/host.sh libvirtd
 	@$(BIN)/python tools/soak.py
 
+guest-test: .venv/test.stamp  ## a whole guest with real SR-IOV cards, mediated devices and systemd; 3 GB in .guest/
+	@tests/beds/guest/image.sh .guest
+	@$(BIN)/python -m pytest -q --durations=5 tests/guest
+
 bench: .venv/test.stamp  ## figures beside nova's, measured in the same run
 	@tools/host.sh libvirtd
 	@bench/run.sh
@@ -48,7 +52,7 @@ sample: .venv/test.stamp  ## the sample configuration, from the options in the c
 	$(BIN)/oslo-config-generator --config-file etc/compute-node-agent/generator.conf
 
 clean:  ## what the other targets made, but for the embedded placement's .run/
-	rm -rf .venv .bench build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	rm -rf .venv .bench .guest build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 		.import_linter_cache .coverage
 	find agent drivers reportclient tests tools -name __pycache__ -prune -exec rm -rf {} +
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from beds.placement import placement_template
 from beds.process import BedError
 from bench.counts import count_requests
+from bench.devices import discover_wide, plug
 from bench.goals import Goal, print_summary
 from bench.lab import HERE, BenchError
 from bench.startup import measure_startup
@@ -22,6 +23,8 @@ PARTS: tuple[tuple[str, Part], ...] = (
     ("2. the root: nova's libvirt driver and ours on this host", compare_roots),
     ("3. requests: nova's report client and ours on one placement", count_requests),
     ("4. two writers on one root", contest_root),
+    ("5. devices: 8 cards with 64 VFs each and 16 GPUs", discover_wide),
+    ("6. hot-plug: from the event to placement", plug),
 )
 
 

@@ -1,7 +1,16 @@
 """Fixtures that every kind of test shares; the services themselves are in ``beds``."""
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("soak", max_examples=20_000, deadline=None, suppress_health_check=list(HealthCheck))
 
-pytest_plugins = ["beds.fixtures", "beds.agents"]
+pytest_plugins = ["beds.fixtures", "beds.agents", "beds.synthetic.fixtures"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="write expected trees, and record the synthetic hosts anew, instead of comparing; review the diff",
+    )

@@ -7,7 +7,7 @@ import sys
 
 EXAMPLES = 20_000  # as the profile "soak" in tests/conftest.py says
 
-LAWS = "test_diff or test_state or test_shape or test_parse"
+LAWS = "test_diff or test_state or test_shape or test_parse or test_layouts or test_hold or test_nodedev or test_sysfs"
 
 
 def main() -> int:

@@ -37,28 +37,73 @@ mount --bind "$1/cache" /var/cache/libvirt
 mount --bind "$1/log" /var/log/libvirt
 mkdir -p /run/libvirt
 mount --bind "$1/run" /run/libvirt
-exec /usr/sbin/libvirtd -p "$1/run/libvirtd.pid"
 """
+SYNTHETIC = """\
+ip link set lo up
+hostname "$4"
+mkdir -p /run/udev "$2/sys/fs/cgroup"
+mount --bind "$2/run/udev" /run/udev
+mount --rbind /sys/fs/cgroup "$2/sys/fs/cgroup"
+mount --bind "$2/proc/meminfo" /proc/meminfo
+mount --bind "$2/proc/cpuinfo" /proc/cpuinfo
+mount --rbind "$2/sys" /sys
+mkdir "$1/devices"
+mount -t tmpfs tmpfs "$1/devices"
+for entry in /dev/*; do
+  place="$1/devices/${entry##*/}"
+  if [ -L "$entry" ]; then cp -a "$entry" "$place"
+  elif [ -d "$entry" ]; then mkdir "$place"; mount --rbind "$entry" "$place"
+  else : > "$place"; mount --bind "$entry" "$place"; fi
+done
+mkdir -p "$1/devices/vfio" "$1/devices/hugepages"
+cp "$2"/dev/vfio/* "$1/devices/vfio/"
+: > "$1/devices/vfio/vfio"
+mount --rbind "$1/devices" /dev
+mount -t hugetlbfs hugetlbfs /dev/hugepages
+export SYSTEMD_DEVICE_VERIFY_SYSFS=0 LD_PRELOAD="$3"
+"""
+SERVE = 'exec /usr/sbin/libvirtd -p "$1/run/libvirtd.pid"'
+NO_UDEV_CHECK = {"SYSTEMD_DEVICE_VERIFY_SYSFS": "0"}  # libudev otherwise refuses a /sys that is not sysfs
 
 
 @dataclass(frozen=True, slots=True)
 class Libvirtd:
-    """A running libvirtd; ``socket`` is its read-write socket."""
+    """A running libvirtd; ``socket`` is its read-write socket, ``pid`` a process in its namespaces."""
 
     uri: str
     socket: Path
+    pid: int
+
+    @property
+    def inside(self) -> tuple[str, ...]:
+        """What to put before a command that shall run in its mount and network namespaces."""
+        return ("nsenter", f"--target={self.pid}", "--mount", "--net", "--uts", "--")
 
 
 @contextmanager
-def serving(directory: Path) -> Iterator[Libvirtd]:
-    """A libvirtd over this machine's own /sys, with state of its own in ``directory``."""
-    for name in ("run", "lib", "cache", "log"):
-        (directory / name).mkdir(parents=True)
+def serving(
+    directory: Path,
+    *,
+    machine: Path | None = None,
+    name: str = "",
+    preload: Path | None = None,
+    cache: Path | None = None,
+) -> Iterator[Libvirtd]:
+    """
+    A libvirtd with state of its own in ``directory``: over this machine's /sys, or over that of a synthetic machine.
+
+    A synthetic one has a host name, and a network namespace so that its udev events are heard by nobody else.
+    """
+    for folder in ("run", "lib", "log"):
+        (directory / folder).mkdir(parents=True)
+    (directory / "cache").symlink_to(cache) if cache else (directory / "cache").mkdir()
     shutil.copytree("/etc/libvirt", directory / "etc", ignore=shutil.ignore_patterns("autostart"))
     (directory / "etc/qemu.conf").write_text(QEMU_CONF, encoding="utf-8")
     config = LIBVIRTD_CONF.format(run=directory / "run", log=directory / "log")
     (directory / "etc/libvirtd.conf").write_text(config, encoding="utf-8")
-    command = ["unshare", "--mount", "--propagation", "private", "bash", "-c", MOUNTS, "libvirtd", str(directory)]
+    command = ["unshare", "--mount", *(["--net", "--uts"] if machine else []), "--propagation", "private", "bash", "-c"]
+    command += [MOUNTS + (SYNTHETIC if machine else "") + SERVE, "libvirtd", str(directory)]
+    command += [str(machine), str(preload), name] if machine else []
     log = directory / "log/out"
     child = start(command, directory=directory, log=log)
     socket = directory / "run/libvirt-sock"
@@ -70,6 +115,6 @@ def serving(directory: Path) -> Iterator[Libvirtd]:
             time.sleep(0.05)
         else:
             raise BedError(f"libvirtd does not answer: {tail(log)}")
-        yield Libvirtd(uri, socket)
+        yield Libvirtd(uri, socket, child.process.pid)
     finally:
         stop(child)

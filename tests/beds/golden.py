@@ -1,0 +1,59 @@
+"""Recorded hosts with the trees that are expected of them: ``tests/hosts/NAME/``."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HOSTS = Path(__file__).parents[1] / "hosts"
+LAYOUTS = ("flat", "devices", "numa")
+
+
+@dataclass(frozen=True, slots=True)
+class GoldenHost:
+    """A host archive, the configuration that its story needs, and the expected tree in each layout."""
+
+    folder: Path
+
+    @property
+    def archive(self) -> Path:
+        return self.folder / "archive"
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "agent.conf"
+
+    def expected(self, layout: str) -> Path:
+        return self.folder / f"{layout}.json"
+
+    def read(self, layout: str) -> Any:
+        return json.loads(self.expected(layout).read_text(encoding="utf-8"))
+
+    def write(self, layout: str, tree: Any) -> None:
+        text = json.dumps(tree, indent=1, sort_keys=True) + "\n"
+        self.expected(layout).write_text(text, encoding="utf-8")
+
+
+def golden_hosts() -> Iterator[GoldenHost]:
+    """All of them, by name."""
+    return (GoldenHost(folder) for folder in sorted(HOSTS.iterdir()) if folder.is_dir())
+
+
+def write_layout(layout: str, folder: Path) -> Path:
+    """A configuration file that says nothing but the layout."""
+    path = folder / f"{layout}.conf"
+    path.write_text(f"[compute]\nlayout = {layout}\n", encoding="utf-8")
+    return path
+
+
+def beyond_the_machine(tree: Any, *, apart_from: tuple[str, ...] = ("DISK_GB",)) -> dict[str, Any]:
+    """A tree without what a host of the test beds has of the machine it runs on: these classes, and root traits."""
+    return {
+        name: {
+            **provider,
+            "traits": provider["traits"] if provider["parent"] else None,
+            "inventories": {key: stock for key, stock in provider["inventories"].items() if key not in apart_from},
+        }
+        for name, provider in tree["providers"].items()
+    }

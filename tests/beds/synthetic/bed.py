@@ -1,0 +1,92 @@
+"""A synthetic machine with a real libvirtd over it: to look at, to run guests on, and to plug things into."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from beds import libvirtd
+from beds.agents import COMMAND, Result
+from beds.libvirtd import NO_UDEV_CHECK, Libvirtd
+from beds.synthetic.doorway import relaying
+from beds.synthetic.model import Machine
+from beds.synthetic.sysfs import Files
+
+HERE = Path(__file__).parent
+EMULATOR = HERE / "emulator.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A running synthetic host; ``files`` are what its kernel would show."""
+
+    machine: Machine
+    files: Files
+    libvirtd: Libvirtd
+    events: subprocess.Popen[str]
+
+    def run(self, *arguments: object, timeout: float = 120) -> Result:
+        """The installed command on this host, to its end."""
+        command = [*self.libvirtd.inside, str(COMMAND), *map(str, arguments)]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=timeout, env=os.environ | NO_UDEV_CHECK, check=False
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    def start(self, *arguments: object, log: IO[str] | None = None) -> subprocess.Popen[str]:
+        """The installed command on this host, left running; without ``log`` its ``stdout`` must be read."""
+        command = [*self.libvirtd.inside, str(COMMAND), *map(str, arguments)]
+        output = log or subprocess.PIPE
+        environment = os.environ | NO_UDEV_CHECK
+        return subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, text=True, env=environment)
+
+    def announce(self, action: str, folders: Iterable[Path]) -> None:
+        """Tell udev's listeners on this host what happened to devices, in the order of ``folders``."""
+        assert self.events.stdin
+        assert self.events.stdout
+        for folder in folders:
+            self.events.stdin.write(f"{action} /{folder.relative_to(self.files.root)}\n")
+            self.events.stdin.flush()
+            assert self.events.stdout.readline() == "sent\n"
+
+    @contextmanager
+    def doorway(self, url: str) -> Iterator[str]:
+        """A server of this machine's loopback, as it can be reached from the host's own network namespace."""
+        with relaying(self.libvirtd.pid, int(url.rpartition(":")[2])) as port:
+            yield f"{url.rpartition(':')[0]}:{port}"
+
+
+@contextmanager
+def serving(directory: Path, machine: Machine, *, cache: Path | None = None) -> Iterator[Host]:
+    """A real libvirtd over ``machine``, whose name is its host name; ``cache`` has what libvirt found out of QEMU."""
+    directory.mkdir(parents=True, exist_ok=True)
+    files = Files(directory / "files", machine)
+    with (
+        libvirtd.serving(
+            directory / "libvirtd", machine=files.root, name=machine.name, preload=_preload(directory), cache=cache
+        ) as server,
+        _events(server) as events,
+    ):
+        yield Host(machine, files, server, events)
+
+
+def _preload(directory: Path) -> Path:
+    library = directory / "unlimited.so"
+    subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-o", str(library), str(HERE / "unlimited.c")], check=True)
+    return library
+
+
+@contextmanager
+def _events(server: Libvirtd) -> Iterator[subprocess.Popen[str]]:
+    """A process in the host's namespaces that sends an event for each line it is given."""
+    command = [*server.inside, sys.executable, str(HERE / "uevents.py")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()

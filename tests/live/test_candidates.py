@@ -1,0 +1,170 @@
+"""
+The layout numa as schedulers ask it: allocation candidates of a real placement, two cells of a guest at a time.
+
+The queries are those of nova's approved and never built specification on NUMA in placement, with a CUSTOM_ prefix on
+its page size traits: a group for each cell of the guest that must be a NUMA root, and groups for its CPUs and its
+memory in the same subtree.
+"""
+
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from beds import placement
+from beds.agents import run_agent
+from beds.golden import HOSTS, GoldenHost, write_layout
+from beds.placement import NOAUTH_HEADERS
+from beds.synthetic.hosts import FOUR_CELLS
+
+pytestmark = pytest.mark.live
+
+CELLS = range(4)
+SMALL, LARGE = "CUSTOM_MEMORY_PAGE_SIZE_SMALL", "CUSTOM_MEMORY_PAGE_SIZE_LARGE"
+HUGE = {2048: "CUSTOM_MEMORY_PAGE_SIZE_2048", 1048576: "CUSTOM_MEMORY_PAGE_SIZE_1048576"}
+Answer = frozenset[tuple[str, ...]]
+
+
+class Scheduler:
+    """Asks a placement that holds the host with four cells in the layout numa."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        providers = self._get("/resource_providers")["resource_providers"]
+        self._names = {one["uuid"]: one["name"].removeprefix(f"{FOUR_CELLS.name}_") for one in providers}
+
+    def ask(self, query: dict[str, str], *groups: str) -> Answer:
+        """Where each of these groups of a query would be, for every candidate."""
+        found = self._get("/allocation_candidates", {"limit": "1000", "group_policy": "none", **query})
+        return frozenset(
+            tuple(self._names[request["mappings"][group][0]] for group in groups)
+            for request in found["allocation_requests"]
+        )
+
+    def _get(self, path: str, query: dict[str, str] | None = None) -> Any:
+        headers = {**NOAUTH_HEADERS, "OpenStack-API-Version": "placement 1.39"}
+        answer = requests.get(f"{self._url}{path}", params=query, headers=headers, timeout=30)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+@pytest.fixture(scope="module")
+def scheduler(placement_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scheduler]:
+    folder = tmp_path_factory.mktemp("candidates")
+    golden = GoldenHost(HOSTS / FOUR_CELLS.name)
+    with placement.serving(folder / "placement", placement_template) as server:
+        config = folder / "agent.conf"
+        config.write_text(
+            f"[placement]\nauth_type = none\nendpoint = {server.url}\n[agent]\nstate_directory = {folder}/state\n"
+        )
+        files = (golden.config, config, write_layout("numa", folder))
+        options = [option for file in files for option in ("--config-file", file)]
+        synced = run_agent("sync", "--host", golden.archive, *options)
+        assert synced.code == 0, synced.err
+        yield Scheduler(server.url)
+
+
+def cell(number: int, *, vcpus: int = 2, memory_mb: int = 1024, pages: str = SMALL, **more: str) -> dict[str, str]:
+    """One cell of a guest; ``more`` asks for other resources in the same subtree, by name of their group."""
+    groups = [f"_NUMA{number}", f"_CPUS{number}", f"_MEM{number}", *(f"_{name}{number}" for name in more)]
+    query = {
+        f"required_NUMA{number}": "HW_NUMA_ROOT",
+        f"resources_CPUS{number}": f"VCPU:{vcpus}",
+        f"resources_MEM{number}": f"MEMORY_MB:{memory_mb}",
+        f"required_MEM{number}": pages,
+        **{f"resources_{name}{number}": wanted for name, wanted in more.items()},
+    }
+    return query | {"same_subtree": ",".join(groups)}
+
+
+def both(first: dict[str, str], second: dict[str, str]) -> dict[str, Any]:
+    """Two cells in one query; each has a same_subtree of its own."""
+    return {**first, **second, "same_subtree": [first["same_subtree"], second["same_subtree"]]}
+
+
+def pool(cell_: int, size: int) -> str:
+    return f"NUMA{cell_}_PAGES_{size}"
+
+
+def test_two_cells_of_a_guest_can_be_on_any_two_cells_of_the_host_or_on_one(scheduler: Scheduler) -> None:
+    found = scheduler.ask(both(cell(0), cell(1)), "_NUMA0", "_MEM0", "_NUMA1", "_MEM1")
+
+    assert found == {
+        (f"NUMA{one}", pool(one, 4), f"NUMA{other}", pool(other, 4)) for one, other in product(CELLS, CELLS)
+    }
+
+
+def test_cpus_and_memory_of_one_cell_come_from_one_cell(scheduler: Scheduler) -> None:
+    found = scheduler.ask(cell(0), "_NUMA0", "_CPUS0", "_MEM0")
+
+    assert found == {(f"NUMA{one}", f"NUMA{one}", pool(one, 4)) for one in CELLS}
+
+
+def test_a_guest_that_fits_no_cell_alone_fits_nowhere(scheduler: Scheduler) -> None:
+    assert scheduler.ask(cell(0, memory_mb=60_000), "_MEM0") == frozenset()  # 59264 MiB of small pages in each
+    assert scheduler.ask(cell(0, vcpus=9), "_CPUS0") == frozenset()  # 8 CPUs in each: a guest has no CPU twice
+
+
+@pytest.mark.parametrize(("size", "memory_mb"), [(2048, 512), (1048576, 1024)])
+def test_large_pages_of_a_size(scheduler: Scheduler, size: int, memory_mb: int) -> None:
+    one_cell, another = (cell(number, pages=HUGE[size], memory_mb=memory_mb) for number in (0, 1))
+
+    found = scheduler.ask(both(one_cell, another), "_MEM0", "_MEM1")
+
+    assert found == {(pool(one, size), pool(other, size)) for one, other in product(CELLS, CELLS)}
+
+
+def test_large_pages_of_whatever_size(scheduler: Scheduler) -> None:
+    found = scheduler.ask(cell(0, pages=LARGE), "_MEM0")
+
+    assert found == {(pool(one, size),) for one in CELLS for size in HUGE}
+
+
+def test_pages_of_any_size(scheduler: Scheduler) -> None:
+    found = scheduler.ask(cell(0, pages=f"in:{SMALL},{LARGE}"), "_MEM0")
+
+    assert found == {(pool(one, size),) for one in CELLS for size in (4, *HUGE)}
+
+
+def test_memory_is_given_in_whole_pages(scheduler: Scheduler) -> None:
+    assert scheduler.ask(cell(0, pages=f"in:{SMALL},{LARGE}", memory_mb=1026), "_MEM0") == {
+        (pool(one, size),) for one in CELLS for size in (4, 2048)
+    }
+    assert scheduler.ask(cell(0, pages=HUGE[2048], memory_mb=1025), "_MEM0") == frozenset()
+
+
+def test_reserved_huge_pages_are_not_given(scheduler: Scheduler) -> None:
+    """Cell 0 keeps 64 pages of 2 MiB: 128 of its 2048 MiB."""
+    found = scheduler.ask(cell(0, pages=HUGE[2048], memory_mb=2000), "_MEM0")
+
+    assert found == {(pool(one, 2048),) for one in (1, 2, 3)}
+
+
+def test_a_vf_with_numa_affinity_comes_from_the_cell_of_the_guest(scheduler: Scheduler) -> None:
+    found = scheduler.ask(cell(0, NET="SRIOV_NET_VF:1"), "_NUMA0", "_MEM0", "_NET0")
+
+    assert found == {
+        ("NUMA0", pool(0, 4), "0000:01:00.0"),
+        ("NUMA2", pool(2, 4), "0000:81:00.0"),
+    }
+
+
+def test_a_vf_and_its_bandwidth_come_from_one_card(scheduler: Scheduler) -> None:
+    wanted = "SRIOV_NET_VF:1,NET_BW_EGR_KILOBIT_PER_SEC:1000000,NET_BW_IGR_KILOBIT_PER_SEC:1000000"
+
+    assert scheduler.ask({"resources_NET": wanted}, "_NET") == {("0000:01:00.0",), ("0000:81:00.0",)}
+
+
+def test_a_vgpu_on_one_cell_and_a_vf_on_another(scheduler: Scheduler) -> None:
+    found = scheduler.ask(both(cell(0, GPU="VGPU:1"), cell(1, NET="SRIOV_NET_VF:2")), "_GPU0", "_NET1")
+
+    assert found == set(product(("pci_0000_06_00_0", "pci_0000_86_00_0"), ("0000:01:00.0", "0000:81:00.0")))
+
+
+def test_a_guest_that_names_no_cell_lands_where_one_provider_can_serve_each_class(scheduler: Scheduler) -> None:
+    found = scheduler.ask({"resources": "VCPU:2,MEMORY_MB:1024,DISK_GB:1"}, "")
+
+    assert found

@@ -1,0 +1,121 @@
+"""Hot-plug while the agent watches: what the kernel announces is in placement before anybody could ask for it."""
+
+import json
+import queue
+import signal
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beds.placement import PlacementServer
+from beds.synthetic.bed import Host
+from beds.synthetic.hosts import FOUR_CELLS
+from beds.synthetic.model import Machine, Nic
+from beds.synthetic.plugging import Plugging
+
+pytestmark = pytest.mark.live
+
+Start = Callable[[Machine], Host]
+Write = Callable[..., Path]
+NEW = Nic(address="0000:41:00.0", cell=1, name="ens9", vfs=8)
+
+
+@pytest.fixture
+def host(synthetic: Start) -> Host:
+    return synthetic(FOUR_CELLS)
+
+
+@contextmanager
+def watching(host: Host, *options: object) -> Iterator[Callable[[], Any]]:
+    """The agent watching a host; yields what waits for the next thing that it says."""
+    said: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def listen(lines: Iterable[str]) -> None:
+        for line in lines:
+            said.put(line)
+
+    with host.start("watch", "--format", "json", *options) as process:
+        listener = threading.Thread(target=listen, args=(process.stdout,))
+        listener.start()
+        try:
+            yield lambda: json.loads(said.get(timeout=20))
+        finally:
+            process.send_signal(signal.SIGTERM)
+            listener.join(10)
+    assert process.returncode == 0
+
+
+def test_a_card_its_vfs_and_a_vgpu_come_and_go_and_placement_follows(
+    host: Host, placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    with Plugging(host, placement_server.url, tmp_path) as plugging:
+        rounds = [plugging.round() for _ in range(2)]
+
+    assert all(len(seconds) == 7 for seconds in rounds)  # how long each took is for the bench to say
+
+
+def test_watch_says_what_each_event_changes_and_writes_nothing(host: Host, write_config: Write, tmp_path: Path) -> None:
+    config = write_config(libvirt={"connection_uri": host.libvirtd.uri, "virt_type": "qemu"}, pci={"discover": "all"})
+
+    with watching(host, "--config-file", config) as heard:
+        assert heard()["events"] == []
+        host.announce("add", host.files.add_nic(NEW))
+        try:
+            came = heard()
+        finally:
+            host.announce("remove", host.files.remove_nic(NEW))
+        left = heard()
+
+    assert {"source": "udev", "what": "add pci 0000:41:00.0"} in came["events"]
+    assert any(event["what"] == "node device pci_0000_41_00_0 created" for event in came["events"])
+    assert [one["operation"] for one in came["operations"]] == [
+        "create",
+        "ensure-traits",
+        "set-traits",
+        "set-inventories",
+    ]
+    assert came["operations"][-1]["inventories"]["SRIOV_NET_VF"]["total"] == 8
+    assert [one["operation"] for one in left["operations"]] == ["delete"]
+
+
+def test_guests_that_start_and_stop_ask_for_a_look(host: Host, write_config: Write) -> None:
+    config = write_config(libvirt={"connection_uri": host.libvirtd.uri, "virt_type": "qemu"})
+    identity = str(uuid.uuid4())
+    xml = (
+        f"<domain type='qemu'><name>here-and-gone</name><uuid>{identity}</uuid><memory unit='MiB'>32</memory>"
+        f"<os><type arch='x86_64' machine='q35'>hvm</type></os></domain>"
+    )
+
+    def virsh(*arguments: str, text: str = "") -> None:
+        command = ["virsh", "-q", "-c", host.libvirtd.uri, *arguments]
+        subprocess.run(command, input=text, text=True, check=True, capture_output=True)
+
+    with watching(host, "--config-file", config) as heard:
+        heard()
+        virsh("create", "/dev/stdin", text=xml)
+        started = heard()
+        time.sleep(1)
+        virsh("destroy", identity)
+        stopped = heard()
+
+    assert any("domain here-and-gone started" in event["what"] for event in started["events"])
+    assert any("domain here-and-gone stopped" in event["what"] for event in stopped["events"])
+
+
+def test_a_recorded_host_cannot_be_watched(tmp_path: Path) -> None:
+    from beds.agents import run_agent
+
+    config = tmp_path / "agent.conf"
+    config.write_text("[DEFAULT]\ncompute_driver = fake.FakeDriver\n")
+
+    refused = run_agent("watch", "--config-file", config)
+
+    assert (refused.code, len(refused.err.splitlines())) == (1, 1)
+    assert "watch looks at a live host" in refused.err

@@ -1,0 +1,232 @@
+"""Synthetic hosts with a real libvirtd: cells, page sizes, cards, guests on their devices, and what falls ill."""
+
+import json
+import shutil
+import subprocess
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beds.agents import run_agent
+from beds.golden import LAYOUTS, GoldenHost, beyond_the_machine, golden_hosts, write_layout
+from beds.synthetic.bed import EMULATOR, Host
+from beds.synthetic.hosts import FOUR_CELLS, QUEENS_FIRST, QUEENS_SECOND
+from beds.synthetic.model import Machine
+
+pytestmark = pytest.mark.live
+
+Start = Callable[[Machine], Host]
+Write = Callable[..., Path]
+MACHINES = {machine.name: machine for machine in (QUEENS_FIRST, QUEENS_SECOND, FOUR_CELLS)}
+
+
+def connect(host: Host, write_config: Write, **groups: dict[str, object]) -> Path:
+    """A configuration for a synthetic host."""
+    return write_config(libvirt={"connection_uri": host.libvirtd.uri, "virt_type": "qemu"}, **groups)
+
+
+@pytest.mark.parametrize("golden", [pytest.param(golden, id=golden.folder.name) for golden in golden_hosts()])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_recorded_host_has_its_expected_tree(golden: GoldenHost, layout: str, tmp_path: Path) -> None:
+    assert discover(golden, layout, tmp_path) == golden.read(layout)
+
+
+def discover(golden: GoldenHost, layout: str, folder: Path) -> Any:
+    """The tree of a recorded host."""
+    options = ("--config-file", golden.config, "--config-file", write_layout(layout, folder), "--format", "json")
+    shown = run_agent("discover", "--host", golden.archive, *options)
+    assert shown.code == 0, shown.err
+    return shown.json
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_live_synthetic_host_has_the_tree_of_its_record(
+    name: str, layout: str, synthetic: Start, write_config: Write, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    host = synthetic(MACHINES[name])
+    golden = GoldenHost(Path(__file__).parents[1] / "hosts" / name)
+    connection = connect(host, write_config)
+    if request.config.getoption("--update-golden") and layout == LAYOUTS[0]:
+        shutil.rmtree(golden.archive, ignore_errors=True)
+        assert host.run("record", golden.archive, "--config-file", connection).code == 0
+        for each in LAYOUTS:
+            golden.write(each, discover(golden, each, tmp_path))
+
+    files = (golden.config, connection, write_layout(layout, tmp_path))
+    options = [option for file in files for option in ("--config-file", file)]
+    shown = host.run("discover", *options, "--format", "json")
+
+    assert shown.code == 0, shown.err
+    assert beyond_the_machine(shown.json) == beyond_the_machine(golden.read(layout))
+
+
+def sums(tree: dict[str, Any]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for provider in tree["providers"].values():
+        for name, stock in provider["inventories"].items():
+            found[name] = found.get(name, 0) + stock["total"]
+    return found
+
+
+@pytest.mark.parametrize("golden", [pytest.param(golden, id=golden.folder.name) for golden in golden_hosts()])
+def test_the_layouts_agree_class_by_class(golden: GoldenHost) -> None:
+    flat, devices, numa = (sums(golden.read(layout)) for layout in LAYOUTS)
+
+    assert flat == devices == numa
+
+
+def test_a_host_goes_through_all_layouts_and_back_in_one_placement(tmp_path: Path) -> None:
+    golden = GoldenHost(Path(__file__).parents[1] / "hosts" / FOUR_CELLS.name)
+    options = ("--host", golden.archive, "--embedded-dir", tmp_path / "placement", "--config-file", golden.config)
+
+    for layout in ("devices", "numa", "flat", "numa", "devices", "flat"):
+        chosen = (*options, "--config-file", write_layout(layout, tmp_path), "--format", "json")
+        synced = run_agent("sync", *chosen)
+        shown = run_agent("show", *chosen)
+
+        assert synced.code == 0, synced.out + synced.err
+        found = {
+            name: {key: provider[key] for key in ("parent", "inventories", "traits", "aggregates")}
+            for name, provider in shown.json["providers"].items()
+        }
+        assert found == golden.read(layout)["providers"], layout
+        assert run_agent("plan", *chosen).code == 0
+
+
+@contextmanager
+def guest(host: Host, name: str, *devices: str) -> Iterator[str]:
+    """A running domain with these devices; yields its uuid."""
+    identity = str(uuid.uuid4())
+    xml = f"""<domain type='qemu'><name>{name}</name><uuid>{identity}</uuid><memory unit='MiB'>32</memory><vcpu>1</vcpu>
+    <os><type arch='x86_64' machine='q35'>hvm</type></os><devices><emulator>{EMULATOR}</emulator>
+    <memballoon model='none'/>{"".join(devices)}</devices></domain>"""
+    virsh(host, "create", "/dev/stdin", text=xml)
+    try:
+        yield identity
+    finally:
+        virsh(host, "destroy", identity)
+
+
+def virsh(host: Host, *arguments: str, text: str = "") -> None:
+    command = ["virsh", "-q", "-c", host.libvirtd.uri, *arguments]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def hostdev(address: str) -> str:
+    domain, bus, rest = address.split(":")
+    slot, function = rest.split(".")
+    place = f"<address domain='0x{domain}' bus='0x{bus}' slot='0x{slot}' function='0x{function}'/>"
+    return f"<hostdev mode='subsystem' type='pci' managed='yes'><source>{place}</source></hostdev>"
+
+
+def test_a_one_time_card_is_reserved_once_a_guest_has_it_and_stays_so(
+    synthetic: Start, write_config: Write, tmp_path: Path
+) -> None:
+    host = synthetic(QUEENS_SECOND)
+    rule = {"address": "0000:01:00.0", "one_time_use": "true", "resource_class": "CUSTOM_NIC"}
+    config = connect(host, write_config, pci={"device_spec": json.dumps(rule), "report_in_placement": True})
+    options = ("--config-file", config, "--embedded-dir", tmp_path / "placement", "--format", "json")
+    name = f"{host.machine.name}_0000:01:00.0"
+
+    def reserved() -> int:
+        assert host.run("sync", *options).code == 0
+        stock = host.run("show", *options).json["providers"][name]["inventories"]["CUSTOM_NIC"]
+        return int(stock["reserved"])
+
+    assert reserved() == 0
+    with guest(host, "on-the-card", hostdev("0000:01:00.0")):
+        assert reserved() == 1
+    assert reserved() == 1
+
+
+def test_guests_on_a_vf_and_on_a_vgpu_leave_the_stock_as_it_is(synthetic: Start, write_config: Write) -> None:
+    host = synthetic(FOUR_CELLS)
+    config = connect(host, write_config, pci={"discover": "all"}, devices={"enabled_mdev_types": "nvidia-231"})
+    before = host.run("discover", "--config-file", config, "--format", "json")
+    mdev = "1b20d080-1b54-4048-85b3-a6a62d165c01"
+    vgpu = f"<hostdev mode='subsystem' type='mdev' model='vfio-pci'><source><address uuid='{mdev}'/></source></hostdev>"
+
+    with guest(host, "on-devices", hostdev("0000:81:10.0"), vgpu):
+        during = host.run("discover", "--config-file", config, "--format", "json")
+        folder = config.parent / "record"
+        assert host.run("record", folder, "--config-file", config).code == 0
+
+    assert (during.code, during.out) == (0, before.out)
+    (domain,) = (folder / "libvirt/domains").glob("*.xml")
+    assert mdev in domain.read_text()
+    assert json.loads((folder / "libvirt/domains.json").read_text()) == {domain.stem: "running"}
+
+
+def test_vfs_of_a_card_without_a_link_are_reserved_explained_and_given_back(
+    synthetic: Start, write_config: Write, tmp_path: Path
+) -> None:
+    host = synthetic(FOUR_CELLS)
+    config = connect(host, write_config, pci={"discover": "all"})
+    options = ("--config-file", config, "--embedded-dir", tmp_path / "placement", "--format", "json")
+    name = f"{host.machine.name}_0000:81:00.0"
+
+    def stock() -> tuple[int, int, bool]:
+        assert host.run("sync", *options).code == 0
+        provider = host.run("show", *options).json["providers"][name]
+        held = provider["inventories"]["SRIOV_NET_VF"]
+        return held["total"], held["reserved"], "CUSTOM_DEVICE_UNHEALTHY" in provider["traits"]
+
+    def set_link(state: str) -> None:
+        host.announce("change", [host.files.set_link(host.machine.nics[1], state)])
+        for _ in range(50):
+            shown = subprocess.run(
+                ["virsh", "-c", host.libvirtd.uri, "nodedev-list", "net"], capture_output=True, text=True, check=True
+            )
+            card = next(line for line in shown.stdout.split() if line.startswith("net_ens2_"))
+            dumped = subprocess.run(
+                ["virsh", "-c", host.libvirtd.uri, "nodedev-dumpxml", card], capture_output=True, text=True, check=True
+            )
+            if f"state='{state}'" in dumped.stdout:
+                return
+        raise AssertionError(dumped.stdout)
+
+    assert stock() == (8, 0, False)
+    set_link("down")
+    try:
+        assert stock() == (8, 8, True)
+        why = host.run("explain", name, "SRIOV_NET_VF", *options)
+        assert "8 of them ill" in why.json["reasons"][0]["fact"]
+        why = host.run("explain", "0000:81:00.0", "CUSTOM_DEVICE_UNHEALTHY", *options)
+        assert "the link of its PF is down (ens2)" in why.json["reasons"][0]["fact"]
+    finally:
+        set_link("up")
+    assert stock() == (8, 0, False)
+
+
+def test_every_number_and_trait_of_a_host_can_be_explained(synthetic: Start, write_config: Write) -> None:
+    golden = GoldenHost(Path(__file__).parents[1] / "hosts" / FOUR_CELLS.name)
+    options = ("--host", golden.archive, "--config-file", golden.config, "--format", "json")
+
+    for name, provider in golden.read("devices")["providers"].items():
+        explained = run_agent("explain", name, *options)
+        assert explained.code == 0, explained.err
+        reasons = {one["name"]: one for one in explained.json["reasons"]}
+        assert reasons.keys() == {*provider["inventories"], *provider["traits"]}
+        assert all(one["fact"] and one["rule"] for one in reasons.values())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(["nobody"], "this host reports no nobody: it reports four-cells", id="no such provider"),
+        pytest.param(["four-cells", "VGPU"], "four-cells has no VGPU", id="no such class"),
+    ],
+)
+def test_what_is_not_there_cannot_be_explained(arguments: list[str], message: str) -> None:
+    golden = GoldenHost(Path(__file__).parents[1] / "hosts" / FOUR_CELLS.name)
+
+    refused = run_agent("explain", *arguments, "--host", golden.archive, "--config-file", golden.config)
+
+    assert (refused.code, len(refused.err.splitlines())) == (1, 1)
+    assert message in refused.err
