@@ -1,6 +1,7 @@
 """What a pass finds and would do: one look at host and placement, and the plan between them. Writes nothing."""
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,6 +28,7 @@ T = TypeVar("T")
 
 LOG = logging.getLogger(__name__)
 LOOKS = 3  # at a host on which something went away meanwhile
+PAUSE_S = 0.1  # between them, in which libvirt hears of it too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +194,7 @@ def look(survey: Callable[[], T]) -> T:
             return survey()
         except Vanished as error:
             LOG.info("surveying again reason=%s", error)
+            time.sleep(PAUSE_S)
     return survey()
 
 

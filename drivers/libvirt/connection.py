@@ -132,11 +132,31 @@ class LiveConnection:
         """Node devices of these kinds (VIR_CONNECT_LIST_NODE_DEVICES_*; 0: of all) with their names."""
         with self._explained("the node devices"):
             devices = self._libvirt.listAllDevices(kinds)
-            return tuple(
-                (name, Document(device.XMLDesc(0), f"libvirt at {self._uri}: node device {name}"))
-                for device in devices
-                for name in (device.name(),)
-            )
+        return tuple((name, self._dump(device, name)) for device in devices for name in (device.name(),))
+
+    def _dump(self, device: Any, name: str) -> Document:
+        """
+        One device's XML.
+
+        Raises:
+            Vanished: libvirt cannot tell it. A device can be gone for the kernel while libvirt still lists it; its
+                error is then one of many.
+        """
+        import libvirt
+
+        try:
+            return self._document(f"node device {name}", device.XMLDesc(0))
+        except libvirt.libvirtError as error:
+            self._forget_if_dead()
+            raise Vanished(
+                f"libvirt at {self._uri} does not tell node device {name}: {error}: it went away while the host was "
+                f"read, or see libvirtd's log"
+            ) from error
+
+    def _forget_if_dead(self) -> None:
+        """After a connection that broke the next look makes another."""
+        if self._open is not None and not self._open.isAlive():
+            self._open = None
 
     def domains(self) -> tuple[Domain, ...]:
         with self._explained("the domains"):
@@ -184,8 +204,7 @@ class LiveConnection:
             yield
             LOG.info("libvirt told %s seconds=%.1f", what, time.monotonic() - started)
         except libvirt.libvirtError as error:
-            if self._open is not None and not self._open.isAlive():
-                self._open = None  # the next look connects anew
+            self._forget_if_dead()
             if error.get_error_code() in (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_NO_NODE_DEVICE):
                 raise Vanished(f"libvirt at {self._uri}: {error}: it went away while the host was read") from error
             advice = _advice(str(error)) if self._open is None else "see libvirtd's log"

@@ -109,6 +109,34 @@ def test_guests_that_start_and_stop_ask_for_a_look(host: Host, write_config: Wri
     assert any("domain here-and-gone stopped" in event["what"] for event in stopped["events"])
 
 
+def test_a_look_in_the_middle_of_a_storm_is_whole_or_none(host: Host, write_config: Write) -> None:
+    """VFs come and go while the host is read: what did not change is in every answer, whatever else is."""
+    config = write_config(libvirt={"connection_uri": host.libvirtd.uri, "virt_type": "qemu"}, pci={"discover": "all"})
+    options = ("--config-file", config, "--format", "json")
+    quiet = host.run("discover", *options).json["providers"]
+    over = threading.Event()
+
+    def plug() -> None:
+        while not over.is_set():
+            host.announce("add", host.files.add_nic(NEW))
+            host.announce("remove", host.files.remove_nic(NEW))
+
+    storm = threading.Thread(target=plug)
+    storm.start()
+    try:
+        looks = [host.run("discover", *options) for _ in range(12)]
+    finally:
+        over.set()
+        storm.join()
+
+    answers = [look.json["providers"] for look in looks if look.code == 0]
+    assert answers
+    for answer in answers:
+        assert {name: answer[name] for name in quiet} == quiet
+    for look in looks:
+        assert look.code == 0 or "went away while the host was read" in look.err, look.err
+
+
 def test_a_recorded_host_cannot_be_watched(tmp_path: Path) -> None:
     from beds.agents import run_agent
 

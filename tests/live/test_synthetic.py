@@ -14,14 +14,14 @@ import pytest
 from beds.agents import run_agent
 from beds.golden import LAYOUTS, GoldenHost, beyond_the_machine, golden_hosts, write_layout
 from beds.synthetic.bed import EMULATOR, Host
-from beds.synthetic.hosts import FOUR_CELLS, QUEENS_FIRST, QUEENS_SECOND
+from beds.synthetic.hosts import FOUR_CELLS, ODD_CELLS, QUEENS_FIRST, QUEENS_SECOND
 from beds.synthetic.model import Machine
 
 pytestmark = pytest.mark.live
 
 Start = Callable[[Machine], Host]
 Write = Callable[..., Path]
-MACHINES = {machine.name: machine for machine in (QUEENS_FIRST, QUEENS_SECOND, FOUR_CELLS)}
+MACHINES = {machine.name: machine for machine in (QUEENS_FIRST, QUEENS_SECOND, FOUR_CELLS, ODD_CELLS)}
 
 
 def connect(host: Host, write_config: Write, **groups: dict[str, object]) -> Path:
@@ -161,6 +161,32 @@ def test_guests_on_a_vf_and_on_a_vgpu_leave_the_stock_as_it_is(synthetic: Start,
     (domain,) = (folder / "libvirt/domains").glob("*.xml")
     assert mdev in domain.read_text()
     assert json.loads((folder / "libvirt/domains.json").read_text()) == {domain.stem: "running"}
+
+
+def test_the_class_of_vfs_comes_from_a_file_of_their_driver_live_and_recorded(
+    synthetic: Start, write_config: Write, tmp_path: Path
+) -> None:
+    """As NVIDIA's driver shows vGPUs on VFs; one rule for all of them."""
+    host = synthetic(QUEENS_FIRST)
+    card = host.machine.nics[0]
+    rule = {"vendor_id": "8086", "product_id": "10ed", "resource_class_attribute": "nvidia/current_vgpu_type"}
+    config = connect(host, write_config, pci={"device_spec": json.dumps(rule), "report_in_placement": True})
+    folders = [host.files.device(card.vf(number)) / "nvidia" for number in range(card.vfs)]
+    kinds = ["1428", "1428", "1414", *["0"] * (card.vfs - 3)]
+    try:
+        for folder, kind in zip(folders, kinds, strict=True):
+            folder.mkdir()
+            (folder / "current_vgpu_type").write_text(f"{kind}\n")
+        live = host.run("discover", "--config-file", config, "--format", "json")
+        assert host.run("record", tmp_path / "record", "--config-file", config).code == 0
+    finally:
+        for folder in folders:
+            shutil.rmtree(folder)
+
+    stock = live.json["providers"][f"{host.machine.name}_{card.address}"]["inventories"]
+    assert {name: one["total"] for name, one in stock.items()} == {"CUSTOM_NVIDIA_1414": 1, "CUSTOM_NVIDIA_1428": 2}
+    again = run_agent("discover", "--host", tmp_path / "record", "--config-file", config, "--format", "json")
+    assert again.json == live.json
 
 
 def test_vfs_of_a_card_without_a_link_are_reserved_explained_and_given_back(

@@ -52,6 +52,19 @@ FOUR_CELLS = Machine(
     isolated="30-31",
 )
 
+# A cell of CPUs without memory, one of memory without CPUs, ids with a gap, a CPU that is off; a card on no known cell.
+ODD_CELLS = Machine(
+    name="odd-cells",
+    without_memory=frozenset({1}),
+    memory_only=(7,),
+    offline=frozenset({3}),
+    isolated="2",
+    nics=(
+        Nic(address="0000:01:00.0", cell=-1, name="ens1", vfs=2),
+        Nic(address="0000:81:00.0", cell=7, name="ens2", vfs=2),
+    ),
+)
+
 # As many devices as a host has that is nothing but devices: 8 cards of 64 VFs, 16 GPUs.
 WIDE = Machine(
     name="wide",

@@ -47,3 +47,14 @@ class Machine:
     nics: tuple[Nic, ...] = ()
     gpus: tuple[Gpu, ...] = ()
     isolated: str = ""
+    offline: frozenset[int] = frozenset()  # CPUs
+    without_memory: frozenset[int] = frozenset()  # cells
+    memory_only: tuple[int, ...] = ()  # ids of more cells, which have no CPUs and may leave gaps
+
+    @property
+    def cell_ids(self) -> tuple[int, ...]:
+        return (*range(self.cells), *self.memory_only)
+
+    def memory_of(self, cell: int) -> int:
+        """In KiB."""
+        return 0 if cell in self.without_memory else self.memory_kib

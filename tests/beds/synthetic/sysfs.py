@@ -231,7 +231,9 @@ class Files:
         everyone = range(cores * machine.threads)
         cpu_folder = self.root / "sys/devices/system/cpu"
         listed = format_cpu_set(frozenset(everyone))
-        facts = {"online": listed, "present": listed, "possible": listed, "offline": "", "kernel_max": 63}
+        online = format_cpu_set(frozenset(everyone) - machine.offline)
+        offline = format_cpu_set(machine.offline)
+        facts = {"online": online, "present": listed, "possible": listed, "offline": offline, "kernel_max": 63}
         self._write_all(cpu_folder, facts | {"isolated": machine.isolated})
         self._write_all(cpu_folder / "smt", {"active": int(machine.threads > 1), "control": "on"})
         for cpu in everyone:
@@ -252,29 +254,31 @@ class Files:
                 **_cpu_maps("package_cpus", package, everyone),
                 **_cpu_maps("die_cpus", package, everyone),
             }
-            self._write_all(folder / "topology", topology)
-            self._write_all(folder, {"uevent": ""} | ({"online": 1} if cpu else {}))
+            if cpu not in machine.offline:
+                self._write_all(folder / "topology", topology)
+            self._write_all(folder, {"uevent": ""} | ({"online": int(cpu not in machine.offline)} if cpu else {}))
             self._link(self.root / f"sys/devices/system/node/node{cell}", folder / f"node{cell}")
 
     def _write_cells(self) -> None:
         machine = self.machine
         nodes = self.root / "sys/devices/system/node"
-        listed = format_cpu_set(frozenset(range(machine.cells)))
+        listed = format_cpu_set(frozenset(machine.cell_ids))
         self._write_all(
             nodes, dict.fromkeys(("online", "possible", "has_cpu", "has_memory", "has_normal_memory"), listed)
         )
         cores = machine.cells * machine.cores
         everyone = range(cores * machine.threads)
-        for cell in range(machine.cells):
-            cpus = [cpu for cpu in everyone if cpu % cores // machine.cores == cell]
+        for cell in machine.cell_ids:
+            cpus = [cpu for cpu in everyone if cpu % cores // machine.cores == cell and cpu not in machine.offline]
+            memory_kib = machine.memory_of(cell)
             folder = nodes / f"node{cell}"
             used = sum(size * count for size, count in machine.pages.items())
             facts = {
                 "cpulist": format_cpu_set(frozenset(cpus)),
                 "cpumap": _hex_map(cpus, len(everyone)),
-                "distance": " ".join(str(self._distance(cell, other)) for other in range(machine.cells)),
-                "meminfo": f"Node {cell} MemTotal:       {machine.memory_kib} kB\n"
-                f"Node {cell} MemFree:        {machine.memory_kib - used} kB",
+                "distance": " ".join(str(self._distance(cell, other)) for other in machine.cell_ids),
+                "meminfo": f"Node {cell} MemTotal:       {memory_kib} kB\n"
+                f"Node {cell} MemFree:        {max(0, memory_kib - used)} kB",
                 "uevent": "",
             }
             self._write_all(folder, facts)
@@ -296,7 +300,7 @@ class Files:
 
     def _write_proc(self) -> None:
         machine = self.machine
-        total = machine.memory_kib * machine.cells
+        total = sum(map(machine.memory_of, machine.cell_ids))
         self._write("proc/meminfo", f"MemTotal: {total} kB\nMemFree: {total} kB\nMemAvailable: {total} kB\n")
         cores = machine.cells * machine.cores
         flags = "fpu vme de pse tsc msr pae mce cx8 apic vmx lm constant_tsc ssse3 sse4_1 sse4_2 aes avx avx2"
