@@ -1,6 +1,6 @@
 """PCI devices: which functions are offered, by which rule, as what; and what nova refuses of them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from drivers.devices.stock import RESERVED_ILL, UNHEALTHY, DeviceStock, silenced
@@ -42,9 +42,12 @@ def pci_stock(facts: HostFacts, policy: DevicePolicy, standing: Standing) -> lis
         _refuse_turning_off(standing)
         return []
     functions = {function.address: function for function in facts.devices.functions}
+    ruled = _rules_by_function(functions, policy)
+    spoken_of = {functions[address].pf or address for address in ruled}
     groups: dict[PciAddress, list[_Match]] = {}
     for function in facts.devices.functions:
-        match = _match(function, functions, policy)
+        rule = ruled.get(function.address)
+        match = _by_rule(function, rule) if rule else _by_itself(function, functions, spoken_of, policy)
         if match:
             groups.setdefault(function.pf or function.address, []).append(match)
     held = frozenset().union(*(guest.pci for guest in facts.guests))
@@ -52,41 +55,42 @@ def pci_stock(facts: HostFacts, policy: DevicePolicy, standing: Standing) -> lis
     for address, matched in sorted(groups.items()):
         _check_group(address, matched, facts)
         stock.append(_pci_provider(address, matched, functions, held, policy, standing))
-    return stock + _silent_vfs(groups, functions, policy, standing)
+    return stock + _silent_vfs(groups, functions, ruled, standing)
 
 
-def _match(function: PciFunction, functions: Mapping[PciAddress, PciFunction], policy: DevicePolicy) -> _Match | None:
-    """How a function is offered; None when it is not."""
-    if (function.device_class or 0) >> 16 == BRIDGE:
-        return None
-    rule = _rule_for(function, functions, policy) if policy.report else None
-    if rule is not None:
-        resource_class = _class_of(function, rule)
-        return _Match(function, rule, resource_class) if resource_class else None
-    if not (policy.discover_all and function.pf) or _ruled(function.pf, functions, policy):
+def _rules_by_function(
+    functions: Mapping[PciAddress, PciFunction], policy: DevicePolicy
+) -> dict[PciAddress, DeviceRule]:
+    """The first rule about each function, as in nova; bridges are never meant."""
+    pfs = {address for address, function in functions.items() if function.is_pf}
+    found = {}
+    for function in functions.values() if policy.report else ():
+        if (function.device_class or 0) >> 16 == BRIDGE:
+            continue
+        for rule in policy.rules:
+            if matches(rule, function, pf_exists=rule.exact in pfs):
+                found[function.address] = rule
+                break
+    return found
+
+
+def _by_rule(function: PciFunction, rule: DeviceRule) -> _Match | None:
+    resource_class = _class_of(function, rule)
+    return _Match(function, rule, resource_class) if resource_class else None
+
+
+def _by_itself(
+    function: PciFunction,
+    functions: Mapping[PciAddress, PciFunction],
+    spoken_of: Container[PciAddress],
+    policy: DevicePolicy,
+) -> _Match | None:
+    """A VF of a network card, with ``discover = all``, unless a rule speaks of its card: that was on purpose then."""
+    if not (policy.discover_all and function.pf) or function.pf in spoken_of:
         return None
     pf = functions.get(function.pf)
     is_nic = any((one.device_class or 0) >> 16 == NETWORK for one in (function, pf) if one)
     return _Match(function, None, "SRIOV_NET_VF") if is_nic else None
-
-
-def _rule_for(
-    function: PciFunction, functions: Mapping[PciAddress, PciFunction], policy: DevicePolicy
-) -> DeviceRule | None:
-    """The first rule about a function, as in nova."""
-    for rule in policy.rules:
-        named = functions.get(rule.exact) if rule.exact else None
-        if matches(rule, function, pf_exists=named is not None and named.is_pf):
-            return rule
-    return None
-
-
-def _ruled(pf: PciAddress, functions: Mapping[PciAddress, PciFunction], policy: DevicePolicy) -> bool:
-    """Whether a rule speaks of a PF or of any VF of it: then what it leaves out was left out on purpose."""
-    if not (policy.report and policy.rules):
-        return False
-    family = [function for function in functions.values() if pf in (function.address, function.pf)]
-    return any(_rule_for(function, functions, policy) for function in family)
 
 
 def _class_of(function: PciFunction, rule: DeviceRule) -> str | None:
@@ -236,17 +240,13 @@ def _bandwidth(
 def _silent_vfs(
     groups: Mapping[PciAddress, object],
     functions: Mapping[PciAddress, PciFunction],
-    policy: DevicePolicy,
+    ruled: Mapping[PciAddress, DeviceRule],
     standing: Standing,
 ) -> list[DeviceStock]:
     """PFs whose driver is gone, and with it the attribute that told what their VFs are: what stood there, reserved."""
-    addresses = {
-        function.pf
-        for function in functions.values()
-        if function.pf and (rule := _rule_for(function, functions, policy)) and rule.class_attribute
-    }
+    pfs = {functions[address].pf for address, rule in ruled.items() if rule.class_attribute}
     found = []
-    for address in sorted(addresses - groups.keys()):
+    for address in sorted(pf for pf in pfs - groups.keys() if pf):
         pf = functions.get(address)
         if pf and pf.driver is None:
             found += silenced(str(address), pf, standing)

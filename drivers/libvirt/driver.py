@@ -105,7 +105,12 @@ class LibvirtDriver:
     def watching(self, wake: Wake) -> Iterator[None]:
         if not isinstance(self._connection, LiveConnection):
             raise DiscoveryError("a recorded host does not change: watch looks at a live one")
-        from drivers.host import udev
+        try:
+            from drivers.host import udev
+        except ImportError as error:
+            raise DiscoveryError(
+                "the Python package pyudev is not installed: pip install 'compute-node-agent[libvirt]'"
+            ) from error
 
         with self._connection.watching(wake):
             if self._files is None:

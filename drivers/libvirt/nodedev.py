@@ -10,6 +10,8 @@ from drivers.host.archive import Document, fields
 from drivers.libvirt.xml import attribute, number, parse_xml, require, text_of
 from drivers.pci import PciAddress
 
+NO_SPEED_MBPS = 2_000_000  # faster than any link, and more than placement counts in kbit/s
+
 
 def parse_devices(documents: Iterable[Document]) -> Devices:
     """
@@ -104,12 +106,18 @@ def _parse_class(pci: Element, source: str) -> int | None:
 
 def _parse_net(capability: Element, source: str) -> NetDevice:
     link = capability.find("link")
-    speed = link.get("speed") if link is not None else None
+    speed = _parse_speed(link.get("speed", ""), source) if link is not None else None
     return NetDevice(
         name=text_of(capability, "interface", source),
         state=link.get("state") if link is not None else None,
-        speed_mbps=number(speed, source) if speed else None,
+        speed_mbps=speed,
     )
+
+
+def _parse_speed(text: str, source: str) -> int | None:
+    """Mbit/s; None for a link without: no number, -1, or that read without its sign."""
+    speed = number(text.removeprefix("-"), source) if text else 0
+    return speed if 1 < speed < NO_SPEED_MBPS else None
 
 
 def _parse_mdev(device: Element, capability: Element, name: str, source: str) -> Mdev:

@@ -48,7 +48,10 @@ def shape(facts: HostFacts, policy: Policy, observed: ObservedTree | None) -> Sh
     if not facts.cpu_map.online:
         raise MalformedFact(f"libvirt tells of no online CPU on {facts.hostname}")
     standing = Standing(observed)
-    devices = device_stock(facts, policy.devices, standing)
+    try:
+        devices = device_stock(facts, policy.devices, standing)
+    except ValueError as error:
+        raise MalformedFact(f"the devices of {facts.hostname} cannot be counted: {error}") from error
     if policy.layout == "numa":
         return _shape_numa(facts, policy, standing, devices)
     root = _root(facts, policy, _whole_host(facts, policy, standing))

@@ -179,6 +179,14 @@ def test_flat_has_totals_on_the_root_and_still_knows_the_devices() -> None:
     assert [one.name for one in shaped.counted_in] == ["host_0000:01:00.0", "host_0000:81:00.0"]
 
 
+def test_more_vgpus_than_placement_can_count_are_an_error_and_no_traceback() -> None:
+    graphics = gpu()
+    facts = host(graphics, parents=(parent(graphics, a=2**32),))
+
+    with pytest.raises(MalformedFact, match="cannot be counted"):
+        tree(facts, "devices", devices=DevicePolicy(mdevs=(MdevRule(type="a"),)))
+
+
 def test_a_one_time_device_cannot_be_told_from_others_in_a_total() -> None:
     policy = rules(DeviceRule(number=1, product_id="1533", one_time_use=True))
 

@@ -57,6 +57,13 @@ def test_a_pf_with_its_vfs_its_interface_and_where_it_is() -> None:
     assert (vf.pf, vf.is_pf, vf.cell, vf.driver) == (at("0000:81:00.0"), False, None, None)
 
 
+@pytest.mark.parametrize("speed", ["-1", "4294967295", "0", ""])
+def test_a_link_without_a_speed_has_none(speed: str) -> None:
+    found = parse(PF, NET.replace("'10000'", f"'{speed}'"))
+
+    assert [net.speed_mbps for net in found.functions[0].net_devices] == [None]
+
+
 def test_a_pf_whose_vfs_are_not_made_yet_is_a_pf() -> None:
     empty = re.sub("<address domain='0x0000' bus='0x81' slot='0x10'[^>]*>", "", PF)
 

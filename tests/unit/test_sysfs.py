@@ -70,6 +70,14 @@ def test_a_file_that_may_not_be_read_is_an_error_that_names_it(tmp_path: Path) -
         probe(tmp_path)
 
 
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / FOLDER).mkdir(parents=True)
+    os.mkfifo(tmp_path / FOLDER / "power_state")
+
+    with pytest.raises(MalformedFact, match="power_state"):
+        probe(tmp_path)
+
+
 def test_a_permission_that_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, f"{FOLDER}/power_state", "D0\n").chmod(0)
     pid = os.fork()
