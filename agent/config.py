@@ -16,7 +16,7 @@ from oslo_config import cfg
 
 from agent.device_options import parse_mdev_rules, parse_pages, parse_rules
 from agent.errors import ConfigError
-from agent.options import OPTIONS, OWN_GROUPS, REFUSED, register, register_auth, register_mdevs
+from agent.options import MDEV_OPTIONS, OPTIONS, OWN_GROUPS, REFUSED, register, register_auth, register_mdevs
 from drivers.host.parse import parse_cpu_set
 from drivers.policy import CpuPolicy, DevicePolicy, GuestPolicy, Layout, MdevRule, Policy, Ratio
 from reportclient.names import is_custom, is_standard_trait
@@ -203,10 +203,13 @@ class _Reader:
         """The enabled types with their groups, in order."""
         names = list(dict.fromkeys(self._value("devices", "enabled_mdev_types") or ()))
         register_mdevs(self._conf, names)
+        records = [
+            (name, {option.name: self._value(f"mdev_{name}", option.name) for option in MDEV_OPTIONS}) for name in names
+        ]
         try:
-            return parse_mdev_rules((name, dict(self._conf[f"mdev_{name}"])) for name in names)
-        except (ValueError, cfg.Error) as error:
-            self._problem("devices", "enabled_mdev_types", _one_line(error))
+            return parse_mdev_rules(records)
+        except ValueError as error:
+            self._problem("devices", "enabled_mdev_types", str(error))
             return ()
 
     def _value(self, group: str, name: str) -> Any:
@@ -296,7 +299,7 @@ def _mentions(conf: cfg.ConfigOpts) -> Iterator[tuple[Path, int, str, str, str]]
 
 
 def _default(group: str, name: str) -> Any:
-    return next(option for option in OPTIONS[group] if option.name == name).default
+    return next(option for option in OPTIONS.get(group, MDEV_OPTIONS) if option.name == name).default
 
 
 def _trait_names(names: list[str]) -> list[str]:

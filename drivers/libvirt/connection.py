@@ -184,10 +184,7 @@ class LiveConnection:
     @property
     def _libvirt(self) -> Any:
         if self._open is None:
-            import libvirt
-
-            libvirt.registerErrorHandler(lambda *_: None, None)  # else every error is also printed on stderr
-            self._open = libvirt.open(self._uri)
+            self._open = _quiet_libvirt().open(self._uri)
         return self._open
 
     @contextmanager
@@ -219,9 +216,7 @@ class LiveConnection:
             DiscoveryError: libvirt cannot be reached now.
         """
         with self._explained("its events"):
-            import libvirt
-
-            libvirt.virEventRegisterDefaultImpl()
+            _quiet_libvirt().virEventRegisterDefaultImpl()
             listener = _Listener(self._uri, wake)
             listener.connect()
         threading.Thread(target=listener.listen, name="libvirt", daemon=True).start()
@@ -232,6 +227,14 @@ class LiveConnection:
 
     def _document(self, what: str, text: str) -> Document:
         return Document(text, f"libvirt at {self._uri}: {what}")
+
+
+def _quiet_libvirt() -> Any:
+    """The library, told not to print its errors on standard error too."""
+    import libvirt
+
+    libvirt.registerErrorHandler(lambda *_: None, None)
+    return libvirt
 
 
 class _Listener:

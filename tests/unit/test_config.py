@@ -7,7 +7,7 @@ import pytest
 
 from agent.config import load_settings
 from agent.errors import ConfigError
-from drivers.policy import CpuPolicy, Policy, Ratio
+from drivers.policy import CpuPolicy, MdevRule, Policy, Ratio, ReservedPages
 
 Write = Callable[..., Path]
 
@@ -123,6 +123,21 @@ def test_the_pin_set_of_old_clouds_is_the_shared_set_and_goes_with_reserved_cpus
         ),
         pytest.param({"DEFAULT": {"compute_driver": "vmwareapi.VMwareVCDriver"}}, "compute_driver is not", id="driver"),
         pytest.param({"fake": {"seed": "x"}}, "seed invalid literal", id="seed in words"),
+        pytest.param({"compute": {"layout": "num"}}, "layout is not valid", id="layout"),
+        pytest.param({"pci": {"device_spec": "{"}}, "rule 1 is not JSON", id="no JSON"),
+        pytest.param({"pci": {"device_spec": '{"devname": "e"}'}}, "by devname", id="device by netdev name"),
+        pytest.param(
+            {"pci": {"device_spec": '{"one_time_use": "true"}'}}, "needs report_in_placement", id="one-time, unreported"
+        ),
+        pytest.param(
+            {"devices": {"enabled_mdev_types": "a"}, "mdev_a": {"max_instances": -3}},
+            "[mdev_a] max_instances is not valid",
+            id="fewer than none",
+        ),
+        pytest.param(
+            {"devices": {"enabled_mdev_types": "a"}, "mdev_a": {"mdev_class": "vgpu"}}, "neither VGPU nor", id="class"
+        ),
+        pytest.param({"DEFAULT": {"reserved_huge_pages": "node:0"}}, "where node, size and count", id="pages"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_a_sentence(
@@ -134,6 +149,46 @@ def test_what_cannot_be_meant_is_refused_with_a_sentence(
 
     assert message in text
     assert text.startswith(f"{path}:")
+
+
+def test_devices_are_configured_as_for_nova(write_config: Write) -> None:
+    card: dict[str, object] = {
+        "device_addresses": "0000:84:00.0,mtty_mtty",
+        "mdev_class": "CUSTOM_B",
+        "max_instances": 4,
+    }
+    path = write_config(
+        DEFAULT={"reserved_huge_pages": "node:0,size:2MB,count:64"},
+        pci={
+            "device_spec": '[{"vendor_id": "8086", "traits": "fast"}, {"address": "*:81:*.*"}]',
+            "report_in_placement": 1,
+        },
+        devices={"enabled_mdev_types": "nvidia-35, nvidia-36"},
+        **{
+            "mdev_nvidia-36": {
+                "device_addresses": "0000:84:00.0,mtty_mtty",
+                "mdev_class": "CUSTOM_B",
+                "max_instances": 4,
+            }
+        },
+    )
+
+    policy = load_settings([path]).policy
+
+    assert policy.reserved_pages == (ReservedPages(0, 2048, 64),)
+    assert [(rule.number, rule.traits) for rule in policy.devices.rules] == [
+        (1, frozenset({"CUSTOM_FAST"})),
+        (2, frozenset()),
+    ]
+    assert policy.devices.mdevs == (
+        MdevRule(type="nvidia-35"),
+        MdevRule(
+            type="nvidia-36",
+            addresses=frozenset({"0000:84:00.0", "mtty_mtty"}),
+            max_instances=4,
+            resource_class="CUSTOM_B",
+        ),
+    )
 
 
 def test_the_line_of_the_last_mention_is_given(tmp_path: Path) -> None:
