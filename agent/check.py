@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from agent.assembly import Choice, open_client, open_driver, settings_for
-from agent.config import Settings
+from agent.config import Settings, slips_of_the_pen
 from agent.errors import USER_ERRORS, ConfigError
 from agent.planner import Planner, look
 from drivers.base import Driver, Survey
@@ -36,17 +36,26 @@ def check_host(choice: Choice) -> tuple[Check, ...]:
         settings = settings_for(choice)
     except ConfigError as error:
         return tuple(Check("configuration", False, problem) for problem in error.problems)
-    checks = [Check("configuration", True, "no wrong or unsupported option"), _check_state(settings)]
+    checks = [*_check_names(settings), _check_state(settings)]
     surveys: dict[str, Survey] = {}
     try:
         with open_driver(settings, choice) as driver:
             for node in driver.nodes():
                 surveys[node] = look(partial(driver.survey, node))
                 checks.append(_try("host", partial(_check_shape, driver, surveys[node], settings)))
+                checks += [Check("devices", False, text) for text in driver.idle(surveys[node], settings.policy)]
             checks += _check_placement(settings, choice, driver, surveys)
     except USER_ERRORS as error:
         checks.append(Check("host", False, str(error)))
     return tuple(checks)
+
+
+def _check_names(settings: Settings) -> list[Check]:
+    """Options of nova's groups that are none of ours and nearly one: nova may know them, or nobody does."""
+    slips = slips_of_the_pen(settings)
+    if not slips:
+        return [Check("configuration", True, "no wrong or unsupported option")]
+    return [Check("configuration", False, slip) for slip in slips]
 
 
 def _try(name: str, attempt: Callable[[], str]) -> Check:

@@ -5,6 +5,8 @@ What a nova.conf says beyond our options is nova's business and passed over; wha
 is not supported, is refused.
 """
 
+import difflib
+import logging
 import os.path
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -19,8 +21,9 @@ from agent.errors import ConfigError
 from agent.options import MDEV_OPTIONS, OPTIONS, OWN_GROUPS, REFUSED, register, register_auth, register_mdevs
 from drivers.host.parse import parse_cpu_set
 from drivers.policy import CpuPolicy, DevicePolicy, GuestPolicy, Layout, MdevRule, Policy, Ratio
-from reportclient.names import is_custom, is_standard_trait
+from reportclient.names import is_custom, is_name, is_standard_trait
 
+LOG = logging.getLogger(__name__)
 DEFAULT_FILE = Path("/etc/compute-node-agent/compute-node-agent.conf")
 REFERENCE = re.compile(r"\$\{?(?:(\w+)\.)?(\w+)\}?")  # as oslo.config substitutes it
 
@@ -75,6 +78,17 @@ def load_settings(files: Iterable[Path], directories: Iterable[Path] = ()) -> Se
     register_auth(conf)
     _resolve_references(conf)
     return _Reader(conf).settings([path.absolute().parent for path in named])
+
+
+def slips_of_the_pen(settings: Settings) -> tuple[str, ...]:
+    """Names in the files that are nearly, and not quite, an option that is read: one sentence each."""
+    found = []
+    for path, line, group, name, _ in _mentions(settings.source):
+        known = [option.name for option in OPTIONS.get(group, ())]
+        near = [] if _is_registered(settings.source, group, name) else difflib.get_close_matches(name, known, 1, 0.85)
+        if near:
+            found.append(f"{path}:{line}: [{group}] {name} is not read: is {near[0]} meant?")
+    return tuple(found)
 
 
 def keep_in(settings: Settings, folder: Path) -> Settings:
@@ -207,10 +221,16 @@ class _Reader:
             (name, {option.name: self._value(f"mdev_{name}", option.name) for option in MDEV_OPTIONS}) for name in names
         ]
         try:
-            return parse_mdev_rules(records)
+            rules = parse_mdev_rules(records)
         except ValueError as error:
             self._problem("devices", "enabled_mdev_types", str(error))
             return ()
+        for name in names:
+            if name not in {rule.type for rule in rules}:
+                LOG.warning(
+                    "not offered, as another type before it has no [mdev_TYPE] device_addresses either type=%s", name
+                )
+        return rules
 
     def _value(self, group: str, name: str) -> Any:
         """An option's value; where it cannot be read, its default, with the problem noted."""
@@ -303,7 +323,7 @@ def _default(group: str, name: str) -> Any:
 
 
 def _trait_names(names: list[str]) -> list[str]:
-    if unknown := [name for name in names if not (is_custom(name) or is_standard_trait(name))]:
+    if unknown := [name for name in names if not ((is_custom(name) and is_name(name)) or is_standard_trait(name))]:
         raise ValueError(f"names {', '.join(unknown)}, which is neither a standard trait nor starts with CUSTOM_")
     return names
 

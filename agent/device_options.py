@@ -1,16 +1,14 @@
 """What operators say of devices: from the values of options to rules."""
 
 import json
-import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from drivers.pci import parse_pci_address
 from drivers.policy import DeviceRule, MdevRule, ReservedPages
 from drivers.rules import parse_rule
-from reportclient.names import is_custom
+from reportclient.names import is_custom, is_name
 
-LOG = logging.getLogger(__name__)
 UNITS_KIB = {"kb": 1, "mb": 1024, "gb": 1024**2}
 
 
@@ -40,7 +38,7 @@ def parse_rules(texts: Iterable[str]) -> tuple[DeviceRule, ...]:
 
 def parse_mdev_rules(records: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[MdevRule, ...]:
     """
-    The rules of the enabled types, from each type's group; a second one without addresses is passed over, as by nova.
+    The rules of the enabled types, from each type's group; of several without addresses the first counts, as in nova.
 
     Raises:
         ValueError: a card is named for two types, or a name or class cannot be one.
@@ -51,10 +49,8 @@ def parse_mdev_rules(records: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[
         for other in rules:
             if both := rule.addresses & other.addresses:
                 raise ValueError(f"names {min(both)} in both [mdev_{other.type}] and [mdev_{type_}] device_addresses")
-        if not rule.addresses and any(not other.addresses for other in rules):
-            LOG.warning("mdev type has no device_addresses, as another before it: not offered type=%s", type_)
-            continue
-        rules.append(rule)
+        if rule.addresses or all(other.addresses for other in rules):
+            rules.append(rule)
     return tuple(rules)
 
 
@@ -81,9 +77,9 @@ def _parse_page(record: Mapping[str, str]) -> ReservedPages:
 
 def _parse_mdev_rule(type_: str, options: Mapping[str, Any]) -> MdevRule:
     resource_class = options["mdev_class"]
-    if resource_class != "VGPU" and not is_custom(resource_class):
+    if resource_class != "VGPU" and not (is_custom(resource_class) and is_name(resource_class)):
         raise ValueError(
-            f"has [mdev_{type_}] mdev_class {resource_class}, which is neither VGPU nor starts with CUSTOM_"
+            f"has [mdev_{type_}] mdev_class {resource_class}, which is neither VGPU nor CUSTOM_ and A-Z, 0-9 or _"
         )
     return MdevRule(
         type=type_,

@@ -11,6 +11,7 @@ from agent.errors import ConfigError
 from agent.identity import planned_identity
 from agent.planner import look
 from agent.provider_config import add, read_additions
+from drivers.devices.stock import libvirt_name
 from drivers.reasons import Reason, Reasoned, Shaped
 from reportclient.ownership import Names
 from reportclient.payload import encode_inventory
@@ -56,9 +57,10 @@ def explain_provider(choice: Choice, name: str, what: str | None) -> dict[str, A
 
 
 def find(shaped: Shaped, name: str) -> Reasoned | None:
-    """The provider of this name, or of this end of a name (``0000:81:00.0``); None when there is none."""
+    """The provider of this name, of this end of a name, or of the device at this address; None when there is none."""
     for provider in (*shaped.providers, *shaped.counted_in):
-        if name in (provider.name, provider.name.removeprefix(f"{shaped.providers[0].name}_")):
+        suffix = provider.name.removeprefix(f"{shaped.providers[0].name}_")
+        if name in (provider.name, suffix) or suffix == libvirt_name(name):
             return provider
     return None
 

@@ -4,6 +4,7 @@ Every option that is read, its default and its help; and those of nova's that ar
 Where nova has an option, ours has nova's name, group and meaning, so that a host's nova.conf serves as it is.
 """
 
+import copy
 import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -86,7 +87,9 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
         cfg.ListOpt("pmem_namespaces", default=[], help="Not supported: must be empty."),
     ),
     "pci": (
-        cfg.MultiStrOpt("device_spec", deprecated_name="passthrough_whitelist", default=[],
+        cfg.MultiStrOpt("device_spec", default=[],
+                        deprecated_opts=[cfg.DeprecatedOpt("passthrough_whitelist", group="pci"),
+                                         cfg.DeprecatedOpt("pci_passthrough_whitelist", group="DEFAULT")],
                         help="Rules for the PCI devices that guests may have, each a JSON object as nova takes it; "
                              "beyond nova: resource_class_attribute names a file of the vendor's driver below the "
                              "device's folder in sysfs whose number makes the class (nvidia/current_vgpu_type), and "
@@ -127,7 +130,7 @@ MDEV_OPTIONS = (  # of each group [mdev_TYPE], one for each enabled type
     cfg.ListOpt("device_addresses", default=[],
                 help="PCI addresses of the cards, or libvirt's names of parents that are not on PCI, that offer this "
                      "type; empty: all that are not named elsewhere."),
-    cfg.Opt("max_instances", type=_COUNT, help="How many to offer on this host at most."),
+    cfg.Opt("max_instances", type=types.Integer(min=1), help="How many to offer on this host at most."),
     cfg.StrOpt("mdev_class", default="VGPU", help="The resource class: VGPU, or one that starts with CUSTOM_."),
 )  # fmt: skip
 
@@ -157,7 +160,10 @@ def register(conf: cfg.ConfigOpts) -> None:
 def register_mdevs(conf: cfg.ConfigOpts, types_: Iterable[str]) -> None:
     """Once files are read: make the options of each enabled type known."""
     for type_ in types_:
-        conf.register_opts(MDEV_OPTIONS, group=f"mdev_{type_}")
+        for option in MDEV_OPTIONS:
+            mine = copy.copy(option)
+            mine.deprecated_opts = [cfg.DeprecatedOpt(option.name, group=f"vgpu_{type_}")]  # nova's older name
+            conf.register_opt(mine, group=f"mdev_{type_}")
 
 
 def register_auth(conf: cfg.ConfigOpts) -> None:

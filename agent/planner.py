@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -20,7 +20,7 @@ from reportclient.diff import diff
 from reportclient.errors import TreeMismatch
 from reportclient.hold import hold
 from reportclient.names import is_custom
-from reportclient.ownership import Contest, Names, Ownership, contest
+from reportclient.ownership import Contest, Names, Ownership, contest, is_novas
 from reportclient.plan import Plan, lessened
 from reportclient.tree import ObservedTree, ProviderTree
 
@@ -28,6 +28,7 @@ T = TypeVar("T")
 
 LOG = logging.getLogger(__name__)
 LOOKS = 3  # at a host on which something went away meanwhile
+ONE_TIME = "HW_PCI_ONE_TIME_USE"
 PAUSE_S = 0.1  # between them, in which libvirt hears of it too
 
 
@@ -132,11 +133,17 @@ class Planner:
         root_uuid = known or planned_identity(self.node)
         policy = self.settings.policy
         emitted = self.driver.emitted
-        before = Ownership(emitted=emitted, configured=_joined(memory.configured, memory.reported))
         shaped, _ = self.driver.shape(survey, policy, observed)
+        names = self.driver.present(survey) | {provider.name for provider in shaped}
+        before = Ownership(
+            emitted=emitted,
+            configured=_joined(memory.configured, memory.reported),
+            adopted=frozenset(seen.name for seen in observed if seen.name in names and is_novas(seen)),
+        )
         foreign = contest(memory.observed, observed, shaped.root, before, _free_ratios(policy))
         if foreign:  # ratios of a root that somebody else wrote on are not an operator's: those that we left count
-            shaped, _ = self.driver.shape(survey, policy, memory.observed)
+            shaped, _ = self.driver.shape(survey, policy, _with_root(memory.observed, observed))
+        shaped = _reserve_used(shaped, self._used_once(shaped, observed, memory))
         required = self.settings.provider_config_named or bool(memory.configured)
         desired, added = add(shaped, root_uuid, read_additions(self.settings.provider_config, required=required))
         reported = _beyond(shaped, emitted)
@@ -165,6 +172,17 @@ class Planner:
             ),
             lasting=replace(memory, configured=added, reported=reported, lacked_traits=lacked),
         )
+
+    def _used_once(self, shaped: ProviderTree, observed: ObservedTree, memory: NodeState) -> frozenset[str]:
+        """The one-time devices with allocations; asked where something changed since the last pass, as a claim does."""
+        known = memory.observed.by_uuid if memory.observed else {}
+        once = {one.name for one in shaped if ONE_TIME in one.traits}
+        changed = [
+            seen
+            for seen in observed
+            if seen.name in once and (seen.uuid not in known or known[seen.uuid].generation != seen.generation)
+        ]
+        return frozenset(one.provider for one in self.client.allocations(changed))
 
     def _learn_traits(
         self, desired: ProviderTree, observed: ObservedTree, memory: NodeState
@@ -196,6 +214,26 @@ def look(survey: Callable[[], T]) -> T:
             LOG.info("surveying again reason=%s", error)
             time.sleep(PAUSE_S)
     return survey()
+
+
+def _with_root(left: ObservedTree | None, found: ObservedTree) -> ObservedTree:
+    """What was found, but for the root, which is as we left it."""
+    root = left.root if left else None
+    return ObservedTree((root, *found.providers[1:])) if root else found
+
+
+def _reserve_used(desired: ProviderTree, used: Container[str]) -> ProviderTree:
+    """One-time devices that a guest has by placement's word are reserved too, whatever the hypervisor shows now."""
+    return ProviderTree(
+        tuple(
+            replace(
+                one, inventories={name: replace(each, reserved=each.total) for name, each in one.inventories.items()}
+            )
+            if one.name in used
+            else one
+            for one in desired
+        )
+    )
 
 
 def _beyond(shaped: ProviderTree, emitted: Names) -> dict[str, Names]:

@@ -66,7 +66,7 @@ class StateFile:
             raise StateError(f"cannot read {self._path}: {error}") from error
         try:
             state = _decode(text)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             LOG.warning("state is not trusted and read anew from placement file=%s reason=%s", self._path, error)
             return NodeState(where=where)
         return state if state.where == where else NodeState(where=where)

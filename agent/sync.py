@@ -85,8 +85,8 @@ def judge(planner: Planner, prospect: Prospect, wishes: Wishes) -> Verdict:
     if refusal := _contested(prospect, wishes) or _occupied(planner, prospect, wishes):
         return Verdict(refused=Status.CONTESTED, notes=refusal, memory=replace(memory, contested=refusal))
     memory = replace(_count_strikes(prospect, wishes), contested=(), smaller="", smaller_seen=0)
-    if too_old := _lacks_reparenting(planner, prospect.plan):
-        return Verdict(refused=Status.UNSAFE, notes=too_old, memory=memory)
+    if wrong := _lacks_reparenting(planner, prospect.plan) or _twice(prospect):
+        return Verdict(refused=Status.UNSAFE, notes=wrong, memory=memory)
     try:
         check_use(prospect.plan, prospect.observed, prospect.allocations, force=wishes.force)
     except UnsafePlan as error:
@@ -164,6 +164,22 @@ def _limits(planner: Planner, prospect: Prospect) -> Limits:
     }
     return Limits(
         fraction=planner.settings.shrink_fraction, withdrawn=withdrawn, present=planner.driver.present(prospect.survey)
+    )
+
+
+def _twice(prospect: Prospect) -> tuple[str, ...]:
+    """Why devices would be on offer twice: a root that nobody here can explain has what children are to get."""
+    root = prospect.observed.root
+    if root is None:
+        return ()
+    carried = root.provider.inventories.keys() - prospect.ours.classes(root) - prospect.desired.root.inventories.keys()
+    children = [provider for provider in prospect.desired if provider.parent]
+    both = sorted(name for name in carried if any(name in provider.inventories for provider in children))
+    if not both:
+        return ()
+    return (
+        f"{root.name} holds {', '.join(both)}, which this agent cannot tell to be its own, and its children are to "
+        f"get it too: take it away from {root.name} by hand if it stands for the same devices",
     )
 
 

@@ -26,6 +26,7 @@ from reportclient.tree import ObservedProvider, ObservedTree, ProviderTree
 QUIET_S = 0.1  # after the last event of a batch
 LONGEST_S = 0.4  # from its first event: a flood does not keep us from looking
 RETRY_S = 2.0  # after a look that failed
+TICK_S = 60.0  # without any event: links that go down and allocations that end announce themselves to nobody
 SOON_S = 0.15  # between the looks that a host which announced its loss must pass before it is believed to be smaller
 
 
@@ -45,12 +46,12 @@ class WakeUps:
     """Gathers events from any thread into batches; the first batch is empty and comes at once."""
 
     def __init__(self) -> None:
-        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._due: float | None = 0.0  # when to look even without an event
+        self._events: queue.SimpleQueue[tuple[Event, float]] = queue.SimpleQueue()
+        self._due = 0.0  # when to look even without an event
 
     def wake(self, event: Event) -> None:
         """Called by those who hear of a change."""
-        self._events.put(event)
+        self._events.put((event, time.monotonic()))
 
     def again(self, seconds: float) -> None:
         """Look again by then, event or not."""
@@ -58,17 +59,16 @@ class WakeUps:
 
     def next(self) -> tuple[tuple[Event, ...], float]:
         """The next batch, as many events as come close to each other, and when its first one came (monotonic)."""
-        first = self._wait(None if self._due is None else max(0.0, self._due - time.monotonic()))
-        since, self._due = time.monotonic(), None
-        batch = [first] if first else []
-        while batch and (left := min(QUIET_S, since + LONGEST_S - time.monotonic())) > 0:
-            event = self._wait(left)
-            if event is None:
-                break
-            batch.append(event)
-        return tuple(batch), since
+        first = self._wait(max(0.0, self._due - time.monotonic()))
+        self._due = time.monotonic() + TICK_S
+        if first is None:
+            return (), time.monotonic()
+        batch, until = [first[0]], time.monotonic() + LONGEST_S
+        while (left := min(QUIET_S, until - time.monotonic())) > 0 and (more := self._wait(left)):
+            batch.append(more[0])
+        return tuple(batch), first[1]
 
-    def _wait(self, seconds: float | None) -> Event | None:
+    def _wait(self, seconds: float) -> tuple[Event, float] | None:
         try:
             return self._events.get(timeout=seconds)
         except queue.Empty:
@@ -120,18 +120,19 @@ def watch(driver: Driver, node: str, settings: Settings, wake_ups: WakeUps) -> I
             wake_ups.again(RETRY_S)
             yield Change(events=events, notes=(str(error),))
             continue
-        found = _as_observed(tree)
         plan = _compare(stood, tree)
-        yield Change(events=events, plan=plan, before=stood, seconds=time.monotonic() - since)
-        stood = found
+        if events or plan.operations or not stood.providers:
+            yield Change(events=events, plan=plan, before=stood, seconds=time.monotonic() - since)
+        stood = _as_observed(tree)
 
 
 def watch_and_sync(planner: Planner, wake_ups: WakeUps) -> Iterator[Change]:
     """A pass at the start and after each batch of events, without end."""
-    looks = 0  # in a row that found less than the limits allow to take away, since the last event
+    started = False
+    looks = PATIENCE  # in a row that found less than the limits allow to take away, since something was announced
     while True:
         events, since = wake_ups.next()
-        looks = 0 if events else looks
+        looks = 0 if any(map(_announces_loss, events)) else looks
         try:
             outcome = run_pass(planner)
         except USER_ERRORS as error:
@@ -141,6 +142,9 @@ def watch_and_sync(planner: Planner, wake_ups: WakeUps) -> Iterator[Change]:
         looks += outcome.status is Status.UNSAFE
         if outcome.status is Status.UNSAFE and looks < PATIENCE:
             wake_ups.again(SOON_S)
+        if not events and outcome.status is Status.UNCHANGED and started:
+            continue
+        started = True
         yield Change(
             events=events,
             plan=outcome.plan,
@@ -149,6 +153,11 @@ def watch_and_sync(planner: Planner, wake_ups: WakeUps) -> Iterator[Change]:
             notes=outcome.notes,
             seconds=time.monotonic() - since,
         )
+
+
+def _announces_loss(event: Event) -> bool:
+    """Whether the kernel or libvirt said that a device is gone, so that three looks at once are as good as in a row."""
+    return event.what.startswith("remove ") or event.what.endswith(" deleted")
 
 
 def _desired(driver: Driver, node: str, settings: Settings) -> ProviderTree:

@@ -69,6 +69,10 @@ class Driver(Protocol):
         """
         ...
 
+    def idle(self, survey: Survey, policy: Policy) -> tuple[str, ...]:
+        """What the policy says and nothing on this node answers to: one sentence each."""
+        ...
+
 
 @runtime_checkable
 class Watchable(Protocol):

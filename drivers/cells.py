@@ -62,6 +62,11 @@ def page_mib(cells: tuple[NumaCell, ...]) -> dict[tuple[int, int], int]:
     return {pool: mib for pool, mib in sorted(found.items()) if mib}
 
 
+def small_page_kib(cell: NumaCell) -> int:
+    """The size of a cell's small pages, of which none may be left."""
+    return min((pages.size_kib for pages in cell.pages), default=SMALL_PAGE_KIB)
+
+
 def reserved_mib(
     cells: tuple[NumaCell, ...], pools: Mapping[tuple[int, int], int], host_mib: int, pages: Iterable[ReservedPages]
 ) -> dict[tuple[int, int], int]:
@@ -71,7 +76,7 @@ def reserved_mib(
     Raises:
         PolicyError: more is to be kept than there is, or pages that no cell has.
     """
-    smallest = {cell.id: min(size for id_, size in pools if id_ == cell.id) for cell in cells if _has_pool(cell, pools)}
+    smallest = {cell.id: small_page_kib(cell) for cell in cells if (cell.id, small_page_kib(cell)) in pools}
     small = {id_: pools[id_, size] for id_, size in smallest.items()}
     if host_mib > sum(small.values()):
         raise PolicyError(
@@ -89,7 +94,3 @@ def reserved_mib(
             )
         kept[pool] = kept.get(pool, 0) + mib
     return kept
-
-
-def _has_pool(cell: NumaCell, pools: Mapping[tuple[int, int], int]) -> bool:
-    return any(id_ == cell.id for id_, _ in pools)

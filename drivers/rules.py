@@ -12,6 +12,7 @@ from reportclient.names import normalise_class, normalise_trait
 PARTS = (("domain", 4, 0xFFFF), ("bus", 2, 0xFF), ("slot", 2, 0x1F), ("function", 1, 0x7))
 SWITCHES = {"true": True, "1": True, "yes": True, "on": True, "t": True, "y": True,
             "false": False, "0": False, "no": False, "off": False, "f": False, "n": False}  # fmt: skip
+NO_DEVICE = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB", "MEM_ENCRYPTION_CONTEXT"})
 ATTRIBUTE = re.compile(r"[\w-]+(/[\w-]+)*")
 MAX_KBPS = 0x7FFFFFFF  # the largest number that placement takes
 
@@ -29,6 +30,9 @@ def parse_rule(record: Mapping[str, Any], number: int) -> DeviceRule:
         raise ValueError("names a device by devname, which may change: use its address")
     if _switch(record, "remote_managed"):
         raise ValueError("has remote_managed, which is not supported")
+    resource_class = normalise_class(_text(record, "resource_class")) if record.get("resource_class") else None
+    if resource_class in NO_DEVICE or (resource_class or "").startswith("NET_BW_"):
+        raise ValueError(f"has resource_class {resource_class}, which is no device's")
     if record.get("resource_class") and record.get("resource_class_attribute"):
         raise ValueError("has both resource_class and resource_class_attribute")
     patterns, exact = _parse_address(record.get("address"))
@@ -39,10 +43,10 @@ def parse_rule(record: Mapping[str, Any], number: int) -> DeviceRule:
         product_id=_parse_id(record, "product_id"),
         address=patterns,
         exact=exact,
-        resource_class=normalise_class(_text(record, "resource_class")) if record.get("resource_class") else None,
+        resource_class=resource_class,
         class_attribute=_parse_attribute(record),
         traits=frozenset(normalise_trait(name) for name in _text(record, "traits").split(",") if name.strip()),
-        physical_network=_text(record, "physical_network") or None,
+        physical_network=_parse_network(record),
         one_time_use=_switch(record, "one_time_use"),
         live_migratable=bool(_switch(record, "live_migratable")),
         bandwidth=_parse_bandwidth(record.get("bandwidth")),
@@ -92,7 +96,7 @@ def _parse_address(address: object) -> tuple[tuple[re.Pattern[str], ...], PciAdd
             raise ValueError(f"has {', '.join(sorted(unknown))} in its address")
         try:
             patterns = tuple(re.compile(address.get(name, "")) for name, _, _ in PARTS)
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             raise ValueError(f"has an address that is no regular expression: {error}") from error
         return patterns, _only_address([address.get(name, "") for name, _, _ in PARTS])
     raise ValueError(f"has the address {address!r}, which is neither a text nor a table of patterns")
@@ -132,6 +136,16 @@ def _parse_id(record: Mapping[str, Any], name: str) -> str | None:
     return f"{int(text, 16):04x}"
 
 
+def _parse_network(record: Mapping[str, Any]) -> str | None:
+    """The name, of which a trait must be made."""
+    name = _text(record, "physical_network")
+    if name and not re.search("[A-Za-z0-9]", name):
+        raise ValueError(f"has {name!r} as its physical_network, of which no trait can be made")
+    if name:
+        normalise_trait(f"PHYSNET_{name}")
+    return name or None
+
+
 def _parse_attribute(record: Mapping[str, Any]) -> str | None:
     text = _text(record, "resource_class_attribute")
     if text and not ATTRIBUTE.fullmatch(text):
@@ -155,7 +169,7 @@ def _parse_kbps(value: object) -> int | None:
     if value == "link":
         return None
     text = str(value)
-    if not (text.isdecimal() and 0 < int(text) <= MAX_KBPS):
+    if not (text.isdecimal() and len(text) <= 10 and 0 < int(text) <= MAX_KBPS):
         raise ValueError(f"has the bandwidth {value!r}, where kbit/s or link stands")
     return int(text)
 

@@ -2,7 +2,10 @@
 
 from collections.abc import Iterator
 
+from reportclient.ownership import MARKER
 from reportclient.tree import ObservedProvider, ObservedTree
+
+HUGE = "CUSTOM_MEMORY_PAGE_SIZE_LARGE"
 
 
 class Standing:
@@ -34,8 +37,13 @@ class Standing:
         So a ratio that an operator set by hand outlives a change of layout.
         """
         own = self._by_suffix.get(suffix)
-        for seen in (own, *self._by_suffix.values()):
+        for seen in (own, self.root, *filter(_tells_ratios, self._by_suffix.values())):
             stock = seen.provider.inventories.get(resource_class) if seen else None
             if stock:
                 return stock.allocation_ratio
         return None
+
+
+def _tells_ratios(seen: ObservedProvider) -> bool:
+    """Whether a provider is ours, and none of huge pages, which nobody can overcommit."""
+    return MARKER in seen.provider.traits and HUGE not in seen.provider.traits

@@ -56,6 +56,7 @@ def diff(
     identity = {
         provider.name: seen.uuid if seen else _new_uuid(provider, desired, root_uuid) for provider, seen in pairs
     }
+    _check_foreign(pairs, ours)
     parents = {seen.name: provider.name for provider, seen in pairs if seen}
     changes = [_changes(provider, seen, identity, parents, ours, dropped) for provider, seen in pairs]
     kept = {seen.uuid for _, seen in pairs if seen}
@@ -104,6 +105,16 @@ def _matches(observed: ObservedTree, desired: ProviderTree) -> list[tuple[Provid
         )
         for provider in desired
     ]
+
+
+def _check_foreign(pairs: Iterable[tuple[Provider, ObservedProvider | None]], ours: Ownership) -> None:
+    """Refuse to write on a child of a name of ours that somebody else filled: what it holds would be there twice."""
+    for provider, seen in pairs:
+        if seen and provider.parent and seen.provider.inventories and not ours.writes(seen):
+            raise TreeMismatch(
+                f"provider {seen.name} ({seen.uuid}) holds {', '.join(sorted(seen.provider.inventories))} and was made "
+                f"neither by this agent nor by nova: if it stands for this host's device, delete it; else rename it"
+            )
 
 
 def _reparent(

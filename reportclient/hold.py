@@ -1,19 +1,24 @@
-"""What guests hold of devices that a host no longer offers: kept until they let go of it."""
+"""What guests hold of devices that a host no longer offers: kept until they let go of it, and given to nobody else."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from reportclient.allocations import Allocation, usages
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
+
+ONE_TIME = "HW_PCI_ONE_TIME_USE"
+NO_DEVICES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})  # a loss of these is for a person to look at
 
 
 def hold(
     desired: ProviderTree, observed: ObservedTree, allocations: Iterable[Allocation]
 ) -> tuple[ProviderTree, tuple[str, ...]]:
     """
-    The desired tree with as much stock on its children as guests hold there, and a sentence for each that was kept.
+    The desired tree with what guests hold of devices on its children, and a sentence for each that was kept.
 
-    A class that the host offers elsewhere now is left alone: keeping it here too would put it on offer twice.
+    What is kept is all reserved, so that nobody is given what a guest lets go of. Where the same device is on offer
+    in other words (as another class, whole instead of in parts, or as part of the root's total) nothing is kept: that
+    is a change of shape, and taking the stock away is refused as long as guests hold it.
     """
     providers = {provider.name: provider for provider in desired}
     notes: list[str] = []
@@ -24,23 +29,40 @@ def hold(
             continue
         wanted = providers.get(name)
         stays = wanted.inventories.get(resource_class) if wanted else None
-        if (stays and stays.total >= used) or _is_elsewhere(resource_class, used, providers.values(), observed):
+        if (stays and stays.total >= used) or _is_reshaped(seen, wanted, resource_class, desired, observed):
             continue
-        kept = replace(stands, total=used, reserved=0, max_unit=used)
+        kept = Inventory(total=used, reserved=used, max_unit=used)
         providers[name] = _with(wanted or _bare(seen), resource_class, kept)
         notes.append(f"{name} keeps {used} {resource_class}, which guests hold and this host no longer offers")
+    for seen in observed:
+        if seen.name not in providers and seen.provider.parent in providers and _is_used_up(seen):
+            providers[seen.name] = seen.provider
+            notes.append(f"{seen.name} is a one-time device that was used: it stays until it is no longer reserved")
     return (ProviderTree(tuple(providers.values())), tuple(notes)) if notes else (desired, ())
 
 
-def _is_elsewhere(resource_class: str, used: int, desired: Iterable[Provider], observed: ObservedTree) -> bool:
-    """Whether keeping ``used`` would make more of the class than there was."""
-    after = sum(_total(provider, resource_class) for provider in desired)
-    before = sum(_total(seen.provider, resource_class) for seen in observed)
-    return after + used > before
+def _is_used_up(seen: ObservedProvider) -> bool:
+    """Whether it is a one-time device without anything left to give: out of sight it must not become new again."""
+    stock = seen.provider.inventories.values()
+    return ONE_TIME in seen.provider.traits and bool(stock) and all(one.reserved == one.total for one in stock)
 
 
-def _total(provider: Provider, resource_class: str) -> int:
-    stock = provider.inventories.get(resource_class)
+def _is_reshaped(
+    seen: ObservedProvider,
+    wanted: Provider | None,
+    resource_class: str,
+    desired: ProviderTree,
+    observed: ObservedTree,
+) -> bool:
+    """Whether the class is gone because the same hardware is offered in another form, or is no device at all."""
+    before = observed.root.provider.inventories if observed.root else {}
+    on_root = _total(desired.root.inventories, resource_class) > _total(before, resource_class)
+    other_classes = wanted is not None and bool(wanted.inventories.keys() - seen.provider.inventories.keys())
+    return resource_class in NO_DEVICES or on_root or other_classes
+
+
+def _total(inventories: Mapping[str, Inventory], resource_class: str) -> int:
+    stock = inventories.get(resource_class)
     return stock.total if stock else 0
 
 

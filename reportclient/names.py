@@ -40,6 +40,11 @@ def normalise_trait(text: str) -> str:
     return _checked(name if is_custom(name) else str(os_traits.normalize_name(name)), text)
 
 
+def is_name(text: str) -> bool:
+    """Whether placement takes this as a name of a class or trait."""
+    return FORM.fullmatch(text) is not None
+
+
 def _checked(name: str, text: str) -> str:
     """
     A name that placement takes.
@@ -47,6 +52,6 @@ def _checked(name: str, text: str) -> str:
     Raises:
         ValueError: nothing is left of the text, or too much.
     """
-    if not FORM.fullmatch(name):
+    if not is_name(name):
         raise ValueError(f"names {text[:80]!r}, of which no name can be made that placement takes")
     return name

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 MARKER = "CUSTOM_OWNER_COMPUTE_NODE_AGENT"
+MANAGED = "COMPUTE_MANAGED_PCI_DEVICE"  # nova's trait of the PCI devices that its flavors can ask for
 OWNER_NOVA = "OWNER_NOVA"  # nova 34 and later put it on the providers they write
 
 
@@ -21,6 +22,7 @@ class Names:
 
     classes: frozenset[str] = frozenset()
     traits: frozenset[str] = frozenset()
+    prefixes: tuple[str, ...] = ()  # of more traits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +31,11 @@ class Ownership:
 
     emitted: Names  # what the drivers can ever report on a root
     configured: Mapping[str, Names] = field(default_factory=dict)  # by provider name: the operator's, now or last pass
+    adopted: frozenset[str] = frozenset()  # children that nova made for devices of this host, by name
 
     def classes(self, observed: ObservedProvider) -> frozenset[str]:
         """The classes on this provider that are ours to change or remove."""
-        if observed.provider.parent is not None and is_marked(observed):
+        if observed.provider.parent is not None and self.writes(observed):
             return frozenset(observed.provider.inventories)
         emitted = self.emitted.classes if observed.provider.parent is None else frozenset()
         return emitted | self.configured.get(observed.name, Names()).classes
@@ -40,11 +43,14 @@ class Ownership:
     def traits(self, observed: ObservedProvider) -> frozenset[str]:
         """The traits on this provider that are ours to remove."""
         configured = self.configured.get(observed.name, Names()).traits
-        return self.emitted.traits | configured if self.writes(observed) else configured
+        if not self.writes(observed):
+            return configured
+        begun = {name for name in observed.provider.traits if name.startswith(self.emitted.prefixes)}
+        return self.emitted.traits | configured | (begun if self.emitted.prefixes else frozenset())
 
     def writes(self, observed: ObservedProvider) -> bool:
-        """Whether this provider is the root, or a child that we made."""
-        return observed.provider.parent is None or is_marked(observed)
+        """Whether this provider is the root, or a child that we made or took over."""
+        return observed.provider.parent is None or is_marked(observed) or observed.name in self.adopted
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,13 @@ class Contest:
     changes: tuple[str, ...]  # one sentence each
     nova: bool  # OWNER_NOVA came to the root with them; where it stood before, it says little of today
     marked: bool  # OWNER_NOVA stands on the root
+
+
+def is_novas(observed: ObservedProvider) -> bool:
+    """Whether nova made the provider for a device: by its mark, by its PCI trait, or as older ones did for vGPUs."""
+    return bool(observed.provider.traits & {OWNER_NOVA, MANAGED}) or bool(
+        observed.provider.inventories.keys() & {"VGPU", "MEM_ENCRYPTION_CONTEXT"}
+    )
 
 
 def is_marked(observed: ObservedProvider) -> bool:

@@ -172,10 +172,14 @@ def lessened(plan: Plan, observed: ObservedTree) -> frozenset[str]:
         for provider in observed
         if provider.uuid in final
         and any(
-            _capacity(final[provider.uuid], name) < stock.capacity
-            for name, stock in provider.provider.inventories.items()
+            _is_less(final[provider.uuid].get(name), stock) for name, stock in provider.provider.inventories.items()
         )
     )
+
+
+def _is_less(after: Inventory | None, before: Inventory) -> bool:
+    """Whether there is less of a class, or less to give; what is all reserved has nothing to give and can go yet."""
+    return after is None or after.total < before.total or after.capacity < before.capacity
 
 
 def shrinkage(plan: Plan, observed: ObservedTree, limits: Limits) -> tuple[str, ...]:
@@ -186,28 +190,34 @@ def shrinkage(plan: Plan, observed: ObservedTree, limits: Limits) -> tuple[str, 
     """
     final = stock_writes(plan.operations)
     before: Counter[str] = Counter()
-    after: Counter[str] = Counter()
+    lost: Counter[str] = Counter()
     excused: Counter[str] = Counter()
-    for provider in observed:
-        stands = provider.provider.inventories
-        kept = final.get(provider.uuid, stands)
-        before.update(_totals(stands))
-        after.update(_totals(kept))
-        for name in stands:
-            if name in limits.withdrawn.get(provider.name, frozenset()) or provider.name in limits.present:
-                excused[name] += max(0, stands[name].total - (kept[name].total if name in kept else 0))
-    for uuid in final.keys() - observed.by_uuid.keys():
-        after.update(_totals(final[uuid]))
-    loss = {name: before[name] - after[name] - excused[name] for name in before}
+    gained: Counter[str] = Counter()
+    stood = {provider.uuid: provider.provider.inventories for provider in observed}
+    names = {provider.uuid: provider.name for provider in observed}
+    for uuid in stood.keys() | final.keys():
+        stands = _totals(stood.get(uuid, {}))
+        stays = _totals(final.get(uuid, stood.get(uuid, {})))
+        before.update(stands)
+        gained.update(
+            {name: total - stands.get(name, 0) for name, total in stays.items() if total > stands.get(name, 0)}
+        )
+        for name, total in stands.items():
+            withdrawn = name in limits.withdrawn.get(names[uuid], frozenset())
+            side = excused if withdrawn or names[uuid] in limits.present else lost
+            side[name] += max(0, total - stays.get(name, 0))
+    # What comes elsewhere makes up for what was taken on purpose first: the rest of it, for what may have been lost.
+    loss = {name: lost[name] - max(0, gained[name] - excused[name]) for name in before}
+    after = {name: before[name] - lost[name] - excused[name] + gained[name] for name in before}
     sentences = [
         f"{name} would shrink from {before[name]} to {after[name]}, more than {limits.fraction:.0%}"
         for name in sorted(loss)
         if loss[name] > before[name] * limits.fraction
     ]
     gone = [one for one in plan.operations if isinstance(one, Delete) and one.name not in limits.present]
-    lost = [one for one in gone if any(loss[name] > 0 for name in observed.by_uuid[one.uuid].provider.inventories)]
-    if len(lost) > limits.providers:
-        sentences.append(f"{len(lost)} providers would go, more than {limits.providers}")
+    losing = [one for one in gone if any(loss[name] > 0 for name in stood[one.uuid])]
+    if len(losing) > limits.providers:
+        sentences.append(f"{len(losing)} providers would go, more than {limits.providers}")
     return tuple(sentences)
 
 
@@ -238,9 +248,9 @@ def check_use(plan: Plan, observed: ObservedTree, allocations: Iterable[Allocati
                 f"{used} {resource_class} on {name} are allocated, and the plan would remove that stock: "
                 f"move the guests away first"
             )
-        stock = final[provider.uuid][resource_class]
-        out_of_service = stands is not None and stock.reserved == stock.total == stands.total
-        if not force and stays < used and not out_of_service and (stands is None or stays < stands.capacity):
+        # What is reserved of a device that guests hold is kept from others, and taken from nobody.
+        kept = provider.provider.parent is not None and final[provider.uuid][resource_class].total >= used
+        if not force and stays < used and not kept and (stands is None or stays < stands.capacity):
             raise UnsafePlan(
                 f"{used} {resource_class} on {name} are allocated, and the plan would leave room for "
                 f"{stays}: move guests away, correct the configuration, or say --force"

@@ -121,12 +121,17 @@ class Writer:
         try:
             self._transport.send("POST", "/reshaper", payload.encode_reshape(reshape, generations))
         except Forbidden:
-            for one in reshape.inventories:
+            for one in sorted(reshape.inventories, key=self._gains):
                 self._set_inventories(one)
             return
         for one in reshape.inventories:
             del self._stands[one.uuid]  # a reshape answers no generations: to be read again
             LOG.info("set inventories of provider name=%s %s", one.name, _totals(one))
+
+    def _gains(self, write: SetInventories) -> bool:
+        """Whether a write adds to a provider: then it waits for those that only take away, so that nothing is twice."""
+        stands = self._stands[write.uuid].provider.inventories
+        return any(name not in stands or one.total > stands[name].total for name, one in write.inventories.items())
 
     def _renamed(self, uuid: str, old: str, name: str) -> None:
         for key, stands in self._stands.items():

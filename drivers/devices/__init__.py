@@ -6,7 +6,7 @@ physical GPU, memory encryption contexts.
 """
 
 from drivers.devices.mdev import mdev_stock
-from drivers.devices.pci import pci_stock
+from drivers.devices.pci import pci_stock, rules_by_function
 from drivers.devices.sev import sev_stock
 from drivers.devices.stock import DeviceStock, libvirt_name
 from drivers.facts import HostFacts
@@ -26,8 +26,28 @@ def device_stock(facts: HostFacts, policy: DevicePolicy, standing: Standing) -> 
     return (
         *pci_stock(facts, policy, standing),
         *mdev_stock(facts, policy.mdevs, standing),
-        *sev_stock(facts),
+        *sev_stock(facts, standing),
     )
+
+
+def idle(facts: HostFacts, policy: DevicePolicy) -> tuple[str, ...]:
+    """What the policy says and nothing on this host answers to: a sentence each, as it may be a slip of the pen."""
+    functions = {function.address: function for function in facts.devices.functions}
+    used = {rule.number for rule in rules_by_function(functions, policy).values()}
+    offered = {kind.id for parent in facts.devices.mdev_parents for kind in parent.types}
+    found = [
+        f"[pci] device_spec rule {rule.number} is the first rule about no device of this host"
+        for rule in policy.rules
+        if rule.number not in used
+    ]
+    if policy.rules and not policy.report:
+        found.append("[pci] device_spec counts for nothing without report_in_placement = true")
+    found += [
+        f"[devices] enabled_mdev_types has {rule.type}, which no card of this host can make"
+        for rule in policy.mdevs
+        if rule.type not in offered
+    ]
+    return tuple(found)
 
 
 def present(facts: HostFacts) -> frozenset[str]:

@@ -1,8 +1,10 @@
 """Mediated devices: how many vGPUs each card has and can make, of the type that is enabled for it."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from drivers.devices.stock import RESERVED_ILL, UNHEALTHY, DeviceStock, libvirt_name, silenced
+from drivers.devices.reserve import marks, said
+from drivers.devices.stock import DeviceStock, libvirt_name, silenced
 from drivers.facts import HostFacts, MdevParent, PciFunction
 from drivers.health import ills
 from drivers.policy import MdevRule
@@ -17,24 +19,37 @@ def mdev_stock(facts: HostFacts, rules: tuple[MdevRule, ...], standing: Standing
         return []
     functions = {function.address: function for function in facts.devices.functions}
     chosen = [(parent, rule) for parent in facts.devices.mdev_parents if (rule := _mdev_rule(parent, rules))]
-    enabled = {rule.type for rule in rules}
-    made: dict[str, int] = {}
-    for mdev in facts.devices.mdevs:
-        if mdev.type in enabled:
-            made[mdev.parent] = made.get(mdev.parent, 0) + 1
+    made = _made(facts, rules, chosen)
     room = _room(chosen, made)
     found = []
     for parent, rule in chosen:
         total = made.get(parent.name, 0) + room[parent.name]
         if total:
             function = functions.get(parent.address) if parent.address else None
-            found.append(_mdev_provider(parent, rule, function, total, made.get(parent.name, 0), standing))
+            pf = functions.get(function.pf) if function and function.pf else None
+            why = ills(function, pf) if function else None
+            found.append(_mdev_provider(parent, rule, function, total, made.get(parent.name, 0), why, standing))
     speaking = {parent.name for parent in facts.devices.mdev_parents}
     for function in facts.devices.functions:
         name = libvirt_name(str(function.address))
         if function.driver is None and name not in speaking:
             found += silenced(name, function, standing)
     return found
+
+
+def _made(facts: HostFacts, rules: Iterable[MdevRule], chosen: Iterable[tuple[MdevParent, MdevRule]]) -> dict[str, int]:
+    """
+    How many mediated devices each parent has that count as what it offers: those of enabled types of the same class.
+
+    Nova counts those of every enabled type, and would give a guest that asks for one class a device of another.
+    """
+    classes = {rule.type: rule.resource_class for rule in rules}
+    offered = {parent.name: rule.resource_class for parent, rule in chosen}
+    return Counter(
+        mdev.parent
+        for mdev in facts.devices.mdevs
+        if mdev.type in classes and classes[mdev.type] == offered.get(mdev.parent)
+    )
 
 
 def _mdev_rule(parent: MdevParent, rules: Iterable[MdevRule]) -> MdevRule | None:
@@ -61,20 +76,24 @@ def _room(chosen: Iterable[tuple[MdevParent, MdevRule]], made: Mapping[str, int]
 
 
 def _mdev_provider(
-    parent: MdevParent, rule: MdevRule, function: PciFunction | None, total: int, made: int, standing: Standing
+    parent: MdevParent,
+    rule: MdevRule,
+    function: PciFunction | None,
+    total: int,
+    made: int,
+    why: str | None,
+    standing: Standing,
 ) -> DeviceStock:
-    why = ills(function, None) if function else None
-    stands = standing.provider(parent.name)
-    ours = stands is not None and UNHEALTHY in stands.provider.traits
-    stock = stands.provider.inventories.get(rule.resource_class) if stands else None
-    kept = total if why else min(total, stock.reserved) if stock and not ours else 0
+    before = said(standing.provider(parent.name), rule.resource_class)
+    stock = Inventory(total=total, max_unit=total, reserved=total if why else min(total, before))
     fact = f"{made} mdevs exist on {parent.name}, {total - made} more of type {rule.type} can be made"
     reason = Reason(fact, f"[devices] enabled_mdev_types has {rule.type}{_limit(rule)}")
     return DeviceStock(
         suffix=parent.name,
         cell=function.cell if function else None,
-        inventories={rule.resource_class: (Inventory(total=total, max_unit=total, reserved=kept), reason)},
-        traits={UNHEALTHY: Reason(f"{parent.name}: {why}", RESERVED_ILL)} if why else {},
+        inventories={rule.resource_class: (stock, reason)},
+        traits=marks(f"{parent.name}: {why}", {rule.resource_class: before}) if why else {},
+        ill=f"{parent.name}: {why}" if why else "",
     )
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
-from drivers.devices.stock import RESERVED_ILL, UNHEALTHY, DeviceStock, silenced
-from drivers.errors import PolicyError
+from drivers.devices.reserve import RULE, marks, own_traits, said
+from drivers.devices.stock import DeviceStock
+from drivers.errors import MalformedFact, PolicyError
 from drivers.facts import HostFacts, PciFunction
 from drivers.health import ills
 from drivers.pci import PciAddress
@@ -13,10 +14,12 @@ from drivers.reasons import Reason
 from drivers.rules import matches
 from drivers.standing import Standing
 from reportclient.names import normalise_class, normalise_trait
+from reportclient.ownership import MANAGED
 from reportclient.tree import Inventory, ObservedProvider
 
-MANAGED = "COMPUTE_MANAGED_PCI_DEVICE"
 EGRESS, INGRESS = "NET_BW_EGR_KILOBIT_PER_SEC", "NET_BW_IGR_KILOBIT_PER_SEC"
+PHYSNET = "CUSTOM_PHYSNET_"  # followed by the name of a physical network, as Neutron has it
+OF_DEVICES = frozenset({MANAGED, "HW_NIC_SRIOV", "HW_PCI_LIVE_MIGRATABLE", "HW_PCI_ONE_TIME_USE"})
 BRIDGE, NETWORK = 0x06, 0x02  # PCI base classes
 LIBVIRT_LIVE_VFIO, QEMU_LIVE_VFIO = 10_000_000, 8_002_002  # from which on variant drivers migrate guests
 NO_TYPE = "0"  # what NVIDIA's driver shows in nvidia/current_vgpu_type of a VF that is no vGPU
@@ -38,12 +41,12 @@ def pci_stock(facts: HostFacts, policy: DevicePolicy, standing: Standing) -> lis
     Raises:
         PolicyError: the rules contradict each other or this host.
     """
-    if not policy.report and not policy.discover_all:
+    if not policy.report:
         _refuse_turning_off(standing)
-        return []
     functions = {function.address: function for function in facts.devices.functions}
-    ruled = _rules_by_function(functions, policy)
+    ruled = rules_by_function(functions, policy)
     spoken_of = {functions[address].pf or address for address in ruled}
+    ruled = ruled if policy.report else {}
     groups: dict[PciAddress, list[_Match]] = {}
     for function in facts.devices.functions:
         rule = ruled.get(function.address)
@@ -51,20 +54,24 @@ def pci_stock(facts: HostFacts, policy: DevicePolicy, standing: Standing) -> lis
         if match:
             groups.setdefault(function.pf or function.address, []).append(match)
     held = frozenset().union(*(guest.pci for guest in facts.guests))
-    stock = []
+    stock = {}
     for address, matched in sorted(groups.items()):
         _check_group(address, matched, facts)
-        stock.append(_pci_provider(address, matched, functions, held, policy, standing))
-    return stock + _silent_vfs(groups, functions, ruled, standing)
+        stock[address] = _pci_provider(address, matched, functions, held, policy, standing)
+    for address, silent in _silent_vfs(functions, ruled).items():
+        kept = _with_silent(stock.get(address), address, silent, standing)
+        if kept:
+            stock[address] = kept
+    return [stock[address] for address in sorted(stock)]
 
 
-def _rules_by_function(
+def rules_by_function(
     functions: Mapping[PciAddress, PciFunction], policy: DevicePolicy
 ) -> dict[PciAddress, DeviceRule]:
     """The first rule about each function, as in nova; bridges are never meant."""
     pfs = {address for address, function in functions.items() if function.is_pf}
     found = {}
-    for function in functions.values() if policy.report else ():
+    for function in functions.values():
         if (function.device_class or 0) >> 16 == BRIDGE:
             continue
         for rule in policy.rules:
@@ -98,7 +105,9 @@ def _class_of(function: PciFunction, rule: DeviceRule) -> str | None:
     if rule.class_attribute is None:
         return rule.resource_class or f"CUSTOM_PCI_{function.vendor_id}_{function.product_id}".upper()
     kind = dict(function.attributes).get(rule.class_attribute, NO_TYPE)
-    return None if kind == NO_TYPE else normalise_class(f"{rule.class_attribute.split('/')[0]}_{kind}")
+    if not (kind.isdecimal() and len(kind) < 10):
+        raise MalformedFact(f"{function.address}: {rule.class_attribute} shows {kind[:40]!r}, which is no number")
+    return None if int(kind) == int(NO_TYPE) else normalise_class(f"{rule.class_attribute.split('/')[0]}_{int(kind)}")
 
 
 def _check_group(address: PciAddress, matched: list[_Match], facts: HostFacts) -> None:
@@ -112,8 +121,10 @@ def _check_group(address: PciAddress, matched: list[_Match], facts: HostFacts) -
     parts = [match for match in matched if match.function.address != address]
     if whole and parts:
         raise PolicyError(
-            f"[pci] device_spec offers both {address} and its VF {parts[0].function.address}: a PF is offered whole "
-            f"or as its VFs, never both: narrow one of the rules {_numbers(matched)}"
+            f"[pci] device_spec, rule {_numbers(matched)}, offers both {address} and its VF "
+            f"{parts[0].function.address}: a PF is offered whole or as its VFs, never both (the address of a PF means "
+            f"its VFs too): name a product_id, {whole[0].function.product_id} for the PF or "
+            f"{parts[0].function.product_id} for its VFs"
         )
     for match in parts:
         if match.rule and match.rule.one_time_use is not None:
@@ -160,19 +171,35 @@ def _pci_provider(
         for match in matched
         if (why := ills(match.function, functions.get(address), unruled=match.rule is None))
     }
+    stands = standing.provider(suffix)
     inventories: dict[str, tuple[Inventory, Reason]] = {}
     for name in sorted({match.resource_class for match in matched}):
         members = [match for match in matched if match.resource_class == name]
-        kept, note = _reserved(name, members, sick, held, standing.provider(suffix))
+        kept, note = _reserved(members, sick, held, said(stands, name))
         stock = Inventory(total=len(members), max_unit=len(members), reserved=min(kept, len(members)))
         inventories[name] = stock, Reason(f"{_listed(members)}{note}", _rule_text(members[0]))
-    for name, kbps, reason in _bandwidth(owner, matched, policy, standing.provider(suffix)):
-        inventories[name] = Inventory(total=kbps, max_unit=kbps), reason
+    all_ill = len(sick) == len(matched)
+    for name, kbps, reason in _bandwidth(owner, matched, policy, stands):
+        kept = kbps if all_ill else min(kbps, said(stands, name))
+        inventories[name] = Inventory(total=kbps, max_unit=kbps, reserved=kept), reason
+    why = _told(sick)
     traits = dict.fromkeys(_traits_of(matched[0]), Reason(_listed(matched), _rule_text(matched[0])))
-    if sick:
-        traits[UNHEALTHY] = Reason("; ".join(f"{at}: {why}" for at, why in sorted(sick.items())), RESERVED_ILL)
-    once = any(match.rule and match.rule.one_time_use for match in matched)
-    return DeviceStock(suffix=suffix, cell=owner.cell, inventories=inventories, traits=traits, once=once)
+    return DeviceStock(
+        suffix=suffix,
+        cell=owner.cell,
+        inventories=inventories,
+        traits=traits | (marks(why, {name: said(stands, name) for name in inventories}) if sick else {}),
+        once=any(match.rule and match.rule.one_time_use for match in matched),
+        ill=why,
+    )
+
+
+def _told(sick: Mapping[PciAddress, str]) -> str:
+    """Each reason once, with the first function that it is about."""
+    first: dict[str, PciAddress] = {}
+    for address, why in sorted(sick.items()):
+        first.setdefault(why, address)
+    return "; ".join(f"{address}: {why}" for why, address in first.items())
 
 
 def _traits_of(match: _Match) -> frozenset[str]:
@@ -191,27 +218,19 @@ def _traits_of(match: _Match) -> frozenset[str]:
 
 
 def _reserved(
-    name: str,
-    members: list[_Match],
-    sick: Mapping[PciAddress, str],
-    held: frozenset[PciAddress],
-    stands: ObservedProvider | None,
+    members: list[_Match], sick: Mapping[PciAddress, str], held: frozenset[PciAddress], others: int
 ) -> tuple[int, str]:
     """
-    How many of a class are kept from guests, and a remark on why.
+    How many of a class are kept from guests, and a remark on why; ``others`` is what somebody else reserved.
 
-    What stands reserved is somebody's word and stays, unless our mark says that we reserved it for ill health. A
-    one-time device that a guest has is reserved, and only somebody else ever gives it back (nova's semantics).
+    A one-time device that a guest has is reserved, and only somebody else ever gives it back (nova's semantics).
     """
     ill = sum(match.function.address in sick for match in members)
-    ours = stands is not None and UNHEALTHY in stands.provider.traits
-    stock = stands.provider.inventories.get(name) if stands else None
     once = any(match.rule and match.rule.one_time_use for match in members)
     if once and any(match.function.address in held for match in members):
         return len(members), "; a guest has it, so it is reserved for good"
-    said = stock.reserved if stock and (once or not ours) else 0
     note = f"; {ill} of them ill" if ill else ""
-    return max(ill, said), note + (f"; {said} reserved in placement" if said > ill else "")
+    return max(ill, others), note + (f"; {others} reserved in placement" if others > ill else "")
 
 
 def _bandwidth(
@@ -223,13 +242,15 @@ def _bandwidth(
         return []
     wish = (rule.bandwidth if rule else None) or Bandwidth()
     because = f"bandwidth in [pci] device_spec, rule {rule.number}" if rule else "[pci] link_bandwidth"
-    mbps = sum(net.speed_mbps or 0 for net in pf.net_devices)
+    speeds = [net.speed_mbps for net in pf.net_devices if net.speed_mbps]
+    mbps = max(speeds, default=0)  # interfaces of one card may be views of the same link
+    whole = len(speeds) == len(pf.net_devices)
     found = []
     for name, kbps in ((EGRESS, wish.egress_kbps), (INGRESS, wish.ingress_kbps)):
         stock = stands.provider.inventories.get(name) if stands else None
         if kbps:
             found.append((name, kbps, Reason(f"{kbps} kbit/s", because)))
-        elif mbps:
+        elif mbps and (whole or not stock):
             found.append((name, mbps * 1000, Reason(f"the link of {pf.address} runs at {mbps} Mbit/s", because)))
         elif stock:
             told = f"the link of {pf.address} tells no speed now: what placement holds stays"
@@ -238,19 +259,50 @@ def _bandwidth(
 
 
 def _silent_vfs(
-    groups: Mapping[PciAddress, object],
-    functions: Mapping[PciAddress, PciFunction],
-    ruled: Mapping[PciAddress, DeviceRule],
-    standing: Standing,
-) -> list[DeviceStock]:
-    """PFs whose driver is gone, and with it the attribute that told what their VFs are: what stood there, reserved."""
-    pfs = {functions[address].pf for address, rule in ruled.items() if rule.class_attribute}
-    found = []
-    for address in sorted(pf for pf in pfs - groups.keys() if pf):
-        pf = functions.get(address)
-        if pf and pf.driver is None:
-            found += silenced(str(address), pf, standing)
+    functions: Mapping[PciAddress, PciFunction], ruled: Mapping[PciAddress, DeviceRule]
+) -> dict[PciAddress, list[PciFunction]]:
+    """By provider: the functions whose driver does not show the file that a rule takes their class from."""
+    found: dict[PciAddress, list[PciFunction]] = {}
+    for address, rule in sorted(ruled.items()):
+        function = functions[address]
+        if rule.class_attribute and rule.class_attribute not in dict(function.attributes):
+            found.setdefault(function.pf or address, []).append(function)
     return found
+
+
+def _with_silent(
+    stock: DeviceStock | None, address: PciAddress, silent: list[PciFunction], standing: Standing
+) -> DeviceStock | None:
+    """
+    A provider's stock and, reserved, what stood there of functions that tell nothing now.
+
+    No such file is not the same as a file that says 0: a driver that is gone comes back with its vGPUs.
+    """
+    stands = standing.provider(str(address))
+    if stands is None:
+        return stock
+    why = f"{silent[0].address}: its driver does not show what it is"
+    inventories = dict(stock.inventories) if stock else {}
+    left = len(silent)
+    for name, stood in sorted(stands.provider.inventories.items()):
+        now = inventories[name][0] if name in inventories else None
+        missing = min(left, stood.total - (now.total if now else 0))
+        if missing > 0:
+            total = missing + (now.total if now else 0)
+            kept = missing + (now.reserved if now else 0)
+            inventories[name] = Inventory(total=total, max_unit=total, reserved=kept), Reason(why, RULE)
+            left -= missing
+    if not inventories:
+        return stock
+    before = {name: said(stands, name) for name in inventories}
+    traits = stock.traits if stock else dict.fromkeys(own_traits(stands), Reason(why, RULE))
+    return DeviceStock(
+        suffix=str(address),
+        cell=silent[0].cell,
+        inventories=inventories,
+        traits={**traits, **marks(why, before)},
+        ill=why,
+    )
 
 
 def _refuse_turning_off(standing: Standing) -> None:

@@ -1,14 +1,16 @@
 """Memory encryption: how many guests of each kind can run at a time."""
 
+from drivers.devices.reserve import said
 from drivers.devices.stock import DeviceStock
 from drivers.facts import HostFacts
 from drivers.reasons import Reason
+from drivers.standing import Standing
 from reportclient.tree import Inventory
 
 QEMU_SEV_ES = 8_000_000
 
 
-def sev_stock(facts: HostFacts) -> list[DeviceStock]:
+def sev_stock(facts: HostFacts, standing: Standing) -> list[DeviceStock]:
     """
     Guests with encrypted memory, by kind: libvirt tells how many, the kernel which kinds it was loaded with.
 
@@ -24,10 +26,11 @@ def sev_stock(facts: HostFacts) -> list[DeviceStock]:
     kinds = (("amd_sev", guests, True), ("amd_sev_es", es_guests, es), ("amd_sev_snp", es_guests, can_snp))
     if not guests or (kernel is not None and not kernel.sev):
         return []
-    return [_sev_provider(suffix, count) for suffix, count, offered in kinds if offered and count]
+    return [_sev_provider(suffix, count, standing) for suffix, count, offered in kinds if offered and count]
 
 
-def _sev_provider(suffix: str, count: int) -> DeviceStock:
+def _sev_provider(suffix: str, count: int, standing: Standing) -> DeviceStock:
+    kept = min(count, said(standing.provider(suffix), "MEM_ENCRYPTION_CONTEXT"))
     trait = f"HW_CPU_X86_{suffix.upper()}"
     reason = Reason(
         f"libvirt's domain capabilities: {count} guests of {suffix} at a time",
@@ -35,6 +38,6 @@ def _sev_provider(suffix: str, count: int) -> DeviceStock:
     )
     return DeviceStock(
         suffix=suffix,
-        inventories={"MEM_ENCRYPTION_CONTEXT": (Inventory(total=count, max_unit=1), reason)},
+        inventories={"MEM_ENCRYPTION_CONTEXT": (Inventory(total=count, max_unit=1, reserved=kept), reason)},
         traits={trait: reason},
     )

@@ -3,14 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from drivers.devices.reserve import RULE, marks, own_traits, said
 from drivers.facts import PciFunction
 from drivers.reasons import Reason
 from drivers.standing import Standing
 from reportclient.ownership import MARKER
 from reportclient.tree import Inventory
-
-UNHEALTHY = "CUSTOM_DEVICE_UNHEALTHY"  # ours: its stock is reserved by us, and given back when it is well
-RESERVED_ILL = "ill devices are reserved until they are well"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +20,7 @@ class DeviceStock:
     inventories: Mapping[str, tuple[Inventory, Reason]]
     traits: Mapping[str, Reason] = field(default_factory=dict)
     once: bool = False  # its stock is used up by the first guest
+    ill: str = ""  # why some of it is reserved by us; empty: all of it is well
 
 
 def libvirt_name(address: str) -> str:
@@ -34,13 +33,15 @@ def silenced(suffix: str, function: PciFunction, standing: Standing) -> list[Dev
     stands = standing.provider(suffix)
     if stands is None or MARKER not in stands.provider.traits or not stands.provider.inventories:
         return []
-    reason = Reason(f"{function.address} has no driver, and so does not tell what it can be", RESERVED_ILL)
+    why = f"{function.address} has no driver, and so does not tell what it can be"
     stood = stands.provider.inventories
+    before = {name: said(stands, name) for name in stood}
     return [
         DeviceStock(
             suffix=suffix,
             cell=function.cell,
-            inventories={name: (replace(stock, reserved=stock.total), reason) for name, stock in stood.items()},
-            traits=dict.fromkeys(stands.provider.traits - {MARKER} | {UNHEALTHY}, reason),
+            inventories={name: (replace(one, reserved=one.total), Reason(why, RULE)) for name, one in stood.items()},
+            traits=dict.fromkeys(own_traits(stands), Reason(why, RULE)) | marks(why, before),
+            ill=why,
         )
     ]

@@ -33,3 +33,6 @@ class FakeDriver:
 
     def present(self, survey: Survey) -> frozenset[str]:
         return self._hosts[survey.facts.hostname].present(survey)
+
+    def idle(self, survey: Survey, policy: Policy) -> tuple[str, ...]:
+        return self._hosts[survey.facts.hostname].idle(survey, policy)

@@ -44,6 +44,8 @@ class HostArchive:
             with path.open("rb") as file:
                 data = file.read(MAX_BYTES + 1)
         except FileNotFoundError as error:
+            if not os.path.isdir(self.root):
+                raise DiscoveryError(f"there is no host archive {self.root}") from error
             raise DiscoveryError(f"host archive {self.root} has no {name}: record the host again") from error
         except OSError as error:
             raise DiscoveryError(f"cannot read {path} of the host archive: {error.strerror}") from error
@@ -68,6 +70,8 @@ class HostArchive:
     def names(self, folder: str) -> tuple[str, ...]:
         """The files in a folder of the archive, sorted; empty when it has no such folder."""
         path = self.root / folder
+        if os.path.exists(path) and not os.path.isdir(path):
+            raise MalformedFact(f"{path} is no folder")
         return tuple(sorted(file.name for file in path.iterdir())) if os.path.isdir(path) else ()
 
     def check(self) -> None:

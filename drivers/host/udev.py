@@ -1,7 +1,8 @@
 """The gate to udev: hot-plug events as systemd-udevd sends them on."""
 
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pyudev
 
@@ -9,6 +10,7 @@ from drivers.errors import DiscoveryError
 from drivers.events import Event, Wake
 
 SUBSYSTEMS = ("pci", "mdev", "net", "cpu", "memory", "node")
+BUFFER_BYTES = 16 * 1024 * 1024  # a card with its VFs is hundreds of events at once
 
 
 @contextmanager
@@ -23,17 +25,26 @@ def watching(wake: Wake) -> Iterator[None]:
         monitor = pyudev.Monitor.from_netlink(pyudev.Context())
         for subsystem in SUBSYSTEMS:
             monitor.filter_by(subsystem)
-        observer = pyudev.MonitorObserver(monitor, callback=lambda device: wake(_event(device)), name="udev")
-        observer.start()
+        with suppress(OSError):  # without the right to a larger one the ordinary buffer must do
+            monitor.set_receive_buffer_size(BUFFER_BYTES)
+        monitor.start()
     except (OSError, ImportError) as error:
-        raise DiscoveryError(
-            f"udev's events cannot be heard: {error}: is libudev there and netlink allowed?"
-        ) from error
+        raise DiscoveryError(f"udev's events cannot be heard: {error}: are libudev and netlink there?") from error
+    stopped = threading.Event()
+    threading.Thread(target=_listen, args=(monitor, wake, stopped), name="udev", daemon=True).start()
     try:
         yield
     finally:
-        observer.stop()
+        stopped.set()
 
 
-def _event(device: pyudev.Device) -> Event:
-    return Event("udev", f"{device.action} {device.subsystem} {device.sys_name}")
+def _listen(monitor: pyudev.Monitor, wake: Wake, stopped: threading.Event) -> None:
+    """Until stopped. When the kernel had more events than room for them, that is an event too."""
+    while not stopped.is_set():
+        try:
+            device = monitor.poll(timeout=1)
+        except OSError:
+            wake(Event("udev", "events lost"))
+            continue
+        if device is not None:
+            wake(Event("udev", f"{device.action} {device.subsystem} {device.sys_name}"))

@@ -53,12 +53,14 @@ def parse_capabilities(document: Document) -> Capabilities:
     root = parse_xml(document, "capabilities")
     with fields(document.source):
         cells = [_parse_cell(cell, document.source) for cell in root.iterfind("host/topology/cells/cell")]
+    if len({cell.id for cell in cells}) < len(cells):
+        raise MalformedFact(f"{document.source} tells of a cell twice")
     if not any(cell.memory_kib for cell in cells):
         raise MalformedFact(f"{document.source} tells no memory of any cell")
     cpu = require(root, "host/cpu", document.source)
     return Capabilities(
         arch=text_of(root, "host/cpu/arch", document.source),
-        cpu=tostring(cpu, encoding="unicode") if cpu.find("model") is not None else None,
+        cpu=_text_of_cpu(cpu, document.source) if cpu.find("model") is not None else None,
         features=frozenset(attribute(feature, "name", document.source) for feature in cpu.iterfind("feature")),
         cells=tuple(sorted(cells, key=lambda cell: cell.id)),
         guests=tuple(_parse_guest(arch, document.source) for arch in root.iterfind("guest/arch")),
@@ -86,6 +88,13 @@ def parse_domain_capabilities(document: Document) -> DomainCapabilities:
         sev_es_guests=_count(sev, "maxESGuests", document.source),
         launch_security=_values(root, "features/launchSecurity[@supported='yes']/enum[@name='sectype']"),
     )
+
+
+def _text_of_cpu(cpu: Element, source: str) -> str:
+    try:
+        return tostring(cpu, encoding="unicode")
+    except RecursionError as error:
+        raise MalformedFact(f"{source} has a <cpu> that is nested without end") from error
 
 
 def _count(element: Element | None, name: str, source: str) -> int:

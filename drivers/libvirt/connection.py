@@ -22,6 +22,7 @@ from drivers.libvirt.events import device_event, device_update, domain_event
 
 LOG = logging.getLogger(__name__)
 HOST_CPU = "host"  # the name of the host's own CPU among those that libvirt expands
+LIBVIRT_DEFINED_DEVICES = 7_003_000  # from which on node devices can be defined without being there
 DOMAIN_STATES = ("nostate", "running", "blocked", "paused", "shutdown", "shutoff", "crashed", "pmsuspended")
 
 
@@ -79,6 +80,7 @@ class LiveConnection:
     def __init__(self, uri: str) -> None:
         self._uri = uri
         self._open: Any = None
+        self._watches = False  # a thread runs libvirt's event loop, which keep-alive needs
 
     @property
     def uri(self) -> str:
@@ -129,9 +131,17 @@ class LiveConnection:
         return tuple(document for _, document in self.named_devices(self._device_kinds()))
 
     def named_devices(self, kinds: int = 0) -> tuple[tuple[str, Document], ...]:
-        """Node devices of these kinds (VIR_CONNECT_LIST_NODE_DEVICES_*; 0: of all) with their names."""
+        """
+        Node devices of these kinds (VIR_CONNECT_LIST_NODE_DEVICES_*; 0: of all) with their names.
+
+        Those that exist: mediated devices can also be defined only, and then take nothing of their card.
+        """
         with self._explained("the node devices"):
-            devices = self._libvirt.listAllDevices(kinds)
+            import libvirt
+
+            tells_active = self._libvirt.getLibVersion() >= LIBVIRT_DEFINED_DEVICES
+            active = libvirt.VIR_CONNECT_LIST_NODE_DEVICES_ACTIVE if tells_active else 0
+            devices = self._libvirt.listAllDevices(kinds | active)
         return tuple((name, self._dump(device, name)) for device in devices for name in (device.name(),))
 
     def _dump(self, device: Any, name: str) -> Document:
@@ -185,6 +195,8 @@ class LiveConnection:
     def _libvirt(self) -> Any:
         if self._open is None:
             self._open = _quiet_libvirt().open(self._uri)
+            if self._watches:  # a libvirtd that hangs is given up after twenty seconds
+                self._open.setKeepAlive(5, 3)
         return self._open
 
     @contextmanager
@@ -220,6 +232,7 @@ class LiveConnection:
             listener = _Listener(self._uri, wake)
             listener.connect()
         threading.Thread(target=listener.listen, name="libvirt", daemon=True).start()
+        self._watches = True
         try:
             yield
         finally:
@@ -262,8 +275,11 @@ class _Listener:
 
         libvirt.virEventAddTimeout(1000, lambda *_: None, None)  # wakes the loop, so that it sees its end
         while not self.stopped.is_set():
-            libvirt.virEventRunDefaultImpl()
-            if not self._connection.isAlive():
+            alive = False
+            with suppress(libvirt.libvirtError):
+                libvirt.virEventRunDefaultImpl()
+                alive = bool(self._connection.isAlive())
+            if not alive:
                 self._reconnect()
 
     def _reconnect(self) -> None:

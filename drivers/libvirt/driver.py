@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from drivers.base import Holdings, Survey
-from drivers.devices import present
+from drivers.devices import idle, present
 from drivers.errors import DiscoveryError, PolicyError
 from drivers.events import Wake
 from drivers.facts import Devices, DiskSpace, HostFacts
@@ -100,6 +100,9 @@ class LibvirtDriver:
 
     def present(self, survey: Survey) -> frozenset[str]:
         return frozenset(f"{survey.facts.hostname}_{suffix}" for suffix in present(survey.facts))
+
+    def idle(self, survey: Survey, policy: Policy) -> tuple[str, ...]:
+        return idle(survey.facts, policy.devices)
 
     @contextmanager
     def watching(self, wake: Wake) -> Iterator[None]:

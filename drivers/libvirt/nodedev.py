@@ -24,9 +24,13 @@ def parse_devices(documents: Iterable[Document]) -> Devices:
     parents: list[MdevParent] = []
     mdevs: list[Mdev] = []
     nets: dict[str, list[NetDevice]] = {}
+    names: set[str] = set()
     for document in documents:
         device = parse_xml(document, "device")
         name = text_of(device, "name", document.source)
+        if name in names:
+            raise MalformedFact(f"{document.source} is a second device called {name}")
+        names.add(name)
         address = None
         for capability in device.iterfind("capability"):
             kind = capability.get("type")
@@ -40,6 +44,10 @@ def parse_devices(documents: Iterable[Document]) -> Devices:
         types = device.findall(".//capability[@type='mdev_types']/type")
         if types:
             parents.append(MdevParent(name, address, _parse_types(types, document.source)))
+    if len({function.address for function in functions.values()}) < len(functions):
+        raise MalformedFact("libvirt lists two PCI functions at one address")
+    if len({mdev.uuid for mdev in mdevs}) < len(mdevs):
+        raise MalformedFact("libvirt lists two mediated devices of one uuid")
     return Devices(
         functions=tuple(
             sorted((_with_net(function, nets.get(name)) for name, function in functions.items()), key=_by_address)
@@ -133,11 +141,11 @@ def _parse_mdev(device: Element, capability: Element, name: str, source: str) ->
 
 def _parse_types(types: Iterable[Element], source: str) -> tuple[MdevType, ...]:
     """Each type once: for parents that are not on PCI libvirt nests the list in itself."""
-    found = {}
+    found: dict[str, MdevType] = {}
     for one in types:
         id_ = attribute(one, "id", source)
         available = number(text_of(one, "availableInstances", source), source)
-        found[id_] = MdevType(id_, (one.findtext("name") or "").strip(), available)
+        found.setdefault(id_, MdevType(id_, (one.findtext("name") or "").strip(), available))
     return tuple(found[id_] for id_ in sorted(found))
 
 

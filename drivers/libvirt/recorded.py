@@ -47,8 +47,9 @@ class RecordedConnection:
         found = [name for name in names if name.endswith(f"-{virt_type}.xml")]
         if names and not found:
             raise DiscoveryError(
-                f"host archive {self._archive.root} was recorded without [libvirt] virt_type = {virt_type}: "
-                f"record the host with this configuration"
+                f"host archive {self._archive.root} was recorded with [libvirt] virt_type = "
+                f"{', '.join(sorted({name.removesuffix('.xml').rpartition('-')[2] for name in names}))}, and it is "
+                f"{virt_type} here: set it in the configuration (--config-file)"
             )
         return tuple(self._archive.read(f"libvirt/domcapabilities/{name}") for name in found)
 

@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from drivers.cells import apportion, memory_mib, page_mib, place_cpus, reserved_mib
+from drivers.cells import apportion, memory_mib, page_mib, place_cpus, reserved_mib, small_page_kib
 from drivers.devices import device_stock
-from drivers.devices.stock import UNHEALTHY, DeviceStock
+from drivers.devices.pci import OF_DEVICES, PHYSNET
+from drivers.devices.reserve import KEEP, UNHEALTHY, marks, said
+from drivers.devices.stock import DeviceStock
 from drivers.errors import MalformedFact, PolicyError
 from drivers.facts import CpuMap, HostFacts
 from drivers.host.parse import format_cpu_set
@@ -17,13 +19,14 @@ from reportclient.ownership import MARKER, Names
 from reportclient.tree import Inventory, ObservedTree
 
 GIB = 1024**3
+LONGEST_NAME = 200  # in placement's schema
 FIXED = Ratio(1.0, 1.0)  # of what cannot be overcommitted
 MARK = {MARKER: Reason("this agent wrote the provider", "every provider that we write carries our mark")}
 ROOT_CLASSES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})
 FLAT_CLASSES = frozenset({"VGPU", "MEM_ENCRYPTION_CONTEXT", "SRIOV_NET_VF"})  # of a flat root, ours or nova's
 PAGES = "CUSTOM_MEMORY_PAGE_SIZE_"
 
-EMITTED = Names(ROOT_CLASSES | FLAT_CLASSES, emitted_traits() | {MARKER, UNHEALTHY})
+EMITTED = Names(ROOT_CLASSES | FLAT_CLASSES, emitted_traits() | {MARKER, UNHEALTHY} | OF_DEVICES, (KEEP, PHYSNET))
 
 Entry = tuple[Inventory, Reason]
 
@@ -49,14 +52,22 @@ def shape(facts: HostFacts, policy: Policy, observed: ObservedTree | None) -> Sh
         raise MalformedFact(f"libvirt tells of no online CPU on {facts.hostname}")
     standing = Standing(observed)
     try:
-        devices = device_stock(facts, policy.devices, standing)
+        shaped = _shape(facts, policy, standing)
     except ValueError as error:
-        raise MalformedFact(f"the devices of {facts.hostname} cannot be counted: {error}") from error
+        raise MalformedFact(f"{facts.hostname} cannot be counted: {error}") from error
+    for provider in shaped.providers:
+        if len(provider.name) > LONGEST_NAME:
+            raise MalformedFact(f"{provider.name} is longer than placement's names, {LONGEST_NAME} characters")
+    return shaped
+
+
+def _shape(facts: HostFacts, policy: Policy, standing: Standing) -> Shaped:
+    devices = device_stock(facts, policy.devices, standing)
     if policy.layout == "numa":
         return _shape_numa(facts, policy, standing, devices)
     root = _root(facts, policy, _whole_host(facts, policy, standing))
     if policy.layout == "flat":
-        whole = replace(root, inventories={**root.inventories, **_totals(devices)})
+        whole = _with_totals(root, devices, standing)
         return Shaped((whole,), tuple(_device(one, facts.hostname, facts.hostname) for one in devices))
     return Shaped((root, *(_device(one, facts.hostname, facts.hostname) for one in devices)))
 
@@ -129,6 +140,18 @@ def _disk(facts: HostFacts, policy: Policy, standing: Standing) -> dict[str, tup
     return {"DISK_GB": (_stock("DISK_GB", total // GIB, reserved_gib, policy.disk_ratio, standing, ""), reason)}
 
 
+def _with_totals(root: Reasoned, devices: tuple[DeviceStock, ...], standing: Standing) -> Reasoned:
+    """A root that has the stock of all devices, of which others may have reserved some."""
+    totals = _totals(devices)
+    before = {name: said(standing.root, name) for name in totals}
+    for name, (stock, reason) in totals.items():
+        kept = min(stock.total, max(stock.reserved, before[name]))
+        totals[name] = replace(stock, reserved=kept), reason
+    ill = "; ".join(device.ill for device in devices if device.ill)
+    traits = {**root.traits, **(marks(ill, before) if ill else {})}
+    return replace(root, inventories={**root.inventories, **totals}, traits=traits)
+
+
 def _totals(devices: Iterable[DeviceStock]) -> dict[str, Entry]:
     """
     The stock of all devices as totals on the root.
@@ -172,6 +195,7 @@ def _shape_numa(facts: HostFacts, policy: Policy, standing: Standing, devices: t
     cells = {cell.id: f"{root}_NUMA{cell.id}" for cell in facts.cells}
     cpus = _cpus_by_cell(facts, policy, standing)
     pools = page_mib(facts.cells)
+    small = {cell.id: small_page_kib(cell) for cell in facts.cells}
     kept = reserved_mib(facts.cells, pools, policy.reserved_memory_mib, policy.reserved_pages)
     providers = [_root(facts, policy, {**cpus[None], **_present(_disk(facts, policy, standing))})]
     for id_, name in cells.items():
@@ -179,10 +203,10 @@ def _shape_numa(facts: HostFacts, policy: Policy, standing: Standing, devices: t
         providers.append(
             Reasoned(name=name, parent=root, inventories=cpus[id_], traits={"HW_NUMA_ROOT": place, **MARK})
         )
-        sizes = [size for cell, size in pools if cell == id_]
         providers += [
-            _pool(root, id_, size, pools[id_, size], kept.get((id_, size), 0), policy, standing, small=size == sizes[0])
-            for size in sizes
+            _pool(root, id_, size, pools[id_, size], kept.get((id_, size), 0), policy, standing, small=small[id_])
+            for cell, size in pools
+            if cell == id_
         ]
     for device in devices:
         cell = cells.get(device.cell) if device.cell is not None else None
@@ -211,16 +235,17 @@ def _cpus_by_cell(facts: HostFacts, policy: Policy, standing: Standing) -> dict[
 
 
 def _pool(
-    root: str, cell: int, size_kib: int, mib: int, reserved: int, policy: Policy, standing: Standing, *, small: bool
+    root: str, cell: int, size_kib: int, mib: int, reserved: int, policy: Policy, standing: Standing, *, small: int
 ) -> Reasoned:
     """The pages of one size in one cell; huge ones are not overcommitted, as nobody can."""
     suffix = f"NUMA{cell}_PAGES_{size_kib}"
-    ratio = policy.ram_ratio if small else FIXED
+    is_small = size_kib == small
+    ratio = policy.ram_ratio if is_small else FIXED
     stock = _stock("MEMORY_MB", mib, reserved, ratio, standing, suffix, step=max(1, size_kib // 1024))
     fact = f"libvirt's capabilities: {mib} MiB in pages of {size_kib} KiB in cell {cell}"
     kept = Reason(fact, _kept(reserved, "memory_mb or reserved_huge_pages, in this pool"))
     told = Reason(fact, "[compute] layout = numa")
-    kind = f"{PAGES}SMALL" if small else f"{PAGES}LARGE"
+    kind = f"{PAGES}SMALL" if is_small else f"{PAGES}LARGE"
     return Reasoned(
         name=f"{root}_{suffix}",
         parent=f"{root}_NUMA{cell}",

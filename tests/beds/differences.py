@@ -46,6 +46,11 @@ HARDWARE_LOSS = (
     "saw it, or a person says --force; nova reports it at once"
 )
 
+HELD = (
+    "what guests hold of a device that is gone stays as in nova's tree, but all reserved: what one lets go of, nova "
+    "offers to others until its next update"
+)
+
 GROWING_MEMORY = (
     "the two looks are a minute apart, and a virtual machine may be given or lose memory while it runs: "
     "node 0 then has another size at each look"

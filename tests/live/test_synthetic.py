@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from beds.agents import run_agent
+from beds.by_hand import ByHand
 from beds.golden import LAYOUTS, GoldenHost, beyond_the_machine, golden_hosts, write_layout
+from beds.placement import PlacementServer
 from beds.synthetic.bed import EMULATOR, Host
 from beds.synthetic.hosts import FOUR_CELLS, ODD_CELLS, QUEENS_FIRST, QUEENS_SECOND
 from beds.synthetic.model import Machine
@@ -256,3 +258,130 @@ def test_what_is_not_there_cannot_be_explained(arguments: list[str], message: st
 
     assert (refused.code, len(refused.err.splitlines())) == (1, 1)
     assert message in refused.err
+
+
+def write_by_hand(
+    server: PlacementServer, tmp_path: Path, write_config: Write, **groups: dict[str, object]
+) -> tuple[tuple[object, ...], Path]:
+    """Options for the recorded first host of the article on a placement over HTTP, and where its state is."""
+    state = tmp_path / "state"
+    config = write_config(
+        libvirt={"virt_type": "qemu"},
+        placement={"auth_type": "none", "endpoint": server.url},
+        agent={"state_directory": state},
+        **groups,
+    )
+    archive = Path(__file__).parents[1] / "hosts/queens-first/archive"
+    return ("--host", archive, "--config-file", config, "--format", "json"), state
+
+
+RULE = json.dumps({"product_id": "10ed", "resource_class": "CUSTOM_A"})
+RULED: dict[str, object] = {"device_spec": RULE, "report_in_placement": True}
+
+
+def test_with_its_memory_lost_a_flat_host_does_not_get_its_devices_twice(
+    placement_server: PlacementServer, tmp_path: Path, write_config: Write
+) -> None:
+    flat, state = write_by_hand(placement_server, tmp_path, write_config, pci=RULED, compute={"layout": "flat"})
+    assert run_agent("sync", *flat).code == 0
+    for file in state.glob("*.json"):
+        file.unlink()
+
+    nested, _ = write_by_hand(placement_server, tmp_path, write_config, pci=RULED, compute={"layout": "devices"})
+    refused = run_agent("sync", *nested)
+
+    assert refused.code == 4
+    assert "holds CUSTOM_A, which this agent cannot tell to be its own" in refused.json["notes"][0]
+    assert len(run_agent("show", *nested).json["providers"]) == 1
+
+
+def test_a_tree_that_nova_made_is_taken_over_whole_and_not_beside_ours(
+    placement_server: PlacementServer, tmp_path: Path, write_config: Write
+) -> None:
+    """Its names, random uuids, OWNER_NOVA; reported flat, its children go with their stock in one transaction."""
+    flat, _ = write_by_hand(placement_server, tmp_path, write_config, pci=RULED, compute={"layout": "flat"})
+    assert run_agent("sync", *flat).code == 0
+    by_hand = ByHand(placement_server.url)
+    root = by_hand.send("GET", "/resource_providers")["resource_providers"][0]
+    for address in ("0000:01:00.0", "0000:81:00.0"):
+        by_hand.add_child(root, f"queens-first_{address}", "CUSTOM_A", 8, "OWNER_NOVA", "COMPUTE_MANAGED_PCI_DEVICE")
+
+    assert run_agent("sync", *flat).code == 0
+    shown = run_agent("show", *flat).json["providers"]
+
+    assert sums({"providers": shown})["CUSTOM_A"] == 16
+    assert list(shown) == ["queens-first"]
+
+
+def test_a_child_of_our_name_that_somebody_else_filled_is_left_alone(
+    placement_server: PlacementServer, tmp_path: Path, write_config: Write
+) -> None:
+    empty, _ = write_by_hand(placement_server, tmp_path, write_config)
+    assert run_agent("sync", *empty).code == 0
+    by_hand = ByHand(placement_server.url)
+    root = by_hand.send("GET", "/resource_providers")["resource_providers"][0]
+    by_hand.send("PUT", "/resource_classes/CUSTOM_THEIRS")
+    by_hand.add_child(root, "queens-first_0000:01:00.0", "CUSTOM_THEIRS", 8)
+
+    ruled, _ = write_by_hand(placement_server, tmp_path, write_config, pci=RULED)
+    refused = run_agent("sync", *ruled)
+
+    assert (refused.code, len(refused.err.splitlines())) == (1, 1)
+    assert "holds CUSTOM_THEIRS and was made neither by this agent nor by nova" in refused.err
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        pytest.param({"product_id": "10fb", "resource_class": "CUSTOM_PF"}, id="the PF whole instead of its VFs"),
+        pytest.param({"product_id": "10ed", "resource_class": "CUSTOM_B"}, id="another class"),
+    ],
+)
+def test_what_guests_hold_is_not_offered_again_in_other_words(
+    after: dict[str, str], placement_server: PlacementServer, tmp_path: Path, write_config: Write
+) -> None:
+    before, _ = write_by_hand(placement_server, tmp_path, write_config, pci=RULED)
+    assert run_agent("sync", *before).code == 0
+    tree = run_agent("show", *before).json["providers"]
+    ByHand(placement_server.url).allocate(tree["queens-first_0000:01:00.0"]["uuid"], "CUSTOM_A", 2)
+
+    pci: dict[str, object] = {"device_spec": json.dumps(after), "report_in_placement": True}
+    changed, _ = write_by_hand(placement_server, tmp_path, write_config, pci=pci)
+    refused = run_agent("sync", *changed)
+
+    assert refused.code == 4
+    assert "2 CUSTOM_A on queens-first_0000:01:00.0 are allocated" in refused.json["notes"][0]
+
+
+def test_a_one_time_card_with_an_allocation_is_reserved_though_no_guest_shows(
+    placement_server: PlacementServer, tmp_path: Path, write_config: Write
+) -> None:
+    rule = {"product_id": "10fb", "resource_class": "CUSTOM_PF", "one_time_use": "true"}
+    pci: dict[str, object] = {"device_spec": json.dumps(rule), "report_in_placement": True}
+    options, _ = write_by_hand(placement_server, tmp_path, write_config, pci=pci)
+    assert run_agent("sync", *options).code == 0
+    tree = run_agent("show", *options).json["providers"]
+    ByHand(placement_server.url).allocate(tree["queens-first_0000:01:00.0"]["uuid"], "CUSTOM_PF", 1)
+
+    assert run_agent("sync", *options).code == 0
+    tree = run_agent("show", *options).json["providers"]
+
+    reserved = {name: one["inventories"]["CUSTOM_PF"]["reserved"] for name, one in tree.items() if one["parent"]}
+    assert reserved == {"queens-first_0000:01:00.0": 1, "queens-first_0000:81:00.0": 0}
+
+
+def test_check_names_rules_that_nothing_answers_to_and_slips_of_the_pen(
+    placement_server: PlacementServer, tmp_path: Path, write_config: Write
+) -> None:
+    pci: dict[str, object] = {"device_spec": '{"product_id": "ffff"}', "discovr": "all"}
+    options, _ = write_by_hand(
+        placement_server, tmp_path, write_config, pci=pci, devices={"enabled_mdev_types": "nvidia-999"}
+    )
+
+    checked = run_agent("check", *options)
+
+    details = " ".join(one["detail"] for one in checked.json["checks"] if not one["ok"])
+    assert checked.code == 3
+    for text in ("discovr is not read: is discover meant?", "rule 1 is the first rule about no device",
+                 "counts for nothing without report_in_placement", "nvidia-999, which no card"):  # fmt: skip
+        assert text in details

@@ -33,6 +33,9 @@ class OneHost:
     def explain(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> Shaped:
         return Shaped((Reasoned(name=survey.facts.hostname),))
 
+    def idle(self, survey: Survey, policy: Policy) -> tuple[str, ...]:
+        return ()
+
     def present(self, survey: Survey) -> frozenset[str]:
         return frozenset()
 

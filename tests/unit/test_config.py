@@ -135,7 +135,9 @@ def test_the_pin_set_of_old_clouds_is_the_shared_set_and_goes_with_reserved_cpus
             id="fewer than none",
         ),
         pytest.param(
-            {"devices": {"enabled_mdev_types": "a"}, "mdev_a": {"mdev_class": "vgpu"}}, "neither VGPU nor", id="class"
+            {"devices": {"enabled_mdev_types": "a"}, "mdev_a": {"mdev_class": "vgpu"}},
+            "neither VGPU nor CUSTOM_",
+            id="class",
         ),
         pytest.param({"DEFAULT": {"reserved_huge_pages": "node:0"}}, "where node, size and count", id="pages"),
     ],
@@ -152,11 +154,6 @@ def test_what_cannot_be_meant_is_refused_with_a_sentence(
 
 
 def test_devices_are_configured_as_for_nova(write_config: Write) -> None:
-    card: dict[str, object] = {
-        "device_addresses": "0000:84:00.0,mtty_mtty",
-        "mdev_class": "CUSTOM_B",
-        "max_instances": 4,
-    }
     path = write_config(
         DEFAULT={"reserved_huge_pages": "node:0,size:2MB,count:64"},
         pci={
@@ -189,6 +186,19 @@ def test_devices_are_configured_as_for_nova(write_config: Write) -> None:
             resource_class="CUSTOM_B",
         ),
     )
+
+
+def test_novas_older_names_of_device_options_count(write_config: Write) -> None:
+    path = write_config(
+        DEFAULT={"pci_passthrough_whitelist": '{"vendor_id": "8086"}'},
+        devices={"enabled_vgpu_types": "nvidia-35"},
+        **{"vgpu_nvidia-35": {"device_addresses": "0000:84:00.0"}},
+    )
+
+    devices = load_settings([path]).policy.devices
+
+    assert [rule.vendor_id for rule in devices.rules] == ["8086"]
+    assert devices.mdevs == (MdevRule(type="nvidia-35", addresses=frozenset({"0000:84:00.0"})),)
 
 
 def test_the_line_of_the_last_mention_is_given(tmp_path: Path) -> None:

@@ -6,15 +6,15 @@ from dataclasses import replace
 import pytest
 
 from drivers.devices import device_stock, present
-from drivers.devices.pci import MANAGED
-from drivers.devices.stock import UNHEALTHY, DeviceStock
+from drivers.devices.reserve import UNHEALTHY
+from drivers.devices.stock import DeviceStock
 from drivers.errors import PolicyError
 from drivers.facts import Guest, HostFacts, Mdev, MdevParent, MdevType, NetDevice, SevKernel, Versions
 from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, MdevRule
 from drivers.standing import Standing
 from fakes import PC
 from hardware import BRIDGE, at, card, gpu, host, parent, plain, rules
-from reportclient.ownership import MARKER
+from reportclient.ownership import MANAGED, MARKER
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 NOWHERE = Standing(None)
@@ -193,6 +193,58 @@ def test_what_ill_health_reserved_is_given_back_and_what_a_person_reserved_is_no
     assert offered(facts, ALL, standing("0000:81:00.0", SRIOV_NET_VF=stock)) == {
         "0000:81:00.0": {"SRIOV_NET_VF": (4, 3)}
     }
+
+
+def test_what_a_person_reserved_before_an_illness_is_what_is_reserved_after_it() -> None:
+    ill, well = host(*card(vfs=4, driver=None)), host(*card(vfs=4))
+    before = standing("0000:81:00.0", SRIOV_NET_VF=Inventory(total=4, reserved=2))
+
+    during = only(ill, ALL, before)
+    stock = during.inventories["SRIOV_NET_VF"][0]
+    after = standing("0000:81:00.0", frozenset(during.traits), SRIOV_NET_VF=stock)
+
+    assert (stock.reserved, offered(well, ALL, after)) == (4, {"0000:81:00.0": {"SRIOV_NET_VF": (4, 2)}})
+    again = only(ill, ALL, after)
+    assert (again.inventories["SRIOV_NET_VF"][0], set(again.traits)) == (stock, set(during.traits))
+
+
+def test_a_vf_that_is_a_parent_of_mediated_devices_is_as_well_as_its_pf() -> None:
+    """NVIDIA's cards from Ampere on: an mdev parent on each VF."""
+    pf, vf = card("0000:84:00.0", 1, vendor_id="10de", device_class=0x030200, net_devices=())
+    policy = DevicePolicy(mdevs=(MdevRule(type="a"),))
+    name = parent(vf).name
+
+    assert offered(host(pf, vf, parents=(parent(vf, a=1),)), policy) == {name: {"VGPU": (1, 0)}}
+    silent = replace(pf, driver=None)
+    assert offered(host(silent, vf, parents=(parent(vf, a=1),)), policy) == {name: {"VGPU": (1, 1)}}
+
+
+def test_a_vf_whose_driver_shows_nothing_is_ill_and_not_of_no_type() -> None:
+    attribute = "nvidia/current_vgpu_type"
+    pf, one, other = card(vfs=2, vendor_id="10de", net_devices=())
+    one = replace(one, vendor_id="10de", attributes=((attribute, "1428"),))
+    other = replace(other, vendor_id="10de")
+    policy = rules(DeviceRule(number=1, vendor_id="10de", product_id="1515", class_attribute=attribute))
+    before = standing("0000:81:00.0", CUSTOM_NVIDIA_1428=Inventory(total=2))
+
+    assert offered(host(pf, one, other), policy, before) == {"0000:81:00.0": {"CUSTOM_NVIDIA_1428": (2, 1)}}
+    assert offered(host(pf, one, other), policy) == {"0000:81:00.0": {"CUSTOM_NVIDIA_1428": (1, 0)}}
+
+
+def test_a_one_time_device_that_was_ill_is_given_back_when_no_guest_had_it() -> None:
+    policy = rules(DeviceRule(number=1, product_id="1533", one_time_use=True))
+    ill = standing("0000:05:00.0", frozenset({UNHEALTHY}), CUSTOM_PCI_8086_1533=Inventory(total=1, reserved=1))
+
+    assert offered(host(plain()), policy, ill) == {"0000:05:00.0": {"CUSTOM_PCI_8086_1533": (1, 0)}}
+
+
+def test_mediated_devices_of_another_class_are_not_given_as_this_one() -> None:
+    one = gpu()
+    mdevs = (Mdev("u1", "b", "pci_0000_84_00_0"), Mdev("u2", "a", "pci_0000_84_00_0"))
+    facts = host(one, parents=(parent(one, a=3, b=0),), mdevs=mdevs)
+    rules_ = (MdevRule(type="a"), MdevRule(type="b", addresses=frozenset({"x"}), resource_class="CUSTOM_B"))
+
+    assert offered(facts, DevicePolicy(mdevs=rules_)) == {"pci_0000_84_00_0": {"VGPU": (4, 0)}}
 
 
 def test_one_ill_vf_reserves_one() -> None:

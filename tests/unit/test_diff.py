@@ -176,7 +176,9 @@ def test_a_child_that_nova_made_is_known_by_its_name_whatever_its_uuid() -> None
     observed = ObservedTree((*root_of().providers, seen))
     desired = ProviderTree((tree_of().root, replace(child, traits=frozenset({MARKER}))))
 
-    operations = plan_for(observed, desired).operations
+    with pytest.raises(TreeMismatch, match="made neither by this agent nor by nova"):
+        plan_for(observed, desired)
+    operations = plan_for(observed, desired, replace(OURS, adopted=frozenset({child.name}))).operations
 
     assert [type(operation) for operation in operations] == [EnsureTraits, SetTraits]
     assert operations[1].uuid == seen.uuid  # type: ignore[union-attr]

@@ -187,6 +187,31 @@ def test_more_vgpus_than_placement_can_count_are_an_error_and_no_traceback() -> 
         tree(facts, "devices", devices=DevicePolicy(mdevs=(MdevRule(type="a"),)))
 
 
+def test_in_flat_what_a_person_reserved_on_the_root_stays() -> None:
+    stock = {"SRIOV_NET_VF": Inventory(total=4, reserved=1)}
+    root = ObservedProvider(uuid="r", generation=1, provider=Provider(name="host", inventories=stock))
+    devices = DevicePolicy(discover_all=True)
+
+    well = tree(host(*card(vfs=4)), "flat", ObservedTree((root,)), devices=devices).root
+    ill = tree(host(*card(vfs=4, driver=None)), "flat", ObservedTree((root,)), devices=devices).root
+    sick = replace(root, provider=replace(root.provider, inventories=dict(ill.inventories), traits=ill.traits))
+    after = tree(host(*card(vfs=4)), "flat", ObservedTree((sick,)), devices=devices).root
+
+    assert [one.inventories["SRIOV_NET_VF"].reserved for one in (well, ill, after)] == [1, 4, 1]
+
+
+def test_the_ratio_of_memory_is_not_taken_from_huge_pages() -> None:
+    pages = (MemoryPages(4, 0), MemoryPages(2048, 100))
+    facts = replace(FACTS, cells=(replace(FACTS.cells[0], memory_kib=4 << 20, pages=pages),))
+    cells = tree(facts, "numa", ram_ratio=Ratio(1.5))
+    root, *below = cells
+    seen = [ObservedProvider(uuid=one.name, generation=1, provider=one) for one in (root, *reversed(below))]
+
+    found = tree(facts, "devices", ObservedTree(tuple(seen)), ram_ratio=Ratio(1.0))
+
+    assert found.root.inventories["MEMORY_MB"].allocation_ratio == 1.5
+
+
 def test_a_one_time_device_cannot_be_told_from_others_in_a_total() -> None:
     policy = rules(DeviceRule(number=1, product_id="1533", one_time_use=True))
 

@@ -89,6 +89,12 @@ def test_other_kinds_of_devices_are_passed_over() -> None:
     assert parse("<device><name>computer</name><capability type='system'/></device>") == Devices()
 
 
+def test_a_device_that_is_told_twice_is_not_counted_twice() -> None:
+    for again in (PF, PF.replace("pci_0000_81_00_0<", "another<"), MDEV.format(uuid="")):
+        with pytest.raises(MalformedFact, match=r"a second device|two PCI functions|two mediated"):
+            parse(PF, MDEV.format(uuid=""), again)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -118,7 +124,9 @@ def test_malformed_devices_are_errors_that_name_their_document(text: str, messag
     st.integers(0, 30),
     st.text("<>/'=a0 x", max_size=5),
 )
-def test_a_damaged_document_is_facts_or_an_error_that_names_it(text: str, start: int, length: int, patch: str) -> None:
+def test_a_damaged_document_is_read_or_is_an_error_that_names_it(
+    text: str, start: int, length: int, patch: str
+) -> None:
     damaged = text[:start] + patch + text[start + length :]
     said = "document 0"
     try:

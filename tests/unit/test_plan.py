@@ -138,3 +138,39 @@ def test_the_digest_does_not_depend_on_the_order_of_a_set() -> None:
     digests = {Plan((SetTraits("r", "host", each, each, frozenset()),)).digest for each in (one, other)}
 
     assert len(digests) == 1
+
+
+def gone(*providers: ObservedProvider) -> Plan:
+    return Plan(tuple(Delete(seen.uuid, seen.name) for seen in providers))
+
+
+def test_what_the_hardware_itself_tells_to_be_less_is_no_loss_of_sight() -> None:
+    assert shrinkage(gone(*GPUS[:3]), TREE, Limits()) == ("VGPU would shrink from 24 to 12, more than 30%",)
+    assert shrinkage(gone(*GPUS[:3]), TREE, Limits(present=frozenset({"gpu0", "gpu1", "gpu2"}))) == ()
+
+
+def test_a_change_of_layout_does_not_hide_a_card_that_is_lost() -> None:
+    """Five cards are here and counted on the root from now on; the sixth is gone."""
+    root = SetInventories("r", "host", {**STOCK, "VGPU": Inventory(total=20)})
+    emptied = (SetInventories(seen.uuid, seen.name, {}) for seen in GPUS)
+    plan = Plan((Reshape((root, *emptied)), *gone(*GPUS).operations))
+    present = frozenset(seen.name for seen in GPUS[:5])
+
+    assert shrinkage(plan, TREE, Limits(fraction=0.1, present=present)) == (
+        "VGPU would shrink from 24 to 20, more than 10%",
+    )
+    assert shrinkage(plan, TREE, Limits(fraction=0.1, present=present | {"gpu5"})) == ()
+
+
+def test_reserving_a_device_that_guests_hold_takes_it_from_nobody() -> None:
+    plan = Plan((SetInventories("g0", "gpu0", {"VGPU": Inventory(total=4, reserved=4)}),))
+
+    check_use(plan, TREE, hold(3, "VGPU", "gpu0"))
+
+
+def test_what_is_all_reserved_and_goes_is_looked_at_all_the_same() -> None:
+    """It has nothing to give, and guests may hold it."""
+    stock = {"VGPU": Inventory(total=2, reserved=2)}
+    kept = replace(GPUS[0], provider=replace(GPUS[0].provider, inventories=stock))
+
+    assert lessened(gone(kept), ObservedTree((ROOT, kept))) == {"g0"}

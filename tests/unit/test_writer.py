@@ -1,0 +1,35 @@
+"""How operations become requests, where the order matters."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from reportclient.errors import Forbidden
+from reportclient.plan import Reshape, SetInventories
+from reportclient.transport import Transport
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
+from reportclient.writer import Writer
+
+
+class NoReshaper:
+    """A placement whose role does not allow the reshaper; remembers the providers that were written."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+
+    def send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, int]:
+        if path == "/reshaper":
+            raise Forbidden("no")
+        self.written.append(path.split("/")[2])
+        return {"resource_provider_generation": 2}
+
+
+def test_without_the_reshaper_stock_is_taken_away_before_it_is_given_elsewhere() -> None:
+    stock = {"VGPU": Inventory(total=8)}
+    root = ObservedProvider(uuid="r", generation=1, provider=Provider(name="host"))
+    card = ObservedProvider(uuid="c", generation=1, provider=Provider(name="card", parent="host", inventories=stock))
+    placement = NoReshaper()
+    writer = Writer(cast(Transport, placement), ObservedTree((root, card)))
+
+    writer.write(Reshape((SetInventories("r", "host", stock), SetInventories("c", "card", {}))))
+
+    assert placement.written == ["c", "r"]
