@@ -5,8 +5,9 @@ Rules and names are nova's where it has any: a provider per PF or plain device, 
 physical GPU, memory encryption contexts.
 """
 
+from drivers.devices.match import rules_by_function
 from drivers.devices.mdev import mdev_stock
-from drivers.devices.pci import pci_stock, rules_by_function
+from drivers.devices.pci import pci_stock
 from drivers.devices.sev import sev_stock
 from drivers.devices.stock import DeviceStock, libvirt_name
 from drivers.facts import HostFacts
