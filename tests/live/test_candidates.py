@@ -44,6 +44,13 @@ class Scheduler:
             for request in found["allocation_requests"]
         )
 
+    def places(self, query: dict[str, str]) -> frozenset[frozenset[str]]:
+        """The providers of every candidate."""
+        found = self._get("/allocation_candidates", {"limit": "1000", **query})
+        return frozenset(
+            frozenset(self._names[uuid] for uuid in request["allocations"]) for request in found["allocation_requests"]
+        )
+
     def _get(self, path: str, query: dict[str, str] | None = None) -> Any:
         headers = {**NOAUTH_HEADERS, "OpenStack-API-Version": "placement 1.39"}
         answer = requests.get(f"{self._url}{path}", params=query, headers=headers, timeout=30)
@@ -165,6 +172,12 @@ def test_a_vgpu_on_one_cell_and_a_vf_on_another(scheduler: Scheduler) -> None:
 
 
 def test_a_guest_that_names_no_cell_lands_where_one_provider_can_serve_each_class(scheduler: Scheduler) -> None:
-    found = scheduler.ask({"resources": "VCPU:2,MEMORY_MB:1024,DISK_GB:1"}, "")
+    """Its CPUs may be of one cell and its memory, of whatever page size, of another."""
+    found = scheduler.places({"resources": "VCPU:2,MEMORY_MB:1024,DISK_GB:1"})
 
-    assert found
+    pools = [pool(one, size) for one in CELLS for size in (4, *HUGE)]
+    assert found == {frozenset({f"NUMA{one}", memory, FOUR_CELLS.name}) for one, memory in product(CELLS, pools)}
+
+
+def test_such_guests_can_be_kept_off(scheduler: Scheduler) -> None:
+    assert not scheduler.places({"resources": "VCPU:2,MEMORY_MB:1024,DISK_GB:1", "required": "!HW_NUMA_ROOT"})

@@ -340,7 +340,7 @@ def test_archives_in_no_known_form(
 
 
 def test_an_archive_that_is_not_there(write_config: Write, tmp_path: Path) -> None:
-    is_refused(run_agent("discover", "--host", tmp_path / "nowhere"), "has no host.json")
+    is_refused(run_agent("discover", "--host", tmp_path / "nowhere"), "there is no host archive")
 
 
 # -- this machine's own files -----------------------------------------------------------------------------------------
