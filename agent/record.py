@@ -26,6 +26,7 @@ def record_host(settings: Settings, folder: Path) -> int:
     Raises:
         DiscoveryError, PolicyError: the host cannot be read. StateError: the folder cannot be written.
     """
+    _check_new(folder)
     connection = LiveConnection(settings.libvirt_uri)
     disk = probe_disk(settings.instances, may_be_missing=settings.instances_may_be_missing)
     attributes = rule_attributes(settings.policy.devices)
@@ -48,10 +49,17 @@ def record_host(settings: Settings, folder: Path) -> int:
     return len(files)
 
 
-def _write(folder: Path, files: Mapping[str, str]) -> None:
+def _check_new(folder: Path) -> None:
+    """Before the host is read, which may take long."""
     try:
         if folder.exists() and any(folder.iterdir()):
             raise StateError(f"{folder} is not empty: record into a new folder")
+    except OSError as error:
+        raise StateError(f"cannot write the host archive: {error.strerror}: {error.filename or folder}") from error
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> None:
+    try:
         for name, text in files.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from drivers.devices.health import ills
 from drivers.devices.reserve import marks, said
 from drivers.devices.stock import DeviceStock, libvirt_name, silenced
 from drivers.facts import HostFacts, MdevParent, PciFunction
-from drivers.health import ills
 from drivers.policy import MdevRule
 from drivers.reasons import Reason
 from drivers.standing import Standing

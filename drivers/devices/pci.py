@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from drivers.devices.health import ills
 from drivers.devices.match import (
     Match,
     by_itself,
@@ -16,7 +17,6 @@ from drivers.devices.reserve import RULE, marks, own_traits, said
 from drivers.devices.stock import DeviceStock
 from drivers.errors import PolicyError
 from drivers.facts import HostFacts, PciFunction
-from drivers.health import ills
 from drivers.pci import PciAddress
 from drivers.policy import Bandwidth, DevicePolicy, DeviceRule
 from drivers.reasons import Reason
