@@ -213,10 +213,10 @@ class LiveConnection:
             yield
             LOG.info("libvirt told %s seconds=%.1f", what, time.monotonic() - started)
         except libvirt.libvirtError as error:
+            advice = _advice(str(error)) if self._open is None else "see libvirtd's log"
             self._forget_if_dead()
             if error.get_error_code() in (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_NO_NODE_DEVICE):
                 raise Vanished(f"libvirt at {self._uri}: {error}: it went away while the host was read") from error
-            advice = _advice(str(error)) if self._open is None else "see libvirtd's log"
             raise DiscoveryError(f"libvirt at {self._uri} does not tell {what}: {error}: {advice}") from error
 
     @contextmanager

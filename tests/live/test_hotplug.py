@@ -9,12 +9,14 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from beds.placement import PlacementServer
+from beds.synthetic import bed
 from beds.synthetic.bed import Host
 from beds.synthetic.hosts import FOUR_CELLS
 from beds.synthetic.model import Machine, Nic
@@ -135,6 +137,31 @@ def test_a_look_in_the_middle_of_a_storm_is_whole_or_none(host: Host, write_conf
         assert {name: answer[name] for name in quiet} == quiet
     for look in looks:
         assert look.code == 0 or "went away while the host was read" in look.err, look.err
+
+
+def test_a_libvirtd_that_is_restarted_is_found_again(write_config: Write, tmp_path: Path) -> None:
+    """On a host of its own, as others share theirs."""
+    with bed.serving(tmp_path / "host", replace(FOUR_CELLS, name="restarted")) as host:
+        config = write_config(
+            libvirt={"connection_uri": host.libvirtd.uri, "virt_type": "qemu"}, pci={"discover": "all"}
+        )
+        with watching(host, "--config-file", config) as heard:
+            heard()
+            again = host.restart_libvirtd()
+            try:
+                lost = heard()
+                while not any(event["what"] == "connected again" for event in heard()["events"]):
+                    pass
+                host.announce("add", host.files.add_nic(NEW))
+                while not (came := heard())["operations"]:
+                    pass
+            finally:
+                again.terminate()
+                again.wait(10)
+
+    assert lost["events"] == [{"source": "libvirt", "what": "connection lost"}]
+    assert lost["operations"] == []  # a host that cannot be read does not change
+    assert came["operations"][0]["provider"] == "restarted_0000:41:00.0"
 
 
 def test_a_recorded_host_cannot_be_watched(tmp_path: Path) -> None:

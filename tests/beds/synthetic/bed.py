@@ -1,8 +1,10 @@
 """A synthetic machine with a real libvirtd over it: to look at, to run guests on, and to plug things into."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,6 +46,15 @@ class Host:
         output = log or subprocess.PIPE
         environment = os.environ | NO_UDEV_CHECK
         return subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, text=True, env=environment)
+
+    def restart_libvirtd(self) -> "subprocess.Popen[bytes]":
+        """Kill libvirtd and start another in the namespaces that it leaves, which the caller ends."""
+        os.kill(self.libvirtd.pid, signal.SIGKILL)
+        time.sleep(1)
+        inside = ["nsenter", f"--target={self.events.pid}", "--mount", "--net", "--uts", "--"]
+        command = [*inside, "/usr/sbin/libvirtd", "-p", "/run/libvirt/again.pid"]
+        log = subprocess.DEVNULL
+        return subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | NO_UDEV_CHECK)
 
     def announce(self, action: str, folders: Iterable[Path]) -> None:
         """Tell udev's listeners on this host what happened to devices, in the order of ``folders``."""
