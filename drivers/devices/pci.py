@@ -51,7 +51,7 @@ def pci_stock(facts: HostFacts, policy: DevicePolicy, standing: Standing) -> lis
     for address, matched in sorted(groups.items()):
         check_group(address, matched, facts)
         stock[address] = _pci_provider(address, matched, functions, held, policy, standing)
-    for address, silent in _silent_vfs(functions, ruled).items():
+    for address, silent in _silent(functions, ruled).items():
         kept = _with_silent(stock.get(address), address, silent, standing)
         if kept:
             stock[address] = kept
@@ -145,14 +145,16 @@ def _bandwidth(
     return found
 
 
-def _silent_vfs(
+def _silent(
     functions: Mapping[PciAddress, PciFunction], ruled: Mapping[PciAddress, DeviceRule]
 ) -> dict[PciAddress, list[PciFunction]]:
-    """By provider: the functions whose driver does not show the file that a rule takes their class from."""
+    """By provider: what does not show the file that a rule takes its class from; a PF never has it."""
     found: dict[PciAddress, list[PciFunction]] = {}
     for address, rule in sorted(ruled.items()):
         function = functions[address]
-        if rule.class_attribute and rule.class_attribute not in dict(function.attributes):
+        if not rule.class_attribute or function.is_pf:
+            continue
+        if rule.class_attribute not in dict(function.attributes):
             found.setdefault(function.pf or address, []).append(function)
     return found
 
@@ -172,6 +174,8 @@ def _with_silent(
     inventories = dict(stock.inventories) if stock else {}
     left = len(silent)
     for name, stood in sorted(stands.provider.inventories.items()):
+        if name in (EGRESS, INGRESS):
+            continue  # of the PF, and not counted in VFs
         now = inventories[name][0] if name in inventories else None
         missing = min(left, stood.total - (now.total if now else 0))
         if missing > 0:

@@ -231,6 +231,37 @@ def test_a_vf_whose_driver_shows_nothing_is_ill_and_not_of_no_type() -> None:
     assert offered(host(pf, one, other), policy) == {"0000:81:00.0": {"CUSTOM_NVIDIA_1428": (1, 0)}}
 
 
+def test_a_pf_never_shows_what_its_vfs_are_and_is_not_missed() -> None:
+    """A rule of nothing but the vendor means the PF too; a VF that was made no vGPU on purpose is not kept for it."""
+    attribute = "nvidia/current_vgpu_type"
+    pf, one, other = card(vfs=2, vendor_id="10de", net_devices=())
+    one = replace(one, vendor_id="10de", attributes=((attribute, "1428"),))
+    other = replace(other, vendor_id="10de", attributes=((attribute, "0"),))
+    policy = rules(DeviceRule(number=1, vendor_id="10de", class_attribute=attribute))
+    before = standing("0000:81:00.0", CUSTOM_NVIDIA_1428=Inventory(total=2))
+
+    assert offered(host(pf, one, other), policy, before) == {"0000:81:00.0": {"CUSTOM_NVIDIA_1428": (1, 0)}}
+
+
+def test_bandwidth_of_a_pf_is_not_counted_for_vfs_that_are_silent() -> None:
+    attribute = "nvidia/current_vgpu_type"
+    pf, vf = card(vfs=1, vendor_id="10de", net_devices=())
+    policy = rules(DeviceRule(number=1, vendor_id="10de", class_attribute=attribute))
+    stock = {"CUSTOM_NVIDIA_1428": Inventory(total=1), "NET_BW_EGR_KILOBIT_PER_SEC": Inventory(total=1000)}
+    before = standing("0000:81:00.0", frozenset(), **stock)
+
+    found = offered(host(pf, replace(vf, vendor_id="10de")), policy, before)
+
+    assert found == {"0000:81:00.0": {"CUSTOM_NVIDIA_1428": (1, 1)}}
+
+
+def test_a_plain_device_whose_driver_shows_nothing_stays_and_is_ill() -> None:
+    policy = rules(DeviceRule(number=1, product_id="1533", class_attribute="vendor/kind"))
+    before = standing("0000:05:00.0", CUSTOM_VENDOR_7=Inventory(total=1))
+
+    assert offered(host(plain()), policy, before) == {"0000:05:00.0": {"CUSTOM_VENDOR_7": (1, 1)}}
+
+
 def test_a_one_time_device_that_was_ill_is_given_back_when_no_guest_had_it() -> None:
     policy = rules(DeviceRule(number=1, product_id="1533", one_time_use=True))
     ill = standing("0000:05:00.0", frozenset({UNHEALTHY}), CUSTOM_PCI_8086_1533=Inventory(total=1, reserved=1))
