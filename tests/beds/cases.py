@@ -7,13 +7,10 @@ from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_DNS, uuid5
 
-import requests
-
+from beds.by_hand import ByHand
 from beds.differences import CLASSES
-from beds.placement import NOAUTH_HEADERS
 
 GIB = 1024**3
-VERSION = {"OpenStack-API-Version": "placement 1.39"}
 
 
 def write_archive(host: dict[str, Any], name: str, folder: Path) -> Path:
@@ -78,13 +75,7 @@ def set_by_hand(placement: str, after: dict[str, Any], *, traits: bool) -> None:
 
     What the step has on providers that are not there yet is left out.
     """
-
-    def send(method: str, path: str, body: object = None) -> Any:
-        headers = {**NOAUTH_HEADERS, **VERSION}
-        answer = requests.request(method, f"{placement}{path}", json=body, headers=headers, timeout=10)
-        assert answer.status_code < 300, answer.text
-        return answer.json() if answer.text else None
-
+    send = ByHand(placement).send
     uuids = {one["name"]: one["uuid"] for one in send("GET", "/resource_providers")["resource_providers"]}
     held = {
         consumer
