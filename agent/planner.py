@@ -18,7 +18,7 @@ from reportclient.allocations import Allocation
 from reportclient.client import PlacementClient
 from reportclient.diff import diff
 from reportclient.errors import TreeMismatch
-from reportclient.hold import hold
+from reportclient.hold import ONE_TIME, hold
 from reportclient.names import is_custom
 from reportclient.ownership import Contest, Names, Ownership, contest, is_novas
 from reportclient.plan import Plan, lessened
@@ -28,7 +28,6 @@ T = TypeVar("T")
 
 LOG = logging.getLogger(__name__)
 LOOKS = 3  # at a host on which something went away meanwhile
-ONE_TIME = "HW_PCI_ONE_TIME_USE"
 PAUSE_S = 0.1  # between them, in which libvirt hears of it too
 
 
@@ -132,21 +131,15 @@ class Planner:
     ) -> Prospect:
         root_uuid = known or planned_identity(self.node)
         policy = self.settings.policy
-        emitted = self.driver.emitted
         shaped, _ = self.driver.shape(survey, policy, observed)
-        names = self.driver.present(survey) | {provider.name for provider in shaped}
-        before = Ownership(
-            emitted=emitted,
-            configured=_joined(memory.configured, memory.reported),
-            adopted=frozenset(seen.name for seen in observed if seen.name in names and is_novas(seen)),
-        )
+        before = self._ownership(survey, shaped, observed, memory)
         foreign = contest(memory.observed, observed, shaped.root, before, _free_ratios(policy))
         if foreign:  # ratios of a root that somebody else wrote on are not an operator's: those that we left count
             shaped, _ = self.driver.shape(survey, policy, _with_root(memory.observed, observed))
         shaped = _reserve_used(shaped, self._used_once(shaped, observed, memory))
         required = self.settings.provider_config_named or bool(memory.configured)
         desired, added = add(shaped, root_uuid, read_additions(self.settings.provider_config, required=required))
-        reported = _beyond(shaped, emitted)
+        reported = _beyond(shaped, self.driver.emitted)
         ours = replace(before, configured=_joined(_joined(before.configured, reported), added))
         renamed = observed.root is not None and observed.root.name == wishes.rename_from
         known_traits, lacked = self._learn_traits(desired, observed, memory)
@@ -171,6 +164,15 @@ class Planner:
                 memory, configured=_joined(memory.configured, added), reported=_joined(memory.reported, reported)
             ),
             lasting=replace(memory, configured=added, reported=reported, lacked_traits=lacked),
+        )
+
+    def _ownership(self, survey: Survey, shaped: ProviderTree, observed: ObservedTree, memory: NodeState) -> Ownership:
+        """What was ours before this pass, and what nova made for devices of this host."""
+        names = self.driver.present(survey) | {provider.name for provider in shaped}
+        return Ownership(
+            emitted=self.driver.emitted,
+            configured=_joined(memory.configured, memory.reported),
+            adopted=frozenset(seen.name for seen in observed if seen.name in names and is_novas(seen)),
         )
 
     def _used_once(self, shaped: ProviderTree, observed: ObservedTree, memory: NodeState) -> frozenset[str]:
