@@ -43,6 +43,7 @@ setup(
         "psutil>=6.1,<8",
         "PyYAML>=6.0,<7",
         "rich>=14,<16",
+        "tenacity>=9,<10",
     ],
     extras_require={
         "libvirt": LIBVIRT,

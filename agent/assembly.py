@@ -13,6 +13,7 @@ from agent.config import Settings, keep_in, load_settings
 from agent.errors import ConfigError, StateError
 from drivers.base import Driver
 from drivers.host.archive import HostArchive
+from drivers.policy import Layout
 from drivers.rules import rule_attributes
 from reportclient.client import PlacementClient
 from reportclient.transport import Transport
@@ -32,6 +33,8 @@ class Choice:
     embedded: bool = False
     embedded_dir: Path | None = None
     host: Path | None = None
+    layout: Layout | None = None  # instead of the configured one
+    database: str | None = None  # the URL of the cloud's placement database, when its API is down
 
 
 def settings_for(choice: Choice) -> Settings:
@@ -43,6 +46,8 @@ def settings_for(choice: Choice) -> Settings:
     """
     settings = load_settings(choice.config_files, choice.config_dirs)
     settings = replace(settings, recorded=bool(choice.host) or settings.driver == "fake.FakeDriver")
+    if choice.layout:
+        settings = replace(settings, policy=replace(settings.policy, layout=choice.layout))
     return keep_in(settings, _embedded_dir(choice)) if choice.embedded else settings
 
 
@@ -61,6 +66,7 @@ def open_driver(settings: Settings, choice: Choice) -> Iterator[Driver]:
         instances_may_be_missing=settings.instances_may_be_missing,
         guests=settings.policy.guests,
         attributes=rule_attributes(settings.policy.devices),
+        residency=settings.policy.layout == "numa",
     )
     with tempfile.TemporaryDirectory(prefix="compute-node-agent-") as scratch:
         if choice.host:

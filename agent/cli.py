@@ -22,6 +22,7 @@ examples:
   compute-node-agent discover
   compute-node-agent sync --embedded
   compute-node-agent plan --config-file /etc/nova/nova.conf --format json
+  compute-node-agent reshape --to numa; compute-node-agent reshape --to numa --apply --digest D
   compute-node-agent record host-1 && compute-node-agent discover --host host-1
 """
 
@@ -30,6 +31,7 @@ VERBS = {  # verb -> (help, the verb needs a placement)
     "show": ("the tree that placement holds, and who uses it", True),
     "plan": ("what a pass would change; writes nothing", True),
     "sync": ("one pass: make placement equal to this host", True),
+    "reshape": ("convert the tree, with what guests hold, to another shape; a dry run unless --apply", True),
     "record": ("record this host in a folder, to look at elsewhere", False),
     "explain": ("why a provider has what it has: the fact and the rule", True),
     "watch": ("events as they come, with what each changes", True),
@@ -54,7 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return Exit.ERROR
     except KeyboardInterrupt:
-        sent = ": what was sent stands, and the next pass goes on from there" if options.verb == "sync" else ""
+        writes = options.verb in ("sync", "reshape")
+        sent = ": what was sent stands, and the next pass goes on from there" if writes else ""
         print(f"interrupted{sent}", file=sys.stderr)
         return Exit.INTERRUPTED
 
@@ -145,6 +148,19 @@ def _add_own(verb: argparse.ArgumentParser, name: str) -> None:
         )
     if name in ("plan", "sync"):
         verb.add_argument("--rename-from", metavar="OLD", help="this host was called OLD: rename its providers")
+    if name == "reshape":
+        verb.add_argument("--apply", action="store_true", help="carry it out")
+        verb.add_argument("--digest", metavar="D", help="only the plan of this digest, as a dry run showed it")
+        verb.add_argument(
+            "--to",
+            choices=("flat", "devices", "numa"),
+            help="another layout than [compute] layout says: there, and back again",
+        )
+        verb.add_argument(
+            "--database",
+            metavar="URL",
+            help="with placement's API down: its database, as postgresql://USER:PASSWORD@HOST/placement",
+        )
     if name == "explain":
         verb.add_argument("name", metavar="NAME", help="a provider's name, or what follows the host's in it")
         verb.add_argument("what", metavar="CLASS or TRAIT", nargs="?", help="one of what it has; else all")
@@ -164,6 +180,7 @@ def _example(verb: str) -> str:
         "explain": "host-1 VCPU",
         "watch": "--sync --embedded",
         "sync": "--config-file /etc/nova/nova.conf",
+        "reshape": "--to numa --embedded",
     }
     return own.get(verb, "--embedded")
 

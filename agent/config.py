@@ -51,6 +51,8 @@ class Settings:
     provider_config: Path
     provider_config_named: bool  # the operator named the folder, so it must be there
     shrink_fraction: float
+    allow_reshape: bool
+    reshape_timeout_s: int
     fleet: FleetSettings
     placement_chosen: bool
     recorded: bool = False  # the nodes are host archives, which keep their own identity
@@ -122,6 +124,8 @@ class _Reader:
             provider_config=Path(self._value("compute", "provider_config_location")),
             provider_config_named=self._is_set("compute", "provider_config_location"),
             shrink_fraction=self._value("agent", "shrink_limit_percent") / 100,
+            allow_reshape=self._value("agent", "allow_reshape"),
+            reshape_timeout_s=self._value("agent", "reshape_timeout"),
             fleet=FleetSettings(
                 hosts=self._value("fake", "hosts"),
                 seed=self._parsed("fake", "seed", int) or 0,

@@ -10,5 +10,5 @@ class Exit(IntEnum):
     ERROR = 1
     USAGE = 2
     DIFFERENCES = 3  # or findings
-    REFUSED = 4  # as unsafe
+    REFUSED = 4  # as unsafe, unplaceable, or not the plan that was agreed to
     INTERRUPTED = 130  # by Ctrl-C, as a shell counts it

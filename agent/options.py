@@ -114,6 +114,12 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
         cfg.StrOpt("state_directory", default=str(OWN_STATE), help="Where this agent keeps what it must remember."),
         cfg.ListOpt("root_traits", default=[],
                     help="Promises of other services here, as traits of the root: COMPUTE_RESCUE_BFV, for one."),
+        cfg.BoolOpt("allow_reshape", default=False,
+                    help="Convert a host whose tree changes its shape under guests when the service starts, or by "
+                         "sync; else only compute-node-agent reshape --apply does."),
+        cfg.IntOpt("reshape_timeout", default=300, min=1,
+                   help="Seconds after which a conversion that others keep disturbing is given up; what it began "
+                        "stands without harm, and the next one goes on from there."),
         cfg.Opt("shrink_limit_percent", type=types.Integer(min=0, max=100), default=30,
                 help="Refuse a pass that takes away more of a class than this, unless forced or seen three times."),
     ),

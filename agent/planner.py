@@ -13,15 +13,16 @@ from agent.provider_config import add, read_additions
 from agent.state import NodeState, StateFile
 from drivers.base import Driver, Survey
 from drivers.errors import Vanished
+from drivers.moves import displaced, find_stand_ins, plan_moves
 from drivers.policy import Policy
-from reportclient.allocations import Allocation
+from reportclient.allocations import Allocation, Consumer, Holdings, Move, Observed, apply_moves
 from reportclient.client import PlacementClient
 from reportclient.diff import diff
-from reportclient.errors import TreeMismatch
+from reportclient.errors import TreeMismatch, Unplaceable
 from reportclient.hold import ONE_TIME, hold
 from reportclient.names import is_custom
 from reportclient.ownership import Contest, Names, Ownership, contest, is_novas
-from reportclient.plan import Plan, lessened
+from reportclient.plan import Plan, lessened, recast
 from reportclient.tree import ObservedTree, ProviderTree
 
 T = TypeVar("T")
@@ -38,6 +39,8 @@ class Wishes:
     force: bool = False
     take_over: bool = False
     rename_from: str | None = None
+    reshape: bool = False  # guests' allocations may be moved
+    agreed: str | None = None  # the digest of the plan that a person read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,14 +52,19 @@ class Prospect:
     observed: ObservedTree
     ours: Ownership
     plan: Plan
+    unplaceable: str  # why what guests hold has no place in what is wanted; empty: all has, or nobody must move
     contest: Contest | None
     survey: Survey
-    allocations: tuple[Allocation, ...]  # on the providers that lose stock
+    allocations: tuple[Allocation, ...]  # of the whole tree where guests hold what loses stock, else none
     held: tuple[str, ...]  # what is kept only because guests have it: a sentence each
     memory: NodeState  # as the last pass left it
     meanwhile: NodeState  # to remember while this plan is being carried out: what was ours, and what will be
     lasting: NodeState  # and once it is
     identified: bool  # False: root_uuid is a stand-in for the one that sync will make
+
+    @property
+    def allocations_after(self) -> tuple[Allocation, ...]:
+        return apply_moves(self.allocations, self.plan.moves)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,11 +139,11 @@ class Planner:
     ) -> Prospect:
         root_uuid = known or planned_identity(self.node)
         policy = self.settings.policy
-        shaped, _ = self.driver.shape(survey, policy, observed)
+        shaped, holdings = self.driver.shape(survey, policy, observed)
         before = self._ownership(survey, shaped, observed, memory)
         foreign = contest(memory.observed, observed, shaped.root, before, _free_ratios(policy))
         if foreign:  # ratios of a root that somebody else wrote on are not an operator's: those that we left count
-            shaped, _ = self.driver.shape(survey, policy, _with_root(memory.observed, observed))
+            shaped, holdings = self.driver.shape(survey, policy, _with_root(memory.observed, observed))
         shaped = _reserve_used(shaped, self._used_once(shaped, observed, memory))
         required = self.settings.provider_config_named or bool(memory.configured)
         desired, added = add(shaped, root_uuid, read_additions(self.settings.provider_config, required=required))
@@ -145,15 +153,16 @@ class Planner:
         known_traits, lacked = self._learn_traits(desired, observed, memory)
         make = partial(diff, observed, ours=ours, root_uuid=root_uuid, known_traits=known_traits, rename=renamed)
         plan = make(desired)
-        losers = lessened(plan, observed)
-        allocations = tuple(self.client.allocations(seen for seen in observed if seen.uuid in losers))
-        kept, held = hold(desired, observed, allocations)
+        allocations = self._allocations(plan, observed)
+        moves, consumers, unplaceable = self._moves(Observed(observed, allocations), desired, holdings, ours)
+        kept, held = hold(desired, observed, apply_moves(allocations, moves))
         return Prospect(
             root_uuid=root_uuid,
             desired=kept,
             observed=observed,
             ours=ours,
-            plan=make(kept) if held else plan,
+            plan=make(kept, moves=moves, consumers=consumers) if held or moves else plan,
+            unplaceable=unplaceable,
             survey=survey,
             allocations=allocations,
             held=held,
@@ -165,6 +174,35 @@ class Planner:
             ),
             lasting=replace(memory, configured=added, reported=reported, lacked_traits=lacked),
         )
+
+    def _allocations(self, plan: Plan, observed: ObservedTree) -> tuple[Allocation, ...]:
+        """Who holds what of the whole tree if anybody holds what loses stock; else it is of no concern."""
+        losing = lessened(plan, observed) | recast(plan, observed)
+        first = self.client.allocations(seen for seen in observed if seen.uuid in losing)
+        if not first:
+            return ()
+        others = (seen for seen in observed if seen.uuid not in losing and seen.provider.inventories)
+        return (*first, *self.client.allocations(others))
+
+    def _moves(
+        self, observed: Observed, desired: ProviderTree, holdings: Holdings, ours: Ownership
+    ) -> tuple[tuple[Move, ...], tuple[Consumer, ...], str]:
+        """Who must move, those consumers whole, and why somebody cannot; nobody while the root is being renamed."""
+        root = observed.tree.root
+        if not observed.allocations or root is None or root.name != desired.root.name:
+            return (), (), ""
+        here = {one.consumer for one in observed.allocations}
+        strangers = displaced(observed, desired, ours) - holdings.guests
+        known = self.client.consumers(strangers | (holdings.guests - here)) if strangers else ()
+        unknown = [one for one in known if one.uuid in strangers]
+        stand_ins = find_stand_ins(unknown, known, holdings, observed.allocations)
+        try:
+            moves = plan_moves(observed, desired, holdings, ours, stand_ins=stand_ins)
+        except Unplaceable as error:
+            return (), (), str(error)
+        read = {one.uuid for one in known}
+        moving = {move.consumer for move in moves}
+        return moves, (*known, *self.client.consumers(moving - read)), ""
 
     def _ownership(self, survey: Survey, shaped: ProviderTree, observed: ObservedTree, memory: NodeState) -> Ownership:
         """What was ours before this pass, and what nova made for devices of this host."""

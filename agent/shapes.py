@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, assert_never
 
-from reportclient.allocations import Allocation, Move, usages
-from reportclient.payload import encode_inventory
+from reportclient.allocations import Allocation, Move, instructions, usages
+from reportclient.forecast import forecast
+from reportclient.payload import decode_inventory, encode_inventory, requests_of
 from reportclient.plan import (
     Create,
     Delete,
@@ -59,13 +60,60 @@ def encode_plan(plan: Plan, observed: ObservedTree) -> Json:
     }
 
 
+def encode_after(plan: Plan, observed: ObservedTree, allocations: Iterable[Allocation]) -> Json:
+    """What placement holds once a plan is carried out, as ``encode_observed``; ``allocations`` are those of then."""
+    return encode_observed(forecast(plan, observed), allocations)
+
+
+def encode_conversion(
+    plan: Plan, observed: ObservedTree, before: Iterable[Allocation], after: Iterable[Allocation]
+) -> Json:
+    """
+    A plan with what a person needs to agree to it: the trees, capacity by class, and the requests, all in order.
+
+    ``instructions`` are its moves by source and target, each with the consumers that its parts belong to.
+    """
+    stands, stays = encode_observed(observed, before), encode_after(plan, observed, after)
+    return {
+        **encode_plan(plan, observed),
+        "instructions": [
+            {
+                "from_resource_provider": one.from_resource_provider,
+                "to_resource_provider": one.to_resource_provider,
+                "moved_resources": dict(one.moved_resources),
+                "consumers": {part.consumer: dict(part.moved_resources) for part in one.parts},
+            }
+            for one in instructions(plan.moves)
+        ],
+        "before": stands,
+        "after": stays,
+        "capacity": _encode_capacity(stands, stays),
+        "requests": [f"{method} {path}" for operation in plan.operations for method, path in requests_of(operation)],
+    }
+
+
+def _encode_capacity(before: Json, after: Json) -> Json:
+    """By class what all providers offer, can give and give, before and after."""
+    found: Json = {}
+    for when, tree in (("before", before), ("after", after)):
+        for provider in tree["providers"].values():
+            for name, stock in provider["inventories"].items():
+                sums = found.setdefault(name, {}).setdefault(when, {"total": 0, "capacity": 0, "used": 0})
+                sums["total"] += stock["total"]
+                sums["capacity"] += decode_inventory(stock).capacity
+                sums["used"] += provider["usages"].get(name, 0)
+    nothing = {"total": 0, "capacity": 0, "used": 0}
+    return {name: {"before": nothing, "after": nothing} | sums for name, sums in sorted(found.items())}
+
+
 def encode_move(move: Move) -> Json:
     """One move instruction, in the words of the seed."""
     return {
         "consumer": move.consumer,
         "from_resource_provider": move.from_provider,
         "to_resource_provider": move.to_provider,
-        "moved_resources": {move.resource_class: move.amount},
+        "moved_resources": dict(move.moved_resources),
+        **({"to_resources": dict(move.to_resources)} if move.to_resources else {}),
         "because": move.because,
     }
 
@@ -109,8 +157,12 @@ def encode_operation(operation: Operation, before: Mapping[str, Mapping[str, Inv
                 "inventories": _encode_inventories(inventories),
                 "before": _encode_inventories(before.get(uuid, {})),
             }
-        case Reshape(several):
-            return {"operation": "reshape", "inventories": [encode_operation(one, before) for one in several]}
+        case Reshape(several, rewrites):
+            return {
+                "operation": "reshape",
+                "inventories": [encode_operation(one, before) for one in several],
+                "allocations": {one.consumer: _encode_slots(one.after) for one in rewrites},
+            }
         case Delete(uuid, name):
             return {"operation": "delete", "provider": name, "uuid": uuid}
         case _:
@@ -124,6 +176,10 @@ def _encode_provider(provider: Provider) -> Json:
         "traits": sorted(provider.traits),
         "aggregates": sorted(provider.aggregates),
     }
+
+
+def _encode_slots(slots: Mapping[str, Mapping[str, int]]) -> Json:
+    return {uuid: dict(resources) for uuid, resources in slots.items()}
 
 
 def _encode_inventories(inventories: Mapping[str, Inventory]) -> Json:

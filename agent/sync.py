@@ -1,10 +1,13 @@
 """One pass: plan, judge, execute, remember; and the loop around it for when somebody else wrote first."""
 
 import logging
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from agent.identity import create_identity, read_identity
+from agent.journal import journaled
 from agent.planner import Planner, Prospect, Wishes
 from agent.state import NodeState, locked
 from drivers.host.process import probe_processes
@@ -25,7 +28,9 @@ class Status(Enum):
 
     UNCHANGED = "unchanged"
     CHANGED = "changed"
+    RESHAPE_NEEDED = "reshape-needed"
     UNSAFE = "unsafe"
+    OTHER_PLAN = "other-plan"  # than the one that was agreed to
     CONTESTED = "contested"
     FAILED = "failed"  # of one node among several
 
@@ -40,6 +45,10 @@ class Outcome:
     observed: ObservedTree = field(default_factory=ObservedTree)  # before the pass
     notes: tuple[str, ...] = ()
 
+    @property
+    def refused(self) -> bool:
+        return self.status not in (Status.UNCHANGED, Status.CHANGED)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
@@ -50,9 +59,17 @@ class Verdict:
     memory: NodeState
 
 
-def run_pass(planner: Planner, wishes: Wishes = Wishes()) -> Outcome:
+Agree = Callable[[Planner, Prospect], tuple[str, ...]]  # why this is not the plan that was agreed to; empty: it is
+
+
+def anything(_planner: Planner, _prospect: Prospect) -> tuple[str, ...]:
+    """What a pass agrees to of which nobody read the plan before."""
+    return ()
+
+
+def run_pass(planner: Planner, wishes: Wishes = Wishes(), agree: Agree = anything) -> Outcome:
     """
-    One whole pass. Nothing is written to placement unless it can be remembered here.
+    One whole pass. Nothing is written to placement unless it can be remembered here, and ``agree`` finds no fault.
 
     Raises:
         as ``Planner.prospect``; Conflict: others wrote first at each of several attempts.
@@ -64,7 +81,7 @@ def run_pass(planner: Planner, wishes: Wishes = Wishes()) -> Outcome:
             try:
                 prospect = planner.prospect(wishes, identity=identity, left=left)
                 left = prospect.memory
-                return _carry_out(planner, prospect, wishes)
+                return _carry_out(planner, prospect, wishes, agree)
             except NameTaken as error:
                 standing = planner.client.find(planner.node)
                 raise (planner.unlike(standing, identity) if standing else error) from error
@@ -85,18 +102,23 @@ def judge(planner: Planner, prospect: Prospect, wishes: Wishes) -> Verdict:
     if refusal := _contested(prospect, wishes) or _occupied(planner, prospect, wishes):
         return Verdict(refused=Status.CONTESTED, notes=refusal, memory=replace(memory, contested=refusal))
     memory = replace(_count_strikes(prospect, wishes), contested=(), smaller="", smaller_seen=0)
-    if wrong := _lacks_reparenting(planner, prospect.plan) or _twice(prospect):
+    if wrong := _lacks_reparenting(planner, prospect.plan) or _twice(prospect) or _unplaceable(prospect):
         return Verdict(refused=Status.UNSAFE, notes=wrong, memory=memory)
     try:
-        check_use(prospect.plan, prospect.observed, prospect.allocations, force=wishes.force)
+        check_use(prospect.plan, prospect.observed, prospect.allocations_after, force=wishes.force)
     except UnsafePlan as error:
         return Verdict(refused=Status.UNSAFE, notes=(str(error),), memory=memory)
+    if prospect.plan.moves and not wishes.reshape:
+        return Verdict(refused=Status.RESHAPE_NEEDED, notes=_needs_reshape(planner, prospect), memory=memory)
     shrinking = shrinkage(prospect.plan, prospect.observed, _limits(planner, prospect))
     digest, before = prospect.plan.digest, prospect.memory
     seen = before.smaller_seen + 1 if before.smaller == digest else 1
-    if not shrinking or wishes.force or seen >= PATIENCE:
+    if not shrinking or wishes.force or wishes.agreed or seen >= PATIENCE:
         return Verdict(memory=memory)
-    notes = (*shrinking, f"seen {seen} of {PATIENCE} times in a row: --force, or wait for the third")
+    notes = (
+        *shrinking,
+        f"seen {seen} of {PATIENCE} times in a row: sync --force, reshape --digest, or wait for the third",
+    )
     return Verdict(refused=Status.UNSAFE, notes=notes, memory=replace(memory, smaller=digest, smaller_seen=seen))
 
 
@@ -125,8 +147,10 @@ def _own_identity(planner: Planner) -> str | None:
     return identity or create_identity(folders[0])
 
 
-def _carry_out(planner: Planner, prospect: Prospect, wishes: Wishes) -> Outcome:
+def _carry_out(planner: Planner, prospect: Prospect, wishes: Wishes, agree: Agree) -> Outcome:
     verdict = judge(planner, prospect, wishes)
+    if verdict.refused is None and (other := agree(planner, prospect)):
+        verdict = replace(verdict, refused=Status.OTHER_PLAN, notes=other)
     if verdict.refused is None:
         return _write(planner, prospect, verdict.memory)
     # What was seen is what the next pass compares with, so that one change is never seen twice.
@@ -141,7 +165,8 @@ def _write(planner: Planner, prospect: Prospect, memory: NodeState) -> Outcome:
     state, plan, observed = planner.state_file(prospect.root_uuid), prospect.plan, prospect.observed
     if plan.operations:
         state.begin(replace(memory, configured=prospect.meanwhile.configured, reported=prospect.meanwhile.reported))
-        observed = planner.client.execute(plan, observed)
+        with journaled(planner, prospect) if plan.moves else nullcontext():
+            observed = planner.client.execute(plan, observed)
     after = replace(
         memory,
         observed=observed,
@@ -192,6 +217,18 @@ def _lacks_reparenting(planner: Planner, plan: Plan) -> tuple[str, ...]:
         f"{moving[0]}{' and others' if len(moving) > 1 else ''} would come under another parent, which placement can "
         f"do from microversion 1.37 on, and this one has "
         f"{'.'.join(map(str, planner.client.microversion))}: upgrade placement, or keep [compute] layout as it was",
+    )
+
+
+def _unplaceable(prospect: Prospect) -> tuple[str, ...]:
+    return (prospect.unplaceable,) if prospect.unplaceable else ()
+
+
+def _needs_reshape(planner: Planner, prospect: Prospect) -> tuple[str, ...]:
+    count = len({move.consumer for move in prospect.plan.moves})
+    return (
+        f"{count} consumer{'s' * (count > 1)} must move with what they hold, as {planner.node} changes its shape: see "
+        f"compute-node-agent reshape, then reshape --apply; nothing was written, and placement holds the old tree",
     )
 
 

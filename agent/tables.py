@@ -61,7 +61,41 @@ def print_plan(out: Console, plan: Mapping[str, Any]) -> None:
         for done, to_what in _describe(operation):
             lines.add_row(Text(done), Text(to_what))
     out.print(lines)
+    if plan["moves"]:
+        print_moves(out, plan["moves"])
     out.print(Text(f"digest {plan['digest']}", "dim"))
+
+
+def print_moves(out: Console, moves: Iterable[Mapping[str, Any]]) -> None:
+    """Who moves with what, from where to where, and why there."""
+    table = Table("consumer", "moves", "from", "to", "because", box=None)
+    for move in moves:
+        became = move.get("to_resources")
+        what = _amounts(move["moved_resources"]) + (f" as {_amounts(became)}" if became else "")
+        row = (move["consumer"], what, move["from_resource_provider"], move["to_resource_provider"], move["because"])
+        table.add_row(*map(Text, row))
+    out.print(table)
+
+
+def print_conversion(out: Console, data: Mapping[str, Any]) -> None:
+    """A plan that may move guests: both trees side by side, capacity, moves, requests, and what to say to agree."""
+    if not data["operations"]:
+        out.print("nothing to change")
+        return
+    _print_side_by_side(out, data["before"]["providers"], data["after"]["providers"])
+    _print_capacity(out, data["capacity"])
+    if data["moves"]:
+        out.print(Text("moves", "bold"))
+        print_moves(out, data["moves"])
+    else:
+        out.print("nobody has to move")
+    counts: dict[str, int] = {}
+    for request in data["requests"]:
+        method, _, path = request.partition(" ")
+        kind = f"{method} {_kind_of(path)}"
+        counts[kind] = counts.get(kind, 0) + 1
+    out.print(Text.assemble(("requests ", "bold"), ", ".join(f"{count} {kind}" for kind, count in counts.items())))
+    out.print(f"digest {data['digest']}: to carry out exactly this, say --apply --digest {data['digest']}")
 
 
 def print_reasons(out: Console, data: Mapping[str, Any]) -> None:
@@ -135,6 +169,61 @@ def _add_traits(branch: Tree, traits: Iterable[str]) -> None:
         branch.add(Text.assemble((family, "cyan"), names))
 
 
+def _print_side_by_side(
+    out: Console, before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Each provider's stock as used/total, before and after; the names as a tree, with those that come and go."""
+    table = Table("provider", "before, used of total", "after, used of total", box=None)
+    parents = {name: one["parent"] for tree in (before, after) for name, one in tree.items()}
+    for name in _in_order(parents):
+        depth, above = 0, parents[name]
+        while above is not None:
+            depth, above = depth + 1, parents.get(above)
+        table.add_row(Text("  " * depth + name), _stock_text(before.get(name)), _stock_text(after.get(name)))
+    out.print(table)
+
+
+def _in_order(parents: Mapping[str, str | None], above: str | None = None) -> list[str]:
+    """Parents before children, siblings by name."""
+    found = []
+    for name in sorted(name for name, parent in parents.items() if parent == above):
+        found += [name, *_in_order(parents, name)]
+    return found
+
+
+def _stock_text(provider: Mapping[str, Any] | None) -> Text:
+    if provider is None:
+        return Text("-", "dim")
+    stock = provider["inventories"]
+    return Text(
+        ", ".join(f"{name} {provider['usages'].get(name, 0)}/{one['total']}" for name, one in stock.items()) or "empty"
+    )
+
+
+def _print_capacity(out: Console, capacity: Mapping[str, Mapping[str, Mapping[str, int]]]) -> None:
+    table = Table("class", "total", "can be allocated", "used", box=None)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for name, one in capacity.items():
+        cells = [_change(one["before"][key], one["after"][key]) for key in ("total", "capacity", "used")]
+        table.add_row(name, *cells)
+    out.print(table)
+
+
+def _change(before: int, after: int) -> Text:
+    return Text(str(before)) if before == after else Text(f"{before} -> {after}", "bold")
+
+
+def _amounts(resources: Mapping[str, int]) -> str:
+    return ", ".join(f"{amount} {name}" for name, amount in resources.items())
+
+
+def _kind_of(path: str) -> str:
+    """A path without the names and uuids in it: ``/resource_providers/*/traits``."""
+    parts = path.split("/")
+    return "/".join(part if index != 2 else "*" for index, part in enumerate(parts))
+
+
 def _families(traits: Iterable[str]) -> list[tuple[str, str]]:
     """Traits with a long beginning in common on one line: (what they begin with, how they end)."""
     families: dict[str, list[str]] = {}
@@ -159,9 +248,11 @@ def _describe(operation: Mapping[str, Any]) -> list[tuple[str, str]]:
         case "set-inventories":
             return _describe_stock(operation)
         case "reshape":
-            return [("in one", "transaction:")] + [
-                line for one in operation["inventories"] for line in _describe_stock(one)
-            ]
+            moving = len(operation["allocations"])
+            what = (
+                f"transaction, with all that {moving} consumer{'s' * (moving > 1)} hold:" if moving else "transaction:"
+            )
+            return [("in one", what)] + [line for one in operation["inventories"] for line in _describe_stock(one)]
         case "rename":
             return [("rename", f"{operation['old_name']} to {provider}")]
         case "reparent":

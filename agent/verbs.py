@@ -4,7 +4,7 @@ import argparse
 import json
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +16,7 @@ from agent.exits import Exit
 from agent.identity import planned_identity, read_identity
 from agent.planner import Planner, Prospect, Wishes, look
 from agent.provider_config import add, read_additions
-from agent.shapes import encode_observed, encode_plan, encode_tree
+from agent.shapes import encode_conversion, encode_observed, encode_plan, encode_tree
 from agent.sync import Outcome, Status, judge, notes_on, run_pass
 
 if TYPE_CHECKING:
@@ -27,7 +27,9 @@ Printer = Callable[[Any, Any], None]  # (rich console, data)
 ENDINGS = {
     Status.UNCHANGED: Exit.DONE,
     Status.CHANGED: Exit.DONE,
+    Status.RESHAPE_NEEDED: Exit.DIFFERENCES,
     Status.UNSAFE: Exit.REFUSED,
+    Status.OTHER_PLAN: Exit.REFUSED,
     Status.CONTESTED: Exit.REFUSED,
     Status.FAILED: Exit.ERROR,
 }
@@ -113,15 +115,42 @@ def plan(options: argparse.Namespace) -> Report:
             if not prospect.identified:
                 remarks.append(f"{one.node} has no compute_id yet: the uuid is a stand-in, sync makes the real one")
     ending = Exit.DIFFERENCES if any(prospect.plan.operations for prospect in prospects) else Exit.DONE
-    records = [encode_plan(prospect.plan, prospect.observed) for prospect in prospects]
-    return replace(_for_each(records, "plans", _print_plan, ending), remark="\n".join(remarks))
+    return replace(_for_each(_conversions(prospects), "plans", _print_plan, ending), remark="\n".join(remarks))
+
+
+def reshape(options: argparse.Namespace) -> Report:
+    """The plan of a conversion, or with --apply the conversion."""
+    from agent.upgrade import convert, remember_plan
+
+    wishes = replace(_wishes(options), reshape=True, agreed=options.digest)
+    if options.apply:
+        with _planners(options, writes=True) as planners:
+            outcomes = [convert(one, wishes, on_retry=_tell) for one in planners]
+        ending = max(ENDINGS[outcome.status] for outcome in outcomes)
+        records = [_encode_outcome(outcome) for outcome in outcomes]
+        return replace(_for_each(records, "nodes", _print_outcome, ending), remark=_layout_remark(options))
+    prospects: list[Prospect] = []
+    remarks: list[str] = []
+    with _planners(options) as planners:
+        for one in planners:
+            prospect = one.prospect(wishes)
+            one.check_name(prospect)
+            verdict = judge(one, prospect, replace(wishes, agreed=prospect.plan.digest))
+            remember_plan(one, prospect)
+            prospects.append(prospect)
+            remarks += [*notes_on(prospect), *(f"reshape --apply would refuse this: {note}" for note in verdict.notes)]
+    refused = any("would refuse" in remark for remark in remarks)
+    ending = (
+        Exit.REFUSED if refused else Exit.DIFFERENCES if any(one.plan.operations for one in prospects) else Exit.DONE
+    )
+    return replace(_for_each(_conversions(prospects), "plans", _print_conversion, ending), remark="\n".join(remarks))
 
 
 def sync(options: argparse.Namespace) -> Report:
     """One pass over each node; where there are several, one that fails does not keep the others from theirs."""
     with _planners(options, writes=True) as planners:
         alone = len(planners) == 1
-        outcomes = [run_pass(one, _wishes(options)) if alone else _try_pass(one, options) for one in planners]
+        outcomes = [_pass(one, options) if alone else _try_pass(one, options) for one in planners]
     ending = max(ENDINGS[outcome.status] for outcome in outcomes)
     return _for_each([_encode_outcome(outcome) for outcome in outcomes], "nodes", _print_outcome, ending)
 
@@ -170,6 +199,7 @@ VERBS: dict[str, Callable[[argparse.Namespace], Report]] = {
     "show": show,
     "plan": plan,
     "sync": sync,
+    "reshape": reshape,
     "record": record,
     "explain": explain,
     "watch": watch,
@@ -182,6 +212,7 @@ DOING = {
     "show": "reading placement",
     "plan": "reading this host and placement",
     "sync": "reading this host, bringing placement up to date",
+    "reshape": "reading this host and placement, converting the tree",
     "record": "reading this host",
     "explain": "reading this host",
     "check": "trying what a pass needs",
@@ -218,9 +249,13 @@ def _print_change(options: argparse.Namespace, change: "Change") -> None:
         sys.stdout.flush()
 
 
+def _pass(planner: Planner, options: argparse.Namespace) -> Outcome:
+    return run_pass(planner, replace(_wishes(options), reshape=planner.settings.allow_reshape))
+
+
 def _try_pass(planner: Planner, options: argparse.Namespace) -> Outcome:
     try:
-        return run_pass(planner, _wishes(options))
+        return _pass(planner, options)
     except USER_ERRORS as error:
         return Outcome(node=planner.node, status=Status.FAILED, notes=(str(error),))
 
@@ -244,6 +279,8 @@ def _choice(options: argparse.Namespace) -> Choice:
         embedded=getattr(options, "embedded", False) or getattr(options, "embedded_dir", None) is not None,
         embedded_dir=getattr(options, "embedded_dir", None),
         host=getattr(options, "host", None),
+        layout=getattr(options, "to", None),
+        database=getattr(options, "database", None),
     )
 
 
@@ -251,8 +288,25 @@ def _wishes(options: argparse.Namespace) -> Wishes:
     return Wishes(
         force=getattr(options, "force", False),
         take_over=getattr(options, "take_over", False),
-        rename_from=options.rename_from,
+        rename_from=getattr(options, "rename_from", None),
     )
+
+
+def _conversions(prospects: Iterable[Prospect]) -> list[dict[str, Any]]:
+    return [encode_conversion(one.plan, one.observed, one.allocations, one.allocations_after) for one in prospects]
+
+
+def _layout_remark(options: argparse.Namespace) -> str:
+    if options.to is None:
+        return ""
+    return (
+        f"set [compute] layout = {options.to} in the configuration too: a pass with another layout wants that one back"
+    )
+
+
+def _tell(problem: str) -> None:
+    """Why a conversion begins again, for people."""
+    print(f"beginning again: {problem}", file=sys.stderr)
 
 
 def _encode_outcome(outcome: Outcome) -> dict[str, Any]:
@@ -319,6 +373,12 @@ def _print_plan(out: Any, data: dict[str, Any]) -> None:
     print_plan(out, data)
 
 
+def _print_conversion(out: Any, data: dict[str, Any]) -> None:
+    from agent.tables import print_conversion
+
+    print_conversion(out, data)
+
+
 def _print_reasons(out: Any, data: dict[str, Any]) -> None:
     from agent.tables import print_reasons
 
@@ -337,6 +397,8 @@ def _print_outcome(out: Any, data: dict[str, Any]) -> None:
         "unchanged": "nothing needed to change",
         "changed": "placement was brought up to date",
         "unsafe": "refused: nothing was written",
+        "reshape-needed": "a reshape is needed: nothing was written",
+        "other-plan": "refused: nothing was written",
         "contested": "refused: another service writes here, nothing was written",
         "failed": "failed",
     }

@@ -22,6 +22,7 @@ class DriverOptions:
     guests: "GuestPolicy"
     attributes: "Mapping[str, frozenset[str]]" = field(default_factory=dict)  # vendor id -> files that rules name
     archive: "HostArchive | None" = None  # look at this recorded host instead of the live one
+    residency: bool = False  # ask the kernel where guests' memory is, which only the layout numa needs
     fleet: tuple["HostArchive", ...] = ()  # of the fake driver
 
 
@@ -49,6 +50,7 @@ def _load_libvirt(options: DriverOptions) -> "Driver":
         partial(probe_disk, options.instances, may_be_missing=options.instances_may_be_missing),
         files=KernelFiles(Path("/"), live=True) if is_local(options.uri) else None,
         attributes=options.attributes,
+        residency=options.residency,
     )
 
 
@@ -72,6 +74,7 @@ def _load_recorded(archive: "HostArchive", options: DriverOptions) -> "Driver":
         archive.compute_id,
         files=KernelFiles(archive.root),
         attributes=options.attributes,
+        residency=options.residency,
     )
 
 

@@ -6,13 +6,12 @@ from typing import Protocol, runtime_checkable
 
 from drivers.events import Wake
 from drivers.facts import HostFacts
+from drivers.moves import plan_moves
 from drivers.policy import Policy
 from drivers.reasons import Shaped
-from reportclient.allocations import Holding, Move
-from reportclient.ownership import Names
+from reportclient.allocations import Holdings, Instruction, Observed, instructions
+from reportclient.ownership import Names, Ownership, is_novas
 from reportclient.tree import ObservedTree, ProviderTree
-
-Holdings = tuple[Holding, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +88,20 @@ class Watchable(Protocol):
 
 
 def update_provider_tree(
-    driver: Driver, policy: Policy, observed: ObservedTree, node: str
-) -> tuple[ProviderTree, tuple[Move, ...]]:
-    """The tree a node should have, and the moves that lead there; no moves as long as its shape stays."""
-    desired, _ = driver.shape(driver.survey(node), policy, observed)
-    return desired, ()
+    driver: Driver, policy: Policy, observed: Observed, node: str
+) -> tuple[ProviderTree, tuple[Instruction, ...]]:
+    """
+    The tree a node should have, and the move instructions that lead there; none as long as its shape stays.
+
+    ``observed`` has the allocations of the whole tree.
+
+    Raises:
+        DiscoveryError, PolicyError: as ``survey`` and ``shape``.
+        Unplaceable: as ``plan_moves``.
+    """
+    survey = driver.survey(node)
+    desired, holdings = driver.shape(survey, policy, observed.tree)
+    names = driver.present(survey) | {provider.name for provider in desired}
+    adopted = frozenset(seen.name for seen in observed.tree if seen.name in names and is_novas(seen))
+    ours = Ownership(emitted=driver.emitted, adopted=adopted)
+    return desired, instructions(plan_moves(observed, desired, holdings, ours))

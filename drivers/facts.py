@@ -148,14 +148,29 @@ class Mdev:
     parent: str  # libvirt's name of it
 
 
+@dataclass(frozen=True, slots=True)
+class GuestMemory:
+    """Memory of a guest, or of one of the cells that it is shown."""
+
+    mib: int
+    cells: frozenset[int] = frozenset()  # of the host, that it is bound to (numatune, strict); empty: to none
+    huge: bool = False
+    page_kib: int | None = None  # of huge pages; None: the host's default, or no huge pages
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guest:
-    """A domain and the host's devices that it has or, not running, will have."""
+    """A domain and what of the host it has or, not running, will have."""
 
     uuid: str
     state: str  # libvirt's: "running", "paused", "shutoff" ...
     pci: frozenset[PciAddress] = frozenset()  # <hostdev> and <interface type='hostdev'>
     mdevs: frozenset[str] = frozenset()  # uuids
+    vcpus: tuple[frozenset[int], ...] = ()  # the host's CPUs that each may run on, empty: any; () where not told
+    emulator_cpus: frozenset[int] = frozenset()  # those of emulatorpin; empty: any
+    memory: tuple[GuestMemory, ...] = ()  # () where not told
+    encryption: str | None = None  # which contexts it takes: "amd_sev", "amd_sev_es", "amd_sev_snp"
+    resident: tuple[tuple[int, int], ...] = ()  # (cell, KiB) of a running one's memory; () where the kernel is silent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from reportclient.allocations import Holdings
 from reportclient.tree import Inventory, Provider, ProviderTree
 
 
@@ -35,6 +36,7 @@ class Shaped:
 
     providers: tuple[Reasoned, ...]
     counted_in: tuple[Reasoned, ...] = ()  # in the layout flat: devices whose stock is part of the root's
+    holdings: Holdings = field(default_factory=Holdings)  # what of it each guest has
 
     @property
     def tree(self) -> ProviderTree:

@@ -1,7 +1,9 @@
 """Who holds what: allocations as placement records them, holdings as the hypervisor sees them, and moves between."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from reportclient.tree import ObservedTree
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -24,16 +26,105 @@ class Holding:
     amount: int
 
 
+@dataclass(frozen=True, slots=True)
+class Float:
+    """What a guest has of a class without a unit in particular: on any of these providers, the likeliest first."""
+
+    consumer: str
+    resource_class: str
+    amount: int
+    providers: tuple[str, ...]
+    because: str  # what the order of the providers rests on
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """What the hypervisor says of all its guests."""
+
+    guests: frozenset[str] = frozenset()  # every guest that it knows, whether it holds anything or not
+    units: tuple[Holding, ...] = ()
+    floats: tuple[Float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consumer:
+    """A consumer with its whole set of allocations, on our tree and elsewhere, at one generation."""
+
+    uuid: str
+    generation: int
+    project: str
+    user: str
+    kind: str | None  # consumer type; None where placement does not tell (before 1.38)
+    slots: Mapping[str, Mapping[str, int]]  # provider's uuid -> class -> amount
+
+    @property
+    def amounts(self) -> dict[str, int]:
+        """The sum of each class over all providers."""
+        found: dict[str, int] = {}
+        for resources in self.slots.values():
+            for name, amount in resources.items():
+                found[name] = found.get(name, 0) + amount
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What placement holds under one root, and who holds what of it: of the providers whose allocations were read."""
+
+    tree: ObservedTree
+    allocations: tuple[Allocation, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """One consumer's amount of one class going from one provider (by name) to another."""
+    """What goes from one provider (by name) to another for one consumer, by class; no class changes its amount."""
 
     consumer: str
     from_provider: str
     to_provider: str
-    resource_class: str
-    amount: int
+    moved_resources: Mapping[str, int]
+    to_resources: Mapping[str, int] = field(default_factory=dict)  # what they are there; empty: the same classes
     because: str
+
+    def __post_init__(self) -> None:
+        if not self.moved_resources or min(self.moved_resources.values()) < 1:
+            raise ValueError(f"a move takes at least 1 of each class, got {dict(self.moved_resources)}")
+        if self.to_resources and sum(self.to_resources.values()) != sum(self.moved_resources.values()):
+            raise ValueError(f"a move loses nothing, got {dict(self.moved_resources)} to {dict(self.to_resources)}")
+
+    @property
+    def arriving(self) -> Mapping[str, int]:
+        """What the provider is given that the move goes to."""
+        return self.to_resources or self.moved_resources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instruction:
+    """One source to one target for all consumers at once: a move instruction in the form that drivers return."""
+
+    from_resource_provider: str
+    to_resource_provider: str
+    moved_resources: Mapping[str, int]  # the sum of its parts
+    parts: tuple[Move, ...]  # which consumer each part belongs to
+
+
+def instructions(moves: Iterable[Move]) -> tuple[Instruction, ...]:
+    """Moves by source and target, in the order of their names; none where nobody moves."""
+    routes: dict[tuple[str, str], list[Move]] = {}
+    for move in moves:
+        routes.setdefault((move.from_provider, move.to_provider), []).append(move)
+    found = []
+    for (source, target), parts in sorted(routes.items()):
+        total: dict[str, int] = {}
+        for part in parts:
+            for name, amount in part.moved_resources.items():
+                total[name] = total.get(name, 0) + amount
+        found.append(
+            Instruction(
+                from_resource_provider=source, to_resource_provider=target, moved_resources=total, parts=tuple(parts)
+            )
+        )
+    return tuple(found)
 
 
 def usages(allocations: Iterable[Allocation]) -> dict[tuple[str, str], int]:
@@ -43,3 +134,23 @@ def usages(allocations: Iterable[Allocation]) -> dict[tuple[str, str], int]:
         slot = allocation.provider, allocation.resource_class
         used[slot] = used.get(slot, 0) + allocation.amount
     return used
+
+
+def apply_moves(allocations: Iterable[Allocation], moves: Iterable[Move]) -> tuple[Allocation, ...]:
+    """
+    The allocations after all moves: merged with what the targets have already, nothing lost, nothing invented.
+
+    Raises:
+        ValueError: the moves take more than is held.
+    """
+    after = {(one.consumer, one.provider, one.resource_class): one.amount for one in allocations}
+    for move in moves:
+        for name, amount in move.moved_resources.items():
+            slot = move.consumer, move.from_provider, name
+            after[slot] = after.get(slot, 0) - amount
+        for name, amount in move.arriving.items():
+            slot = move.consumer, move.to_provider, name
+            after[slot] = after.get(slot, 0) + amount
+    if overdrawn := sorted(slot for slot, amount in after.items() if amount < 0):
+        raise ValueError(f"moves take more than is held: {overdrawn}")
+    return tuple(sorted(Allocation(*slot, amount) for slot, amount in after.items() if amount))

@@ -7,7 +7,7 @@ from email.utils import parsedate_to_datetime
 from urllib.parse import urlencode
 
 from reportclient import payload
-from reportclient.allocations import Allocation
+from reportclient.allocations import Allocation, Consumer
 from reportclient.errors import Absent, Conflict, Forbidden, Rejected, Unavailable
 from reportclient.plan import Plan
 from reportclient.transport import NEWEST, Transport
@@ -79,6 +79,16 @@ class PlacementClient:
             with payload.in_form(f"the allocations on {observed.name}"):
                 held += payload.decode_allocations(body, observed.name)
         return tuple(held)
+
+    def consumers(self, uuids: Iterable[str]) -> tuple[Consumer, ...]:
+        """These consumers with all they hold, here and elsewhere; one request each. Who holds nothing is left out."""
+        found = []
+        for uuid in sorted(set(uuids)):
+            body, _ = self._transport.get(f"/allocations/{uuid}")
+            with payload.in_form(f"the allocations of {uuid}"):
+                consumer = payload.decode_consumer(body, uuid)
+            found += [consumer] if consumer else []
+        return tuple(found)
 
     def known_traits(self, names: Iterable[str]) -> frozenset[str]:
         """Those of ``names`` that placement has; one request per hundred."""

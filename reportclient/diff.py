@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Collection, Iterable, Mapping
 
+from reportclient.allocations import Consumer, Move
 from reportclient.errors import TreeMismatch
 from reportclient.names import is_custom
 from reportclient.ownership import Ownership, carry_inventories, carry_traits
@@ -16,10 +17,12 @@ from reportclient.plan import (
     Rename,
     Reparent,
     Reshape,
+    Rewrite,
     SetAggregates,
     SetInventories,
     SetTraits,
 )
+from reportclient.reshape import rewrites
 from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree, same_stock
 
 
@@ -36,9 +39,13 @@ def diff(
     root_uuid: str,
     known_traits: frozenset[str] | None = None,
     rename: bool = False,
+    moves: tuple[Move, ...] = (),
+    consumers: Iterable[Consumer] = (),
 ) -> Plan:
     """
-    The operations that make ``observed`` equal ``desired`` in what is ours.
+    The operations that make ``observed`` equal ``desired`` in what is ours, and carry out ``moves`` with it.
+
+    ``consumers`` are those that move, whole.
 
     ``root_uuid`` is this host's identity; ``known_traits`` are the names of the desired traits that placement has
     (None: take them all as known); ``rename`` allows a root of this uuid under another name.
@@ -49,6 +56,7 @@ def diff(
 
     Raises:
         TreeMismatch: the root there has another name or uuid, or a foreign child stands in the way.
+        Conflict: as ``reportclient.reshape.rewrites``.
     """
     check_root(observed, desired, root_uuid, rename=rename)
     dropped = _unknown_standard(desired, known_traits)
@@ -64,7 +72,8 @@ def diff(
     steps = [operation for change in changes for operation in change]
     steps += _emptied(steps, doomed)
     gone = [Delete(seen.uuid, seen.name) for seen in doomed]
-    return Plan((*_arrange(observed, steps, known_traits), *gone), left_out=dropped)
+    moved = rewrites(moves, consumers, {seen.name: seen.uuid for seen in observed} | identity)
+    return Plan((*_arrange(observed, steps, moved, known_traits), *gone), moves, left_out=dropped)
 
 
 def check_root(observed: ObservedTree, desired: ProviderTree, root_uuid: str, *, rename: bool = False) -> None:
@@ -162,7 +171,10 @@ def _changes(
 
 
 def _arrange(
-    observed: ObservedTree, steps: Collection[Operation], known_traits: frozenset[str] | None
+    observed: ObservedTree,
+    steps: Collection[Operation],
+    moved: tuple[Rewrite, ...],
+    known_traits: frozenset[str] | None,
 ) -> Iterable[Operation]:
     """The steps in the order in which the scheduler never sees stock without its traits."""
     created = [step for step in steps if isinstance(step, Create)]
@@ -172,7 +184,7 @@ def _arrange(
     described = [step for step in steps if not isinstance(step, Create | Rename | Reparent | SetInventories)]
     late = [step for step in described if _is_late(step, restocked)]
     early = [step for step in described if not _is_late(step, restocked)]
-    at_once = (Reshape(stock),) if len(stock) > 1 else stock
+    at_once = (Reshape(stock, moved),) if moved or len(stock) > 1 else stock
     return (*created, *placed, *_vocabulary(observed, steps, known_traits), *early, *at_once, *late)
 
 

@@ -10,6 +10,7 @@ PlacementError
         NameTaken   a provider of that name or uuid exists
         TreeMismatch  the tree that placement holds is not this host's to write
     UnsafePlan      the plan would take away more than it may: nothing was sent
+        Unplaceable   what a guest holds has no place in the new tree: nothing was sent
 """
 
 
@@ -47,3 +48,7 @@ class TreeMismatch(Rejected):
 
 class UnsafePlan(PlacementError):
     """The plan would take away more than it may; nothing was sent."""
+
+
+class Unplaceable(UnsafePlan):
+    """What a consumer holds has no place in the tree that is wanted, or nobody can tell which; nothing was sent."""

@@ -2,11 +2,24 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, assert_never
 
-from reportclient.allocations import Allocation
+from reportclient.allocations import Allocation, Consumer
 from reportclient.errors import Unavailable
-from reportclient.plan import Create, Reshape
+from reportclient.plan import (
+    Create,
+    Delete,
+    EnsureClasses,
+    EnsureTraits,
+    Operation,
+    Rename,
+    Reparent,
+    Reshape,
+    Rewrite,
+    SetAggregates,
+    SetInventories,
+    SetTraits,
+)
 from reportclient.tree import Inventory, ObservedProvider, Provider
 
 Json = dict[str, Any]
@@ -85,8 +98,60 @@ def encode_reshape(reshape: Reshape, generations: Mapping[str, int]) -> Json:
         "inventories": {
             one.uuid: encode_inventories(one.inventories, generations[one.uuid]) for one in reshape.inventories
         },
-        "allocations": {},
+        "allocations": {one.consumer: _encode_rewrite(one) for one in reshape.rewrites},
     }
+
+
+def _encode_rewrite(rewrite: Rewrite) -> Json:
+    """As in 1.30 to 1.37, where no type is told and so none changes: a type of unknown could not be told either."""
+    return {
+        "allocations": {uuid: {"resources": dict(resources)} for uuid, resources in sorted(rewrite.after.items())},
+        "project_id": rewrite.project,
+        "user_id": rewrite.user,
+        "consumer_generation": rewrite.generation,
+    }
+
+
+def decode_consumer(body: Json, uuid: str) -> Consumer | None:
+    """A consumer's whole set from ``GET /allocations/{uuid}``; None when it holds nothing."""
+    if not body["allocations"]:
+        return None
+    return Consumer(
+        uuid=uuid,
+        generation=int(body["consumer_generation"]),
+        project=str(body["project_id"]),
+        user=str(body["user_id"]),
+        kind=body.get("consumer_type"),
+        slots={
+            str(provider): {str(name): int(amount) for name, amount in sorted(record["resources"].items())}
+            for provider, record in sorted(body["allocations"].items())
+        },
+    )
+
+
+def requests_of(operation: Operation) -> tuple[tuple[str, str], ...]:
+    """The method and path of each request that an operation is."""
+    match operation:
+        case EnsureClasses(names):
+            return tuple(("PUT", f"/resource_classes/{name}") for name in names)
+        case EnsureTraits(names):
+            return tuple(("PUT", f"/traits/{name}") for name in names)
+        case Create():
+            return (("POST", "/resource_providers"),)
+        case Rename(uuid) | Reparent(uuid):
+            return (("PUT", f"/resource_providers/{uuid}"),)
+        case SetTraits(uuid):
+            return (("PUT", f"/resource_providers/{uuid}/traits"),)
+        case SetAggregates(uuid):
+            return (("PUT", f"/resource_providers/{uuid}/aggregates"),)
+        case SetInventories(uuid):
+            return (("PUT", f"/resource_providers/{uuid}/inventories"),)
+        case Reshape():
+            return (("POST", "/reshaper"),)
+        case Delete(uuid):
+            return (("DELETE", f"/resource_providers/{uuid}"),)
+        case _:
+            assert_never(operation)
 
 
 def decode_allocations(body: Json, provider: str) -> tuple[Allocation, ...]:

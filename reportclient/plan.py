@@ -5,7 +5,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import assert_never
+from typing import Any, assert_never
 
 from reportclient.allocations import Allocation, Move, usages
 from reportclient.errors import UnsafePlan
@@ -84,11 +84,25 @@ class SetInventories:
     inventories: Mapping[str, Inventory]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewrite:
+    """One consumer's whole allocations as they are to be, on every provider, ours or not, by the provider's uuid."""
+
+    consumer: str
+    generation: int
+    project: str
+    user: str
+    kind: str | None  # consumer type; stays as it is
+    before: Mapping[str, Mapping[str, int]]
+    after: Mapping[str, Mapping[str, int]]
+
+
 @dataclass(frozen=True, slots=True)
 class Reshape:
-    """The inventories of several providers in one transaction: a tree appears whole."""
+    """The inventories of several providers, and who holds what of them, in one transaction."""
 
     inventories: tuple[SetInventories, ...]
+    rewrites: tuple[Rewrite, ...] = ()  # of the consumers that move; none when a tree appears whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +140,28 @@ class Plan:
         """
         What a person agrees to when they agree to this plan: 12 hex digits.
 
-        Covers operations and moves, not generations: a foreign trait does not void a plan that was read.
+        Covers operations, moves and the allocations they rest on, not generations: a foreign trait does not void a
+        plan that was read.
         """
-        text = json.dumps(
-            [[type(step).__name__, asdict(step)] for step in (*self.operations, *self.moves)],
-            sort_keys=True,
-            default=sorted,
-        )
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+        return _digest((*self.operations, *self.moves))
+
+    @property
+    def core(self) -> str:
+        """The digest of what a reshape is about: it stays while providers and traits for it are being made."""
+        return _digest((*(step for step in self.operations if isinstance(step, Reshape)), *self.moves))
+
+
+def _digest(steps: Iterable[object]) -> str:
+    text = json.dumps([[type(step).__name__, _settled(step)] for step in steps], sort_keys=True, default=sorted)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _settled(step: object) -> dict[str, Any]:
+    """A step without the generations of consumers."""
+    fields: dict[str, Any] = asdict(step)  # type: ignore[call-overload]
+    for rewrite in fields.get("rewrites", ()):
+        del rewrite["generation"]
+    return fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +202,16 @@ def lessened(plan: Plan, observed: ObservedTree) -> frozenset[str]:
         and any(
             _is_less(final[provider.uuid].get(name), stock) for name, stock in provider.provider.inventories.items()
         )
+    )
+
+
+def recast(plan: Plan, observed: ObservedTree) -> frozenset[str]:
+    """The uuids of providers with stock that get a class they did not have: guests may have it by another name."""
+    final = stock_writes(plan.operations)
+    return frozenset(
+        seen.uuid
+        for seen in observed
+        if seen.provider.inventories and final.get(seen.uuid, {}).keys() - seen.provider.inventories.keys()
     )
 
 
@@ -222,7 +260,11 @@ def shrinkage(plan: Plan, observed: ObservedTree, limits: Limits) -> tuple[str, 
 
 
 def _totals(inventories: Mapping[str, Inventory]) -> dict[str, int]:
-    return {name: stock.total for name, stock in inventories.items()}
+    """By class; a CPU that goes from the shared to the dedicated ones is not lost, so all are counted as VCPU."""
+    totals: Counter[str] = Counter()
+    for name, stock in inventories.items():
+        totals["VCPU" if name == "PCPU" else name] += stock.total
+    return totals
 
 
 def check_use(plan: Plan, observed: ObservedTree, allocations: Iterable[Allocation], *, force: bool = False) -> None:

@@ -62,23 +62,32 @@ class Transport:
             )
         return self._body(answer, "GET", path), answer.headers.get("Last-Modified", "")
 
-    def send(self, method: str, path: str, body: object = None) -> Any:
-        """A write's answer, None where it has no body."""
-        answer = self._exchange(method, path, body=body)
+    def send(self, method: str, path: str, body: object = None, *, newest: tuple[int, int] = NEWEST) -> Any:
+        """A write's answer, None where it has no body; at ``newest`` where its form changed after that."""
+        answer = self._exchange(method, path, body=body, newest=newest)
         return None if answer.status_code in (201, 204) and not answer.text else self._body(answer, method, path)
 
-    def _exchange(self, method: str, path: str, headers: dict[str, str] | None = None, body: object = None) -> Answer:
-        answer = self._once(method, path, headers, body)
+    def _exchange(
+        self,
+        method: str,
+        path: str,
+        headers: dict[str, str] | None = None,
+        body: object = None,
+        newest: tuple[int, int] = NEWEST,
+    ) -> Answer:
+        answer = self._once(method, path, headers, body, newest)
         if answer.status_code == 406:
             self.microversion = _agree(_first_error(answer), self._where)
-            answer = self._once(method, path, headers, body)
+            answer = self._once(method, path, headers, body, newest)
         if answer.status_code >= 400:
             _refuse(answer, method, path, self._where)
         return answer
 
-    def _once(self, method: str, path: str, headers: dict[str, str] | None, body: object) -> Answer:
+    def _once(
+        self, method: str, path: str, headers: dict[str, str] | None, body: object, newest: tuple[int, int]
+    ) -> Answer:
         kwargs: dict[str, Any] = {} if body is None else {"json": body}
-        version = ".".join(map(str, self.microversion))
+        version = ".".join(map(str, min(self.microversion, newest)))
         try:
             answer: Answer = self._sender.request(
                 path,

@@ -24,6 +24,7 @@ from reportclient.transport import Transport
 from reportclient.tree import ObservedProvider, ObservedTree, Provider
 
 LOG = logging.getLogger(__name__)
+BEFORE_TYPES = (1, 37)  # the last microversion at which allocations are rewritten without telling a consumer's type
 
 
 class Writer:
@@ -116,17 +117,29 @@ class Writer:
         LOG.info("set inventories of provider name=%s %s", write.name, _totals(write))
 
     def _reshape(self, reshape: Reshape) -> None:
-        """All stock in one transaction; where the role does not allow that, one provider after the other."""
+        """
+        All in one transaction; where the role does not allow that, stock of which nobody moves one after the other.
+
+        Raises:
+            Forbidden: consumers move, and the user may not reshape.
+        """
         generations = {one.uuid: self._generation(one) for one in reshape.inventories}
         try:
-            self._transport.send("POST", "/reshaper", payload.encode_reshape(reshape, generations))
+            body = payload.encode_reshape(reshape, generations)
+            self._transport.send("POST", "/reshaper", body, newest=BEFORE_TYPES)
         except Forbidden:
+            if reshape.rewrites:
+                raise
             for one in sorted(reshape.inventories, key=self._gains):
                 self._set_inventories(one)
             return
+        touched = {uuid for one in reshape.rewrites for uuid in (*one.before, *one.after)}
+        for uuid in touched | generations.keys():
+            self._stands.pop(uuid, None)  # a reshape answers no generations: to be read again
         for one in reshape.inventories:
-            del self._stands[one.uuid]  # a reshape answers no generations: to be read again
             LOG.info("set inventories of provider name=%s %s", one.name, _totals(one))
+        for each in reshape.rewrites:
+            LOG.info("moved consumer uuid=%s", each.consumer)
 
     def _gains(self, write: SetInventories) -> bool:
         """Whether a write adds to a provider: then it waits for those that only take away, so that nothing is twice."""

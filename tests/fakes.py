@@ -1,25 +1,9 @@
 """The few doubles: each a few lines, at a library's edge, and each uses what it is given."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any, assert_never
+from dataclasses import dataclass, field
+from typing import Any
 
 from drivers.facts import CpuMap, DiskSpace, DomainCapabilities, HostCpu, HostFacts, NumaCell, Versions
-from reportclient.plan import (
-    Create,
-    Delete,
-    EnsureClasses,
-    EnsureTraits,
-    Operation,
-    Plan,
-    Rename,
-    Reparent,
-    Reshape,
-    SetAggregates,
-    SetInventories,
-    SetTraits,
-)
-from reportclient.tree import ObservedProvider, ObservedTree, Provider
 
 GIB = 1024**3
 PC = DomainCapabilities("x86_64", frozenset({"virtio", "xen"}), frozenset({"vga"}), False, frozenset(), frozenset())
@@ -36,55 +20,6 @@ FACTS = HostFacts(
     domain_capabilities=(PC,),
     disk=DiskSpace(100 * GIB + 1, 0),
 )
-
-
-def apply_plan(plan: Plan, observed: ObservedTree) -> ObservedTree:
-    """What placement holds after a plan; contract tests show that the real one does the same."""
-    stands = observed.by_uuid
-    for operation in plan.operations:
-        _apply(operation, stands)
-    return ObservedTree(tuple(_parents_first(stands.values())))
-
-
-def _parents_first(providers: Iterable[ObservedProvider]) -> Iterator[ObservedProvider]:
-    """As the client answers a tree."""
-    left = list(providers)
-    placed: set[str | None] = {None}
-    while left:
-        ready = [seen for seen in left if seen.provider.parent in placed]
-        assert ready, "a loop, or a parent that is not there"
-        yield from ready
-        placed |= {seen.name for seen in ready}
-        left = [seen for seen in left if seen not in ready]
-
-
-def _apply(operation: Operation, stands: dict[str, ObservedProvider]) -> None:
-    match operation:
-        case EnsureClasses() | EnsureTraits():
-            pass
-        case Create(uuid, name, parent):
-            assert uuid not in stands
-            above = stands[parent].name if parent else None  # fails when the parent comes later
-            stands[uuid] = ObservedProvider(uuid=uuid, generation=0, provider=Provider(name=name, parent=above))
-        case Rename(uuid, name, _):
-            stands[uuid] = replace(stands[uuid], provider=replace(stands[uuid].provider, name=name))
-        case Reparent(uuid, _, parent_uuid, parent):
-            assert stands[parent_uuid].name == parent
-            stands[uuid] = replace(stands[uuid], provider=replace(stands[uuid].provider, parent=parent))
-        case SetTraits(uuid, _, traits):
-            stands[uuid] = replace(stands[uuid], provider=replace(stands[uuid].provider, traits=traits))
-        case SetAggregates(uuid, _, aggregates):
-            stands[uuid] = replace(stands[uuid], provider=replace(stands[uuid].provider, aggregates=aggregates))
-        case SetInventories(uuid, _, inventories):
-            stands[uuid] = replace(stands[uuid], provider=replace(stands[uuid].provider, inventories=inventories))
-        case Reshape(several):
-            for one in several:
-                _apply(one, stands)
-        case Delete(uuid, name):
-            assert not [seen for seen in stands.values() if seen.provider.parent == name], "children go first"
-            del stands[uuid]
-        case _:
-            assert_never(operation)
 
 
 @dataclass

@@ -1,12 +1,11 @@
 """Mediated devices: how many vGPUs each card has and can make, of the type that is enabled for it."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from drivers.devices.health import ills
 from drivers.devices.reserve import marks, said
 from drivers.devices.stock import DeviceStock, libvirt_name, silenced
-from drivers.facts import HostFacts, MdevParent, PciFunction
+from drivers.facts import HostFacts, Mdev, MdevParent, PciFunction
 from drivers.policy import MdevRule
 from drivers.reasons import Reason
 from drivers.standing import Standing
@@ -23,12 +22,12 @@ def mdev_stock(facts: HostFacts, rules: tuple[MdevRule, ...], standing: Standing
     room = _room(chosen, made)
     found = []
     for parent, rule in chosen:
-        total = made.get(parent.name, 0) + room[parent.name]
+        total = len(made[parent.name]) + room[parent.name]
         if total:
             function = functions.get(parent.address) if parent.address else None
             pf = functions.get(function.pf) if function and function.pf else None
             why = ills(function, pf) if function else None
-            found.append(_mdev_provider(parent, rule, function, total, made.get(parent.name, 0), why, standing))
+            found.append(_mdev_provider(parent, rule, function, total, made[parent.name], why, standing))
     speaking = {parent.name for parent in facts.devices.mdev_parents}
     for function in facts.devices.functions:
         name = libvirt_name(str(function.address))
@@ -37,19 +36,21 @@ def mdev_stock(facts: HostFacts, rules: tuple[MdevRule, ...], standing: Standing
     return found
 
 
-def _made(facts: HostFacts, rules: Iterable[MdevRule], chosen: Iterable[tuple[MdevParent, MdevRule]]) -> dict[str, int]:
+def _made(
+    facts: HostFacts, rules: Iterable[MdevRule], chosen: Iterable[tuple[MdevParent, MdevRule]]
+) -> dict[str, list[Mdev]]:
     """
-    How many mediated devices each parent has that count as what it offers: those of enabled types of the same class.
+    The mediated devices of each parent that count as what it offers: those of enabled types of the same class.
 
     Nova counts those of every enabled type, and would give a guest that asks for one class a device of another.
     """
     classes = {rule.type: rule.resource_class for rule in rules}
+    found: dict[str, list[Mdev]] = {parent.name: [] for parent, _ in chosen}
     offered = {parent.name: rule.resource_class for parent, rule in chosen}
-    return Counter(
-        mdev.parent
-        for mdev in facts.devices.mdevs
-        if mdev.type in classes and classes[mdev.type] == offered.get(mdev.parent)
-    )
+    for mdev in facts.devices.mdevs:
+        if mdev.type in classes and classes[mdev.type] == offered.get(mdev.parent):
+            found[mdev.parent].append(mdev)
+    return found
 
 
 def _mdev_rule(parent: MdevParent, rules: Iterable[MdevRule]) -> MdevRule | None:
@@ -59,12 +60,12 @@ def _mdev_rule(parent: MdevParent, rules: Iterable[MdevRule]) -> MdevRule | None
     return by_address or next((rule for rule in rules if not rule.addresses), None)
 
 
-def _room(chosen: Iterable[tuple[MdevParent, MdevRule]], made: Mapping[str, int]) -> dict[str, int]:
+def _room(chosen: Iterable[tuple[MdevParent, MdevRule]], made: Mapping[str, list[Mdev]]) -> dict[str, int]:
     """How many more each parent can make, card by card until ``max_instances`` of its type is reached on the host."""
     chosen = list(chosen)
     used: dict[str, int] = {}
     for parent, rule in chosen:
-        used[rule.type] = used.get(rule.type, 0) + made.get(parent.name, 0)
+        used[rule.type] = used.get(rule.type, 0) + len(made[parent.name])
     room = {}
     for parent, rule in chosen:
         available = next((kind.available_instances for kind in parent.types if kind.id == rule.type), 0)
@@ -80,19 +81,20 @@ def _mdev_provider(
     rule: MdevRule,
     function: PciFunction | None,
     total: int,
-    made: int,
+    made: list[Mdev],
     why: str | None,
     standing: Standing,
 ) -> DeviceStock:
     before = said(standing.provider(parent.name), rule.resource_class)
     stock = Inventory(total=total, max_unit=total, reserved=total if why else min(total, before))
-    fact = f"{made} mdevs exist on {parent.name}, {total - made} more of type {rule.type} can be made"
+    fact = f"{len(made)} mdevs exist on {parent.name}, {total - len(made)} more of type {rule.type} can be made"
     reason = Reason(fact, f"[devices] enabled_mdev_types has {rule.type}{_limit(rule)}")
     return DeviceStock(
         suffix=parent.name,
         cell=function.cell if function else None,
         inventories={rule.resource_class: (stock, reason)},
         traits=marks(f"{parent.name}: {why}", {rule.resource_class: before}) if why else {},
+        members={mdev.uuid: rule.resource_class for mdev in made},
         ill=f"{parent.name}: {why}" if why else "",
     )
 

@@ -91,6 +91,7 @@ def _pci_provider(
         cell=owner.cell,
         inventories=inventories,
         traits=traits | (marks(why, {name: said(stands, name) for name in inventories}) if sick else {}),
+        members={str(match.function.address): match.resource_class for match in matched},
         once=any(match.rule and match.rule.one_time_use for match in matched),
         ill=why,
     )
@@ -192,6 +193,7 @@ def _with_silent(
         cell=silent[0].cell,
         inventories=inventories,
         traits={**traits, **marks(why, before)},
+        members=stock.members if stock else {},
         ill=why,
     )
 

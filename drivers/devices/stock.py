@@ -19,6 +19,7 @@ class DeviceStock:
     cell: int | None = None
     inventories: Mapping[str, tuple[Inventory, Reason]]
     traits: Mapping[str, Reason] = field(default_factory=dict)
+    members: Mapping[str, str] = field(default_factory=dict)  # PCI address or mdev's uuid -> the class it counts as
     once: bool = False  # its stock is used up by the first guest
     ill: str = ""  # why some of it is reserved by us; empty: all of it is well
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable
 
-from drivers.base import Driver, Holdings, Survey
+from drivers.base import Driver, Survey
 from drivers.policy import Policy
 from drivers.reasons import Shaped
+from reportclient.allocations import Holdings
 from reportclient.ownership import Names
 from reportclient.tree import ObservedTree, ProviderTree
 

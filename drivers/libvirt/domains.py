@@ -1,15 +1,22 @@
-"""libvirt's domains (formatdomain.html) into facts: which of the host's devices each guest has."""
+"""libvirt's domains (formatdomain.html) into facts: which of the host's devices, CPUs and memory each guest has."""
 
+from collections.abc import Mapping
 from xml.etree.ElementTree import Element
 
-from drivers.facts import Guest
+from drivers.errors import MalformedFact
+from drivers.facts import Guest, GuestMemory
 from drivers.host.archive import Document
+from drivers.host.parse import parse_cpu_set
 from drivers.libvirt.nodedev import parse_address
-from drivers.libvirt.xml import attribute, parse_xml, require
+from drivers.libvirt.xml import attribute, number, parse_xml, require
 from drivers.pci import PciAddress
 
+BINDING = ("strict", "restrictive")  # modes of numatune that leave the kernel no choice
+UNITS_BYTES = {"b": 1, "bytes": 1, "KiB": 1024, "k": 1024, "MiB": 1024**2, "M": 1024**2, "GiB": 1024**3, "G": 1024**3}
+SEV_ES_POLICY = 0x4  # bit of a guest's policy in AMD's API for SEV
 
-def parse_guest(document: Document, uuid: str, state: str) -> Guest:
+
+def parse_guest(document: Document, uuid: str, state: str, resident: tuple[tuple[int, int], ...] = ()) -> Guest:
     """
     One domain: of a running one its live XML, else the one that it will start with.
 
@@ -17,18 +24,135 @@ def parse_guest(document: Document, uuid: str, state: str) -> Guest:
         MalformedFact: not in libvirt's form.
     """
     domain = parse_xml(document, "domain")
+    source = document.source
     pci: set[PciAddress] = set()
     mdevs: set[str] = set()
     for device in domain.iterfind("devices/hostdev"):
         if device.get("type") == "pci":
-            pci.add(_source_address(device, document.source))
+            pci.add(_source_address(device, source))
         elif device.get("type") == "mdev":
-            address = require(device, "source/address", document.source)
-            mdevs.add(attribute(address, "uuid", document.source).lower())
+            address = require(device, "source/address", source)
+            mdevs.add(attribute(address, "uuid", source).lower())
     for interface in domain.iterfind("devices/interface[@type='hostdev']"):
-        pci.add(_source_address(interface, document.source))
-    return Guest(uuid=uuid, state=state, pci=frozenset(pci), mdevs=frozenset(mdevs))
+        pci.add(_source_address(interface, source))
+    emulator = domain.find("cputune/emulatorpin")
+    return Guest(
+        uuid=uuid,
+        state=state,
+        pci=frozenset(pci),
+        mdevs=frozenset(mdevs),
+        vcpus=_parse_vcpus(domain, source),
+        emulator_cpus=_cpus(attribute(emulator, "cpuset", source), source) if emulator is not None else frozenset(),
+        memory=_parse_memory(domain, source),
+        encryption=_parse_encryption(domain, source),
+        resident=resident,
+    )
+
+
+def machine_of(document: Document) -> tuple[int, str] | None:
+    """
+    The id and name of a running domain, by which its control group is called; None for one that does not run.
+
+    Raises:
+        MalformedFact: not in libvirt's form.
+    """
+    domain = parse_xml(document, "domain")
+    id_, name = domain.get("id"), domain.findtext("name")
+    return (int(id_), name) if id_ is not None and id_.isdecimal() and name else None
 
 
 def _source_address(device: Element, source: str) -> PciAddress:
     return parse_address(require(device, "source/address", source), source)
+
+
+def _parse_vcpus(domain: Element, source: str) -> tuple[frozenset[int], ...]:
+    vcpu = domain.find("vcpu")
+    if vcpu is None or not vcpu.text:
+        return ()
+    count = number(vcpu.text, source)
+    if count > 0xFFFF:
+        raise MalformedFact(f"{source} has {count} vCPUs, more than any guest can")
+    usual = _cpus(vcpu.get("cpuset", ""), source)
+    pins = {
+        number(attribute(pin, "vcpu", source), source): _cpus(attribute(pin, "cpuset", source), source)
+        for pin in domain.iterfind("cputune/vcpupin")
+    }
+    return tuple(pins.get(index, usual) for index in range(count))
+
+
+def _parse_memory(domain: Element, source: str) -> tuple[GuestMemory, ...]:
+    """The guest's cells with their memory, or all of it at once where the guest is shown none."""
+    whole = domain.find("memory")
+    if whole is None:
+        return ()
+    shown = {cell.get("id", str(index)): cell for index, cell in enumerate(domain.iterfind("cpu/numa/cell"))}
+    bound, usual = _bindings(domain, source)
+    if not shown:
+        huge, page_kib = _pages_of(domain, "0", source)
+        return (GuestMemory(_mib(whole.text or "", whole.get("unit"), source), usual, huge, page_kib),)
+    found = []
+    for id_, cell in shown.items():
+        huge, page_kib = _pages_of(domain, id_, source)
+        mib = _mib(attribute(cell, "memory", source), cell.get("unit"), source)
+        found.append(GuestMemory(mib, bound.get(id_, usual), huge, page_kib))
+    return tuple(found)
+
+
+def _bindings(domain: Element, source: str) -> tuple[Mapping[str, frozenset[int]], frozenset[int]]:
+    """The host's cells that each of the guest's is bound to, and those that all others are."""
+    usual: frozenset[int] = frozenset()
+    memory = domain.find("numatune/memory")
+    if memory is not None and memory.get("mode", "strict") in BINDING and memory.get("nodeset"):
+        usual = _cpus(memory.get("nodeset", ""), source)
+    bound = {
+        attribute(node, "cellid", source): _cpus(attribute(node, "nodeset", source), source)
+        for node in domain.iterfind("numatune/memnode")
+        if node.get("mode", "strict") in BINDING
+    }
+    return bound, usual
+
+
+def _pages_of(domain: Element, cell: str, source: str) -> tuple[bool, int | None]:
+    """Whether a guest's cell is of huge pages, and their size in KiB; None: the host's default."""
+    if domain.find("memoryBacking/hugepages") is None:
+        return False, None
+    for page in domain.iterfind("memoryBacking/hugepages/page"):
+        cells = page.get("nodeset")
+        if cells is None or int(cell) in _cpus(cells, source):
+            size = _bytes(attribute(page, "size", source), page.get("unit"), source)
+            return True, size // 1024
+    return True, None
+
+
+def _parse_encryption(domain: Element, source: str) -> str | None:
+    security = domain.find("launchSecurity")
+    kind = security.get("type") if security is not None else None
+    if security is None or kind not in ("sev", "sev-snp"):
+        return None
+    if kind == "sev-snp":
+        return "amd_sev_snp"
+    policy = security.findtext("policy") or "0"
+    try:
+        return "amd_sev_es" if int(policy, 0) & SEV_ES_POLICY else "amd_sev"
+    except ValueError as error:
+        raise MalformedFact(f"{source} has a launchSecurity policy {policy[:40]!r}, which is no number") from error
+
+
+def _mib(text: str, unit: str | None, source: str) -> int:
+    return _bytes(text, unit, source) // 1024**2
+
+
+def _bytes(text: str, unit: str | None, source: str) -> int:
+    if (unit or "KiB") not in UNITS_BYTES:
+        raise MalformedFact(f"{source} tells memory in {str(unit)[:20]!r}, which libvirt does not")
+    return number(text, source) * UNITS_BYTES[unit or "KiB"]
+
+
+def _cpus(text: str, source: str) -> frozenset[int]:
+    """A set as libvirt writes it, also of cells; empty for an empty text."""
+    if not text.strip():
+        return frozenset()
+    try:
+        return parse_cpu_set(text)
+    except ValueError as error:
+        raise MalformedFact(f"{source}: {error}") from error

@@ -6,13 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
-from drivers.base import Holdings, Survey
+from drivers.base import Survey
 from drivers.devices import idle, present
 from drivers.errors import DiscoveryError, PolicyError
 from drivers.events import Wake
 from drivers.facts import Devices, DiskSpace, HostFacts
+from drivers.host.archive import Document
 from drivers.host.cpu import probe_isolated, probe_sev
 from drivers.host.pci import probe_pci
+from drivers.host.residency import probe_residency
 from drivers.host.sysfs import KernelFiles
 from drivers.libvirt import shape
 from drivers.libvirt.capabilities import (
@@ -24,11 +26,12 @@ from drivers.libvirt.capabilities import (
     parse_domain_capabilities,
 )
 from drivers.libvirt.connection import HOST_CPU, Connection, LiveConnection, is_local
-from drivers.libvirt.domains import parse_guest
+from drivers.libvirt.domains import machine_of, parse_guest
 from drivers.libvirt.nodedev import parse_devices
 from drivers.libvirt.recorded import write_archive
 from drivers.policy import GuestPolicy, Policy
 from drivers.reasons import Shaped
+from reportclient.allocations import Holdings
 from reportclient.tree import ObservedTree, ProviderTree
 
 X86 = ("i686", "x86_64")
@@ -48,14 +51,21 @@ class LibvirtDriver:
         compute_id: Callable[[], str | None] = lambda: None,
         files: KernelFiles | None = None,
         attributes: Mapping[str, frozenset[str]] = MappingProxyType({}),
+        *,
+        residency: bool = False,
     ) -> None:
-        """``files`` are the kernel's, None where only libvirt can tell; ``attributes`` as ``probe_pci`` takes them."""
+        """
+        ``files`` are the kernel's, None where only libvirt can tell; ``attributes`` as ``probe_pci`` takes them.
+
+        ``residency`` asks the kernel too in which cells the memory of each guest is.
+        """
         self._connection = connection
         self._guests = guests
         self._disk = disk
         self._compute_id = compute_id
         self._files = files
         self._attributes = attributes
+        self._residencies = residency
 
     def nodes(self) -> tuple[str, ...]:
         return (self._connection.hostname(),)
@@ -78,7 +88,8 @@ class LibvirtDriver:
             disk=self._disk(),
             devices=self.devices(),
             guests=tuple(
-                parse_guest(domain.document, domain.uuid, domain.state) for domain in self._connection.domains()
+                parse_guest(domain.document, domain.uuid, domain.state, self._residency(domain.document))
+                for domain in self._connection.domains()
             ),
             isolated_cpus=probe_isolated(self._files) if self._files else None,
             sev=probe_sev(self._files) if self._files else None,
@@ -92,8 +103,13 @@ class LibvirtDriver:
             return found
         return replace(found, functions=probe_pci(self._files, found.functions, self._attributes))
 
+    def _residency(self, domain: Document) -> tuple[tuple[int, int], ...]:
+        machine = machine_of(domain) if self._files and self._residencies else None
+        return probe_residency(self._files, *machine) if self._files and machine else ()
+
     def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
-        return shape.shape(survey.facts, policy, observed).tree, ()
+        shaped = shape.shape(survey.facts, policy, observed)
+        return shaped.tree, shaped.holdings
 
     def explain(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> Shaped:
         return shape.shape(survey.facts, policy, observed)
@@ -131,6 +147,8 @@ class LibvirtDriver:
             probe_pci(kernel, parse_devices(connection.node_devices()).functions, self._attributes)
             probe_isolated(kernel)
             probe_sev(kernel)
+            for machine in filter(None, (machine_of(domain.document) for domain in connection.domains())):
+                probe_residency(kernel, *machine)
         return files
 
     def _offers(self, capabilities: Capabilities) -> tuple[Offer, ...]:

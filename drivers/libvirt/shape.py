@@ -10,6 +10,7 @@ from drivers.devices.reserve import KEEP, UNHEALTHY, marks, said
 from drivers.devices.stock import DeviceStock
 from drivers.errors import MalformedFact, PolicyError
 from drivers.facts import HostFacts
+from drivers.libvirt.holdings import holdings
 from drivers.libvirt.numa import shape_cells
 from drivers.libvirt.stock import (
     FIXED,
@@ -60,15 +61,17 @@ def shape(facts: HostFacts, policy: Policy, observed: ObservedTree | None) -> Sh
 
 def _shape(facts: HostFacts, policy: Policy, standing: Standing) -> Shaped:
     devices = device_stock(facts, policy.devices, standing)
+    held = holdings(facts, policy, devices)
     if policy.layout == "numa":
         stock, below = shape_cells(facts, policy, standing, devices)
         root = _root(facts, policy, {**stock, **present_only(disk_stock(facts, policy, standing))})
-        return Shaped((root, *below))
+        return Shaped((root, *below), holdings=held)
     root = _root(facts, policy, _whole_host(facts, policy, standing))
     if policy.layout == "flat":
         whole = _with_totals(root, devices, standing)
-        return Shaped((whole,), tuple(device_provider(one, facts.hostname, facts.hostname) for one in devices))
-    return Shaped((root, *(device_provider(one, facts.hostname, facts.hostname) for one in devices)))
+        below = [device_provider(one, facts.hostname, facts.hostname) for one in devices]
+        return Shaped((whole,), tuple(below), held)
+    return Shaped((root, *(device_provider(one, facts.hostname, facts.hostname) for one in devices)), holdings=held)
 
 
 def _root(facts: HostFacts, policy: Policy, stock: Mapping[str, Entry]) -> Reasoned:

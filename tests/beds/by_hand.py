@@ -7,8 +7,6 @@ import requests
 
 from beds.placement import NOAUTH_HEADERS
 
-VERSION = {"OpenStack-API-Version": "placement 1.39"}
-
 
 class ByHand:
     """A placement without authentication."""
@@ -16,9 +14,9 @@ class ByHand:
     def __init__(self, url: str) -> None:
         self._url = url
 
-    def send(self, method: str, path: str, body: object = None) -> Any:
+    def send(self, method: str, path: str, body: object = None, *, version: str = "placement 1.39") -> Any:
         """One request; its JSON, None where there is none."""
-        headers = {**NOAUTH_HEADERS, **VERSION}
+        headers = {**NOAUTH_HEADERS, "OpenStack-API-Version": version}
         answer = requests.request(method, f"{self._url}{path}", json=body, headers=headers, timeout=10)
         assert answer.status_code < 300, answer.text
         return answer.json() if answer.text else None

@@ -7,10 +7,11 @@ import pytest
 
 import fakes
 from agent.planner import LOOKS, look
-from drivers.base import Holdings, Survey, update_provider_tree
+from drivers.base import Survey, update_provider_tree
 from drivers.errors import DiscoveryError, Vanished
 from drivers.policy import Policy
 from drivers.reasons import Reasoned, Shaped
+from reportclient.allocations import Holdings, Observed
 from reportclient.ownership import Names
 from reportclient.tree import ObservedTree, Provider, ProviderTree
 
@@ -28,7 +29,7 @@ class OneHost:
         return Survey(fakes.FACTS)
 
     def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
-        return ProviderTree((Provider(name=survey.facts.hostname),)), ()
+        return ProviderTree((Provider(name=survey.facts.hostname),)), Holdings()
 
     def explain(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> Shaped:
         return Shaped((Reasoned(name=survey.facts.hostname),))
@@ -41,7 +42,7 @@ class OneHost:
 
 
 def test_a_driver_answers_with_a_tree_and_no_moves_as_long_as_its_shape_stays() -> None:
-    tree, moves = update_provider_tree(OneHost(), Policy(), ObservedTree(), "host")
+    tree, moves = update_provider_tree(OneHost(), Policy(), Observed(ObservedTree()), "host")
 
     assert (tree.root.name, moves) == ("host", ())
 

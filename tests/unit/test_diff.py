@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from fakes import apply_plan
 from reportclient.diff import child_uuid, diff
 from reportclient.errors import TreeMismatch
+from reportclient.forecast import forecast
 from reportclient.ownership import MARKER, Names, Ownership
 from reportclient.plan import (
     Create,
@@ -55,7 +55,7 @@ def tree_of(**changes: object) -> ProviderTree:
 
 @given(observed_trees(), desired_trees())
 def test_converge_what_is_ours_becomes_what_is_desired(observed: ObservedTree, desired: ProviderTree) -> None:
-    after = apply_plan(plan_for(observed, desired), observed).by_name
+    after = forecast(plan_for(observed, desired), observed).by_name
 
     for provider in desired:
         stands = after[provider.name].provider
@@ -69,14 +69,14 @@ def test_converge_what_is_ours_becomes_what_is_desired(observed: ObservedTree, d
 
 @given(observed_trees(), desired_trees())
 def test_idempotent_after_a_pass_there_is_nothing_to_do(observed: ObservedTree, desired: ProviderTree) -> None:
-    after = apply_plan(plan_for(observed, desired), observed)
+    after = forecast(plan_for(observed, desired), observed)
 
     assert plan_for(after, desired) == Plan()
 
 
 @given(observed_trees(), desired_trees())
 def test_foreign_parts_are_left_as_they_are(observed: ObservedTree, desired: ProviderTree) -> None:
-    after = apply_plan(plan_for(observed, desired), observed).by_uuid
+    after = forecast(plan_for(observed, desired), observed).by_uuid
 
     for seen in observed:
         if seen.uuid not in after:
@@ -106,7 +106,7 @@ def test_nothing_is_ever_on_offer_twice(observed: ObservedTree, desired: Provide
     """At no moment between two operations is there more of a class than before or after the plan."""
     stages = [observed]
     for operation in plan_for(observed, desired).operations:
-        stages.append(apply_plan(Plan((operation,)), stages[-1]))
+        stages.append(forecast(Plan((operation,)), stages[-1]))
 
     for name in ("VGPU", "PCPU"):
         totals = [
@@ -211,7 +211,7 @@ def test_what_the_operator_no_longer_names_is_withdrawn() -> None:
         traits=frozenset({MARKER, "CUSTOM_FAST", "CUSTOM_FOREIGN_TRAIT"}),
     )
 
-    after = apply_plan(plan_for(observed, tree_of(), replace(OURS, configured=configured)), observed)
+    after = forecast(plan_for(observed, tree_of(), replace(OURS, configured=configured)), observed)
 
     assert after.providers[0].provider.inventories.keys() == {"CUSTOM_FOREIGN"}
     assert after.providers[0].provider.traits == {MARKER, "CUSTOM_FOREIGN_TRAIT"}

@@ -16,7 +16,7 @@ class NoReshaper:
     def __init__(self) -> None:
         self.written: list[str] = []
 
-    def send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, int]:
+    def send(self, method: str, path: str, body: Mapping[str, Any] | None = None, **_: object) -> dict[str, int]:
         if path == "/reshaper":
             raise Forbidden("no")
         self.written.append(path.split("/")[2])

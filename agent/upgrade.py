@@ -1,0 +1,120 @@
+"""Conversions: a host's tree in another shape, with what its guests hold, by a person's word or at service start."""
+
+import json
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
+
+from agent.disk import write_durably
+from agent.planner import Planner, Prospect, Wishes
+from agent.shapes import encode_plan
+from agent.sync import Agree, Outcome, anything, run_pass
+from reportclient.errors import Conflict, Unavailable
+
+LOG = logging.getLogger(__name__)
+KEPT = 50  # plans that were read, the latest
+NAMED = 4  # of the differences between two plans
+
+
+def convert(planner: Planner, wishes: Wishes, *, on_retry: Callable[[str], None] = lambda _: None) -> Outcome:
+    """
+    One pass that may move what guests hold; begun again when others write, or placement falters, until the time is up.
+
+    With ``wishes.agreed`` only the plan of that digest is carried out. Nothing that is given up in the middle is lost
+    or wrong: it is as before, or done, and the next pass goes on from there.
+
+    Raises:
+        as ``run_pass``; Conflict, Unavailable: still so when the time was up.
+    """
+    agree: Agree = Agreement(wishes.agreed) if wishes.agreed else anything
+    tries = Retrying(
+        retry=retry_if_exception_type((Conflict, Unavailable)),
+        stop=stop_after_delay(planner.settings.reshape_timeout_s),
+        wait=wait_random_exponential(multiplier=0.2, max=10),
+        before_sleep=lambda state: on_retry(str(state.outcome.exception()) if state.outcome else ""),
+        reraise=True,
+    )
+    return tries(run_pass, planner, replace(wishes, reshape=True), agree)
+
+
+def at_start(planner: Planner) -> Outcome:
+    """
+    The first pass of a service: it converts the host where the operator allowed that.
+
+    A refusal leaves the old tree, and says so loudly.
+
+    Raises:
+        as ``convert``.
+    """
+    if not planner.settings.allow_reshape:
+        return run_pass(planner)
+    outcome = convert(planner, Wishes())
+    for note in outcome.notes if outcome.refused else ():
+        LOG.error("the host keeps its old tree node=%s reason=%s", planner.node, note)
+    return outcome
+
+
+@dataclass(slots=True)
+class Agreement:
+    """A person read the plan of this digest, and agreed to that one."""
+
+    digest: str
+    core: str | None = field(default=None)  # of it, once it was begun
+
+    def __call__(self, planner: Planner, prospect: Prospect) -> tuple[str, ...]:
+        plan = prospect.plan
+        if self.core is None and plan.digest == self.digest:
+            self.core = plan.core
+            return ()
+        if self.core is not None and (plan.core == self.core or not plan.moves):
+            return ()  # what it needs besides was made, or all was done, before the answer was lost
+        changed = _differences(read_plan(planner, self.digest), encode_plan(plan, prospect.observed))
+        return (
+            f"this is not the plan {self.digest}, but {plan.digest}: {changed}; nothing of it was sent: read it again "
+            f"(compute-node-agent reshape)",
+        )
+
+
+def remember_plan(planner: Planner, prospect: Prospect) -> None:
+    """Keep a plan that is shown, to say later what changed since; where nothing can be kept, nothing is."""
+    folder = planner.settings.state_directory / "plans"
+    text = json.dumps(encode_plan(prospect.plan, prospect.observed))
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_durably(folder / f"{prospect.plan.digest}.json", text)
+        for old in sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)[:-KEPT]:
+            old.unlink()
+
+
+def read_plan(planner: Planner, digest: str) -> dict[str, Any] | None:
+    """The plan of a digest as it was shown on this host; None when it was not, or is not readable."""
+    path: Path = planner.settings.state_directory / "plans" / f"{digest}.json"
+    with suppress(OSError, ValueError):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return found if isinstance(found, dict) else None
+    return None
+
+
+def _differences(before: dict[str, Any] | None, after: dict[str, Any]) -> str:
+    if before is None:
+        return "no plan of that digest was shown on this host"
+    sentences: list[str] = []
+    for noun, key in (("move", "moves"), ("operation", "operations")):
+        was, now = ([json.dumps(one, sort_keys=True) for one in plan[key]] for plan in (before, after))
+        sentences += [f"gone is the {noun} {_told(json.loads(one))}" for one in was if one not in now]
+        sentences += [f"new is the {noun} {_told(json.loads(one))}" for one in now if one not in was]
+    more = f", and {len(sentences) - NAMED} differences more" if len(sentences) > NAMED else ""
+    return "; ".join(sentences[:NAMED]) + more if sentences else "the same steps in another order"
+
+
+def _told(record: dict[str, Any]) -> str:
+    """A move or an operation in few words."""
+    if "consumer" in record:
+        what = ", ".join(f"{amount} {name}" for name, amount in record["moved_resources"].items())
+        return f"of {what} of {record['consumer']} to {record['to_resource_provider']}"
+    return f"{record['operation']} {record.get('provider', '')}".strip()

@@ -1,0 +1,135 @@
+"""What each guest of a libvirt host really has: the units of the tree that the host is to have."""
+
+from collections.abc import Iterable, Iterator
+
+from drivers.cells import page_mib, small_page_kib
+from drivers.devices.stock import DeviceStock
+from drivers.facts import Guest, GuestMemory, HostFacts, NumaCell
+from drivers.libvirt.stock import guest_cpus
+from drivers.policy import Policy
+from reportclient.allocations import Float, Holding, Holdings
+
+CONTEXT = "MEM_ENCRYPTION_CONTEXT"
+
+
+def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...]) -> Holdings:
+    """
+    The units of all guests, running or not, and what of theirs floats.
+
+    A vCPU has a unit of PCPU when it is pinned to one dedicated CPU. In the layout numa a vCPU has its unit where all
+    the CPUs are that it may run on, and memory where numatune binds it, in pages of its size; what is not bound floats.
+    """
+    spread = _Cells(facts) if policy.layout == "numa" else None
+    dedicated = guest_cpus(facts.cpu_map, policy.cpus).dedicated
+    owners = _owners(facts.hostname, policy, devices)
+    units: list[Holding] = []
+    floats: list[Float] = []
+    for guest in facts.guests:
+        units += _device_units(guest, facts.hostname, policy, devices, owners)
+        pinned = [cpus for cpus in guest.vcpus if len(cpus) == 1 and cpus <= dedicated]
+        others = [cpus for cpus in guest.vcpus if not (len(cpus) == 1 and cpus <= dedicated)]
+        alone = len(guest.emulator_cpus) == 1 and guest.emulator_cpus <= dedicated - frozenset().union(*pinned)
+        pinned += [guest.emulator_cpus] if alone and pinned else []  # hw:emulator_threads_policy=isolate takes one more
+        if spread is None:
+            units += _count(guest.uuid, facts.hostname, "PCPU", len(pinned))
+            units += _count(guest.uuid, facts.hostname, "VCPU", len(others))
+            units += _count(guest.uuid, facts.hostname, "MEMORY_MB", sum(part.mib for part in guest.memory))
+            continue
+        for name, wanted in (("PCPU", pinned), ("VCPU", others)):
+            bound, floating = spread.place_cpus(guest, name, wanted)
+            units += bound
+            floats += floating
+        bound, floating = spread.place_memory(guest)
+        units += bound
+        floats += floating
+    return Holdings(frozenset(guest.uuid for guest in facts.guests), tuple(units), tuple(floats))
+
+
+def _owners(root: str, policy: Policy, devices: Iterable[DeviceStock]) -> dict[str, tuple[str, str]]:
+    """(provider, class) of each unit with a name: a PCI address, or the uuid of a mediated device."""
+    return {
+        unit: (root if policy.layout == "flat" else f"{root}_{device.suffix}", name)
+        for device in devices
+        for unit, name in device.members.items()
+    }
+
+
+def _device_units(
+    guest: Guest, root: str, policy: Policy, devices: Iterable[DeviceStock], owners: dict[str, tuple[str, str]]
+) -> Iterator[Holding]:
+    held: dict[tuple[str, str], int] = {}
+    for unit in (*map(str, guest.pci), *guest.mdevs):
+        if unit in owners:
+            held[owners[unit]] = held.get(owners[unit], 0) + 1
+    for (provider, name), amount in sorted(held.items()):
+        yield Holding(guest.uuid, provider, name, amount)
+    for device in devices:
+        if guest.encryption == device.suffix:
+            yield Holding(guest.uuid, root if policy.layout == "flat" else f"{root}_{device.suffix}", CONTEXT, 1)
+
+
+def _count(guest: str, provider: str, name: str, amount: int) -> list[Holding]:
+    return [Holding(guest, provider, name, amount)] if amount else []
+
+
+class _Cells:
+    """A host's cells and pools of pages, by the names of their providers."""
+
+    def __init__(self, facts: HostFacts) -> None:
+        self._root = facts.hostname
+        self._cells = {cell.id: cell for cell in facts.cells}
+        self._pools = page_mib(facts.cells)
+        self._cpus = {cell.id: frozenset(cpu.id for cpu in cell.cpus) for cell in facts.cells}
+
+    def place_cpus(self, guest: Guest, name: str, wanted: list[frozenset[int]]) -> tuple[list[Holding], list[Float]]:
+        homes = [next((id_ for id_, cpus in self._cpus.items() if pins and pins <= cpus), None) for pins in wanted]
+        counts: dict[int, int] = {}
+        for home in homes:
+            if home is None:
+                allowed = frozenset().union(*wanted) if all(wanted) else frozenset()
+                near = [id_ for id_ in self._order(guest) if not allowed or allowed & self._cpus[id_]]
+                places = tuple(self._provider(id_) for id_ in near)
+                return [], [Float(guest.uuid, name, len(wanted), (*places, self._root), self._why(guest))]
+            counts[home] = counts.get(home, 0) + 1
+        return [Holding(guest.uuid, self._provider(id_), name, count) for id_, count in sorted(counts.items())], []
+
+    def place_memory(self, guest: Guest) -> tuple[list[Holding], list[Float]]:
+        units: dict[str, int] = {}
+        places: list[str] = []
+        for part in guest.memory:
+            fitting = [pool for id_ in self._order(guest) if (pool := self._pool(part, id_)) is not None]
+            places += [pool for pool in fitting if pool not in places]
+            if len(part.cells) == 1 and fitting:
+                units[fitting[0]] = units.get(fitting[0], 0) + part.mib
+        total = sum(part.mib for part in guest.memory)
+        if sum(units.values()) == total:
+            return [Holding(guest.uuid, pool, "MEMORY_MB", mib) for pool, mib in sorted(units.items()) if mib], []
+        return [], [Float(guest.uuid, "MEMORY_MB", total, tuple(places), self._why(guest))]
+
+    def _order(self, guest: Guest) -> list[int]:
+        """All cells, those first in which most of the guest's memory is."""
+        told = [id_ for id_, kib in guest.resident if id_ in self._cells and kib]
+        return [*told, *(id_ for id_ in self._cells if id_ not in told)]
+
+    def _why(self, guest: Guest) -> str:
+        if guest.resident:
+            return "it floats over the cells, and goes where most of its memory is as far as there is room"
+        return "it floats over the cells, and goes where there is room"
+
+    def _pool(self, part: GuestMemory, id_: int) -> str | None:
+        """The pool of a cell that memory of this kind is of; None where there is none, or where it may not be."""
+        if part.cells and id_ not in part.cells:
+            return None
+        cell = self._cells[id_]
+        size = self._page_kib(part, cell)
+        return f"{self._root}_NUMA{id_}_PAGES_{size}" if (id_, size) in self._pools else None
+
+    def _page_kib(self, part: GuestMemory, cell: NumaCell) -> int | None:
+        """The pages of memory; the host's default of huge ones is its only or smallest size."""
+        if not part.huge:
+            return small_page_kib(cell)
+        huge = [pages.size_kib for pages in cell.pages if pages.total and pages.size_kib != small_page_kib(cell)]
+        return part.page_kib if part.page_kib is not None else min(huge, default=None)
+
+    def _provider(self, id_: int) -> str:
+        return f"{self._root}_NUMA{id_}"

@@ -1,0 +1,440 @@
+"""
+Who must move where when a tree changes its shape: one stateless function for every class.
+
+What an allocation stands for decides, in this order: the only provider of its class above or below, the unit that the
+hypervisor says the guest has, the provider that the guest's other units went to; what floats goes where there is room.
+Amounts never change. What has no such place makes the whole plan ``Unplaceable``; what is of a device that is gone is
+no move, and stays for ``reportclient.hold``.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from drivers.packing import Load, pack
+from drivers.standing import HUGE
+from reportclient.allocations import Allocation, Consumer, Float, Holdings, Move, Observed, usages
+from reportclient.errors import Unplaceable
+from reportclient.ownership import Ownership
+from reportclient.tree import Inventory, ProviderTree
+
+CPUS = frozenset({"VCPU", "PCPU"})  # classes of one thing, between which pinning decides
+SHOWN = 3  # of the reasons in one message
+
+Slot = tuple[str, str]  # provider's name, resource class
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parcel:
+    """Some of what a consumer has on one provider, and what becomes of it."""
+
+    consumer: str
+    provider: str
+    resource_class: str
+    amount: int
+    to_class: str
+    to_provider: str = ""  # empty as long as nothing is decided
+    because: str = ""
+
+
+def plan_moves(
+    observed: Observed,
+    desired: ProviderTree,
+    holdings: Holdings,
+    ours: Ownership,
+    *,
+    stand_ins: Mapping[str, str] | None = None,
+) -> tuple[Move, ...]:
+    """
+    The moves that lead from what consumers have to what ``desired`` offers; none when all of it has its place.
+
+    Providers are called by the same names in both trees. ``stand_ins`` gives the guest of a consumer that is not a
+    guest itself: a migration.
+
+    Raises:
+        Unplaceable: what a consumer has finds no place, or several and nobody tells which.
+    """
+    return _Planning(observed, desired, holdings, ours, stand_ins or {}).moves()
+
+
+def displaced(observed: Observed, desired: ProviderTree, ours: Ownership) -> frozenset[str]:
+    """The consumers with something that has no place in ``desired`` where it is."""
+    stock = _stock(desired)
+    return frozenset(
+        one.consumer
+        for one in observed.allocations
+        if (one.provider, one.resource_class) not in stock and _is_ours(observed, ours, one)
+    )
+
+
+def find_stand_ins(
+    strangers: Iterable[Consumer], guests: Iterable[Consumer], holdings: Holdings, allocations: Iterable[Allocation]
+) -> dict[str, str]:
+    """
+    The guest of each consumer that the hypervisor does not know, by elimination.
+
+    While a guest migrates away, what it has here belongs to its migration: the guest runs here, has nothing on our
+    tree, is of the same project and user, and has elsewhere what the migration has here. Exactly one must fit.
+    ``guests`` are those that have allocations elsewhere; ``allocations`` are all of our tree.
+    """
+    here: dict[str, dict[str, int]] = {}
+    for one in allocations:
+        sums = here.setdefault(one.consumer, {})
+        sums[one.resource_class] = sums.get(one.resource_class, 0) + one.amount
+    absent = [guest for guest in guests if guest.uuid in holdings.guests and guest.uuid not in here]
+    found: dict[str, str] = {}
+    for stranger in strangers:
+        fitting = [
+            guest.uuid
+            for guest in absent
+            if (guest.project, guest.user, guest.amounts) == (stranger.project, stranger.user, stranger.amounts)
+        ]
+        if len(fitting) == 1:
+            found[stranger.uuid] = fitting[0]
+    taken = list(found.values())
+    return {stranger: guest for stranger, guest in found.items() if taken.count(guest) == 1}
+
+
+class _Planning:
+    """The facts of one question, looked up in many ways."""
+
+    def __init__(
+        self,
+        observed: Observed,
+        desired: ProviderTree,
+        holdings: Holdings,
+        ours: Ownership,
+        stand_ins: Mapping[str, str],
+    ) -> None:
+        self._observed = observed
+        self._ours = ours
+        self._stock = _stock(desired)
+        self._before = {(seen.name, name) for seen in observed.tree for name in seen.provider.inventories}
+        self._standing = observed.tree.by_name
+        self._parents = {seen.name: seen.provider.parent for seen in observed.tree}
+        self._parents |= {provider.name: provider.parent for provider in desired}
+        self._huge = {provider.name for provider in desired if HUGE in provider.traits}
+        self._guests = holdings.guests
+        self._stand_ins = stand_ins
+        self._units: dict[str, dict[Slot, int]] = {}
+        for unit in holdings.units:
+            units = self._units.setdefault(unit.consumer, {})
+            units[unit.provider, unit.resource_class] = units.get((unit.provider, unit.resource_class), 0) + unit.amount
+        self._floats: dict[str, dict[str, Float]] = {}
+        for one in holdings.floats:
+            self._floats.setdefault(one.consumer, {})[one.resource_class] = one
+        self._problems: list[str] = []
+
+    def moves(self) -> tuple[Move, ...]:
+        by_consumer: dict[str, list[Parcel]] = {}
+        for one in sorted(self._observed.allocations):
+            if _is_ours(self._observed, self._ours, one):
+                parcel = Parcel(
+                    consumer=one.consumer,
+                    provider=one.provider,
+                    resource_class=one.resource_class,
+                    amount=one.amount,
+                    to_class=one.resource_class,
+                )
+                by_consumer.setdefault(one.consumer, []).append(parcel)
+        decided: list[Parcel] = []
+        floating: list[Load] = []
+        for consumer, parcels in by_consumer.items():
+            sure, loads = self._decide(consumer, self._convert(consumer, parcels))
+            decided += sure
+            floating += [loads] if loads.demands else []
+        room = self._room(decided)
+        packed, homeless = pack(floating, room, self._stock, self._parents)
+        self._problems += homeless
+        if self._problems:
+            more = f"; and {len(self._problems) - SHOWN} more" if len(self._problems) > SHOWN else ""
+            raise Unplaceable(f"{'; '.join(self._problems[:SHOWN])}{more}: nothing was sent")
+        decided += [
+            Parcel(
+                consumer=one.consumer,
+                provider=source,
+                resource_class=source_class,
+                amount=amount,
+                to_class=one.resource_class,
+                to_provider=one.provider,
+                because=one.because,
+            )
+            for one in packed
+            for source, source_class, amount in one.sources
+        ]
+        return _assemble(decided)
+
+    def _convert(self, consumer: str, parcels: list[Parcel]) -> list[Parcel]:
+        """Parcels of which the guest has another class in truth, or whose class goes by another name now."""
+        guest = self._stand_ins.get(consumer, consumer)
+        if guest not in self._guests:
+            return [self._renamed(parcel) for parcel in parcels]
+        has: dict[str, int] = {}
+        for parcel in parcels:
+            has[parcel.to_class] = has.get(parcel.to_class, 0) + parcel.amount
+        holds: dict[str, int] = {}
+        for (_, name), amount in self._units.get(guest, {}).items():
+            holds[name] = holds.get(name, 0) + amount
+        for name, one in self._floats.get(guest, {}).items():
+            holds[name] = holds.get(name, 0) + one.amount
+        for name in sorted(has):
+            surplus = has[name] - holds.get(name, 0)
+            fitting = [
+                other
+                for other in sorted(holds)
+                if surplus > 0
+                and holds[other] - has.get(other, 0) == surplus
+                and ({name, other} == CPUS or not self._candidates(name))
+            ]
+            if len(fitting) == 1:
+                parcels = _relabel(parcels, name, fitting[0], surplus, self._stock)
+        return parcels
+
+    def _renamed(self, parcel: Parcel) -> Parcel:
+        """For a consumer that nobody knows: on its provider one class of as much stock took the place of its class."""
+        if self._candidates(parcel.resource_class) or (seen := self._standing.get(parcel.provider)) is None:
+            return parcel
+        before = seen.provider.inventories.get(parcel.resource_class)
+        new = [
+            name
+            for (provider, name), stock in self._stock.items()
+            if provider == parcel.provider and (provider, name) not in self._before and before
+            if stock.total == before.total
+        ]
+        return replace(parcel, to_class=new[0]) if len(new) == 1 else parcel
+
+    def _decide(self, consumer: str, parcels: list[Parcel]) -> tuple[list[Parcel], Load]:
+        """What is sure about a consumer's parcels, and the load of those that go wherever there is room."""
+        guest = self._stand_ins.get(consumer, consumer)
+        sure: list[Parcel] = []
+        waiting: list[list[Parcel]] = []
+        load = Load(consumer)
+        names = sorted({parcel.to_class for parcel in parcels})
+        for name in names:
+            mine = [parcel for parcel in parcels if parcel.to_class == name]
+            out = [parcel for parcel in mine if (parcel.provider, name) not in self._stock]
+            units = {slot[0]: amount for slot, amount in self._units.get(guest, {}).items() if slot[1] == name}
+            fits = sum(units.values()) == sum(parcel.amount for parcel in mine)
+            offered = all((provider, name) in self._stock for provider in units)
+            if not out and not (units and fits and offered and self._is_reshaped(mine)):
+                sure += [_staying(parcel) for parcel in mine]
+            elif only := self._only_place(name, out):
+                sure += [
+                    replace(parcel, to_provider=only, because=f"the only provider of {name}")
+                    if parcel in out
+                    else _staying(parcel)
+                    for parcel in mine
+                ]
+            elif units and fits and offered:
+                sure += _deal(mine, units, self._said(consumer, guest))
+            else:
+                waiting.append(mine)
+        for mine in waiting:
+            stay, rest = self._follow(mine, sure)
+            sure += stay
+            if rest:
+                self._float(guest, rest, load)
+        return sure, load
+
+    def _is_reshaped(self, parcels: Iterable[Parcel]) -> bool:
+        """Whether a parcel's class changes: then what stays of it is looked at too."""
+        return any(parcel.to_class != parcel.resource_class for parcel in parcels)
+
+    def _only_place(self, name: str, out: Collection[Parcel]) -> str | None:
+        """The only provider of a class, where it is above or below all that has to go; a sibling is another device."""
+        candidates = self._candidates(name)
+        if len(candidates) != 1 or not out:
+            return None
+        return candidates[0] if all(self._is_related(parcel.provider, candidates[0]) for parcel in out) else None
+
+    def _follow(self, mine: list[Parcel], sure: Iterable[Parcel]) -> tuple[list[Parcel], list[Parcel]]:
+        """Of one class, what stays or goes where its source's other classes went by their units; and the rest."""
+        stay: list[Parcel] = []
+        rest: list[Parcel] = []
+        for parcel in mine:
+            slot = parcel.provider, parcel.to_class
+            went = {one.to_provider for one in sure if one.provider == parcel.provider != one.to_provider}
+            beside = {provider for provider in went if (provider, parcel.to_class) in self._stock}
+            if slot in self._stock:
+                stay.append(_staying(parcel))
+            elif len(beside) == 1:
+                stay.append(replace(parcel, to_provider=beside.pop(), because="it goes with what the guest has there"))
+            else:
+                rest.append(parcel)
+        return stay, rest
+
+    def _float(self, guest: str, rest: list[Parcel], load: Load) -> None:
+        """Let parcels of one class go where there is room, or say why they cannot."""
+        name = rest[0].to_class
+        floats = self._floats.get(guest, {}).get(name)
+        candidates = self._candidates(name)
+        sources = tuple((parcel.provider, parcel.resource_class, parcel.amount) for parcel in rest)
+        if floats:
+            places = [provider for provider in floats.providers if provider in candidates] or candidates
+            load.add(name, sources, places, floats.because)
+        elif not candidates or not any(self._is_related(rest[0].provider, place) for place in candidates):
+            pass  # no place or another device's: what guests hold of a device that is gone stays where it is
+        elif guest in self._guests:
+            self._problems.append(self._missing(guest, rest))
+        elif self._is_somebodys(name):
+            self._problems.append(
+                f"consumer {load.consumer} has {sum(parcel.amount for parcel in rest)} {name}, no guest here is it, "
+                f"and guests without allocations hold {name}: end the migration or evacuation that it is of, or "
+                f"delete its allocations if it is gone"
+            )
+        else:
+            usual = [place for place in candidates if place not in self._huge] or candidates
+            load.add(name, sources, usual, "no guest here is it, so it has no unit in particular: where there is room")
+
+    def _missing(self, guest: str, rest: list[Parcel]) -> str:
+        """Why what a guest has of a class cannot be placed: what the hypervisor says instead."""
+        name = rest[0].to_class
+        units = {slot[0]: amount for slot, amount in self._units.get(guest, {}).items() if slot[1] == name}
+        said = ", ".join(f"{amount} on {provider}" for provider, amount in sorted(units.items())) or "none"
+        unoffered = sorted(provider for provider in units if (provider, name) not in self._stock)
+        if unoffered:
+            said += f", and {unoffered[0]} offers none"
+        amount = sum(parcel.amount for parcel in rest)
+        return (
+            f"consumer {rest[0].consumer} has {amount} {name} on {rest[0].provider}, and the hypervisor gives its "
+            f"guest {said}: put right what differs (a resize or migration to end, a device to attach again), then plan "
+            f"again"
+        )
+
+    def _is_somebodys(self, name: str) -> bool:
+        """Whether a guest without any allocation here holds units of a class."""
+        here = {one.consumer for one in self._observed.allocations} | set(self._stand_ins.values())
+        return any(guest not in here and any(slot[1] == name for slot in units) for guest, units in self._units.items())
+
+    def _said(self, consumer: str, guest: str) -> str:
+        return "the guest has it there" if consumer == guest else f"its guest {guest} has it there, and migrates"
+
+    def _candidates(self, name: str) -> list[str]:
+        return [provider for provider, each in self._stock if each == name]
+
+    def _is_related(self, one: str, other: str) -> bool:
+        """Whether one provider is the other, above it or below it."""
+        return one in self._line(other) or other in self._line(one)
+
+    def _line(self, provider: str | None) -> list[str]:
+        found = []
+        while provider:
+            found.append(provider)
+            provider = self._parents.get(provider)
+        return found
+
+    def _room(self, decided: Iterable[Parcel]) -> dict[Slot, int]:
+        """What is left of each slot once all that is sure is in its place; finds out what does not fit."""
+        used: dict[Slot, int] = {}
+        arriving: dict[tuple[str, str, str], int] = {}
+        moved: set[tuple[str, str, str]] = set()
+        for parcel in decided:
+            slot = parcel.to_provider, parcel.to_class
+            used[slot] = used.get(slot, 0) + parcel.amount
+            key = parcel.consumer, *slot
+            arriving[key] = arriving.get(key, 0) + parcel.amount
+            if slot != (parcel.provider, parcel.resource_class):
+                moved.add(key)
+        before = usages(self._observed.allocations)
+        for (consumer, provider, name), amount in sorted(arriving.items()):
+            stock = self._stock.get((provider, name))
+            if stock is None or (consumer, provider, name) not in moved:
+                continue
+            if used[provider, name] > max(stock.capacity, before.get((provider, name), 0)):
+                self._problems.append(
+                    f"consumer {consumer} has {amount} {name} that belong on {provider}, and {used[provider, name]} "
+                    f"would be used there of {stock.capacity} ({stock.total} less {stock.reserved} reserved, times "
+                    f"{stock.allocation_ratio:g}): make room or lower what is reserved"
+                )
+            elif not _is_takeable(stock, amount):
+                self._problems.append(
+                    f"consumer {consumer} has {amount} {name} that belong on {provider}, which gives {stock.min_unit} "
+                    f"to {stock.max_unit} in steps of {stock.step_size}: resize or move that guest first"
+                )
+        return {slot: stock.capacity - used.get(slot, 0) for slot, stock in self._stock.items()}
+
+
+def _staying(parcel: Parcel) -> Parcel:
+    changed = parcel.to_class != parcel.resource_class
+    return replace(
+        parcel,
+        to_provider=parcel.provider,
+        because=f"the provider offers it as {parcel.to_class} now" if changed else "",
+    )
+
+
+def _is_takeable(stock: Inventory, amount: int) -> bool:
+    return stock.min_unit <= amount <= stock.max_unit and amount % stock.step_size == 0
+
+
+def _stock(desired: ProviderTree) -> dict[Slot, Inventory]:
+    return {(provider.name, name): stock for provider in desired for name, stock in provider.inventories.items()}
+
+
+def _is_ours(observed: Observed, ours: Ownership, one: Allocation) -> bool:
+    seen = observed.tree.by_name.get(one.provider)
+    return seen is not None and one.resource_class in ours.classes(seen)
+
+
+def _relabel(
+    parcels: Iterable[Parcel], name: str, other: str, amount: int, stock: Mapping[Slot, Inventory]
+) -> list[Parcel]:
+    """So much of one class becomes another: what has no place first."""
+    found: list[Parcel] = []
+    for parcel in sorted(parcels, key=lambda one: (one.provider, one.to_class) in stock):
+        taken = min(amount, parcel.amount) if parcel.to_class == name else 0
+        if taken:
+            found.append(replace(parcel, amount=taken, to_class=other))
+            amount -= taken
+        if parcel.amount > taken:
+            found.append(replace(parcel, amount=parcel.amount - taken))
+    return found
+
+
+def _deal(parcels: Iterable[Parcel], units: Mapping[str, int], because: str) -> list[Parcel]:
+    """Parcels of one class onto the units of the guest, of which there are as many; what is right already stays."""
+    wanted = dict(units)
+    found: list[Parcel] = []
+    left: list[Parcel] = []
+    for parcel in parcels:
+        taken = min(wanted.get(parcel.provider, 0), parcel.amount)
+        if taken:
+            found.append(replace(parcel, amount=taken, to_provider=parcel.provider, because=because))
+            wanted[parcel.provider] -= taken
+        if parcel.amount > taken:
+            left.append(replace(parcel, amount=parcel.amount - taken))
+    for parcel in left:
+        rest = parcel.amount
+        for provider in sorted(wanted):
+            taken = min(wanted[provider], rest)
+            if taken:
+                found.append(replace(parcel, amount=taken, to_provider=provider, because=because))
+                wanted[provider] -= taken
+                rest -= taken
+    return found
+
+
+def _assemble(parcels: Iterable[Parcel]) -> tuple[Move, ...]:
+    """One move for each consumer, way and reason, with all classes that go it."""
+    routes: dict[tuple[str, str, str, str], list[Parcel]] = {}
+    for parcel in parcels:
+        if (parcel.provider, parcel.resource_class) != (parcel.to_provider, parcel.to_class):
+            key = parcel.consumer, parcel.provider, parcel.to_provider, parcel.because
+            routes.setdefault(key, []).append(parcel)
+    moves = []
+    for (consumer, source, target, because), several in sorted(routes.items()):
+        moved: dict[str, int] = {}
+        arriving: dict[str, int] = {}
+        for parcel in several:
+            moved[parcel.resource_class] = moved.get(parcel.resource_class, 0) + parcel.amount
+            arriving[parcel.to_class] = arriving.get(parcel.to_class, 0) + parcel.amount
+        moves.append(
+            Move(
+                consumer=consumer,
+                from_provider=source,
+                to_provider=target,
+                moved_resources=dict(sorted(moved.items())),
+                to_resources=dict(sorted(arriving.items())) if arriving != moved else {},
+                because=because,
+            )
+        )
+    return tuple(moves)

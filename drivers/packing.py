@@ -1,0 +1,149 @@
+"""What has no unit in particular goes where there is room: whole and together if it can, the same way each time."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from reportclient.tree import Inventory
+
+Slot = tuple[str, str]  # provider's name, resource class
+Source = tuple[str, str, int]  # provider's name, resource class there, amount
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a consumer needs of one class, where it may be, likeliest first, and why there."""
+
+    resource_class: str
+    sources: tuple[Source, ...]
+    places: tuple[str, ...]
+    because: str
+
+    @property
+    def amount(self) -> int:
+        return sum(amount for _, _, amount in self.sources)
+
+
+@dataclass(slots=True)
+class Load:
+    """All that a consumer needs somewhere."""
+
+    consumer: str
+    demands: list[Demand] = field(default_factory=list)
+
+    def add(self, resource_class: str, sources: tuple[Source, ...], places: Sequence[str], because: str) -> None:
+        self.demands.append(Demand(resource_class, sources, tuple(places), because))
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Some of a demand in its place."""
+
+    consumer: str
+    provider: str
+    resource_class: str
+    sources: tuple[Source, ...]
+    because: str
+
+
+def pack(
+    loads: Iterable[Load],
+    room: Mapping[Slot, int],
+    stock: Mapping[Slot, Inventory],
+    parents: Mapping[str, str | None],
+) -> tuple[list[Placed], list[str]]:
+    """
+    Every load in its place, and a sentence for each that has none.
+
+    The largest come first. One goes whole below one provider under the root where that has room (a cell has CPUs and
+    memory); else class by class to one provider; else it is split.
+    """
+    left = dict(room)
+    placed: list[Placed] = []
+    homeless: list[str] = []
+    for load in sorted(loads, key=_by_size):
+        together = _together(load, left, stock, parents)
+        for demand in sorted(load.demands, key=lambda one: one.resource_class):
+            parts = [(together[demand.resource_class], demand.amount)] if together else _apart(demand, left, stock)
+            missing = demand.amount - sum(amount for _, amount in parts)
+            if missing:
+                homeless.append(
+                    f"consumer {load.consumer} has {demand.amount} {demand.resource_class}, and {missing} of it find "
+                    f"no room on {', '.join(demand.places)}: make room, or raise its allocation ratio"
+                )
+                continue
+            placed += _fill(load.consumer, demand, parts)
+            for provider, amount in parts:
+                left[provider, demand.resource_class] -= amount
+    return placed, homeless
+
+
+def _by_size(load: Load) -> tuple[list[int], str]:
+    return [-demand.amount for demand in sorted(load.demands, key=lambda one: one.resource_class)], load.consumer
+
+
+def _together(
+    load: Load, left: Mapping[Slot, int], stock: Mapping[Slot, Inventory], parents: Mapping[str, str | None]
+) -> dict[str, str]:
+    """A provider for each class, all in one branch of the tree; empty when no branch has room for all."""
+    branches: dict[str, None] = {}
+    for place in (place for demand in load.demands for place in demand.places):
+        branches.setdefault(_branch(place, parents))
+    for branch in branches:
+        chosen: dict[str, str] = {}
+        for demand in sorted(load.demands, key=lambda one: one.resource_class):
+            fitting = [
+                place
+                for place in demand.places
+                if _branch(place, parents) == branch and _fits(place, demand.resource_class, demand.amount, left, stock)
+            ]
+            beside = [place for place in fitting if place in chosen.values()]
+            if fitting:
+                chosen[demand.resource_class] = (beside or fitting)[0]
+        if len(chosen) == len(load.demands):
+            return chosen
+    return {}
+
+
+def _apart(demand: Demand, left: Mapping[Slot, int], stock: Mapping[Slot, Inventory]) -> list[tuple[str, int]]:
+    """One class on one provider, or on several: (provider, amount), less than all of it when there is no room."""
+    name = demand.resource_class
+    whole = [place for place in demand.places if _fits(place, name, demand.amount, left, stock)]
+    if whole:
+        return [(whole[0], demand.amount)]
+    parts: list[tuple[str, int]] = []
+    rest = demand.amount
+    for place in demand.places:
+        one = stock[place, name]
+        most = min(rest, left[place, name], one.max_unit)
+        most -= most % one.step_size
+        if most >= one.min_unit:
+            parts.append((place, most))
+            rest -= most
+    return parts
+
+
+def _fits(place: str, name: str, amount: int, left: Mapping[Slot, int], stock: Mapping[Slot, Inventory]) -> bool:
+    one = stock[place, name]
+    return amount <= left[place, name] and one.min_unit <= amount <= one.max_unit and amount % one.step_size == 0
+
+
+def _branch(provider: str, parents: Mapping[str, str | None]) -> str:
+    """The provider below the root that this one is or is below; the root itself for the root."""
+    above = parents.get(provider)
+    while above and parents.get(above):
+        provider, above = above, parents[above]
+    return provider
+
+
+def _fill(consumer: str, demand: Demand, parts: Iterable[tuple[str, int]]) -> Iterable[Placed]:
+    """The sources of a demand, dealt out to its places."""
+    waiting = list(demand.sources)
+    for provider, amount in parts:
+        taken: list[Source] = []
+        while amount:
+            source, name, available = waiting[0]
+            most = min(amount, available)
+            taken.append((source, name, most))
+            waiting[:1] = [(source, name, available - most)] if available > most else []
+            amount -= most
+        yield Placed(consumer, provider, demand.resource_class, tuple(taken), demand.because)

@@ -1,0 +1,71 @@
+"""
+Old trees that live on as data: ``tests/upgrades/NN-STORY/``.
+
+``README.md`` tells the story; ``story.json`` has the golden host that it plays on, the configuration, the guests that
+run there, and what placement holds before; ``expected.json`` what it holds afterwards and who was moved where.
+"""
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from beds.cases import write_sev
+from beds.golden import HOSTS
+from beds.guests import add_guests, read_spec
+from beds.trees import identity
+
+UPGRADES = Path(__file__).parents[1] / "upgrades"
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """One upgrade."""
+
+    folder: Path
+
+    @property
+    def data(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.folder / "story.json").read_text(encoding="utf-8"))
+        return found
+
+    @property
+    def expected(self) -> Any:
+        return json.loads((self.folder / "expected.json").read_text(encoding="utf-8"))
+
+    def write_expected(self, record: Mapping[str, Any]) -> None:
+        text = json.dumps(record, indent=1, sort_keys=True) + "\n"
+        (self.folder / "expected.json").write_text(text, encoding="utf-8")
+
+
+def stories() -> Iterator[Story]:
+    """All of them, in the order of their numbers."""
+    return (Story(folder) for folder in sorted(UPGRADES.iterdir()) if folder.is_dir())
+
+
+def write_host(story: Mapping[str, Any], folder: Path) -> Path:
+    """The story's host as an archive: a golden one with its own guests, and with the identity that placement knows."""
+    archive = folder / "host"
+    shutil.rmtree(archive, ignore_errors=True)
+    shutil.copytree(HOSTS / story["host"] / "archive", archive)
+    if story.get("sev"):
+        write_sev(archive, story["sev"])
+    add_guests(archive, {identity(name): read_spec(guest) for name, guest in story["guests"].items()})
+    (archive / "compute_id").write_text(identity(story["host"]) + "\n", encoding="utf-8")
+    host = json.loads((archive / "host.json").read_text(encoding="utf-8"))
+    host.pop("files", None)
+    (archive / "host.json").write_text(json.dumps(host), encoding="utf-8")
+    return archive
+
+
+def write_config(conf: Mapping[str, Mapping[str, Any]], path: Path) -> Path:
+    """Groups of options as a file; an option with a list stands once for each of its values."""
+    lines = []
+    for group, options in conf.items():
+        lines.append(f"[{group}]")
+        for option, value in options.items():
+            lines += [f"{option} = {one}" for one in (value if isinstance(value, list) else [value])]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
