@@ -63,5 +63,6 @@ clean:  ## what the other targets made, but for the embedded placement's .run/
 
 .venv/test.stamp: setup.py tools/host.sh
 	@tools/host.sh packages
+	@tools/host.sh databases
 	@tools/venv.sh $(PYTHON) test
 	@echo "$(CURDIR)" | tee .venv/run.stamp > $@

@@ -7,6 +7,7 @@ from setuptools import find_packages, setup
 
 VERSION = re.search(r'VERSION = "(.+)"', Path(__file__).with_name("agent").joinpath("__init__.py").read_text())[1]
 LIBVIRT = ["libvirt-python>=9.0,<13", "pyudev>=0.24,<1"]
+OFFLINE = ["psycopg2-binary>=2.9,<3", "PyMySQL>=1.1,<2"]
 EMBEDDED = ["openstack-placement>=16.0,<17", "requests>=2.32,<3"]
 TEST = [
     "gunicorn>=23,<27",
@@ -49,7 +50,8 @@ setup(
         "libvirt": LIBVIRT,
         "ironic": [],
         "embedded": EMBEDDED,
-        "test": LIBVIRT + EMBEDDED + TEST,
+        "offline": EMBEDDED + OFFLINE,
+        "test": LIBVIRT + EMBEDDED + OFFLINE + TEST,
     },
     entry_points={
         "console_scripts": ["compute-node-agent = agent.cli:main"],

@@ -84,12 +84,14 @@ def open_client(settings: Settings, choice: Choice, *, writes: bool = False) -> 
 
     Raises:
         ConfigError: none is chosen.
-        StateError: the embedded one's file cannot be used.
+        StateError: the embedded one's file, or the database, cannot be used.
     """
     if choice.embedded:
         folder = _embedded_dir(choice)
         where = f"the embedded placement in {folder}"
         return PlacementClient(Transport(_open_embedded(folder, writes), where=where)), where
+    if choice.database:
+        return _open_database(settings, choice.database)
     from agent.auth import open_placement
 
     adapter, where = open_placement(settings)
@@ -118,6 +120,38 @@ def _open_embedded(folder: Path, writes: bool) -> "Sender":
         raise StateError(
             f"the embedded placement in {folder} cannot be used: {cause}: name another --embedded-dir"
         ) from error
+
+
+def _open_database(settings: Settings, database: str) -> tuple[PlacementClient, str]:
+    """Placement on its database, which goes by the name of the API that serves it else: one memory is of both."""
+    from agent.auth import EMBEDDED_URL, open_embedded, open_placement
+
+    try:
+        from agent.embedded import DATABASE_ERRORS, WrongSchema, name_of, open_database
+    except ImportError as error:
+        raise ConfigError(
+            f"--database needs placement in this Python (no module {error.name}): "
+            f"pip install 'compute-node-agent[offline]'"
+        ) from error
+    try:
+        name = f"the placement database {name_of(database)}"
+    except DATABASE_ERRORS as error:
+        raise ConfigError("--database is no URL: it looks as postgresql://USER:PASSWORD@HOST/placement") from error
+    try:
+        sender = open_embedded(open_database(database, EMBEDDED_URL))
+    except ImportError as error:
+        raise ConfigError(
+            f"{name} needs the Python package {error.name}: pip install 'compute-node-agent[offline]'"
+        ) from error
+    except WrongSchema as error:
+        raise StateError(f"{name} is left alone: {error}") from error
+    except DATABASE_ERRORS as error:
+        cause = " ".join(str(error).split())[:200]
+        raise StateError(
+            f"{name} cannot be used: {cause}: does it run, and may this user read and write it?"
+        ) from error
+    where = open_placement(settings)[1] if settings.placement_chosen else name
+    return PlacementClient(Transport(sender, where=name)), where
 
 
 def _embedded_dir(choice: Choice) -> Path:

@@ -1,5 +1,5 @@
 """
-Placement in this process, on a SQLite file: for a first look and for tests.
+Placement in this process: on a SQLite file for a first look and for tests, on a cloud's database while its API is down.
 
 It is placement's own application, with its own rules; only the socket is missing.
 """
@@ -10,15 +10,23 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import requests
+from alembic.script import ScriptDirectory
 from oslo_config import cfg
 from oslo_db.exception import DBError
 from placement import conf as placement_conf
-from placement import db_api, deploy
+from placement import db_api, deploy, policy
+from placement.db.sqlalchemy import migration
 from requests.adapters import BaseAdapter
+from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 DATABASE = "placement.sqlite"
 DATABASE_ERRORS = (SQLAlchemyError, DBError, OSError)
+DRIVERS = {"postgresql": "postgresql+psycopg2", "mysql": "mysql+pymysql", "mariadb": "mysql+pymysql"}
+
+
+class WrongSchema(Exception):
+    """A database that this release of placement must not touch."""
 
 
 def open_application(folder: Path | None, url: str) -> requests.Session:
@@ -28,16 +36,58 @@ def open_application(folder: Path | None, url: str) -> requests.Session:
 
     The file is made, with its tables, on first use. Once per process: placement keeps its database globally.
     """
+    file = f"/{folder / DATABASE}" if folder else ""
+    conf = _configure(f"sqlite://{file}", make_tables=True)
+    return _session(url, deploy.loadapp(conf))
+
+
+def open_database(database: str, url: str) -> requests.Session:
+    """
+    A requests session whose requests to ``url`` are answered by placement on the cloud's own database.
+
+    Nothing in it is made or upgraded, not even standard traits. Once per process.
+
+    Raises:
+        WrongSchema: it is not the database of this release of placement. And ``DATABASE_ERRORS``.
+        ImportError: the database's driver is not installed.
+    """
+    conf = _configure(_with_driver(database), make_tables=False)
+    stands = migration.version()
+    made_for = ScriptDirectory.from_config(migration._alembic_config()).get_current_head()
+    if stands != made_for:
+        raise WrongSchema(
+            f"its schema is {stands or 'none'}, and the openstack-placement installed here is made for {made_for}: "
+            f"install the cloud's own release beside this agent, or upgrade its database first"
+        )
+    policy.init(conf)
+    return _session(url, deploy.deploy(conf))
+
+
+def name_of(database: str) -> str:
+    """A database's URL as it may be shown: without its password."""
+    return make_url(database).render_as_string(hide_password=True)
+
+
+def _with_driver(database: str) -> str:
+    """The URL with the drivers that the extra ``offline`` installs, where it names none."""
+    made = make_url(database)
+    return made.set(drivername=DRIVERS.get(made.drivername, made.drivername)).render_as_string(hide_password=False)
+
+
+def _configure(connection: str, *, make_tables: bool) -> cfg.ConfigOpts:
     conf = cfg.ConfigOpts()
     placement_conf.register_opts(conf)
     conf.set_override("auth_strategy", "noauth2", group="api")
-    file = f"/{folder / DATABASE}" if folder else ""
-    conf.set_override("connection", f"sqlite://{file}", group="placement_database")
-    conf.set_override("sync_on_startup", True, group="placement_database")
+    conf.set_override("connection", connection, group="placement_database")
+    conf.set_override("sync_on_startup", make_tables, group="placement_database")
     conf([], project="placement", default_config_files=[], default_config_dirs=[])
     db_api.configure(conf)
+    return conf
+
+
+def _session(url: str, application: Any) -> requests.Session:
     session = requests.Session()
-    session.mount(url, _InProcess(deploy.loadapp(conf)))
+    session.mount(url, _InProcess(application))
     return session
 
 

@@ -1,11 +1,13 @@
 #!/bin/bash
 # What this host needs outside the virtual environment.
 #   host.sh packages   install, by apt, what is missing
+#   host.sh databases  install, by apt, the databases that tests run placement on
 #   host.sh libvirtd   start libvirtd where none runs, with or without systemd
 set -euo pipefail
 
 PACKAGES="libvirt-daemon-system libvirt-clients libvirt-dev qemu-system-x86 qemu-utils pkg-config gcc libc6-dev
   python3-dev python3-venv util-linux iproute2"
+DATABASES="postgresql mariadb-server-core mariadb-client-core"
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
@@ -16,9 +18,13 @@ need_root() {
   sudo true || { echo "$1 needs root, and sudo refuses: run make as root" >&2; exit 1; }
 }
 
-packages() {
+packages() { install "$PACKAGES"; }
+
+databases() { install "$DATABASES"; }
+
+install() {
   local missing="" package log
-  for package in $PACKAGES; do
+  for package in $1; do
     [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2> /dev/null)" = installed ] || missing+=" $package"
   done
   [ -z "$missing" ] && return
@@ -57,6 +63,6 @@ libvirtd() {
 }
 
 case "${1:-}" in
-  packages | libvirtd) "$1" ;;
-  *) echo "usage: $0 packages | libvirtd" >&2; exit 2 ;;
+  packages | databases | libvirtd) "$1" ;;
+  *) echo "usage: $0 packages | databases | libvirtd" >&2; exit 2 ;;
 esac

@@ -1,5 +1,6 @@
-"""A real placement over HTTP on a SQLite file of its own."""
+"""A real placement over HTTP: on a SQLite file of its own, or on a database server."""
 
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from types import MappingProxyType
 from typing import Final, assert_never
 
 from beds import template, wsgi
-from beds.process import free_port
+from beds.process import free_port, run
 from beds.tls import Certificates
 
 DATABASE = "placement.sqlite"
@@ -69,10 +70,33 @@ def serving(
 
 
 @contextmanager
+def serving_on(
+    database: str, directory: Path, *, workers: int = 2, threads: int = 4, port: int | None = None
+) -> Iterator[PlacementServer]:
+    """Serve what the database of this URL holds, with several workers; its tables are made when they are missing."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "placement.conf").write_text(_configuration(database, NoAuth(), sync=False))
+    environment = {"OS_PLACEMENT_CONFIG_DIR": str(directory)}
+    command = [str(Path(sys.executable).parent / "placement-manage"), "--config-dir", str(directory), "db", "sync"]
+    run(command, directory=directory, log=directory / "sync.log", environment=environment)
+    port = port or free_port()
+    with wsgi.serving(
+        "placement.wsgi.api:application",
+        directory=directory,
+        port=port,
+        tls=None,
+        environment=environment,
+        workers=workers,
+        threads=threads,
+    ) as log:
+        yield PlacementServer(wsgi.base_url(port, None), directory, log, None)
+
+
+@contextmanager
 def _serving(
     directory: Path, auth: Auth, tls: Certificates | None, port: int, *, sync: bool
 ) -> Iterator[PlacementServer]:
-    (directory / "placement.conf").write_text(_configuration(directory, auth, sync=sync))
+    (directory / "placement.conf").write_text(_configuration(f"sqlite:///{directory / DATABASE}", auth, sync=sync))
     environment = {"OS_PLACEMENT_CONFIG_DIR": str(directory)}
     with wsgi.serving(
         "placement.wsgi.api:application", directory=directory, port=port, tls=tls, environment=environment
@@ -87,13 +111,13 @@ def _make_template(made: Path) -> None:
         template.copy_once(Path(scratch) / DATABASE, made / DATABASE)
 
 
-def _configuration(directory: Path, auth: Auth, *, sync: bool) -> str:
+def _configuration(database: str, auth: Auth, *, sync: bool) -> str:
     strategy, section = _authentication(auth)
     return f"""\
 [api]
 auth_strategy = {strategy}
 [placement_database]
-connection = sqlite:///{directory / DATABASE}
+connection = {database}
 sync_on_startup = {sync}
 {section}"""
 

@@ -1,4 +1,4 @@
-"""One WSGI application behind gunicorn: one worker with one thread, because SQLite locks under any more."""
+"""One WSGI application behind gunicorn: one worker with one thread, unless told: SQLite locks under any more."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,14 @@ from beds.tls import Certificates
 
 @contextmanager
 def serving(
-    application: str, *, directory: Path, port: int, tls: Certificates | None, environment: Mapping[str, str]
+    application: str,
+    *,
+    directory: Path,
+    port: int,
+    tls: Certificates | None,
+    environment: Mapping[str, str],
+    workers: int = 1,
+    threads: int = 1,
 ) -> Iterator[Path]:
     """
     Serve ``module:application`` at :func:`base_url`; yields the log of requests and errors.
@@ -20,7 +27,7 @@ def serving(
     ``keystone.wsgi.api`` parses ``sys.argv`` as its own, and a worker meeting gunicorn's options there exits with 2.
     """
     log = directory / "server.log"
-    (directory / "gunicorn.conf.py").write_text(_settings(application, port, tls))
+    (directory / "gunicorn.conf.py").write_text(_settings(application, port, tls, workers, threads))
     with running(
         [sys.executable, "-m", "gunicorn"],
         directory=directory,
@@ -37,13 +44,13 @@ def base_url(port: int, tls: Certificates | None) -> str:
     return f"{'https' if tls else 'http'}://{LOOPBACK}:{port}"
 
 
-def _settings(application: str, port: int, tls: Certificates | None) -> str:
+def _settings(application: str, port: int, tls: Certificates | None, workers: int, threads: int) -> str:
     settings: dict[str, str | int | bool] = {
         "wsgi_app": application,
         "bind": f"{LOOPBACK}:{port}",
-        "workers": 1,
+        "workers": workers,
         "worker_class": "gthread",  # the plain worker has no keep-alive, which a production server has
-        "threads": 1,
+        "threads": threads,
         "keepalive": 60,
         "graceful_timeout": 0,  # stop at once, whoever still holds a connection: SQLite survives it
         "accesslog": "-",

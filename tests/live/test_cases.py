@@ -4,13 +4,17 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from uuid import NAMESPACE_DNS, uuid5
 
 import pytest
 
 from beds.agents import Result, run_agent
+from beds.by_hand import ByHand
 from beds.cases import set_by_hand, write_archive, write_config, write_sev
 from beds.differences import CLASSES, HARDWARE_LOSS, HELD
+from beds.guests import GuestSpec, add_guests
 from beds.placement import PlacementServer
+from beds.trees import add_consumer, identity, lay_down
 from reportclient.ownership import MARKER, OWNER_NOVA
 
 pytestmark = pytest.mark.live
@@ -33,6 +37,11 @@ def reported(path: Path) -> bool:
     """Whether the case is one of a report; else nova refused."""
     steps = read_case(path)["steps"]
     return bool(steps) and not any(step.get("raises") for step in steps)
+
+
+def reshapes(path: Path) -> bool:
+    """Whether the case is one of guests that move: ``test_a_reshape_of_novas`` goes by it."""
+    return bool(read_case(path)["kind"] == "reshape")
 
 
 def by_provider(tree: dict[str, Any]) -> dict[str, Any]:
@@ -80,7 +89,12 @@ def test_the_first_step_is_what_discover_shows(path: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "path", [pytest.param(path, id=path.stem) for path in CASES if reported(path) and len(read_case(path)["steps"]) > 1]
+    "path",
+    [
+        pytest.param(path, id=path.stem)
+        for path in CASES
+        if reported(path) and not reshapes(path) and len(read_case(path)["steps"]) > 1
+    ],
 )
 def test_every_step_is_what_sync_leaves_in_placement(
     path: Path, placement_server: PlacementServer, tmp_path: Path
@@ -113,6 +127,63 @@ def test_every_step_is_what_sync_leaves_in_placement(
             f"step {step['n']}; by design: {HELD}; {HARDWARE_LOSS}"
         )
         assert len(shown.json["allocations"]) == len(step["after"]["allocations"])
+
+
+@pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in CASES if reshapes(path)])
+def test_a_reshape_of_novas_gives_the_same_tree_and_allocations(
+    path: Path, placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    """Nova's old tree is written by hand, with its guests; then comes our first pass, which may reshape."""
+    steps = read_case(path)["steps"]
+    number = next(index for index, step in enumerate(steps) if index and step["startup"])
+    step = steps[number]
+    conf = next(one["conf"] for one in reversed(steps[: number + 1]) if one["conf"] != "same")
+    before = steps[number - 1]["after"]
+    host = with_parents(steps[0]["host"])
+    archive = write_archive(host, step["host_name"], tmp_path / "host")
+    if "Sev" in path.stem:
+        write_sev(archive, "Y N N")
+    mdevs: dict[str, list[str]] = {}
+    for one in step["assigned_mdevs"]:
+        mdevs.setdefault(str(uuid5(NAMESPACE_DNS, one["consumer"])), []).append(one["mdev"])
+    add_guests(archive, {consumer: GuestSpec(mdevs=tuple(held)) for consumer, held in mdevs.items()})
+    (archive / "compute_id").write_text(identity(step["host_name"]), encoding="utf-8")
+    placement = ByHand(placement_server.url)
+    lay_down(placement, {name: one | {"traits": one["traits"] or []} for name, one in before["providers"].items()})
+    for name, slots in before["allocations"].items():
+        add_consumer(placement, name, {"allocations": slots})
+    reports = {
+        "placement": {"auth_type": "none", "endpoint": placement_server.url},
+        "agent": {"state_directory": str(tmp_path / "state"), "allow_reshape": "true"},
+    }
+    options = ("--host", archive, "--config-file", write_config(conf | reports, tmp_path / "nova.conf"))
+
+    synced = run_agent("sync", *options, "--format", "json")
+    shown = run_agent("show", *options, "--format", "json")
+
+    assert synced.code == 0, synced.out + synced.err
+    assert by_provider(shown.json) == by_provider(step["after"])
+    assert shown.json["allocations"] == {
+        str(uuid5(NAMESPACE_DNS, name)): slots for name, slots in step["after"]["allocations"].items()
+    }
+
+
+def with_parents(host: dict[str, Any]) -> dict[str, Any]:
+    """A host with the cards that its mediated devices are of, which the case does not list; each can make one type."""
+    cards = [
+        {
+            "address": "{}:{}:{}.{}".format(*mdev["parent"].split("_")[1:]),
+            "libvirt_name": mdev["parent"],
+            "vendor_id": "10de",
+            "product_id": "0fff",
+            "dev_type": "type-PCI",
+            "numa_node": -1,
+            "driver": "nvidia",
+            "mdev_types": {mdev["type"]: {"name": "", "deviceAPI": "vfio-pci", "available_instances": 0}},
+        }
+        for mdev in host["mdevs"]
+    ]
+    return host | {"pci_devices": host["pci_devices"] + cards}
 
 
 def test_a_shared_set_that_names_offline_cpus_is_refused_and_nothing_is_reported(tmp_path: Path) -> None:

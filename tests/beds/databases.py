@@ -1,0 +1,124 @@
+"""Database servers of our own on loopback: PostgreSQL and MariaDB as Debian packages them, never the system's."""
+
+import os
+import pwd
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from beds.process import LOOPBACK, BedError, free_port, run, start, stop, tail
+
+POSTGRESQL = Path("/usr/lib/postgresql")
+NOBODY = "nobody"  # neither server runs as root
+
+
+@contextmanager
+def postgresql(directory: Path) -> Iterator[str]:
+    """The URL of an empty database of a PostgreSQL server with its data in ``directory``."""
+    binaries = max(POSTGRESQL.glob("*/bin"), default=None)
+    if binaries is None:
+        raise BedError(f"no PostgreSQL below {POSTGRESQL}: tools/host.sh databases installs it")
+    port = free_port()
+    settings = {"listen_addresses": LOOPBACK, "port": port, "unix_socket_directories": "", "max_connections": 60}
+    options = [f"-c{name}={value}" for name, value in settings.items()]
+    with _owned(directory) as (data, log):
+        made = ["--auth=trust", "--username=placement", "--no-sync", "--encoding=UTF8", "--locale=C"]
+        run([*_as_nobody(), str(binaries / "initdb"), f"--pgdata={data}", *made], directory=directory, log=log)
+        child = start(
+            [*_as_nobody(), str(binaries / "postgres"), "-D", str(data), *options], directory=directory, log=log
+        )
+        try:
+            _wait_for_port(port, log)
+            _create(f"postgresql://placement@{LOOPBACK}:{port}/postgres")
+            yield f"postgresql://placement:secret@{LOOPBACK}:{port}/placement"
+        finally:
+            stop(child)
+
+
+@contextmanager
+def mariadb(directory: Path) -> Iterator[str]:
+    """The URL of an empty database of a MariaDB server with its data in ``directory``."""
+    program = shutil.which("mariadbd", path="/usr/sbin:/usr/bin")
+    if program is None:
+        raise BedError("no mariadbd here: tools/host.sh databases installs it")
+    port = free_port()
+    with _owned(directory) as (data, log):
+        made = ["--no-defaults", f"--datadir={data}", "--auth-root-authentication-method=normal", "--skip-test-db"]
+        run([*_as_nobody(), "mariadb-install-db", *made], directory=directory, log=log)
+        options = [f"--datadir={data}", f"--port={port}", f"--bind-address={LOOPBACK}", f"--socket={data}/sock"]
+        child = start(
+            [*_as_nobody(), program, "--no-defaults", *options, f"--pid-file={data}/pid", "--skip-name-resolve"],
+            directory=directory,
+            log=log,
+        )
+        try:
+            _wait_for_port(port, log)
+            _create_mysql(f"{data}/sock", directory, log)
+            yield f"mysql://placement:secret@{LOOPBACK}:{port}/placement"
+        finally:
+            stop(child, patience=15)
+
+
+def with_driver(url: str) -> str:
+    """The same URL as placement's own configuration needs it, where SQLAlchemy's usual driver is another."""
+    return url.replace("postgresql://", "postgresql+psycopg2://").replace("mysql://", "mysql+pymysql://")
+
+
+def _as_nobody() -> list[str]:
+    return ["setpriv", f"--reuid={NOBODY}", "--regid=nogroup", "--clear-groups", "--"] if os.geteuid() == 0 else []
+
+
+@contextmanager
+def _owned(directory: Path) -> Iterator[tuple[Path, Path]]:
+    """A folder for data that ``nobody`` can reach, and a log."""
+    directory.mkdir(parents=True, exist_ok=True)
+    data = directory / "data"
+    data.mkdir()
+    if os.geteuid() == 0:
+        owner = pwd.getpwnam(NOBODY)
+        os.chown(data, owner.pw_uid, owner.pw_gid)
+        for folder in (directory, *directory.parents):
+            if folder.stat().st_uid == 0 and not folder.stat().st_mode & 0o001:
+                folder.chmod(folder.stat().st_mode | 0o001)  # to be passed through, as pytest's are closed to others
+    yield data, directory / "server.log"
+
+
+def _wait_for_port(port: int, log: Path, timeout: float = 30.0) -> None:
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection((LOOPBACK, port), timeout=1).close()
+            return
+        except OSError:
+            time.sleep(0.05)
+    raise BedError(f"nothing listens on port {port} after {timeout} s:\n{tail(log)}")
+
+
+def _create(url: str) -> None:
+    import psycopg2
+
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            connection = psycopg2.connect(url)
+            break
+        except psycopg2.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+    connection.autocommit = True
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE DATABASE placement")
+    connection.close()
+
+
+def _create_mysql(sock: str, directory: Path, log: Path) -> None:
+    statements = (
+        "CREATE DATABASE placement; CREATE USER placement@'%' IDENTIFIED BY 'secret'; "
+        "GRANT ALL ON placement.* TO placement@'%'"
+    )
+    command = ["mariadb", "--no-defaults", f"--socket={sock}", "--user=root", f"--execute={statements}"]
+    run(command, directory=directory, log=log)
