@@ -178,11 +178,11 @@ class Planner:
     def _allocations(self, plan: Plan, observed: ObservedTree) -> tuple[Allocation, ...]:
         """Who holds what of the whole tree if anybody holds what loses stock; else it is of no concern."""
         losing = lessened(plan, observed) | recast(plan, observed)
-        first = self.client.allocations(seen for seen in observed if seen.uuid in losing)
+        first = self.client.allocations((seen for seen in observed if seen.uuid in losing), as_observed=True)
         if not first:
             return ()
         others = (seen for seen in observed if seen.uuid not in losing and seen.provider.inventories)
-        return (*first, *self.client.allocations(others))
+        return (*first, *self.client.allocations(others, as_observed=True))
 
     def _moves(
         self, observed: Observed, desired: ProviderTree, holdings: Holdings, ours: Ownership
@@ -193,16 +193,17 @@ class Planner:
             return (), (), ""
         here = {one.consumer for one in observed.allocations}
         strangers = displaced(observed, desired, ours) - holdings.guests
-        known = self.client.consumers(strangers | (holdings.guests - here)) if strangers else ()
+        rows = observed.allocations
+        known = self.client.consumers(strangers | (holdings.guests - here), rows) if strangers else ()
         unknown = [one for one in known if one.uuid in strangers]
-        stand_ins = find_stand_ins(unknown, known, holdings, observed.allocations)
+        stand_ins = find_stand_ins(unknown, known, holdings, rows)
         try:
             moves = plan_moves(observed, desired, holdings, ours, stand_ins=stand_ins)
         except Unplaceable as error:
             return (), (), str(error)
         read = {one.uuid for one in known}
         moving = {move.consumer for move in moves}
-        return moves, (*known, *self.client.consumers(moving - read)), ""
+        return moves, (*known, *self.client.consumers(moving - read, rows)), ""
 
     def _ownership(self, survey: Survey, shaped: ProviderTree, observed: ObservedTree, memory: NodeState) -> Ownership:
         """What was ours before this pass, and what nova made for devices of this host."""

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -89,6 +89,19 @@ def run_pass(planner: Planner, wishes: Wishes = Wishes(), agree: Agree = anythin
                 LOG.info("somebody else wrote first, planning again node=%s attempt=%d", planner.node, attempt + 1)
                 last = error
     raise Conflict(f"{last}; {ATTEMPTS} attempts in a row: find out who writes on {planner.node}")
+
+
+def foresee(planner: Planner, wishes: Wishes) -> Prospect:
+    """
+    What a pass would do, looked at again when somebody wrote meanwhile; writes nothing.
+
+    Raises:
+        as ``Planner.prospect``.
+    """
+    for _ in range(ATTEMPTS - 1):
+        with suppress(Conflict):
+            return planner.prospect(wishes)
+    return planner.prospect(wishes)
 
 
 def judge(planner: Planner, prospect: Prospect, wishes: Wishes) -> Verdict:

@@ -2,13 +2,20 @@
 
 import json
 import logging
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    before_sleep_log,
+    retry_if_exception_type,
+    stop_after_delay,
+    wait_random,
+    wait_random_exponential,
+)
 
 from agent.disk import write_durably
 from agent.planner import Planner, Prospect, Wishes
@@ -19,9 +26,10 @@ from reportclient.errors import Conflict, Unavailable
 LOG = logging.getLogger(__name__)
 KEPT = 50  # plans that were read, the latest
 NAMED = 4  # of the differences between two plans
+_SHORT, _LONG = wait_random(0, 0.1), wait_random_exponential(multiplier=0.2, max=10)
 
 
-def convert(planner: Planner, wishes: Wishes, *, on_retry: Callable[[str], None] = lambda _: None) -> Outcome:
+def convert(planner: Planner, wishes: Wishes) -> Outcome:
     """
     One pass that may move what guests hold; begun again when others write, or placement falters, until the time is up.
 
@@ -35,11 +43,17 @@ def convert(planner: Planner, wishes: Wishes, *, on_retry: Callable[[str], None]
     tries = Retrying(
         retry=retry_if_exception_type((Conflict, Unavailable)),
         stop=stop_after_delay(planner.settings.reshape_timeout_s),
-        wait=wait_random_exponential(multiplier=0.2, max=10),
-        before_sleep=lambda state: on_retry(str(state.outcome.exception()) if state.outcome else ""),
+        wait=_pause,
+        before_sleep=before_sleep_log(LOG, logging.INFO),
         reraise=True,
     )
     return tries(run_pass, planner, replace(wishes, reshape=True), agree)
+
+
+def _pause(state: RetryCallState) -> float:
+    """In seconds: where others wrote first a moment will do, where placement does not answer longer and longer."""
+    raced = state.outcome is not None and isinstance(state.outcome.exception(), Conflict)
+    return (_SHORT if raced else _LONG)(state)
 
 
 def at_start(planner: Planner) -> Outcome:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from agent.assembly import Choice, open_client, open_driver, settings_for
 from agent.errors import USER_ERRORS
 from agent.exits import Exit
-from agent.identity import planned_identity, read_identity
+from agent.identity import parse_identity, planned_identity, read_identity
 from agent.planner import Planner, Prospect, Wishes, look
 from agent.provider_config import add, read_additions
 from agent.shapes import encode_conversion, encode_observed, encode_plan, encode_tree
-from agent.sync import Outcome, Status, judge, notes_on, run_pass
+from agent.sync import Outcome, Status, foresee, judge, notes_on, run_pass
 
 if TYPE_CHECKING:
     from agent.watch import Change
@@ -73,7 +73,8 @@ def discover(options: argparse.Namespace) -> Report:
         for node in driver.nodes():
             survey = look(partial(driver.survey, node))
             tree, _ = driver.shape(survey, settings.policy, None)
-            identity = survey.compute_id if settings.recorded else read_identity(settings.identity_folders)
+            told = survey.compute_id and parse_identity(survey.compute_id, "compute_id of the host archive")
+            identity = told if settings.recorded else read_identity(settings.identity_folders)
             tree, _ = add(tree, identity or planned_identity(node), additions)
             providers |= encode_tree(tree)["providers"]
     return Report(data={"providers": providers}, table=_print_tree)
@@ -106,7 +107,7 @@ def plan(options: argparse.Namespace) -> Report:
     remarks: list[str] = []
     with _planners(options) as planners:
         for one in planners:
-            prospect = one.prospect(wishes)
+            prospect = foresee(one, wishes)
             one.check_name(prospect)
             verdict = judge(one, prospect, wishes)
             prospects.append(prospect)
@@ -125,7 +126,7 @@ def reshape(options: argparse.Namespace) -> Report:
     wishes = replace(_wishes(options), reshape=True, agreed=options.digest)
     if options.apply:
         with _planners(options, writes=True) as planners:
-            outcomes = [convert(one, wishes, on_retry=_tell) for one in planners]
+            outcomes = [convert(one, wishes) for one in planners]
         ending = max(ENDINGS[outcome.status] for outcome in outcomes)
         records = [_encode_outcome(outcome) for outcome in outcomes]
         return replace(_for_each(records, "nodes", _print_outcome, ending), remark=_layout_remark(options))
@@ -133,7 +134,7 @@ def reshape(options: argparse.Namespace) -> Report:
     remarks: list[str] = []
     with _planners(options) as planners:
         for one in planners:
-            prospect = one.prospect(wishes)
+            prospect = foresee(one, wishes)
             one.check_name(prospect)
             verdict = judge(one, prospect, replace(wishes, agreed=prospect.plan.digest))
             remember_plan(one, prospect)
@@ -302,11 +303,6 @@ def _layout_remark(options: argparse.Namespace) -> str:
     return (
         f"set [compute] layout = {options.to} in the configuration too: a pass with another layout wants that one back"
     )
-
-
-def _tell(problem: str) -> None:
-    """Why a conversion begins again, for people."""
-    print(f"beginning again: {problem}", file=sys.stderr)
 
 
 def _encode_outcome(outcome: Outcome) -> dict[str, Any]:

@@ -22,6 +22,9 @@ class PlacementClient:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
+        self._latest: dict[str, ObservedProvider] = {}  # as read by this process, whose next look is soon
+        self._listed: dict[str, int] = {}  # the generation of each consumer, as a provider's allocations told it last
+        self._consumers: dict[str, tuple[Consumer, set[Allocation]]] = {}  # as read, and what they held here then
 
     @property
     def microversion(self) -> tuple[int, int]:
@@ -60,34 +63,64 @@ class PlacementClient:
         with payload.in_form("the tree of a root"):
             rows = payload.decode_listing(body)
         _check_tree(rows, root_uuid)
-        known = since.by_uuid if since and not _is_older(rows, modified, since) else {}
+        if since and _is_older(rows, modified, since):
+            since = None
+            self._latest.clear()
+        known = self._latest | {
+            seen.uuid: seen
+            for seen in since or ()
+            if seen.uuid not in self._latest or seen.generation >= self._latest[seen.uuid].generation
+        }
         names = {uuid: name for uuid, name, _, _ in rows}
         parents = {uuid: names.get(parent) if parent else None for uuid, _, parent, _ in rows}
-        return ObservedTree(
-            tuple(
-                self._observe_one(uuid, name, parents[uuid], generation, known.get(uuid))
-                for uuid, name, _, generation in _from_the_root(rows)
-            ),
-            modified,
-        )
+        found = []
+        for uuid, name, _, generation in _from_the_root(rows):
+            found.append(self._observe_one(uuid, name, parents[uuid], generation, known.get(uuid)))
+            self._latest[uuid] = found[-1]
+        return ObservedTree(tuple(found), modified)
 
-    def allocations(self, providers: Iterable[ObservedProvider]) -> tuple[Allocation, ...]:
-        """Who holds what on these providers; one request each."""
+    def allocations(
+        self, providers: Iterable[ObservedProvider], *, as_observed: bool = False
+    ) -> tuple[Allocation, ...]:
+        """
+        Who holds what on these providers; one request each.
+
+        Raises:
+            Conflict: with ``as_observed``, somebody wrote on one of them since it was observed.
+        """
         held: list[Allocation] = []
         for observed in providers:
             body, _ = self._transport.get(f"/resource_providers/{observed.uuid}/allocations")
             with payload.in_form(f"the allocations on {observed.name}"):
-                held += payload.decode_allocations(body, observed.name)
+                rows = payload.decode_allocations(body, observed.name)
+                generation = int(body["resource_provider_generation"])
+                self._listed |= payload.decode_consumer_generations(body)
+            if as_observed and generation != observed.generation:
+                raise Conflict(f"somebody wrote on {observed.name} while it was read")
+            held += rows
         return tuple(held)
 
-    def consumers(self, uuids: Iterable[str]) -> tuple[Consumer, ...]:
-        """These consumers with all they hold, here and elsewhere; one request each. Who holds nothing is left out."""
+    def consumers(self, uuids: Iterable[str], held: Iterable[Allocation] = ()) -> tuple[Consumer, ...]:
+        """
+        These consumers with all they hold, here and elsewhere; who holds nothing is left out.
+
+        One request for each that was not read before, or of which the last ``allocations`` (``held`` are those) told
+        another generation or other amounts: when a plan is made again because others wrote, few are read again.
+        """
+        rows: dict[str, set[Allocation]] = {}
+        for one in held:
+            rows.setdefault(one.consumer, set()).add(one)
         found = []
         for uuid in sorted(set(uuids)):
-            body, _ = self._transport.get(f"/allocations/{uuid}")
-            with payload.in_form(f"the allocations of {uuid}"):
-                consumer = payload.decode_consumer(body, uuid)
-            found += [consumer] if consumer else []
+            known = self._consumers.get(uuid)
+            if known is None or (known[0].generation, known[1]) != (self._listed.get(uuid), rows.get(uuid)):
+                body, _ = self._transport.get(f"/allocations/{uuid}")
+                with payload.in_form(f"the allocations of {uuid}"):
+                    consumer = payload.decode_consumer(body, uuid)
+                if consumer is None:
+                    continue
+                known = self._consumers[uuid] = consumer, rows.get(uuid, set())
+            found.append(known[0])
         return tuple(found)
 
     def known_traits(self, names: Iterable[str]) -> frozenset[str]:

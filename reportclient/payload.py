@@ -163,6 +163,11 @@ def decode_allocations(body: Json, provider: str) -> tuple[Allocation, ...]:
     )
 
 
+def decode_consumer_generations(body: Json) -> dict[str, int]:
+    """The generation of each consumer in ``GET /resource_providers/{uuid}/allocations`` (1.28)."""
+    return {str(consumer): int(record["consumer_generation"]) for consumer, record in body["allocations"].items()}
+
+
 def decode_names(body: Json, key: str) -> frozenset[str]:
     """The names in a list of an answer, for instance its traits."""
     names = body[key]

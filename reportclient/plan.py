@@ -253,7 +253,7 @@ def shrinkage(plan: Plan, observed: ObservedTree, limits: Limits) -> tuple[str, 
         if loss[name] > before[name] * limits.fraction
     ]
     gone = [one for one in plan.operations if isinstance(one, Delete) and one.name not in limits.present]
-    losing = [one for one in gone if any(loss[name] > 0 for name in stood[one.uuid])]
+    losing = [one for one in gone if any(loss[name] > 0 for name in _totals(stood[one.uuid]))]
     if len(losing) > limits.providers:
         sentences.append(f"{len(losing)} providers would go, more than {limits.providers}")
     return tuple(sentences)

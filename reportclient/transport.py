@@ -13,6 +13,7 @@ from keystoneauth1 import exceptions
 
 from reportclient.errors import Absent, Conflict, Forbidden, NameTaken, Rejected, Unavailable
 
+RACED = ("placement.concurrent_update", "placement.inventory.inuse")  # what is in use now was not when it was planned
 OLDEST, NEWEST = (1, 30), (1, 39)  # 1.30 brought the reshaper
 
 
@@ -152,7 +153,7 @@ def _refuse(answer: Answer, method: str, path: str, where: str) -> NoReturn:
         raise Forbidden(f"{asked}: the user lacks a role for this: give it the role service on its project")
     if status == 404 and error:
         raise Absent(f"{asked}: {detail}: does the endpoint lead to placement?")
-    if status == 409 and code == "placement.concurrent_update":
+    if status == 409 and code in RACED:
         raise Conflict(f"{asked}: somebody else wrote first")
     if status == 409 and code == "placement.duplicate_name":
         raise NameTaken(f"{asked}: {detail}")

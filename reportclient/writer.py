@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from reportclient import payload
-from reportclient.errors import Conflict, Forbidden, NameTaken
+from reportclient.errors import Absent, Conflict, Forbidden, NameTaken
 from reportclient.plan import (
     Create,
     Delete,
@@ -80,10 +80,7 @@ class Writer:
         try:
             answer = self._transport.send("POST", "/resource_providers", payload.encode_provider(create))
         except NameTaken as error:
-            raise NameTaken(
-                f"{error}; if an earlier pass was cut off just here, run it again: it goes on from there; "
-                f"else another host uses this name or uuid"
-            ) from error
+            answer = self._made_already(create, error)
         with payload.in_form(f"the new provider {create.name}"):
             generation = int(answer["generation"])
         parent = self._stands[create.parent_uuid].name if create.parent_uuid else None
@@ -91,6 +88,22 @@ class Writer:
             uuid=create.uuid, generation=generation, provider=Provider(name=create.name, parent=parent)
         )
         LOG.info("created provider name=%s uuid=%s parent=%s", create.name, create.uuid, parent)
+
+    def _made_already(self, create: Create, refusal: NameTaken) -> Mapping[str, int]:
+        """
+        The provider, when it is the one to be made: our own request was sent again after its answer was lost.
+
+        Raises:
+            NameTaken: another host uses this name or uuid.
+        """
+        try:
+            body, _ = self._transport.get(f"/resource_providers/{create.uuid}")
+        except Absent:
+            body = {}
+        same = (body.get("name"), body.get("parent_provider_uuid")) == (create.name, create.parent_uuid)
+        if same:
+            return {"generation": body.get("generation", -1)}
+        raise NameTaken(f"{refusal}; another host uses this name or uuid") from refusal
 
     def _set_traits(self, write: SetTraits) -> None:
         path = f"/resource_providers/{write.uuid}/traits"

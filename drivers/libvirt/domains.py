@@ -114,14 +114,14 @@ def _bindings(domain: Element, source: str) -> tuple[Mapping[str, frozenset[int]
 
 def _pages_of(domain: Element, cell: str, source: str) -> tuple[bool, int | None]:
     """Whether a guest's cell is of huge pages, and their size in KiB; None: the host's default."""
-    if domain.find("memoryBacking/hugepages") is None:
-        return False, None
-    for page in domain.iterfind("memoryBacking/hugepages/page"):
-        cells = page.get("nodeset")
-        if cells is None or int(cell) in _cpus(cells, source):
-            size = _bytes(attribute(page, "size", source), page.get("unit"), source)
-            return True, size // 1024
-    return True, None
+    pages = domain.findall("memoryBacking/hugepages/page")
+    if not pages:
+        return domain.find("memoryBacking/hugepages") is not None, None
+    own = [page for page in pages if number(cell, source) in _cpus(page.get("nodeset", ""), source)]
+    usual = [page for page in pages if page.get("nodeset") is None]
+    for page in (*own, *usual):
+        return True, _bytes(attribute(page, "size", source), page.get("unit"), source) // 1024
+    return False, None  # libvirt takes small pages for a cell that none of them names
 
 
 def _parse_encryption(domain: Element, source: str) -> str | None:

@@ -107,9 +107,10 @@ class _Cells:
         return [], [Float(guest.uuid, "MEMORY_MB", total, tuple(places), self._why(guest))]
 
     def _order(self, guest: Guest) -> list[int]:
-        """All cells, those first in which most of the guest's memory is."""
+        """All cells: first those in which most of the guest's memory is, then those of the CPUs that it is bound to."""
         told = [id_ for id_, kib in guest.resident if id_ in self._cells and kib]
-        return [*told, *(id_ for id_ in self._cells if id_ not in told)]
+        near = [id_ for id_, cpus in self._cpus.items() if any(pins and pins <= cpus for pins in guest.vcpus)]
+        return list(dict.fromkeys((*told, *near, *self._cells)))
 
     def _why(self, guest: Guest) -> str:
         if guest.resident:

@@ -13,7 +13,9 @@ class GuestSpec:
 
     vcpus: int = 1
     memory_mib: int = 32
+    cpuset: str = ""  # the host's CPUs of all vCPUs without a pin
     pins: tuple[str, ...] = ()  # the host's CPUs of each vCPU, for instance ("4", "5")
+    emulator_pin: str = ""  # the host's CPUs of the emulator's own threads
     cells: tuple[int, ...] = ()  # a cell of the guest on each of these of the host, with equal memory
     page_kib: int | None = None  # of huge pages
     vfs: tuple[str, ...] = ()  # PCI addresses
@@ -38,9 +40,12 @@ def domain_xml(uuid: str, name: str, guest: GuestSpec, *, emulator: str = "/usr/
     )
     nodes = "".join(f"<memnode cellid='{i}' mode='strict' nodeset='{cell}'/>" for i, cell in enumerate(guest.cells))
     pins = "".join(f"<vcpupin vcpu='{i}' cpuset='{cpus}'/>" for i, cpus in enumerate(guest.pins))
+    pins += f"<emulatorpin cpuset='{guest.emulator_pin}'/>" if guest.emulator_pin else ""
+    usual = f" cpuset='{guest.cpuset}'" if guest.cpuset else ""
     page = f"<page size='{guest.page_kib}' unit='KiB'/>" if guest.page_kib else ""
     parts = [
-        f"<name>{name}</name><uuid>{uuid}</uuid><memory unit='KiB'>{mib * 1024}</memory><vcpu>{guest.vcpus}</vcpu>",
+        f"<name>{name}</name><uuid>{uuid}</uuid><memory unit='KiB'>{mib * 1024}</memory>",
+        f"<vcpu{usual}>{guest.vcpus}</vcpu>",
         f"<memoryBacking><hugepages>{page}</hugepages></memoryBacking>" if page else "",
         f"<cputune>{pins}</cputune>" if pins else "",
         f"<numatune><memory mode='strict' nodeset='{','.join(map(str, guest.cells))}'/>{nodes}</numatune>"
@@ -80,7 +85,7 @@ def _share(vcpus: int, cells: int, index: int) -> str:
 def _vf(address: str) -> str:
     domain, bus, slot, function = re.split("[:.]", address)
     place = f"<address domain='0x{domain}' bus='0x{bus}' slot='0x{slot}' function='0x{function}'/>"
-    return f"<hostdev mode='subsystem' type='pci' managed='no'><source>{place}</source></hostdev>"
+    return f"<hostdev mode='subsystem' type='pci' managed='yes'><source>{place}</source></hostdev>"
 
 
 def _mdev(identity: str) -> str:

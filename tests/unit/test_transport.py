@@ -30,7 +30,7 @@ def refusal(status: int, code: str = "", detail: str = "why", **more: str) -> Fa
         pytest.param(refusal(404), Absent, "why", id="absent"),
         pytest.param(refusal(409, "placement.concurrent_update"), Conflict, "wrote first", id="raced"),
         pytest.param(refusal(409, "placement.duplicate_name"), NameTaken, "why", id="name"),
-        pytest.param(refusal(409, "placement.inventory.inuse"), Rejected, "why", id="in use"),
+        pytest.param(refusal(409, "placement.inventory.inuse"), Conflict, "why", id="in use"),
         pytest.param(refusal(409, "placement.undefined_code"), Rejected, "why", id="no room"),
         pytest.param(refusal(503), Unavailable, "nothing is known to have changed", id="down"),
         pytest.param(refusal(429), Unavailable, "why", id="too many"),

@@ -301,7 +301,8 @@ class Files:
     def _write_proc(self) -> None:
         machine = self.machine
         total = sum(map(machine.memory_of, machine.cell_ids))
-        self._write("proc/meminfo", f"MemTotal: {total} kB\nMemFree: {total} kB\nMemAvailable: {total} kB\n")
+        memory = f"MemTotal: {total} kB\nMemFree: {total} kB\nMemAvailable: {total} kB\n"
+        self._write("proc/meminfo", f"{memory}Hugepagesize: 2048 kB\n")  # without it libvirt has no huge pages
         cores = machine.cells * machine.cores
         flags = "fpu vme de pse tsc msr pae mce cx8 apic vmx lm constant_tsc ssse3 sse4_1 sse4_2 aes avx avx2"
         blocks = [

@@ -1,0 +1,348 @@
+"""
+Conversions that are killed, raced and disturbed, on a placement with several workers and PostgreSQL.
+
+By hand: ``RESHAPE_KILLS=all`` kills at every request, ``RESHAPE_TURNS=200`` turns the raced host 200 times (make soak).
+"""
+
+import os
+import random
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import psycopg2
+import pytest
+import requests
+
+from beds import databases
+from beds.agents import COMMAND, run_agent
+from beds.by_hand import ByHand
+from beds.farms import EACH, Farm
+from beds.faults import Killer, Storm
+from beds.ledger import Ledger, Moment
+from beds.placement import NOAUTH_HEADERS, PlacementServer, serving_on
+from beds.proxy import Hook, Proxy, pass_on
+from beds.trees import add_consumer
+
+pytestmark = pytest.mark.live
+
+KILLS = os.environ.get("RESHAPE_KILLS", "some")  # "all": at every request
+TURNS = int(os.environ.get("RESHAPE_TURNS", "20"))
+SEED = int(os.environ.get("SOAK_SEED", "20261121"))
+SOME = 14  # kill points of "some", spread over all requests
+
+
+@dataclass(frozen=True, slots=True)
+class Cloud:
+    """A placement on PostgreSQL, and its database."""
+
+    server: PlacementServer
+    database: str
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    directory = tmp_path_factory.mktemp("races")
+    with (
+        databases.postgresql(directory / "database") as url,
+        serving_on(databases.with_driver(url), directory / "placement") as server,
+    ):
+        yield Cloud(server, url)
+
+
+@pytest.fixture
+def ledger(cloud: Cloud) -> Iterator[Ledger]:
+    found = Ledger(cloud.database)
+    yield found
+    found.close()
+
+
+def lay_flat(cloud: Cloud, farm: Farm, folder: Path, archive: Path) -> None:
+    """The farm as a host that is one provider, with its guests."""
+    config = farm.write_config(folder, cloud.server.url, "flat")
+    done = run_agent("sync", "--host", archive, "--config-file", config)
+    assert done.code == 0, done.out + done.err
+    for consumer in farm.consumers:
+        add_consumer(ByHand(cloud.server.url), consumer, {"allocations": {farm.name: EACH}})
+
+
+def everything(placement: ByHand) -> Any:
+    """All that placement holds but generations, by uuid."""
+    found = {}
+    for row in placement.send("GET", "/resource_providers")["resource_providers"]:
+        base = f"/resource_providers/{row['uuid']}"
+        found[row["uuid"]] = {
+            "name": row["name"],
+            "parent": row["parent_provider_uuid"],
+            "inventories": placement.send("GET", f"{base}/inventories")["inventories"],
+            "traits": sorted(placement.send("GET", f"{base}/traits")["traits"]),
+            "allocations": {
+                consumer: record["resources"]
+                for consumer, record in placement.send("GET", f"{base}/allocations")["allocations"].items()
+            },
+        }
+    return found
+
+
+class Reader:
+    """Looks at the database and the API all the while, and remembers every state that breaks conservation."""
+
+    def __init__(self, cloud: Cloud, right: Callable[[Moment], list[str]]) -> None:
+        self.looks = 0
+        self.wrong: list[str] = []
+        self._url = cloud.database
+        self._right = right
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        ledger = Ledger(self._url)
+        while not self._end.wait(0.005):
+            self.looks += 1
+            self.wrong += self._right(ledger.look())
+        ledger.close()
+
+    def __enter__(self) -> "Reader":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+
+def wrongs(farm: Farm, moment: Moment) -> list[str]:
+    """What is wrong with a moment of a farm on which nobody claims: lost, invented, over capacity, stock twice."""
+    found = [f"{consumer} holds {held}" for consumer, held in moment.held().items() if held != EACH]
+    if len(moment.held()) != farm.guests:
+        found.append(f"{len(moment.held())} consumers")
+    if moment.totals().get("VGPU") != farm.gpus * farm.room:
+        found.append(f"VGPU {moment.totals().get('VGPU')}")
+    return found + [f"{slot} {amount}" for slot, amount in moment.overbooked().items()]
+
+
+def kill_points(requests_of_one: int) -> list[tuple[int, bool]]:
+    points = [(number, after) for number in range(1, requests_of_one + 1) for after in (False, True)]
+    if KILLS == "all":
+        return points
+    late = points[-24:]  # where most is written
+    return sorted({*points[:: max(1, len(points) // SOME)], *late[:: max(1, len(late) // SOME)]})
+
+
+@pytest.mark.parametrize("disturbed", [False, True], ids=["calm", "with faults"])
+def test_a_conversion_killed_at_any_request_ends_as_an_undisturbed_one(
+    disturbed: bool, cloud: Cloud, ledger: Ledger, tmp_path: Path
+) -> None:
+    farm = Farm("farm")
+    archive = farm.write_archive(tmp_path / "host")
+    placement = ByHand(cloud.server.url)
+    with Proxy(cloud.server.url) as proxy:
+        lay_flat(cloud, farm, tmp_path, archive)
+        ledger.keep()
+        config = farm.write_config(tmp_path, proxy.url, placement=reached_at(proxy.url))
+        command = ("reshape", "--apply", "--host", archive, "--config-file", config)
+        try:
+            assert run_agent(*command).code == 0
+            expected, count = everything(placement), len(proxy.seen)
+            points = kill_points(count)[:: 2 if disturbed and KILLS != "all" else 1]
+            differing: list[tuple[int, bool]] = []
+            storm = Storm(0.05, seed=SEED) if disturbed else None
+            with Reader(cloud, lambda moment: wrongs(farm, moment)) as reader:
+                for number, after in points:
+                    ledger.restore()
+                    kill(command, proxy, Killer(number, after=after, otherwise=storm or pass_on))
+                    proxy.hook = storm or pass_on
+                    done = run_agent(*command)
+                    assert done.code == 0, done.out + done.err
+                    if everything(placement) != expected:
+                        differing.append((number, after))
+            print(
+                f"{count} requests, {len(points)} kill points, {len(differing)} final states differ; "
+                f"{reader.looks} looks, {len(reader.wrong)} wrong; faults {storm.done if storm else 'none'}"
+            )
+        finally:
+            ledger.restore()
+            clear(ledger)
+    assert differing == []
+    assert reader.wrong == []
+    assert reader.looks > len(points)
+
+
+def reached_at(url: str) -> dict[str, Any]:
+    return {"auth_type": "none", "endpoint": url, "timeout": 2, "connect_retries": 1}
+
+
+def kill(command: tuple[object, ...], proxy: Proxy, killer: Killer) -> None:
+    """Run the command until it is killed, or done."""
+    with subprocess.Popen(
+        [str(COMMAND), *map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        killer.victim = process.pid
+        proxy.hook = killer
+        process.wait(timeout=120)
+
+
+def clear(ledger: Ledger) -> None:
+    """Nothing is left for the next test."""
+    with psycopg2.connect(ledger.url) as connection, connection.cursor() as cursor:
+        cursor.execute("TRUNCATE resource_providers, inventories, consumers, allocations, resource_provider_traits")
+
+
+@dataclass
+class Claimers:
+    """Four schedulers at work: they claim what allocation candidates offer, and let go of it again."""
+
+    placement: str
+    root: str
+    seed: int
+    held: dict[str, dict[str, int]] = field(default_factory=dict)  # what each of their consumers must have
+    counts: dict[str, int] = field(default_factory=dict)
+    touched: set[str] = field(default_factory=set)  # the providers of their claims since somebody emptied it
+
+    def __post_init__(self) -> None:
+        self._end = threading.Event()
+        self._turn = threading.Lock()  # of the books
+        self._quiet = threading.Condition()
+        self._busy = 0
+        self._paused = False
+
+    @contextmanager
+    def working(self, number: int = 4) -> Iterator[None]:
+        with ThreadPoolExecutor(number) as pool:
+            workers = [pool.submit(self._work, random.Random(f"{self.seed}-{index}")) for index in range(number)]
+            try:
+                yield
+            finally:
+                self._end.set()
+                with self._quiet:
+                    self._paused = False
+                    self._quiet.notify_all()
+                for worker in workers:
+                    worker.result()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Inside, nobody is in the middle of a claim, so that the books and placement can be compared."""
+        with self._quiet:
+            self._paused = True
+            self._quiet.wait_for(lambda: self._busy == 0)
+        yield
+        with self._quiet:
+            self._paused = False
+            self._quiet.notify_all()
+
+    def _work(self, chance: random.Random) -> None:
+        with requests.Session() as http:
+            http.headers.update({**NOAUTH_HEADERS, "OpenStack-API-Version": "placement 1.39"})
+            mine: list[str] = []
+            while not self._end.is_set():
+                with self._quiet:
+                    self._quiet.wait_for(lambda: not self._paused)
+                    self._busy += 1
+                try:
+                    time.sleep(chance.uniform(0, 0.5))  # the machine has few cores, and others work on it too
+                    if mine and (len(mine) > 4 or chance.random() < 0.4):
+                        self._release(http, mine, chance)
+                    else:
+                        self._claim(http, mine, chance)
+                finally:
+                    with self._quiet:
+                        self._busy -= 1
+                        self._quiet.notify_all()
+
+    def _claim(self, http: requests.Session, mine: list[str], chance: random.Random) -> None:
+        wanted = {"VCPU": chance.randint(1, 4), "MEMORY_MB": 128 * chance.randint(1, 8), "VGPU": chance.randint(1, 2)}
+        query = ",".join(f"{name}:{amount}" for name, amount in wanted.items())
+        found = http.get(f"{self.placement}/allocation_candidates?resources={query}&in_tree={self.root}&limit=10")
+        offers = found.json().get("allocation_requests") if found.status_code == 200 else None
+        if not offers:
+            return self._count("no candidate")
+        consumer = str(UUID(int=chance.getrandbits(128)))
+        body = {
+            "allocations": chance.choice(offers)["allocations"],
+            "project_id": "p",
+            "user_id": "u",
+            "consumer_generation": None,
+            "consumer_type": "INSTANCE",
+        }
+        answer = http.put(f"{self.placement}/allocations/{consumer}", json=body)
+        if answer.status_code == 204:
+            with self._turn:
+                self.held[consumer] = wanted
+                self.touched.update(body["allocations"])
+            mine.append(consumer)
+            return self._count("claimed")
+        return self._count(f"claim refused with {answer.status_code}")
+
+    def _release(self, http: requests.Session, mine: list[str], chance: random.Random) -> None:
+        """As nova does: a DELETE that meets a reshape answers 204 and deletes nothing."""
+        consumer = mine.pop(chance.randrange(len(mine)))
+        while True:
+            body = http.get(f"{self.placement}/allocations/{consumer}").json()
+            answer = http.put(f"{self.placement}/allocations/{consumer}", json=body | {"allocations": {}})
+            if answer.status_code == 204:
+                break
+            self._count(f"release refused with {answer.status_code}")
+        with self._turn:
+            del self.held[consumer]
+        self._count("released")
+
+    def _count(self, what: str) -> None:
+        with self._turn:
+            self.counts[what] = self.counts.get(what, 0) + 1
+
+
+def identity_of(cloud: Cloud, provider: str) -> str:
+    rows = ByHand(cloud.server.url).send("GET", f"/resource_providers?name={provider}")["resource_providers"]
+    return str(rows[0]["uuid"])
+
+
+@pytest.mark.parametrize("disturbed", [False, True], ids=["calm", "with faults"])
+def test_a_host_that_is_turned_back_and_forth_under_schedulers_never_has_a_wrong_sum(
+    disturbed: bool, cloud: Cloud, ledger: Ledger, tmp_path: Path
+) -> None:
+    """
+    A provider of which more is used than there is counts unless a claim landed on it in the same turn: at its last
+    units placement on PostgreSQL books twice by itself when claims meet, without any reshape.
+    """
+    farm = Farm("raced", gpus=4, guests=8, room=16)
+    archive = farm.write_archive(tmp_path / "host")
+    lay_flat(cloud, farm, tmp_path, archive)
+    claimers = Claimers(cloud.server.url, farm.root, SEED)
+    storm: Hook = Storm(0.05, seed=SEED) if disturbed else pass_on
+    totals = ledger.look().totals()
+    again = twice = 0
+    try:
+        with Proxy(cloud.server.url, hook=storm) as proxy, claimers.working():
+            started = time.monotonic()
+            for turn in range(TURNS if not disturbed else max(4, TURNS // 3)):
+                layout = ("devices", "flat", "numa", "flat")[turn % 4]
+                config = farm.write_config(tmp_path, proxy.url, layout, placement=reached_at(proxy.url))
+                done = run_agent("reshape", "--apply", "--host", archive, "--config-file", config, "-v")
+                again += done.err.count("planning again")
+                assert done.code == 0, f"turn {turn} to {layout}: {done.out}{done.err}"
+                with claimers.paused():
+                    moment = ledger.look()
+                    assert moment.held() == claimers.held | dict.fromkeys(farm.consumers, EACH), f"turn {turn}"
+                    over = {slot for slot in moment.overbooked() if identity_of(cloud, slot[0]) not in claimers.touched}
+                    assert over == set(), f"turn {turn} to {layout}"
+                    twice += len(moment.overbooked())
+                    claimers.touched.clear()
+                    assert moment.totals() == totals, f"turn {turn} to {layout}"
+            seconds = time.monotonic() - started
+    finally:
+        clear(ledger)
+    print(
+        f"{turn + 1} turns in {seconds:.0f} s, begun again {again} times; claimers {claimers.counts}; "
+        f"booked twice by placement itself {twice}; "
+        f"faults {getattr(storm, 'done', 'none')}"
+    )
+    assert claimers.counts["claimed"] > turn
+    assert claimers.counts["released"] > 0
