@@ -12,6 +12,7 @@ from bench.counts import count_requests
 from bench.devices import discover_wide, plug
 from bench.goals import Goal, print_summary
 from bench.lab import HERE, BenchError
+from bench.reshape import compare_reshapes
 from bench.startup import measure_startup
 from bench.traits import compare_roots
 from bench.writers import contest_root
@@ -25,6 +26,7 @@ PARTS: tuple[tuple[str, Part], ...] = (
     ("4. two writers on one root", contest_root),
     ("5. devices: 8 cards with 64 VFs each and 16 GPUs", discover_wide),
     ("6. hot-plug: from the event to placement", plug),
+    ("7. a reshape: vGPUs from the root to each GPU, nova's report client and ours", compare_reshapes),
 )
 
 

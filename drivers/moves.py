@@ -7,7 +7,7 @@ Amounts never change. What has no such place makes the whole plan ``Unplaceable`
 no move, and stays for ``reportclient.hold``.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from drivers.packing import Load, pack
@@ -15,7 +15,7 @@ from drivers.standing import HUGE
 from reportclient.allocations import Allocation, Consumer, Float, Holdings, Move, Observed, usages
 from reportclient.errors import Unplaceable
 from reportclient.ownership import Ownership
-from reportclient.tree import Inventory, ProviderTree
+from reportclient.tree import Inventory, ObservedTree, ProviderTree
 
 CPUS = frozenset({"VCPU", "PCPU"})  # classes of one thing, between which pinning decides
 SHOWN = 3  # of the reasons in one message
@@ -57,12 +57,12 @@ def plan_moves(
 
 
 def displaced(observed: Observed, desired: ProviderTree, ours: Ownership) -> frozenset[str]:
-    """The consumers with something that has no place in ``desired`` where it is."""
-    stock = _stock(desired)
+    """The consumers with something that has no place in ``desired`` where it is, or has to share it with others."""
+    leaving = _leaving(observed.tree, desired)
     return frozenset(
         one.consumer
         for one in observed.allocations
-        if (one.provider, one.resource_class) not in stock and _is_ours(observed, ours, one)
+        if leaving((one.provider, one.resource_class)) and _is_ours(observed, ours, one)
     )
 
 
@@ -108,6 +108,7 @@ class _Planning:
         self._observed = observed
         self._ours = ours
         self._stock = _stock(desired)
+        self._leaving = _leaving(observed.tree, desired)
         self._before = {(seen.name, name) for seen in observed.tree for name in seen.provider.inventories}
         self._standing = observed.tree.by_name
         self._parents = {seen.name: seen.provider.parent for seen in observed.tree}
@@ -211,7 +212,7 @@ class _Planning:
         names = sorted({parcel.to_class for parcel in parcels})
         for name in names:
             mine = [parcel for parcel in parcels if parcel.to_class == name]
-            out = [parcel for parcel in mine if (parcel.provider, name) not in self._stock]
+            out = [parcel for parcel in mine if self._leaving((parcel.provider, name))]
             units = {slot[0]: amount for slot, amount in self._units.get(guest, {}).items() if slot[1] == name}
             fits = sum(units.values()) == sum(parcel.amount for parcel in mine)
             offered = all((provider, name) in self._stock for provider in units)
@@ -244,17 +245,18 @@ class _Planning:
         candidates = self._candidates(name)
         if len(candidates) != 1 or not out:
             return None
-        return candidates[0] if all(self._is_related(parcel.provider, candidates[0]) for parcel in out) else None
+        return (
+            candidates[0] if all(is_related(parcel.provider, candidates[0], self._parents) for parcel in out) else None
+        )
 
     def _follow(self, mine: list[Parcel], sure: Iterable[Parcel]) -> tuple[list[Parcel], list[Parcel]]:
         """Of one class, what stays or goes where its source's other classes went by their units; and the rest."""
         stay: list[Parcel] = []
         rest: list[Parcel] = []
         for parcel in mine:
-            slot = parcel.provider, parcel.to_class
             went = {one.to_provider for one in sure if one.provider == parcel.provider != one.to_provider}
             beside = {provider for provider in went if (provider, parcel.to_class) in self._stock}
-            if slot in self._stock:
+            if not self._leaving((parcel.provider, parcel.to_class)):
                 stay.append(_staying(parcel))
             elif len(beside) == 1:
                 stay.append(replace(parcel, to_provider=beside.pop(), because="it goes with what the guest has there"))
@@ -271,7 +273,7 @@ class _Planning:
         if floats:
             places = [provider for provider in floats.providers if provider in candidates] or candidates
             load.add(name, sources, places, floats.because)
-        elif not candidates or not any(self._is_related(rest[0].provider, place) for place in candidates):
+        elif not candidates or not any(is_related(rest[0].provider, place, self._parents) for place in candidates):
             pass  # no place or another device's: what guests hold of a device that is gone stays where it is
         elif guest in self._guests:
             self._problems.append(self._missing(guest, rest))
@@ -310,17 +312,6 @@ class _Planning:
 
     def _candidates(self, name: str) -> list[str]:
         return [provider for provider, each in self._stock if each == name]
-
-    def _is_related(self, one: str, other: str) -> bool:
-        """Whether one provider is the other, above it or below it."""
-        return one in self._line(other) or other in self._line(one)
-
-    def _line(self, provider: str | None) -> list[str]:
-        found = []
-        while provider:
-            found.append(provider)
-            provider = self._parents.get(provider)
-        return found
 
     def _room(self, decided: Iterable[Parcel]) -> dict[Slot, int]:
         """What is left of each slot once all that is sure is in its place; finds out what does not fit."""
@@ -368,6 +359,37 @@ def _is_takeable(stock: Inventory, amount: int) -> bool:
 
 def _stock(desired: ProviderTree) -> dict[Slot, Inventory]:
     return {(provider.name, name): stock for provider in desired for name, stock in provider.inventories.items()}
+
+
+def _leaving(observed: ObservedTree, desired: ProviderTree) -> Callable[[Slot], bool]:
+    """Whether what is allocated of a slot is to be placed anew: it is gone, or dealt out above or below."""
+    stock = _stock(desired)
+    parents = {seen.name: seen.provider.parent for seen in observed} | {one.name: one.parent for one in desired}
+    before = {(seen.name, name): one.total for seen in observed for name, one in seen.provider.inventories.items()}
+
+    def leaves(slot: Slot) -> bool:
+        if slot not in stock:
+            return True
+        shrank = stock[slot].total < before.get(slot, 0)
+        return shrank and any(
+            name == slot[1] and (provider, name) not in before and is_related(provider, slot[0], parents)
+            for provider, name in stock
+        )
+
+    return leaves
+
+
+def is_related(one: str, other: str, parents: Mapping[str, str | None]) -> bool:
+    """Whether one provider is the other, above it or below it."""
+    return one in _line(other, parents) or other in _line(one, parents)
+
+
+def _line(provider: str | None, parents: Mapping[str, str | None]) -> list[str]:
+    found = []
+    while provider:
+        found.append(provider)
+        provider = parents.get(provider)
+    return found
 
 
 def _is_ours(observed: Observed, ours: Ownership, one: Allocation) -> bool:

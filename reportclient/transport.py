@@ -154,7 +154,7 @@ def _refuse(answer: Answer, method: str, path: str, where: str) -> NoReturn:
     if status == 404 and error:
         raise Absent(f"{asked}: {detail}: does the endpoint lead to placement?")
     if status == 409 and code in RACED:
-        raise Conflict(f"{asked}: somebody else wrote first")
+        raise Conflict(f"{asked}: somebody else wrote first{f', {detail}' if code != RACED[0] else ''}")
     if status == 409 and code == "placement.duplicate_name":
         raise NameTaken(f"{asked}: {detail}")
     if status in (408, 425, 429) or status >= 500 or not error:

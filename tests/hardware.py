@@ -1,12 +1,15 @@
 """Made-up hardware for unit tests: values at the edge where drivers shape them, and Hypothesis strategies of them."""
 
 from dataclasses import replace
+from uuid import UUID
 
 from hypothesis import strategies as st
 
 from drivers.facts import (
     CpuMap,
     Devices,
+    Guest,
+    GuestMemory,
     HostCpu,
     HostFacts,
     Mdev,
@@ -127,3 +130,32 @@ policies = st.builds(
         ((), (MdevRule(type="a"),), (MdevRule(type="b", max_instances=3, resource_class="CUSTOM_B"),))
     ),
 )
+
+
+@st.composite
+def occupied_hosts(draw: st.DrawFn) -> HostFacts:
+    """Hosts with guests on their VFs, mediated devices, CPUs, cells and huge pages, and with guests that float."""
+    facts = draw(hosts())
+    mdevs = tuple(
+        Mdev(str(UUID(int=draw(st.integers(0, 2**64 - 1)) << 64 | number)), "a", one.name)
+        for one in facts.devices.mdev_parents
+        for number in range(draw(st.integers(0, 3)))
+    )
+    free_vfs = [function.address for function in facts.devices.functions if function.is_vf]
+    free_mdevs = [mdev.uuid for mdev in mdevs]
+    homes = [cell for cell in facts.cells if cell.cpus and cell.memory_kib >= 8 << 20]
+    guests = []
+    for number in range(draw(st.integers(0, 6))):
+        vcpus: tuple[frozenset[int], ...] = (frozenset(),) * draw(st.integers(1, 3))
+        memory = (GuestMemory(draw(st.integers(1, 300))),)
+        home = draw(st.sampled_from([None, *homes]))
+        if home:
+            cpus = frozenset(cpu.id for cpu in home.cpus)
+            vcpus = (cpus,) * draw(st.integers(1, len(cpus)))
+            memory = (GuestMemory(draw(st.integers(1, 300)), frozenset({home.id})),)
+        vfs = frozenset(free_vfs.pop() for _ in range(min(len(free_vfs), draw(st.integers(0, 2)))))
+        held = frozenset(free_mdevs.pop() for _ in range(min(len(free_mdevs), draw(st.integers(0, 2)))))
+        guests.append(
+            Guest(uuid=str(UUID(int=number)), state="running", pci=vfs, mdevs=held, vcpus=vcpus, memory=memory)
+        )
+    return replace(facts, devices=replace(facts.devices, mdevs=mdevs), guests=tuple(guests))

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from beds.agents import Result, run_agent
+from beds.by_hand import ByHand
 from beds.cases import write_sev
 from beds.golden import HOSTS
 from beds.guests import add_guests, read_spec
-from beds.trees import identity
+from beds.trees import add_consumer, identity, lay_down, read_back
 
 UPGRADES = Path(__file__).parents[1] / "upgrades"
 
@@ -43,6 +45,39 @@ class Story:
 def stories() -> Iterator[Story]:
     """All of them, in the order of their numbers."""
     return (Story(folder) for folder in sorted(UPGRADES.iterdir()) if folder.is_dir())
+
+
+class Lab:
+    """One story laid down in the placement at a URL, and the command on its host."""
+
+    def __init__(self, data: Mapping[str, Any], url: str, folder: Path) -> None:
+        self.data = data
+        self.before = self.data["before"]
+        self.placement = ByHand(url)
+        self._url = url
+        self._folder = folder
+        archive = write_host(self.data, folder)
+        self.options = ("--host", archive, "--config-file", self.configured(self.data["config"]))
+        lay_down(self.placement, self.before["providers"])
+        if first := self.data.get("first"):
+            config = self.configured(first, "first.conf")
+            done = run_agent("sync", "--host", archive, "--config-file", config)
+            assert done.code == 0, done.out + done.err
+        for name, consumer in self.before["consumers"].items():
+            add_consumer(self.placement, name, consumer)
+
+    def configured(self, conf: Mapping[str, Mapping[str, Any]], name: str = "agent.conf") -> Path:
+        own = {
+            "placement": {"auth_type": "none", "endpoint": self._url},
+            "agent": {"state_directory": str(self._folder / "state")},
+        }
+        return write_config({**conf, **own}, self._folder / name)
+
+    def run(self, verb: str, *more: object) -> Result:
+        return run_agent(verb, *self.options, *more, "--format", "json")
+
+    def stands(self) -> Any:
+        return read_back(self.placement, self.before["consumers"])
 
 
 def write_host(story: Mapping[str, Any], folder: Path) -> Path:

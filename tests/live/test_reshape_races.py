@@ -202,6 +202,7 @@ class Claimers:
     placement: str
     root: str
     seed: int
+    pace_s: float  # at most between two acts of one of them
     held: dict[str, dict[str, int]] = field(default_factory=dict)  # what each of their consumers must have
     counts: dict[str, int] = field(default_factory=dict)
     touched: set[str] = field(default_factory=set)  # the providers of their claims since somebody emptied it
@@ -247,7 +248,7 @@ class Claimers:
                     self._quiet.wait_for(lambda: not self._paused)
                     self._busy += 1
                 try:
-                    time.sleep(chance.uniform(0, 0.5))  # the machine has few cores, and others work on it too
+                    time.sleep(chance.uniform(0, self.pace_s))  # the machine has few cores, and others work on it too
                     if mine and (len(mine) > 4 or chance.random() < 0.4):
                         self._release(http, mine, chance)
                     else:
@@ -315,7 +316,7 @@ def test_a_host_that_is_turned_back_and_forth_under_schedulers_never_has_a_wrong
     farm = Farm("raced", gpus=4, guests=8, room=16)
     archive = farm.write_archive(tmp_path / "host")
     lay_flat(cloud, farm, tmp_path, archive)
-    claimers = Claimers(cloud.server.url, farm.root, SEED)
+    claimers = Claimers(cloud.server.url, farm.root, SEED, 1.5 if disturbed else 0.5)
     storm: Hook = Storm(0.05, seed=SEED) if disturbed else pass_on
     totals = ledger.look().totals()
     again = twice = 0
@@ -324,8 +325,10 @@ def test_a_host_that_is_turned_back_and_forth_under_schedulers_never_has_a_wrong
             started = time.monotonic()
             for turn in range(TURNS if not disturbed else max(4, TURNS // 3)):
                 layout = ("devices", "flat", "numa", "flat")[turn % 4]
-                config = farm.write_config(tmp_path, proxy.url, layout, placement=reached_at(proxy.url))
-                done = run_agent("reshape", "--apply", "--host", archive, "--config-file", config, "-v")
+                url = proxy.url if disturbed else cloud.server.url
+                config = farm.write_config(tmp_path, url, layout, placement=reached_at(url))
+                options = ("--apply", "--host", archive, "--config-file", config, "-v")
+                done = run_agent("reshape", *options, timeout=330)
                 again += done.err.count("planning again")
                 assert done.code == 0, f"turn {turn} to {layout}: {done.out}{done.err}"
                 with claimers.paused():

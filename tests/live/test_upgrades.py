@@ -7,46 +7,11 @@ from typing import Any
 
 import pytest
 
-from beds.agents import Result, run_agent
-from beds.by_hand import ByHand
 from beds.placement import PlacementServer
-from beds.trees import add_consumer, identity, lay_down, read_back
-from beds.upgrades import Story, stories, write_config, write_host
+from beds.trees import identity
+from beds.upgrades import Lab, Story, stories
 
 pytestmark = pytest.mark.live
-
-
-class Lab:
-    """One story laid down in one placement, and the command on its host."""
-
-    def __init__(self, story: Story, server: PlacementServer, folder: Path) -> None:
-        self.data = story.data
-        self.before = self.data["before"]
-        self.placement = ByHand(server.url)
-        self._url = server.url
-        self._folder = folder
-        archive = write_host(self.data, folder)
-        self.options = ("--host", archive, "--config-file", self.configured(self.data["config"]))
-        lay_down(self.placement, self.before["providers"])
-        if first := self.data.get("first"):
-            config = self.configured(first, "first.conf")
-            done = run_agent("sync", "--host", archive, "--config-file", config)
-            assert done.code == 0, done.out + done.err
-        for name, consumer in self.before["consumers"].items():
-            add_consumer(self.placement, name, consumer)
-
-    def configured(self, conf: Mapping[str, Mapping[str, Any]], name: str = "agent.conf") -> Path:
-        own = {
-            "placement": {"auth_type": "none", "endpoint": self._url},
-            "agent": {"state_directory": str(self._folder / "state")},
-        }
-        return write_config({**conf, **own}, self._folder / name)
-
-    def run(self, verb: str, *more: object) -> Result:
-        return run_agent(verb, *self.options, *more, "--format", "json")
-
-    def stands(self) -> Any:
-        return read_back(self.placement, self.before["consumers"])
 
 
 def told(moves: list[dict[str, Any]], consumers: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -59,7 +24,7 @@ def told(moves: list[dict[str, Any]], consumers: Mapping[str, Any]) -> list[dict
 def test_an_old_tree_becomes_the_new_one_and_nobody_loses_anything(
     story: Story, placement_server: PlacementServer, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    lab = Lab(story, placement_server, tmp_path)
+    lab = Lab(story.data, placement_server.url, tmp_path)
 
     needed = lab.run("sync")
     untouched = lab.stands()

@@ -1,0 +1,200 @@
+"""Consumers over which others stumble when a host changes its shape: each is converted, or refused with one line."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beds.placement import PlacementServer
+from beds.trees import add_consumer, identity
+from beds.upgrades import UPGRADES, Lab, Story
+
+pytestmark = pytest.mark.live
+
+FIRST, SECOND = "four-cells_pci_0000_06_00_0", "four-cells_pci_0000_86_00_0"
+ON_FIRST = "c2177883-f1bb-47f0-914d-32a22e3a8804"  # a mediated device of each card
+ON_SECOND = "1b20d080-1b54-4048-85b3-a6a62d165c01"
+REST = {"VCPU": 1, "MEMORY_MB": 512}
+WHOLE = {"VCPU": 1, "MEMORY_MB": 512, "VGPU": 1}
+ELSEWHERE = {
+    "other-host": {"parent": None, "inventories": {"VCPU": {"total": 8}, "MEMORY_MB": {"total": 8192},
+                                                   "VGPU": {"total": 4}}},
+    "storage": {"parent": None, "inventories": {"DISK_GB": {"total": 100}}},
+}  # fmt: skip
+
+
+def lab(server: PlacementServer, folder: Path, guests: Mapping[str, list[str]], **consumers: Any) -> Lab:
+    """A flat host whose guests have these mediated devices, and these consumers: provider -> resources."""
+    data = Story(UPGRADES / "01-flat-vgpu-to-gpus").data
+    root = data["before"]["providers"]["four-cells"]
+    data["guests"] = {name: {"mdevs": mdevs, "memory_mib": 512} for name, mdevs in guests.items()}
+    data["before"] = {
+        "providers": {"four-cells": root, **ELSEWHERE},
+        "consumers": {
+            name: consumer if "allocations" in consumer else {"allocations": consumer}
+            for name, consumer in consumers.items()
+        },
+    }
+    return Lab(data, server.url, folder)
+
+
+def converted(found: Lab) -> Any:
+    """Who has what where, once the host is converted."""
+    done = found.run("reshape", "--apply")
+    assert done.code == 0, done.out + done.err
+    return {name: one["allocations"] for name, one in found.stands()["consumers"].items()}
+
+
+def refused(found: Lab) -> str:
+    """The one line of a conversion that was refused and changed nothing."""
+    before = found.stands()
+    done = found.run("reshape", "--apply")
+    assert done.code == 4, done.out + done.err
+    assert found.stands() == before
+    assert len(done.json["notes"]) == 1
+    note: str = done.json["notes"][0]
+    assert "\n" not in note
+    return note
+
+
+def test_a_guest_with_a_vgpu_in_the_middle_of_a_migration_keeps_its_card(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    """It runs here and has its allocations at its destination already; what it has here is its migration's."""
+    found = lab(
+        placement_server,
+        tmp_path,
+        {"guest": [ON_SECOND]},
+        migration={"type": "MIGRATION", "allocations": {"four-cells": WHOLE}},
+        guest={"other-host": WHOLE},
+    )
+
+    assert converted(found) == {
+        "guest": {"other-host": WHOLE},
+        "migration": {"four-cells": REST, SECOND: {"VGPU": 1}},
+    }
+
+
+def test_two_migrations_of_guests_that_are_alike_are_refused(placement_server: PlacementServer, tmp_path: Path) -> None:
+    found = lab(
+        placement_server,
+        tmp_path,
+        {"a": [ON_FIRST], "b": [ON_SECOND]},
+        m1={"four-cells": WHOLE},
+        m2={"four-cells": WHOLE},
+        a={"other-host": WHOLE},
+        b={"other-host": WHOLE},
+    )
+
+    note = refused(found)
+
+    assert "has 1 VGPU, no guest here is it" in note
+    assert "end the migration or evacuation" in note
+    assert identity("m1") in note
+
+
+@pytest.mark.parametrize("here", [True, False], ids=["still defined here", "gone from here"])
+def test_an_evacuated_guest_with_allocations_on_two_hosts_is_converted(
+    here: bool, placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    found = lab(
+        placement_server,
+        tmp_path,
+        {"evacuated": [ON_SECOND]} if here else {},
+        evacuated={"four-cells": WHOLE, "other-host": WHOLE},
+    )
+
+    after = converted(found)["evacuated"]
+
+    assert after["other-host"] == WHOLE
+    assert after["four-cells"] == REST
+    assert after[SECOND if here else FIRST] == {"VGPU": 1}
+
+
+def test_a_consumer_that_the_hypervisor_does_not_know_goes_where_there_is_room(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    found = lab(
+        placement_server, tmp_path, {"known": [ON_FIRST]}, known={"four-cells": WHOLE}, unknown={"four-cells": WHOLE}
+    )
+
+    planned = found.run("reshape").json
+    because = {move["consumer"]: move["because"] for move in planned["moves"]}
+
+    assert converted(found)["unknown"] == {"four-cells": REST, FIRST: {"VGPU": 1}}
+    assert "no guest here is it" in because[identity("unknown")]
+
+
+def test_a_guest_whose_only_class_is_the_one_that_moves_is_converted(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    found = lab(placement_server, tmp_path, {"only": [ON_SECOND]}, only={"four-cells": {"VGPU": 1}})
+
+    assert converted(found) == {"only": {SECOND: {"VGPU": 1}}}
+
+
+def test_what_a_guest_has_on_shared_storage_stays_and_the_storage_is_not_written(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    found = lab(
+        placement_server, tmp_path, {"guest": [ON_FIRST]}, guest={"four-cells": WHOLE, "storage": {"DISK_GB": 10}}
+    )
+    planned = found.run("reshape").json
+    written = [one for step in planned["operations"] if step["operation"] == "reshape" for one in step["inventories"]]
+
+    assert converted(found)["guest"] == {"four-cells": REST, FIRST: {"VGPU": 1}, "storage": {"DISK_GB": 10}}
+    assert "storage" not in {one["provider"] for one in written}
+
+
+def test_a_consumer_of_unknown_type_keeps_it(placement_server: PlacementServer, tmp_path: Path) -> None:
+    found = lab(
+        placement_server,
+        tmp_path,
+        {"untyped": [ON_FIRST], "typed": [ON_SECOND]},
+        untyped={"type": None, "allocations": {"four-cells": WHOLE}},
+        typed={"type": "INSTANCE", "allocations": {"four-cells": WHOLE}},
+    )
+
+    converted(found)
+
+    consumers = found.stands()["consumers"]
+    assert (consumers["untyped"]["type"], consumers["typed"]["type"]) == (None, "INSTANCE")
+    assert (consumers["typed"]["project"], consumers["typed"]["user"]) == ("project", "user")
+
+
+def test_a_guest_that_has_not_what_it_was_given_is_refused(placement_server: PlacementServer, tmp_path: Path) -> None:
+    found = lab(placement_server, tmp_path, {"half": []}, half={"four-cells": WHOLE})
+
+    note = refused(found)
+
+    assert f"consumer {identity('half')} has 1 VGPU on four-cells, and the hypervisor gives its guest none" in note
+    assert "plan again" in note
+
+
+def test_what_has_no_room_in_the_new_tree_is_refused(placement_server: PlacementServer, tmp_path: Path) -> None:
+    """All 22 vGPUs of the two cards are taken, and one more was given by a total that somebody set too high."""
+    found = lab(placement_server, tmp_path, {}, large={"four-cells": {"VGPU": 8}}, small={"four-cells": {"VGPU": 14}})
+    root = found.placement.send("GET", f"/resource_providers/{identity('four-cells')}/inventories")
+    root["inventories"]["VGPU"]["total"] = 23
+    found.placement.send("PUT", f"/resource_providers/{identity('four-cells')}/inventories", root)
+    add_consumer(found.placement, "one too many", {"allocations": {"four-cells": {"VGPU": 1}}})
+
+    assert "has 1 VGPU, and 1 of it find no room on" in refused(found)
+
+
+def test_a_plan_that_was_read_is_carried_out_exactly_or_not_at_all(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    found = lab(placement_server, tmp_path, {"a": [ON_FIRST]}, a={"four-cells": WHOLE}, b={"four-cells": {"VGPU": 1}})
+    read = found.run("reshape").json["digest"]
+    found.placement.send("DELETE", f"/allocations/{identity('b')}")
+
+    other = found.run("reshape", "--apply", "--digest", read)
+    unheard = found.run("reshape", "--apply", "--digest", "0123456789ab")
+    again = found.run("reshape").json["digest"]
+    done = found.run("reshape", "--apply", "--digest", again)
+
+    assert (other.code, unheard.code, done.code) == (4, 4, 0)
+    assert f"gone is the move of 1 VGPU of {identity('b')}" in other.json["notes"][0]
+    assert "no plan of that digest was shown on this host" in unheard.json["notes"][0]

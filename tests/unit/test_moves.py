@@ -1,0 +1,406 @@
+"""Who moves where: laws over generated hosts and their guests, and an example for each rule and each edge."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, event, given, settings
+from hypothesis import strategies as st
+
+from drivers.facts import HostFacts
+from drivers.libvirt.shape import EMITTED, shape
+from drivers.moves import displaced, find_stand_ins, plan_moves
+from drivers.policy import DevicePolicy, Layout, MdevRule, Policy
+from hardware import occupied_hosts
+from reportclient.allocations import (
+    Allocation,
+    Consumer,
+    Float,
+    Holding,
+    Holdings,
+    Move,
+    Observed,
+    apply_moves,
+    instructions,
+    usages,
+)
+from reportclient.diff import diff
+from reportclient.errors import Conflict, Unplaceable, UnsafePlan
+from reportclient.forecast import forecast
+from reportclient.ownership import MARKER, Names, Ownership
+from reportclient.plan import Plan, Reshape, check_use
+from reportclient.reshape import rewrites
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
+from strategies import ROOT_UUID
+
+DEVICES = DevicePolicy(report=True, discover_all=True, mdevs=(MdevRule(type="a"),))
+OURS = Ownership(emitted=EMITTED)
+FEWER = settings(max_examples=max(25, settings.default.max_examples // 20) if settings.default else 25)  # they are slow
+ABROAD = "5d0a2a5e-0000-4000-8000-000000000001"  # the uuid of a provider that is not of our tree
+
+
+def wanted(facts: HostFacts, layout: Layout, observed: ObservedTree | None = None) -> tuple[ProviderTree, Holdings]:
+    shaped = shape(facts, Policy(layout=layout, devices=DEVICES, reserved_memory_mib=0), observed)
+    return shaped.tree, shaped.holdings
+
+
+def begin(facts: HostFacts, layout: Layout) -> Observed:
+    """A host in a layout in which nothing floats, whose guests have been given what they hold."""
+    tree, holdings = wanted(facts, layout)
+    observed = forecast(diff(ObservedTree(), tree, OURS, root_uuid=ROOT_UUID), ObservedTree())
+    rows = [Allocation(one.consumer, one.provider, one.resource_class, one.amount) for one in holdings.units]
+    return Observed(observed, tuple(sorted(rows)))
+
+
+def whole(rows: Iterable[Allocation], tree: ObservedTree) -> tuple[Consumer, ...]:
+    """The consumers of these allocations, each with something abroad too."""
+    slots: dict[str, dict[str, dict[str, int]]] = {}
+    for one in rows:
+        mine = slots.setdefault(one.consumer, {ABROAD: {"DISK_GB": 5}})
+        mine.setdefault(tree.by_name[one.provider].uuid, {})[one.resource_class] = one.amount
+    return tuple(
+        Consumer(uuid=uuid, generation=1, project="p", user="u", kind=None, slots=mine) for uuid, mine in slots.items()
+    )
+
+
+def convert(facts: HostFacts, observed: Observed, layout: Layout) -> tuple[Observed, Plan]:
+    """The host in another layout, with all that its guests have; ``Unplaceable`` where that cannot be."""
+    desired, holdings = wanted(facts, layout, observed.tree)
+    ours = replace(OURS, configured={facts.hostname: Names(frozenset(observed_classes(observed)))})
+    moves = plan_moves(observed, desired, holdings, ours)
+    consumers = whole(observed.allocations, observed.tree)
+    plan = diff(observed.tree, desired, ours, root_uuid=ROOT_UUID, moves=moves, consumers=consumers)
+    after = apply_moves(observed.allocations, moves)
+    check_use(plan, observed.tree, after)
+    return Observed(forecast(plan, observed.tree), after), plan
+
+
+def observed_classes(observed: Observed) -> set[str]:
+    return {name for seen in observed.tree for name in seen.provider.inventories}
+
+
+def sums(rows: Iterable[Allocation]) -> dict[tuple[str, str], int]:
+    """By consumer and class."""
+    found: dict[tuple[str, str], int] = {}
+    for one in rows:
+        found[one.consumer, one.resource_class] = found.get((one.consumer, one.resource_class), 0) + one.amount
+    return found
+
+
+def stock(tree: ObservedTree) -> dict[tuple[str, str], Inventory]:
+    return {(seen.name, name): one for seen in tree for name, one in seen.provider.inventories.items()}
+
+
+def layouts() -> st.SearchStrategy[tuple[Layout, Layout]]:
+    pairs: list[tuple[Layout, Layout]] = [
+        ("flat", "devices"), ("flat", "numa"), ("devices", "numa"), ("devices", "flat"),
+    ]  # fmt: skip
+    return st.sampled_from(pairs)
+
+
+@FEWER
+@given(occupied_hosts(), layouts())
+def test_nothing_is_lost_or_invented_and_no_more_used_than_there_is(
+    facts: HostFacts, way: tuple[Layout, Layout]
+) -> None:
+    before = begin(facts, way[0])
+    try:
+        after, plan = convert(facts, before, way[1])
+    except UnsafePlan:
+        event("refused")
+        return
+    event(f"{len(plan.moves)} moves" if plan.moves else "no moves")
+
+    assert sums(after.allocations) == sums(before.allocations)
+    there = stock(after.tree)
+    was = usages(before.allocations)
+    for slot, amount in usages(after.allocations).items():
+        assert slot in there
+        assert amount <= max(there[slot].capacity, was.get(slot, 0))
+
+
+@FEWER
+@given(occupied_hosts(), layouts())
+def test_there_and_back_again_is_as_it_was(facts: HostFacts, way: tuple[Layout, Layout]) -> None:
+    before = begin(facts, way[0])
+    try:
+        there, _ = convert(facts, before, way[1])
+        back, _ = convert(facts, there, way[0])
+    except UnsafePlan:
+        assume(False)
+
+    assert back.allocations == before.allocations
+    assert {seen.name: seen.provider for seen in back.tree} == {seen.name: seen.provider for seen in before.tree}
+
+
+@FEWER
+@given(occupied_hosts(), layouts())
+def test_what_was_converted_needs_nothing_more(facts: HostFacts, way: tuple[Layout, Layout]) -> None:
+    try:
+        there, _ = convert(facts, begin(facts, way[0]), way[1])
+    except UnsafePlan:
+        assume(False)
+
+    again, plan = convert(facts, there, way[1])
+
+    assert plan.moves == ()
+    assert again == there
+
+
+@FEWER
+@given(occupied_hosts(), layouts())
+def test_a_reshape_names_who_moves_and_repeats_what_they_have_abroad(
+    facts: HostFacts, way: tuple[Layout, Layout]
+) -> None:
+    before = begin(facts, way[0])
+    try:
+        _, plan = convert(facts, before, way[1])
+    except UnsafePlan:
+        assume(False)
+
+    steps: list[Reshape] = [step for step in plan.operations if isinstance(step, Reshape)]
+    rewritten = [one for step in steps for one in step.rewrites]
+    assert {one.consumer for one in rewritten} == {move.consumer for move in plan.moves}
+    assert all(one.after[ABROAD] == {"DISK_GB": 5} for one in rewritten)
+    assert ABROAD not in {one.uuid for step in steps for one in step.inventories}
+
+
+CARD, OTHER = "host_card", "host_other"
+
+
+def tree(root: Mapping[str, int] = {}, **children: Mapping[str, int]) -> ProviderTree:
+    """A root and its children with these totals; ``card`` and ``other`` are their names' ends."""
+    below = (
+        Provider(name=f"host_{name}", parent="host", inventories=_stock(totals), traits=frozenset({MARKER}))
+        for name, totals in children.items()
+    )
+    return ProviderTree((Provider(name="host", inventories=_stock(root), traits=frozenset({MARKER})), *below))
+
+
+def _stock(totals: Mapping[str, int]) -> dict[str, Inventory]:
+    return {name: Inventory(total=total) for name, total in totals.items()}
+
+
+def holding(*rows: Allocation, of: ProviderTree) -> Observed:
+    seen = tuple(ObservedProvider(uuid=provider.name, generation=1, provider=provider) for provider in of)
+    return Observed(ObservedTree(seen), rows)
+
+
+def known(*units: Holding, floats: tuple[Float, ...] = (), others: tuple[str, ...] = ()) -> Holdings:
+    guests = {one.consumer for one in units} | {one.consumer for one in floats}
+    return Holdings(frozenset({*guests, *others}), units, floats)
+
+
+def moves(observed: Observed, desired: ProviderTree, holdings: Holdings = Holdings()) -> tuple[Move, ...]:
+    emitted = Names(frozenset({"VGPU", "VCPU", "PCPU", "MEMORY_MB", "SRIOV_NET_VF", "CUSTOM_A", "CUSTOM_B", "BW"}))
+    return plan_moves(observed, desired, holdings, Ownership(emitted=emitted))
+
+
+def test_the_only_place_below_takes_all_whatever_the_hypervisor_knows() -> None:
+    before = holding(Allocation("a", "host", "VGPU", 2), of=tree({"VGPU": 4}))
+
+    (move,) = moves(before, tree(card={"VGPU": 4}), known(others=("a",)))
+
+    assert (move.to_provider, dict(move.moved_resources), move.because) == (
+        CARD,
+        {"VGPU": 2},
+        "the only provider of VGPU",
+    )
+
+
+def test_two_units_on_two_cards_become_two_moves() -> None:
+    before = holding(Allocation("a", "host", "VGPU", 3), of=tree({"VGPU": 8}))
+    units = (Holding("a", CARD, "VGPU", 1), Holding("a", OTHER, "VGPU", 2))
+
+    found = moves(before, tree(card={"VGPU": 4}, other={"VGPU": 4}), known(*units))
+
+    assert {move.to_provider: dict(move.moved_resources) for move in found} == {CARD: {"VGPU": 1}, OTHER: {"VGPU": 2}}
+
+
+def test_bandwidth_goes_where_the_vfs_of_its_guest_went_in_one_instruction() -> None:
+    before = holding(
+        Allocation("a", "host", "SRIOV_NET_VF", 2), Allocation("a", "host", "BW", 1000),
+        of=tree({"SRIOV_NET_VF": 8, "BW": 8000}),
+    )  # fmt: skip
+    desired = tree(card={"SRIOV_NET_VF": 4, "BW": 4000}, other={"SRIOV_NET_VF": 4, "BW": 4000})
+
+    (one,) = instructions(
+        replace(move, because="") for move in moves(before, desired, known(Holding("a", OTHER, "SRIOV_NET_VF", 2)))
+    )
+
+    assert (one.from_resource_provider, one.to_resource_provider) == ("host", OTHER)
+    assert dict(one.moved_resources) == {"SRIOV_NET_VF": 2, "BW": 1000}
+
+
+def test_bandwidth_of_a_guest_with_vfs_on_two_cards_is_nobodys_to_tell() -> None:
+    before = holding(
+        Allocation("a", "host", "SRIOV_NET_VF", 2), Allocation("a", "host", "BW", 1000),
+        of=tree({"SRIOV_NET_VF": 8, "BW": 8000}),
+    )  # fmt: skip
+    desired = tree(card={"SRIOV_NET_VF": 4, "BW": 4000}, other={"SRIOV_NET_VF": 4, "BW": 4000})
+    units = (Holding("a", CARD, "SRIOV_NET_VF", 1), Holding("a", OTHER, "SRIOV_NET_VF", 1))
+
+    with pytest.raises(Unplaceable, match="consumer a has 1000 BW on host"):
+        moves(before, desired, known(*units))
+
+
+def test_a_device_that_is_gone_is_no_move_even_if_another_has_room() -> None:
+    before = holding(
+        Allocation("a", CARD, "VGPU", 1), Allocation("b", CARD, "VGPU", 1), of=tree(card={"VGPU": 4}, other={"VGPU": 4})
+    )
+
+    assert moves(before, tree(other={"VGPU": 4}), known(others=("a",))) == ()
+
+
+def test_a_unit_that_is_on_another_card_than_accounted_goes_there_when_its_card_goes() -> None:
+    before = holding(Allocation("a", CARD, "VGPU", 1), of=tree(card={"VGPU": 4}, other={"VGPU": 4}))
+
+    (move,) = moves(before, tree(other={"VGPU": 4}), known(Holding("a", OTHER, "VGPU", 1)))
+
+    assert (move.from_provider, move.to_provider) == (CARD, OTHER)
+
+
+def test_what_a_target_has_of_a_guest_already_is_merged() -> None:
+    before = holding(
+        Allocation("a", "host", "VGPU", 1), Allocation("a", CARD, "VGPU", 1), of=tree({"VGPU": 4}, card={"VGPU": 4})
+    )
+    desired = tree(card={"VGPU": 4}, other={"VGPU": 4})
+
+    found = moves(before, desired, known(Holding("a", CARD, "VGPU", 2)))
+
+    assert apply_moves(before.allocations, found) == (Allocation("a", CARD, "VGPU", 2),)
+
+
+def test_a_pinned_guest_has_pcpu_though_vcpu_is_there_still() -> None:
+    before = holding(Allocation("a", "host", "VCPU", 4), of=tree({"VCPU": 8}))
+    units = (Holding("a", "host", "PCPU", 3), Holding("a", "host", "VCPU", 1))
+
+    (move,) = moves(before, tree({"VCPU": 4, "PCPU": 4}), known(*units))
+
+    assert (dict(move.moved_resources), dict(move.to_resources)) == ({"VCPU": 3}, {"PCPU": 3})
+
+
+def test_a_class_is_renamed_for_a_guest_by_what_it_holds_and_for_others_by_as_much_stock() -> None:
+    rows = (Allocation("guest", CARD, "CUSTOM_A", 1), Allocation("stranger", CARD, "CUSTOM_A", 2))
+    before = holding(*rows, of=tree(card={"CUSTOM_A": 4}))
+
+    found = moves(before, tree(card={"VGPU": 4}), known(Holding("guest", CARD, "VGPU", 1)))
+
+    assert {move.consumer: dict(move.to_resources) for move in found} == {"guest": {"VGPU": 1}, "stranger": {"VGPU": 2}}
+
+
+def test_a_pf_that_is_whole_now_is_no_other_name_for_its_vfs() -> None:
+    before = holding(Allocation("stranger", CARD, "CUSTOM_A", 2), of=tree(card={"CUSTOM_A": 8}))
+
+    assert moves(before, tree(card={"CUSTOM_B": 1})) == ()
+
+
+def test_a_guest_with_more_than_it_holds_is_refused_by_name() -> None:
+    before = holding(Allocation("a", "host", "VGPU", 2), of=tree({"VGPU": 8}))
+
+    with pytest.raises(Unplaceable, match=r"consumer a has 2 VGPU on host, .* gives its guest 1 on host_card"):
+        moves(before, tree(card={"VGPU": 4}, other={"VGPU": 4}), known(Holding("a", CARD, "VGPU", 1)))
+
+
+def test_a_card_that_has_less_than_its_guests_hold_is_refused_with_what_it_can_give() -> None:
+    before = holding(Allocation("a", "host", "VGPU", 1), of=tree({"VGPU": 8}))
+    ill = Provider(name=CARD, parent="host", inventories={"VGPU": Inventory(total=4, reserved=4)})
+    desired = ProviderTree((*tree().providers, ill, *tree(other={"VGPU": 4}).providers[1:]))
+
+    with pytest.raises(Unplaceable, match=r"1 would be used there of 0 \(4 less 4 reserved"):
+        moves(before, desired, known(Holding("a", CARD, "VGPU", 1)))
+
+
+def test_a_floating_guest_goes_where_its_memory_is_whole_if_it_fits_and_else_in_parts() -> None:
+    rows = tuple(Allocation(consumer, "host", "VCPU", amount) for consumer, amount in (("a", 3), ("b", 3), ("c", 2)))
+    before = holding(*rows, of=tree({"VCPU": 8}))
+    floats = tuple(Float(one.consumer, "VCPU", one.amount, (OTHER, CARD), "its memory") for one in rows)
+
+    found = moves(before, tree(card={"VCPU": 4}, other={"VCPU": 4}), known(floats=floats))
+
+    assert [(move.consumer, move.to_provider, dict(move.moved_resources)) for move in found] == [
+        ("a", OTHER, {"VCPU": 3}),
+        ("b", CARD, {"VCPU": 3}),
+        ("c", CARD, {"VCPU": 1}),
+        ("c", OTHER, {"VCPU": 1}),
+    ]
+
+
+def test_what_is_left_of_a_class_on_the_root_is_shared_with_the_cells_that_get_the_rest() -> None:
+    rows = (Allocation("bound", "host", "VCPU", 2), Allocation("floating", "host", "VCPU", 3))
+    before = holding(*rows, of=tree({"VCPU": 8}))
+    floats = (Float("floating", "VCPU", 3, (CARD, OTHER, "host"), ""),)
+
+    found = moves(
+        before,
+        tree({"VCPU": 1}, card={"VCPU": 3}, other={"VCPU": 4}),
+        known(Holding("bound", OTHER, "VCPU", 2), floats=floats),
+    )
+
+    assert {move.consumer: move.to_provider for move in found} == {"bound": OTHER, "floating": CARD}
+
+
+def test_foreign_stock_on_a_root_is_nobodys_to_move() -> None:
+    before = holding(Allocation("a", "host", "CUSTOM_THEIRS", 2), of=tree({"CUSTOM_THEIRS": 4}))
+    desired = tree(card={"CUSTOM_THEIRS": 4})
+
+    assert displaced(before, desired, Ownership(emitted=Names())) == frozenset()
+    assert plan_moves(before, desired, Holdings(), Ownership(emitted=Names())) == ()
+
+
+def person(uuid: str, project: str = "p", **amounts: int) -> Consumer:
+    return Consumer(uuid=uuid, generation=1, project=project, user="u", kind=None, slots={ABROAD: amounts})
+
+
+def test_a_migration_is_the_one_guest_that_fits_it() -> None:
+    here = (Allocation("migration", "host", "VGPU", 1),)
+    holdings = known(Holding("guest", CARD, "VGPU", 1), others=("alike", "unlike"))
+    stranger = person("migration", VGPU=1)
+
+    assert find_stand_ins([stranger], [person("guest", VGPU=1)], holdings, here) == {"migration": "guest"}
+    assert find_stand_ins([stranger], [person("guest", VGPU=1), person("alike", VGPU=1)], holdings, here) == {}
+    assert find_stand_ins([stranger], [person("unlike", project="q", VGPU=1)], holdings, here) == {}
+    assert find_stand_ins([stranger], [person("elsewhere", VGPU=1)], holdings, here) == {}
+
+
+def test_a_consumer_that_changed_since_it_was_listed_makes_the_plan_begin_again() -> None:
+    move = Move(consumer="a", from_provider="host", to_provider=CARD, moved_resources={"VGPU": 2}, because="")
+    less = Consumer(uuid="a", generation=2, project="p", user="u", kind=None, slots={"host": {"VGPU": 1}})
+
+    for consumers in ((), (less,)):
+        with pytest.raises(Conflict):
+            rewrites((move,), consumers, {"host": "host", CARD: CARD})
+
+
+def test_moves_never_take_more_than_is_held() -> None:
+    move = Move(consumer="a", from_provider="host", to_provider=CARD, moved_resources={"VGPU": 2}, because="")
+
+    with pytest.raises(ValueError, match="moves take more than is held"):
+        apply_moves((Allocation("a", "host", "VGPU", 1),), (move,))
+    assert apply_moves((Allocation("a", "host", "VGPU", 2),), (move,)) == (Allocation("a", CARD, "VGPU", 2),)
+
+
+@pytest.mark.parametrize(("moved", "arriving"), [({}, {}), ({"VGPU": 0}, {}), ({"VGPU": 2}, {"CUSTOM_A": 1})])
+def test_a_move_of_nothing_or_that_loses_something_cannot_be_built(
+    moved: dict[str, int], arriving: dict[str, int]
+) -> None:
+    with pytest.raises(ValueError, match="a move"):
+        Move(consumer="a", from_provider="x", to_provider="y", moved_resources=moved, to_resources=arriving, because="")
+
+
+def test_the_digest_covers_the_allocations_that_a_plan_rests_on_and_not_their_generation() -> None:
+    before = holding(Allocation("a", "host", "VGPU", 1), of=tree({"VGPU": 4}))
+    desired = tree(card={"VGPU": 4})
+    found = moves(before, desired)
+
+    def digest(generation: int, **more: int) -> str:
+        slots = {"host": {"VGPU": 1, **more}}
+        consumer = Consumer(uuid="a", generation=generation, project="p", user="u", kind=None, slots=slots)
+        emitted = Names(frozenset({"VGPU"}), frozenset({MARKER}))
+        ours = Ownership(emitted=emitted)
+        tree_ = ObservedTree((replace(before.tree.providers[0], uuid=ROOT_UUID),))
+        moved = replace(consumer, slots={ROOT_UUID: slots["host"]})
+        return diff(tree_, desired, ours, root_uuid=ROOT_UUID, moves=found, consumers=(moved,)).digest
+
+    assert digest(1) == digest(2)
+    assert digest(1) != digest(1, MEMORY_MB=5)
