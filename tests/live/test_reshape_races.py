@@ -36,7 +36,7 @@ pytestmark = pytest.mark.live
 KILLS = os.environ.get("RESHAPE_KILLS", "some")  # "all": at every request
 TURNS = int(os.environ.get("RESHAPE_TURNS", "20"))
 SEED = int(os.environ.get("SOAK_SEED", "20261121"))
-SOME = 14  # kill points of "some", spread over all requests
+SOME = 8  # kill points of "some", spread over all requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +316,7 @@ def test_a_host_that_is_turned_back_and_forth_under_schedulers_never_has_a_wrong
     farm = Farm("raced", gpus=4, guests=8, room=16)
     archive = farm.write_archive(tmp_path / "host")
     lay_flat(cloud, farm, tmp_path, archive)
-    claimers = Claimers(cloud.server.url, farm.root, SEED, 1.5 if disturbed else 0.5)
+    claimers = Claimers(cloud.server.url, farm.root, SEED, 2.0 if disturbed else 1.0)
     storm: Hook = Storm(0.05, seed=SEED) if disturbed else pass_on
     totals = ledger.look().totals()
     again = twice = 0
@@ -331,6 +331,7 @@ def test_a_host_that_is_turned_back_and_forth_under_schedulers_never_has_a_wrong
                 done = run_agent("reshape", *options, timeout=330)
                 again += done.err.count("planning again")
                 assert done.code == 0, f"turn {turn} to {layout}: {done.out}{done.err}"
+                print(f"turn {turn} to {layout}: {time.monotonic() - started:.1f} s, begun again {again} times", flush=True)
                 with claimers.paused():
                     moment = ledger.look()
                     assert moment.held() == claimers.held | dict.fromkeys(farm.consumers, EACH), f"turn {turn}"
