@@ -331,7 +331,8 @@ def test_a_host_that_is_turned_back_and_forth_under_schedulers_never_has_a_wrong
                 done = run_agent("reshape", *options, timeout=330)
                 again += done.err.count("planning again")
                 assert done.code == 0, f"turn {turn} to {layout}: {done.out}{done.err}"
-                print(f"turn {turn} to {layout}: {time.monotonic() - started:.1f} s, begun again {again} times", flush=True)
+                seconds = time.monotonic() - started
+                print(f"turn {turn} to {layout}: {seconds:.1f} s, begun again {again} times", flush=True)
                 with claimers.paused():
                     moment = ledger.look()
                     assert moment.held() == claimers.held | dict.fromkeys(farm.consumers, EACH), f"turn {turn}"
@@ -340,7 +341,6 @@ def test_a_host_that_is_turned_back_and_forth_under_schedulers_never_has_a_wrong
                     twice += len(moment.overbooked())
                     claimers.touched.clear()
                     assert moment.totals() == totals, f"turn {turn} to {layout}"
-            seconds = time.monotonic() - started
     finally:
         clear(ledger)
     print(
