@@ -13,8 +13,9 @@ from agent.provider_config import add, read_additions
 from agent.state import NodeState, StateFile
 from drivers.base import Driver, Survey
 from drivers.errors import Vanished
-from drivers.moves import displaced, find_stand_ins, plan_moves
+from drivers.moves import displaced, plan_moves
 from drivers.policy import Policy
+from drivers.strangers import find_stand_ins
 from reportclient.allocations import Allocation, Consumer, Holdings, Move, Observed, apply_moves
 from reportclient.client import PlacementClient
 from reportclient.diff import diff

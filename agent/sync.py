@@ -45,10 +45,6 @@ class Outcome:
     observed: ObservedTree = field(default_factory=ObservedTree)  # before the pass
     notes: tuple[str, ...] = ()
 
-    @property
-    def refused(self) -> bool:
-        return self.status not in (Status.UNCHANGED, Status.CHANGED)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:

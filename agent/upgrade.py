@@ -56,21 +56,16 @@ def _pause(state: RetryCallState) -> float:
     return (_SHORT if raced else _LONG)(state)
 
 
-def at_start(planner: Planner) -> Outcome:
+def at_start(planner: Planner, wishes: Wishes = Wishes()) -> Outcome:
     """
-    The first pass of a service: it converts the host where the operator allowed that.
+    The first pass of a process: it converts the host where the operator allowed that.
 
-    A refusal leaves the old tree, and says so loudly.
+    A refusal leaves the old tree, and the outcome says so.
 
     Raises:
         as ``convert``.
     """
-    if not planner.settings.allow_reshape:
-        return run_pass(planner)
-    outcome = convert(planner, Wishes())
-    for note in outcome.notes if outcome.refused else ():
-        LOG.error("the host keeps its old tree node=%s reason=%s", planner.node, note)
-    return outcome
+    return convert(planner, wishes) if planner.settings.allow_reshape else run_pass(planner, wishes)
 
 
 @dataclass(slots=True)

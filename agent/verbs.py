@@ -17,7 +17,8 @@ from agent.identity import parse_identity, planned_identity, read_identity
 from agent.planner import Planner, Prospect, Wishes, look
 from agent.provider_config import add, read_additions
 from agent.shapes import encode_conversion, encode_observed, encode_plan, encode_tree
-from agent.sync import Outcome, Status, foresee, judge, notes_on, run_pass
+from agent.sync import Outcome, Status, foresee, judge, notes_on
+from agent.upgrade import at_start, convert, remember_plan
 
 if TYPE_CHECKING:
     from agent.watch import Change
@@ -121,8 +122,6 @@ def plan(options: argparse.Namespace) -> Report:
 
 def reshape(options: argparse.Namespace) -> Report:
     """The plan of a conversion, or with --apply the conversion."""
-    from agent.upgrade import convert, remember_plan
-
     wishes = replace(_wishes(options), reshape=True, agreed=options.digest)
     if options.apply:
         with _planners(options, writes=True) as planners:
@@ -151,7 +150,7 @@ def sync(options: argparse.Namespace) -> Report:
     """One pass over each node; where there are several, one that fails does not keep the others from theirs."""
     with _planners(options, writes=True) as planners:
         alone = len(planners) == 1
-        outcomes = [_pass(one, options) if alone else _try_pass(one, options) for one in planners]
+        outcomes = [at_start(one, _wishes(options)) if alone else _try_pass(one, options) for one in planners]
     ending = max(ENDINGS[outcome.status] for outcome in outcomes)
     return _for_each([_encode_outcome(outcome) for outcome in outcomes], "nodes", _print_outcome, ending)
 
@@ -250,13 +249,9 @@ def _print_change(options: argparse.Namespace, change: "Change") -> None:
         sys.stdout.flush()
 
 
-def _pass(planner: Planner, options: argparse.Namespace) -> Outcome:
-    return run_pass(planner, replace(_wishes(options), reshape=planner.settings.allow_reshape))
-
-
 def _try_pass(planner: Planner, options: argparse.Namespace) -> Outcome:
     try:
-        return _pass(planner, options)
+        return at_start(planner, _wishes(options))
     except USER_ERRORS as error:
         return Outcome(node=planner.node, status=Status.FAILED, notes=(str(error),))
 

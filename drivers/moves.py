@@ -8,32 +8,18 @@ no move, and stays for ``reportclient.hold``.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from drivers.packing import Load, pack
+from drivers.parcels import Parcel, Slot, assemble, deal, relabel, staying
 from drivers.standing import HUGE
-from reportclient.allocations import Allocation, Consumer, Float, Holdings, Move, Observed, usages
+from reportclient.allocations import Allocation, Float, Holdings, Move, Observed, usages
 from reportclient.errors import Unplaceable
 from reportclient.ownership import Ownership
 from reportclient.tree import Inventory, ObservedTree, ProviderTree
 
 CPUS = frozenset({"VCPU", "PCPU"})  # classes of one thing, between which pinning decides
 SHOWN = 3  # of the reasons in one message
-
-Slot = tuple[str, str]  # provider's name, resource class
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parcel:
-    """Some of what a consumer has on one provider, and what becomes of it."""
-
-    consumer: str
-    provider: str
-    resource_class: str
-    amount: int
-    to_class: str
-    to_provider: str = ""  # empty as long as nothing is decided
-    because: str = ""
 
 
 def plan_moves(
@@ -64,34 +50,6 @@ def displaced(observed: Observed, desired: ProviderTree, ours: Ownership) -> fro
         for one in observed.allocations
         if leaving((one.provider, one.resource_class)) and _is_ours(observed, ours, one)
     )
-
-
-def find_stand_ins(
-    strangers: Iterable[Consumer], guests: Iterable[Consumer], holdings: Holdings, allocations: Iterable[Allocation]
-) -> dict[str, str]:
-    """
-    The guest of each consumer that the hypervisor does not know, by elimination.
-
-    While a guest migrates away, what it has here belongs to its migration: the guest runs here, has nothing on our
-    tree, is of the same project and user, and has elsewhere what the migration has here. Exactly one must fit.
-    ``guests`` are those that have allocations elsewhere; ``allocations`` are all of our tree.
-    """
-    here: dict[str, dict[str, int]] = {}
-    for one in allocations:
-        sums = here.setdefault(one.consumer, {})
-        sums[one.resource_class] = sums.get(one.resource_class, 0) + one.amount
-    absent = [guest for guest in guests if guest.uuid in holdings.guests and guest.uuid not in here]
-    found: dict[str, str] = {}
-    for stranger in strangers:
-        fitting = [
-            guest.uuid
-            for guest in absent
-            if (guest.project, guest.user, guest.amounts) == (stranger.project, stranger.user, stranger.amounts)
-        ]
-        if len(fitting) == 1:
-            found[stranger.uuid] = fitting[0]
-    taken = list(found.values())
-    return {stranger: guest for stranger, guest in found.items() if taken.count(guest) == 1}
 
 
 class _Planning:
@@ -162,7 +120,7 @@ class _Planning:
             for one in packed
             for source, source_class, amount in one.sources
         ]
-        return _assemble(decided)
+        return assemble(decided)
 
     def _convert(self, consumer: str, parcels: list[Parcel]) -> list[Parcel]:
         """Parcels of which the guest has another class in truth, or whose class goes by another name now."""
@@ -187,7 +145,7 @@ class _Planning:
                 and ({name, other} == CPUS or not self._candidates(name))
             ]
             if len(fitting) == 1:
-                parcels = _relabel(parcels, name, fitting[0], surplus, self._stock)
+                parcels = relabel(parcels, name, fitting[0], surplus, self._stock)
         return parcels
 
     def _renamed(self, parcel: Parcel) -> Parcel:
@@ -217,16 +175,16 @@ class _Planning:
             fits = sum(units.values()) == sum(parcel.amount for parcel in mine)
             offered = all((provider, name) in self._stock for provider in units)
             if not out and not (units and fits and offered and self._is_reshaped(mine)):
-                sure += [_staying(parcel) for parcel in mine]
+                sure += [staying(parcel) for parcel in mine]
             elif only := self._only_place(name, out):
                 sure += [
                     replace(parcel, to_provider=only, because=f"the only provider of {name}")
                     if parcel in out
-                    else _staying(parcel)
+                    else staying(parcel)
                     for parcel in mine
                 ]
             elif units and fits and offered:
-                sure += _deal(mine, units, self._said(consumer, guest))
+                sure += deal(mine, units, self._said(consumer, guest))
             else:
                 waiting.append(mine)
         for mine in waiting:
@@ -257,7 +215,7 @@ class _Planning:
             went = {one.to_provider for one in sure if one.provider == parcel.provider != one.to_provider}
             beside = {provider for provider in went if (provider, parcel.to_class) in self._stock}
             if not self._leaving((parcel.provider, parcel.to_class)):
-                stay.append(_staying(parcel))
+                stay.append(staying(parcel))
             elif len(beside) == 1:
                 stay.append(replace(parcel, to_provider=beside.pop(), because="it goes with what the guest has there"))
             else:
@@ -344,15 +302,6 @@ class _Planning:
         return {slot: stock.capacity - used.get(slot, 0) for slot, stock in self._stock.items()}
 
 
-def _staying(parcel: Parcel) -> Parcel:
-    changed = parcel.to_class != parcel.resource_class
-    return replace(
-        parcel,
-        to_provider=parcel.provider,
-        because=f"the provider offers it as {parcel.to_class} now" if changed else "",
-    )
-
-
 def _is_takeable(stock: Inventory, amount: int) -> bool:
     return stock.min_unit <= amount <= stock.max_unit and amount % stock.step_size == 0
 
@@ -395,68 +344,3 @@ def _line(provider: str | None, parents: Mapping[str, str | None]) -> list[str]:
 def _is_ours(observed: Observed, ours: Ownership, one: Allocation) -> bool:
     seen = observed.tree.by_name.get(one.provider)
     return seen is not None and one.resource_class in ours.classes(seen)
-
-
-def _relabel(
-    parcels: Iterable[Parcel], name: str, other: str, amount: int, stock: Mapping[Slot, Inventory]
-) -> list[Parcel]:
-    """So much of one class becomes another: what has no place first."""
-    found: list[Parcel] = []
-    for parcel in sorted(parcels, key=lambda one: (one.provider, one.to_class) in stock):
-        taken = min(amount, parcel.amount) if parcel.to_class == name else 0
-        if taken:
-            found.append(replace(parcel, amount=taken, to_class=other))
-            amount -= taken
-        if parcel.amount > taken:
-            found.append(replace(parcel, amount=parcel.amount - taken))
-    return found
-
-
-def _deal(parcels: Iterable[Parcel], units: Mapping[str, int], because: str) -> list[Parcel]:
-    """Parcels of one class onto the units of the guest, of which there are as many; what is right already stays."""
-    wanted = dict(units)
-    found: list[Parcel] = []
-    left: list[Parcel] = []
-    for parcel in parcels:
-        taken = min(wanted.get(parcel.provider, 0), parcel.amount)
-        if taken:
-            found.append(replace(parcel, amount=taken, to_provider=parcel.provider, because=because))
-            wanted[parcel.provider] -= taken
-        if parcel.amount > taken:
-            left.append(replace(parcel, amount=parcel.amount - taken))
-    for parcel in left:
-        rest = parcel.amount
-        for provider in sorted(wanted):
-            taken = min(wanted[provider], rest)
-            if taken:
-                found.append(replace(parcel, amount=taken, to_provider=provider, because=because))
-                wanted[provider] -= taken
-                rest -= taken
-    return found
-
-
-def _assemble(parcels: Iterable[Parcel]) -> tuple[Move, ...]:
-    """One move for each consumer, way and reason, with all classes that go it."""
-    routes: dict[tuple[str, str, str, str], list[Parcel]] = {}
-    for parcel in parcels:
-        if (parcel.provider, parcel.resource_class) != (parcel.to_provider, parcel.to_class):
-            key = parcel.consumer, parcel.provider, parcel.to_provider, parcel.because
-            routes.setdefault(key, []).append(parcel)
-    moves = []
-    for (consumer, source, target, because), several in sorted(routes.items()):
-        moved: dict[str, int] = {}
-        arriving: dict[str, int] = {}
-        for parcel in several:
-            moved[parcel.resource_class] = moved.get(parcel.resource_class, 0) + parcel.amount
-            arriving[parcel.to_class] = arriving.get(parcel.to_class, 0) + parcel.amount
-        moves.append(
-            Move(
-                consumer=consumer,
-                from_provider=source,
-                to_provider=target,
-                moved_resources=dict(sorted(moved.items())),
-                to_resources=dict(sorted(arriving.items())) if arriving != moved else {},
-                because=because,
-            )
-        )
-    return tuple(moves)

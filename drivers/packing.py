@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from drivers.parcels import Slot
 from reportclient.tree import Inventory
 
-Slot = tuple[str, str]  # provider's name, resource class
 Source = tuple[str, str, int]  # provider's name, resource class there, amount
 
 

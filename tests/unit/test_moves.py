@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from drivers.facts import HostFacts
 from drivers.libvirt.shape import EMITTED, shape
-from drivers.moves import displaced, find_stand_ins, plan_moves
+from drivers.moves import displaced, plan_moves
 from drivers.policy import DevicePolicy, Layout, MdevRule, Policy
+from drivers.strangers import find_stand_ins
 from hardware import occupied_hosts
 from reportclient.allocations import (
     Allocation,

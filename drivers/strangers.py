@@ -1,0 +1,33 @@
+"""Consumers that the hypervisor does not know by their uuid: which guest one of them stands for."""
+
+from collections.abc import Iterable
+
+from reportclient.allocations import Allocation, Consumer, Holdings
+
+
+def find_stand_ins(
+    strangers: Iterable[Consumer], guests: Iterable[Consumer], holdings: Holdings, allocations: Iterable[Allocation]
+) -> dict[str, str]:
+    """
+    The guest of each consumer that the hypervisor does not know, by elimination.
+
+    While a guest migrates away, what it has here belongs to its migration: the guest runs here, has nothing on our
+    tree, is of the same project and user, and has elsewhere what the migration has here. Exactly one must fit.
+    ``guests`` are those that have allocations elsewhere; ``allocations`` are all of our tree.
+    """
+    here: dict[str, dict[str, int]] = {}
+    for one in allocations:
+        sums = here.setdefault(one.consumer, {})
+        sums[one.resource_class] = sums.get(one.resource_class, 0) + one.amount
+    absent = [guest for guest in guests if guest.uuid in holdings.guests and guest.uuid not in here]
+    found: dict[str, str] = {}
+    for stranger in strangers:
+        fitting = [
+            guest.uuid
+            for guest in absent
+            if (guest.project, guest.user, guest.amounts) == (stranger.project, stranger.user, stranger.amounts)
+        ]
+        if len(fitting) == 1:
+            found[stranger.uuid] = fitting[0]
+    taken = list(found.values())
+    return {stranger: guest for stranger, guest in found.items() if taken.count(guest) == 1}
