@@ -217,7 +217,7 @@ class _Planning:
             if not self._leaving((parcel.provider, parcel.to_class)):
                 stay.append(staying(parcel))
             elif len(beside) == 1:
-                stay.append(replace(parcel, to_provider=beside.pop(), because="it goes with what the guest has there"))
+                stay.append(replace(parcel, to_provider=beside.pop(), because="goes with what the guest has there"))
             else:
                 rest.append(parcel)
         return stay, rest

@@ -70,14 +70,13 @@ def deal(parcels: Iterable[Parcel], units: Mapping[str, int], because: str) -> l
 
 
 def assemble(parcels: Iterable[Parcel]) -> tuple[Move, ...]:
-    """One move for each consumer, way and reason, with all classes that go it."""
-    routes: dict[tuple[str, str, str, str], list[Parcel]] = {}
+    """One move for each consumer and way, with all classes that go it and the reasons why."""
+    routes: dict[tuple[str, str, str], list[Parcel]] = {}
     for parcel in parcels:
         if (parcel.provider, parcel.resource_class) != (parcel.to_provider, parcel.to_class):
-            key = parcel.consumer, parcel.provider, parcel.to_provider, parcel.because
-            routes.setdefault(key, []).append(parcel)
+            routes.setdefault((parcel.consumer, parcel.provider, parcel.to_provider), []).append(parcel)
     moves = []
-    for (consumer, source, target, because), several in sorted(routes.items()):
+    for (consumer, source, target), several in sorted(routes.items()):
         moved: dict[str, int] = {}
         arriving: dict[str, int] = {}
         for parcel in several:
@@ -90,7 +89,7 @@ def assemble(parcels: Iterable[Parcel]) -> tuple[Move, ...]:
                 to_provider=target,
                 moved_resources=dict(sorted(moved.items())),
                 to_resources=dict(sorted(arriving.items())) if arriving != moved else {},
-                because=because,
+                because="; ".join(sorted({parcel.because for parcel in several})),
             )
         )
     return tuple(moves)

@@ -225,9 +225,7 @@ def test_bandwidth_goes_where_the_vfs_of_its_guest_went_in_one_instruction() -> 
     )  # fmt: skip
     desired = tree(card={"SRIOV_NET_VF": 4, "BW": 4000}, other={"SRIOV_NET_VF": 4, "BW": 4000})
 
-    (one,) = instructions(
-        replace(move, because="") for move in moves(before, desired, known(Holding("a", OTHER, "SRIOV_NET_VF", 2)))
-    )
+    (one,) = instructions(moves(before, desired, known(Holding("a", OTHER, "SRIOV_NET_VF", 2))))
 
     assert (one.from_resource_provider, one.to_resource_provider) == ("host", OTHER)
     assert dict(one.moved_resources) == {"SRIOV_NET_VF": 2, "BW": 1000}
