@@ -135,7 +135,7 @@ def _open_database(settings: Settings, database: str) -> tuple[PlacementClient, 
         ) from error
     try:
         name = f"the placement database {name_of(database)}"
-    except DATABASE_ERRORS as error:
+    except (*DATABASE_ERRORS, ValueError) as error:
         raise ConfigError("--database is no URL: it looks as postgresql://USER:PASSWORD@HOST/placement") from error
     try:
         sender = open_embedded(open_database(database, EMBEDDED_URL))

@@ -4,6 +4,7 @@ import argparse
 import io
 import logging
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,7 +42,8 @@ VERBS = {  # verb -> (help, the verb needs a placement)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; answers the exit code."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = _check(parser, parser.parse_args(arguments))
     _set_up_log(options.verbose)
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - lives as long as we do
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -150,7 +152,9 @@ def _add_own(verb: argparse.ArgumentParser, name: str) -> None:
         verb.add_argument("--rename-from", metavar="OLD", help="this host was called OLD: rename its providers")
     if name == "reshape":
         verb.add_argument("--apply", action="store_true", help="carry it out")
-        verb.add_argument("--digest", metavar="D", help="only the plan of this digest, as a dry run showed it")
+        verb.add_argument(
+            "--digest", metavar="D", type=_digest, help="only the plan of this digest, as a dry run showed it"
+        )
         verb.add_argument(
             "--to",
             choices=("flat", "devices", "numa"),
@@ -171,6 +175,21 @@ def _add_own(verb: argparse.ArgumentParser, name: str) -> None:
             "--force", action="store_true", help="shrink as far as the host did, even below what guests use"
         )
         verb.add_argument("--take-over", action="store_true", help="write again after a second writer was stopped")
+
+
+def _digest(text: str) -> str:
+    if not re.fullmatch("[0-9a-f]{12}", text):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no digest: a dry run shows it, 12 hex digits")
+    return text
+
+
+def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> argparse.Namespace:
+    """Options that contradict each other are a usage error."""
+    if getattr(options, "digest", None) and not options.apply:
+        parser.error("--digest goes with --apply: it says which plan to carry out")
+    if getattr(options, "database", None) and (options.embedded or options.embedded_dir):
+        parser.error("--database and --embedded are two placements: name one")
+    return options
 
 
 def _example(verb: str) -> str:

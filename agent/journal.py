@@ -18,7 +18,7 @@ from agent.shapes import encode_after, encode_observed, encode_plan
 from reportclient.errors import PlacementError
 
 FORMAT = 1
-KEPT = 20  # entries, the latest
+KEPT = 100  # entries, the latest
 
 
 @contextmanager
@@ -49,10 +49,12 @@ def journaled(planner: Planner, prospect: Prospect) -> Iterator[None]:
     except PlacementError as error:
         _write(path, entry | {"ended": datetime.now(UTC).isoformat(), "outcome": f"not known to be done: {error}"})
         raise
-    _write(path, entry | {"ended": datetime.now(UTC).isoformat(), "outcome": "done"})
-    with suppress(OSError):
-        for old in sorted(folder.glob("*.json"))[:-KEPT]:
-            old.unlink()
+    else:
+        _write(path, entry | {"ended": datetime.now(UTC).isoformat(), "outcome": "done"})
+    finally:
+        with suppress(OSError):
+            for old in sorted(folder.glob("*.json"))[:-KEPT]:
+                old.unlink()
 
 
 def _write(path: Path, entry: dict[str, Any]) -> None:

@@ -81,6 +81,7 @@ def encode_conversion(
                 "from_resource_provider": one.from_resource_provider,
                 "to_resource_provider": one.to_resource_provider,
                 "moved_resources": dict(one.moved_resources),
+                **({"to_resources": dict(one.to_resources)} if one.to_resources != one.moved_resources else {}),
                 "consumers": {part.consumer: dict(part.moved_resources) for part in one.parts},
             }
             for one in instructions(plan.moves)

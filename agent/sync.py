@@ -71,6 +71,7 @@ def run_pass(planner: Planner, wishes: Wishes = Wishes(), agree: Agree = anythin
         as ``Planner.prospect``; Conflict: others wrote first at each of several attempts.
     """
     left: NodeState | None = None  # what we compare with at all attempts, so that no sign of another writer is lost
+    planner.client.begin()
     with locked(planner.settings.state_directory):
         identity = _own_identity(planner)
         for attempt in range(ATTEMPTS):
@@ -94,6 +95,7 @@ def foresee(planner: Planner, wishes: Wishes) -> Prospect:
     Raises:
         as ``Planner.prospect``.
     """
+    planner.client.begin()
     for _ in range(ATTEMPTS - 1):
         with suppress(Conflict):
             return planner.prospect(wishes)

@@ -22,6 +22,7 @@ from agent.planner import Planner, Prospect, Wishes
 from agent.shapes import encode_plan
 from agent.sync import Agree, Outcome, anything, run_pass
 from reportclient.errors import Conflict, Unavailable
+from reportclient.plan import Plan
 
 LOG = logging.getLogger(__name__)
 KEPT = 50  # plans that were read, the latest
@@ -73,15 +74,15 @@ class Agreement:
     """A person read the plan of this digest, and agreed to that one."""
 
     digest: str
-    core: str | None = field(default=None)  # of it, once it was begun
+    plan: Plan | None = field(default=None)  # once it was begun
 
     def __call__(self, planner: Planner, prospect: Prospect) -> tuple[str, ...]:
         plan = prospect.plan
-        if self.core is None and plan.digest == self.digest:
-            self.core = plan.core
+        if self.plan is None and plan.digest == self.digest:
+            self.plan = plan
             return ()
-        if self.core is not None and (plan.core == self.core or not plan.moves):
-            return ()  # what it needs besides was made, or all was done, before the answer was lost
+        if self.plan is not None and plan.is_rest_of(self.plan):
+            return ()  # some of it was done before an answer was lost, or somebody wrote first
         changed = _differences(read_plan(planner, self.digest), encode_plan(plan, prospect.observed))
         return (
             f"this is not the plan {self.digest}, but {plan.digest}: {changed}; nothing of it was sent: read it again "
@@ -105,7 +106,8 @@ def read_plan(planner: Planner, digest: str) -> dict[str, Any] | None:
     path: Path = planner.settings.state_directory / "plans" / f"{digest}.json"
     with suppress(OSError, ValueError):
         found = json.loads(path.read_text(encoding="utf-8"))
-        return found if isinstance(found, dict) else None
+        whole = isinstance(found, dict) and all(isinstance(found.get(key), list) for key in ("moves", "operations"))
+        return found if whole else None
     return None
 
 

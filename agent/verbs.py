@@ -108,7 +108,7 @@ def plan(options: argparse.Namespace) -> Report:
     remarks: list[str] = []
     with _planners(options) as planners:
         for one in planners:
-            prospect = foresee(one, wishes)
+            prospect = _with_use(one, foresee(one, wishes))
             one.check_name(prospect)
             verdict = judge(one, prospect, wishes)
             prospects.append(prospect)
@@ -125,21 +125,23 @@ def reshape(options: argparse.Namespace) -> Report:
     wishes = replace(_wishes(options), reshape=True, agreed=options.digest)
     if options.apply:
         with _planners(options, writes=True) as planners:
-            outcomes = [convert(one, wishes) for one in planners]
+            alone = len(planners) == 1
+            outcomes = [convert(one, wishes) if alone else _try(one, partial(convert, one, wishes)) for one in planners]
         ending = max(ENDINGS[outcome.status] for outcome in outcomes)
         records = [_encode_outcome(outcome) for outcome in outcomes]
         return replace(_for_each(records, "nodes", _print_outcome, ending), remark=_layout_remark(options))
     prospects: list[Prospect] = []
     remarks: list[str] = []
+    refused = False
     with _planners(options) as planners:
         for one in planners:
-            prospect = foresee(one, wishes)
+            prospect = _with_use(one, foresee(one, wishes))
             one.check_name(prospect)
             verdict = judge(one, prospect, replace(wishes, agreed=prospect.plan.digest))
             remember_plan(one, prospect)
+            refused = refused or verdict.refused is not None
             prospects.append(prospect)
             remarks += [*notes_on(prospect), *(f"reshape --apply would refuse this: {note}" for note in verdict.notes)]
-    refused = any("would refuse" in remark for remark in remarks)
     ending = (
         Exit.REFUSED if refused else Exit.DIFFERENCES if any(one.plan.operations for one in prospects) else Exit.DONE
     )
@@ -150,7 +152,10 @@ def sync(options: argparse.Namespace) -> Report:
     """One pass over each node; where there are several, one that fails does not keep the others from theirs."""
     with _planners(options, writes=True) as planners:
         alone = len(planners) == 1
-        outcomes = [at_start(one, _wishes(options)) if alone else _try_pass(one, options) for one in planners]
+        outcomes = [
+            at_start(one, _wishes(options)) if alone else _try(one, partial(at_start, one, _wishes(options)))
+            for one in planners
+        ]
     ending = max(ENDINGS[outcome.status] for outcome in outcomes)
     return _for_each([_encode_outcome(outcome) for outcome in outcomes], "nodes", _print_outcome, ending)
 
@@ -249,11 +254,19 @@ def _print_change(options: argparse.Namespace, change: "Change") -> None:
         sys.stdout.flush()
 
 
-def _try_pass(planner: Planner, options: argparse.Namespace) -> Outcome:
+def _try(planner: Planner, act: Callable[[], Outcome]) -> Outcome:
+    """What becomes of one node among several, whose failure does not keep the others from theirs."""
     try:
-        return at_start(planner, _wishes(options))
+        return act()
     except USER_ERRORS as error:
         return Outcome(node=planner.node, status=Status.FAILED, notes=(str(error),))
+
+
+def _with_use(planner: Planner, prospect: Prospect) -> Prospect:
+    """A prospect that is shown with who holds what, which a pass that moves nobody need not know."""
+    if prospect.allocations or not prospect.plan.operations:
+        return prospect
+    return replace(prospect, allocations=planner.client.allocations(prospect.observed))
 
 
 @contextmanager

@@ -88,12 +88,12 @@ class Watchable(Protocol):
 
 
 def update_provider_tree(
-    driver: Driver, policy: Policy, observed: Observed, node: str
+    driver: Driver, policy: Policy, observed: Observed, node: str, ours: Ownership | None = None
 ) -> tuple[ProviderTree, tuple[Instruction, ...]]:
     """
     The tree a node should have, and the move instructions that lead there; none as long as its shape stays.
 
-    ``observed`` has the allocations of the whole tree.
+    ``observed`` has the allocations of the whole tree; ``ours`` says more than what the driver emits and nova made.
 
     Raises:
         DiscoveryError, PolicyError: as ``survey`` and ``shape``.
@@ -103,5 +103,5 @@ def update_provider_tree(
     desired, holdings = driver.shape(survey, policy, observed.tree)
     names = driver.present(survey) | {provider.name for provider in desired}
     adopted = frozenset(seen.name for seen in observed.tree if seen.name in names and is_novas(seen))
-    ours = Ownership(emitted=driver.emitted, adopted=adopted)
+    ours = ours or Ownership(emitted=driver.emitted, adopted=adopted)
     return desired, instructions(plan_moves(observed, desired, holdings, ours))

@@ -11,10 +11,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from drivers.packing import Load, pack
-from drivers.parcels import Parcel, Slot, assemble, deal, relabel, staying
+from drivers.parcels import Parcel, Slot, amounts, assemble, deal, relabel, staying
 from drivers.standing import HUGE
 from reportclient.allocations import Allocation, Float, Holdings, Move, Observed, usages
 from reportclient.errors import Unplaceable
+from reportclient.hold import NO_DEVICES
 from reportclient.ownership import Ownership
 from reportclient.tree import Inventory, ObservedTree, ProviderTree
 
@@ -67,8 +68,9 @@ class _Planning:
         self._ours = ours
         self._stock = _stock(desired)
         self._leaving = _leaving(observed.tree, desired)
-        self._before = {(seen.name, name) for seen in observed.tree for name in seen.provider.inventories}
-        self._standing = observed.tree.by_name
+        self._before = {
+            (seen.name, name): one.total for seen in observed.tree for name, one in seen.provider.inventories.items()
+        }
         self._parents = {seen.name: seen.provider.parent for seen in observed.tree}
         self._parents |= {provider.name: provider.parent for provider in desired}
         self._huge = {provider.name for provider in desired if HUGE in provider.traits}
@@ -102,7 +104,7 @@ class _Planning:
             decided += sure
             floating += [loads] if loads.demands else []
         room = self._room(decided)
-        packed, homeless = pack(floating, room, self._stock, self._parents)
+        packed, homeless = pack(floating, room, self._stock, self._parents, amounts(decided))
         self._problems += homeless
         if self._problems:
             more = f"; and {len(self._problems) - SHOWN} more" if len(self._problems) > SHOWN else ""
@@ -140,26 +142,39 @@ class _Planning:
             fitting = [
                 other
                 for other in sorted(holds)
-                if surplus > 0
-                and holds[other] - has.get(other, 0) == surplus
-                and ({name, other} == CPUS or not self._candidates(name))
+                if surplus > 0 and holds[other] - has.get(other, 0) == surplus and self._becomes(name, other, parcels)
             ]
             if len(fitting) == 1:
+                has[name], has[fitting[0]] = has[name] - surplus, has.get(fitting[0], 0) + surplus
                 parcels = relabel(parcels, name, fitting[0], surplus, self._stock)
         return parcels
 
+    def _becomes(self, name: str, other: str, parcels: Iterable[Parcel]) -> bool:
+        """Whether what a guest has of one class can be another: CPUs by pinning, devices where the name is new."""
+        if {name, other} == CPUS:
+            return True
+        if {name, other} & NO_DEVICES or self._candidates(name):
+            return False
+        return all(self._renames(parcel.provider, name, other) for parcel in parcels if parcel.to_class == name)
+
+    def _renames(self, provider: str, name: str, other: str) -> bool:
+        """Whether on a provider a class of devices came and another went; on a root only if it is as much of it."""
+        slot = provider, other
+        if slot not in self._stock or slot in self._before:
+            return False
+        return bool(self._parents.get(provider)) or self._stock[slot].total == self._before.get((provider, name))
+
     def _renamed(self, parcel: Parcel) -> Parcel:
-        """For a consumer that nobody knows: on its provider one class of as much stock took the place of its class."""
-        if self._candidates(parcel.resource_class) or (seen := self._standing.get(parcel.provider)) is None:
+        """For a consumer that nobody knows: on a device's provider one class of as much stock came for the one gone."""
+        here, name = parcel.provider, parcel.resource_class
+        if name in NO_DEVICES or self._candidates(name) or not self._parents.get(here):
             return parcel
-        before = seen.provider.inventories.get(parcel.resource_class)
-        new = [
-            name
-            for (provider, name), stock in self._stock.items()
-            if provider == parcel.provider and (provider, name) not in self._before and before
-            if stock.total == before.total
-        ]
-        return replace(parcel, to_class=new[0]) if len(new) == 1 else parcel
+        total = self._before.get((here, name))
+        gone = [slot for slot, stood in self._before.items() if slot[0] == here and stood == total]
+        gone = [slot for slot in gone if slot not in self._stock]
+        new = [slot for slot, stock in self._stock.items() if slot[0] == here and stock.total == total]
+        new = [slot for slot in new if slot not in self._before and slot[1] not in NO_DEVICES]
+        return replace(parcel, to_class=new[0][1]) if len(gone) == len(new) == 1 else parcel
 
     def _decide(self, consumer: str, parcels: list[Parcel]) -> tuple[list[Parcel], Load]:
         """What is sure about a consumer's parcels, and the load of those that go wherever there is room."""
@@ -172,7 +187,9 @@ class _Planning:
             mine = [parcel for parcel in parcels if parcel.to_class == name]
             out = [parcel for parcel in mine if self._leaving((parcel.provider, name))]
             units = {slot[0]: amount for slot, amount in self._units.get(guest, {}).items() if slot[1] == name}
-            fits = sum(units.values()) == sum(parcel.amount for parcel in mine)
+            floating = self._floats.get(guest, {}).get(name)
+            told = sum(units.values()) + (floating.amount if floating else 0)
+            fits = told == sum(parcel.amount for parcel in mine)
             offered = all((provider, name) in self._stock for provider in units)
             if not out and not (units and fits and offered and self._is_reshaped(mine)):
                 sure += [staying(parcel) for parcel in mine]
@@ -184,7 +201,10 @@ class _Planning:
                     for parcel in mine
                 ]
             elif units and fits and offered:
-                sure += deal(mine, units, self._said(consumer, guest))
+                dealt, rest = deal(mine, units, self._said(consumer, guest))
+                sure += dealt
+                if rest:
+                    self._float(guest, rest, load)
             else:
                 waiting.append(mine)
         for mine in waiting:
@@ -229,8 +249,11 @@ class _Planning:
         candidates = self._candidates(name)
         sources = tuple((parcel.provider, parcel.resource_class, parcel.amount) for parcel in rest)
         if floats:
-            places = [provider for provider in floats.providers if provider in candidates] or candidates
-            load.add(name, sources, places, floats.because)
+            places = [provider for provider in floats.providers if provider in candidates]
+            if places:
+                load.add(name, sources, places, floats.because)
+            elif candidates:
+                self._problems.append(self._missing(guest, rest))
         elif not candidates or not any(is_related(rest[0].provider, place, self._parents) for place in candidates):
             pass  # no place or another device's: what guests hold of a device that is gone stays where it is
         elif guest in self._guests:

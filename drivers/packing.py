@@ -50,20 +50,23 @@ def pack(
     room: Mapping[Slot, int],
     stock: Mapping[Slot, Inventory],
     parents: Mapping[str, str | None],
+    held: Mapping[tuple[str, str, str], int],
 ) -> tuple[list[Placed], list[str]]:
     """
     Every load in its place, and a sentence for each that has none.
 
     The largest come first. One goes whole below one provider under the root where that has room (a cell has CPUs and
-    memory); else class by class to one provider; else it is split.
+    memory); else class by class to one provider; else it is split. ``held`` is what consumers have in their places
+    already, by (consumer, provider, class): what comes to it must fit with it.
     """
     left = dict(room)
     placed: list[Placed] = []
     homeless: list[str] = []
     for load in sorted(loads, key=_by_size):
-        together = _together(load, left, stock, parents)
+        limits = {slot: _limit(one, held.get((load.consumer, *slot), 0)) for slot, one in stock.items()}
+        together = _together(load, left, limits, parents)
         for demand in sorted(load.demands, key=lambda one: one.resource_class):
-            parts = [(together[demand.resource_class], demand.amount)] if together else _apart(demand, left, stock)
+            parts = [(together[demand.resource_class], demand.amount)] if together else _apart(demand, left, limits)
             missing = demand.amount - sum(amount for _, amount in parts)
             if missing:
                 homeless.append(
@@ -81,8 +84,25 @@ def _by_size(load: Load) -> tuple[list[int], str]:
     return [-demand.amount for demand in sorted(load.demands, key=lambda one: one.resource_class)], load.consumer
 
 
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How much more of a class one consumer may be given in one place: at least, at most, and in which steps."""
+
+    least: int
+    most: int
+    step: int
+    held: int
+
+    def takes(self, amount: int) -> bool:
+        return self.least <= amount <= self.most and (self.held + amount) % self.step == 0
+
+
+def _limit(stock: Inventory, held: int) -> Limit:
+    return Limit(max(1, stock.min_unit - held), stock.max_unit - held, stock.step_size, held)
+
+
 def _together(
-    load: Load, left: Mapping[Slot, int], stock: Mapping[Slot, Inventory], parents: Mapping[str, str | None]
+    load: Load, left: Mapping[Slot, int], limits: Mapping[Slot, Limit], parents: Mapping[str, str | None]
 ) -> dict[str, str]:
     """A provider for each class, all in one branch of the tree; empty when no branch has room for all."""
     branches: dict[str, None] = {}
@@ -94,7 +114,8 @@ def _together(
             fitting = [
                 place
                 for place in demand.places
-                if _branch(place, parents) == branch and _fits(place, demand.resource_class, demand.amount, left, stock)
+                if _branch(place, parents) == branch
+                and _fits(place, demand.resource_class, demand.amount, left, limits)
             ]
             beside = [place for place in fitting if place in chosen.values()]
             if fitting:
@@ -104,27 +125,26 @@ def _together(
     return {}
 
 
-def _apart(demand: Demand, left: Mapping[Slot, int], stock: Mapping[Slot, Inventory]) -> list[tuple[str, int]]:
+def _apart(demand: Demand, left: Mapping[Slot, int], limits: Mapping[Slot, Limit]) -> list[tuple[str, int]]:
     """One class on one provider, or on several: (provider, amount), less than all of it when there is no room."""
     name = demand.resource_class
-    whole = [place for place in demand.places if _fits(place, name, demand.amount, left, stock)]
+    whole = [place for place in demand.places if _fits(place, name, demand.amount, left, limits)]
     if whole:
         return [(whole[0], demand.amount)]
     parts: list[tuple[str, int]] = []
     rest = demand.amount
     for place in demand.places:
-        one = stock[place, name]
-        most = min(rest, left[place, name], one.max_unit)
-        most -= most % one.step_size
-        if most >= one.min_unit:
+        one = limits[place, name]
+        most = min(rest, left[place, name], one.most)
+        most -= (one.held + most) % one.step
+        if one.takes(most):
             parts.append((place, most))
             rest -= most
     return parts
 
 
-def _fits(place: str, name: str, amount: int, left: Mapping[Slot, int], stock: Mapping[Slot, Inventory]) -> bool:
-    one = stock[place, name]
-    return amount <= left[place, name] and one.min_unit <= amount <= one.max_unit and amount % one.step_size == 0
+def _fits(place: str, name: str, amount: int, left: Mapping[Slot, int], limits: Mapping[Slot, Limit]) -> bool:
+    return amount <= left[place, name] and limits[place, name].takes(amount)
 
 
 def _branch(provider: str, parents: Mapping[str, str | None]) -> str:

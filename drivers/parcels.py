@@ -46,8 +46,17 @@ def relabel(
     return found
 
 
-def deal(parcels: Iterable[Parcel], units: Mapping[str, int], because: str) -> list[Parcel]:
-    """Parcels of one class onto the units of the guest, of which there are as many; what is right already stays."""
+def amounts(parcels: Iterable[Parcel]) -> dict[tuple[str, str, str], int]:
+    """What each consumer has in the end, by (consumer, provider, class)."""
+    found: dict[tuple[str, str, str], int] = {}
+    for parcel in parcels:
+        key = parcel.consumer, parcel.to_provider, parcel.to_class
+        found[key] = found.get(key, 0) + parcel.amount
+    return found
+
+
+def deal(parcels: Iterable[Parcel], units: Mapping[str, int], because: str) -> tuple[list[Parcel], list[Parcel]]:
+    """Parcels of one class onto the units of the guest, and the rest of them; what is right already stays."""
     wanted = dict(units)
     found: list[Parcel] = []
     left: list[Parcel] = []
@@ -58,15 +67,17 @@ def deal(parcels: Iterable[Parcel], units: Mapping[str, int], because: str) -> l
             wanted[parcel.provider] -= taken
         if parcel.amount > taken:
             left.append(replace(parcel, amount=parcel.amount - taken))
+    rest: list[Parcel] = []
     for parcel in left:
-        rest = parcel.amount
+        amount = parcel.amount
         for provider in sorted(wanted):
-            taken = min(wanted[provider], rest)
+            taken = min(wanted[provider], amount)
             if taken:
                 found.append(replace(parcel, amount=taken, to_provider=provider, because=because))
                 wanted[provider] -= taken
-                rest -= taken
-    return found
+                amount -= taken
+        rest += [replace(parcel, amount=amount)] if amount else []
+    return found, rest
 
 
 def assemble(parcels: Iterable[Parcel]) -> tuple[Move, ...]:

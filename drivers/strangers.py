@@ -15,10 +15,7 @@ def find_stand_ins(
     tree, is of the same project and user, and has elsewhere what the migration has here. Exactly one must fit.
     ``guests`` are those that have allocations elsewhere; ``allocations`` are all of our tree.
     """
-    here: dict[str, dict[str, int]] = {}
-    for one in allocations:
-        sums = here.setdefault(one.consumer, {})
-        sums[one.resource_class] = sums.get(one.resource_class, 0) + one.amount
+    here = {one.consumer for one in allocations}
     absent = [guest for guest in guests if guest.uuid in holdings.guests and guest.uuid not in here]
     found: dict[str, str] = {}
     for stranger in strangers:

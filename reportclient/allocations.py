@@ -105,6 +105,7 @@ class Instruction:
     from_resource_provider: str
     to_resource_provider: str
     moved_resources: Mapping[str, int]  # the sum of its parts
+    to_resources: Mapping[str, int]  # what they are there
     parts: tuple[Move, ...]  # which consumer each part belongs to
 
 
@@ -115,16 +116,24 @@ def instructions(moves: Iterable[Move]) -> tuple[Instruction, ...]:
         routes.setdefault((move.from_provider, move.to_provider), []).append(move)
     found = []
     for (source, target), parts in sorted(routes.items()):
-        total: dict[str, int] = {}
-        for part in parts:
-            for name, amount in part.moved_resources.items():
-                total[name] = total.get(name, 0) + amount
         found.append(
             Instruction(
-                from_resource_provider=source, to_resource_provider=target, moved_resources=total, parts=tuple(parts)
+                from_resource_provider=source,
+                to_resource_provider=target,
+                moved_resources=_sums(part.moved_resources for part in parts),
+                to_resources=_sums(part.arriving for part in parts),
+                parts=tuple(parts),
             )
         )
     return tuple(found)
+
+
+def _sums(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for resources in several:
+        for name, amount in resources.items():
+            total[name] = total.get(name, 0) + amount
+    return total
 
 
 def usages(allocations: Iterable[Allocation]) -> dict[tuple[str, str], int]:

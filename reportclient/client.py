@@ -22,7 +22,7 @@ class PlacementClient:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._latest: dict[str, ObservedProvider] = {}  # as read by this process, whose next look is soon
+        self._latest: dict[str, ObservedProvider] = {}  # as read by this pass, which may have to look again at once
         self._listed: dict[str, int] = {}  # the generation of each consumer, as a provider's allocations told it last
         self._consumers: dict[str, tuple[Consumer, set[Allocation]]] = {}  # as read, and what they held here then
 
@@ -34,6 +34,12 @@ class PlacementClient:
     @microversion.setter
     def microversion(self, spoken: tuple[int, int]) -> None:
         self._transport.microversion = min(spoken, NEWEST)
+
+    def begin(self) -> None:
+        """Forget what was read: what is told twice within a pass rests on generations, which can come again later."""
+        self._latest = {}
+        self._listed.clear()
+        self._consumers.clear()
 
     @property
     def skew_s(self) -> float | None:
@@ -73,11 +79,15 @@ class PlacementClient:
         }
         names = {uuid: name for uuid, name, _, _ in rows}
         parents = {uuid: names.get(parent) if parent else None for uuid, _, parent, _ in rows}
-        found = []
-        for uuid, name, _, generation in _from_the_root(rows):
-            found.append(self._observe_one(uuid, name, parents[uuid], generation, known.get(uuid)))
-            self._latest[uuid] = found[-1]
-        return ObservedTree(tuple(found), modified)
+        tree = ObservedTree(
+            tuple(
+                self._observe_one(uuid, name, parents[uuid], generation, known.get(uuid))
+                for uuid, name, _, generation in _from_the_root(rows)
+            ),
+            modified,
+        )
+        self._latest = tree.by_uuid
+        return tree
 
     def allocations(
         self, providers: Iterable[ObservedProvider], *, as_observed: bool = False

@@ -70,7 +70,7 @@ def diff(
     kept = {seen.uuid for _, seen in pairs if seen}
     doomed = _doomed(observed, kept, ours, parents)
     steps = [operation for change in changes for operation in change]
-    steps += _emptied(steps, doomed)
+    steps += _emptied(doomed) if moves or any(isinstance(step, SetInventories) for step in steps) else []
     gone = [Delete(seen.uuid, seen.name) for seen in doomed]
     moved = rewrites(moves, consumers, {seen.name: seen.uuid for seen in observed} | identity)
     return Plan((*_arrange(observed, steps, moved, known_traits), *gone), moves, left_out=dropped)
@@ -231,12 +231,10 @@ def _doomed(
     return [seen for seen in reversed(observed.providers) if seen.name in doomed]
 
 
-def _emptied(steps: Iterable[Operation], doomed: Iterable[ObservedProvider]) -> list[Operation]:
+def _emptied(doomed: Iterable[ObservedProvider]) -> list[Operation]:
     """
     The stock of providers that go, taken away together with the stock that comes elsewhere.
 
     Else there would be a moment at which a device that changes its provider is on offer twice.
     """
-    if not any(isinstance(step, SetInventories) for step in steps):
-        return []
     return [SetInventories(seen.uuid, seen.name, {}) for seen in doomed if seen.provider.inventories]

@@ -145,10 +145,21 @@ class Plan:
         """
         return _digest((*self.operations, *self.moves))
 
-    @property
-    def core(self) -> str:
-        """The digest of what a reshape is about: it stays while providers and traits for it are being made."""
-        return _digest((*(step for step in self.operations if isinstance(step, Reshape)), *self.moves))
+    def is_rest_of(self, agreed: "Plan") -> bool:
+        """Whether this is what is left to do of another plan once some of it was done, and nothing else."""
+        known = {_digest((step,)) for step in agreed.operations}
+        names = {
+            name for step in agreed.operations if isinstance(step, EnsureClasses | EnsureTraits) for name in step.names
+        }
+        traits = {step.uuid: step.traits for step in agreed.operations if isinstance(step, SetTraits)}
+        return self.moves in ((), agreed.moves) and all(
+            set(step.names) <= names
+            if isinstance(step, EnsureClasses | EnsureTraits)
+            else traits.get(step.uuid) == step.traits
+            if isinstance(step, SetTraits)
+            else _digest((step,)) in known
+            for step in self.operations
+        )
 
 
 def _digest(steps: Iterable[object]) -> str:
@@ -157,8 +168,9 @@ def _digest(steps: Iterable[object]) -> str:
 
 
 def _settled(step: object) -> dict[str, Any]:
-    """A step without the generations of consumers."""
+    """A step without the generations of consumers, and a move without its reason."""
     fields: dict[str, Any] = asdict(step)  # type: ignore[call-overload]
+    fields.pop("because", None)
     for rewrite in fields.get("rewrites", ()):
         del rewrite["generation"]
     return fields

@@ -13,7 +13,8 @@ from keystoneauth1 import exceptions
 
 from reportclient.errors import Absent, Conflict, Forbidden, NameTaken, Rejected, Unavailable
 
-RACED = ("placement.concurrent_update", "placement.inventory.inuse")  # what is in use now was not when it was planned
+RACED = ("placement.concurrent_update", "placement.inventory.inuse", "placement.resource_provider.inuse")
+"""What is in use now was not when it was planned."""
 OLDEST, NEWEST = (1, 30), (1, 39)  # 1.30 brought the reshaper
 
 

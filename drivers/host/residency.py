@@ -34,10 +34,8 @@ def _parse(document: Document) -> tuple[tuple[int, int], ...]:
     """Lines as ``anon N0=4096 N1=0``, in bytes."""
     total: dict[int, int] = {}
     for line in document.text.splitlines():
-        kind, *counts = line.split()
-        if kind not in COUNTED:
-            continue
-        for count in counts:
+        kind, *counts = line.split() or [""]
+        for count in counts if kind in COUNTED else ():
             cell, sign, amount = count.partition("=")
             if not (sign and cell.startswith("N") and cell[1:].isdecimal() and amount.isdecimal()):
                 raise MalformedFact(f"{document.source} holds {count[:40]!r} where N0=123 stands")

@@ -82,29 +82,38 @@ class _Cells:
         self._cpus = {cell.id: frozenset(cpu.id for cpu in cell.cpus) for cell in facts.cells}
 
     def place_cpus(self, guest: Guest, name: str, wanted: list[frozenset[int]]) -> tuple[list[Holding], list[Float]]:
-        homes = [next((id_ for id_, cpus in self._cpus.items() if pins and pins <= cpus), None) for pins in wanted]
+        """vCPUs that run in one cell only have their unit there; the others float over the cells of their CPUs."""
         counts: dict[int, int] = {}
-        for home in homes:
+        floating: list[frozenset[int]] = []
+        for pins in wanted:
+            home = next((id_ for id_, cpus in self._cpus.items() if pins and pins <= cpus), None)
             if home is None:
-                allowed = frozenset().union(*wanted) if all(wanted) else frozenset()
-                near = [id_ for id_ in self._order(guest) if not allowed or allowed & self._cpus[id_]]
-                places = tuple(self._provider(id_) for id_ in near)
-                return [], [Float(guest.uuid, name, len(wanted), (*places, self._root), self._why(guest))]
-            counts[home] = counts.get(home, 0) + 1
-        return [Holding(guest.uuid, self._provider(id_), name, count) for id_, count in sorted(counts.items())], []
+                floating.append(pins)
+            else:
+                counts[home] = counts.get(home, 0) + 1
+        units = [Holding(guest.uuid, self._provider(id_), name, count) for id_, count in sorted(counts.items())]
+        if not floating:
+            return units, []
+        allowed = frozenset().union(*floating) if all(floating) else frozenset()
+        near = [id_ for id_ in self._order(guest) if not allowed or allowed & self._cpus[id_]]
+        places = (*(self._provider(id_) for id_ in near), self._root)
+        return units, [Float(guest.uuid, name, len(floating), places, self._why(guest))]
 
     def place_memory(self, guest: Guest) -> tuple[list[Holding], list[Float]]:
+        """Bound memory has its unit in the pool of its pages; the rest floats over the pools of its kind of pages."""
         units: dict[str, int] = {}
-        places: list[str] = []
+        floating: dict[tuple[str, ...], int] = {}
         for part in guest.memory:
-            fitting = [pool for id_ in self._order(guest) if (pool := self._pool(part, id_)) is not None]
-            places += [pool for pool in fitting if pool not in places]
-            if len(part.cells) == 1 and fitting:
-                units[fitting[0]] = units.get(fitting[0], 0) + part.mib
-        total = sum(part.mib for part in guest.memory)
-        if sum(units.values()) == total:
-            return [Holding(guest.uuid, pool, "MEMORY_MB", mib) for pool, mib in sorted(units.items()) if mib], []
-        return [], [Float(guest.uuid, "MEMORY_MB", total, tuple(places), self._why(guest))]
+            pools = tuple(pool for id_ in self._order(guest) if (pool := self._pool(part, id_)) is not None)
+            if len(part.cells) == 1 and pools:
+                units[pools[0]] = units.get(pools[0], 0) + part.mib
+            else:
+                floating[pools] = floating.get(pools, 0) + part.mib
+        found = [Holding(guest.uuid, pool, "MEMORY_MB", mib) for pool, mib in sorted(units.items()) if mib]
+        if not floating:
+            return found, []
+        places = next(iter(floating)) if len(floating) == 1 else ()  # of several kinds nobody can tell which is where
+        return found, [Float(guest.uuid, "MEMORY_MB", sum(floating.values()), places, self._why(guest))]
 
     def _order(self, guest: Guest) -> list[int]:
         """All cells: first those in which most of the guest's memory is, then those of the CPUs that it is bound to."""

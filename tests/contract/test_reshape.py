@@ -114,6 +114,8 @@ def sums(rows: Iterable[Allocation]) -> dict[tuple[str, str], int]:
 
 @pytest.mark.parametrize("way", [("flat", "devices"), ("flat", "numa"), ("devices", "numa")], ids="-".join)
 def test_a_generated_host_goes_there_and_back_again(way: tuple[Layout, Layout], sender: CountingSender) -> None:
+    converted: list[bool] = []
+
     @ON_PLACEMENT
     @given(occupied_hosts())
     def there_and_back(facts: HostFacts) -> None:
@@ -140,5 +142,7 @@ def test_a_generated_host_goes_there_and_back_again(way: tuple[Layout, Layout], 
             event("refused")
             return
         assert host.stands() == before
+        converted.append(True)
 
     there_and_back()
+    assert converted, "every host was refused"

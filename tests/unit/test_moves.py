@@ -29,7 +29,7 @@ from reportclient.diff import diff
 from reportclient.errors import Conflict, Unplaceable, UnsafePlan
 from reportclient.forecast import forecast
 from reportclient.ownership import MARKER, Names, Ownership
-from reportclient.plan import Plan, Reshape, check_use
+from reportclient.plan import Create, Delete, EnsureTraits, Plan, Reshape, SetTraits, check_use
 from reportclient.reshape import rewrites
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 from strategies import ROOT_UUID
@@ -286,6 +286,70 @@ def test_a_class_is_renamed_for_a_guest_by_what_it_holds_and_for_others_by_as_mu
     found = moves(before, tree(card={"VGPU": 4}), known(Holding("guest", CARD, "VGPU", 1)))
 
     assert {move.consumer: dict(move.to_resources) for move in found} == {"guest": {"VGPU": 1}, "stranger": {"VGPU": 2}}
+
+
+def test_a_device_never_becomes_a_cpu_whatever_the_sums_say() -> None:
+    rows = (Allocation("a", "host", "VCPU", 1), Allocation("a", "host", "VGPU", 1))
+    before = holding(*rows, of=tree({"VCPU": 8, "VGPU": 4}))
+
+    (move,) = moves(before, tree({"VCPU": 4, "PCPU": 4}), known(Holding("a", "host", "PCPU", 1)))
+
+    assert (dict(move.moved_resources), dict(move.to_resources)) == ({"VCPU": 1}, {"PCPU": 1})
+
+
+def test_equal_totals_on_a_root_make_no_other_name_for_a_stranger() -> None:
+    before = holding(Allocation("stranger", "host", "VGPU", 2), of=tree({"VCPU": 8, "VGPU": 4}))
+
+    assert moves(before, tree({"VCPU": 4, "PCPU": 4})) == ()
+    assert moves(before, tree({"VCPU": 8, "CUSTOM_A": 4})) == ()
+
+
+def test_what_floats_goes_nowhere_but_where_it_may_be() -> None:
+    before = holding(Allocation("a", "host", "MEMORY_MB", 2), of=tree({"MEMORY_MB": 8}))
+    floats = (Float("a", "MEMORY_MB", 2, (), "pages that are gone"),)
+
+    with pytest.raises(Unplaceable, match="consumer a has 2 MEMORY_MB on host"):
+        moves(before, tree(card={"MEMORY_MB": 4}, other={"MEMORY_MB": 4}), known(floats=floats))
+
+
+def test_bound_memory_has_its_units_and_only_the_rest_floats() -> None:
+    before = holding(Allocation("a", "host", "MEMORY_MB", 5), of=tree({"MEMORY_MB": 8}))
+    floats = (Float("a", "MEMORY_MB", 2, (CARD,), ""),)
+
+    found = moves(
+        before,
+        tree(card={"MEMORY_MB": 4}, other={"MEMORY_MB": 4}),
+        known(Holding("a", OTHER, "MEMORY_MB", 3), floats=floats),
+    )
+
+    assert {move.to_provider: dict(move.moved_resources) for move in found} == {
+        CARD: {"MEMORY_MB": 2},
+        OTHER: {"MEMORY_MB": 3},
+    }
+
+
+def test_what_comes_must_fit_with_what_a_consumer_has_there() -> None:
+    rows = (Allocation("a", "host", "VCPU", 3), Allocation("a", CARD, "VCPU", 3))
+    before = holding(*rows, of=tree({"VCPU": 8}, card={"VCPU": 8}))
+    small = Provider(name=CARD, parent="host", inventories={"VCPU": Inventory(total=8, max_unit=4)})
+    desired = ProviderTree((*tree().providers, small, *tree(other={"VCPU": 8}).providers[1:]))
+
+    (move,) = moves(before, desired)
+
+    assert (move.to_provider, dict(move.moved_resources)) == (OTHER, {"VCPU": 3})
+
+
+def test_a_plan_is_the_rest_of_another_only_if_it_does_nothing_else() -> None:
+    made = Create("c", CARD, "r")
+    traits = SetTraits("c", CARD, frozenset({"A"}), frozenset({"A"}), frozenset())
+    gone = Delete("o", OTHER)
+    agreed = Plan((made, EnsureTraits(("A", "B")), traits, gone))
+
+    assert Plan((EnsureTraits(("B",)), replace(traits, added=frozenset()), gone)).is_rest_of(agreed)
+    assert Plan().is_rest_of(agreed)
+    assert not Plan((gone, Delete("p", "host_third"))).is_rest_of(agreed)
+    assert not Plan((EnsureTraits(("C",)),)).is_rest_of(agreed)
+    assert not Plan((replace(traits, traits=frozenset({"A", "B"})),)).is_rest_of(agreed)
 
 
 def test_a_pf_that_is_whole_now_is_no_other_name_for_its_vfs() -> None:
