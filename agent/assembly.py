@@ -90,7 +90,7 @@ def open_client(settings: Settings, choice: Choice, *, writes: bool = False) -> 
         folder = _embedded_dir(choice)
         where = f"the embedded placement in {folder}"
         return PlacementClient(Transport(_open_embedded(folder, writes), where=where)), where
-    if choice.database:
+    if choice.database is not None:
         return _open_database(settings, choice.database)
     from agent.auth import open_placement
 
@@ -136,7 +136,9 @@ def _open_database(settings: Settings, database: str) -> tuple[PlacementClient, 
     try:
         name = f"the placement database {name_of(database)}"
     except (*DATABASE_ERRORS, ValueError) as error:
-        raise ConfigError("--database is no URL: it looks as postgresql://USER:PASSWORD@HOST/placement") from error
+        raise ConfigError(
+            "--database names no database: it looks as postgresql://USER:PASSWORD@HOST/placement"
+        ) from error
     try:
         sender = open_embedded(open_database(database, EMBEDDED_URL))
     except ImportError as error:
@@ -146,7 +148,7 @@ def _open_database(settings: Settings, database: str) -> tuple[PlacementClient, 
     except WrongSchema as error:
         raise StateError(f"{name} is left alone: {error}") from error
     except DATABASE_ERRORS as error:
-        cause = " ".join(str(error).split())[:200]
+        cause = " ".join(str(error).partition("(Background on")[0].split())[:200]
         raise StateError(
             f"{name} cannot be used: {cause}: does it run, and may this user read and write it?"
         ) from error

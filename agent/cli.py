@@ -185,9 +185,9 @@ def _digest(text: str) -> str:
 
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> argparse.Namespace:
     """Options that contradict each other are a usage error."""
-    if getattr(options, "digest", None) and not options.apply:
+    if getattr(options, "digest", None) is not None and not options.apply:
         parser.error("--digest goes with --apply: it says which plan to carry out")
-    if getattr(options, "database", None) and (options.embedded or options.embedded_dir):
+    if getattr(options, "database", None) is not None and (options.embedded or options.embedded_dir):
         parser.error("--database and --embedded are two placements: name one")
     return options
 

@@ -22,6 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 DATABASE = "placement.sqlite"
 DATABASE_ERRORS = (SQLAlchemyError, DBError, OSError)
+CONNECTS = 3  # times that a database is tried
 DRIVERS = {"postgresql": "postgresql+psycopg2", "mysql": "mysql+pymysql", "mariadb": "mysql+pymysql"}
 
 
@@ -65,7 +66,11 @@ def open_database(database: str, url: str) -> requests.Session:
 
 def name_of(database: str) -> str:
     """A database's URL as it may be shown: without its password."""
-    return make_url(database).render_as_string(hide_password=True)
+    url = make_url(database)
+    if not url.drivername or (url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file()):
+        raise ValueError("no database of this name")
+    secret = {key: "***" for key in url.query if "passw" in key.lower()}
+    return url.update_query_dict(secret).render_as_string(hide_password=True)
 
 
 def _with_driver(database: str) -> str:
@@ -80,6 +85,8 @@ def _configure(connection: str, *, make_tables: bool) -> cfg.ConfigOpts:
     conf.set_override("auth_strategy", "noauth2", group="api")
     conf.set_override("connection", connection, group="placement_database")
     conf.set_override("sync_on_startup", make_tables, group="placement_database")
+    conf.set_override("max_retries", CONNECTS, group="placement_database")
+    conf.set_override("retry_interval", 1, group="placement_database")
     conf([], project="placement", default_config_files=[], default_config_dirs=[])
     db_api.configure(conf)
     return conf

@@ -156,7 +156,8 @@ class Planner:
         plan = make(desired)
         allocations = self._allocations(plan, observed)
         moves, consumers, unplaceable = self._moves(Observed(observed, allocations), desired, holdings, ours)
-        kept, held = hold(desired, observed, apply_moves(allocations, moves))
+        mine = ObservedTree(tuple(seen for seen in observed if ours.writes(seen)))
+        kept, held = hold(desired, mine, apply_moves(allocations, moves))
         return Prospect(
             root_uuid=root_uuid,
             desired=kept,

@@ -81,7 +81,9 @@ def run_pass(planner: Planner, wishes: Wishes = Wishes(), agree: Agree = anythin
                 return _carry_out(planner, prospect, wishes, agree)
             except NameTaken as error:
                 standing = planner.client.find(planner.node)
-                raise (planner.unlike(standing, identity) if standing else error) from error
+                if standing in (None, prospect.root_uuid):
+                    raise  # it is a child's name that is taken
+                raise planner.unlike(str(standing), identity) from error
             except Conflict as error:
                 LOG.info("somebody else wrote first, planning again node=%s attempt=%d", planner.node, attempt + 1)
                 last = error

@@ -95,7 +95,7 @@ def print_conversion(out: Console, data: Mapping[str, Any]) -> None:
         kind = f"{method} {_kind_of(path)}"
         counts[kind] = counts.get(kind, 0) + 1
     out.print(Text.assemble(("requests ", "bold"), ", ".join(f"{count} {kind}" for kind, count in counts.items())))
-    out.print(f"digest {data['digest']}: to carry out exactly this, say --apply --digest {data['digest']}")
+    out.print(f"digest {data['digest']}: to carry out exactly this, add --apply --digest {data['digest']}")
 
 
 def print_reasons(out: Console, data: Mapping[str, Any]) -> None:

@@ -78,12 +78,17 @@ class Agreement:
 
     def __call__(self, planner: Planner, prospect: Prospect) -> tuple[str, ...]:
         plan = prospect.plan
+        if not plan.operations:
+            return ()  # it was carried out before
         if self.plan is None and plan.digest == self.digest:
             self.plan = plan
             return ()
         if self.plan is not None and plan.is_rest_of(self.plan):
             return ()  # some of it was done before an answer was lost, or somebody wrote first
-        changed = _differences(read_plan(planner, self.digest), encode_plan(plan, prospect.observed))
+        try:
+            changed = _differences(read_plan(planner, self.digest), encode_plan(plan, prospect.observed))
+        except (KeyError, TypeError, AttributeError):
+            changed = "what is kept of that plan is damaged"
         return (
             f"this is not the plan {self.digest}, but {plan.digest}: {changed}; nothing of it was sent: read it again "
             f"(compute-node-agent reshape)",
@@ -104,7 +109,7 @@ def remember_plan(planner: Planner, prospect: Prospect) -> None:
 def read_plan(planner: Planner, digest: str) -> dict[str, Any] | None:
     """The plan of a digest as it was shown on this host; None when it was not, or is not readable."""
     path: Path = planner.settings.state_directory / "plans" / f"{digest}.json"
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, RecursionError):
         found = json.loads(path.read_text(encoding="utf-8"))
         whole = isinstance(found, dict) and all(isinstance(found.get(key), list) for key in ("moves", "operations"))
         return found if whole else None

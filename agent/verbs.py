@@ -129,7 +129,8 @@ def reshape(options: argparse.Namespace) -> Report:
             outcomes = [convert(one, wishes) if alone else _try(one, partial(convert, one, wishes)) for one in planners]
         ending = max(ENDINGS[outcome.status] for outcome in outcomes)
         records = [_encode_outcome(outcome) for outcome in outcomes]
-        return replace(_for_each(records, "nodes", _print_outcome, ending), remark=_layout_remark(options))
+        remark = _layout_remark(options) if ending is Exit.DONE else ""
+        return replace(_for_each(records, "nodes", _print_outcome, ending), remark=remark)
     prospects: list[Prospect] = []
     remarks: list[str] = []
     refused = False

@@ -198,3 +198,47 @@ def test_a_plan_that_was_read_is_carried_out_exactly_or_not_at_all(
     assert (other.code, unheard.code, done.code) == (4, 4, 0)
     assert f"gone is the move of 1 VGPU of {identity('b')}" in other.json["notes"][0]
     assert "no plan of that digest was shown on this host" in unheard.json["notes"][0]
+
+
+def test_a_foreign_child_that_guests_use_stays_as_it_is(placement_server: PlacementServer, tmp_path: Path) -> None:
+    found = lab(
+        placement_server,
+        tmp_path,
+        {"guest": [ON_FIRST]},
+        guest={"four-cells": WHOLE},
+        other={"four-cells": REST},
+    )
+    root = {"uuid": identity("four-cells")}
+    found.placement.send("PUT", "/resource_classes/CUSTOM_THEIRS")
+    found.placement.add_child(root, "four-cells_theirs", "CUSTOM_THEIRS", 3)
+    add_consumer(found.placement, "theirs", {"allocations": {"four-cells_theirs": {"CUSTOM_THEIRS": 2}}})
+    before = found.stands()["providers"]["four-cells_theirs"]
+
+    assert converted(found)["guest"] == {"four-cells": REST, FIRST: {"VGPU": 1}}
+    assert found.stands()["providers"]["four-cells_theirs"] == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        pytest.param(["--apply", "--digest", ""], 2, "is no digest", id="an empty digest"),
+        pytest.param(["--apply", "--digest", "../../../x"], 2, "is no digest", id="a path"),
+        pytest.param(["--digest", "0123456789ab"], 2, "goes with --apply", id="a digest without --apply"),
+        pytest.param(["--database", "", "--embedded"], 2, "two placements", id="two placements"),
+        pytest.param(["--database", ""], 1, "names no database", id="no database"),
+        pytest.param(["--database", "postgresql://u:SECRET@h:port/p"], 1, "names no database", id="no port"),
+        pytest.param(["--database", "sqlite:///missing.sqlite"], 1, "names no database", id="no file"),
+        pytest.param(
+            ["--database", "postgresql://u:SECRET@127.0.0.1:1/p?password=SECRET"], 1, "does it run", id="no server"
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_one_line_and_tells_no_password(
+    arguments: list[str], code: int, message: str, placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    found = lab(placement_server, tmp_path, {}, guest={"four-cells": REST})
+
+    done = found.run("reshape", *arguments)
+
+    assert (done.code, message in done.err) == (code, True), done.err
+    assert "SECRET" not in done.err + done.out
