@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import psycopg2
 import pytest
 import requests
 
@@ -180,8 +179,7 @@ def test_a_conversion_killed_at_any_request_ends_as_an_undisturbed_one(
                 f"{reader.looks} looks, {len(reader.wrong)} wrong; faults {storm.done if storm else 'none'}"
             )
         finally:
-            ledger.restore()
-            clear(ledger)
+            ledger.clear()
     assert differing == []
     assert reader.wrong == []
     assert reader.looks > len(points)
@@ -199,12 +197,6 @@ def kill(command: tuple[object, ...], proxy: Proxy, killer: Killer) -> None:
         killer.victim = process.pid
         proxy.hook = killer
         process.wait(timeout=120)
-
-
-def clear(ledger: Ledger) -> None:
-    """Nothing is left for the next test."""
-    with psycopg2.connect(ledger.url) as connection, connection.cursor() as cursor:
-        cursor.execute("TRUNCATE resource_providers, inventories, consumers, allocations, resource_provider_traits")
 
 
 @dataclass
@@ -354,7 +346,7 @@ def test_a_host_that_is_turned_back_and_forth_under_schedulers_never_has_a_wrong
                     claimers.touched.clear()
                     assert moment.totals() == totals, f"turn {turn} to {layout}"
     finally:
-        clear(ledger)
+        ledger.clear()
     print(
         f"{turn + 1} turns in {seconds:.0f} s, begun again {again} times; claimers {claimers.counts}; "
         f"booked twice by placement itself {twice}; "
