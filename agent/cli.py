@@ -17,7 +17,8 @@ placement is chosen after the verb:
   --embedded                a placement of your own in a file, to look around
   --config-file FILE        the host's nova.conf, or a file of this agent's own
 
-exit codes: 0 done, or nothing to do; 1 error; 2 usage; 3 differences or findings; 4 refused as unsafe
+exit codes: 0 done, or nothing to do; 1 error; 2 usage; 3 differences or findings; 4 refused:
+unsafe, no place for what a guest has, or not the plan that was agreed to
 
 examples:
   compute-node-agent discover

@@ -240,8 +240,8 @@ def _unplaceable(prospect: Prospect) -> tuple[str, ...]:
 def _needs_reshape(planner: Planner, prospect: Prospect) -> tuple[str, ...]:
     count = len({move.consumer for move in prospect.plan.moves})
     return (
-        f"{count} consumer{'s' * (count > 1)} must move with what they hold, as {planner.node} changes its shape: see "
-        f"compute-node-agent reshape, then reshape --apply; nothing was written, and placement holds the old tree",
+        f"{count} consumer{'s' * (count > 1)} must move with what they hold, as {planner.node} changes its shape: look "
+        f"at compute-node-agent reshape and carry it out with --apply, or set [compute] layout back",
     )
 
 

@@ -90,8 +90,8 @@ class Agreement:
         except (KeyError, TypeError, AttributeError):
             changed = "what is kept of that plan is damaged"
         return (
-            f"this is not the plan {self.digest}, but {plan.digest}: {changed}; nothing of it was sent: read it again "
-            f"(compute-node-agent reshape)",
+            f"the plan is not {self.digest} any more but {plan.digest} ({changed}): look at it again with the same "
+            f"options, without --apply",
         )
 
 

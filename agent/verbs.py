@@ -113,7 +113,8 @@ def plan(options: argparse.Namespace) -> Report:
             verdict = judge(one, prospect, wishes)
             prospects.append(prospect)
             remarks += notes_on(prospect)
-            remarks += [f"sync would refuse this: {note}" for note in verdict.notes]
+            doing = "stop here" if verdict.refused is Status.RESHAPE_NEEDED else "refuse this"
+            remarks += [f"sync would {doing}: {note}" for note in verdict.notes]
             if not prospect.identified:
                 remarks.append(f"{one.node} has no compute_id yet: the uuid is a stand-in, sync makes the real one")
     ending = Exit.DIFFERENCES if any(prospect.plan.operations for prospect in prospects) else Exit.DONE
@@ -307,7 +308,8 @@ def _conversions(prospects: Iterable[Prospect]) -> list[dict[str, Any]]:
 
 
 def _layout_remark(options: argparse.Namespace) -> str:
-    if options.to is None:
+    configured = settings_for(replace(_choice(options), layout=None)).policy.layout
+    if options.to in (None, configured):
         return ""
     return (
         f"set [compute] layout = {options.to} in the configuration too: a pass with another layout wants that one back"
@@ -407,7 +409,7 @@ def _print_outcome(out: Any, data: dict[str, Any]) -> None:
         "contested": "refused: another service writes here, nothing was written",
         "failed": "failed",
     }
-    if data["outcome"] not in ("unchanged", "failed"):
+    if data["outcome"] not in ("unchanged", "failed", "other-plan"):
         _print_plan(out, data)
     out.print(f"{data['node']}: {sentences[data['outcome']]}", markup=False)
     for note in data["notes"]:
