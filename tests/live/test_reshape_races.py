@@ -327,7 +327,7 @@ def test_a_host_that_is_turned_back_and_forth_under_schedulers_never_has_a_wrong
     try:
         with Proxy(cloud.server.url, hook=storm) as proxy, claimers.working():
             started = time.monotonic()
-            for turn in range(TURNS if not disturbed else max(4, TURNS // 3)):
+            for turn in range(TURNS if not disturbed else max(4, TURNS // 5)):
                 layout = ("devices", "flat", "numa", "flat")[turn % 4]
                 url = proxy.url if disturbed else cloud.server.url
                 config = farm.write_config(tmp_path, url, layout, placement=reached_at(url))
