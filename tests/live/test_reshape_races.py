@@ -35,6 +35,7 @@ pytestmark = pytest.mark.live
 KILLS = os.environ.get("RESHAPE_KILLS", "some")  # "all": at every request
 TURNS = int(os.environ.get("RESHAPE_TURNS", "20"))
 SEED = int(os.environ.get("SOAK_SEED", "20261121"))
+TRIES = 30  # of a claimer at letting go of something
 ABROAD = 5  # GB that each guest has on storage that is not the host's
 WHOLE = EACH | {"DISK_GB": EACH["DISK_GB"] + ABROAD}
 SOME = 6  # kill points of "some", spread over all requests
@@ -289,12 +290,14 @@ class Claimers:
     def _release(self, http: requests.Session, mine: list[str], chance: random.Random) -> None:
         """As nova does: a DELETE that meets a reshape answers 204 and deletes nothing."""
         consumer = mine.pop(chance.randrange(len(mine)))
-        while True:
+        for _ in range(TRIES):
             body = http.get(f"{self.placement}/allocations/{consumer}").json()
             answer = http.put(f"{self.placement}/allocations/{consumer}", json=body | {"allocations": {}})
             if answer.status_code == 204:
                 break
             self._count(f"release refused with {answer.status_code}")
+        else:
+            raise AssertionError(f"{consumer} cannot be released: {answer.text}; it has {body}")
         with self._turn:
             del self.held[consumer]
         self._count("released")
