@@ -10,7 +10,7 @@ no move, and stays for ``reportclient.hold``.
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
-from drivers.packing import Load, pack
+from drivers.packing import Load, limit, pack
 from drivers.parcels import Parcel, Slot, amounts, assemble, deal, relabel, staying
 from drivers.standing import HUGE
 from reportclient.allocations import Allocation, Float, Holdings, Move, Observed, usages
@@ -46,11 +46,7 @@ def plan_moves(
 def displaced(observed: Observed, desired: ProviderTree, ours: Ownership) -> frozenset[str]:
     """The consumers with something that has no place in ``desired`` where it is, or has to share it with others."""
     leaving = _leaving(observed.tree, desired)
-    return frozenset(
-        one.consumer
-        for one in observed.allocations
-        if leaving((one.provider, one.resource_class)) and _is_ours(observed, ours, one)
-    )
+    return frozenset(one.consumer for one in _own(observed, ours) if leaving((one.provider, one.resource_class)))
 
 
 class _Planning:
@@ -87,16 +83,15 @@ class _Planning:
 
     def moves(self) -> tuple[Move, ...]:
         by_consumer: dict[str, list[Parcel]] = {}
-        for one in sorted(self._observed.allocations):
-            if _is_ours(self._observed, self._ours, one):
-                parcel = Parcel(
-                    consumer=one.consumer,
-                    provider=one.provider,
-                    resource_class=one.resource_class,
-                    amount=one.amount,
-                    to_class=one.resource_class,
-                )
-                by_consumer.setdefault(one.consumer, []).append(parcel)
+        for one in sorted(_own(self._observed, self._ours)):
+            parcel = Parcel(
+                consumer=one.consumer,
+                provider=one.provider,
+                resource_class=one.resource_class,
+                amount=one.amount,
+                to_class=one.resource_class,
+            )
+            by_consumer.setdefault(one.consumer, []).append(parcel)
         decided: list[Parcel] = []
         floating: list[Load] = []
         for consumer, parcels in by_consumer.items():
@@ -317,16 +312,12 @@ class _Planning:
                     f"would be used there of {stock.capacity} ({stock.total} less {stock.reserved} reserved, times "
                     f"{stock.allocation_ratio:g}): make room or lower what is reserved"
                 )
-            elif not _is_takeable(stock, amount):
+            elif not limit(stock).takes(amount):
                 self._problems.append(
                     f"consumer {consumer} has {amount} {name} that belong on {provider}, which gives {stock.min_unit} "
                     f"to {stock.max_unit} in steps of {stock.step_size}: resize or move that guest first"
                 )
         return {slot: stock.capacity - used.get(slot, 0) for slot, stock in self._stock.items()}
-
-
-def _is_takeable(stock: Inventory, amount: int) -> bool:
-    return stock.min_unit <= amount <= stock.max_unit and amount % stock.step_size == 0
 
 
 def _stock(desired: ProviderTree) -> dict[Slot, Inventory]:
@@ -364,6 +355,7 @@ def _line(provider: str | None, parents: Mapping[str, str | None]) -> list[str]:
     return found
 
 
-def _is_ours(observed: Observed, ours: Ownership, one: Allocation) -> bool:
-    seen = observed.tree.by_name.get(one.provider)
-    return seen is not None and one.resource_class in ours.classes(seen)
+def _own(observed: Observed, ours: Ownership) -> list[Allocation]:
+    """What is allocated of stock that is ours."""
+    classes = {seen.name: ours.classes(seen) for seen in observed.tree}
+    return [one for one in observed.allocations if one.resource_class in classes.get(one.provider, frozenset())]

@@ -63,7 +63,7 @@ def pack(
     placed: list[Placed] = []
     homeless: list[str] = []
     for load in sorted(loads, key=_by_size):
-        limits = {slot: _limit(one, held.get((load.consumer, *slot), 0)) for slot, one in stock.items()}
+        limits = {slot: limit(one, held.get((load.consumer, *slot), 0)) for slot, one in stock.items()}
         together = _together(load, left, limits, parents)
         for demand in sorted(load.demands, key=lambda one: one.resource_class):
             parts = [(together[demand.resource_class], demand.amount)] if together else _apart(demand, left, limits)
@@ -97,7 +97,8 @@ class Limit:
         return self.least <= amount <= self.most and (self.held + amount) % self.step == 0
 
 
-def _limit(stock: Inventory, held: int) -> Limit:
+def limit(stock: Inventory, held: int = 0) -> Limit:
+    """What one consumer may be given of a stock, of which it has ``held`` already."""
     return Limit(max(1, stock.min_unit - held), stock.max_unit - held, stock.step_size, held)
 
 
