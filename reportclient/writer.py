@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import assert_never
 
@@ -70,7 +71,8 @@ class Writer:
             case Reshape():
                 self._reshape(operation)
             case Delete(uuid, name):
-                self._transport.send("DELETE", f"/resource_providers/{uuid}")
+                with suppress(Absent):  # our own request was sent again after its answer was lost: it is gone
+                    self._transport.send("DELETE", f"/resource_providers/{uuid}")
                 self._stands.pop(uuid, None)
                 LOG.info("deleted provider name=%s uuid=%s", name, uuid)
             case _:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
-from reportclient.errors import Forbidden
-from reportclient.plan import Reshape, SetInventories
+from reportclient.errors import Absent, Forbidden
+from reportclient.plan import Delete, Reshape, SetInventories
 from reportclient.transport import Transport
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 from reportclient.writer import Writer
@@ -33,3 +33,19 @@ def test_without_the_reshaper_stock_is_taken_away_before_it_is_given_elsewhere()
     writer.write(Reshape((SetInventories("r", "host", stock), SetInventories("c", "card", {}))))
 
     assert placement.written == ["c", "r"]
+
+
+class Gone:
+    """A placement that deleted a provider already, when it was asked for the first time and its answer was lost."""
+
+    def send(self, method: str, path: str, body: Mapping[str, Any] | None = None, **_: object) -> None:
+        raise Absent("404")
+
+
+def test_a_provider_that_is_gone_when_it_is_to_be_deleted_is_deleted() -> None:
+    card = ObservedProvider(uuid="c", generation=1, provider=Provider(name="card"))
+    writer = Writer(cast(Transport, Gone()), ObservedTree((card,)))
+
+    writer.write(Delete("c", "card"))
+
+    assert writer.outcome == ObservedTree()
