@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import sys
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -37,8 +38,17 @@ VERBS = {  # verb -> (help, the verb needs a placement)
     "record": ("record this host in a folder, to look at elsewhere", False),
     "explain": ("why a provider has what it has: the fact and the rule", True),
     "watch": ("events as they come, with what each changes", True),
+    "claim": ("give a guest what an allocation candidate offered", True),
+    "move": ("begin a move: a guest gets its new place, a migration keeps the old one", True),
+    "confirm": ("end a move: what the migration kept is let go", True),
+    "revert": ("undo a move: the guest gets back what the migration kept", True),
+    "release": ("let go of all that a guest holds", True),
     "check": ("try everything that a pass needs; writes nothing", True),
 }
+
+
+ALLOCATIONS = ("claim", "move", "confirm", "revert", "release")
+_GUEST, _MIGRATION = "4a5f7e9c-0d27-4e43-8f6f-2a3b1c9d8e70", "b7c1d2e3-5f64-4a08-9b1a-6c7d8e9f0a12"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return Exit.ERROR
     except KeyboardInterrupt:
-        writes = options.verb in ("sync", "reshape")
+        writes = options.verb in ("sync", "reshape", *ALLOCATIONS)
         sent = ": what was sent stands, and the next pass goes on from there" if writes else ""
         print(f"interrupted{sent}", file=sys.stderr)
         return Exit.INTERRUPTED
@@ -142,13 +152,18 @@ def _add_common(verb: argparse.ArgumentParser, reports: bool) -> None:
 def _add_own(verb: argparse.ArgumentParser, name: str) -> None:
     if name == "record":
         verb.add_argument("directory", type=Path, metavar="DIR", help="a new folder")
-    elif name != "watch":
+    elif name not in ("watch", "confirm", "revert", "release"):
         verb.add_argument(
             "--host",
             type=Path,
             metavar="DIR",
             help="look at the host recorded in this folder (or .tar.gz) instead of the live one",
         )
+    if name == "show":
+        verb.add_argument("--project", metavar="ID", help="show instead what this project uses in the whole placement")
+        verb.add_argument("--user", metavar="ID", help="and of it this user")
+    if name in ALLOCATIONS:
+        _add_allocations(verb, name)
     if name in ("plan", "sync"):
         verb.add_argument("--rename-from", metavar="OLD", help="this host was called OLD: rename its providers")
     if name == "reshape":
@@ -178,6 +193,60 @@ def _add_own(verb: argparse.ArgumentParser, name: str) -> None:
         verb.add_argument("--take-over", action="store_true", help="write again after a second writer was stopped")
 
 
+def _add_allocations(verb: argparse.ArgumentParser, name: str) -> None:
+    meaning = "a migration's uuid" if name == "confirm" else "a guest's uuid"
+    verb.add_argument("consumer", type=_uuid, metavar="MIGRATION" if name == "confirm" else "CONSUMER", help=meaning)
+    if name in ("move", "revert"):
+        verb.add_argument(
+            "--migration", type=_uuid, required=True, metavar="UUID", help="who keeps what the guest had, of the move"
+        )
+    if name in ("claim", "move"):
+        verb.add_argument(
+            "--request",
+            type=Path,
+            required=True,
+            metavar="FILE",
+            help='one allocation request as allocation candidates give it: {"allocations": {...}}, passed on as it is',
+        )
+        verb.add_argument(
+            "--alternate",
+            type=Path,
+            action="append",
+            default=[],
+            metavar="FILE",
+            help="another one, for when that has no room; may be repeated",
+        )
+        verb.add_argument(
+            "--fit", action="store_true", help="ask only for what fits the cells and devices that this host really has"
+        )
+    if name == "claim":
+        verb.add_argument("--project", metavar="ID", help="of a new guest; one that exists keeps its own")
+        verb.add_argument("--user", metavar="ID", help="as --project")
+        verb.add_argument("--type", metavar="T", type=_consumer_type, help="of a new guest, for instance INSTANCE")
+        how = verb.add_mutually_exclusive_group()
+        how.add_argument("--replace", action="store_true", help="instead of all that it has: a resize in place")
+        how.add_argument("--merge", action="store_true", help="beside what others claimed for it")
+        how.add_argument("--evacuate", action="store_true", help="beside what it has on a host that is down")
+        verb.add_argument(
+            "--instead-of", type=Path, metavar="FILE", help="with --merge: the request that the caller claimed before"
+        )
+    if name == "release":
+        verb.add_argument("--force", action="store_true", help="whoever changed it last")
+
+
+def _uuid(text: str) -> str:
+    try:
+        return str(uuid.UUID(text))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text[:60]!r} is no uuid") from None
+
+
+def _consumer_type(text: str) -> str:
+    if not re.fullmatch("[A-Z0-9_]{1,255}", text):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no consumer type: those are of A-Z, 0-9 and _")
+    return text
+
+
 def _digest(text: str) -> str:
     if not re.fullmatch("[0-9a-f]{12}", text):
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is no digest: a dry run shows it, 12 hex digits")
@@ -190,6 +259,14 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> argp
         parser.error("--digest goes with --apply: it says which plan to carry out")
     if getattr(options, "database", None) is not None and (options.embedded or options.embedded_dir):
         parser.error("--database and --embedded are two placements: name one")
+    if options.verb == "claim":
+        new = not (options.replace or options.merge or options.evacuate)
+        if new and not (options.project and options.user):
+            parser.error("a new guest needs --project and --user")
+        if options.instead_of and not options.merge:
+            parser.error("--instead-of goes with --merge: it says which part of the guest's set is the caller's")
+    if getattr(options, "user", None) and not options.project:
+        parser.error("--user goes with --project")
     return options
 
 
@@ -201,6 +278,11 @@ def _example(verb: str) -> str:
         "watch": "--sync --embedded",
         "sync": "--config-file /etc/nova/nova.conf",
         "reshape": "--to numa --embedded",
+        "claim": f"{_GUEST} --project P --user U --type INSTANCE --request FILE",
+        "move": f"{_GUEST} --migration {_MIGRATION} --request FILE",
+        "confirm": _MIGRATION,
+        "revert": f"{_GUEST} --migration {_MIGRATION}",
+        "release": _GUEST,
     }
     return own.get(verb, "--embedded")
 

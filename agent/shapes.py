@@ -1,5 +1,6 @@
 """Trees, plans and outcomes as the JSON that other programs read; the form is part of the command's interface."""
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any, assert_never
 
@@ -7,14 +8,17 @@ from reportclient.allocations import Allocation, Move, instructions, usages
 from reportclient.forecast import forecast
 from reportclient.payload import decode_inventory, encode_inventory, requests_of
 from reportclient.plan import (
+    Claim,
     Create,
     Delete,
+    DropAllocations,
     EnsureClasses,
     EnsureTraits,
     Operation,
     Plan,
     Rename,
     Reparent,
+    ReplaceAllocations,
     Reshape,
     SetAggregates,
     SetInventories,
@@ -164,6 +168,13 @@ def encode_operation(operation: Operation, before: Mapping[str, Mapping[str, Inv
                 "inventories": [encode_operation(one, before) for one in several],
                 "allocations": {one.consumer: _encode_slots(one.after) for one in rewrites},
             }
+        case Claim():
+            return {"operation": "claim", "consumer": operation.consumer, **json.loads(operation.request.text)}
+        case ReplaceAllocations(rewrites):
+            held = {one.consumer: _encode_slots(one.after) for one in rewrites}
+            return {"operation": "replace-allocations", "allocations": held}
+        case DropAllocations(consumer):
+            return {"operation": "drop-allocations", "consumer": consumer}
         case Delete(uuid, name):
             return {"operation": "delete", "provider": name, "uuid": uuid}
         case _:

@@ -51,6 +51,25 @@ def print_allocations(out: Console, allocations: Mapping[str, Mapping[str, Mappi
     out.print(table)
 
 
+def print_ending(out: Console, data: Mapping[str, Any]) -> None:
+    """How an operation on one consumer ended, and what it holds now."""
+    out.print(f"{data['consumer']}: {data['outcome']}")
+    for uuid, record in data["allocations"].items():
+        out.print(f"  {_amounts(record['resources'])} on {uuid}")
+    if not data["allocations"]:
+        out.print("  holds nothing")
+
+
+def print_usages(out: Console, data: Mapping[str, Any]) -> None:
+    """What a project or a user of it uses, by the type of its consumers."""
+    whose = f"project {data['project']}" + (f", user {data['user']}" if data["user"] else "")
+    table = Table("type", "class", Column("used", justify="right"), title=whose, title_justify="left", box=None)
+    for kind, sums in data["usages"].items():
+        for name, amount in sums.items():
+            table.add_row(kind or "-", name, str(amount))
+    out.print(table if data["usages"] else f"{whose}: uses nothing")
+
+
 def print_plan(out: Console, plan: Mapping[str, Any]) -> None:
     """What a pass would do, one line for each operation."""
     if not plan["operations"]:

@@ -6,24 +6,23 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from agent.assembly import Choice, open_client, open_driver, settings_for
+from agent.assembly import open_client, open_driver, settings_for
 from agent.errors import USER_ERRORS
 from agent.exits import Exit
 from agent.identity import parse_identity, planned_identity, read_identity
 from agent.planner import Planner, Prospect, Wishes, look
 from agent.provider_config import add, read_additions
+from agent.report import Printer, Report, choice_of
 from agent.shapes import encode_conversion, encode_observed, encode_plan, encode_tree
 from agent.sync import Outcome, Status, foresee, judge, notes_on
 from agent.upgrade import at_start, convert, remember_plan
 
 if TYPE_CHECKING:
     from agent.watch import Change
-
-Printer = Callable[[Any, Any], None]  # (rich console, data)
 
 ENDINGS = {
     Status.UNCHANGED: Exit.DONE,
@@ -34,16 +33,6 @@ ENDINGS = {
     Status.CONTESTED: Exit.REFUSED,
     Status.FAILED: Exit.ERROR,
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """What a verb found: data for programs, how people see it, and how it ended."""
-
-    data: dict[str, Any]
-    table: Printer
-    exit: Exit = Exit.DONE
-    remark: str = ""  # for people, on standard error
 
 
 def run(verb: str, options: argparse.Namespace) -> Exit:
@@ -66,7 +55,7 @@ def run(verb: str, options: argparse.Namespace) -> Exit:
 
 def discover(options: argparse.Namespace) -> Report:
     """The tree that this host would report; needs no placement."""
-    choice = _choice(options)
+    choice = choice_of(options)
     settings = settings_for(choice)
     providers: dict[str, Any] = {}
     with open_driver(settings, choice) as driver:
@@ -83,6 +72,8 @@ def discover(options: argparse.Namespace) -> Report:
 
 def show(options: argparse.Namespace) -> Report:
     """The tree that placement holds under this host's name."""
+    if options.project:
+        return _show_usages(options)
     shown: dict[str, Any] = {"providers": {}, "allocations": {}}
     missing = []
     with _planners(options) as planners:
@@ -99,6 +90,14 @@ def show(options: argparse.Namespace) -> Report:
         return Report(data=shown, table=_print_shown)
     remark = f"placement has no provider {', '.join(missing)}: run compute-node-agent sync first"
     return Report(data=shown, table=_print_shown, exit=Exit.ERROR, remark=remark)
+
+
+def _show_usages(options: argparse.Namespace) -> Report:
+    """What a project, or a user of it, uses in this whole placement."""
+    choice = choice_of(options)
+    client, _ = open_client(settings_for(choice), choice)
+    usages = client.usages(options.project, options.user)
+    return Report(data={"project": options.project, "user": options.user, "usages": usages}, table=_print_usages)
 
 
 def plan(options: argparse.Namespace) -> Report:
@@ -166,7 +165,7 @@ def record(options: argparse.Namespace) -> Report:
     """This host as a host archive."""
     from agent.record import record_host
 
-    count = record_host(settings_for(_choice(options)), options.directory)
+    count = record_host(settings_for(choice_of(options)), options.directory)
     data = {"directory": str(options.directory), "files": count}
     return Report(
         data=data, table=lambda out, data: out.print(f"recorded this host in {data['directory']}: {count} files")
@@ -177,7 +176,7 @@ def check(options: argparse.Namespace) -> Report:
     """Everything that a pass needs, tried."""
     from agent.check import check_host
 
-    checks = check_host(_choice(options))
+    checks = check_host(choice_of(options))
     records = [{"check": one.name, "ok": one.ok, "detail": one.detail} for one in checks]
     ending = Exit.DONE if all(one.ok for one in checks) else Exit.DIFFERENCES
     return Report(data={"checks": records}, table=_print_checks, exit=ending)
@@ -187,18 +186,24 @@ def explain(options: argparse.Namespace) -> Report:
     """Why what one provider has is reported; placement is asked too where one is chosen."""
     from agent.explain import explain_provider
 
-    return Report(data=explain_provider(_choice(options), options.name, options.what), table=_print_reasons)
+    return Report(data=explain_provider(choice_of(options), options.name, options.what), table=_print_reasons)
 
 
 def watch(options: argparse.Namespace) -> Report:
     """Events and what each changes, as they come, until interrupted."""
     from agent.watch import open_watch
 
-    choice = _choice(options)
+    choice = choice_of(options)
     with _ending_by_signal(), open_watch(settings_for(choice), choice, sync=options.sync) as changes:
         for change in changes:
             _print_change(options, change)
     return Report(data={}, table=lambda out, data: None)
+
+
+def _of_allocations(verb: str, options: argparse.Namespace) -> Report:
+    from agent import allocation_verbs
+
+    return allocation_verbs.run(verb, options)
 
 
 VERBS: dict[str, Callable[[argparse.Namespace], Report]] = {
@@ -211,6 +216,7 @@ VERBS: dict[str, Callable[[argparse.Namespace], Report]] = {
     "explain": explain,
     "watch": watch,
     "check": check,
+    **{verb: partial(_of_allocations, verb) for verb in ("claim", "move", "confirm", "revert", "release")},
 }
 
 
@@ -223,6 +229,7 @@ DOING = {
     "record": "reading this host",
     "explain": "reading this host",
     "check": "trying what a pass needs",
+    **dict.fromkeys(("claim", "move", "confirm", "revert", "release"), "asking placement"),
 }
 
 
@@ -274,25 +281,13 @@ def _with_use(planner: Planner, prospect: Prospect) -> Prospect:
 @contextmanager
 def _planners(options: argparse.Namespace, *, writes: bool = False) -> Iterator[list[Planner]]:
     """A planner for each node; placement is chosen first, as that needs no look at the host."""
-    choice = _choice(options)
+    choice = choice_of(options)
     settings = settings_for(choice)
     client, where = open_client(settings, choice, writes=writes)
     with open_driver(settings, choice) as driver:
         yield [
             Planner(node=node, driver=driver, client=client, settings=settings, where=where) for node in driver.nodes()
         ]
-
-
-def _choice(options: argparse.Namespace) -> Choice:
-    return Choice(
-        config_files=tuple(options.config_file),
-        config_dirs=tuple(options.config_dir),
-        embedded=getattr(options, "embedded", False) or getattr(options, "embedded_dir", None) is not None,
-        embedded_dir=getattr(options, "embedded_dir", None),
-        host=getattr(options, "host", None),
-        layout=getattr(options, "to", None),
-        database=getattr(options, "database", None),
-    )
 
 
 def _wishes(options: argparse.Namespace) -> Wishes:
@@ -308,7 +303,7 @@ def _conversions(prospects: Iterable[Prospect]) -> list[dict[str, Any]]:
 
 
 def _layout_remark(options: argparse.Namespace) -> str:
-    configured = settings_for(replace(_choice(options), layout=None)).policy.layout
+    configured = settings_for(replace(choice_of(options), layout=None)).policy.layout
     if options.to in (None, configured):
         return ""
     return (
@@ -372,6 +367,12 @@ def _print_shown(out: Any, data: dict[str, Any]) -> None:
     if data["providers"]:
         print_tree(out, data)
         print_allocations(out, data["allocations"])
+
+
+def _print_usages(out: Any, data: dict[str, Any]) -> None:
+    from agent.tables import print_usages
+
+    print_usages(out, data)
 
 
 def _print_plan(out: Any, data: dict[str, Any]) -> None:

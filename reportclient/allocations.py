@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 
 from reportclient.tree import ObservedTree
 
+Slots = Mapping[str, Mapping[str, int]]
+"""Provider's uuid -> resource class -> amount; no empty ones in it."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Allocation:
@@ -38,6 +41,13 @@ class Float:
 
 
 @dataclass(frozen=True, slots=True)
+class AllocationRequest:
+    """One allocation request as allocation candidates gave it: its JSON text, passed on as it is."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Holdings:
     """What the hypervisor says of all its guests."""
 
@@ -55,7 +65,8 @@ class Consumer:
     project: str
     user: str
     kind: str | None  # consumer type; None where placement does not tell (before 1.38)
-    slots: Mapping[str, Mapping[str, int]]  # provider's uuid -> class -> amount
+    slots: Slots
+    written_s: float | None = field(default=None, compare=False)  # when, since the epoch by our clock; None: not told
 
     @property
     def amounts(self) -> dict[str, int]:

@@ -14,6 +14,7 @@ from reportclient.transport import NEWEST, Transport
 from reportclient.tree import ObservedProvider, ObservedTree, Provider
 from reportclient.writer import Writer
 
+SHARES = "MISC_SHARES_VIA_AGGREGATE"
 NAMES_PER_QUERY = 100  # keeps GET /traits?name=in:... under 8 KiB
 
 
@@ -124,14 +125,33 @@ class PlacementClient:
         for uuid in sorted(set(uuids)):
             known = self._consumers.get(uuid)
             if known is None or (known[0].generation, known[1]) != (self._listed.get(uuid), rows.get(uuid)):
-                body, _ = self._transport.get(f"/allocations/{uuid}")
-                with payload.in_form(f"the allocations of {uuid}"):
-                    consumer = payload.decode_consumer(body, uuid)
+                consumer = self.consumer(uuid)
                 if consumer is None:
                     continue
                 known = self._consumers[uuid] = consumer, rows.get(uuid, set())
             found.append(known[0])
         return tuple(found)
+
+    def consumer(self, uuid: str) -> Consumer | None:
+        """One consumer with all it holds, as it is now; None when it holds nothing. One request."""
+        body, modified = self._transport.get(f"/allocations/{uuid}")
+        date = _date(modified)
+        written_s = date.timestamp() - (self.skew_s or 0) if date else None
+        with payload.in_form(f"the allocations of {uuid}"):
+            return payload.decode_consumer(body, uuid, written_s)
+
+    def sharing(self) -> frozenset[str]:
+        """The uuids of all providers that share what they have with others, as storage does. One request."""
+        body, _ = self._transport.get(f"/resource_providers?{urlencode({'required': SHARES})}")
+        with payload.in_form("the providers that share"):
+            return frozenset(row[0] for row in payload.decode_listing(body))
+
+    def usages(self, project: str, user: str | None = None) -> dict[str, dict[str, int]]:
+        """What a project, or a user of it, uses: consumer type -> class -> amount; "" where no types are told."""
+        query = {"project_id": project} | ({"user_id": user} if user else {})
+        body, _ = self._transport.get(f"/usages?{urlencode(query)}")
+        with payload.in_form(f"the usages of {project}"):
+            return payload.decode_usages(body)
 
     def known_traits(self, names: Iterable[str]) -> frozenset[str]:
         """Those of ``names`` that placement has; one request per hundred."""

@@ -7,6 +7,7 @@ PlacementError
     Rejected        understood and refused: never retry as it is
         Absent      no such thing in placement
         Forbidden   refused for want of a role
+        NoRoom      a provider has less left than is asked for: elsewhere, or later
         NameTaken   a provider of that name or uuid exists
         TreeMismatch  the tree that placement holds is not this host's to write
     UnsafePlan      the plan would take away more than it may: nothing was sent
@@ -36,6 +37,10 @@ class Absent(Rejected):
 
 class Forbidden(Rejected):
     """403: the user lacks a role that this request needs."""
+
+
+class NoRoom(Rejected):
+    """409 without a code: a provider has less left than is asked for, or not in such amounts."""
 
 
 class NameTaken(Rejected):

@@ -4,14 +4,17 @@ from dataclasses import replace
 from typing import assert_never
 
 from reportclient.plan import (
+    Claim,
     Create,
     Delete,
+    DropAllocations,
     EnsureClasses,
     EnsureTraits,
     Operation,
     Plan,
     Rename,
     Reparent,
+    ReplaceAllocations,
     Reshape,
     SetAggregates,
     SetInventories,
@@ -35,7 +38,7 @@ def forecast(plan: Plan, observed: ObservedTree) -> ObservedTree:
 
 def _apply(operation: Operation, stands: dict[str, ObservedProvider]) -> None:
     match operation:
-        case EnsureClasses() | EnsureTraits():
+        case EnsureClasses() | EnsureTraits() | Claim() | ReplaceAllocations() | DropAllocations():
             pass
         case Create(uuid, name, parent):
             above = stands[parent].name if parent else None

@@ -1,19 +1,23 @@
 """Placement's JSON, both ways; nothing else in the package sees a dict of it."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, assert_never
 
-from reportclient.allocations import Allocation, Consumer
+from reportclient.allocations import Allocation, AllocationRequest, Consumer, Slots
 from reportclient.errors import Unavailable
 from reportclient.plan import (
+    Claim,
     Create,
     Delete,
+    DropAllocations,
     EnsureClasses,
     EnsureTraits,
     Operation,
     Rename,
     Reparent,
+    ReplaceAllocations,
     Reshape,
     Rewrite,
     SetAggregates,
@@ -23,6 +27,8 @@ from reportclient.plan import (
 from reportclient.tree import Inventory, ObservedProvider, Provider
 
 Json = dict[str, Any]
+UNTYPED = (1, 37)  # the last microversion in which allocations are written without a consumer's type
+UNKNOWN = "unknown"  # the type of a consumer that was written so
 
 
 def decode_listing(body: Json) -> list[tuple[str, str, str | None, int]]:
@@ -98,22 +104,75 @@ def encode_reshape(reshape: Reshape, generations: Mapping[str, int]) -> Json:
         "inventories": {
             one.uuid: encode_inventories(one.inventories, generations[one.uuid]) for one in reshape.inventories
         },
-        "allocations": {one.consumer: _encode_rewrite(one) for one in reshape.rewrites},
+        "allocations": {one.consumer: encode_rewrite(one, UNTYPED) for one in reshape.rewrites},
     }
 
 
-def _encode_rewrite(rewrite: Rewrite) -> Json:
-    """As in 1.30 to 1.37, where no type is told and so none changes: a type of unknown could not be told either."""
+def encode_rewrite(rewrite: Rewrite, microversion: tuple[int, int]) -> Json:
+    """
+    The body of ``PUT /allocations/{uuid}``, and of one consumer among several.
+
+    Before 1.38 no type is told and so none changes: a type of unknown could not be told either.
+    """
     return {
-        "allocations": {uuid: {"resources": dict(resources)} for uuid, resources in sorted(rewrite.after.items())},
+        "allocations": encode_slots(rewrite.after),
         "project_id": rewrite.project,
         "user_id": rewrite.user,
         "consumer_generation": rewrite.generation,
+        **_encode_type(rewrite.kind, microversion),
     }
 
 
-def decode_consumer(body: Json, uuid: str) -> Consumer | None:
-    """A consumer's whole set from ``GET /allocations/{uuid}``; None when it holds nothing."""
+def encode_rewrites(rewrites: Iterable[Rewrite], microversion: tuple[int, int]) -> Json:
+    """The body of ``POST /allocations``."""
+    return {one.consumer: encode_rewrite(one, microversion) for one in rewrites}
+
+
+def encode_claim(claim: Claim, microversion: tuple[int, int]) -> Json:
+    """The body of ``PUT /allocations/{uuid}``: what was offered, unread, and whose it is."""
+    offered: Json = json.loads(claim.request.text)
+    return offered | {
+        "project_id": claim.project,
+        "user_id": claim.user,
+        "consumer_generation": claim.generation,
+        **_encode_type(claim.kind, microversion),
+    }
+
+
+def encode_slots(slots: Slots) -> Json:
+    """``{PROVIDER UUID: {"resources": {CLASS: AMOUNT}}}``, as allocations are written and candidates told."""
+    return {uuid: {"resources": dict(resources)} for uuid, resources in sorted(slots.items())}
+
+
+def decode_request(request: AllocationRequest) -> dict[str, dict[str, int]]:
+    """
+    What an allocation request asks for.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        found = {
+            str(uuid): {str(name): int(amount) for name, amount in record["resources"].items()}
+            for uuid, record in json.loads(request.text)["allocations"].items()
+        }
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError('no {"allocations": {PROVIDER UUID: {"resources": {CLASS: AMOUNT}}}}') from error
+    if not found or not all(found.values()) or min(min(one.values()) for one in found.values()) < 1:
+        raise ValueError("it asks for nothing, or for less than 1 of a class")
+    return found
+
+
+def _encode_type(kind: str | None, microversion: tuple[int, int]) -> Json:
+    return {"consumer_type": kind} if kind and microversion > UNTYPED else {}
+
+
+def decode_consumer(body: Json, uuid: str, written_s: float | None = None) -> Consumer | None:
+    """
+    A consumer's whole set from ``GET /allocations/{uuid}``; None when it holds nothing.
+
+    The type that placement calls unknown is None: nobody told it, and nobody can write it.
+    """
     if not body["allocations"]:
         return None
     return Consumer(
@@ -121,7 +180,8 @@ def decode_consumer(body: Json, uuid: str) -> Consumer | None:
         generation=int(body["consumer_generation"]),
         project=str(body["project_id"]),
         user=str(body["user_id"]),
-        kind=body.get("consumer_type"),
+        kind=None if (kind := body.get("consumer_type")) == UNKNOWN else kind,
+        written_s=written_s,
         slots={
             str(provider): {str(name): int(amount) for name, amount in sorted(record["resources"].items())}
             for provider, record in sorted(body["allocations"].items())
@@ -148,6 +208,13 @@ def requests_of(operation: Operation) -> tuple[tuple[str, str], ...]:
             return (("PUT", f"/resource_providers/{uuid}/inventories"),)
         case Reshape():
             return (("POST", "/reshaper"),)
+        case Claim(consumer=consumer):
+            return (("PUT", f"/allocations/{consumer}"),)
+        case ReplaceAllocations(rewrites):
+            one = len(rewrites) == 1
+            return (("PUT", f"/allocations/{rewrites[0].consumer}") if one else ("POST", "/allocations"),)
+        case DropAllocations(consumer):
+            return (("DELETE", f"/allocations/{consumer}"),)
         case Delete(uuid):
             return (("DELETE", f"/resource_providers/{uuid}"),)
         case _:
@@ -166,6 +233,16 @@ def decode_allocations(body: Json, provider: str) -> tuple[Allocation, ...]:
 def decode_consumer_generations(body: Json) -> dict[str, int]:
     """The generation of each consumer in ``GET /resource_providers/{uuid}/allocations`` (1.28)."""
     return {str(consumer): int(record["consumer_generation"]) for consumer, record in body["allocations"].items()}
+
+
+def decode_usages(body: Json) -> dict[str, dict[str, int]]:
+    """By consumer type as from 1.38 on (``consumer_count`` is left out), under "" where no types are told."""
+    usages = body["usages"]
+    typed = usages if any(isinstance(one, dict) for one in usages.values()) else {"": usages} if usages else {}
+    return {
+        str(kind): {str(name): int(amount) for name, amount in sorted(sums.items()) if name != "consumer_count"}
+        for kind, sums in sorted(typed.items())
+    }
 
 
 def decode_names(body: Json, key: str) -> frozenset[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, assert_never
 
-from reportclient.allocations import Allocation, Move, usages
+from reportclient.allocations import Allocation, AllocationRequest, Move, Slots, usages
 from reportclient.errors import UnsafePlan
 from reportclient.tree import Inventory, ObservedTree
 
@@ -89,12 +89,12 @@ class Rewrite:
     """One consumer's whole allocations as they are to be, on every provider, ours or not, by the provider's uuid."""
 
     consumer: str
-    generation: int
+    generation: int | None  # as it was read; None: there is no such consumer yet
     project: str
     user: str
-    kind: str | None  # consumer type; stays as it is
-    before: Mapping[str, Mapping[str, int]]
-    after: Mapping[str, Mapping[str, int]]
+    kind: str | None  # consumer type; None: not known, and it stays as it is
+    before: Slots
+    after: Slots  # empty: the consumer goes
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,32 @@ class Reshape:
 
     inventories: tuple[SetInventories, ...]
     rewrites: tuple[Rewrite, ...] = ()  # of the consumers that move; none when a tree appears whole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A consumer's whole allocations, exactly as an allocation candidate offered them."""
+
+    consumer: str
+    generation: int | None  # None: it must not exist yet
+    project: str
+    user: str
+    kind: str | None
+    request: AllocationRequest
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceAllocations:
+    """The whole allocations of several consumers in one transaction: all of them are written, or none."""
+
+    rewrites: tuple[Rewrite, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DropAllocations:
+    """All that a consumer holds goes, whoever wrote it last."""
+
+    consumer: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +149,9 @@ Operation = (
     | SetAggregates
     | SetInventories
     | Reshape
+    | Claim
+    | ReplaceAllocations
+    | DropAllocations
     | Delete
 )
 
@@ -198,6 +227,8 @@ def stock_writes(operations: Iterable[Operation]) -> dict[str, Mapping[str, Inve
             case Delete(uuid, _):
                 final[uuid] = {}
             case EnsureClasses() | EnsureTraits() | Create() | Rename() | Reparent() | SetTraits() | SetAggregates():
+                pass
+            case Claim() | ReplaceAllocations() | DropAllocations():
                 pass
             case _:
                 assert_never(operation)

@@ -4,17 +4,19 @@ One request to placement, and what its answer means: status and ``errors[0].code
 Retries of a request belong to keystoneauth (``[placement] connect_retries``, ``status_code_retries``).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, NoReturn, Protocol
 
 from keystoneauth1 import exceptions
 
-from reportclient.errors import Absent, Conflict, Forbidden, NameTaken, Rejected, Unavailable
+from reportclient.errors import Absent, Conflict, Forbidden, NameTaken, NoRoom, Rejected, Unavailable
 
 RACED = ("placement.concurrent_update", "placement.inventory.inuse", "placement.resource_provider.inuse")
 """What is in use now was not when it was planned."""
+NO_ROOM = "placement.undefined_code"  # as allocations are answered that do not fit
+Body = Mapping[str, Any] | Callable[[tuple[int, int]], Mapping[str, Any]] | None  # or as a microversion has it
 OLDEST, NEWEST = (1, 30), (1, 39)  # 1.30 brought the reshaper
 
 
@@ -64,9 +66,15 @@ class Transport:
             )
         return self._body(answer, "GET", path), answer.headers.get("Last-Modified", "")
 
-    def send(self, method: str, path: str, body: object = None, *, newest: tuple[int, int] = NEWEST) -> Any:
-        """A write's answer, None where it has no body; at ``newest`` where its form changed after that."""
-        answer = self._exchange(method, path, body=body, newest=newest)
+    def send(
+        self, method: str, path: str, body: Body = None, *, newest: tuple[int, int] = NEWEST, once: bool = False
+    ) -> Any:
+        """
+        A write's answer, None where it has no body; at ``newest`` where its form changed after that.
+
+        With ``once`` it is not sent again when its answer is lost: the caller has to look whether it was done.
+        """
+        answer = self._exchange(method, path, body=body, newest=newest, once=once)
         return None if answer.status_code in (201, 204) and not answer.text else self._body(answer, method, path)
 
     def _exchange(
@@ -74,22 +82,31 @@ class Transport:
         method: str,
         path: str,
         headers: dict[str, str] | None = None,
-        body: object = None,
+        body: Body = None,
         newest: tuple[int, int] = NEWEST,
+        once: bool = False,
     ) -> Answer:
-        answer = self._once(method, path, headers, body, newest)
+        answer = self._ask(method, path, headers, body, newest, once)
         if answer.status_code == 406:
             self.microversion = _agree(_first_error(answer), self._where)
-            answer = self._once(method, path, headers, body, newest)
+            answer = self._ask(method, path, headers, body, newest, once)
         if answer.status_code >= 400:
             _refuse(answer, method, path, self._where)
         return answer
 
-    def _once(
-        self, method: str, path: str, headers: dict[str, str] | None, body: object, newest: tuple[int, int]
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        headers: dict[str, str] | None,
+        body: Body,
+        newest: tuple[int, int],
+        once: bool,
     ) -> Answer:
-        kwargs: dict[str, Any] = {} if body is None else {"json": body}
-        version = ".".join(map(str, min(self.microversion, newest)))
+        spoken = min(self.microversion, newest)
+        kwargs: dict[str, Any] = {} if body is None else {"json": body(spoken) if callable(body) else body}
+        kwargs |= {"connect_retries": 0, "status_code_retries": 0} if once else {}
+        version = ".".join(map(str, spoken))
         try:
             answer: Answer = self._sender.request(
                 path,
@@ -158,6 +175,8 @@ def _refuse(answer: Answer, method: str, path: str, where: str) -> NoReturn:
         raise Conflict(f"{asked}: somebody else wrote first{f', {detail}' if code != RACED[0] else ''}")
     if status == 409 and code == "placement.duplicate_name":
         raise NameTaken(f"{asked}: {detail}")
+    if status == 409 and code == NO_ROOM and "/allocations" in path:
+        raise NoRoom(f"{asked}: {detail}")
     if status in (408, 425, 429) or status >= 500 or not error:
         raise Unavailable(f"{asked}: {detail}: see placement's log; nothing is known to have changed")
     raise Rejected(f"{asked}: {detail}")

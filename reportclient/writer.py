@@ -4,28 +4,32 @@ import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import assert_never
 
 from reportclient import payload
 from reportclient.errors import Absent, Conflict, Forbidden, NameTaken
 from reportclient.plan import (
+    Claim,
     Create,
     Delete,
+    DropAllocations,
     EnsureClasses,
     EnsureTraits,
     Operation,
     Rename,
     Reparent,
+    ReplaceAllocations,
     Reshape,
+    Rewrite,
     SetAggregates,
     SetInventories,
     SetTraits,
 )
-from reportclient.transport import Transport
+from reportclient.transport import NEWEST, Transport
 from reportclient.tree import ObservedProvider, ObservedTree, Provider
 
 LOG = logging.getLogger(__name__)
-BEFORE_TYPES = (1, 37)  # the last microversion at which allocations are rewritten without telling a consumer's type
 
 
 class Writer:
@@ -70,6 +74,13 @@ class Writer:
                 self._set_inventories(operation)
             case Reshape():
                 self._reshape(operation)
+            case Claim():
+                self._claim(operation)
+            case ReplaceAllocations(rewrites):
+                self._replace(rewrites)
+            case DropAllocations(consumer):
+                self._transport.send("DELETE", f"/allocations/{consumer}", once=True)
+                LOG.info("dropped all allocations consumer=%s", consumer)
             case Delete(uuid, name):
                 with suppress(Absent):  # our own request was sent again after its answer was lost: it is gone
                     self._transport.send("DELETE", f"/resource_providers/{uuid}")
@@ -141,7 +152,7 @@ class Writer:
         generations = {one.uuid: self._generation(one) for one in reshape.inventories}
         try:
             body = payload.encode_reshape(reshape, generations)
-            self._transport.send("POST", "/reshaper", body, newest=BEFORE_TYPES)
+            self._transport.send("POST", "/reshaper", body, newest=payload.UNTYPED)
         except Forbidden:
             if reshape.rewrites:
                 raise
@@ -155,6 +166,27 @@ class Writer:
             LOG.info("set inventories of provider name=%s %s", one.name, _totals(one))
         for each in reshape.rewrites:
             LOG.info("moved consumer uuid=%s", each.consumer)
+
+    def _claim(self, claim: Claim) -> None:
+        path = f"/allocations/{claim.consumer}"
+        newest = NEWEST if claim.kind else payload.UNTYPED
+        self._transport.send("PUT", path, partial(payload.encode_claim, claim), newest=newest, once=True)
+        LOG.info("claimed consumer=%s", claim.consumer)
+
+    def _replace(self, rewrites: tuple[Rewrite, ...]) -> None:
+        """One consumer by PUT, several by POST: all of them are written, or none."""
+        newest = NEWEST if all(one.kind for one in rewrites) else payload.UNTYPED
+        if len(rewrites) == 1:
+            path, body = f"/allocations/{rewrites[0].consumer}", partial(payload.encode_rewrite, rewrites[0])
+            self._transport.send("PUT", path, body, newest=newest, once=True)
+        else:
+            self._transport.send(
+                "POST", "/allocations", partial(payload.encode_rewrites, rewrites), newest=newest, once=True
+            )
+        for each in rewrites:
+            for uuid in (*each.before, *each.after):
+                self._stands.pop(uuid, None)  # their generations moved, and the answer tells none
+            LOG.info("%s consumer=%s", "replaced allocations" if each.after else "released", each.consumer)
 
     def _gains(self, write: SetInventories) -> bool:
         """Whether a write adds to a provider: then it waits for those that only take away, so that nothing is twice."""

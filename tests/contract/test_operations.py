@@ -1,0 +1,470 @@
+"""Operations on allocations on placement's own application: the mail of 2016, and each conflict of that of 2018."""
+
+import json
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from keystoneauth1 import exceptions
+
+from agent.conflicts import RULES, TRIES, Operation, Reaction
+from agent.migrations import merge_set, moved_sets, replace_set, reverted_set
+from agent.operations import Ending, Operations, Told
+from beds.agents import CountingSender
+from beds.meddler import Act, Meddler, first, lost, raced
+from reportclient.allocations import AllocationRequest, Slots
+from reportclient.client import PlacementClient
+from reportclient.errors import Unavailable, UnsafePlan
+from reportclient.transport import Transport
+
+pytestmark = pytest.mark.contract
+
+HOST = {"VCPU": 8, "MEMORY_MB": 8192}
+SMALL, LARGE = {"VCPU": 2, "MEMORY_MB": 2048}, {"VCPU": 4, "MEMORY_MB": 4096}
+DISK = {"DISK_GB": 50}
+
+
+@dataclass
+class World:
+    """Two hosts and storage that both share, on a placement; a guest i1 and its migration."""
+
+    sender: Any
+    rp: dict[str, str] = field(default_factory=lambda: {name: str(uuid.uuid4()) for name in ("A", "B", "C")})
+    i1: str = field(default_factory=lambda: str(uuid.uuid4()))
+    migration: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+    def __post_init__(self) -> None:
+        for name, stock in {"A": HOST, "B": HOST, "C": {"DISK_GB": 1000}}.items():
+            own = self.rp[name]
+            self.send("POST", "/resource_providers", {"name": f"{name} {own}", "uuid": own})
+            inventories = {key: {"total": total} for key, total in stock.items()}
+            self.send("PUT", f"/resource_providers/{own}/inventories", {"inventories": inventories}, own)
+        self.send(
+            "PUT", f"/resource_providers/{self.rp['C']}/traits", {"traits": ["MISC_SHARES_VIA_AGGREGATE"]}, self.rp["C"]
+        )
+
+    def send(self, method: str, path: str, body: dict[str, Any] | None = None, of: str = "") -> Any:
+        if of:
+            generation = self.send("GET", f"/resource_providers/{of}")["generation"]
+            body = {**(body or {}), "resource_provider_generation": generation}
+        kwargs = {} if body is None else {"json": body}
+        answer = self.sender.request(path, method, raise_exc=False, microversion="1.39", **kwargs)
+        assert answer.status_code < 300, answer.text
+        return answer.json() if answer.text else None
+
+    def slots(self, **by_name: Mapping[str, int]) -> dict[str, dict[str, int]]:
+        return {self.rp[name]: dict(resources) for name, resources in by_name.items()}
+
+    def request(self, **by_name: Mapping[str, int]) -> AllocationRequest:
+        slots = {provider: {"resources": resources} for provider, resources in self.slots(**by_name).items()}
+        return AllocationRequest(json.dumps({"allocations": slots, "mappings": {"": list(slots)}}))
+
+    def give(self, consumer: str, slots: Slots, kind: str = "INSTANCE") -> None:
+        """By another's hand: the consumer has this now, whatever it had."""
+        now = self.send("GET", f"/allocations/{consumer}")
+        body = {
+            "allocations": {provider: {"resources": resources} for provider, resources in slots.items()},
+            "project_id": "project",
+            "user_id": "user",
+            "consumer_generation": now.get("consumer_generation"),
+            "consumer_type": kind,
+        }
+        self.send("PUT", f"/allocations/{consumer}", body)
+
+    def held(self, consumer: str) -> dict[str, dict[str, int]]:
+        """By the names of the providers."""
+        names = {own: name for name, own in self.rp.items()}
+        found = self.send("GET", f"/allocations/{consumer}")["allocations"]
+        return {names[own]: record["resources"] for own, record in sorted(found.items(), key=lambda one: names[one[0]])}
+
+    def generation(self, name: str) -> int:
+        return int(self.send("GET", f"/resource_providers/{self.rp[name]}")["generation"])
+
+    def operations(self, sender: Any | None = None) -> Operations:
+        return Operations(PlacementClient(Transport(sender or self.sender, where="placement")), pause=lambda: None)
+
+
+@pytest.fixture
+def world(placement_sender: Any) -> World:
+    return World(placement_sender)
+
+
+def test_the_example_of_the_mail_of_2016(world: World) -> None:
+    """
+    "We have an allocation for an instance i1 that is consuming 2 VCPU and 2048 MEMORY_MB on compute node rpA, 50
+    DISK_GB on a shared storage pool rpC. Now, we need to migrate instance i1 to compute node rpB."
+    """
+    world.give(world.i1, world.slots(A=SMALL, C=DISK))
+    before = world.generation("B")
+    consumer_generation = world.send("GET", f"/allocations/{world.i1}")["consumer_generation"]
+    sender = Meddler(world.sender)
+
+    ending = world.operations(sender).replace(world.i1, [world.request(B=SMALL, C=DISK)])
+
+    assert ending == Ending(told=Told.DONE, consumer=world.i1, held=world.slots(B=SMALL, C=DISK))
+    assert sender.writes == 1
+    assert world.held(world.i1) == {"B": SMALL, "C": DISK}
+    assert world.generation("B") > before  # that of rpA, which only lost, is not moved by placement
+    assert world.send("GET", f"/allocations/{world.i1}")["consumer_generation"] == consumer_generation + 1
+    stale = {
+        "allocations": {world.rp["A"]: {"resources": SMALL}},
+        "project_id": "project",
+        "user_id": "user",
+        "consumer_generation": consumer_generation,
+        "consumer_type": "INSTANCE",
+    }
+    refused = world.sender.request(f"/allocations/{world.i1}", "PUT", raise_exc=False, microversion="1.39", json=stale)
+    assert refused.status_code == 409
+    assert refused.json()["errors"][0]["code"] == "placement.concurrent_update"
+    assert world.held(world.i1) == {"B": SMALL, "C": DISK}
+
+
+def test_shared_storage_that_a_request_does_not_speak_of_stays(world: World) -> None:
+    world.give(world.i1, world.slots(A=SMALL, C=DISK))
+
+    world.operations().replace(world.i1, [world.request(B=SMALL)])
+
+    assert world.held(world.i1) == {"B": SMALL, "C": DISK}
+
+
+def test_a_claim_is_passed_on_as_it_was_offered(world: World) -> None:
+    seen: list[Any] = []
+
+    class Watching:
+        def request(self, url: str, method: str, **kwargs: Any) -> Any:
+            seen.append(kwargs.get("json"))
+            return world.sender.request(url, method, **kwargs)
+
+    offered = world.request(B=SMALL)
+    spawn(world.operations(Watching()), world, offered)
+
+    assert len(seen) == 1
+    assert {"allocations": seen[0]["allocations"], "mappings": seen[0]["mappings"]} == json.loads(offered.text)
+
+
+Act_ = Callable[[Operations, World], Ending]
+
+
+def spawn(operations: Operations, world: World, *requests: AllocationRequest) -> Ending:
+    requests = requests or (world.request(B=SMALL, C=DISK),)
+    return operations.spawn(world.i1, project="project", user="user", kind="INSTANCE", requests=requests)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One operation: what guest and migration have before it, who conflicts, and what they have after it."""
+
+    do: Act_
+    guest: dict[str, Mapping[str, int]]
+    migration: dict[str, Mapping[str, int]]
+    after: dict[str, Mapping[str, int]]  # of the guest
+    kept: dict[str, Mapping[str, int]]  # of the migration
+    changes: str = "guest"  # whose allocations somebody else changes in between
+    changed: Told | None = Told.CONFLICT  # and how it ends then; None: the change is no matter
+    full: Told = Told.NO_ROOM  # how it ends when its target has no room left
+
+
+HERE: dict[str, Mapping[str, int]] = {"A": SMALL, "C": DISK}
+THERE: dict[str, Mapping[str, int]] = {"B": SMALL, "C": DISK}
+NOTHING: dict[str, Mapping[str, int]] = {}
+
+ROWS: dict[Operation, Row] = {
+    Operation.SPAWN: Row(spawn, NOTHING, NOTHING, THERE, NOTHING, changed=Told.EXISTS),
+    Operation.UNSHELVE: Row(spawn, NOTHING, NOTHING, THERE, NOTHING, changed=Told.EXISTS),
+    Operation.REPLACE: Row(
+        lambda ops, world: ops.replace(world.i1, [world.request(A=LARGE)]),
+        HERE, NOTHING, {"A": LARGE, "C": DISK}, NOTHING,
+    ),
+    Operation.MERGE: Row(
+        lambda ops, world: ops.merge(world.i1, [world.request(B=LARGE)], world.request(A=SMALL)),
+        HERE, NOTHING, {"B": LARGE, "C": DISK}, NOTHING, changed=Told.DONE,
+    ),
+    Operation.EVACUATE: Row(
+        lambda ops, world: ops.evacuate(world.i1, [world.request(B=SMALL, C=DISK)]),
+        HERE, NOTHING, {"A": SMALL, "B": SMALL, "C": DISK}, NOTHING,
+    ),
+    Operation.MOVE: Row(
+        lambda ops, world: ops.move(world.i1, world.migration, [world.request(B=SMALL, C=DISK)]),
+        HERE, NOTHING, THERE, {"A": SMALL},
+    ),
+    Operation.CONFIRM: Row(
+        lambda ops, world: ops.confirm(world.migration), THERE, {"A": SMALL}, THERE, NOTHING, changes="migration"
+    ),
+    Operation.REVERT: Row(
+        lambda ops, world: ops.revert(world.i1, world.migration), THERE, {"A": SMALL}, HERE, NOTHING
+    ),
+    Operation.DELETE: Row(lambda ops, world: ops.release(world.i1), HERE, NOTHING, NOTHING, NOTHING),
+    Operation.SHELVE: Row(lambda ops, world: ops.release(world.i1), HERE, NOTHING, NOTHING, NOTHING),
+    Operation.FORCED_DELETE: Row(
+        lambda ops, world: ops.release_forced(world.i1), HERE, NOTHING, NOTHING, NOTHING, changed=None
+    ),
+}  # fmt: skip
+
+
+def begin(world: World, row: Row) -> None:
+    if row.guest:
+        world.give(world.i1, world.slots(**row.guest))
+    if row.migration:
+        world.give(world.migration, world.slots(**row.migration), "MIGRATION")
+
+
+def run(world: World, row: Row, act: Act | None = None, times: int = 1) -> tuple[Ending, int]:
+    sender = Meddler(world.sender, act, times)
+    return row.do(world.operations(sender), world), sender.writes
+
+
+def stands(world: World) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, int]]]:
+    return world.held(world.i1), world.held(world.migration)
+
+
+each = pytest.mark.parametrize("operation", list(Operation), ids=lambda one: one.value)
+
+
+def test_every_operation_has_its_row() -> None:
+    assert ROWS.keys() == RULES.keys()
+
+
+@each
+def test_nobody_else_is_there(operation: Operation, world: World) -> None:
+    row = ROWS[operation]
+    begin(world, row)
+
+    ending, writes = run(world, row)
+
+    assert (ending.told, writes) == (Told.DONE, 1)
+    assert stands(world) == (row.after, row.kept)
+    subject, expected = (world.migration, row.kept) if operation is Operation.CONFIRM else (world.i1, row.after)
+    assert (ending.consumer, ending.held) == (subject, world.slots(**expected))
+
+
+@each
+def test_somebody_changes_the_consumer_in_between(operation: Operation, world: World) -> None:
+    row = ROWS[operation]
+    begin(world, row)
+    subject = world.i1 if row.changes == "guest" else world.migration
+    theirs = {"A": {"VCPU": 2, "MEMORY_MB": 2048}, "C": {"DISK_GB": 60}}
+
+    ending, _ = run(world, row, first(lambda: world.give(subject, world.slots(**theirs))))
+
+    if row.changed is None:
+        assert (ending.told, stands(world)) == (Told.DONE, (row.after, row.kept))
+    elif row.changed is Told.DONE:  # merged with what they made of it
+        assert (ending.told, stands(world)) == (Told.DONE, ({"B": LARGE, "C": {"DISK_GB": 60}}, row.kept))
+    else:
+        assert ending.told is row.changed
+        guest, kept = (theirs, row.migration) if row.changes == "guest" else (row.guest, theirs)
+        assert stands(world) == (guest, kept)  # theirs stands, and nothing of ours was written
+        assert subject in ending.note
+
+
+def test_a_migration_that_exists_already_is_not_written_over(world: World) -> None:
+    row = ROWS[Operation.MOVE]
+    begin(world, row)
+
+    ending, _ = run(world, row, first(lambda: world.give(world.migration, world.slots(A=SMALL))))
+
+    assert ending.told is Told.EXISTS
+    assert world.migration in ending.note
+    assert stands(world) == (row.guest, {"A": SMALL})
+
+
+@each
+def test_others_write_on_its_providers_and_it_goes_through_in_the_end(operation: Operation, world: World) -> None:
+    row = ROWS[operation]
+    begin(world, row)
+
+    ending, writes = run(world, row, raced, times=TRIES - 1)
+
+    assert (ending.told, writes) == (Told.DONE, TRIES)
+    assert stands(world) == (row.after, row.kept)
+
+
+@each
+def test_others_write_on_its_providers_without_end(operation: Operation, world: World) -> None:
+    row = ROWS[operation]
+    begin(world, row)
+
+    ending, writes = run(world, row, raced, times=1000)
+
+    assert (ending.told, writes) == (Told.CONFLICT, TRIES)
+    assert stands(world) == (row.guest, row.migration)
+    assert "try again later" in ending.note
+
+
+@pytest.mark.parametrize("operation", [one for one in Operation if RULES[one].no_room is Reaction.ALTERNATE])
+def test_its_target_has_no_room_any_more(operation: Operation, world: World) -> None:
+    row = ROWS[operation]
+    begin(world, row)
+    target = "A" if operation is Operation.REPLACE else "B"
+    others = world.slots(**{target: {"VCPU": 5 if target == "A" else 8}})
+
+    ending, _ = run(world, row, first(lambda: world.give(str(uuid.uuid4()), others)))
+
+    assert ending.told is Told.NO_ROOM
+    assert stands(world) == (row.guest, row.migration)
+    assert world.rp[target] in ending.note
+
+
+def test_a_host_that_shrank_meanwhile_has_no_room_for_a_revert(world: World) -> None:
+    """Units of a class that all became fewer than one guest may take of it."""
+    row = ROWS[Operation.REVERT]
+    begin(world, row)
+    source = world.rp["A"]
+    smaller = {"inventories": {"VCPU": {"total": 8, "max_unit": 1}, "MEMORY_MB": {"total": 8192}}}
+
+    ending, _ = run(
+        world, row, first(lambda: world.send("PUT", f"/resource_providers/{source}/inventories", smaller, source))
+    )
+
+    assert ending.told is Told.NO_ROOM
+    assert stands(world) == (row.guest, row.migration)
+
+
+@each
+def test_the_answer_is_lost_although_it_was_done(operation: Operation, world: World) -> None:
+    row = ROWS[operation]
+    begin(world, row)
+
+    ending, writes = run(world, row, lost)
+
+    assert (ending.told, writes) == (Told.DONE, 1)
+    assert stands(world) == (row.after, row.kept)
+
+
+@each
+def test_nothing_is_said_to_be_done_while_placement_does_not_answer(operation: Operation, world: World) -> None:
+    row = ROWS[operation]
+    begin(world, row)
+
+    def down(_send: object) -> Any:
+        raise exceptions.ConnectFailure("down")
+
+    with pytest.raises(Unavailable):
+        run(world, row, down, times=1000)
+
+    assert stands(world) == (row.guest, row.migration)
+
+
+def test_the_first_alternate_with_room_is_taken(world: World) -> None:
+    world.give(str(uuid.uuid4()), world.slots(A={"VCPU": 7}))
+
+    ending = spawn(world.operations(), world, world.request(A=SMALL), world.request(B=SMALL))
+
+    assert ending.told is Told.DONE
+    assert world.held(world.i1) == {"B": SMALL}
+
+
+def test_a_resize_on_the_same_host_keeps_the_old_size_until_it_is_confirmed(world: World) -> None:
+    operations = world.operations()
+    world.give(world.i1, world.slots(A=SMALL, C=DISK))
+
+    operations.move(world.i1, world.migration, [world.request(A=LARGE, C=DISK)])
+
+    assert stands(world) == ({"A": LARGE, "C": DISK}, {"A": SMALL})
+    operations.revert(world.i1, world.migration)
+    assert stands(world) == ({"A": SMALL, "C": DISK}, {})
+
+
+@pytest.mark.parametrize("kind", ["INSTANCE", "CUSTOM_THING"])
+def test_project_user_and_type_are_kept(kind: str, world: World) -> None:
+    operations = world.operations()
+    world.give(world.i1, world.slots(A=SMALL), kind)
+
+    operations.move(world.i1, world.migration, [world.request(B=SMALL)])
+    operations.revert(world.i1, world.migration)
+    operations.replace(world.i1, [world.request(A=LARGE)])
+
+    found = world.send("GET", f"/allocations/{world.i1}")
+    assert (found["project_id"], found["user_id"], found["consumer_type"]) == ("project", "user", kind)
+
+
+def test_a_guest_without_a_type_stays_without(world: World, sender: CountingSender) -> None:
+    body = {
+        "allocations": {world.rp["A"]: {"resources": SMALL}},
+        "project_id": "project",
+        "user_id": "user",
+        "consumer_generation": None,
+    }
+    world.sender.request(f"/allocations/{world.i1}", "PUT", raise_exc=True, microversion="1.37", json=body)
+
+    world.operations().move(world.i1, world.migration, [world.request(B=SMALL)])
+
+    found = [world.send("GET", f"/allocations/{one}")["consumer_type"] for one in (world.i1, world.migration)]
+    assert found == ["unknown", "unknown"]
+    assert stands(world) == ({"B": SMALL}, {"A": SMALL})
+
+
+def test_whoever_is_not_there_is_told_so(world: World) -> None:
+    operations = world.operations()
+    world.give(world.i1, world.slots(A=SMALL))
+    nobody = str(uuid.uuid4())
+
+    endings = [
+        operations.replace(nobody, [world.request(B=SMALL)]),
+        operations.merge(nobody, [world.request(B=SMALL)]),
+        operations.evacuate(nobody, [world.request(B=SMALL)]),
+        operations.move(nobody, world.migration, [world.request(B=SMALL)]),
+        operations.confirm(nobody),
+        operations.revert(world.i1, nobody),
+        operations.revert(nobody, world.i1),
+        operations.release(nobody),
+        operations.release_forced(nobody),
+    ]
+
+    assert {ending.told for ending in endings} == {Told.ABSENT}
+
+
+def test_usages_are_told_by_project_and_user(world: World) -> None:
+    project, user = str(uuid.uuid4()), str(uuid.uuid4())
+    operations = world.operations()
+    for owner in (user, str(uuid.uuid4())):
+        operations.spawn(
+            str(uuid.uuid4()), project=project, user=owner, kind="INSTANCE", requests=[world.request(A=SMALL)]
+        )
+
+    client = operations.client
+    assert client.usages(project) == {"INSTANCE": {"MEMORY_MB": 4096, "VCPU": 4}}
+    assert client.usages(project, user) == {"INSTANCE": {"MEMORY_MB": 2048, "VCPU": 2}}
+    assert client.usages(str(uuid.uuid4())) == {}
+
+
+sets = st.dictionaries(
+    st.sampled_from("ABCD"),
+    st.dictionaries(st.sampled_from(("VCPU", "MEMORY_MB", "DISK_GB")), st.integers(1, 9), min_size=1),
+    min_size=1,
+)
+
+
+@given(sets, sets, st.frozensets(st.sampled_from("CD")))
+def test_a_move_and_back_is_as_before(held: Slots, request: Slots, sharing: frozenset[str]) -> None:
+    """Or it is refused, as what it takes of shared storage was nowhere before."""
+    try:
+        kept, guest = moved_sets(held, request, sharing)
+    except UnsafePlan:
+        before = {name for resources in held.values() for name in resources}
+        assert any(name not in before for one in sharing for name in request.get(one, {}))
+        return
+
+    assert reverted_set(guest, kept, sharing) == held
+
+
+@given(sets, sets, st.frozensets(st.sampled_from("CD")))
+def test_a_guest_that_moves_has_what_was_asked_for_and_nothing_of_its_old_host(
+    held: Slots, request: Slots, sharing: frozenset[str]
+) -> None:
+    guest = replace_set(held, request, sharing)
+
+    for uuid_, resources in request.items():
+        assert resources.items() <= guest[uuid_].items()
+    assert all(uuid_ in request or uuid_ in sharing for uuid_ in guest)
+
+
+@given(sets, sets, sets)
+def test_what_others_own_of_a_consumer_survives_a_merge(others: Slots, before: Slots, request: Slots) -> None:
+    whole = merge_set(others, {}, before)
+
+    assert merge_set(merge_set(whole, before, request), request, {}) == others
