@@ -22,6 +22,7 @@ class GuestSpec:
     mdevs: tuple[str, ...] = ()  # uuids
     sev_policy: str | None = None
     state: str = "running"
+    metadata: str = ""  # XML of others, as nova's
     devices: tuple[str, ...] = field(default=())  # more XML
 
 
@@ -52,6 +53,7 @@ def domain_xml(uuid: str, name: str, guest: GuestSpec, *, emulator: str = "/usr/
         if guest.cells
         else "",
         f"<cpu mode='custom'><model>qemu64</model><numa>{cells}</numa></cpu>" if cells else "",
+        f"<metadata>{guest.metadata}</metadata>" if guest.metadata else "",
         "<os><type arch='x86_64' machine='q35'>hvm</type></os>",
         f"<launchSecurity type='sev'><policy>{guest.sev_policy}</policy></launchSecurity>" if guest.sev_policy else "",
         f"<devices><emulator>{emulator}</emulator><memballoon model='none'/>",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from beds.process import BedError, start, stop, tail
 
+HOST_UUID = "5f0c6a5e-2f55-4d0a-9d0a-3b1c2a9a7e01"  # where there is no DMI, libvirtd needs to be told one
 QEMU_CONF = """\
 user = "root"
 group = "root"
@@ -25,7 +26,7 @@ auth_unix_rw = "none"
 auth_unix_ro = "none"
 unix_sock_dir = "{run}"
 unix_sock_rw_perms = "0700"
-host_uuid = "5f0c6a5e-2f55-4d0a-9d0a-3b1c2a9a7e01"
+host_uuid = "{host_uuid}"
 log_level = 4
 log_outputs = "4:file:{log}/libvirtd.log"
 """
@@ -38,9 +39,9 @@ mount --bind "$1/log" /var/log/libvirt
 mkdir -p /run/libvirt
 mount --bind "$1/run" /run/libvirt
 """
+NAMED = 'hostname "$4"\n'
 SYNTHETIC = """\
 ip link set lo up
-hostname "$4"
 mkdir -p /run/udev "$2/sys/fs/cgroup"
 mount --bind "$2/run/udev" /run/udev
 mount --rbind /sys/fs/cgroup "$2/sys/fs/cgroup"
@@ -86,24 +87,27 @@ def serving(
     *,
     machine: Path | None = None,
     name: str = "",
+    host_uuid: str = HOST_UUID,
     preload: Path | None = None,
     cache: Path | None = None,
 ) -> Iterator[Libvirtd]:
     """
     A libvirtd with state of its own in ``directory``: over this machine's /sys, or over that of a synthetic machine.
 
-    A synthetic one has a host name, and a network namespace so that its udev events are heard by nobody else.
+    A synthetic one has a network namespace, so that its udev events are heard by nobody else. With a ``name`` it has a
+    host name of its own; two that shall know each other for two hosts need a ``host_uuid`` each.
     """
     for folder in ("run", "lib", "log"):
         (directory / folder).mkdir(parents=True)
     (directory / "cache").symlink_to(cache) if cache else (directory / "cache").mkdir()
     shutil.copytree("/etc/libvirt", directory / "etc", ignore=shutil.ignore_patterns("autostart"))
     (directory / "etc/qemu.conf").write_text(QEMU_CONF, encoding="utf-8")
-    config = LIBVIRTD_CONF.format(run=directory / "run", log=directory / "log")
+    config = LIBVIRTD_CONF.format(run=directory / "run", log=directory / "log", host_uuid=host_uuid)
     (directory / "etc/libvirtd.conf").write_text(config, encoding="utf-8")
-    command = ["unshare", "--mount", *(["--net", "--uts"] if machine else []), "--propagation", "private", "bash", "-c"]
-    command += [MOUNTS + (SYNTHETIC if machine else "") + SERVE, "libvirtd", str(directory)]
-    command += [str(machine), str(preload), name] if machine else []
+    namespaces = ["--mount", *(["--net"] if machine else []), *(["--uts"] if name else [])]
+    script = MOUNTS + (NAMED if name else "") + (SYNTHETIC if machine else "") + SERVE
+    command = ["unshare", *namespaces, "--propagation", "private", "bash", "-c", script, "libvirtd"]
+    command += [str(directory), str(machine or ""), str(preload or ""), name]
     log = directory / "log/out"
     child = start(command, directory=directory, log=log)
     socket = directory / "run/libvirt-sock"
