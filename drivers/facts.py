@@ -158,6 +158,15 @@ class GuestMemory:
     page_kib: int | None = None  # of huge pages; None: the host's default, or no huge pages
 
 
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """Whose guest a domain is, and its disk, from the metadata that nova leaves in it."""
+
+    project: str
+    user: str
+    disk_gb: int | None  # of the host's own, by the flavor; None: not told
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guest:
     """A domain and what of the host it has or, not running, will have."""
@@ -171,6 +180,8 @@ class Guest:
     memory: tuple[GuestMemory, ...] = ()  # () where not told
     encryption: str | None = None  # which contexts it takes: "amd_sev", "amd_sev_es", "amd_sev_snp"
     resident: tuple[tuple[int, int], ...] = ()  # (cell, KiB) of a running one's memory; () where the kernel is silent
+    migrating: bool = False  # to or from here, at this moment
+    tenant: Tenant | None = None  # None: whoever made the domain did not say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,6 +47,18 @@ class AllocationRequest:
     text: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guest:
+    """What the hypervisor says of one guest besides what it holds."""
+
+    active: bool  # it runs, or is paused
+    migrating: bool = False  # to or from here, at this moment
+    project: str | None = None  # None: nobody told the hypervisor
+    user: str | None = None
+    disk_gb: int | None = None  # on this host's disk, by the guest's flavor; None: not told
+    untold: frozenset[str] = frozenset()  # classes of which the hypervisor does not say what this one has
+
+
 @dataclass(frozen=True, slots=True)
 class Holdings:
     """What the hypervisor says of all its guests."""
@@ -54,6 +66,8 @@ class Holdings:
     guests: frozenset[str] = frozenset()  # every guest that it knows, whether it holds anything or not
     units: tuple[Holding, ...] = ()
     floats: tuple[Float, ...] = ()
+    known: Mapping[str, Guest] = field(default_factory=dict)  # by uuid, all of ``guests``
+    told: frozenset[str] = frozenset()  # the classes of which units and floats are all that guests have
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

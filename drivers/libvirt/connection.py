@@ -72,6 +72,7 @@ class Domain:
     uuid: str
     state: str
     document: Document
+    migrating: bool = False  # to or from here, at this moment
 
 
 class LiveConnection:
@@ -175,10 +176,20 @@ class LiveConnection:
                     domain.UUIDString(),
                     DOMAIN_STATES[domain.state()[0]],
                     self._document(f"domain {domain.name()}", domain.XMLDesc(0)),
+                    domain.isActive() and self._migrates(domain),
                 )
                 for domain in self._libvirt.listAllDomains(0)
             ]
         return tuple(sorted(found, key=lambda domain: domain.uuid))
+
+    @staticmethod
+    def _migrates(domain: Any) -> bool:
+        """Whether a migration of an active domain goes on: virDomainGetJobStats, and what an incoming one waits in."""
+        import libvirt
+
+        jobs = (libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_IN, libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT)
+        waiting = [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_MIGRATION]
+        return domain.state()[:2] == waiting or domain.jobStats().get(libvirt.VIR_DOMAIN_JOB_OPERATION) in jobs
 
     @staticmethod
     def _device_kinds() -> int:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from xml.etree.ElementTree import Element
 
 from drivers.errors import MalformedFact
-from drivers.facts import Guest, GuestMemory
+from drivers.facts import Guest, GuestMemory, Tenant
 from drivers.host.archive import Document
 from drivers.host.parse import parse_cpu_set
 from drivers.libvirt.nodedev import parse_address
@@ -13,10 +13,13 @@ from drivers.pci import PciAddress
 
 BINDING = ("strict", "restrictive")  # modes of numatune that leave the kernel no choice
 UNITS_BYTES = {"b": 1, "bytes": 1, "KiB": 1024, "k": 1024, "MiB": 1024**2, "M": 1024**2, "GiB": 1024**3, "G": 1024**3}
+NOVA = ("http://openstack.org/xmlns/libvirt/nova/1.1", "http://openstack.org/xmlns/libvirt/nova/1.0")
 SEV_ES_POLICY = 0x4  # bit of a guest's policy in AMD's API for SEV
 
 
-def parse_guest(document: Document, uuid: str, state: str, resident: tuple[tuple[int, int], ...] = ()) -> Guest:
+def parse_guest(
+    document: Document, uuid: str, state: str, resident: tuple[tuple[int, int], ...] = (), *, migrating: bool = False
+) -> Guest:
     """
     One domain: of a running one its live XML, else the one that it will start with.
 
@@ -46,6 +49,8 @@ def parse_guest(document: Document, uuid: str, state: str, resident: tuple[tuple
         memory=_parse_memory(domain, source),
         encryption=_parse_encryption(domain, source),
         resident=resident,
+        migrating=migrating,
+        tenant=_parse_tenant(domain, source),
     )
 
 
@@ -59,6 +64,36 @@ def machine_of(document: Document) -> tuple[int, str] | None:
     domain = parse_xml(document, "domain")
     id_, name = domain.get("id"), domain.findtext("name")
     return (int(id_), name) if id_ is not None and id_.isdecimal() and name else None
+
+
+def _parse_tenant(domain: Element, source: str) -> Tenant | None:
+    """
+    What nova's driver writes below ``<metadata>``; its disk is on the host unless the guest boots from a volume.
+
+    Whoever else makes domains may write there what they like: what is not in nova's form is not told.
+    """
+    for version in NOVA:
+        nova = domain.find(f"metadata/{{{version}}}instance")
+        owner = nova.find(f"{{{version}}}owner") if nova is not None else None
+        if nova is None or owner is None:
+            continue
+        project, user = (owner.find(f"{{{version}}}{name}") for name in ("project", "user"))
+        names = [one.get("uuid") if one is not None else None for one in (project, user)]
+        if names[0] and names[1]:
+            return Tenant(names[0], names[1], _disk_gb(nova, version, source))
+    return None
+
+
+def _disk_gb(nova: Element, version: str, source: str) -> int | None:
+    flavor, root = nova.find(f"{{{version}}}flavor"), nova.find(f"{{{version}}}root")
+    if flavor is None:
+        return None
+    sizes = {name: flavor.findtext(f"{{{version}}}{name}") for name in ("disk", "ephemeral", "swap")}
+    if not all(text is not None and text.strip().isdecimal() for text in sizes.values()):
+        return None
+    disk, ephemeral, swap_mib = (number(str(text), source) for text in sizes.values())
+    of_image = root is None or root.get("type") == "image"
+    return disk * of_image + ephemeral + -(-swap_mib // 1024)
 
 
 def _source_address(device: Element, source: str) -> PciAddress:

@@ -88,7 +88,13 @@ class LibvirtDriver:
             disk=self._disk(),
             devices=self.devices(),
             guests=tuple(
-                parse_guest(domain.document, domain.uuid, domain.state, self._residency(domain.document))
+                parse_guest(
+                    domain.document,
+                    domain.uuid,
+                    domain.state,
+                    self._residency(domain.document),
+                    migrating=domain.migrating,
+                )
                 for domain in self._connection.domains()
             ),
             isolated_cpus=probe_isolated(self._files) if self._files else None,

@@ -8,8 +8,11 @@ from drivers.facts import Guest, GuestMemory, HostFacts, NumaCell
 from drivers.libvirt.stock import guest_cpus
 from drivers.policy import Policy
 from reportclient.allocations import Float, Holding, Holdings
+from reportclient.allocations import Guest as Known
 
 CONTEXT = "MEM_ENCRYPTION_CONTEXT"
+CPUS = frozenset({"VCPU", "PCPU"})
+HOST_CLASSES = CPUS | {"MEMORY_MB"}
 
 
 def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...]) -> Holdings:
@@ -42,7 +45,29 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
         bound, floating = spread.place_memory(guest)
         units += bound
         floats += floating
-    return Holdings(frozenset(guest.uuid for guest in facts.guests), tuple(units), tuple(floats))
+    return Holdings(
+        frozenset(guest.uuid for guest in facts.guests),
+        tuple(units),
+        tuple(floats),
+        known={guest.uuid: _known(guest) for guest in facts.guests},
+        told=HOST_CLASSES | {name for device in devices for name in device.members.values()} | _contexts(devices),
+    )
+
+
+def _known(guest: Guest) -> Known:
+    tenant = guest.tenant
+    return Known(
+        active=guest.state not in ("shutoff", "crashed"),
+        migrating=guest.migrating,
+        project=tenant.project if tenant else None,
+        user=tenant.user if tenant else None,
+        disk_gb=tenant.disk_gb if tenant else None,
+        untold=(frozenset() if guest.vcpus else CPUS) | (frozenset() if guest.memory else {"MEMORY_MB"}),
+    )
+
+
+def _contexts(devices: Iterable[DeviceStock]) -> frozenset[str]:
+    return frozenset({CONTEXT} if any(CONTEXT in device.inventories for device in devices) else ())
 
 
 def _owners(root: str, policy: Policy, devices: Iterable[DeviceStock]) -> dict[str, tuple[str, str]]:
