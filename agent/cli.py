@@ -43,6 +43,7 @@ VERBS = {  # verb -> (help, the verb needs a placement)
     "confirm": ("end a move: what the migration kept is let go", True),
     "revert": ("undo a move: the guest gets back what the migration kept", True),
     "release": ("let go of all that a guest holds", True),
+    "audit": ("what placement says of this host's guests against what really runs", True),
     "check": ("try everything that a pass needs; writes nothing", True),
 }
 
@@ -69,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return Exit.ERROR
     except KeyboardInterrupt:
-        writes = options.verb in ("sync", "reshape", *ALLOCATIONS)
+        writes = options.verb in ("sync", "reshape", "audit", *ALLOCATIONS)
         sent = ": what was sent stands, and the next pass goes on from there" if writes else ""
         print(f"interrupted{sent}", file=sys.stderr)
         return Exit.INTERRUPTED
@@ -162,6 +163,12 @@ def _add_own(verb: argparse.ArgumentParser, name: str) -> None:
     if name == "show":
         verb.add_argument("--project", metavar="ID", help="show instead what this project uses in the whole placement")
         verb.add_argument("--user", metavar="ID", help="and of it this user")
+    if name == "audit":
+        verb.add_argument("--light", action="store_true", help="read only what moved a generation since the last audit")
+        verb.add_argument("--heal", action="store_true", help="carry out the repairs that the policy lets")
+        verb.add_argument(
+            "--policy", type=Path, metavar="FILE", help="what may be healed: heal (kinds), grace_s, again_s, limit"
+        )
     if name in ALLOCATIONS:
         _add_allocations(verb, name)
     if name in ("plan", "sync"):
@@ -265,6 +272,8 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> argp
             parser.error("a new guest needs --project and --user")
         if options.instead_of and not options.merge:
             parser.error("--instead-of goes with --merge: it says which part of the guest's set is the caller's")
+    if getattr(options, "heal", False) and not options.policy:
+        parser.error("--heal needs --policy: it says which kinds of findings may be healed")
     if getattr(options, "user", None) and not options.project:
         parser.error("--user goes with --project")
     return options

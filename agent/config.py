@@ -53,6 +53,7 @@ class Settings:
     shrink_fraction: float
     allow_reshape: bool
     reshape_timeout_s: int
+    audit_grace_s: int
     fleet: FleetSettings
     placement_chosen: bool
     recorded: bool = False  # the nodes are host archives, which keep their own identity
@@ -126,6 +127,7 @@ class _Reader:
             shrink_fraction=self._value("agent", "shrink_limit_percent") / 100,
             allow_reshape=self._value("agent", "allow_reshape"),
             reshape_timeout_s=self._value("agent", "reshape_timeout"),
+            audit_grace_s=self._value("agent", "audit_grace"),
             fleet=FleetSettings(
                 hosts=self._value("fake", "hosts"),
                 seed=self._parsed("fake", "seed", int) or 0,

@@ -26,6 +26,7 @@ class Operation(Enum):
     DELETE = "delete"
     SHELVE = "shelve"
     FORCED_DELETE = "forced delete"
+    REPAIR = "repair"
 
 
 class Reaction(Enum):
@@ -129,6 +130,13 @@ RULES: dict[Operation, Rule] = {
         consumer_changed=Reaction.NONE,
         provider_raced=Reaction.AGAIN,
         no_room=Reaction.NONE,
+    ),
+    Operation.REPAIR: Rule(
+        verb="audit --heal",
+        sends="PUT or POST of what the audit read, with those generations",
+        consumer_changed=Reaction.FAIL,
+        provider_raced=Reaction.AGAIN,
+        no_room=Reaction.FAIL,
     ),
 }
 

@@ -120,6 +120,9 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
         cfg.IntOpt("reshape_timeout", default=300, min=1,
                    help="Seconds after which a conversion that others keep disturbing is given up; what it began "
                         "stands without harm, and the next one goes on from there."),
+        cfg.IntOpt("audit_grace", default=60, min=0,
+                   help="Seconds after its last change for which an audit does not judge a consumer that has no guest "
+                        "here: between a claim and the start of its guest there may be the download of an image."),
         cfg.Opt("shrink_limit_percent", type=types.Integer(min=0, max=100), default=30,
                 help="Refuse a pass that takes away more of a class than this, unless forced or seen three times."),
     ),

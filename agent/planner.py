@@ -98,7 +98,7 @@ class Planner:
             PlacementError: placement cannot be read, or holds another host's tree under this name.
         """
         survey = survey or look(lambda: self.driver.survey(self.node))
-        known = identity or self._known_uuid(survey)
+        known = identity or self.known_uuid(survey)
         root_uuid = known or planned_identity(self.node)
         memory = left or self.state_file(root_uuid).read(self.where)
         self.client.microversion = memory.microversion or self.client.microversion
@@ -127,7 +127,7 @@ class Planner:
         """Where this node's memory is kept."""
         return StateFile(self.settings.state_directory, root_uuid)
 
-    def _known_uuid(self, survey: Survey) -> str | None:
+    def known_uuid(self, survey: Survey) -> str | None:
         """The uuid of this node; a recorded host without an identity is taken to be the root of its name."""
         if not self.settings.recorded:
             return read_identity(self.settings.identity_folders)
@@ -141,7 +141,7 @@ class Planner:
         root_uuid = known or planned_identity(self.node)
         policy = self.settings.policy
         shaped, holdings = self.driver.shape(survey, policy, observed)
-        before = self._ownership(survey, shaped, observed, memory)
+        before = self.ownership(survey, shaped, observed, memory)
         foreign = contest(memory.observed, observed, shaped.root, before, _free_ratios(policy))
         if foreign:  # ratios of a root that somebody else wrote on are not an operator's: those that we left count
             shaped, holdings = self.driver.shape(survey, policy, _with_root(memory.observed, observed))
@@ -207,7 +207,7 @@ class Planner:
         moving = {move.consumer for move in moves}
         return moves, (*known, *self.client.consumers(moving - read, rows)), ""
 
-    def _ownership(self, survey: Survey, shaped: ProviderTree, observed: ObservedTree, memory: NodeState) -> Ownership:
+    def ownership(self, survey: Survey, shaped: ProviderTree, observed: ObservedTree, memory: NodeState) -> Ownership:
         """What was ours before this pass, and what nova made for devices of this host."""
         names = self.driver.present(survey) | {provider.name for provider in shaped}
         return Ownership(

@@ -60,6 +60,33 @@ def print_ending(out: Console, data: Mapping[str, Any]) -> None:
         out.print("  holds nothing")
 
 
+def print_findings(out: Console, data: Mapping[str, Any]) -> None:
+    """What an audit found: the wrongs of each consumer or provider together, what was seen, and what becomes of it."""
+    subjects: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for one in data["findings"]:
+        subjects.setdefault((one["kind"], one["consumer"] or one["provider"]), []).append(one)
+    for (kind, subject), several in subjects.items():
+        out.print(Text.assemble((f"{kind} ", "bold"), subject, (f"  since {several[0]['since']}", "dim")))
+        for one in several:
+            where = (
+                f"{one['resource_class'] or ''} on {one['provider']}"
+                if one["consumer"]
+                else one["resource_class"] or ""
+            )
+            if one["expected"] is not None:
+                out.print(f"  {where.strip()}: {one['actual']}, should be {one['expected']}")
+        for seen in dict.fromkeys(one["seen"] for one in several):
+            out.print(f"  {seen}", style="dim")
+        first = several[0]
+        if first["repair"]:
+            doing = {"healed": "done", "failed": f"failed: {first['why']}"}.get(first["outcome"], first["why"])
+            out.print(f"  repair: {first['repair']} ({doing})")
+        else:
+            out.print(f"  {first['why']}")
+    if not subjects:
+        out.print("nothing found: placement says of this host's guests what the hypervisor runs")
+
+
 def print_usages(out: Console, data: Mapping[str, Any]) -> None:
     """What a project or a user of it uses, by the type of its consumers."""
     whose = f"project {data['project']}" + (f", user {data['user']}" if data["user"] else "")

@@ -200,6 +200,13 @@ def watch(options: argparse.Namespace) -> Report:
     return Report(data={}, table=lambda out, data: None)
 
 
+def audit(options: argparse.Namespace) -> Report:
+    """What placement says of this host's guests against what the hypervisor really runs."""
+    from agent import audit_verb
+
+    return audit_verb.audit(options)
+
+
 def _of_allocations(verb: str, options: argparse.Namespace) -> Report:
     from agent import allocation_verbs
 
@@ -216,6 +223,7 @@ VERBS: dict[str, Callable[[argparse.Namespace], Report]] = {
     "explain": explain,
     "watch": watch,
     "check": check,
+    "audit": audit,
     **{verb: partial(_of_allocations, verb) for verb in ("claim", "move", "confirm", "revert", "release")},
 }
 
@@ -229,6 +237,7 @@ DOING = {
     "record": "reading this host",
     "explain": "reading this host",
     "check": "trying what a pass needs",
+    "audit": "looking at this host and at placement",
     **dict.fromkeys(("claim", "move", "confirm", "revert", "release"), "asking placement"),
 }
 

@@ -69,7 +69,7 @@ class Lab:
     def configured(self, conf: Mapping[str, Mapping[str, Any]], name: str = "agent.conf") -> Path:
         own = {
             "placement": {"auth_type": "none", "endpoint": self._url},
-            "agent": {"state_directory": str(self._folder / "state")},
+            "agent": {"state_directory": str(self._folder / "state"), **conf.get("agent", {})},
         }
         return write_config({**conf, **own}, self._folder / name)
 

@@ -1,0 +1,100 @@
+"""
+What an audit remembers of the last one: who held what at which generation, and since when something is wrong.
+
+As ``agent.state``: a missing, torn or foreign file is as good as none, and then everything is read.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agent.disk import sync_folder, write_durably
+from agent.errors import StateError
+from reportclient.allocations import Allocation
+
+LOG = logging.getLogger(__name__)
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """Since when (seconds since the epoch) something is wrong, and in how many audits in a row it was."""
+
+    first_s: float
+    looks: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditMemory:
+    """What one audit leaves for the next; the default is that of a host never audited."""
+
+    where: str = ""  # the placement
+    generations: Mapping[str, int] = field(default_factory=dict)  # by provider's uuid, when its allocations were read
+    allocations: tuple[Allocation, ...] = ()
+    sightings: Mapping[str, Sighting] = field(default_factory=dict)  # by ``Finding.key``
+
+
+def read_memory(directory: Path, root_uuid: str, where: str) -> AuditMemory:
+    """
+    The memory about this placement; a fresh one when there is none that can be trusted.
+
+    Raises:
+        StateError: the file is there and cannot be read.
+    """
+    path = _path(directory, root_uuid)
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        body = record["body"]
+        if (record["format"], record["checksum"], body["where"]) != (FORMAT, _checksum(body), where):
+            return AuditMemory(where=where)
+        return AuditMemory(
+            where=where,
+            generations=body["generations"],
+            allocations=tuple(Allocation(*row) for row in body["allocations"]),
+            sightings={key: Sighting(*row) for key, row in body["sightings"].items()},
+        )
+    except FileNotFoundError:
+        return AuditMemory(where=where)
+    except OSError as error:
+        raise StateError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        LOG.warning("the last audit's memory is not trusted, and everything is read file=%s reason=%s", path, error)
+        return AuditMemory(where=where)
+
+
+def write_memory(directory: Path, root_uuid: str, memory: AuditMemory) -> None:
+    """
+    Replace the memory, whole or not at all.
+
+    Raises:
+        StateError: it cannot be written; the old one stays.
+    """
+    path = _path(directory, root_uuid)
+    body: dict[str, Any] = {
+        "where": memory.where,
+        "generations": dict(memory.generations),
+        "allocations": [
+            [one.consumer, one.provider, one.resource_class, one.amount] for one in sorted(memory.allocations)
+        ],
+        "sightings": {key: [one.first_s, one.looks] for key, one in sorted(memory.sightings.items())},
+    }
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(".json.new")
+        write_durably(draft, json.dumps({"format": FORMAT, "checksum": _checksum(body), "body": body}) + "\n")
+        draft.rename(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise StateError(f"cannot write {path}: {error.strerror}: set [agent] state_directory") from error
+
+
+def _path(directory: Path, root_uuid: str) -> Path:
+    return directory / "audits" / f"{root_uuid}.json"
+
+
+def _checksum(body: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

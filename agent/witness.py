@@ -1,0 +1,133 @@
+"""One audit of a node: a look at the host, at placement, at what does not agree, and once more at the host."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from agent.audit import Finding, Scene, audit, suspects
+from agent.audit_memory import AuditMemory, Sighting, read_memory
+from agent.planner import Planner, look
+from drivers.base import Survey
+from reportclient.allocations import Allocation, Consumer
+from reportclient.errors import Absent
+from reportclient.tree import ObservedTree
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Testimony:
+    """What an audit found, and what the next one is to remember of it."""
+
+    node: str
+    root_uuid: str
+    tree: ObservedTree
+    findings: tuple[Finding, ...]
+    young: tuple[str, ...]  # consumers too young to be judged: their guests may be on their way
+    memory: AuditMemory
+    consumers: dict[str, Consumer] = field(default_factory=dict)
+
+
+def witness(planner: Planner, *, light: bool = False, clock: Callable[[], float] = time.time) -> Testimony:
+    """
+    Look at one node; writes nothing anywhere.
+
+    ``light`` reads only the allocations of providers whose generation moved since the last audit, and takes their
+    stock as the last pass left it. Whatever is suspect is read whole in any case, as some writes move no generation.
+
+    Raises:
+        DiscoveryError, PolicyError: of the host. StateError: of our own files.
+        PlacementError: placement cannot be read, or has no such tree.
+    """
+    survey = look(partial(planner.driver.survey, planner.node))
+    root_uuid = planner.known_uuid(survey)
+    if root_uuid is None:
+        raise Absent(f"placement has no provider {planner.node}: run compute-node-agent sync first")
+    left = planner.state_file(root_uuid).read(planner.where)
+    planner.client.microversion = left.microversion or planner.client.microversion
+    memory = read_memory(planner.settings.state_directory, root_uuid, planner.where)
+    read = planner.client.glance if light else planner.client.observe
+    tree = read(root_uuid, left.observed or ObservedTree())
+    if tree.root is None:
+        raise Absent(f"placement has no provider {planner.node}: run compute-node-agent sync first")
+    allocations, generations = _read(planner, tree, memory if light else AuditMemory())
+    scene = _scene(planner, survey, tree, allocations)
+    scene = _verified(planner, scene)
+    findings = audit(scene)
+    if findings:  # what is not so a moment later, as a guest came or went meanwhile, is no finding
+        survey = look(partial(planner.driver.survey, planner.node))
+        again = _scene(planner, survey, planner.client.observe(root_uuid), scene.allocations)
+        again = replace(again, consumers=scene.consumers, sharing=scene.sharing)
+        still = {finding.key for finding in audit(again)}
+        findings = tuple(finding for finding in findings if finding.key in still)
+    now = clock()
+    young = _young(planner, scene, now)
+    findings = tuple(finding for finding in findings if finding.consumer not in young)
+    sightings = {finding.key: _seen_again(memory.sightings.get(finding.key), now) for finding in findings}
+    return Testimony(
+        node=planner.node,
+        root_uuid=root_uuid,
+        tree=tree,
+        findings=findings,
+        young=tuple(sorted(young)),
+        memory=AuditMemory(
+            where=planner.where, generations=generations, allocations=scene.allocations, sightings=sightings
+        ),
+        consumers=dict(scene.consumers),
+    )
+
+
+def _read(planner: Planner, tree: ObservedTree, memory: AuditMemory) -> tuple[tuple[Allocation, ...], dict[str, int]]:
+    """Who holds what: as remembered where the generation is still the same, else read."""
+    generations = {seen.uuid: seen.generation for seen in tree}
+    moved = [seen for seen in tree if memory.generations.get(seen.uuid) != seen.generation]
+    names = {seen.name for seen in tree} - {seen.name for seen in moved}
+    kept = tuple(one for one in memory.allocations if one.provider in names)
+    return (*kept, *planner.client.allocations(moved)), generations
+
+
+def _scene(planner: Planner, survey: Survey, tree: ObservedTree, allocations: tuple[Allocation, ...]) -> Scene:
+    desired, holdings = planner.driver.shape(survey, planner.settings.policy, tree)
+    left = planner.state_file(tree.providers[0].uuid).read(planner.where)
+    ours = planner.ownership(survey, desired, tree, left)
+    present = planner.driver.present(survey) | {provider.name for provider in desired}
+    return Scene(
+        tree=tree,
+        allocations=allocations,
+        holdings=holdings,
+        classes={seen.name: ours.classes(seen) for seen in tree},
+        present=frozenset(present) | left.configured.keys(),
+    )
+
+
+def _verified(planner: Planner, scene: Scene) -> Scene:
+    """The same with the whole sets of all that is suspect, until nothing more is."""
+    known: dict[str, Consumer | None] = {}
+    while unread := suspects(scene) - known.keys():
+        known |= {uuid: planner.client.consumer(uuid) for uuid in sorted(unread)}
+        names = {uuid: seen.name for uuid, seen in scene.tree.by_uuid.items()}
+        rows = [one for one in scene.allocations if one.consumer not in known]
+        for consumer in filter(None, known.values()):
+            rows += [
+                Allocation(consumer.uuid, names[uuid], name, amount)
+                for uuid, resources in consumer.slots.items()
+                if uuid in names
+                for name, amount in resources.items()
+            ]
+        read = {uuid: consumer for uuid, consumer in known.items() if consumer}
+        scene = replace(scene, allocations=tuple(sorted(rows)), consumers=read)
+    abroad = {uuid for one in scene.consumers.values() for uuid in scene.elsewhere(one)}
+    return replace(scene, sharing=planner.client.sharing()) if abroad else scene
+
+
+def _young(planner: Planner, scene: Scene, now: float) -> frozenset[str]:
+    """The consumers without a guest here that were written so lately that the guest may be on its way."""
+    grace_s = planner.settings.audit_grace_s
+    return frozenset(
+        uuid
+        for uuid, consumer in scene.consumers.items()
+        if uuid not in scene.holdings.guests and consumer.written_s is not None and now - consumer.written_s < grace_s
+    )
+
+
+def _seen_again(before: Sighting | None, now: float) -> Sighting:
+    return Sighting(before.first_s, before.looks + 1) if before else Sighting(now)

@@ -1,0 +1,318 @@
+"""Each kind of finding, made for real: found, explained, healed within the policy and left alone outside it."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beds.agents import run_agent
+from beds.guests import add_guests, read_spec
+from beds.placement import PlacementServer
+from beds.proxy import Proxy
+from beds.trees import add_consumer, identity
+from beds.upgrades import UPGRADES, Lab, Story
+from reportclient.ownership import MARKER
+
+pytestmark = pytest.mark.live
+
+ROOT, FIRST, SECOND = "four-cells", "four-cells_pci_0000_06_00_0", "four-cells_pci_0000_86_00_0"
+ON_FIRST = "c2177883-f1bb-47f0-914d-32a22e3a8804"  # a mediated device of the first card
+SMALL = {"VCPU": 1, "MEMORY_MB": 512}
+ELSEWHERE = {
+    "other-host": {"parent": None, "inventories": {"VCPU": {"total": 8}, "MEMORY_MB": {"total": 8192}}},
+    "storage": {"parent": None, "inventories": {"DISK_GB": {"total": 100}}, "traits": ["MISC_SHARES_VIA_AGGREGATE"]},
+}
+EVERY = (
+    "orphaned, missing, wrong-amount, wrong-provider, leaked-migration, doubled, to-be-reserved, ownerless, "
+    "duplicate-provider, ghost-provider, over-capacity"
+)
+
+
+def lab(
+    server: PlacementServer,
+    folder: Path,
+    guests: Mapping[str, Mapping[str, Any]],
+    grace_s: int = 0,
+    **consumers: Any,
+) -> Lab:
+    """A host that is up to date, with these guests, and these consumers: provider -> resources."""
+    data = Story(UPGRADES / "01-flat-vgpu-to-gpus").data
+    data["config"] = {**data["config"], "agent": {"audit_grace": grace_s}}
+    data["first"] = data["config"]
+    data["guests"] = {name: {"memory_mib": 512, **guest} for name, guest in guests.items()}
+    data["before"] = {
+        "providers": ELSEWHERE,
+        "consumers": {
+            name: consumer if "allocations" in consumer else {"allocations": consumer}
+            for name, consumer in consumers.items()
+        },
+    }
+    return Lab(data, server.url, folder)
+
+
+def policy(folder: Path, kinds: str = EVERY, limit: int = 10) -> Path:
+    path = folder / "policy.yaml"
+    path.write_text(f"heal: [{kinds}]\ngrace_s: 0\nagain_s: 0\nlimit: {limit}\n", encoding="utf-8")
+    return path
+
+
+def found(one: Lab) -> list[dict[str, Any]]:
+    """The findings of an audit that changes nothing."""
+    before = one.stands()
+    done = one.run("audit")
+    assert one.stands() == before
+    findings: list[dict[str, Any]] = done.json["findings"]
+    assert done.code == (3 if findings else 0), done.out + done.err
+    return findings
+
+
+def told(findings: list[dict[str, Any]]) -> set[tuple[str, str | None, str | None, int | None, int | None]]:
+    """kind, provider, class, expected, actual."""
+    return {(one["kind"], one["provider"], one["resource_class"], one["expected"], one["actual"]) for one in findings}
+
+
+def healed(one: Lab, folder: Path) -> Any:
+    """Who has what where, once the policy has let everything be healed at the second look."""
+    done = one.run("audit", "--heal", "--policy", policy(folder))
+    assert done.code == 0, done.out + done.err
+    assert found(one) == []
+    return {name: record["allocations"] for name, record in one.stands()["consumers"].items()}
+
+
+def test_a_sound_host_has_no_findings(placement_server: PlacementServer, tmp_path: Path) -> None:
+    one = lab(
+        placement_server,
+        tmp_path,
+        {"guest": {"mdevs": [ON_FIRST]}, "off": {"state": "shutoff"}},
+        guest={ROOT: SMALL, FIRST: {"VGPU": 1}, "storage": {"DISK_GB": 5}},
+        off={ROOT: SMALL},
+    )
+
+    assert found(one) == []
+
+
+def test_a_consumer_without_a_guest_is_orphaned_and_its_shared_storage_stays(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    one = lab(placement_server, tmp_path, {}, gone={ROOT: SMALL, "storage": {"DISK_GB": 5}})
+
+    assert told(found(one)) == {
+        ("orphaned", ROOT, "VCPU", 0, 1),
+        ("orphaned", ROOT, "MEMORY_MB", 0, 512),
+    }
+    assert healed(one, tmp_path) == {"gone": {"storage": {"DISK_GB": 5}}}
+
+
+def test_a_consumer_whose_guest_may_be_on_its_way_is_not_judged(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    """As between a claim and the start of its guest; here the guest starts after two audits."""
+    one = lab(placement_server, tmp_path, {}, grace_s=60, new={ROOT: SMALL})
+
+    for _ in range(2):
+        done = one.run("audit")
+        assert (done.code, done.json) == (0, {"findings": [], "young": [identity("new")]})
+        assert "not judged" in done.err
+        time.sleep(1)
+    add_guests(tmp_path / "host", {identity("new"): read_spec({"memory_mib": 512})})
+
+    assert one.run("audit").json == {"findings": [], "young": []}
+
+
+def test_a_guest_that_is_shut_off_keeps_its_allocation(placement_server: PlacementServer, tmp_path: Path) -> None:
+    one = lab(placement_server, tmp_path, {"off": {"state": "shutoff"}}, off={ROOT: SMALL})
+
+    assert healed(one, tmp_path) == {"off": {ROOT: SMALL}}
+
+
+def test_a_wrong_amount_becomes_what_the_guest_has(placement_server: PlacementServer, tmp_path: Path) -> None:
+    """And the vGPU that nobody accounted for."""
+    one = lab(placement_server, tmp_path, {"guest": {"mdevs": [ON_FIRST]}}, guest={ROOT: {"VCPU": 4, "MEMORY_MB": 512}})
+
+    assert told(found(one)) == {("wrong-amount", ROOT, "VCPU", 1, 4), ("wrong-amount", FIRST, "VGPU", 1, 0)}
+    assert healed(one, tmp_path) == {"guest": {ROOT: SMALL, FIRST: {"VGPU": 1}}}
+
+
+def test_a_unit_on_the_wrong_provider_goes_to_the_right_one(placement_server: PlacementServer, tmp_path: Path) -> None:
+    one = lab(placement_server, tmp_path, {"guest": {"mdevs": [ON_FIRST]}}, guest={ROOT: SMALL, SECOND: {"VGPU": 1}})
+
+    assert told(found(one)) == {("wrong-provider", FIRST, "VGPU", 1, 0), ("wrong-provider", SECOND, "VGPU", 0, 1)}
+    assert healed(one, tmp_path) == {"guest": {ROOT: SMALL, FIRST: {"VGPU": 1}}}
+
+
+def test_a_migration_whose_guest_has_gone_lets_go(placement_server: PlacementServer, tmp_path: Path) -> None:
+    one = lab(
+        placement_server,
+        tmp_path,
+        {},
+        migration={"type": "MIGRATION", "allocations": {ROOT: SMALL}},
+        guest={"other-host": SMALL},
+    )
+
+    assert {finding["kind"] for finding in found(one)} == {"leaked-migration"}
+    assert healed(one, tmp_path) == {"migration": {}, "guest": {"other-host": SMALL}}
+
+
+def test_a_migration_whose_guest_is_defined_here_is_left_alone(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    """A resize to another host awaits its confirmation: the guest is shut off here, and larger there."""
+    one = lab(
+        placement_server,
+        tmp_path,
+        {"guest": {"state": "shutoff"}},
+        migration={"type": "MIGRATION", "allocations": {ROOT: SMALL}},
+        guest={"other-host": {"VCPU": 2, "MEMORY_MB": 1024}},
+    )
+
+    assert found(one) == []
+
+
+def test_a_guest_that_runs_here_after_a_failed_migration_gets_back_what_it_had(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    one = lab(
+        placement_server,
+        tmp_path,
+        {"guest": {}},
+        migration={"type": "MIGRATION", "allocations": {ROOT: SMALL}},
+        guest={"other-host": SMALL},
+    )
+
+    assert {(finding["kind"], finding["consumer"]) for finding in found(one)} == {("missing", identity("guest"))}
+    assert healed(one, tmp_path) == {"migration": {}, "guest": {ROOT: SMALL}}
+
+
+def test_a_guest_of_which_nobody_says_whose_it_is_is_reported_only(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    one = lab(placement_server, tmp_path, {"guest": {}})
+
+    findings = found(one)
+
+    assert {(finding["kind"], finding["repair"], finding["safe"]) for finding in findings} == {("missing", None, False)}
+    assert one.run("audit", "--heal", "--policy", policy(tmp_path)).code == 3
+
+
+def test_an_evacuated_guest_lets_go_of_its_old_host_only(placement_server: PlacementServer, tmp_path: Path) -> None:
+    one = lab(placement_server, tmp_path, {}, evacuated={ROOT: SMALL, "other-host": SMALL, "storage": {"DISK_GB": 5}})
+
+    assert {finding["kind"] for finding in found(one)} == {"doubled"}
+    assert healed(one, tmp_path) == {"evacuated": {"other-host": SMALL, "storage": {"DISK_GB": 5}}}
+
+
+def test_consumers_of_other_services_are_never_touched(placement_server: PlacementServer, tmp_path: Path) -> None:
+    one = lab(placement_server, tmp_path, {}, lease={"type": "RESERVATION", "allocations": {ROOT: SMALL}})
+
+    assert found(one) == []
+
+
+def test_providers_that_are_wrong_are_reported(placement_server: PlacementServer, tmp_path: Path) -> None:
+    one = lab(placement_server, tmp_path, {})
+    rows = one.placement.send("GET", "/resource_providers")["resource_providers"]
+    root = next(row for row in rows if row["name"] == ROOT)
+    one.placement.add_child(root, f"{ROOT}_0000:aa:00.0", "VGPU", 1, MARKER)
+    one.placement.add_child(root, "somebodys", "IPV4_ADDRESS", 1)
+    one.placement.add_child(root, f"{ROOT}:agent:eth0", "NET_BW_EGR_KILOBIT_PER_SEC", 1)
+    one.placement.add_child(root, f"{ROOT}_0000:06:00.0", "IPV4_ADDRESS", 1, "OWNER_NOVA")
+
+    assert {(finding["kind"], finding["provider"]) for finding in found(one)} == {
+        ("ghost-provider", f"{ROOT}_0000:aa:00.0"),
+        ("ownerless", "somebodys"),
+        ("duplicate-provider", f"{ROOT}_0000:06:00.0"),
+        ("duplicate-provider", FIRST),
+    }
+    done = one.run("audit", "--heal", "--policy", policy(tmp_path))
+    outcomes = {finding["provider"]: finding["outcome"] for finding in done.json["findings"]}
+    assert outcomes[f"{ROOT}_0000:aa:00.0"] == "healed"
+    assert set(outcomes.values()) == {"healed", "reported"}
+    assert not any(finding["kind"] == "ghost-provider" for finding in found(one))
+
+
+def test_more_than_a_provider_can_give_is_reported(placement_server: PlacementServer, tmp_path: Path) -> None:
+    one = lab(placement_server, tmp_path, {"guest": {}}, guest={ROOT: SMALL})
+    rows = one.placement.send("GET", "/resource_providers")["resource_providers"]
+    root = next(row for row in rows if row["name"] == ROOT)
+    stock = one.placement.send("GET", f"/resource_providers/{root['uuid']}/inventories")
+    stock["inventories"]["MEMORY_MB"]["reserved"] = stock["inventories"]["MEMORY_MB"]["total"] - 100
+    one.placement.send("PUT", f"/resource_providers/{root['uuid']}/inventories", stock)
+
+    assert told(found(one)) == {("over-capacity", ROOT, "MEMORY_MB", 100, 512)}
+
+
+def test_nothing_is_healed_before_the_second_look_nor_outside_the_policy(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    one = lab(placement_server, tmp_path, {}, a={ROOT: SMALL}, b={ROOT: SMALL})
+    before = one.stands()
+
+    first = one.run("audit", "--heal", "--policy", policy(tmp_path))
+    assert {finding["why"] for finding in first.json["findings"]} == {"it is looked at again after 0 s"}
+    other = one.run("audit", "--heal", "--policy", policy(tmp_path, "missing"))
+    assert {finding["why"] for finding in other.json["findings"]} == {"the policy does not name its kind"}
+    assert (first.code, other.code, one.stands()) == (3, 3, before)
+
+    limited = one.run("audit", "--heal", "--policy", policy(tmp_path, limit=1))
+
+    assert sorted(finding["outcome"] for finding in limited.json["findings"]) == ["healed"] * 2 + ["reported"] * 2
+    assert limited.code == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        pytest.param("heal: [everything]", "'everything' is not one of", id="no such kind"),
+        pytest.param("grace_s: 5", "'heal' is a required property", id="no kinds"),
+        pytest.param("heal: [", "is not YAML", id="no YAML"),
+    ],
+)
+def test_a_policy_that_is_none_is_refused(text: str, line: str, tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(text, encoding="utf-8")
+
+    done = run_agent("audit", "--embedded-dir", tmp_path / "own", "--heal", "--policy", path)
+
+    assert done.code == 1
+    assert line in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+def test_a_light_audit_finds_what_moved_no_generation_once_it_is_suspect(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    """A DELETE moves none: the rows that are remembered are stale, and are read before anything is said of them."""
+    one = lab(placement_server, tmp_path, {}, gone={ROOT: SMALL})
+    assert found(one)
+
+    one.placement.send("DELETE", f"/allocations/{identity('gone')}")
+
+    assert one.run("audit", "--light").json["findings"] == []
+
+
+def test_what_an_audit_costs(placement_server: PlacementServer, tmp_path: Path) -> None:
+    guests: dict[str, dict[str, Any]] = {f"g{number}": {} for number in range(60)}
+    one = lab(placement_server, tmp_path, guests, 0, **{name: {ROOT: SMALL} for name in guests})
+    with Proxy(placement_server.url) as proxy:
+        config = tmp_path / "agent.conf"
+        text = config.read_text(encoding="utf-8").replace(placement_server.url, proxy.url)
+        config.write_text(text, encoding="utf-8")
+        providers = 1 + sum(name.startswith(f"{ROOT}_") for name in one.stands()["providers"])
+        options = ("--host", tmp_path / "host", "--config-file", config, "--format", "json")
+        assert run_agent("sync", *options).code == 0
+
+        def cost(*more: str) -> int:
+            proxy.seen.clear()
+            done = run_agent("audit", *options, *more)
+            assert (done.code, done.json["findings"]) == (0, [])
+            return len(proxy.seen)
+
+        full = cost()
+        quiet = cost("--light")
+        add_consumer(one.placement, "one more", {"allocations": {ROOT: SMALL}})
+        extra = {identity(name): read_spec({"memory_mib": 512}) for name in (*guests, "one more")}
+        add_guests(tmp_path / "host", extra)
+        changed = cost("--light")
+
+    assert (full, quiet, changed) == (1 + providers, 1, 2)
