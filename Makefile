@@ -48,8 +48,9 @@ bench: .venv/test.stamp  ## figures beside nova's, measured in the same run
 	@tools/host.sh libvirtd
 	@bench/run.sh
 
-sample: .venv/test.stamp  ## the sample configuration, from the options in the code
+sample: .venv/test.stamp  ## the sample configuration and docs/operations.md, from the code
 	$(BIN)/oslo-config-generator --config-file etc/compute-node-agent/generator.conf
+	PYTHONPATH=. $(BIN)/python tools/operations.py
 
 clean:  ## what the other targets made, but for the embedded placement's .run/
 	rm -rf .venv .bench .guest build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \

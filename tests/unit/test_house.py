@@ -1,5 +1,6 @@
 """The project's own papers: what they say is there, is there."""
 
+import importlib
 import re
 import subprocess
 import sys
@@ -37,6 +38,13 @@ def test_the_sample_configuration_is_current(tmp_path: Path) -> None:
 
     current = ROOT / "etc/compute-node-agent/compute-node-agent.conf.sample"
     assert sample.read_text() == current.read_text(), "run make sample"
+
+
+def test_the_documentation_of_operations_is_current(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    page = importlib.import_module("operations").document()
+
+    assert page == (ROOT / "docs/operations.md").read_text(), "run make sample"
 
 
 @pytest.mark.parametrize("target", ["venv", "run", "test", "check", "soak", "bench"])
