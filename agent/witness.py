@@ -60,7 +60,7 @@ def witness(planner: Planner, *, light: bool = False, clock: Callable[[], float]
         still = {finding.key for finding in audit(again)}
         findings = tuple(finding for finding in findings if finding.key in still)
     now = clock()
-    young = _young(planner, scene, now)
+    young = _young(planner, scene)
     findings = tuple(finding for finding in findings if finding.consumer not in young)
     sightings = {finding.key: _seen_again(memory.sightings.get(finding.key), now) for finding in findings}
     return Testimony(
@@ -119,13 +119,13 @@ def _verified(planner: Planner, scene: Scene) -> Scene:
     return replace(scene, sharing=planner.client.sharing()) if abroad else scene
 
 
-def _young(planner: Planner, scene: Scene, now: float) -> frozenset[str]:
+def _young(planner: Planner, scene: Scene) -> frozenset[str]:
     """The consumers without a guest here that were written so lately that the guest may be on its way."""
     grace_s = planner.settings.audit_grace_s
     return frozenset(
         uuid
         for uuid, consumer in scene.consumers.items()
-        if uuid not in scene.holdings.guests and consumer.written_s is not None and now - consumer.written_s < grace_s
+        if uuid not in scene.holdings.guests and consumer.age_s is not None and consumer.age_s < grace_s
     )
 
 

@@ -80,7 +80,7 @@ class Consumer:
     user: str
     kind: str | None  # consumer type; None where placement does not tell (before 1.38)
     slots: Slots
-    written_s: float | None = field(default=None, compare=False)  # when, since the epoch by our clock; None: not told
+    age_s: float | None = field(default=None, compare=False)  # since it was last written; None: not told
 
     @property
     def amounts(self) -> dict[str, int]:

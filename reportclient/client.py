@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from urllib.parse import urlencode
 
@@ -157,10 +157,10 @@ class PlacementClient:
     def consumer(self, uuid: str) -> Consumer | None:
         """One consumer with all it holds, as it is now; None when it holds nothing. One request."""
         body, modified = self._transport.get(f"/allocations/{uuid}")
-        date = _date(modified)
-        written_s = date.timestamp() - (self.skew_s or 0) if date else None
+        written = _date(modified)
+        age_s = (datetime.now(UTC) - written).total_seconds() + (self.skew_s or 0) if written else None
         with payload.in_form(f"the allocations of {uuid}"):
-            return payload.decode_consumer(body, uuid, written_s)
+            return payload.decode_consumer(body, uuid, age_s)
 
     def sharing(self) -> frozenset[str]:
         """The uuids of all providers that share what they have with others, as storage does. One request."""

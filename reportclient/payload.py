@@ -167,7 +167,7 @@ def _encode_type(kind: str | None, microversion: tuple[int, int]) -> Json:
     return {"consumer_type": kind} if kind and microversion > UNTYPED else {}
 
 
-def decode_consumer(body: Json, uuid: str, written_s: float | None = None) -> Consumer | None:
+def decode_consumer(body: Json, uuid: str, age_s: float | None = None) -> Consumer | None:
     """
     A consumer's whole set from ``GET /allocations/{uuid}``; None when it holds nothing.
 
@@ -181,7 +181,7 @@ def decode_consumer(body: Json, uuid: str, written_s: float | None = None) -> Co
         project=str(body["project_id"]),
         user=str(body["user_id"]),
         kind=None if (kind := body.get("consumer_type")) == UNKNOWN else kind,
-        written_s=written_s,
+        age_s=age_s,
         slots={
             str(provider): {str(name): int(amount) for name, amount in sorted(record["resources"].items())}
             for provider, record in sorted(body["allocations"].items())
