@@ -225,10 +225,14 @@ def _missing(scene: Scene, uuid: str) -> list[Finding]:
             rows[place, name] = amount
     known, consumer = scene.holdings.known[uuid], scene.consumers.get(uuid)
     keepers = [one for one in _strangers(scene) if _may_keep(scene, one, uuid)]
-    if len(keepers) == 1 and not any(_may_keep(scene, keepers[0], other) for other in _without_rows(scene) - {uuid}):
-        repair: Repair | None = _swap_back(scene, keepers[0], uuid)
+    exact = [one for one in keepers if _keeps(scene, one, uuid)]
+    rivals = _without_rows(scene) - {uuid}
+    keeper = next(iter(exact or keepers), None)
+    sole = len(exact or keepers) == 1
+    if keeper and sole and not any((_keeps if exact else _may_keep)(scene, keeper, rival) for rival in rivals):
+        repair: Repair | None = _swap_back(scene, keeper, uuid)
         safe = True
-        seen = f"it runs here and does not migrate, and {keepers[0].uuid} keeps what it had here"
+        seen = f"it runs here and does not migrate, and {keeper.uuid} keeps what it had here"
     else:
         repair = _claim_again(scene, uuid, known, consumer, rows)
         safe = repair is not None and not keepers and (consumer is None or not scene.elsewhere(consumer))
@@ -266,12 +270,19 @@ def _strangers(scene: Scene) -> list[Consumer]:
 
 
 def _may_keep(scene: Scene, stranger: Consumer, guest: str) -> bool:
-    """Whether a stranger may be the migration that keeps what a guest without allocations here had."""
-    known, consumer = scene.holdings.known[guest], scene.consumers.get(guest)
-    if stranger.kind == INSTANCE:
+    """
+    Whether a stranger may be the migration that keeps what a guest without allocations here had.
+
+    One that says it is a migration may keep another amount: what the guest was to have when it was moved.
+    """
+    if stranger.kind == INSTANCE or _owner(scene, guest) != (stranger.project, stranger.user):
         return False
-    owner = (consumer.project, consumer.user) if consumer else (known.project, known.user)
-    if owner != (stranger.project, stranger.user):
+    return stranger.kind == MIGRATION or _keeps(scene, stranger, guest)
+
+
+def _keeps(scene: Scene, stranger: Consumer, guest: str) -> bool:
+    """Whether a stranger of a guest's owner has here what the guest really has."""
+    if stranger.kind == INSTANCE or _owner(scene, guest) != (stranger.project, stranger.user):
         return False
     kept: dict[str, int] = {}
     for (_, name), amount in scene.rows(stranger.uuid).items():

@@ -1,4 +1,4 @@
-"""Runs the laws of the planner and the races of reshapes for long, with a new seed; SOAK_SEED repeats one."""
+"""Runs the laws of the planner, histories of guests and races of reshapes for long; SOAK_SEED repeats a seed."""
 
 import os
 import random
@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 TURNS = 200  # of a host between its layouts
+HISTORIES, REAL_HISTORIES = 10_000, 300  # of guests, crashes and audits
 EXAMPLES = 20_000  # as the profile "soak" in tests/conftest.py says
 
 LAWS = " or ".join(
@@ -19,6 +20,18 @@ def main() -> int:
     print(f"seed {seed}, {EXAMPLES} examples a law; repeat with SOAK_SEED={seed} make soak", flush=True)
     command = [sys.executable, "-m", "pytest", "-q", f"--hypothesis-seed={seed}", "--hypothesis-profile=soak"]
     laws = subprocess.run([*command, "tests/unit", "-k", LAWS], check=False).returncode
+    print(f"\n{HISTORIES} histories in memory, {REAL_HISTORIES} on placement's own application", flush=True)
+    many = {"HISTORIES": str(HISTORIES), "REAL_HISTORIES": str(REAL_HISTORIES)}
+    histories = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-s",
+        f"--hypothesis-seed={seed}",
+        "tests/contract/test_histories.py",
+    ]
+    laws = laws or subprocess.run(histories, check=False, env=os.environ | many).returncode
     print(f"\nkilled at every request, and turned {TURNS} times under schedulers", flush=True)
     long = {"RESHAPE_KILLS": "all", "RESHAPE_TURNS": str(TURNS), "SOAK_SEED": seed}
     races = [sys.executable, "-m", "pytest", "-q", "-s", "tests/live/test_reshape_races.py"]
