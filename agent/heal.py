@@ -1,7 +1,7 @@
 """Carries out the repairs of an audit, as far as an operator's policy lets it: its kinds, its patience, its limit."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -16,7 +16,7 @@ from agent.errors import ConfigError
 from agent.operations import Operations, Told
 from agent.planner import Planner
 from agent.witness import Testimony
-from reportclient.errors import Conflict, PlacementError, Rejected
+from reportclient.errors import Conflict, Rejected
 from reportclient.plan import Plan, ReplaceAllocations
 
 SCHEMA: dict[str, Any] = {
@@ -144,11 +144,3 @@ def _repair(planner: Planner, testimony: Testimony, finding: Finding) -> str:
     except (Conflict, Rejected) as error:
         return str(error)
     return ""
-
-
-def summarize(cares: Sequence[Care]) -> dict[Healed, int]:
-    """How many findings ended how."""
-    return {how: sum(care.healed is how for care in cares) for how in Healed}
-
-
-__all__ = ["Care", "HealPolicy", "Healed", "PlacementError", "heal", "judge", "read_policy", "summarize"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from keystoneauth1 import exceptions
 
 from agent.conflicts import RULES, TRIES, Operation, Reaction
-from agent.migrations import merge_set, moved_sets, replace_set, reverted_set
+from agent.migrations import merge_set, moved_sets, replace_set, reverted_set, rewrite
 from agent.operations import Ending, Operations, Told
 from beds.agents import CountingSender
 from beds.meddler import Act, Meddler, first, lost, raced
@@ -154,6 +154,13 @@ def spawn(operations: Operations, world: World, *requests: AllocationRequest) ->
     return operations.spawn(world.i1, project="project", user="user", kind="INSTANCE", requests=requests)
 
 
+def repair(operations: Operations, world: World) -> Ending:
+    """What an audit read, with other amounts."""
+    read = operations.client.consumer(world.i1)
+    assert read is not None
+    return operations.carry_out(Operation.REPAIR, world.i1, [rewrite(read, world.slots(A=LARGE, C=DISK))])
+
+
 @dataclass(frozen=True)
 class Row:
     """One operation: what guest and migration have before it, who conflicts, and what they have after it."""
@@ -202,6 +209,7 @@ ROWS: dict[Operation, Row] = {
     Operation.FORCED_DELETE: Row(
         lambda ops, world: ops.release_forced(world.i1), HERE, NOTHING, NOTHING, NOTHING, changed=None
     ),
+    Operation.REPAIR: Row(lambda ops, world: repair(ops, world), HERE, NOTHING, {"A": LARGE, "C": DISK}, NOTHING),
 }  # fmt: skip
 
 
