@@ -384,7 +384,7 @@ def _judge_stranger(scene: Scene, one: Consumer) -> tuple[Kind, str, bool]:
     if one.kind == MIGRATION:
         return Kind.LEAKED, f"it is a migration, and no guest here is the one that it is of{doubt}", not doubt
     if scene.elsewhere(one):
-        return Kind.DOUBLED, "no guest here is it, and it has allocations on another host", True
+        return Kind.DOUBLED, f"no guest here is it, and it has allocations on another host{doubt}", not doubt
     return Kind.ORPHANED, f"no guest here, running or not, is it{doubt}", not doubt
 
 

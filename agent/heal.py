@@ -86,8 +86,12 @@ def judge(testimony: Testimony, policy: HealPolicy, now: float) -> tuple[Care, .
     """What would become of each finding; those to be healed are HEALED with no reason against it."""
     cares = []
     repairs: set[str] = set()
+    against: dict[str, str] = {}  # one repair is of all findings that name it, so one of them keeps it back
     for finding in testimony.findings:
-        why = _against(finding, testimony, policy, now)
+        if finding.repair and (why := _against(finding, testimony, policy, now)):
+            against.setdefault(finding.repair.text, why)
+    for finding in testimony.findings:
+        why = against.get(finding.repair.text, "") if finding.repair else _against(finding, testimony, policy, now)
         if not why and finding.repair and finding.repair.text not in repairs:
             why = f"the policy's limit of {policy.limit} is reached" if len(repairs) >= policy.limit else ""
             repairs |= set() if why else {finding.repair.text}

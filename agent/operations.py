@@ -18,7 +18,16 @@ from functools import partial
 from typing import assert_never
 
 from agent.conflicts import RULES, TRIES, Operation, Reaction, Rule
-from agent.migrations import begin_migration, evacuated_set, merge_set, moved_sets, replace_set, reverted_set, rewrite
+from agent.migrations import (
+    MIGRATION,
+    begin_migration,
+    evacuated_set,
+    merge_set,
+    moved_sets,
+    replace_set,
+    reverted_set,
+    rewrite,
+)
 from reportclient.allocations import AllocationRequest, Consumer, Slots
 from reportclient.client import PlacementClient
 from reportclient.errors import Absent, Conflict, NoRoom, PlacementError, Unavailable
@@ -121,7 +130,11 @@ class Operations:
         return self._first_fitting(Operation.MOVE, consumer, requests, make)
 
     def confirm(self, migration: str) -> Ending:
-        """A move is over: what the migration kept at the source is let go."""
+        """A move is over: what the migration kept at the source is let go. A guest's own uuid is refused."""
+        now = self._read(migration)
+        if now and now.kind not in (None, MIGRATION):
+            note = f"{migration} is of type {now.kind}, and no migration: is it the guest's own uuid?"
+            return Ending(told=Told.CONFLICT, consumer=migration, held=now.slots, note=note)
         return self._empty(Operation.CONFIRM, migration)
 
     def revert(self, consumer: str, migration: str) -> Ending:
@@ -129,8 +142,8 @@ class Operations:
         kept, guest = self._read(migration), self._read(consumer)
         if kept is None or guest is None:
             return _absent(migration if kept is None else consumer)
-        if kept.project != guest.project:
-            note = f"{migration} is of project {kept.project}, {consumer} of {guest.project}: is it that guest's?"
+        if kept.kind not in (None, MIGRATION) or (kept.project, kept.user) != (guest.project, guest.user):
+            note = f"{migration} is no migration of {consumer}: its type, project or user is another's"
             return Ending(told=Told.CONFLICT, consumer=consumer, held=guest.slots, note=note)
         after = reverted_set(guest.slots, kept.slots, self.client.sharing())
         write = ReplaceAllocations((rewrite(kept, {}), rewrite(guest, after)))
@@ -203,16 +216,19 @@ class Operations:
                 self.pause()
             try:
                 write = make()
-                self.client.execute(Plan((write,)), ObservedTree())
-                return Ending(told=Told.DONE, consumer=consumer, held=_sets(write).get(consumer, {}))
             except _Ended as end:
                 return end.ending
+            try:
+                self.client.execute(Plan((write,)), ObservedTree())
+                return Ending(told=Told.DONE, consumer=consumer, held=_sets(write).get(consumer, {}))
             except NoRoom as error:
                 return self._ending(Told.NO_ROOM, consumer, str(error))
             except (Conflict, Unavailable) as error:
                 lost = error if isinstance(error, Unavailable) else lost
                 if lost and self._stands(write, lost):
                     return Ending(told=Told.DONE, consumer=consumer, held=_sets(write).get(consumer, {}))
+                if lost and self._changed(write):  # it may have been done, and changed by others since
+                    raise Unavailable(f"{lost}; it may have been done: look with show, then try again") from error
                 if ending := self._judge(RULES[operation], consumer, write):
                     return ending
         if lost:
@@ -222,7 +238,7 @@ class Operations:
 
     def _judge(self, rule: Rule, consumer: str, write: Write) -> Ending | None:
         """Who was first: somebody with one of the consumers, or with others on the same providers (None)."""
-        changed = [uuid for uuid, generation in _generations(write).items() if self._generation(uuid) != generation]
+        changed = self._changed(write)
         if not changed or rule.consumer_changed is Reaction.ANEW:
             return None
         uuid = changed[0]
@@ -233,6 +249,9 @@ class Operations:
             f"somebody changed what {uuid} holds in the middle of this, and nothing was written: look, and decide anew"
         )
         return self._ending(Told.CONFLICT, consumer, note)
+
+    def _changed(self, write: Write) -> list[str]:
+        return [uuid for uuid, generation in _generations(write).items() if self._generation(uuid) != generation]
 
     def _stands(self, write: Write, lost: Unavailable) -> bool:
         """

@@ -189,7 +189,12 @@ class LiveConnection:
 
         jobs = (libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_IN, libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT)
         waiting = [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_MIGRATION]
-        return domain.state()[:2] == waiting or domain.jobStats().get(libvirt.VIR_DOMAIN_JOB_OPERATION) in jobs
+        try:
+            return domain.state()[:2] == waiting or domain.jobStats().get(libvirt.VIR_DOMAIN_JOB_OPERATION) in jobs
+        except libvirt.libvirtError as error:
+            if error.get_error_code() in (libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_NO_SUPPORT):
+                return False  # it ended this moment, or this driver has no jobs
+            raise
 
     @staticmethod
     def _device_kinds() -> int:
