@@ -100,6 +100,11 @@ class Scene:
             if one.consumer == consumer and one.resource_class in self.classes.get(one.provider, frozenset())
         }
 
+    @property
+    def kept(self) -> frozenset[str]:
+        """The uuids of providers that no repair of ours takes a guest off: shared ones, and others' below our root."""
+        return self.sharing | {seen.uuid for seen in self.tree if not self.classes[seen.name]}
+
     def elsewhere(self, consumer: Consumer) -> frozenset[str]:
         """The uuids of providers of other hosts that a consumer has something of."""
         return frozenset(consumer.slots) - self.tree.by_uuid.keys() - self.sharing
@@ -304,7 +309,7 @@ def _swap_back(scene: Scene, keeper: Consumer, guest: str) -> Repair:
             after=keeper.slots,
         )
     else:
-        back = rewrite(consumer, replace_set(consumer.slots, keeper.slots, scene.sharing))
+        back = rewrite(consumer, replace_set(consumer.slots, keeper.slots, scene.kept))
     return Repair(
         text=f"revert the migration: what {keeper.uuid} keeps goes back to {guest}",
         operation=ReplaceAllocations((rewrite(keeper, {}), back)),
@@ -332,7 +337,7 @@ def _claim_again(
         user=user,
         kind=consumer.kind if consumer else INSTANCE,
         before=consumer.slots if consumer else {},
-        after=replace_set(consumer.slots, slots, scene.sharing) if consumer else slots,
+        after=replace_set(consumer.slots, slots, scene.kept) if consumer else slots,
     )
     return Repair(text=f"allocate for {uuid} what it has", operation=ReplaceAllocations((claim,)))
 
