@@ -1,5 +1,6 @@
 """
-What an audit remembers of the last one: who held what at which generation, and since when something is wrong.
+What an audit remembers of the last one: who held what at which generation, when guests were seen here, and since
+when something is wrong.
 
 As ``agent.state``: a missing, torn or foreign file is as good as none, and then everything is read.
 """
@@ -17,7 +18,7 @@ from agent.errors import StateError
 from reportclient.allocations import Allocation
 
 LOG = logging.getLogger(__name__)
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class AuditMemory:
     generations: Mapping[str, int] = field(default_factory=dict)  # by provider's uuid, when its allocations were read
     allocations: tuple[Allocation, ...] = ()
     sightings: Mapping[str, Sighting] = field(default_factory=dict)  # by ``Finding.key``
+    guests: Mapping[str, float] = field(default_factory=dict)  # when (since the epoch) each was last seen here, by uuid
 
 
 def read_memory(directory: Path, root_uuid: str, where: str) -> AuditMemory:
@@ -56,6 +58,7 @@ def read_memory(directory: Path, root_uuid: str, where: str) -> AuditMemory:
             generations=body["generations"],
             allocations=tuple(Allocation(*row) for row in body["allocations"]),
             sightings={key: Sighting(*row) for key, row in body["sightings"].items()},
+            guests=body["guests"],
         )
     except FileNotFoundError:
         return AuditMemory(where=where)
@@ -81,6 +84,7 @@ def write_memory(directory: Path, root_uuid: str, memory: AuditMemory) -> None:
             [one.consumer, one.provider, one.resource_class, one.amount] for one in sorted(memory.allocations)
         ],
         "sightings": {key: [one.first_s, one.looks] for key, one in sorted(memory.sightings.items())},
+        "guests": dict(memory.guests),
     }
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 import argparse
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from agent.assembly import open_client, open_driver, settings_for
@@ -49,15 +50,17 @@ def _audit_one(
     planner: Planner, policy: HealPolicy, options: argparse.Namespace
 ) -> tuple[Testimony, tuple[Care, ...], str]:
     """One node; who only looks need not be able to remember it."""
+    look = partial(witness, planner, light=options.light, consumers=options.consumers)
     if options.heal:
         with locked(planner.settings.state_directory):
-            testimony = witness(planner, light=options.light)
+            testimony = look()
             _remember(planner, testimony)
             return testimony, heal(planner, testimony, policy), ""
-    testimony = witness(planner, light=options.light)
+    testimony = look()
     remark = ""
     try:
-        _remember(planner, testimony)
+        with locked(planner.settings.state_directory):
+            _remember(planner, testimony)
     except StateError as error:
         remark = f"the next audit will not know of this one: {error}"
     now = max((one.first_s for one in testimony.memory.sightings.values()), default=0.0)

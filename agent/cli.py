@@ -164,7 +164,13 @@ def _add_own(verb: argparse.ArgumentParser, name: str) -> None:
         verb.add_argument("--project", metavar="ID", help="show instead what this project uses in the whole placement")
         verb.add_argument("--user", metavar="ID", help="and of it this user")
     if name == "audit":
-        verb.add_argument("--light", action="store_true", help="read only what moved a generation since the last audit")
+        depth = verb.add_mutually_exclusive_group()
+        depth.add_argument(
+            "--light", action="store_true", help="read only what moved a generation since the last audit"
+        )
+        depth.add_argument(
+            "--consumers", action="store_true", help="read each guest's consumer too: whose it is, and of what type"
+        )
         verb.add_argument("--heal", action="store_true", help="carry out the repairs that the policy lets")
         verb.add_argument(
             "--policy", type=Path, metavar="FILE", help="what may be healed: heal (kinds), grace_s, again_s, limit"

@@ -10,9 +10,9 @@ from typing import Any
 import jsonschema
 import yaml
 
-from agent.audit import Finding, Kind
 from agent.conflicts import Operation
 from agent.errors import ConfigError
+from agent.findings import Finding, Kind, Repair
 from agent.operations import Operations, Told
 from agent.planner import Planner
 from agent.witness import Testimony
@@ -27,6 +27,8 @@ SCHEMA: dict[str, Any] = {
         "heal": {"type": "array", "items": {"enum": [kind.value for kind in Kind]}},
         "grace_s": {"type": "number", "minimum": 0},
         "again_s": {"type": "number", "minimum": 0},
+        "move_s": {"type": "number", "minimum": 0},
+        "untyped": {"type": "boolean"},
         "limit": {"type": "integer", "minimum": 1},
     },
 }
@@ -39,6 +41,8 @@ class HealPolicy:
     kinds: frozenset[Kind] = frozenset()
     grace_s: float = 600  # how long something must have been wrong
     again_s: float = 60  # and at least that long ago it was seen by an earlier audit
+    move_s: float = 86400  # and how long what looks the same while a guest is on its way
+    untyped: bool = False  # consumers without a type are nova's: no other service claims here
     limit: int = 5  # repairs in one audit
 
 
@@ -61,7 +65,7 @@ class Care:
 
 def read_policy(path: Path) -> HealPolicy:
     """
-    A policy as an operator wrote it: YAML with ``heal`` (kinds), ``grace_s``, ``again_s`` and ``limit``.
+    A policy as an operator wrote it: YAML with ``heal`` (kinds), and what is not to be as ``HealPolicy`` has it.
 
     Raises:
         ConfigError: it cannot be read, or says what no policy can.
@@ -78,7 +82,7 @@ def read_policy(path: Path) -> HealPolicy:
         raise ConfigError(f"{path}: {where}{': ' if where else ''}{error.message[:300]}") from error
     return HealPolicy(
         kinds=frozenset(map(Kind, record["heal"])),
-        **{name: record[name] for name in ("grace_s", "again_s", "limit") if name in record},
+        **{name: value for name, value in record.items() if name != "heal"},
     )
 
 
@@ -86,6 +90,7 @@ def judge(testimony: Testimony, policy: HealPolicy, now: float) -> tuple[Care, .
     """What would become of each finding; those to be healed are HEALED with no reason against it."""
     cares = []
     repairs: set[str] = set()
+    touched: set[str] = set()  # the consumers that those rewrite
     against: dict[str, str] = {}  # one repair is of all findings that name it, so one of them keeps it back
     for finding in testimony.findings:
         if finding.repair and (why := _against(finding, testimony, policy, now)):
@@ -93,8 +98,14 @@ def judge(testimony: Testimony, policy: HealPolicy, now: float) -> tuple[Care, .
     for finding in testimony.findings:
         why = against.get(finding.repair.text, "") if finding.repair else _against(finding, testimony, policy, now)
         if not why and finding.repair and finding.repair.text not in repairs:
-            why = f"the policy's limit of {policy.limit} is reached" if len(repairs) >= policy.limit else ""
-            repairs |= set() if why else {finding.repair.text}
+            consumers = _consumers(finding.repair)
+            if len(repairs) >= policy.limit:
+                why = f"the policy's limit of {policy.limit} is reached"
+            elif consumers & touched:
+                why = "another repair of the same consumer goes first, and this one at the next audit"
+            else:
+                repairs.add(finding.repair.text)
+                touched |= consumers
         cares.append(Care(finding, Healed.REPORTED if why else Healed.HEALED, why))
     return tuple(cares)
 
@@ -127,11 +138,24 @@ def _against(finding: Finding, testimony: Testimony, policy: HealPolicy, now: fl
         return "it is not certain"
     if finding.kind not in policy.kinds:
         return "the policy does not name its kind"
+    if finding.untyped and not policy.untyped:
+        return "it has no consumer type, and the policy does not say that such are nova's"
     if sighting.looks < 2 or age_s < policy.again_s:
         return f"it is looked at again after {policy.again_s:g} s"
-    if age_s < policy.grace_s:
-        return f"it is so for {age_s:.0f} s, and the policy waits for {policy.grace_s:g} s"
+    patience_s = max(policy.grace_s, policy.move_s) if finding.arriving else policy.grace_s
+    consumers = [testimony.consumers.get(uuid) for uuid in _consumers(finding.repair)]
+    age_s = min([age_s, *(one.age_s for one in consumers if one and one.age_s is not None)])
+    if age_s < patience_s:
+        way = ", as a guest may be on its way" if finding.arriving else ""
+        return f"it is so for {age_s:.0f} s, and the policy waits for {patience_s:g} s{way}"
     return ""
+
+
+def _consumers(repair: Repair) -> frozenset[str]:
+    """The consumers that a repair rewrites."""
+    if isinstance(repair.operation, ReplaceAllocations):
+        return frozenset(one.consumer for one in repair.operation.rewrites)
+    return frozenset()
 
 
 def _repair(planner: Planner, testimony: Testimony, finding: Finding) -> str:
@@ -144,6 +168,9 @@ def _repair(planner: Planner, testimony: Testimony, finding: Finding) -> str:
             ending = Operations(planner.client).carry_out(Operation.REPAIR, subject, operation.rewrites)
             return "" if ending.told is Told.DONE else f"{ending.told.value}: {ending.note}"
         observed = planner.client.observe(testimony.root_uuid)
+        now, seen = observed.by_uuid.get(operation.uuid), testimony.tree.by_uuid[operation.uuid]
+        if now is None or now.provider.inventories != seen.provider.inventories:
+            return f"{operation.name} was changed since it was looked at: the next audit judges it anew"
         planner.client.execute(Plan((operation,)), observed)
     except (Conflict, Rejected) as error:
         return str(error)

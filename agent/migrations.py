@@ -11,6 +11,7 @@ from reportclient.allocations import Consumer, Slots
 from reportclient.errors import UnsafePlan
 from reportclient.plan import Rewrite
 
+INSTANCE = "INSTANCE"  # the consumer type of a guest
 MIGRATION = "MIGRATION"  # the consumer type of what a move keeps at its source
 
 
@@ -65,7 +66,7 @@ def moved_sets(held: Slots, request: Slots, sharing: Container[str]) -> tuple[Sl
         UnsafePlan: the request takes of shared storage a class of which the guest had nothing anywhere.
     """
     guest = replace_set(held, request, sharing)
-    migration = _settled(
+    migration = settled(
         {
             uuid: {
                 name: amount
@@ -122,10 +123,10 @@ def _added(one: Mapping[str, Mapping[str, int]], other: Slots) -> Slots:
             for name, amount in resources.items():
                 mine = sums.setdefault(uuid, {})
                 mine[name] = mine.get(name, 0) + amount
-    return _settled(sums)
+    return settled(sums)
 
 
-def _settled(slots: Slots) -> dict[str, dict[str, int]]:
+def settled(slots: Slots) -> dict[str, dict[str, int]]:
     """Without amounts of nothing, in the order in which sets are told."""
     kept = {
         uuid: {name: amount for name, amount in sorted(resources.items()) if amount}

@@ -5,12 +5,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from agent.audit import Finding, Scene, audit, suspects
+from agent.audit import audit
 from agent.audit_memory import AuditMemory, Sighting, read_memory
+from agent.findings import Finding
 from agent.planner import Planner, look
+from agent.scene import Scene, suspects
 from drivers.base import Survey
 from reportclient.allocations import Allocation, Consumer
 from reportclient.errors import Absent
+from reportclient.payload import UNTYPED
 from reportclient.tree import ObservedTree
 
 
@@ -27,12 +30,15 @@ class Testimony:
     consumers: dict[str, Consumer] = field(default_factory=dict)
 
 
-def witness(planner: Planner, *, light: bool = False, clock: Callable[[], float] = time.time) -> Testimony:
+def witness(
+    planner: Planner, *, light: bool = False, consumers: bool = False, clock: Callable[[], float] = time.time
+) -> Testimony:
     """
     Look at one node; writes nothing anywhere.
 
     ``light`` reads only the allocations of providers whose generation moved since the last audit, and takes their
     stock as the last pass left it. Whatever is suspect is read whole in any case, as some writes move no generation.
+    ``consumers`` reads each guest's consumer too, one request each: whose it is, and of what type.
 
     Raises:
         DiscoveryError, PolicyError: of the host. StateError: of our own files.
@@ -50,16 +56,18 @@ def witness(planner: Planner, *, light: bool = False, clock: Callable[[], float]
     if tree.root is None:
         raise Absent(f"placement has no provider {planner.node}: run compute-node-agent sync first")
     allocations, generations = _read(planner, tree, memory if light else AuditMemory())
-    scene = _scene(planner, survey, tree, allocations)
-    scene = _verified(planner, scene)
+    now = clock()
+    ages_s = {uuid: now - seen_s for uuid, seen_s in memory.guests.items()}
+    scene = replace(_scene(planner, survey, tree, allocations), last_seen_s=ages_s)
+    scene = _verified(planner, scene, scene.holdings.guests & scene.holders if consumers else frozenset())
     findings = audit(scene)
     if findings:  # what is not so a moment later, as a guest came or went meanwhile, is no finding
+        first = {finding.key for finding in findings}
         survey = look(partial(planner.driver.survey, planner.node))
-        again = _scene(planner, survey, planner.client.observe(root_uuid), scene.allocations)
-        again = replace(again, consumers=scene.consumers, sharing=scene.sharing)
-        still = {finding.key for finding in audit(again)}
-        findings = tuple(finding for finding in findings if finding.key in still)
-    now = clock()
+        tree = planner.client.observe(root_uuid)
+        again = _scene(planner, survey, tree, scene.allocations)
+        again = replace(again, consumers=scene.consumers, sharing=scene.sharing, last_seen_s=ages_s)
+        findings = tuple(finding for finding in audit(again) if finding.key in first)
     young = _young(planner, scene)
     findings = tuple(finding for finding in findings if finding.consumer not in young)
     sightings = {finding.key: _seen_again(memory.sightings.get(finding.key), now) for finding in findings}
@@ -70,7 +78,11 @@ def witness(planner: Planner, *, light: bool = False, clock: Callable[[], float]
         findings=findings,
         young=tuple(sorted(young)),
         memory=AuditMemory(
-            where=planner.where, generations=generations, allocations=scene.allocations, sightings=sightings
+            where=planner.where,
+            generations=generations,
+            allocations=scene.allocations,
+            sightings=sightings,
+            guests=_guests_seen(memory, scene, now),
         ),
         consumers=dict(scene.consumers),
     )
@@ -96,13 +108,14 @@ def _scene(planner: Planner, survey: Survey, tree: ObservedTree, allocations: tu
         holdings=holdings,
         classes={seen.name: ours.classes(seen) for seen in tree},
         present=frozenset(present) | left.configured.keys(),
+        typed=planner.client.microversion > UNTYPED,
     )
 
 
-def _verified(planner: Planner, scene: Scene) -> Scene:
-    """The same with the whole sets of all that is suspect, until nothing more is."""
+def _verified(planner: Planner, scene: Scene, wanted: frozenset[str]) -> Scene:
+    """The same with the whole sets of these and of all that is suspect, until nothing more is."""
     known: dict[str, Consumer | None] = {}
-    while unread := suspects(scene) - known.keys():
+    while unread := (suspects(scene) | wanted) - known.keys():
         known |= {uuid: planner.client.consumer(uuid) for uuid in sorted(unread)}
         names = {uuid: seen.name for uuid, seen in scene.tree.by_uuid.items()}
         rows = [one for one in scene.allocations if one.consumer not in known]
@@ -127,6 +140,12 @@ def _young(planner: Planner, scene: Scene) -> frozenset[str]:
         for uuid, consumer in scene.consumers.items()
         if uuid not in scene.holdings.guests and consumer.age_s is not None and consumer.age_s < grace_s
     )
+
+
+def _guests_seen(memory: AuditMemory, scene: Scene, now: float) -> dict[str, float]:
+    """When each guest was last seen here, of those that are here or still have something here."""
+    kept = {uuid: seen_s for uuid, seen_s in memory.guests.items() if uuid in scene.holders}
+    return kept | dict.fromkeys(scene.holdings.guests, now)
 
 
 def _seen_again(before: Sighting | None, now: float) -> Sighting:

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from agent.audit import MEANINGS
 from agent.conflicts import write_documentation
+from agent.findings import MEANINGS
 
 HEAD = """\
 # Operations and findings
 
-Made by `make sample` from `agent/conflicts.py` and `agent/audit.py`: change those.
+Made by `make sample` from `agent/conflicts.py` and `agent/findings.py`: change those.
 
 ## What can be done to a guest's allocations
 
@@ -26,6 +26,8 @@ Nothing is a finding that has an innocent explanation: a guest in the middle of 
 still defined here, a consumer of another service's type, a consumer that changed less than `[agent] audit_grace`
 seconds ago.
 A repair that is not safe is never carried out by `--heal`: a person must decide.
+Nova gives its consumers no type, so one without a type that no audit ever saw run here is healed only where the policy
+says `untyped: true`.
 
 | kind | what it means |
 | --- | --- |
@@ -37,9 +39,11 @@ POLICY = """
 
 ```yaml
 heal: [orphaned, leaked-migration, doubled]  # kinds
-grace_s: 600  # how long something must have been wrong
-again_s: 60   # and at least so long ago an earlier audit saw it: nothing is ever healed at the first look
-limit: 5      # repairs in one audit
+grace_s: 600    # how long something must have been wrong, and nobody have written the allocations
+again_s: 60     # and at least so long ago an earlier audit saw it: nothing is ever healed at the first look
+move_s: 86400   # as grace_s, for what looks the same while a guest is on its way: a move may wait and copy for hours
+untyped: false  # true: consumers without a type are nova's, as no other service claims on this host's own stock
+limit: 5        # repairs in one audit
 ```
 """
 

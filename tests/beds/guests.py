@@ -6,6 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+# What nova writes into a domain, of what an agent reads.
+METADATA = """\
+<nova:instance xmlns:nova="http://openstack.org/xmlns/libvirt/nova/1.1">
+  <nova:flavor name="small">
+    <nova:memory>{memory_mib}</nova:memory><nova:disk>0</nova:disk><nova:swap>0</nova:swap>
+    <nova:ephemeral>0</nova:ephemeral><nova:vcpus>{vcpus}</nova:vcpus>
+  </nova:flavor>
+  <nova:owner><nova:user uuid="{user}">u</nova:user><nova:project uuid="{project}">p</nova:project></nova:owner>
+</nova:instance>"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestSpec:

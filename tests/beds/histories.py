@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from agent.audit import Kind
 from agent.audit_memory import write_memory
 from agent.config import Settings, load_settings
+from agent.findings import Kind
 from agent.heal import HealPolicy, heal
 from agent.operations import Operations, Told
 from agent.planner import Planner
@@ -29,7 +29,8 @@ from reportclient.payload import encode_slots
 from reportclient.transport import Transport
 from reportclient.tree import ObservedTree, ProviderTree
 
-POLICY = HealPolicy(kinds=frozenset(Kind), grace_s=10, again_s=5, limit=100)
+POLICY = HealPolicy(kinds=frozenset(Kind), grace_s=10, again_s=5, move_s=50, limit=100)
+HASTE = replace(POLICY, grace_s=0, move_s=0)  # where consumers have the age of a clock that cannot be set
 
 
 class Crash(BaseException):
@@ -100,6 +101,7 @@ class World:
     sender: Any
     settings: Settings
     clock: "Clock"
+    policy: HealPolicy = POLICY
     number: int = 0  # of this history, for names of its own
     running: dict[str, tuple[int, int]] = field(default_factory=dict)  # guest -> (host, VCPU)
     migrations: int = 0
@@ -207,7 +209,7 @@ class World:
         try:
             testimony = witness(planner, clock=self.clock)
             write_memory(self.settings.state_directory, testimony.root_uuid, testimony.memory)
-            cares = heal(planner, testimony, POLICY, clock=self.clock)
+            cares = heal(planner, testimony, self.policy, clock=self.clock)
             self._count("findings", len(cares))
             self._count("healed", sum(care.healed.value == "healed" for care in cares))
         finally:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from beds import libvirtd
-from beds.guests import GuestSpec, domain_xml
+from beds.guests import METADATA, GuestSpec, domain_xml
 from beds.libvirtd import Libvirtd
 from beds.process import BedError
 
@@ -20,14 +20,6 @@ SOURCE, DESTINATION = "source.test", "destination.test"  # with a dot: a bare na
 STREAM = "migration.sock"  # in /var/lib/libvirt, which is another folder for each of the two
 FIRST_BYTES = 4096  # of the stream: an idle guest's has 800 KiB, of which the sockets' buffers take some 250
 PATIENCE_S = 60
-METADATA = """\
-<nova:instance xmlns:nova="http://openstack.org/xmlns/libvirt/nova/1.1">
-  <nova:flavor name="small">
-    <nova:memory>{memory_mib}</nova:memory><nova:disk>0</nova:disk><nova:swap>0</nova:swap>
-    <nova:ephemeral>0</nova:ephemeral><nova:vcpus>{vcpus}</nova:vcpus>
-  </nova:flavor>
-  <nova:owner><nova:user uuid="{user}">u</nova:user><nova:project uuid="{project}">p</nova:project></nova:owner>
-</nova:instance>"""
 
 
 @dataclass(frozen=True, slots=True)

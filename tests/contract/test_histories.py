@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from beds.histories import Clock, World, settings_for_histories
+from beds.histories import HASTE, Clock, World, settings_for_histories
 from beds.memory import MemoryPlacement
 
 pytestmark = pytest.mark.contract
@@ -67,7 +67,7 @@ def test_after_any_history_the_audits_find_the_truth(history: list[Any]) -> None
 def test_so_it_is_on_placements_own_application(placement_sender: Any, history: list[Any]) -> None:
     """Its clock is the machine's, so no consumer is too young to be judged."""
     with settings_for_histories(grace_s=0) as own:
-        world = World(placement_sender, own, Clock(), number=next(numbers))
+        world = World(placement_sender, own, Clock(), HASTE, number=next(numbers))
         try:
             play(world, history)
         finally:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from agent.audit import NOBODY
 from beds.agents import run_agent
-from beds.guests import add_guests, read_spec
+from beds.guests import METADATA, add_guests, read_spec
 from beds.placement import PlacementServer
 from beds.proxy import Proxy
 from beds.trees import add_consumer, identity
@@ -52,9 +53,11 @@ def lab(
     return Lab(data, server.url, folder)
 
 
-def policy(folder: Path, kinds: str = EVERY, limit: int = 10) -> Path:
+def policy(folder: Path, kinds: str = EVERY, limit: int = 10, move_s: int = 0, untyped: bool = True) -> Path:
+    rules = {"heal": f"[{kinds}]", "grace_s": 0, "again_s": 0, "move_s": move_s, "limit": limit}
+    lines = [f"{name}: {value}\n" for name, value in (rules | {"untyped": str(untyped).lower()}).items()]
     path = folder / "policy.yaml"
-    path.write_text(f"heal: [{kinds}]\ngrace_s: 0\nagain_s: 0\nlimit: {limit}\n", encoding="utf-8")
+    path.write_text("".join(lines), encoding="utf-8")
     return path
 
 
@@ -119,6 +122,67 @@ def test_a_consumer_whose_guest_may_be_on_its_way_is_not_judged(
     add_guests(tmp_path / "host", {identity("new"): read_spec({"memory_mib": 512})})
 
     assert one.run("audit").json == {"findings": [], "young": []}
+
+
+def test_what_looks_like_a_guest_on_its_way_is_healed_late_and_who_ran_here_soon(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    """A disk that is copied for hours looks the same as an orphan, but not where an audit saw the guest run here."""
+    one = lab(placement_server, tmp_path, {"ran": {}}, ran={ROOT: SMALL}, coming={ROOT: SMALL})
+    time.sleep(1.1)
+    found(one)
+    add_guests(tmp_path / "host", {})
+
+    for _ in range(2):
+        done = one.run("audit", "--heal", "--policy", policy(tmp_path, move_s=3600))
+
+    assert done.code == 3
+    whys = {finding["consumer"]: (finding["outcome"], finding["why"][-38:]) for finding in done.json["findings"]}
+    assert whys == {
+        identity("ran"): ("healed", ""),
+        identity("coming"): ("reported", "for 3600 s, as a guest may be on its way"[-38:]),
+    }
+
+
+def test_a_consumer_without_a_type_is_anothers_unless_the_policy_says_otherwise(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    one = lab(placement_server, tmp_path, {}, container={"type": None, "allocations": {ROOT: SMALL}})
+
+    for _ in range(2):
+        done = one.run("audit", "--heal", "--policy", policy(tmp_path, untyped=False))
+
+    assert {finding["why"] for finding in done.json["findings"]} == {
+        "it has no consumer type, and the policy does not say that such are nova's"
+    }
+    assert healed(one, tmp_path) == {"container": {}}
+
+
+def test_what_old_clouds_left_out_of_a_consumer_is_told_and_written_from_the_hypervisor(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    metadata = METADATA.format(memory_mib=512, vcpus=1, user="its-user", project="its-project")
+    old = {"project": NOBODY, "user": NOBODY, "type": None, "allocations": {ROOT: SMALL}}
+    one = lab(placement_server, tmp_path, {"told": {"metadata": metadata}, "untold": {}}, told=old, untold=old)
+    assert found(one) == []
+
+    done = one.run("audit", "--consumers")
+    assert {(finding["kind"], finding["consumer"], finding["safe"]) for finding in done.json["findings"]} == {
+        (kind, identity(name), name == "told")
+        for kind in ("without-owner", "without-type")
+        for name in ("told", "untold")
+    }
+    rules = policy(tmp_path, "without-owner, without-type")
+    assert one.run("audit", "--consumers", "--heal", "--policy", rules).code == 3
+
+    consumers = one.stands()["consumers"]
+    assert consumers["told"] == {
+        "project": "its-project",
+        "user": "its-user",
+        "type": "INSTANCE",
+        "allocations": {ROOT: SMALL},
+    }
+    assert consumers["untold"] == old
 
 
 def test_a_guest_that_is_shut_off_keeps_its_allocation(placement_server: PlacementServer, tmp_path: Path) -> None:

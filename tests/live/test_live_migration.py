@@ -24,6 +24,7 @@ POLICY = """\
 heal: [orphaned, missing, leaked-migration, doubled]
 grace_s: 1
 again_s: 1
+move_s: 1
 limit: 10
 """
 ROUNDS, PAUSE_S = 8, 1.2  # a finding is repaired once it is older than grace_s, and was seen again after again_s

@@ -1,0 +1,93 @@
+"""What is wrong with the providers below a host's root themselves: whose they are, what they stand for, how full."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from agent.findings import Finding, Kind, Repair
+from agent.scene import Scene
+from reportclient.allocations import usages
+from reportclient.hold import ONE_TIME
+from reportclient.ownership import MARKER, is_novas
+from reportclient.plan import Delete, SetInventories
+from reportclient.tree import ObservedProvider
+
+
+def audit_providers(scene: Scene) -> list[Finding]:
+    """Findings of providers; ``scene`` needs no consumers for them."""
+    booked = usages(scene.allocations)
+    used = {name for (name, _), amount in booked.items() if amount}
+    used |= {unit.provider for unit in scene.holdings.units}
+    parents = {seen.provider.parent for seen in scene.tree}
+    found: list[Finding] = []
+    for seen in scene.tree:
+        name, provider = seen.name, seen.provider
+        found += _over(seen, booked)
+        if provider.parent is None:
+            continue
+        if MARKER in provider.traits and ONE_TIME in provider.traits and name in used:
+            found += _to_be_reserved(seen)
+        if MARKER in provider.traits and name not in scene.present:
+            free = name not in parents and not any(amount for (each, _), amount in booked.items() if each == name)
+            repair = Repair(text=f"delete {name}", operation=Delete(seen.uuid, name)) if free else None
+            why = "no hardware of this host is it" + ("" if free else ", and it is in use")
+            found.append(Finding(kind=Kind.GHOST, provider=name, seen=why, repair=repair, safe=free))
+        if not _is_owned(seen, scene.tree.providers[0].name):
+            found.append(Finding(kind=Kind.OWNERLESS, provider=name, seen="it carries no owner's mark"))
+    return [*found, *_duplicates(scene)]
+
+
+def _over(seen: ObservedProvider, booked: Mapping[tuple[str, str], int]) -> list[Finding]:
+    found = []
+    for name, stock in sorted(seen.provider.inventories.items()):
+        taken = booked.get((seen.name, name), 0)
+        # What is reserved of a device that guests hold is kept from others, and taken from nobody.
+        most = stock.capacity if seen.provider.parent is None else max(stock.total, stock.capacity)
+        if taken > most:
+            sentence = f"it can give {most} {name}, and {taken} are allocated: move guests away"
+            found.append(
+                Finding(
+                    kind=Kind.OVER, provider=seen.name, resource_class=name, expected=most, actual=taken, seen=sentence
+                )
+            )
+    return found
+
+
+def _to_be_reserved(seen: ObservedProvider) -> list[Finding]:
+    open_ = {name: stock for name, stock in seen.provider.inventories.items() if stock.reserved < stock.total}
+    after = {name: replace(stock, reserved=stock.total) for name, stock in seen.provider.inventories.items()}
+    repair = Repair(text=f"reserve all of {seen.name}", operation=SetInventories(seen.uuid, seen.name, after))
+    return [
+        Finding(
+            kind=Kind.TO_BE_RESERVED,
+            provider=seen.name,
+            resource_class=name,
+            expected=stock.total,
+            actual=stock.reserved,
+            seen=f"it can be used once, a guest has or had it, and {stock.reserved} of {stock.total} are reserved",
+            repair=repair,
+            safe=True,
+        )
+        for name, stock in sorted(open_.items())
+    ]
+
+
+def _is_owned(seen: ObservedProvider, root: str) -> bool:
+    """By a mark of ours, of nova, of Cyborg or another; or by its name, as Neutron's agents call theirs."""
+    marked = any(trait == MARKER or trait.startswith(("OWNER_", "CUSTOM_OWNER_")) for trait in seen.provider.traits)
+    return marked or is_novas(seen) or seen.name.startswith(f"{root}:")
+
+
+def _duplicates(scene: Scene) -> list[Finding]:
+    """Children whose names end in one PCI address, however that is written."""
+    devices: dict[str, list[str]] = {}
+    for seen in scene.tree:
+        if seen.provider.parent is not None and seen.provider.inventories:
+            suffix = seen.name.replace("pci_", "").replace(":", "_").replace(".", "_")[-12:]
+            if suffix.count("_") == 3 and all(part.isalnum() for part in suffix.split("_")):
+                devices.setdefault(suffix, []).append(seen.name)
+    return [
+        Finding(kind=Kind.DUPLICATE, provider=name, seen=f"{' and '.join(names)} stand for one device: whose is each?")
+        for names in devices.values()
+        if len(names) > 1
+        for name in names
+    ]

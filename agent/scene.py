@@ -1,0 +1,128 @@
+"""All that an audit looks at, and where what guests really have differs from what is allocated for them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from reportclient.allocations import Allocation, Consumer, Holdings
+from reportclient.tree import ObservedTree
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """What placement and the hypervisor say of one host, and what earlier audits saw."""
+
+    tree: ObservedTree
+    allocations: tuple[Allocation, ...]  # on all of the tree; those of ``consumers`` as they were read
+    holdings: Holdings
+    classes: Mapping[str, frozenset[str]]  # which are ours, by provider's name
+    present: frozenset[str] = frozenset()  # providers whose hardware is here, or that are wanted
+    consumers: Mapping[str, Consumer] = field(default_factory=dict)  # of ``suspects`` those that hold anything
+    sharing: frozenset[str] = frozenset()  # the uuids of providers that share what they have
+    last_seen_s: Mapping[str, float] = field(default_factory=dict)  # how long ago an audit saw a guest here, by uuid
+    typed: bool = False  # placement tells consumer types
+
+    def rows(self, consumer: str) -> dict[tuple[str, str], int]:
+        """What a consumer has of stock that is ours: (provider, class) -> amount."""
+        return self._rows.get(consumer, {})
+
+    @cached_property
+    def _rows(self) -> dict[str, dict[tuple[str, str], int]]:
+        found: dict[str, dict[tuple[str, str], int]] = {}
+        for one in self.allocations:
+            if one.resource_class in self.classes.get(one.provider, frozenset()):
+                found.setdefault(one.consumer, {})[one.provider, one.resource_class] = one.amount
+        return found
+
+    @property
+    def holders(self) -> frozenset[str]:
+        """The consumers that have something of stock that is ours."""
+        return frozenset(self._rows)
+
+    @property
+    def kept(self) -> frozenset[str]:
+        """The uuids of providers that no repair of ours takes a guest off: shared ones, and others' below our root."""
+        return self.sharing | {seen.uuid for seen in self.tree if not self.classes[seen.name]}
+
+    @property
+    def without_rows(self) -> frozenset[str]:
+        """The guests here that have nothing of stock that is ours."""
+        return self.holdings.guests - self.holders
+
+    def elsewhere(self, consumer: Consumer) -> frozenset[str]:
+        """The uuids of providers of other hosts that a consumer has something of."""
+        return frozenset(consumer.slots) - self.tree.by_uuid.keys() - self.sharing
+
+    def has_left(self, consumer: Consumer) -> bool:
+        """
+        Whether the guest was seen here, and nobody wrote its allocations since: it is not on its way here.
+
+        Placement's Last-Modified counts whole seconds, so a consumer may be younger by up to one than it says.
+        """
+        seen_s = self.last_seen_s.get(consumer.uuid)
+        return seen_s is not None and consumer.age_s is not None and consumer.age_s - 1 >= seen_s
+
+    def owner(self, guest: str) -> tuple[str | None, str | None]:
+        """Project and user of a guest here, by placement or else by the hypervisor."""
+        consumer, known = self.consumers.get(guest), self.holdings.known[guest]
+        return (consumer.project, consumer.user) if consumer else (known.project, known.user)
+
+    def is_settled(self, uuid: str) -> bool:
+        """Whether a guest runs here and is not on its way: then what it has is what it is to have."""
+        known = self.holdings.known.get(uuid)
+        return known is not None and known.active and not known.migrating
+
+    def told(self, uuid: str) -> list[str]:
+        """The classes of ours of which the hypervisor says all that a guest has."""
+        offered = {name for seen in self.tree for name in seen.provider.inventories if name in self.classes[seen.name]}
+        return sorted((self.holdings.told & offered) - self.holdings.known[uuid].untold)
+
+    def truth(self, uuid: str, name: str, rows: Mapping[tuple[str, str], int]) -> dict[str, int] | None:
+        """
+        What a guest has of a class, by provider, with ``rows`` as what it has allocated.
+
+        None where the tree does not have what the hypervisor speaks of.
+        """
+        offered = {seen.name for seen in self.tree if name in seen.provider.inventories}
+        wanted: dict[str, int] = {}
+        for unit in self.holdings.units:
+            if (unit.consumer, unit.resource_class) == (uuid, name):
+                wanted[unit.provider] = wanted.get(unit.provider, 0) + unit.amount
+        if not wanted.keys() <= offered:
+            return None
+        for floating in self.holdings.floats:
+            if (floating.consumer, floating.resource_class) != (uuid, name):
+                continue
+            places = [place for place in floating.providers if place in offered]
+            if not places:
+                return None
+            rest = floating.amount
+            for place in places:  # what is allocated where it may be stays there
+                kept = min(rest, max(0, rows.get((place, name), 0) - wanted.get(place, 0)))
+                wanted[place] = wanted.get(place, 0) + kept
+                rest -= kept
+            wanted[places[0]] = wanted.get(places[0], 0) + rest
+        return {place: amount for place, amount in wanted.items() if amount}
+
+    def differences(self, uuid: str) -> dict[str, dict[str, tuple[int, int]]]:
+        """Class -> provider -> (what a guest has, what is allocated), where they differ."""
+        rows = self.rows(uuid)
+        found: dict[str, dict[str, tuple[int, int]]] = {}
+        for name in self.told(uuid):
+            truth = self.truth(uuid, name, rows)
+            if truth is None:
+                continue
+            places = truth.keys() | {provider for provider, each in rows if each == name}
+            pairs = {place: (truth.get(place, 0), rows.get((place, name), 0)) for place in sorted(places)}
+            if wrong := {place: pair for place, pair in pairs.items() if pair[0] != pair[1]}:
+                found[name] = wrong
+        return found
+
+
+def suspects(scene: Scene) -> frozenset[str]:
+    """The consumers of which the whole set must be read before anything can be said; empty on a sound host."""
+    strangers = scene.holders - scene.holdings.guests
+    settled = {uuid for uuid in scene.holdings.guests if scene.is_settled(uuid)}
+    differing = {uuid for uuid in settled & scene.holders if scene.differences(uuid)}
+    unfounded = scene.without_rows if strangers else scene.without_rows & settled
+    return strangers | differing | unfounded

@@ -1,0 +1,129 @@
+"""
+Consumers with allocations on a host that are no guest of it: what each of them is, and which guest a migration is of.
+
+Placement does not say whose a migration is. Its project and user, and what it holds, do in most cases; where they
+leave a doubt, a person decides.
+"""
+
+from agent.findings import Finding, Kind, Repair
+from agent.migrations import INSTANCE, MIGRATION, rewrite, settled
+from agent.scene import Scene
+from reportclient.allocations import Consumer
+from reportclient.plan import ReplaceAllocations
+
+GUEST_TYPES = (None, INSTANCE, MIGRATION)  # consumers of other types are other services' to judge
+
+
+def strangers(scene: Scene) -> list[Consumer]:
+    """The consumers with allocations here that are no guest here, and that are guests' or migrations'."""
+    return [
+        one
+        for uuid, one in sorted(scene.consumers.items())
+        if uuid not in scene.holdings.guests and one.kind in GUEST_TYPES and scene.rows(uuid)
+    ]
+
+
+def keeper_of(scene: Scene, guest: str) -> tuple[Consumer | None, bool]:
+    """
+    The migration that keeps what a guest without allocations here had, and whether that is certain.
+
+    None where nobody can be it.
+    """
+    keepers = [one for one in strangers(scene) if _may_keep(scene, one, guest)]
+    exact = [one for one in keepers if _keeps(scene, one, guest)]
+    if not keepers:
+        return None, True
+    keeper, sole = (exact or keepers)[0], len(exact or keepers) == 1
+    rivals = scene.without_rows - {guest}
+    if exact:
+        rivalled = any(_keeps(scene, keeper, rival) for rival in rivals)
+        consumer = scene.consumers.get(guest)
+        has_moved = consumer is not None and bool(scene.elsewhere(consumer))
+        return keeper, sole and not rivalled and (has_moved or not _others_alike(scene, keeper, guest))
+    return keeper, sole and not _others_alike(scene, keeper, guest)
+
+
+def audit_strangers(scene: Scene) -> list[Finding]:
+    """Findings of consumers that should have nothing here."""
+    found: list[Finding] = []
+    for one in strangers(scene):
+        if any(_may_keep(scene, one, guest) for guest in scene.without_rows):
+            continue  # its guest is here: it migrates, awaits its confirmation, or is a finding of its own
+        kind, seen, safe = _judge(scene, one)
+        rest = settled(
+            {
+                uuid: {
+                    name: amount
+                    for name, amount in resources.items()
+                    if uuid not in scene.tree.by_uuid or name not in scene.classes[scene.tree.by_uuid[uuid].name]
+                }
+                for uuid, resources in one.slots.items()
+            }
+        )
+        text = f"take away what {one.uuid} has here" + ("; what it has elsewhere stays" if rest else "")
+        repair = Repair(text=text, operation=ReplaceAllocations((rewrite(one, rest),)))
+        found += [
+            Finding(
+                kind=kind,
+                consumer=one.uuid,
+                provider=place,
+                resource_class=name,
+                expected=0,
+                actual=amount,
+                seen=seen,
+                repair=repair,
+                safe=safe,
+                arriving=kind is not Kind.LEAKED and not scene.has_left(one),
+                untyped=one.kind is None and not scene.has_left(one),
+            )
+            for (place, name), amount in sorted(scene.rows(one.uuid).items())
+        ]
+    return found
+
+
+def may_resize_here(scene: Scene, guest: Consumer) -> bool:
+    """Whether a migration of the same project and user is here too: then the guest may be between two sizes."""
+    return any((one.project, one.user) == (guest.project, guest.user) for one in strangers(scene))
+
+
+def _judge(scene: Scene, one: Consumer) -> tuple[Kind, str, bool]:
+    """What a consumer is of which no guest here is it: the kind, what was seen, and whether it may go."""
+    alike = [
+        uuid
+        for uuid in sorted(scene.holdings.guests)
+        if one.kind != INSTANCE and scene.owner(uuid) == (one.project, one.user)
+    ]
+    doubt = f"; it may be a resize of {alike[0]}, of the same project and user" if alike else ""
+    if one.kind == MIGRATION:
+        return Kind.LEAKED, f"it is a migration, and no guest here is the one that it is of{doubt}", not doubt
+    if scene.elsewhere(one):
+        return Kind.DOUBLED, f"no guest here is it, and it has allocations on another host{doubt}", not doubt
+    return Kind.ORPHANED, f"no guest here, running or not, is it{doubt}", not doubt
+
+
+def _may_keep(scene: Scene, stranger: Consumer, guest: str) -> bool:
+    """
+    Whether a stranger may be the migration that keeps what a guest without allocations here had.
+
+    One that says it is a migration may keep another amount: what the guest was to have when it was moved.
+    """
+    if stranger.kind == INSTANCE or scene.owner(guest) != (stranger.project, stranger.user):
+        return False
+    return stranger.kind == MIGRATION or _keeps(scene, stranger, guest)
+
+
+def _keeps(scene: Scene, stranger: Consumer, guest: str) -> bool:
+    """Whether a stranger of a guest's owner has here what the guest really has."""
+    if stranger.kind == INSTANCE or scene.owner(guest) != (stranger.project, stranger.user):
+        return False
+    kept: dict[str, int] = {}
+    for (_, name), amount in scene.rows(stranger.uuid).items():
+        kept[name] = kept.get(name, 0) + amount
+    has = {name: sum((scene.truth(guest, name, {}) or {}).values()) for name in scene.told(guest)}
+    return all(kept.get(name, 0) == amount for name, amount in has.items())
+
+
+def _others_alike(scene: Scene, keeper: Consumer, guest: str) -> bool:
+    """Whether another guest here is of the keeper's project and user, or of nobody knows whose."""
+    others = {scene.owner(uuid) for uuid in scene.holdings.guests - {guest}}
+    return any(None in owner or owner == (keeper.project, keeper.user) for owner in others)
