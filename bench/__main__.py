@@ -8,6 +8,7 @@ from pathlib import Path
 
 from beds.placement import placement_template
 from beds.process import BedError
+from bench.audit import compare_audits
 from bench.counts import count_requests
 from bench.devices import discover_wide, plug
 from bench.goals import Goal, print_summary
@@ -27,6 +28,7 @@ PARTS: tuple[tuple[str, Part], ...] = (
     ("5. devices: 8 cards with 64 VFs each and 16 GPUs", discover_wide),
     ("6. hot-plug: from the event to placement", plug),
     ("7. a reshape: vGPUs from the root to each GPU, nova's report client and ours", compare_reshapes),
+    ("8. an audit, and a pass of nova's report client", compare_audits),
 )
 
 
