@@ -2,7 +2,7 @@
 
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -94,6 +94,30 @@ class Clock:
         return self.now
 
 
+def set_for(root: str, vcpus: int) -> dict[str, dict[str, int]]:
+    """What a guest of that size holds."""
+    return {root: {"VCPU": vcpus, "MEMORY_MB": 64 * vcpus}}
+
+
+def request_for(root: str, vcpus: int) -> AllocationRequest:
+    return AllocationRequest(json.dumps({"allocations": encode_slots(set_for(root, vcpus))}))
+
+
+def guests_of(running: Mapping[str, tuple[int, int]], host: int) -> tuple[Guest, ...]:
+    """What the hypervisor of a host tells of guests that run: guest -> (host, VCPU); each is of its own project."""
+    return tuple(
+        Guest(
+            uuid=guest,
+            state="running",
+            vcpus=(frozenset(),) * vcpus,
+            memory=(GuestMemory(64 * vcpus),),
+            tenant=Tenant(f"project of {guest}", "user", None),
+        )
+        for guest, (where, vcpus) in sorted(running.items())
+        if where == host
+    )
+
+
 @dataclass
 class World:
     """What is true: which guest runs where and how large it is. And what placement holds of it."""
@@ -135,8 +159,7 @@ class World:
         return self._uuid(100 + number + 10 * sum(one == number for one in self.deleted))
 
     def request(self, host: int, vcpus: int) -> AllocationRequest:
-        slots = {self.roots[host]: {"VCPU": vcpus, "MEMORY_MB": 64 * vcpus}}
-        return AllocationRequest(json.dumps({"allocations": encode_slots(slots)}))
+        return request_for(self.roots[host], vcpus)
 
     @contextmanager
     def crashing_at(self, request: int | None, after: bool) -> Iterator[None]:
@@ -219,7 +242,7 @@ class World:
 
     def expected(self, guest: str) -> dict[str, dict[str, int]]:
         host, vcpus = self.running[guest]
-        return {self.roots[host]: {"VCPU": vcpus, "MEMORY_MB": 64 * vcpus}}
+        return set_for(self.roots[host], vcpus)
 
     def is_right(self, guest: str) -> bool:
         return self.held().get(guest) == self.expected(guest)
@@ -253,20 +276,7 @@ class World:
         for host, planner in enumerate(self.planners):
             driver = planner.driver
             assert isinstance(driver, ModelDriver)
-            driver.facts = replace(
-                driver.facts,
-                guests=tuple(
-                    Guest(
-                        uuid=guest,
-                        state="running",
-                        vcpus=(frozenset(),) * vcpus,
-                        memory=(GuestMemory(64 * vcpus),),
-                        tenant=Tenant(f"project of {guest}", "user", None),
-                    )
-                    for guest, (where, vcpus) in sorted(self.running.items())
-                    if where == host
-                ),
-            )
+            driver.facts = replace(driver.facts, guests=guests_of(self.running, host))
 
     def _count(self, what: str, number: int = 1) -> None:
         self.counts[what] = self.counts.get(what, 0) + number
