@@ -1,4 +1,4 @@
-"""Runs the laws of the planner, histories of guests, crowds of clients and races of reshapes for long; SOAK_SEED repeats a seed."""
+"""Runs laws, histories of guests, a crowd of clients and races of reshapes for long; SOAK_SEED repeats a seed."""
 
 import os
 import random
@@ -7,6 +7,7 @@ import sys
 
 TURNS = 200  # of a host between its layouts
 HISTORIES, REAL_HISTORIES = 10_000, 300  # of guests, crashes and audits
+LATE = "tests/live/test_audit.py::test_a_consumer_whose_guest_may_be_on_its_way_is_not_judged"
 CROWD_S = 300  # of clients and auditors at once
 EXAMPLES = 20_000  # as the profile "soak" in tests/conftest.py says
 
@@ -34,8 +35,8 @@ def main() -> int:
     ]
     laws = laws or subprocess.run(histories, check=False, env=os.environ | many).returncode
     print(f"\neight clients and two auditors on PostgreSQL for {CROWD_S} s", flush=True)
-    crowd = [sys.executable, "-m", "pytest", "-q", "-s", "tests/live/test_crowd.py"]
-    many = {"CROWD_S": str(CROWD_S), "SOAK_SEED": seed}
+    crowd = [sys.executable, "-m", "pytest", "-q", "-s", "tests/live/test_crowd.py", LATE]
+    many = {"CROWD_S": str(CROWD_S), "LATE_S": "30", "SOAK_SEED": seed}
     laws = laws or subprocess.run(crowd, check=False, env=os.environ | many).returncode
     print(f"\nkilled at every request, and turned {TURNS} times under schedulers", flush=True)
     long = {"RESHAPE_KILLS": "all", "RESHAPE_TURNS": str(TURNS), "SOAK_SEED": seed}
