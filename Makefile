@@ -53,7 +53,7 @@ sample: .venv/test.stamp  ## the sample configuration and docs/operations.md, fr
 	PYTHONPATH=. $(BIN)/python tools/operations.py
 
 clean:  ## what the other targets made, but for the embedded placement's .run/
-	rm -rf .venv .bench .guest build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	rm -rf .venv .ironic .bench .guest build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 		.import_linter_cache .coverage
 	find agent drivers reportclient tests tools -name __pycache__ -prune -exec rm -rf {} +
 
@@ -62,8 +62,9 @@ clean:  ## what the other targets made, but for the embedded placement's .run/
 	@tools/venv.sh $(PYTHON) libvirt,embedded
 	@echo "$(CURDIR)" > $@
 
-.venv/test.stamp: setup.py tools/host.sh
+.venv/test.stamp: setup.py tools/host.sh tools/ironic.sh
 	@tools/host.sh packages
 	@tools/host.sh databases
 	@tools/venv.sh $(PYTHON) test
+	@tools/ironic.sh $(PYTHON)
 	@echo "$(CURDIR)" | tee .venv/run.stamp > $@

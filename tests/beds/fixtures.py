@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from beds import keystone, libvirtd, placement
+from beds import ironic, keystone, libvirtd, placement
 from beds.keystone import KeystoneServer
 from beds.libvirtd import Libvirtd
 from beds.placement import KeystoneAuth, PlacementServer
@@ -62,6 +62,12 @@ def cloud(bed_cache: Path, placement_template: Path, tmp_path_factory: pytest.Te
             directory / "placement", placement_template, auth=auth, tls=certificates, port=port
         ) as server:
             yield Cloud(identity, server, certificates)
+
+
+@pytest.fixture(scope="session")
+def ironic_template(bed_cache: Path) -> Path:
+    """An Ironic database to copy."""
+    return ironic.ironic_template(bed_cache)
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,13 @@ def cached(cache: Path, distribution: str, make: Callable[[Path], None], recipe:
     Its name carries the version and a digest of ``recipe``, the file whose code makes it, so that neither an upgrade
     nor an edit meets an old template. It appears whole or not at all; of two sessions making it at once, one wins.
     """
+    return cached_as(cache, f"{distribution}-{version(distribution)}", make, recipe)
+
+
+def cached_as(cache: Path, name: str, make: Callable[[Path], None], recipe: Path) -> Path:
+    """The same for a template whose distribution is installed elsewhere; ``name`` has its version."""
     digest = hashlib.sha256(recipe.read_bytes()).hexdigest()[:12]
-    template = cache / f"{distribution}-{version(distribution)}-{digest}"
+    template = cache / f"{name}-{digest}"
     if not template.exists():
         _make(template, make)
     return template
