@@ -30,7 +30,12 @@ def run(verb: str, options: argparse.Namespace) -> Report:
     ending = _act(verb, options, client)
     # What is to be let go and is gone already is nothing to do.
     done = ending.told is Told.DONE or (ending.told is Told.ABSENT and verb in ("confirm", "release"))
-    record = {"outcome": ending.told.value, "consumer": ending.consumer, "allocations": encode_slots(ending.held)}
+    record = {
+        "outcome": ending.told.value,
+        "consumer": ending.consumer,
+        "allocations": encode_slots(ending.held),
+        "note": ending.note,
+    }
     return Report(
         data=record, table=_print_ending, exit=Exit.DONE if done else Exit.ERROR, remark="" if done else ending.note
     )

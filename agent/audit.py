@@ -2,15 +2,16 @@
 What placement says of a host's guests against what the hypervisor really runs: findings, each with its repair.
 
 A finding about a consumer rests on its whole set as it is at this moment (``Scene.consumers``), never on a row that
-was remembered: some writes move no generation. What has an innocent explanation is no finding: a guest that migrates,
-a migration whose guest awaits its confirmation, a consumer that another service owns.
+was remembered: some writes move no generation. How full a provider is may rest on such rows. What has an innocent
+explanation is no finding: a guest that migrates, a migration whose guest awaits its confirmation, a consumer that
+another service owns.
 """
 
 from collections.abc import Mapping
 
 from agent.audit_providers import audit_providers
 from agent.findings import Finding, Kind, Repair
-from agent.migrations import INSTANCE, replace_set, rewrite, settled
+from agent.migrations import INSTANCE, added, replace_set, rewrite, settled
 from agent.scene import Scene
 from agent.strangers import audit_strangers, keeper_of, may_resize_here
 from reportclient.allocations import Consumer, Guest
@@ -126,6 +127,7 @@ def _missing(scene: Scene, uuid: str) -> list[Finding]:
             repair=repair,
             safe=safe,
             arriving=keeper is not None,  # nova swaps first, and the hypervisor begins when its turn comes
+            untyped=keeper is not None and keeper.kind is None,
         )
         for place, name in slots
     ]
@@ -144,7 +146,7 @@ def _swap_back(scene: Scene, keeper: Consumer, guest: str) -> Repair:
             after=keeper.slots,
         )
     else:
-        back = rewrite(consumer, replace_set(consumer.slots, keeper.slots, scene.kept))
+        back = rewrite(consumer, replace_set(scene.others(consumer), keeper.slots, scene.others(consumer)))
     return Repair(
         text=f"revert the migration: what {keeper.uuid} keeps goes back to {guest}",
         operation=ReplaceAllocations((rewrite(keeper, {}), back)),
@@ -163,7 +165,9 @@ def _claim_again(
     slots: dict[str, dict[str, int]] = {}
     for (place, name), amount in rows.items():
         slots.setdefault(scene.tree.by_name[place].uuid, {})[name] = amount
-    if known.disk_gb and "DISK_GB" in root.provider.inventories:
+    others = scene.others(consumer) if consumer else {}
+    has_disk = any("DISK_GB" in resources for resources in others.values())
+    if known.disk_gb and "DISK_GB" in root.provider.inventories and not has_disk:
         slots.setdefault(root.uuid, {})["DISK_GB"] = known.disk_gb
     claim = Rewrite(
         consumer=uuid,
@@ -172,6 +176,6 @@ def _claim_again(
         user=user,
         kind=consumer.kind if consumer else INSTANCE,
         before=consumer.slots if consumer else {},
-        after=replace_set(consumer.slots, slots, scene.kept) if consumer else slots,
+        after=added(others, slots),
     )
     return Repair(text=f"allocate for {uuid} what it has", operation=ReplaceAllocations((claim,)))

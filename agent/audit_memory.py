@@ -1,6 +1,5 @@
 """
-What an audit remembers of the last one: who held what at which generation, when guests were seen here, and since
-when something is wrong.
+What an audit remembers of the last one: who held what at which generation, and since when something is wrong.
 
 As ``agent.state``: a missing, torn or foreign file is as good as none, and then everything is read.
 """
@@ -17,8 +16,9 @@ from agent.disk import sync_folder, write_durably
 from agent.errors import StateError
 from reportclient.allocations import Allocation
 
+FAR_FUTURE_S = 253402300800.0  # the year 10000
 LOG = logging.getLogger(__name__)
-FORMAT = 2
+FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,6 @@ class AuditMemory:
     generations: Mapping[str, int] = field(default_factory=dict)  # by provider's uuid, when its allocations were read
     allocations: tuple[Allocation, ...] = ()
     sightings: Mapping[str, Sighting] = field(default_factory=dict)  # by ``Finding.key``
-    guests: Mapping[str, float] = field(default_factory=dict)  # when (since the epoch) each was last seen here, by uuid
 
 
 def read_memory(directory: Path, root_uuid: str, where: str) -> AuditMemory:
@@ -55,16 +54,18 @@ def read_memory(directory: Path, root_uuid: str, where: str) -> AuditMemory:
             return AuditMemory(where=where)
         return AuditMemory(
             where=where,
-            generations=body["generations"],
-            allocations=tuple(Allocation(*row) for row in body["allocations"]),
-            sightings={key: Sighting(*row) for key, row in body["sightings"].items()},
-            guests=body["guests"],
+            generations={str(uuid): int(generation) for uuid, generation in body["generations"].items()},
+            allocations=tuple(
+                Allocation(str(consumer), str(provider), str(name), int(amount))
+                for consumer, provider, name, amount in body["allocations"]
+            ),
+            sightings={key: _read_sighting(*row) for key, row in body["sightings"].items()},
         )
     except FileNotFoundError:
         return AuditMemory(where=where)
     except OSError as error:
         raise StateError(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         LOG.warning("the last audit's memory is not trusted, and everything is read file=%s reason=%s", path, error)
         return AuditMemory(where=where)
 
@@ -84,7 +85,6 @@ def write_memory(directory: Path, root_uuid: str, memory: AuditMemory) -> None:
             [one.consumer, one.provider, one.resource_class, one.amount] for one in sorted(memory.allocations)
         ],
         "sightings": {key: [one.first_s, one.looks] for key, one in sorted(memory.sightings.items())},
-        "guests": dict(memory.guests),
     }
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -94,6 +94,12 @@ def write_memory(directory: Path, root_uuid: str, memory: AuditMemory) -> None:
         sync_folder(path.parent)
     except OSError as error:
         raise StateError(f"cannot write {path}: {error.strerror}: set [agent] state_directory") from error
+
+
+def _read_sighting(first_s: float, looks: int) -> Sighting:
+    if not 0 <= first_s < FAR_FUTURE_S or looks < 1:
+        raise ValueError(f"seen since {first_s} in {looks} audits")
+    return Sighting(float(first_s), int(looks))
 
 
 def _path(directory: Path, root_uuid: str) -> Path:

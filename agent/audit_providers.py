@@ -1,15 +1,18 @@
 """What is wrong with the providers below a host's root themselves: whose they are, what they stand for, how full."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
 from agent.findings import Finding, Kind, Repair
 from agent.scene import Scene
 from reportclient.allocations import usages
-from reportclient.hold import ONE_TIME
+from reportclient.hold import ONE_TIME, is_used_up
 from reportclient.ownership import MARKER, is_novas
 from reportclient.plan import Delete, SetInventories
 from reportclient.tree import ObservedProvider
+
+DEVICE = re.compile(r"[0-9a-f]{4}[:_][0-9a-f]{2}[:_][0-9a-f]{2}[._][0-7]$")  # a PCI address at the end of a name
 
 
 def audit_providers(scene: Scene) -> list[Finding]:
@@ -26,10 +29,11 @@ def audit_providers(scene: Scene) -> list[Finding]:
             continue
         if MARKER in provider.traits and ONE_TIME in provider.traits and name in used:
             found += _to_be_reserved(seen)
-        if MARKER in provider.traits and name not in scene.present:
-            free = name not in parents and not any(amount for (each, _), amount in booked.items() if each == name)
+        if MARKER in provider.traits and name not in scene.present and not is_used_up(seen):
+            held = name in parents or any(amount for (each, _), amount in booked.items() if each == name)
+            free = not held and DEVICE.search(name) is not None  # a cell, or a pool of pages, is sync's to take away
             repair = Repair(text=f"delete {name}", operation=Delete(seen.uuid, name)) if free else None
-            why = "no hardware of this host is it" + ("" if free else ", and it is in use")
+            why = "no hardware of this host is it" + (", and it is in use" if held else "")
             found.append(Finding(kind=Kind.GHOST, provider=name, seen=why, repair=repair, safe=free))
         if not _is_owned(seen, scene.tree.providers[0].name):
             found.append(Finding(kind=Kind.OWNERLESS, provider=name, seen="it carries no owner's mark"))

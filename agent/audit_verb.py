@@ -1,12 +1,13 @@
 """The verb ``audit``: findings, what would put each right, and with --heal what was."""
 
 import argparse
+import time
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 from agent.assembly import open_client, open_driver, settings_for
-from agent.audit_memory import AuditMemory, write_memory
+from agent.audit_memory import read_memory, write_memory
 from agent.errors import StateError
 from agent.exits import Exit
 from agent.heal import Care, Healed, HealPolicy, heal, judge, read_policy
@@ -35,15 +36,15 @@ def audit(options: argparse.Namespace) -> Report:
             remarks += [remark] if remark else []
             failed = failed or any(care.healed is Healed.FAILED for care in cares)
     if young:
+        several = "s" if len(young) > 1 else ""
         remarks.append(
-            f"{len(young)} {'consumers have' if len(young) > 1 else 'consumer has'} no guest here yet, changed less "
-            f"than {settings.audit_grace_s} s ago, and not judged"
+            f"{len(young)} consumer{several} changed less than {settings.audit_grace_s} s ago ([agent] audit_grace) "
+            f"and not judged yet: {', '.join(young[:5])}{', ...' if len(young) > 5 else ''}"
         )
     left = [one for one in findings if one["outcome"] != Healed.HEALED.value]
     ending = Exit.ERROR if failed else Exit.DIFFERENCES if left else Exit.DONE
-    return Report(
-        data={"findings": findings, "young": young}, table=_print_findings, exit=ending, remark="\n".join(remarks)
-    )
+    data = {"findings": findings, "young": young, "light": options.light}
+    return Report(data=data, table=_print_findings, exit=ending, remark="\n".join(remarks))
 
 
 def _audit_one(
@@ -60,23 +61,23 @@ def _audit_one(
     remark = ""
     try:
         with locked(planner.settings.state_directory):
-            _remember(planner, testimony)
+            if read_memory(planner.settings.state_directory, testimony.root_uuid, planner.where) == testimony.before:
+                _remember(planner, testimony)  # else another audit came first, and knows more
     except StateError as error:
         remark = f"the next audit will not know of this one: {error}"
-    now = max((one.first_s for one in testimony.memory.sightings.values()), default=0.0)
-    return (
-        testimony,
-        tuple(
-            Care(care.finding, Healed.REPORTED, care.why or "audit --heal repairs it")
-            for care in judge(testimony, policy, max(now, datetime.now(UTC).timestamp()))
-        ),
-        remark,
-    )
+    cares = judge(testimony, policy, time.time())
+    return testimony, tuple(Care(one.finding, Healed.REPORTED, _why(one, options)) for one in cares), remark
+
+
+def _why(care: Care, options: argparse.Namespace) -> str:
+    """Why nothing is done about a finding in an audit that only looks."""
+    if care.finding.repair and care.finding.safe and not options.policy:
+        return "not done: no --policy says so"
+    return care.why or "audit --heal carries it out"
 
 
 def _remember(planner: Planner, testimony: Testimony) -> None:
-    memory: AuditMemory = testimony.memory
-    write_memory(planner.settings.state_directory, testimony.root_uuid, memory)
+    write_memory(planner.settings.state_directory, testimony.root_uuid, testimony.memory)
 
 
 def _encode(testimony: Testimony, care: Care) -> dict[str, Any]:

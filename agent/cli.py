@@ -173,7 +173,11 @@ def _add_own(verb: argparse.ArgumentParser, name: str) -> None:
         )
         verb.add_argument("--heal", action="store_true", help="carry out the repairs that the policy lets")
         verb.add_argument(
-            "--policy", type=Path, metavar="FILE", help="what may be healed: heal (kinds), grace_s, again_s, limit"
+            "--policy",
+            type=Path,
+            metavar="FILE",
+            help="what may be healed: heal (kinds), grace_s, again_s, move_s, untyped, limit, as docs/operations.md "
+            "explains them",
         )
     if name in ALLOCATIONS:
         _add_allocations(verb, name)

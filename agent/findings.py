@@ -29,7 +29,7 @@ MEANINGS = {
     Kind.MISSING: "a guest runs here without allocations here",
     Kind.WRONG_AMOUNT: "a running guest has more or less of a class than is allocated for it",
     Kind.WRONG_PROVIDER: "a running guest has a unit of one provider, and it is allocated on another",
-    Kind.LEAKED: "a migration has allocations here, and its guest is not here any more",
+    Kind.LEAKED: "a migration has allocations here, and no guest here awaits it, as far as can be told",
     Kind.DOUBLED: "a consumer has allocations here and on another host, and its guest is not here",
     Kind.WITHOUT_OWNER: "a guest's allocations are of no project and user, as old clouds wrote them "
     "(looked for with `--consumers`)",
@@ -65,7 +65,15 @@ class Finding:
     repair: Repair | None = None  # None: a person must decide
     safe: bool = False  # nothing speaks against the repair
     arriving: bool = False  # it looks the same while a guest is on its way, which can take hours
-    untyped: bool = False  # it has no consumer type and was never seen to run here: it may be another service's
+    untyped: bool = False  # what goes has no consumer type: it may be another service's
+
+    @property
+    def consumers(self) -> frozenset[str]:
+        """Whom it is about, and whom its repair rewrites."""
+        named = {self.consumer} if self.consumer else set()
+        if self.repair and isinstance(self.repair.operation, ReplaceAllocations):
+            named |= {one.consumer for one in self.repair.operation.rewrites}
+        return frozenset(named)
 
     @property
     def key(self) -> str:

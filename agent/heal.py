@@ -12,24 +12,26 @@ import yaml
 
 from agent.conflicts import Operation
 from agent.errors import ConfigError
-from agent.findings import Finding, Kind, Repair
+from agent.findings import Finding, Kind
 from agent.operations import Operations, Told
 from agent.planner import Planner
 from agent.witness import Testimony
-from reportclient.errors import Conflict, Rejected
-from reportclient.plan import Plan, ReplaceAllocations
+from reportclient.errors import Conflict, Rejected, Unavailable
+from reportclient.plan import Delete, Plan, ReplaceAllocations, SetInventories
+from reportclient.tree import ObservedTree
 
+SECONDS = {"type": "number", "minimum": 0, "maximum": 1_000_000_000}
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "additionalProperties": False,
     "required": ["heal"],
     "properties": {
         "heal": {"type": "array", "items": {"enum": [kind.value for kind in Kind]}},
-        "grace_s": {"type": "number", "minimum": 0},
-        "again_s": {"type": "number", "minimum": 0},
-        "move_s": {"type": "number", "minimum": 0},
+        "grace_s": SECONDS,
+        "again_s": SECONDS,
+        "move_s": SECONDS,
         "untyped": {"type": "boolean"},
-        "limit": {"type": "integer", "minimum": 1},
+        "limit": {"type": "integer", "minimum": 1, "maximum": 1_000_000},
     },
 }
 
@@ -73,9 +75,11 @@ def read_policy(path: Path) -> HealPolicy:
     try:
         record = yaml.safe_load(path.read_text(encoding="utf-8"))
         jsonschema.validate(record, SCHEMA)
+        if strange := [name for name, value in record.items() if value != value]:  # only what is no number is so
+            raise ConfigError(f"{path}: {strange[0]} is no number")
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
         raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())[:200]}") from error
     except jsonschema.ValidationError as error:
         where = ".".join(map(str, error.absolute_path))
@@ -98,7 +102,7 @@ def judge(testimony: Testimony, policy: HealPolicy, now: float) -> tuple[Care, .
     for finding in testimony.findings:
         why = against.get(finding.repair.text, "") if finding.repair else _against(finding, testimony, policy, now)
         if not why and finding.repair and finding.repair.text not in repairs:
-            consumers = _consumers(finding.repair)
+            consumers = finding.consumers
             if len(repairs) >= policy.limit:
                 why = f"the policy's limit of {policy.limit} is reached"
             elif consumers & touched:
@@ -113,14 +117,24 @@ def judge(testimony: Testimony, policy: HealPolicy, now: float) -> tuple[Care, .
 def heal(
     planner: Planner, testimony: Testimony, policy: HealPolicy, clock: Callable[[], float] = time.time
 ) -> tuple[Care, ...]:
-    """Carry out what the policy lets; a repair that fails is told, and the others go on."""
+    """
+    Carry out what the policy lets; a repair that fails is told, and the others go on.
+
+    Once placement does not answer, the rest is not tried.
+    """
     outcomes: dict[str, str] = {}
     cares = []
+    gone = ""
     for care in judge(testimony, policy, clock()):
         repair = care.finding.repair
-        if care.healed is Healed.HEALED and repair:
+        if care.healed is Healed.HEALED and repair and gone and repair.text not in outcomes:
+            cares.append(Care(care.finding, Healed.REPORTED, f"not tried: {gone}"))
+        elif care.healed is Healed.HEALED and repair:
             if repair.text not in outcomes:
-                outcomes[repair.text] = _repair(planner, testimony, care.finding)
+                try:
+                    outcomes[repair.text] = _repair(planner, testimony, care.finding)
+                except Unavailable as error:
+                    outcomes[repair.text] = gone = str(error)
             failed = outcomes[repair.text]
             cares.append(Care(care.finding, Healed.FAILED if failed else Healed.HEALED, failed))
         else:
@@ -143,19 +157,12 @@ def _against(finding: Finding, testimony: Testimony, policy: HealPolicy, now: fl
     if sighting.looks < 2 or age_s < policy.again_s:
         return f"it is looked at again after {policy.again_s:g} s"
     patience_s = max(policy.grace_s, policy.move_s) if finding.arriving else policy.grace_s
-    consumers = [testimony.consumers.get(uuid) for uuid in _consumers(finding.repair)]
+    consumers = [testimony.consumers.get(uuid) for uuid in finding.consumers]
     age_s = min([age_s, *(one.age_s for one in consumers if one and one.age_s is not None)])
     if age_s < patience_s:
         way = ", as a guest may be on its way" if finding.arriving else ""
         return f"it is so for {age_s:.0f} s, and the policy waits for {patience_s:g} s{way}"
     return ""
-
-
-def _consumers(repair: Repair) -> frozenset[str]:
-    """The consumers that a repair rewrites."""
-    if isinstance(repair.operation, ReplaceAllocations):
-        return frozenset(one.consumer for one in repair.operation.rewrites)
-    return frozenset()
 
 
 def _repair(planner: Planner, testimony: Testimony, finding: Finding) -> str:
@@ -168,10 +175,24 @@ def _repair(planner: Planner, testimony: Testimony, finding: Finding) -> str:
             ending = Operations(planner.client).carry_out(Operation.REPAIR, subject, operation.rewrites)
             return "" if ending.told is Told.DONE else f"{ending.told.value}: {ending.note}"
         observed = planner.client.observe(testimony.root_uuid)
+        if why := _too_much(operation, observed, planner.settings.shrink_fraction):
+            return why
         now, seen = observed.by_uuid.get(operation.uuid), testimony.tree.by_uuid[operation.uuid]
         if now is None or now.provider.inventories != seen.provider.inventories:
             return f"{operation.name} was changed since it was looked at: the next audit judges it anew"
         planner.client.execute(Plan((operation,)), observed)
     except (Conflict, Rejected) as error:
         return str(error)
+    return ""
+
+
+def _too_much(operation: SetInventories | Delete, observed: ObservedTree, fraction: float) -> str:
+    """Why a provider is not deleted, as a pass would not take so much away at once; empty when it may be."""
+    going = observed.by_uuid.get(operation.uuid)
+    if isinstance(operation, SetInventories) or going is None:
+        return ""
+    for name, stock in going.provider.inventories.items():
+        whole = sum(seen.provider.inventories[name].total for seen in observed if name in seen.provider.inventories)
+        if stock.total > whole * fraction and whole > stock.total:
+            return f"it is {stock.total} of {whole} {name} of this host, more than [agent] shrink_limit_percent"
     return ""

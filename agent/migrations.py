@@ -5,7 +5,7 @@ Sets are provider's uuid -> class -> amount. What a provider shares with others 
 it stays with the guest as long as the guest's new set does not ask for the like elsewhere.
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Container
 
 from reportclient.allocations import Consumer, Slots
 from reportclient.errors import UnsafePlan
@@ -23,7 +23,7 @@ def replace_set(held: Slots, request: Slots, sharing: Container[str]) -> Slots:
         for uuid, resources in held.items()
         if uuid in sharing
     }
-    return _added(kept, request)
+    return added(kept, request)
 
 
 def merge_set(held: Slots, before: Slots, request: Slots) -> Slots:
@@ -42,7 +42,7 @@ def merge_set(held: Slots, before: Slots, request: Slots) -> Slots:
     kept: dict[str, dict[str, int]] = {}
     for (uuid, name), amount in rest.items():
         kept.setdefault(uuid, {})[name] = amount
-    return _added(kept, request)
+    return added(kept, request)
 
 
 def evacuated_set(held: Slots, request: Slots, sharing: Container[str]) -> Slots:
@@ -52,7 +52,7 @@ def evacuated_set(held: Slots, request: Slots, sharing: Container[str]) -> Slots
         uuid: {name: amount for name, amount in resources.items() if uuid not in sharing or name not in asked}
         for uuid, resources in held.items()
     }
-    return _added(down, request)
+    return added(down, request)
 
 
 def moved_sets(held: Slots, request: Slots, sharing: Container[str]) -> tuple[Slots, Slots]:
@@ -116,7 +116,8 @@ def begin_migration(guest: Consumer, migration: str, kept: Slots) -> Rewrite:
     )
 
 
-def _added(one: Mapping[str, Mapping[str, int]], other: Slots) -> Slots:
+def added(one: Slots, other: Slots) -> Slots:
+    """The sums of two sets."""
     sums: dict[str, dict[str, int]] = {}
     for slots in (one, other):
         for uuid, resources in slots.items():

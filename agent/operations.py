@@ -12,7 +12,7 @@ when its consumers are known to be as they were.
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 from typing import assert_never
@@ -30,7 +30,7 @@ from agent.migrations import (
 )
 from reportclient.allocations import AllocationRequest, Consumer, Slots
 from reportclient.client import PlacementClient
-from reportclient.errors import Absent, Conflict, NoRoom, PlacementError, Unavailable
+from reportclient.errors import Absent, Conflict, LeftBehind, NoRoom, PlacementError, Unavailable
 from reportclient.payload import decode_request
 from reportclient.plan import Claim, DropAllocations, Plan, ReplaceAllocations, Rewrite
 from reportclient.tree import ObservedTree
@@ -93,8 +93,19 @@ class Operations:
         return self._rewrite_with(Operation.REPLACE, consumer, requests, replace_set)
 
     def evacuate(self, consumer: str, requests: Sequence[AllocationRequest]) -> Ending:
-        """A guest whose host is down has the first of these that fits too; what it has there is that host's to end."""
-        return self._rewrite_with(Operation.EVACUATE, consumer, requests, evacuated_set)
+        """
+        A guest whose host is down has the first of these that fits too; what it has there is that host's to end.
+
+        One that has something where the request is already was evacuated before.
+        """
+
+        def make_set(held: Slots, request: Slots, sharing: frozenset[str]) -> Slots:
+            if there := sorted(held.keys() & request.keys() - sharing):
+                note = f"{consumer} has allocations on {there[0]} already: was it evacuated there before?"
+                raise _Ended(Ending(told=Told.EXISTS, consumer=consumer, held=held, note=note))
+            return evacuated_set(held, request, sharing)
+
+        return self._rewrite_with(Operation.EVACUATE, consumer, requests, make_set)
 
     def merge(
         self, consumer: str, requests: Sequence[AllocationRequest], before: AllocationRequest | None = None
@@ -118,6 +129,8 @@ class Operations:
 
         The target may be the same host: a resize there, or another one: cold and live migration.
         """
+        if migration == consumer:
+            return Ending(told=Told.CONFLICT, consumer=consumer, note=f"{migration} is the guest's own uuid")
         sharing = self.client.sharing()
         guest = self._read(consumer)
         if guest is None:
@@ -130,7 +143,11 @@ class Operations:
         return self._first_fitting(Operation.MOVE, consumer, requests, make)
 
     def confirm(self, migration: str) -> Ending:
-        """A move is over: what the migration kept at the source is let go. A guest's own uuid is refused."""
+        """
+        A move is over: what the migration kept at the source is let go.
+
+        A guest's own uuid is refused where its consumer has a type; one without a type looks as a migration does.
+        """
         now = self._read(migration)
         if now and now.kind not in (None, MIGRATION):
             note = f"{migration} is of type {now.kind}, and no migration: is it the guest's own uuid?"
@@ -138,7 +155,14 @@ class Operations:
         return self._empty(Operation.CONFIRM, migration)
 
     def revert(self, consumer: str, migration: str) -> Ending:
-        """A move did not come about: the guest has what the migration kept, and the migration nothing."""
+        """
+        A move did not come about: the guest has what the migration kept, and the migration nothing.
+
+        Placement does not tell which guest a migration is of: that both are of one project and user is all that can be
+        checked.
+        """
+        if migration == consumer:
+            return Ending(told=Told.CONFLICT, consumer=consumer, note=f"{migration} is the guest's own uuid")
         kept, guest = self._read(migration), self._read(consumer)
         if kept is None or guest is None:
             return _absent(migration if kept is None else consumer)
@@ -231,6 +255,8 @@ class Operations:
                     raise Unavailable(f"{lost}; it may have been done: look with show, then try again") from error
                 if ending := self._judge(RULES[operation], consumer, write):
                     return ending
+                if isinstance(error, LeftBehind):
+                    make = partial(_reborn, write)
         if lost:
             raise lost
         note = f"others wrote on the providers of {consumer} at each of {TRIES} tries: try again later"
@@ -287,6 +313,19 @@ class Operations:
 
     def _read(self, uuid: str) -> Consumer | None:
         return self.client.consumer(uuid)
+
+
+def _reborn(write: Write) -> Write:
+    """The same write where who is to be new is a consumer that was left behind: refused if it is not that any more."""
+    match write:
+        case Claim():
+            return replace(write, generation=0)
+        case ReplaceAllocations(rewrites):
+            return ReplaceAllocations(
+                tuple(replace(one, generation=0) if one.generation is None else one for one in rewrites)
+            )
+        case _:
+            return write
 
 
 def _absent(consumer: str) -> Ending:

@@ -10,7 +10,7 @@ from reportclient.tree import ObservedTree
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
-    """What placement and the hypervisor say of one host, and what earlier audits saw."""
+    """What placement and the hypervisor say of one host."""
 
     tree: ObservedTree
     allocations: tuple[Allocation, ...]  # on all of the tree; those of ``consumers`` as they were read
@@ -19,7 +19,6 @@ class Scene:
     present: frozenset[str] = frozenset()  # providers whose hardware is here, or that are wanted
     consumers: Mapping[str, Consumer] = field(default_factory=dict)  # of ``suspects`` those that hold anything
     sharing: frozenset[str] = frozenset()  # the uuids of providers that share what they have
-    last_seen_s: Mapping[str, float] = field(default_factory=dict)  # how long ago an audit saw a guest here, by uuid
     typed: bool = False  # placement tells consumer types
 
     def rows(self, consumer: str) -> dict[tuple[str, str], int]:
@@ -39,10 +38,14 @@ class Scene:
         """The consumers that have something of stock that is ours."""
         return frozenset(self._rows)
 
-    @property
-    def kept(self) -> frozenset[str]:
-        """The uuids of providers that no repair of ours takes a guest off: shared ones, and others' below our root."""
-        return self.sharing | {seen.uuid for seen in self.tree if not self.classes[seen.name]}
+    def others(self, consumer: Consumer) -> dict[str, dict[str, int]]:
+        """What a consumer has of stock that is not this host's own: shared, or of others below our root."""
+        rest: dict[str, dict[str, int]] = {}
+        for uuid, resources in consumer.slots.items():
+            ours = self.classes[self.tree.by_uuid[uuid].name] if uuid in self.tree.by_uuid else frozenset()
+            if uuid in self.tree.by_uuid or uuid in self.sharing:
+                rest[uuid] = {name: amount for name, amount in resources.items() if name not in ours}
+        return {uuid: resources for uuid, resources in rest.items() if resources}
 
     @property
     def without_rows(self) -> frozenset[str]:
@@ -52,15 +55,6 @@ class Scene:
     def elsewhere(self, consumer: Consumer) -> frozenset[str]:
         """The uuids of providers of other hosts that a consumer has something of."""
         return frozenset(consumer.slots) - self.tree.by_uuid.keys() - self.sharing
-
-    def has_left(self, consumer: Consumer) -> bool:
-        """
-        Whether the guest was seen here, and nobody wrote its allocations since: it is not on its way here.
-
-        Placement's Last-Modified counts whole seconds, so a consumer may be younger by up to one than it says.
-        """
-        seen_s = self.last_seen_s.get(consumer.uuid)
-        return seen_s is not None and consumer.age_s is not None and consumer.age_s - 1 >= seen_s
 
     def owner(self, guest: str) -> tuple[str | None, str | None]:
         """Project and user of a guest here, by placement or else by the hypervisor."""
@@ -120,9 +114,14 @@ class Scene:
 
 
 def suspects(scene: Scene) -> frozenset[str]:
-    """The consumers of which the whole set must be read before anything can be said; empty on a sound host."""
+    """
+    The consumers of which the whole set must be read before anything can be said; empty on a sound host.
+
+    Where a stranger may be a migration, guests of which the hypervisor does not say whose they are are among them.
+    """
     strangers = scene.holders - scene.holdings.guests
     settled = {uuid for uuid in scene.holdings.guests if scene.is_settled(uuid)}
     differing = {uuid for uuid in settled & scene.holders if scene.differences(uuid)}
     unfounded = scene.without_rows if strangers else scene.without_rows & settled
-    return strangers | differing | unfounded
+    unowned = {uuid for uuid in scene.holdings.guests if strangers and None in scene.owner(uuid)}
+    return strangers | differing | unfounded | unowned

@@ -34,13 +34,7 @@ def keeper_of(scene: Scene, guest: str) -> tuple[Consumer | None, bool]:
     if not keepers:
         return None, True
     keeper, sole = (exact or keepers)[0], len(exact or keepers) == 1
-    rivals = scene.without_rows - {guest}
-    if exact:
-        rivalled = any(_keeps(scene, keeper, rival) for rival in rivals)
-        consumer = scene.consumers.get(guest)
-        has_moved = consumer is not None and bool(scene.elsewhere(consumer))
-        return keeper, sole and not rivalled and (has_moved or not _others_alike(scene, keeper, guest))
-    return keeper, sole and not _others_alike(scene, keeper, guest)
+    return keeper, sole and not _alike(scene, keeper, but=guest)
 
 
 def audit_strangers(scene: Scene) -> list[Finding]:
@@ -73,8 +67,8 @@ def audit_strangers(scene: Scene) -> list[Finding]:
                 seen=seen,
                 repair=repair,
                 safe=safe,
-                arriving=kind is not Kind.LEAKED and not scene.has_left(one),
-                untyped=one.kind is None and not scene.has_left(one),
+                arriving=kind is not Kind.LEAKED,
+                untyped=one.kind is None,
             )
             for (place, name), amount in sorted(scene.rows(one.uuid).items())
         ]
@@ -88,26 +82,25 @@ def may_resize_here(scene: Scene, guest: Consumer) -> bool:
 
 def _judge(scene: Scene, one: Consumer) -> tuple[Kind, str, bool]:
     """What a consumer is of which no guest here is it: the kind, what was seen, and whether it may go."""
-    alike = [
-        uuid
-        for uuid in sorted(scene.holdings.guests)
-        if one.kind != INSTANCE and scene.owner(uuid) == (one.project, one.user)
-    ]
-    doubt = f"; it may be a resize of {alike[0]}, of the same project and user" if alike else ""
+    alike = _alike(scene, one) if one.kind != INSTANCE else []
+    doubt = f"; it may be a resize of {alike[0]}, which is here" if alike else ""
     if one.kind == MIGRATION:
         return Kind.LEAKED, f"it is a migration, and no guest here is the one that it is of{doubt}", not doubt
     if scene.elsewhere(one):
-        return Kind.DOUBLED, f"no guest here is it, and it has allocations on another host{doubt}", not doubt
-    return Kind.ORPHANED, f"no guest here, running or not, is it{doubt}", not doubt
+        return Kind.DOUBLED, f"its guest is not on this host, and it has allocations on another too{doubt}", not doubt
+    return Kind.ORPHANED, f"its guest is neither defined nor running on this host{doubt}", not doubt
 
 
 def _may_keep(scene: Scene, stranger: Consumer, guest: str) -> bool:
     """
     Whether a stranger may be the migration that keeps what a guest without allocations here had.
 
-    One that says it is a migration may keep another amount: what the guest was to have when it was moved.
+    One that says it is a migration may keep another amount: what the guest was to have when it was moved. One that
+    has something on another host too is none.
     """
     if stranger.kind == INSTANCE or scene.owner(guest) != (stranger.project, stranger.user):
+        return False
+    if scene.elsewhere(stranger):
         return False
     return stranger.kind == MIGRATION or _keeps(scene, stranger, guest)
 
@@ -123,7 +116,10 @@ def _keeps(scene: Scene, stranger: Consumer, guest: str) -> bool:
     return all(kept.get(name, 0) == amount for name, amount in has.items())
 
 
-def _others_alike(scene: Scene, keeper: Consumer, guest: str) -> bool:
-    """Whether another guest here is of the keeper's project and user, or of nobody knows whose."""
-    others = {scene.owner(uuid) for uuid in scene.holdings.guests - {guest}}
-    return any(None in owner or owner == (keeper.project, keeper.user) for owner in others)
+def _alike(scene: Scene, stranger: Consumer, *, but: str = "") -> list[str]:
+    """The guests here, ``but`` for one, that are of a stranger's project and user, or nobody tells whose."""
+    return [
+        uuid
+        for uuid in sorted(scene.holdings.guests - {but})
+        if None in (owner := scene.owner(uuid)) or owner == (stranger.project, stranger.user)
+    ]

@@ -84,17 +84,20 @@ def print_findings(out: Console, data: Mapping[str, Any]) -> None:
         else:
             out.print(f"  {first['why']}")
     if not subjects:
-        out.print("nothing found: placement says of this host's guests what the hypervisor runs")
+        depth = " as far as it moved a generation" if data["light"] else ""
+        out.print(f"nothing found: placement says of this host's guests what the hypervisor runs{depth}")
 
 
 def print_usages(out: Console, data: Mapping[str, Any]) -> None:
     """What a project or a user of it uses, by the type of its consumers."""
     whose = f"project {data['project']}" + (f", user {data['user']}" if data["user"] else "")
-    table = Table("type", "class", Column("used", justify="right"), title=whose, title_justify="left", box=None)
+    table = Table("type", "class", Column("used", justify="right"), box=None)
     for kind, sums in data["usages"].items():
         for name, amount in sums.items():
             table.add_row(kind or "-", name, str(amount))
-    out.print(table if data["usages"] else f"{whose}: uses nothing")
+    out.print(whose if data["usages"] else f"{whose}: uses nothing (it goes by its id, and not by its name)")
+    if data["usages"]:
+        out.print(table)
 
 
 def print_plan(out: Console, plan: Mapping[str, Any]) -> None:

@@ -25,8 +25,9 @@ class Testimony:
     root_uuid: str
     tree: ObservedTree
     findings: tuple[Finding, ...]
-    young: tuple[str, ...]  # consumers too young to be judged: their guests may be on their way
+    young: tuple[str, ...]  # consumers too young to be judged
     memory: AuditMemory
+    before: AuditMemory  # what the last one left
     consumers: dict[str, Consumer] = field(default_factory=dict)
 
 
@@ -44,6 +45,7 @@ def witness(
         DiscoveryError, PolicyError: of the host. StateError: of our own files.
         PlacementError: placement cannot be read, or has no such tree.
     """
+    now = clock()
     survey = look(partial(planner.driver.survey, planner.node))
     root_uuid = planner.known_uuid(survey)
     if root_uuid is None:
@@ -56,20 +58,18 @@ def witness(
     if tree.root is None:
         raise Absent(f"placement has no provider {planner.node}: run compute-node-agent sync first")
     allocations, generations = _read(planner, tree, memory if light else AuditMemory())
-    now = clock()
-    ages_s = {uuid: now - seen_s for uuid, seen_s in memory.guests.items()}
-    scene = replace(_scene(planner, survey, tree, allocations), last_seen_s=ages_s)
+    scene = _scene(planner, survey, tree, allocations)
     scene = _verified(planner, scene, scene.holdings.guests & scene.holders if consumers else frozenset())
     findings = audit(scene)
     if findings:  # what is not so a moment later, as a guest came or went meanwhile, is no finding
         first = {finding.key for finding in findings}
         survey = look(partial(planner.driver.survey, planner.node))
-        tree = planner.client.observe(root_uuid)
+        tree = planner.client.observe(root_uuid, left.observed)
         again = _scene(planner, survey, tree, scene.allocations)
-        again = replace(again, consumers=scene.consumers, sharing=scene.sharing, last_seen_s=ages_s)
+        again = replace(again, consumers=scene.consumers, sharing=scene.sharing)
         findings = tuple(finding for finding in audit(again) if finding.key in first)
     young = _young(planner, scene)
-    findings = tuple(finding for finding in findings if finding.consumer not in young)
+    findings = tuple(finding for finding in findings if young.isdisjoint(finding.consumers))
     sightings = {finding.key: _seen_again(memory.sightings.get(finding.key), now) for finding in findings}
     return Testimony(
         node=planner.node,
@@ -82,8 +82,8 @@ def witness(
             generations=generations,
             allocations=scene.allocations,
             sightings=sightings,
-            guests=_guests_seen(memory, scene, now),
         ),
+        before=memory,
         consumers=dict(scene.consumers),
     )
 
@@ -133,20 +133,13 @@ def _verified(planner: Planner, scene: Scene, wanted: frozenset[str]) -> Scene:
 
 
 def _young(planner: Planner, scene: Scene) -> frozenset[str]:
-    """The consumers without a guest here that were written so lately that the guest may be on its way."""
+    """The consumers that were written so lately that their guests may be on their way, or about to move."""
     grace_s = planner.settings.audit_grace_s
     return frozenset(
-        uuid
-        for uuid, consumer in scene.consumers.items()
-        if uuid not in scene.holdings.guests and consumer.age_s is not None and consumer.age_s < grace_s
+        uuid for uuid, consumer in scene.consumers.items() if consumer.age_s is not None and consumer.age_s < grace_s
     )
 
 
-def _guests_seen(memory: AuditMemory, scene: Scene, now: float) -> dict[str, float]:
-    """When each guest was last seen here, of those that are here or still have something here."""
-    kept = {uuid: seen_s for uuid, seen_s in memory.guests.items() if uuid in scene.holders}
-    return kept | dict.fromkeys(scene.holdings.guests, now)
-
-
 def _seen_again(before: Sighting | None, now: float) -> Sighting:
-    return Sighting(before.first_s, before.looks + 1) if before else Sighting(now)
+    """A clock that was ahead and was put right does not make a wrong older than it is."""
+    return Sighting(min(before.first_s, now), before.looks + 1) if before else Sighting(now)

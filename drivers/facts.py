@@ -165,6 +165,7 @@ class Tenant:
     project: str
     user: str
     disk_gb: int | None  # of the host's own, by the flavor; None: not told
+    overridden: frozenset[str] = frozenset()  # classes of which the flavor asks for other amounts than the guest has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ What can go wrong with placement, named by what the caller must do.
 PlacementError
     Unavailable     no answer, or one that is no answer: nothing known to have changed; next pass
     Conflict        somebody else wrote first: observe again, plan again
+        LeftBehind  a consumer that is to be new holds nothing and is there: write it with generation 0
     Rejected        understood and refused: never retry as it is
         Absent      no such thing in placement
         Forbidden   refused for want of a role
@@ -25,6 +26,10 @@ class Unavailable(PlacementError):
 
 class Conflict(PlacementError):
     """409 ``placement.concurrent_update``: observe again, plan again."""
+
+
+class LeftBehind(Conflict):
+    """409 for a new consumer that placement keeps unseen, with generation 0, since it refused an earlier claim."""
 
 
 class Rejected(PlacementError):

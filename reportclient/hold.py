@@ -35,13 +35,13 @@ def hold(
         providers[name] = _with(wanted or _bare(seen), resource_class, kept)
         notes.append(f"{name} keeps {used} {resource_class}, which guests hold and this host no longer offers")
     for seen in observed:
-        if seen.name not in providers and seen.provider.parent in providers and _is_used_up(seen):
+        if seen.name not in providers and seen.provider.parent in providers and is_used_up(seen):
             providers[seen.name] = seen.provider
             notes.append(f"{seen.name} is a one-time device that was used: it stays until it is no longer reserved")
     return (ProviderTree(tuple(providers.values())), tuple(notes)) if notes else (desired, ())
 
 
-def _is_used_up(seen: ObservedProvider) -> bool:
+def is_used_up(seen: ObservedProvider) -> bool:
     """Whether it is a one-time device without anything left to give: out of sight it must not become new again."""
     stock = seen.provider.inventories.values()
     return ONE_TIME in seen.provider.traits and bool(stock) and all(one.reserved == one.total for one in stock)

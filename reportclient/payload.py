@@ -153,14 +153,23 @@ def decode_request(request: AllocationRequest) -> dict[str, dict[str, int]]:
     """
     try:
         found = {
-            str(uuid): {str(name): int(amount) for name, amount in record["resources"].items()}
+            str(uuid): {str(name): _whole(amount) for name, amount in record["resources"].items()}
             for uuid, record in json.loads(request.text)["allocations"].items()
         }
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError('no {"allocations": {PROVIDER UUID: {"resources": {CLASS: AMOUNT}}}}') from error
+        raise ValueError(
+            'no {"allocations": {PROVIDER UUID: {"resources": {CLASS: AMOUNT}}}}, as one of the allocation_requests '
+            "of GET /allocation_candidates is"
+        ) from error
     if not found or not all(found.values()) or min(min(one.values()) for one in found.values()) < 1:
         raise ValueError("it asks for nothing, or for less than 1 of a class")
     return found
+
+
+def _whole(amount: object) -> int:
+    if type(amount) is not int:
+        raise ValueError(f"{str(amount)[:40]} is no whole number")
+    return amount
 
 
 def _encode_type(kind: str | None, microversion: tuple[int, int]) -> Json:

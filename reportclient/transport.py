@@ -11,10 +11,11 @@ from typing import Any, NoReturn, Protocol
 
 from keystoneauth1 import exceptions
 
-from reportclient.errors import Absent, Conflict, Forbidden, NameTaken, NoRoom, Rejected, Unavailable
+from reportclient.errors import Absent, Conflict, Forbidden, LeftBehind, NameTaken, NoRoom, Rejected, Unavailable
 
 RACED = ("placement.concurrent_update", "placement.inventory.inuse", "placement.resource_provider.inuse")
 """What is in use now was not when it was planned."""
+LEFT_BEHIND = "expected 0 but got None"  # of a consumer's generation
 NO_ROOM = "placement.undefined_code"  # as allocations are answered that do not fit
 Body = Mapping[str, Any] | Callable[[tuple[int, int]], Mapping[str, Any]] | None  # or as a microversion has it
 OLDEST, NEWEST = (1, 30), (1, 39)  # 1.30 brought the reshaper
@@ -171,6 +172,8 @@ def _refuse(answer: Answer, method: str, path: str, where: str) -> NoReturn:
         raise Forbidden(f"{asked}: the user lacks a role for this: give it the role service on its project")
     if status == 404 and error:
         raise Absent(f"{asked}: {detail}: does the endpoint lead to placement?")
+    if status == 409 and code == RACED[0] and LEFT_BEHIND in detail:
+        raise LeftBehind(f"{asked}: an earlier claim was refused, and left its consumer behind")
     if status == 409 and code in RACED:
         raise Conflict(f"{asked}: somebody else wrote first{f', {detail}' if code != RACED[0] else ''}")
     if status == 409 and code == "placement.duplicate_name":

@@ -18,6 +18,30 @@ What a guest has of shared storage stays with it, as long as its new set asks fo
 A write whose answer is lost is looked for, and is never sent again blindly.
 The same operations are a Python API: `agent.operations.Operations`.
 
+The outcome is `done`, `no-room`, `exists`, `absent` (who is named holds nothing) or `conflict` (what is known of it is
+not true any more), with a `note` that says why; the exit code is 0 for `done`, for `release` and `confirm` also for
+`absent`, and 1 else.
+
+A request is one of the `allocation_requests` of `GET /allocation_candidates`, in a file:
+
+```console
+$ cat request.json
+{"allocations": {"UUID OF A PROVIDER, AS show TELLS": {"resources": {"VCPU": 2, "MEMORY_MB": 2048}}}}
+$ compute-node-agent claim $GUEST --project $PROJECT --user $USER --type INSTANCE --request request.json
+$ compute-node-agent move $GUEST --migration $(uuidgen) --request elsewhere.json
+$ compute-node-agent confirm $MIGRATION    # or: revert $GUEST --migration $MIGRATION
+$ compute-node-agent release $GUEST
+```
+
+`claim --fit` asks this host first: each class of the request must be on the provider that it names, in amounts that
+this host's inventory allows, and as much must be free as guests neither have allocated nor really hold.
+It refuses, and rearranges nothing.
+
+Placement does not tell which guest a migration is of.
+`revert` checks that both are of one project and user, and that neither is typed as something else; `confirm` refuses
+the uuid of a guest that is typed as one.
+Nova gives its consumers no type, so there a wrong uuid is not found out.
+
 """
 FINDINGS = """
 ## What an audit finds
@@ -25,9 +49,17 @@ FINDINGS = """
 Nothing is a finding that has an innocent explanation: a guest in the middle of a migration, a migration whose guest is
 still defined here, a consumer of another service's type, a consumer that changed less than `[agent] audit_grace`
 seconds ago.
+What a guest has of VCPU, PCPU and MEMORY_MB is not judged where its flavor overrides it (`resources:VCPU=1`), as far
+as nova's metadata tells.
+Of `VCPU`, `PCPU` and memory it is judged by provider only what the guest is bound to; the rest may be on any provider
+where it can run.
+
 A repair that is not safe is never carried out by `--heal`: a person must decide.
-Nova gives its consumers no type, so one without a type that no audit ever saw run here is healed only where the policy
-says `untyped: true`.
+Nova gives its consumers no type, so what would take from one without a type is done only where the policy says
+`untyped: true`.
+
+`--light` reads the allocations only of providers whose generation moved since the last audit.
+A DELETE, and a write that leaves a provider for another, move none: what they left wrong is found by a full audit.
 
 | kind | what it means |
 | --- | --- |
@@ -35,7 +67,9 @@ says `untyped: true`.
 POLICY = """
 ## What may be healed
 
-`audit --heal --policy FILE` carries out what FILE lets, and nothing else:
+`audit --heal --policy FILE` carries out what FILE lets, and nothing else; only `heal` must be there, and the others
+have these values by default.
+`ownerless`, `duplicate-provider` and `over-capacity` are never healed.
 
 ```yaml
 heal: [orphaned, leaked-migration, doubled]  # kinds

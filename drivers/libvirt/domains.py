@@ -80,8 +80,14 @@ def _parse_tenant(domain: Element, source: str) -> Tenant | None:
         project, user = (owner.find(f"{{{version}}}{name}") for name in ("project", "user"))
         names = [one.get("uuid") if one is not None else None for one in (project, user)]
         if names[0] and names[1]:
-            return Tenant(names[0], names[1], _disk_gb(nova, version, source))
+            return Tenant(names[0], names[1], _disk_gb(nova, version, source), _overridden(nova, version))
     return None
+
+
+def _overridden(nova: Element, version: str) -> frozenset[str]:
+    """The classes that the flavor's extra specs name, ``resources:VCPU`` or ``resources_GROUP:VCPU``, of any amount."""
+    specs = (one.get("name", "") for one in nova.iter(f"{{{version}}}extraSpec"))
+    return frozenset(spec.partition(":")[2] for spec in specs if spec.startswith("resources"))
 
 
 def _disk_gb(nova: Element, version: str, source: str) -> int | None:

@@ -62,7 +62,9 @@ def _known(guest: Guest) -> Known:
         project=tenant.project if tenant else None,
         user=tenant.user if tenant else None,
         disk_gb=tenant.disk_gb if tenant else None,
-        untold=(frozenset() if guest.vcpus else CPUS) | (frozenset() if guest.memory else {"MEMORY_MB"}),
+        untold=(frozenset() if guest.vcpus else CPUS)
+        | (frozenset() if guest.memory else {"MEMORY_MB"})
+        | (tenant.overridden & HOST_CLASSES if tenant else frozenset()),
     )
 
 

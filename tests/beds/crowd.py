@@ -182,7 +182,7 @@ class Crowd:
                 if one.consumer in running:
                     host, vcpus = running[one.consumer]
                     right = set_for(self._roots[host], vcpus)
-                    if one.before == right and one.after != right:
+                    if _rows(right) & _rows(one.before) - _rows(one.after):
                         self._say(f"{care.finding.kind.value} took from {one.consumer}: {one.before} to {one.after}")
 
     def _count(self, what: str) -> None:
@@ -192,6 +192,10 @@ class Crowd:
     def _say(self, sentence: str) -> None:
         with self._lock:
             self.wrong.append(sentence)
+
+
+def _rows(slots: Slots) -> set[tuple[str, str, int]]:
+    return {(uuid, name, amount) for uuid, resources in slots.items() for name, amount in resources.items()}
 
 
 @dataclass

@@ -18,7 +18,7 @@ from beds.agents import CountingSender
 from beds.meddler import Act, Meddler, first, lost, raced
 from reportclient.allocations import AllocationRequest, Slots
 from reportclient.client import PlacementClient
-from reportclient.errors import Unavailable, UnsafePlan
+from reportclient.errors import Rejected, Unavailable, UnsafePlan
 from reportclient.transport import Transport
 
 pytestmark = pytest.mark.contract
@@ -355,6 +355,45 @@ def test_nothing_is_said_to_be_done_while_placement_does_not_answer(operation: O
         run(world, row, down, times=1000)
 
     assert stands(world) == (row.guest, row.migration)
+
+
+def test_a_uuid_of_which_a_claim_was_refused_can_be_claimed_later(world: World) -> None:
+    """Placement leaves a consumer behind that holds nothing and cannot be seen, and refuses it as one that is new."""
+    unknown = AllocationRequest(json.dumps({"allocations": {str(uuid.uuid4()): {"resources": SMALL}}}))
+    with pytest.raises(Rejected):
+        spawn(world.operations(), world, unknown)
+
+    ending = spawn(world.operations(), world, world.request(A=SMALL))
+
+    assert (ending.told, world.held(world.i1)) == (Told.DONE, {"A": SMALL})
+
+
+def test_a_guest_is_not_its_own_migration(world: World) -> None:
+    world.give(world.i1, world.slots(A=SMALL))
+    operations = world.operations()
+
+    assert operations.move(world.i1, world.i1, [world.request(B=SMALL)]).told is Told.CONFLICT
+    assert operations.revert(world.i1, world.i1).told is Told.CONFLICT
+    assert world.held(world.i1) == {"A": SMALL}
+
+
+def test_a_guest_is_evacuated_to_a_host_once(world: World) -> None:
+    world.give(world.i1, world.slots(A=SMALL, C=DISK))
+    request = world.request(B=SMALL)
+
+    tolds = [world.operations().evacuate(world.i1, [request]).told for _ in range(2)]
+
+    assert tolds == [Told.DONE, Told.EXISTS]
+    assert world.held(world.i1) == {"A": SMALL, "B": SMALL, "C": DISK}
+
+
+@pytest.mark.parametrize("amount", ["1.9", '"2"', "true", "Infinity", "1e400", "NaN", "0", "-1"])
+def test_amounts_are_whole_numbers(amount: str, world: World) -> None:
+    world.give(world.i1, world.slots(A=SMALL))
+    text = f'{{"allocations": {{"{world.rp["A"]}": {{"resources": {{"VCPU": {amount}}}}}}}}}'
+
+    with pytest.raises(ValueError, match=r"number|less than 1"):
+        world.operations().replace(world.i1, [AllocationRequest(text)])
 
 
 def test_the_first_alternate_with_room_is_taken(world: World) -> None:

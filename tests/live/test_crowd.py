@@ -43,4 +43,4 @@ def test_the_audits_find_the_truth_among_eight_clients(tmp_path: Path) -> None:
 
         assert crowd.wrong == []
         assert crowd.held() == crowd.expected()
-        assert crowd.counts["spawn done"] > 0
+        assert min(crowd.counts[what] for what in ("spawn done", "move done", "audit", "finding healed")) > 0
