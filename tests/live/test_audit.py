@@ -184,6 +184,7 @@ def test_a_repair_keeps_what_a_guest_has_of_others_here(placement_server: Placem
     add_consumer(one.placement, "guest", {"allocations": {ROOT: {"CUSTOM_LICENCE": 1}, "storage": {"DISK_GB": 5}}})
     one.before["consumers"]["guest"] = {}
 
+    assert {(finding["kind"], finding["safe"]) for finding in found(one)} == {("missing", True)}
     assert healed(one, tmp_path) == {"guest": {ROOT: {"CUSTOM_LICENCE": 1, **SMALL}, "storage": {"DISK_GB": 5}}}
 
 
