@@ -19,7 +19,13 @@ from reportclient.client import PlacementClient
 from reportclient.transport import Transport
 
 if TYPE_CHECKING:
+    from drivers.ironic.driver import IronicDriver
     from reportclient.transport import Sender
+
+
+class BareMetal(Exception):
+    """The configured driver is that of bare-metal nodes: ``agent.node_verbs`` has what can be done with them."""
+
 
 EMBEDDED_DIR = Path("~/.local/share/compute-node-agent")
 
@@ -59,7 +65,10 @@ def open_driver(settings: Settings, choice: Choice) -> Iterator[Driver]:
     Raises:
         DiscoveryError: ``--host`` names no whole host archive.
         StateError: made-up hosts cannot be written.
+        BareMetal: the driver reports nodes, and no host.
     """
+    if settings.driver == drivers.IRONIC:
+        raise BareMetal
     options = drivers.DriverOptions(
         uri=settings.libvirt_uri,
         instances=settings.instances,
@@ -74,6 +83,22 @@ def open_driver(settings: Settings, choice: Choice) -> Iterator[Driver]:
         elif settings.driver == "fake.FakeDriver":
             options = replace(options, fleet=_make_fleet(settings, Path(scratch)))
         yield drivers.load(settings.driver, options)
+
+
+def open_nodes(settings: Settings) -> tuple["IronicDriver", str]:
+    """
+    The driver of bare-metal nodes, and its Ironic's name; sends nothing yet.
+
+    Raises:
+        ConfigError: no Ironic is configured.
+    """
+    from agent.auth import open_ironic
+    from drivers.ironic.client import IronicClient
+    from drivers.ironic.driver import IronicDriver
+
+    adapter, where = open_ironic(settings)
+    ours = settings.ironic
+    return IronicDriver(IronicClient(adapter, where, shard=ours.shard, conductor_group=ours.conductor_group)), where
 
 
 def open_client(settings: Settings, choice: Choice, *, writes: bool = False) -> tuple[PlacementClient, str]:

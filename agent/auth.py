@@ -14,6 +14,10 @@ from agent.errors import ConfigError
 NOAUTH_HEADERS = {"X-Auth-Token": "admin", "X-Roles": "service"}  # what a placement with noauth2 goes by
 EMBEDDED_URL = "http://embedded.placement"
 
+NO_IRONIC = (
+    "no Ironic is configured: [ironic] auth_type = password, auth_url, username, password, project_name, ..., as in "
+    "nova's own configuration, or auth_type = none and endpoint = URL of a lab's"
+)
 NO_PLACEMENT = (
     "no placement is configured; choose one of three ways:\n"
     "  --embedded                      a placement of your own in a file, to look around (no configuration needed)\n"
@@ -47,6 +51,29 @@ def open_placement(settings: Settings) -> tuple[Adapter, str]:
         session.additional_headers.update(NOAUTH_HEADERS)
         return adapter, f"placement at {auth.endpoint.rstrip('/')}"
     return adapter, f"placement at {adapter.endpoint_override or _catalog(conf)}"
+
+
+def open_ironic(settings: Settings) -> tuple[Adapter, str]:
+    """
+    An adapter for the configured Ironic, and its name for messages. Sends nothing yet.
+
+    Raises:
+        ConfigError: none is configured, or keystoneauth does not accept how.
+    """
+    conf = settings.source
+    try:
+        auth = loading.load_auth_from_conf_options(conf, "ironic")
+        if auth is None:
+            raise ConfigError(NO_IRONIC)
+        session = loading.load_session_from_conf_options(conf, "ironic", auth=auth)
+        adapter = loading.load_adapter_from_conf_options(conf, "ironic", session=session)
+    except (exceptions.ClientException, cfg.Error, ValueError, TypeError, RecursionError, ImportError) as error:
+        raise ConfigError(f"[ironic]: {' '.join(str(error).split())}") from error
+    adapter.service_type = adapter.service_type or "baremetal"
+    if isinstance(auth, NoAuth) and not auth.endpoint:
+        raise ConfigError("[ironic] auth_type = none needs endpoint = URL of Ironic")
+    place = auth.endpoint if isinstance(auth, NoAuth) else adapter.endpoint_override
+    return adapter, f"Ironic at {(place or f'the endpoint that Keystone at {conf.ironic.auth_url} names').rstrip('/')}"
 
 
 def _catalog(conf: Any) -> str:

@@ -163,6 +163,7 @@ def _add_own(verb: argparse.ArgumentParser, name: str) -> None:
     if name == "show":
         verb.add_argument("--project", metavar="ID", help="show instead what this project uses in the whole placement")
         verb.add_argument("--user", metavar="ID", help="and of it this user")
+        verb.add_argument("--node", metavar="NAME", help="only this node, of several")
     if name == "audit":
         depth = verb.add_mutually_exclusive_group()
         depth.add_argument(

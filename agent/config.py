@@ -38,6 +38,14 @@ class FleetSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IronicSettings:
+    """Which of Ironic's nodes are this agent's; None does not narrow them."""
+
+    shard: str | None
+    conductor_group: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All that was configured; ``source`` is for ``agent.auth``, which lets keystoneauth read its own options."""
 
@@ -53,6 +61,9 @@ class Settings:
     shrink_fraction: float
     allow_reshape: bool
     reshape_timeout_s: int
+    node_grace_s: int  # between two answers of Ironic's that it has not a node any more
+    node_workers: int  # nodes that are written at a time
+    ironic: IronicSettings
     audit_grace_s: int
     fleet: FleetSettings
     placement_chosen: bool
@@ -128,6 +139,11 @@ class _Reader:
             allow_reshape=self._value("agent", "allow_reshape"),
             reshape_timeout_s=self._value("agent", "reshape_timeout"),
             audit_grace_s=self._value("agent", "audit_grace"),
+            node_grace_s=self._value("agent", "node_grace"),
+            node_workers=self._value("agent", "node_workers"),
+            ironic=IronicSettings(
+                shard=self._value("ironic", "shard"), conductor_group=self._value("ironic", "conductor_group")
+            ),
             fleet=FleetSettings(
                 hosts=self._value("fake", "hosts"),
                 seed=self._parsed("fake", "seed", int) or 0,

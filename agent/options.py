@@ -13,7 +13,7 @@ from typing import Any, get_args
 from keystoneauth1 import loading
 from oslo_config import cfg, types
 
-from drivers import DRIVERS
+from drivers import DRIVERS, IRONIC
 from drivers.fake.fleet import SHAPES
 from drivers.policy import Layout
 
@@ -37,7 +37,7 @@ _COUNT = types.Integer(min=0, max=0x7FFFFFFF)
 
 OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
     "DEFAULT": (
-        cfg.StrOpt("compute_driver", default="libvirt.LibvirtDriver", choices=sorted(DRIVERS),
+        cfg.StrOpt("compute_driver", default="libvirt.LibvirtDriver", choices=sorted([*DRIVERS, IRONIC]),
                    help="The virt driver, as nova names it."),
         cfg.StrOpt("state_path", default=str(NOVA_STATE),
                    help="Where nova keeps its state; compute_id is read here, and made here where the folder is."),
@@ -123,8 +123,17 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
         cfg.IntOpt("audit_grace", default=60, min=0,
                    help="Seconds after its last change for which an audit does not judge a consumer that has no guest "
                         "here: between a claim and the start of its guest there may be the download of an image."),
+        cfg.IntOpt("node_grace", default=60, min=0,
+                   help="Seconds between two answers of Ironic's that it does not have a bare-metal node any more, "
+                        "before the node's provider is deleted."),
+        cfg.IntOpt("node_workers", default=8, min=1, max=64, help="Bare-metal nodes that are written at a time."),
         cfg.Opt("shrink_limit_percent", type=types.Integer(min=0, max=100), default=30,
                 help="Refuse a pass that takes away more of a class than this, unless forced or seen three times."),
+    ),
+    "ironic": (
+        cfg.StrOpt("shard", help="Report only nodes of this shard; nova's option."),
+        cfg.StrOpt("conductor_group",
+                   help="Report only nodes of this conductor group; empty: those of none. nova's option."),
     ),
     "fake": (
         cfg.IntOpt("hosts", default=1, min=1, max=100_000, help="How many hosts the fake driver makes up."),
@@ -164,6 +173,10 @@ def register(conf: cfg.ConfigOpts) -> None:
     loading.register_session_conf_options(conf, "placement")
     loading.register_adapter_conf_options(conf, "placement")
     conf.set_default("timeout", TIMEOUT_S, group="placement")
+    loading.register_auth_conf_options(conf, "ironic")
+    loading.register_session_conf_options(conf, "ironic")
+    loading.register_adapter_conf_options(conf, "ironic")
+    conf.set_default("timeout", TIMEOUT_S, group="ironic")
 
 
 def register_mdevs(conf: cfg.ConfigOpts, types_: Iterable[str]) -> None:
@@ -178,6 +191,7 @@ def register_mdevs(conf: cfg.ConfigOpts, types_: Iterable[str]) -> None:
 def register_auth(conf: cfg.ConfigOpts) -> None:
     """Once files are read: make the options of [placement] auth_section known, where they stand in another group."""
     loading.register_auth_conf_options(conf, "placement")
+    loading.register_auth_conf_options(conf, "ironic")
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:

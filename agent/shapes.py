@@ -31,7 +31,7 @@ Json = dict[str, Any]
 
 def encode_tree(tree: ProviderTree) -> Json:
     """A desired tree: ``{"providers": {NAME: {"parent", "inventories", "traits", "aggregates"}}}``."""
-    return {"providers": {provider.name: _encode_provider(provider) for provider in tree}}
+    return {"providers": {provider.name: encode_provider(provider) for provider in tree}}
 
 
 def encode_observed(tree: ObservedTree, allocations: Iterable[Allocation]) -> Json:
@@ -46,7 +46,7 @@ def encode_observed(tree: ObservedTree, allocations: Iterable[Allocation]) -> Js
         slots[allocation.resource_class] = allocation.amount
     return {
         "providers": {
-            observed.name: _encode_provider(observed.provider)
+            observed.name: encode_provider(observed.provider)
             | {"uuid": observed.uuid, "generation": observed.generation, "usages": used.get(observed.name, {})}
             for observed in tree
         },
@@ -181,7 +181,7 @@ def encode_operation(operation: Operation, before: Mapping[str, Mapping[str, Inv
             assert_never(operation)
 
 
-def _encode_provider(provider: Provider) -> Json:
+def encode_provider(provider: Provider) -> Json:
     return {
         "parent": provider.parent,
         "inventories": _encode_inventories(provider.inventories),

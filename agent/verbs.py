@@ -10,8 +10,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from agent.assembly import open_client, open_driver, settings_for
-from agent.errors import USER_ERRORS
+from agent.assembly import BareMetal, open_client, open_driver, settings_for
+from agent.errors import USER_ERRORS, ConfigError
 from agent.exits import Exit
 from agent.identity import parse_identity, planned_identity, read_identity
 from agent.planner import Planner, Prospect, Wishes, look
@@ -46,11 +46,26 @@ def run(verb: str, options: argparse.Namespace) -> Exit:
         VERBS[verb](options)
         return Exit.DONE
     with _working(verb):
-        report = VERBS[verb](options)
+        try:
+            report = VERBS[verb](options)
+        except BareMetal:
+            report = _of_nodes(verb)(options)
     _print(options, report)
     if report.remark:
         print(report.remark, file=sys.stderr)
     return report.exit
+
+
+def _of_nodes(verb: str) -> Callable[[argparse.Namespace], Report]:
+    """A verb as it is for bare-metal nodes."""
+    from agent import node_verbs
+
+    if verb not in node_verbs.VERBS:
+        raise ConfigError(
+            f"{verb} looks at a hypervisor, and [DEFAULT] compute_driver is of bare metal: for that there are "
+            f"{', '.join(node_verbs.VERBS)}"
+        )
+    return node_verbs.VERBS[verb]
 
 
 def discover(options: argparse.Namespace) -> Report:
@@ -78,6 +93,8 @@ def show(options: argparse.Namespace) -> Report:
     missing = []
     with _planners(options) as planners:
         for one in planners:
+            if options.node not in (None, one.node):
+                continue
             standing = one.client.find(one.node)
             if standing is None:
                 missing.append(one.node)

@@ -78,6 +78,7 @@ def _load_recorded(archive: "HostArchive", options: DriverOptions) -> "Driver":
     )
 
 
+IRONIC = "ironic.IronicDriver"  # which reports many roots: ``drivers.ironic.driver``
 DRIVERS: dict[str, Callable[[DriverOptions], "Driver"]] = {
     "libvirt.LibvirtDriver": _load_libvirt,
     "fake.FakeDriver": _load_fake,

@@ -54,6 +54,27 @@ class PlacementClient:
             rows = payload.decode_listing(body)
         return next((uuid for uuid, found, _, _ in rows if found == name), None)
 
+    def generations(self, trait: str | None = None, *, uuid: str | None = None) -> dict[str, int]:
+        """
+        The generations of all providers, of those that carry a trait, or of one (none where it is not). One request.
+
+        Raises:
+            Unavailable: no complete answer.
+        """
+        query = {"required": trait} if trait else {"uuid": uuid} if uuid else {}
+        try:
+            body, _ = self._transport.get(f"/resource_providers{'?' if query else ''}{urlencode(query)}")
+        except Rejected:
+            if trait and trait not in self.known_traits([trait]):
+                return {}  # nobody can carry what placement does not know
+            raise
+        with payload.in_form("a list of providers"):
+            return {uuid: generation for uuid, _, _, generation in payload.decode_listing(body)}
+
+    def read(self, uuid: str, name: str, generation: int) -> ObservedProvider:
+        """One root as it stands, without its children; three requests. Errors as ``observe``."""
+        return self._observe_one(uuid, name, None, generation, None)
+
     def observe(self, root_uuid: str, since: ObservedTree | None = None) -> ObservedTree:
         """
         The tree under a root, at the price of one request when nothing changed since ``since``.

@@ -114,8 +114,10 @@ class Writer:
         except Absent:
             body = {}
         same = (body.get("name"), body.get("parent_provider_uuid")) == (create.name, create.parent_uuid)
+        if same and body.get("generation") == 0:
+            return {"generation": 0}
         if same:
-            return {"generation": body.get("generation", -1)}
+            raise Conflict(f"somebody filled provider {create.name} at the moment it was made") from refusal
         raise NameTaken(f"{refusal}; another host uses this name or uuid") from refusal
 
     def _set_traits(self, write: SetTraits) -> None:

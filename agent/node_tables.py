@@ -1,0 +1,77 @@
+"""How people see many bare-metal nodes: sums, and the nodes of which something is new or wrong."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Column, Table
+
+MOST = 20  # nodes of one outcome that are told one by one
+
+
+def print_nodes(out: Console, data: Mapping[str, Any]) -> None:
+    """What each class has, and the nodes that cannot be reported."""
+    stocks = [(name, stock) for one in data["providers"].values() for name, stock in one["inventories"].items()]
+    nodes = Counter(name for name, _ in stocks)
+    reserved = Counter(name for name, stock in stocks if stock["reserved"])
+    table = Table("class", Column("nodes", justify="right"), Column("reserved", justify="right"), box=None)
+    for name, count in sorted(nodes.items()):
+        table.add_row(name, str(count), str(reserved[name]))
+    if nodes:
+        out.print(table)
+    _print_some(out, "cannot be reported", [(one["node"], one["why"]) for one in data["findings"]])
+    if not nodes and not data["findings"]:
+        out.print("Ironic has no node of this agent's share")
+
+
+def print_sums(out: Console, data: Mapping[str, Any]) -> None:
+    """How many nodes placement has, how many are this agent's, and of which classes."""
+    sums = data["summary"]
+    out.print(f"{sums['marked']} nodes carry the mark of such agents, {sums['ours']} are of this one")
+    table = Table("class", Column("nodes", justify="right"), box=None)
+    for name, count in sorted(sums["classes"].items()):
+        table.add_row(name, str(count))
+    if sums["classes"]:
+        out.print(table)
+
+
+def print_pass(out: Console, data: Mapping[str, Any]) -> None:
+    """The sums of a pass, and the nodes of which something became."""
+    sums = ", ".join(f"{count} {name}" for name, count in data["summary"].items())
+    out.print(sums or "no nodes")
+    by_outcome: dict[str, list[tuple[str, str]]] = {}
+    for one in data["nodes"]:
+        steps = [text for step in one["operations"] for text in _describe(step)]
+        by_outcome.setdefault(one["outcome"], []).append((one["node"], "; ".join(one["notes"] or steps)))
+    for outcome, nodes in by_outcome.items():
+        _print_some(out, outcome, nodes)
+
+
+def _describe(operation: Mapping[str, Any]) -> list[str]:
+    """One operation on one node, in a few words."""
+    if operation["operation"] == "set-traits":
+        return [f"+{name}" for name in operation["added"]] + [f"-{name}" for name in operation["removed"]]
+    if operation["operation"] != "set-inventories":
+        return []
+    after, before = operation["inventories"], operation["before"]
+    found = []
+    for name in sorted(after.keys() | before.keys()):
+        now, was = (stock.get(name, {}).get("reserved") for stock in (after, before))
+        if now is None:
+            found.append(f"no {name} any more")
+        elif was is None:
+            found.append(f"{name}{', reserved' if now else ''}")
+        elif now != was:
+            found.append(f"{name} {'reserved' if now else 'free again'}")
+    return found
+
+
+def _print_some(out: Console, what: str, nodes: list[tuple[str, str]]) -> None:
+    if not nodes:
+        return
+    out.print(f"{what}:", style="bold")
+    for node, why in nodes[:MOST]:
+        out.print(f"  {node}  {why}", soft_wrap=True)
+    if len(nodes) > MOST:
+        out.print(f"  and {len(nodes) - MOST} more: --format json has them all")

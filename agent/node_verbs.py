@@ -1,0 +1,169 @@
+"""The verbs for bare metal: as ``agent.verbs``, for many roots at once, of which people see sums and what is new."""
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from agent.assembly import Choice, open_client, open_nodes, settings_for
+from agent.config import Settings
+from agent.exits import Exit
+from agent.nodes import Fate, NodesOutcome, NodesPlanner, Progress, foresee_nodes, run_nodes
+from agent.report import Report, choice_of
+from agent.shapes import encode_observed, encode_plan, encode_provider
+from agent.state import locked
+from drivers.ironic.shape import BARE_METAL
+from reportclient.tree import ObservedTree
+
+BAD = {Fate.FAILED: Exit.ERROR, Fate.UNFINISHED: Exit.ERROR, Fate.MISFIT: Exit.DIFFERENCES}
+
+
+def discover(options: argparse.Namespace) -> Report:
+    """The provider of each node, and the nodes that cannot be reported; needs no placement."""
+    driver, _ = open_nodes(settings_for(choice_of(options)))
+    share = driver.shape(driver.survey())
+    data = {
+        "providers": {uuid: encode_provider(provider) for uuid, provider in sorted(share.providers.items())},
+        "findings": [{"node": uuid, "why": one.why} for uuid, one in sorted(share.misfits.items())],
+    }
+    return Report(data=data, table=_print_nodes, exit=Exit.DIFFERENCES if share.misfits else Exit.DONE)
+
+
+def show(options: argparse.Namespace) -> Report:
+    """What placement holds of one node; without a name the sums of those that carry our mark, and of ours."""
+    choice = choice_of(options)
+    with _planner(settings_for(choice), choice) as planner:
+        if not options.node:
+            known = planner.memory().nodes
+            stocks = Counter(name for one in known.values() for name in one.seen.provider.inventories)
+            sums = {"marked": len(planner.client.generations(BARE_METAL)), "ours": len(known), "classes": dict(stocks)}
+            return Report(data={"summary": sums}, table=_print_sums)
+        observed = planner.client.observe(options.node)
+        shown = encode_observed(observed, planner.client.allocations(observed))
+    remark = "" if observed.root else f"placement has no provider {options.node}: run compute-node-agent sync first"
+    return Report(data=shown, table=_print_shown, exit=Exit.ERROR if remark else Exit.DONE, remark=remark)
+
+
+def plan(options: argparse.Namespace) -> Report:
+    """What a pass would change."""
+    choice = choice_of(options)
+    with _planner(settings_for(choice), choice) as planner, _progress() as progress:
+        outcome = foresee_nodes(planner, progress)
+    changes = any(one.plan.operations for one in outcome.outcomes)
+    return _report(outcome, Exit.DIFFERENCES if changes else Exit.DONE, "would be ")
+
+
+def sync(options: argparse.Namespace) -> Report:
+    """One pass over all nodes."""
+    choice = choice_of(options)
+    settings = settings_for(choice)
+    with (
+        locked(settings.state_directory),
+        _planner(settings, choice, writes=True) as planner,
+        _progress() as progress,
+    ):
+        outcome = run_nodes(planner, force=options.force, progress=progress)
+    return _report(outcome, Exit.DONE, "")
+
+
+def check(options: argparse.Namespace) -> Report:
+    """Whether Ironic and placement can be read, and which nodes cannot be reported."""
+    choice = choice_of(options)
+    settings = settings_for(choice)
+    driver, where = open_nodes(settings)
+    nodes = driver.survey()
+    share = driver.shape(nodes)
+    checks = [{"check": "ironic", "ok": True, "detail": f"{where} has {len(nodes)} nodes of this agent's share"}]
+    checks += [{"check": "node", "ok": False, "detail": f"{one.uuid}: {one.why}"} for one in share.misfits.values()]
+    client, name = open_client(settings, choice)
+    may = client.may_write()
+    detail = "can be read and written" if may else "the user lacks a role to write: give it the role service"
+    checks.append({"check": "placement", "ok": may, "detail": f"{name} {detail}"})
+    ending = Exit.DONE if all(one["ok"] for one in checks) else Exit.DIFFERENCES
+    return Report(data={"checks": checks}, table=_print_checks, exit=ending)
+
+
+VERBS: dict[str, Callable[[argparse.Namespace], Report]] = {
+    "discover": discover,
+    "show": show,
+    "plan": plan,
+    "sync": sync,
+    "check": check,
+}
+
+
+@contextmanager
+def _planner(settings: Settings, choice: Choice, *, writes: bool = False) -> Iterator[NodesPlanner]:
+    client, where = open_client(settings, choice, writes=writes)
+    driver, _ = open_nodes(settings)
+    in_process = choice.embedded or choice.database is not None  # on SQLite, where one writer locks out the others
+    yield NodesPlanner(
+        driver=driver, client=client, settings=settings, where=where, workers=1 if in_process else settings.node_workers
+    )
+
+
+def _report(outcome: NodesOutcome, ending: Exit, would: str) -> Report:
+    nodes = [
+        {
+            "node": one.node,
+            "outcome": one.fate.value,
+            "notes": [one.why] if one.why else [],
+            **encode_plan(one.plan, ObservedTree((one.seen,) if one.seen else ())),
+        }
+        for one in outcome.outcomes
+    ]
+    counts = Counter({fate.value: outcome.count(fate) for fate in Fate})
+    data = {"nodes": nodes, "summary": {name: count for name, count in counts.items() if count}, "would": would}
+    worst = max([ending, *(code for fate, code in BAD.items() if outcome.count(fate))], key=_gravity)
+    return Report(data=data, table=_print_pass, exit=worst)
+
+
+def _gravity(code: Exit) -> int:
+    return (Exit.DONE, Exit.DIFFERENCES, Exit.ERROR).index(code)
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    """On a terminal the count of nodes that are done; a pipe or a log sees nothing of it."""
+    if not sys.stderr.isatty():
+        yield lambda done, of: None
+        return
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    with console.status("reading Ironic and placement") as status:
+        yield lambda done, of: status.update(f"{done} of {of} nodes") if done % 10 == 0 or done == of else None
+
+
+def _print_nodes(out: Any, data: dict[str, Any]) -> None:
+    from agent.node_tables import print_nodes
+
+    print_nodes(out, data)
+
+
+def _print_sums(out: Any, data: dict[str, Any]) -> None:
+    from agent.node_tables import print_sums
+
+    print_sums(out, data)
+
+
+def _print_shown(out: Any, data: dict[str, Any]) -> None:
+    from agent.tables import print_allocations, print_tree
+
+    if data["providers"]:
+        print_tree(out, data)
+        print_allocations(out, data["allocations"])
+
+
+def _print_pass(out: Any, data: dict[str, Any]) -> None:
+    from agent.node_tables import print_pass
+
+    print_pass(out, data)
+
+
+def _print_checks(out: Any, data: dict[str, Any]) -> None:
+    from agent.tables import print_checks
+
+    print_checks(out, data["checks"])

@@ -1,0 +1,117 @@
+"""
+What is remembered of bare-metal nodes: how each one's provider stood when we left it, and what of it the node gave.
+
+One checksummed file for all of them, replaced whole. A missing, torn or foreign one is as good as none: then providers
+are read before they are written, and nothing is taken away that only this file could tell to be ours.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from sys import intern
+from typing import Any
+
+from agent.disk import sync_folder, write_durably
+from agent.errors import StateError
+from reportclient.payload import decode_inventory, encode_inventory
+from reportclient.tree import ObservedProvider, Provider
+
+LOG = logging.getLogger(__name__)
+FORMAT = 1
+NAME = "nodes.json"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownNode:
+    """One node's provider as we left it."""
+
+    seen: ObservedProvider
+    given: frozenset[str]  # the classes and traits that the node gave, and that go with it
+    gone_s: float | None = None  # since when (seconds since the epoch) Ironic does not have the node; None: it has
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesMemory:
+    """What one pass leaves for the next; the default is that of an agent that never ran."""
+
+    where: str = ""  # the placement
+    microversion: tuple[int, int] | None = None
+    nodes: Mapping[str, KnownNode] = field(default_factory=dict)  # by uuid
+
+
+def read_nodes(directory: Path, where: str) -> NodesMemory:
+    """
+    The memory about this placement; a fresh one when there is none that can be trusted.
+
+    Raises:
+        StateError: the file is there and cannot be read.
+    """
+    path = directory / NAME
+    try:
+        text = path.read_text(encoding="utf-8")
+        head, _, body = text.partition("\n")
+        record = json.loads(head)
+        if (record["format"], record["checksum"], record["where"]) != (FORMAT, _checksum(body), where):
+            raise ValueError("another format, placement or checksum")
+        version = record["microversion"]
+        return NodesMemory(
+            where=where,
+            microversion=(int(version[0]), int(version[1])) if version else None,
+            nodes={row[0]: _decode(row) for row in map(json.loads, body.splitlines())},
+        )
+    except FileNotFoundError:
+        return NodesMemory(where=where)
+    except OSError as error:
+        raise StateError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
+        LOG.warning("the memory of nodes is not trusted, and all are read file=%s reason=%s", path, error)
+        return NodesMemory(where=where)
+
+
+def write_nodes(directory: Path, memory: NodesMemory) -> None:
+    """
+    Replace the memory, whole or not at all.
+
+    Raises:
+        StateError: it cannot be written; the old one stays.
+    """
+    path = directory / NAME
+    body = "".join(json.dumps(_encode(known)) + "\n" for known in memory.nodes.values())
+    head = {
+        "format": FORMAT,
+        "checksum": _checksum(body),
+        "where": memory.where,
+        "microversion": memory.microversion,
+    }
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(".json.new")
+        write_durably(draft, f"{json.dumps(head)}\n{body}")
+        draft.rename(path)
+        sync_folder(directory)
+    except OSError as error:
+        raise StateError(f"cannot write {path}: {error.strerror}: set [agent] state_directory") from error
+
+
+def _encode(known: KnownNode) -> list[Any]:
+    seen = known.seen
+    stock = {name: encode_inventory(one) for name, one in seen.provider.inventories.items()}
+    return [seen.uuid, seen.generation, stock, sorted(seen.provider.traits), sorted(known.given), known.gone_s]
+
+
+def _decode(row: list[Any]) -> KnownNode:
+    uuid, generation, stock, traits, given, gone_s = row
+    provider = Provider(
+        name=uuid,
+        inventories={intern(name): decode_inventory(one) for name, one in stock.items()},
+        traits=frozenset(map(intern, traits)),
+    )
+    seen = ObservedProvider(uuid=uuid, generation=int(generation), provider=provider)
+    return KnownNode(seen, frozenset(map(intern, given)), None if gone_s is None else float(gone_s))
+
+
+def _checksum(body: str) -> str:
+    return hashlib.sha256(body.encode()).hexdigest()

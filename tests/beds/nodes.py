@@ -1,0 +1,109 @@
+"""Bare-metal nodes of every kind, and an agent that reports them."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import NAMESPACE_DNS, uuid5
+
+from beds.agents import Result, run_agent
+from beds.upgrades import write_config
+
+STATES = (
+    *("available",) * 5,
+    "active",
+    "active",
+    "cleaning",
+    "clean wait",
+    "clean failed",
+    "manageable",
+    "enroll",
+    "verifying",
+    "deploying",
+    "wait call-back",
+    "deploy failed",
+    "deleting",
+    "error",
+    "rescue",
+    "inspecting",
+    "adopt failed",
+    "service wait",
+)
+WITH_INSTANCE = ("active", "deploying", "wait call-back", "rescue", "deleting")
+POWER = ("power off", "power on", "error", None)
+CLASSES = ("baremetal", "gold", "Large.x86-64")
+
+
+def uuid_of(number: int, prefix: str = "node") -> str:
+    return str(uuid5(NAMESPACE_DNS, f"{prefix} {number}"))
+
+
+def make_nodes(count: int, prefix: str = "node") -> list[dict[str, Any]]:
+    """Nodes over every provision state, power states, maintenance and traits; each fortieth has no resource class."""
+    states = itertools.cycle(STATES)
+    return [_node(number, next(states), prefix) for number in range(count)]
+
+
+def _node(number: int, state: str, prefix: str) -> dict[str, Any]:
+    uuid = uuid_of(number, prefix)
+    return {
+        "uuid": uuid,
+        "name": f"{prefix}-{number:05}",
+        "provision_state": state,
+        "power_state": POWER[number % 23 % len(POWER)] if number % 23 < len(POWER) else "power off",
+        "maintenance": number % 10 == 7,
+        "resource_class": None if number % 40 == 39 else CLASSES[number % len(CLASSES)],
+        "instance_uuid": uuid_of(number, "instance") if state in WITH_INSTANCE else None,
+        "shard": f"shard-{number % 3}",
+        "traits": ["HW_CPU_X86_VMX", f"CUSTOM_RACK_{number % 20}"] if number % 4 else [],
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class NodesAgent:
+    """The installed command with a configuration for one Ironic and one placement."""
+
+    config: Path
+
+    def run(self, verb: str, *more: object, form: str = "json") -> Result:
+        return run_agent(verb, "--config-file", self.config, "--format", form, *more)
+
+    def sums(self, verb: str = "sync", *more: object) -> dict[str, int]:
+        """What became of how many nodes."""
+        summary: dict[str, int] = self.run(verb, *more).json["summary"]
+        return summary
+
+
+def nodes_agent(folder: Path, ironic: str, placement: str, **groups: Mapping[str, Any]) -> NodesAgent:
+    """An agent without authentication; ``groups`` are laid over."""
+    folder.mkdir(parents=True, exist_ok=True)
+    usual: dict[str, dict[str, Any]] = {
+        "DEFAULT": {"compute_driver": "ironic.IronicDriver"},
+        "agent": {"state_directory": str(folder / "state"), "node_grace": 0, "node_workers": 1},
+        "ironic": {"auth_type": "none", "endpoint": ironic},
+        "placement": {"auth_type": "none", "endpoint": placement},
+    }
+    conf = {name: {**usual.get(name, {}), **groups.get(name, {})} for name in usual.keys() | groups.keys()}
+    return NodesAgent(write_config(conf, folder / "agent.conf"))
+
+
+def read_nodes(send: Any, uuids: Sequence[str]) -> dict[str, Any]:
+    """What placement holds of these nodes, without generations."""
+    found = {}
+    for uuid in uuids:
+        base = f"/resource_providers/{uuid}"
+        found[uuid] = {
+            "inventories": {
+                name: [
+                    stock["total"],
+                    stock["reserved"],
+                    stock["min_unit"],
+                    stock["max_unit"],
+                    stock["allocation_ratio"],
+                ]
+                for name, stock in send("GET", f"{base}/inventories")["inventories"].items()
+            },
+            "traits": sorted(send("GET", f"{base}/traits")["traits"]),
+        }
+    return found
