@@ -7,6 +7,7 @@ from setuptools import find_packages, setup
 
 VERSION = re.search(r'VERSION = "(.+)"', Path(__file__).with_name("agent").joinpath("__init__.py").read_text())[1]
 LIBVIRT = ["libvirt-python>=9.0,<13", "pyudev>=0.24,<1"]
+IRONIC = ["tooz>=7,<10", "etcd3gw>=2.5,<3"]
 OFFLINE = ["psycopg2-binary>=2.9,<3", "PyMySQL>=1.1,<2"]
 EMBEDDED = ["openstack-placement>=16.0,<17", "requests>=2.32,<3"]
 TEST = [
@@ -48,10 +49,10 @@ setup(
     ],
     extras_require={
         "libvirt": LIBVIRT,
-        "ironic": [],
+        "ironic": IRONIC,
         "embedded": EMBEDDED,
         "offline": EMBEDDED + OFFLINE,
-        "test": LIBVIRT + EMBEDDED + OFFLINE + TEST,
+        "test": LIBVIRT + IRONIC + EMBEDDED + OFFLINE + TEST,
     },
     entry_points={
         "console_scripts": ["compute-node-agent = agent.cli:main"],

@@ -2,14 +2,15 @@
 
 import os.path
 import tempfile
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import drivers
-from agent.config import Settings, keep_in, load_settings
+from agent.config import IronicSettings, Settings, keep_in, load_settings
 from agent.errors import ConfigError, StateError
 from drivers.base import Driver
 from drivers.host.archive import HostArchive
@@ -90,7 +91,7 @@ def open_nodes(settings: Settings) -> tuple["IronicDriver", str]:
     The driver of bare-metal nodes, and its Ironic's name; sends nothing yet.
 
     Raises:
-        ConfigError: no Ironic is configured.
+        ConfigError: no Ironic is configured, or a package is missing. StateError: the ring cannot be joined.
     """
     from agent.auth import open_ironic
     from drivers.ironic.client import IronicClient
@@ -98,7 +99,23 @@ def open_nodes(settings: Settings) -> tuple["IronicDriver", str]:
 
     adapter, where = open_ironic(settings)
     ours = settings.ironic
-    return IronicDriver(IronicClient(adapter, where, shard=ours.shard, conductor_group=ours.conductor_group)), where
+    client = IronicClient(adapter, where, shard=ours.shard, conductor_group=ours.conductor_group)
+    return IronicDriver(client, _join_ring(ours)), where
+
+
+def _join_ring(ours: IronicSettings) -> Callable[[str], bool] | None:
+    if not ours.ring_url:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # eventlet says that it is deprecated, and nobody here uses it
+            from agent.ring import join_ring
+    except ImportError as error:
+        raise ConfigError(
+            f"[agent] ring_url needs the Python package {error.name}: pip install 'compute-node-agent[ironic]'"
+        ) from error
+    mine, _ = join_ring(ours.ring_url, ours.ring_member, ours.ring_timeout_s)
+    return mine
 
 
 def open_client(settings: Settings, choice: Choice, *, writes: bool = False) -> tuple[PlacementClient, str]:

@@ -43,6 +43,9 @@ class IronicSettings:
 
     shard: str | None
     conductor_group: str | None
+    ring_url: str | None  # where the agents that share the rest find each other; None: there is one
+    ring_member: str
+    ring_timeout_s: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +145,11 @@ class _Reader:
             node_grace_s=self._value("agent", "node_grace"),
             node_workers=self._value("agent", "node_workers"),
             ironic=IronicSettings(
-                shard=self._value("ironic", "shard"), conductor_group=self._value("ironic", "conductor_group")
+                shard=self._value("ironic", "shard"),
+                conductor_group=self._value("ironic", "conductor_group"),
+                ring_url=self._value("agent", "ring_url"),
+                ring_member=self._value("agent", "ring_member"),
+                ring_timeout_s=self._value("agent", "ring_timeout"),
             ),
             fleet=FleetSettings(
                 hosts=self._value("fake", "hosts"),

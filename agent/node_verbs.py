@@ -17,6 +17,11 @@ from agent.state import locked
 from drivers.ironic.shape import BARE_METAL
 from reportclient.tree import ObservedTree
 
+NO_NODES = (
+    "Ironic shows this user no node of this agent's share: a user who may not see all nodes is shown those of its own "
+    "project, without any error (a system reader sees all, and a service user where Ironic has "
+    "rbac_service_role_elevated_access)"
+)
 BAD = {Fate.FAILED: Exit.ERROR, Fate.UNFINISHED: Exit.ERROR, Fate.MISFIT: Exit.DIFFERENCES}
 
 
@@ -75,7 +80,8 @@ def check(options: argparse.Namespace) -> Report:
     driver, where = open_nodes(settings)
     nodes = driver.survey()
     share = driver.shape(nodes)
-    checks = [{"check": "ironic", "ok": True, "detail": f"{where} has {len(nodes)} nodes of this agent's share"}]
+    detail = f"{where} has {len(nodes)} nodes of this agent's share" if nodes else f"{where}: {NO_NODES}"
+    checks = [{"check": "ironic", "ok": bool(nodes), "detail": detail}]
     checks += [{"check": "node", "ok": False, "detail": f"{one.uuid}: {one.why}"} for one in share.misfits.values()]
     client, name = open_client(settings, choice)
     may = client.may_write()
@@ -117,7 +123,8 @@ def _report(outcome: NodesOutcome, ending: Exit, would: str) -> Report:
     counts = Counter({fate.value: outcome.count(fate) for fate in Fate})
     data = {"nodes": nodes, "summary": {name: count for name, count in counts.items() if count}, "would": would}
     worst = max([ending, *(code for fate, code in BAD.items() if outcome.count(fate))], key=_gravity)
-    return Report(data=data, table=_print_pass, exit=worst)
+    remark = "" if nodes or outcome.unchanged else NO_NODES
+    return Report(data=data, table=_print_pass, exit=worst, remark=remark)
 
 
 def _gravity(code: Exit) -> int:

@@ -30,7 +30,6 @@ TRIES = 3  # at a node on whose provider others write
 ASKED = 200  # nodes that went out of the listing, and of which Ironic is asked in one pass
 FEW = 50  # new nodes of which placement is asked one by one; of more it lists all that it has
 NOTHING = Plan(())
-LONE = 5  # nodes that may always go at once, however few there are
 
 Progress = Callable[[int, int], None]  # (done, of)
 
@@ -69,6 +68,13 @@ class NodesOutcome:
 
     def count(self, fate: Fate) -> int:
         return self.unchanged if fate is Fate.UNCHANGED else sum(one.fate is fate for one in self.outcomes)
+
+    @classmethod
+    def of(cls, outcomes: Iterable[NodeOutcome], unchanged: int) -> "NodesOutcome":
+        """With the nodes that were looked at, and found as they should be, among the unchanged."""
+        everybody = tuple(outcomes)
+        told = tuple(one for one in everybody if one.fate is not Fate.UNCHANGED)
+        return cls(told, unchanged + len(everybody) - len(told))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +134,7 @@ def foresee_nodes(planner: NodesPlanner, progress: Progress = lambda done, of: N
         NodeOutcome(one.seen.uuid, Fate.DELETED, "", Plan((Delete(one.seen.uuid, one.seen.name),)))
         for one in look.deletions
     ]
-    return NodesOutcome((*look.outcomes, *(one for one, _ in outcomes), *gone), look.unchanged)
+    return NodesOutcome.of((*look.outcomes, *(one for one, _ in outcomes), *gone), look.unchanged)
 
 
 def run_nodes(
@@ -158,7 +164,7 @@ def run_nodes(
     after = NodesMemory(where=planner.where, microversion=planner.client.microversion, nodes=nodes)
     if after != look.memory:
         write_nodes(planner.settings.state_directory, after)
-    return NodesOutcome(tuple(outcomes), look.unchanged)
+    return NodesOutcome.of(outcomes, look.unchanged)
 
 
 def _look(planner: NodesPlanner) -> _Look:
@@ -246,12 +252,12 @@ def _judge_absent(
 
 
 def _delete(planner: NodesPlanner, look: _Look, force: bool) -> Iterable[NodeOutcome]:
-    """Providers whose nodes are gone, unless that are too many at once."""
+    """Providers whose nodes are gone, unless that are too many at once: a user who sees no node is told of none."""
     count, whole = len(look.deletions), len(look.nodes)
-    if not force and count > max(LONE, whole * planner.settings.shrink_fraction):
+    if not force and count > (max(1, whole * planner.settings.shrink_fraction) if count < whole else 0):
         why = (
             f"{count} of {whole} nodes are gone from Ironic at once, more than [agent] shrink_limit_percent: is it the "
-            f"right Ironic, and whole? sync --force lets them go"
+            f"right Ironic, whole, and may this user see all nodes? sync --force lets them go"
         )
         return [NodeOutcome(one.seen.uuid, Fate.GOING, why) for one in look.deletions]
     return [_delete_one(planner, one) for one in look.deletions]

@@ -6,6 +6,7 @@ Where nova has an option, ours has nova's name, group and meaning, so that a hos
 
 import copy
 import math
+import socket
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_args
@@ -126,6 +127,14 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
         cfg.IntOpt("node_grace", default=60, min=0,
                    help="Seconds between two answers of Ironic's that it does not have a bare-metal node any more, "
                         "before the node's provider is deleted."),
+        cfg.StrOpt("ring_url",
+                   help="Where agents that share one Ironic without shards find each other, as tooz names it: "
+                        "etcd3+http://HOST:2379. Unset, all nodes that Ironic lists are this agent's."),
+        cfg.StrOpt("ring_member", default=socket.gethostname(), sample_default="<hostname>",
+                   help="This agent's name among those of the ring."),
+        cfg.IntOpt("ring_timeout", default=180, min=5,
+                   help="Seconds after its last pass after which the nodes of an agent are given to the others; more "
+                        "than the time between two passes."),
         cfg.IntOpt("node_workers", default=8, min=1, max=64, help="Bare-metal nodes that are written at a time."),
         cfg.Opt("shrink_limit_percent", type=types.Integer(min=0, max=100), default=30,
                 help="Refuse a pass that takes away more of a class than this, unless forced or seen three times."),

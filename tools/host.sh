@@ -1,13 +1,13 @@
 #!/bin/bash
 # What this host needs outside the virtual environment.
 #   host.sh packages   install, by apt, what is missing
-#   host.sh databases  install, by apt, the databases that tests run placement on
+#   host.sh databases  install, by apt, the databases that tests run placement and agents on
 #   host.sh libvirtd   start libvirtd where none runs, with or without systemd
 set -euo pipefail
 
 PACKAGES="libvirt-daemon-system libvirt-clients libvirt-dev qemu-system-x86 qemu-utils pkg-config gcc libc6-dev
   python3-dev python3-venv util-linux iproute2"
-DATABASES="postgresql mariadb-server-core mariadb-client-core"
+DATABASES="postgresql mariadb-server-core mariadb-client-core etcd-server"
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 

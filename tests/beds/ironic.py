@@ -9,7 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +101,11 @@ def serving(
         stop(child)
 
 
+def as_user(server: IronicServer, token: str | None) -> IronicServer:
+    """The same server, asked with this token."""
+    return replace(server, token=token)
+
+
 def enroll(server: IronicServer, nodes: Sequence[Mapping[str, Any]]) -> None:
     """Nodes by Ironic's own database layer, about a hundred a second; any field can be given, ``traits`` too."""
     path = server.directory / "nodes.json"
@@ -188,6 +193,7 @@ token_cache_time = {auth.token_cache_seconds}
 [DEFAULT]
 auth_strategy = {"keystone" if auth else "noauth"}
 rpc_transport = none
+rbac_service_role_elevated_access = True
 host = {LOOPBACK}
 my_ip = {LOOPBACK}
 state_path = {directory / "state"}

@@ -97,6 +97,21 @@ def logged_in(server: KeystoneServer, login: Login | ApplicationCredential = AGE
         yield Session(auth=_auth(server, login), session=http, verify=str(server.cafile) if server.cafile else True)
 
 
+def system_token(server: KeystoneServer) -> str:
+    """A token of the administrator of the whole cloud, as Ironic wants one who deletes nodes."""
+    auth = v3.Password(
+        server.url,
+        username=ADMIN.username,
+        password=ADMIN.password,
+        user_domain_id="default",
+        system_scope="all",
+    )
+    with requests.Session() as http:
+        http.trust_env = False
+        session = Session(auth=auth, session=http, verify=str(server.cafile) if server.cafile else True)
+        return str(session.get_token())
+
+
 def create_application_credential(
     server: KeystoneServer, owner: Login = AGENT, *, expires_in: float | None = None
 ) -> ApplicationCredential:

@@ -1,13 +1,17 @@
 """Bare-metal nodes of every kind, and an agent that reports them."""
 
 import itertools
+import json
+import os
+import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_DNS, uuid5
 
-from beds.agents import Result, run_agent
+from beds.agents import COMMAND, Result, run_agent
 from beds.upgrades import write_config
 
 STATES = (
@@ -61,6 +65,15 @@ def _node(number: int, state: str, prefix: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
+class Measured:
+    """What a run said, how long it took, and the most memory that it had at a time."""
+
+    json: Any
+    wall_s: float
+    peak_mib: int
+
+
+@dataclass(frozen=True, slots=True)
 class NodesAgent:
     """The installed command with a configuration for one Ironic and one placement."""
 
@@ -69,22 +82,34 @@ class NodesAgent:
     def run(self, verb: str, *more: object, form: str = "json") -> Result:
         return run_agent(verb, "--config-file", self.config, "--format", form, *more)
 
+    def measured(self, verb: str) -> "Measured":
+        """The same with what it took, for as long as it takes."""
+        command = [str(COMMAND), verb, "--config-file", str(self.config), "--format", "json"]
+        began = time.monotonic()
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            out = process.stdout.read()
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        return Measured(json.loads(out), time.monotonic() - began, usage.ru_maxrss // 1024)
+
     def sums(self, verb: str = "sync", *more: object) -> dict[str, int]:
         """What became of how many nodes."""
         summary: dict[str, int] = self.run(verb, *more).json["summary"]
         return summary
 
 
-def nodes_agent(folder: Path, ironic: str, placement: str, **groups: Mapping[str, Any]) -> NodesAgent:
+def nodes_agent(folder: Path, nodes_url: str, placement_url: str, /, **groups: Mapping[str, Any]) -> NodesAgent:
     """An agent without authentication; ``groups`` are laid over."""
     folder.mkdir(parents=True, exist_ok=True)
     usual: dict[str, dict[str, Any]] = {
         "DEFAULT": {"compute_driver": "ironic.IronicDriver"},
         "agent": {"state_directory": str(folder / "state"), "node_grace": 0, "node_workers": 1},
-        "ironic": {"auth_type": "none", "endpoint": ironic},
-        "placement": {"auth_type": "none", "endpoint": placement},
+        "ironic": {"auth_type": "none", "endpoint": nodes_url},
+        "placement": {"auth_type": "none", "endpoint": placement_url},
     }
     conf = {name: {**usual.get(name, {}), **groups.get(name, {})} for name in usual.keys() | groups.keys()}
+    conf = {name: {key: value for key, value in one.items() if value is not None} for name, one in conf.items()}
     return NodesAgent(write_config(conf, folder / "agent.conf"))
 
 
@@ -95,13 +120,7 @@ def read_nodes(send: Any, uuids: Sequence[str]) -> dict[str, Any]:
         base = f"/resource_providers/{uuid}"
         found[uuid] = {
             "inventories": {
-                name: [
-                    stock["total"],
-                    stock["reserved"],
-                    stock["min_unit"],
-                    stock["max_unit"],
-                    stock["allocation_ratio"],
-                ]
+                name: {key: stock[key] for key in ("total", "reserved", "max_unit", "allocation_ratio")}
                 for name, stock in send("GET", f"{base}/inventories")["inventories"].items()
             },
             "traits": sorted(send("GET", f"{base}/traits")["traits"]),

@@ -1,0 +1,485 @@
+"""Bare-metal nodes from a real Ironic to a real placement, by the installed command."""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beds import databases, etcd, ironic, placement
+from beds.agents import COMMAND
+from beds.by_hand import ByHand
+from beds.fixtures import Cloud
+from beds.ironic import IronicServer
+from beds.keystone import AGENT, PLACEMENT, logged_in, system_token
+from beds.nodes import NodesAgent, make_nodes, nodes_agent, read_nodes, uuid_of
+from beds.placement import KeystoneAuth, PlacementServer
+from beds.proxy import Answer, Forward, Proxy, Request
+from drivers.ironic.shape import MARKS
+
+pytestmark = pytest.mark.live
+
+GOLDEN = Path(__file__).parents[1] / "nodes" / "fifty.json"
+MANY = int(os.environ.get("NODES", "500"))
+
+
+@pytest.fixture(scope="module")
+def server(ironic_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[IronicServer]:
+    """One Ironic for this file: each test has nodes of a shard of its own."""
+    with ironic.serving(tmp_path_factory.mktemp("ironic"), ironic_template) as one:
+        yield one
+
+
+def shard(server: IronicServer, name: str, count: int) -> list[str]:
+    """New nodes of a shard of this name; their uuids."""
+    nodes = [{**node, "shard": name} for node in make_nodes(count, name)]
+    ironic.enroll(server, nodes)
+    return [node["uuid"] for node in nodes]
+
+
+def available(server: IronicServer, name: str, count: int) -> list[str]:
+    """The same, and all of them can be deployed."""
+    usual = {"provision_state": "available", "power_state": "power off", "resource_class": "gold", "traits": []}
+    nodes = [{"uuid": uuid_of(number, name), "name": f"{name}-{number}", "shard": name} for number in range(count)]
+    ironic.enroll(server, [usual | node for node in nodes])
+    return [node["uuid"] for node in nodes]
+
+
+def reserved(send: Callable[..., Any], uuid: str) -> dict[str, int]:
+    """Class -> reserved, as placement has it."""
+    stock = send("GET", f"/resource_providers/{uuid}/inventories")["inventories"]
+    return {name: one["reserved"] for name, one in stock.items()}
+
+
+# -- the whole path, with tokens and TLS ------------------------------------------------------------------------------
+
+
+def test_fifty_nodes_are_reported_and_followed_with_tokens_over_tls(
+    cloud: Cloud, ironic_template: Path, tmp_path: Path
+) -> None:
+    user, keystone = PLACEMENT, cloud.keystone
+    auth = KeystoneAuth(keystone.url, user.username, user.password, user.project, keystone.cafile)
+    login = {
+        "auth_type": "password",
+        "auth_url": keystone.url,
+        "username": AGENT.username,
+        "password": AGENT.password,
+        "project_name": AGENT.project,
+        "user_domain_id": "default",
+        "project_domain_id": "default",
+        "cafile": str(keystone.cafile),
+    }
+    with (
+        logged_in(keystone, AGENT) as session,
+        ironic.serving(tmp_path / "ironic", ironic_template, auth=auth, tls=cloud.certificates) as started,
+    ):
+        server = ironic.as_user(started, system_token(keystone))
+        ironic.enroll(server, make_nodes(50))
+        agent = nodes_agent(
+            tmp_path / "agent",
+            "",
+            "",
+            ironic={**login, "endpoint": None, "endpoint_override": server.url},
+            placement={**login, "endpoint": None, "endpoint_override": cloud.placement.url},
+        )
+
+        def send(method: str, path: str) -> Any:
+            version = {"OpenStack-API-Version": "placement 1.39"}
+            answer = session.request(f"{cloud.placement.url}{path}", method, headers=version, raise_exc=False)
+            return answer.json()
+
+        first = agent.run("sync")
+        assert (first.code, first.json["summary"]) == (3, {"created": 49, "misfit": 1}), first.err
+        uuids = [uuid_of(number) for number in range(50)]
+        found = read_nodes(send, [uuid for uuid in uuids if uuid != uuids[39]])
+        if os.environ.get("WRITE_GOLDEN"):
+            GOLDEN.parent.mkdir(exist_ok=True)
+            GOLDEN.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        assert found == json.loads(GOLDEN.read_text(encoding="utf-8"))
+        assert agent.sums() == {"unchanged": 49, "misfit": 1}
+
+        deployed, ill, painted, deleted = uuids[0], uuids[1], uuids[2], uuids[3]
+        server.update(
+            deployed, instance_uuid=uuid_of(1, "instance"), **{"instance_info/image_source": "http://127.0.0.1/i"}
+        )
+        server.bring(deployed, "active")
+        server.send("PUT", f"/v1/nodes/{ill}/maintenance", {"reason": "test"})
+        server.send("PUT", f"/v1/nodes/{painted}/traits", {"traits": ["CUSTOM_RED"]})
+        server.send("PUT", f"/v1/nodes/{deleted}/maintenance", {"reason": "test"})
+        server.send("DELETE", f"/v1/nodes/{deleted}")
+        server.update(uuids[39], resource_class="late")
+
+        assert agent.sums() == {"unchanged": 45, "changed": 3, "created": 1, "going": 1}
+        assert reserved(send, deployed) == {"CUSTOM_BAREMETAL": 1}
+        assert reserved(send, ill) == {"CUSTOM_GOLD": 1}
+        traits = set(send("GET", f"/resource_providers/{painted}/traits")["traits"])
+        assert traits == {"CUSTOM_RED"} | MARKS
+        assert set(reserved(send, uuids[39])) == {"CUSTOM_LATE"}
+        assert agent.sums() == {"unchanged": 49, "deleted": 1}
+        assert send("GET", f"/resource_providers/{deleted}").get("errors")
+        assert agent.sums() == {"unchanged": 49}
+
+
+# -- what it costs ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def roomy(tmp_path: Path, placement_template: Path) -> Iterator[str]:
+    """A placement on PostgreSQL with several workers, for many nodes at a time."""
+    with (
+        databases.postgresql(tmp_path / "database") as url,
+        placement.serving_on(databases.with_driver(url), tmp_path / "placement") as one,
+    ):
+        yield one.url
+
+
+def test_a_quiet_pass_is_one_listing_of_each(server: IronicServer, roomy: str, tmp_path: Path) -> None:
+    """By hand ``NODES=10000`` (make soak)."""
+    uuids = available(server, "quiet", MANY)
+    with Proxy(server.url) as nodes, Proxy(roomy) as providers:
+        agent = nodes_agent(
+            tmp_path / "a", nodes.url, providers.url, agent={"node_workers": 8}, ironic={"shard": "quiet"}
+        )
+
+        def cost(what: str) -> tuple[dict[str, int], int, int]:
+            nodes.seen.clear()
+            providers.seen.clear()
+            measured = agent.measured("sync")
+            sums, asked = measured.json["summary"], (len(nodes.seen), len(providers.seen))
+            print(
+                f"{MANY} nodes, {what}: {sums}, requests {asked[0]} to Ironic, {asked[1]} to placement, "
+                f"{measured.wall_s:.1f} s, peak {measured.peak_mib} MiB",
+                flush=True,
+            )
+            return sums, *asked
+
+        first, quiet = cost("first"), cost("quiet")
+        for uuid in uuids[:100]:
+            server.update(uuid, instance_uuid=uuid_of(0, uuid))
+        changed = cost("100 changed")
+    pages = -(-MANY // 1000)
+
+    assert first[:2] == ({"created": MANY}, pages)
+    assert first[2] <= 3 * MANY + 10
+    assert quiet == ({"unchanged": MANY}, pages, 1)
+    assert changed == ({"unchanged": MANY - 100, "changed": 100}, pages, 101)
+
+
+# -- what is ours -----------------------------------------------------------------------------------------------------
+
+
+def test_a_trait_is_ours_only_if_its_node_gave_it(
+    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    (node,) = available(server, "traits", 1)
+    send = ByHand(placement_server.url).send
+    agent = nodes_agent(tmp_path, server.url, placement_server.url, ironic={"shard": "traits"})
+    server.send("PUT", f"/v1/nodes/{node}/traits", {"traits": ["CUSTOM_MINE", "CUSTOM_BOTH"]})
+    agent.run("sync")
+    send("PUT", "/traits/CUSTOM_OPERATORS")
+    path = f"/resource_providers/{node}/traits"
+    now = send("GET", path)
+    send("PUT", path, {**now, "traits": [*now["traits"], "CUSTOM_OPERATORS"]})
+
+    server.send("PUT", f"/v1/nodes/{node}/traits", {"traits": ["CUSTOM_BOTH"]})
+    assert agent.sums() == {"changed": 1}
+
+    assert set(send("GET", path)["traits"]) == {"CUSTOM_BOTH", "CUSTOM_OPERATORS"} | MARKS
+
+
+def test_what_nova_left_is_taken_over_with_what_others_added(
+    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    (node,) = available(server, "novas", 1)
+    send = ByHand(placement_server.url).send
+    send("POST", "/resource_providers", {"name": node, "uuid": node})
+    for name in ("CUSTOM_GOLD", "CUSTOM_OLD"):
+        send("PUT", f"/resource_classes/{name}")
+    stock = {"resource_provider_generation": 0, "inventories": {"CUSTOM_OLD": {"total": 1, "max_unit": 1}}}
+    send("PUT", f"/resource_providers/{node}/inventories", stock)
+    body = {"resource_provider_generation": 1, "traits": ["OWNER_NOVA", "HW_GPU_API_VULKAN"]}
+    send("PUT", f"/resource_providers/{node}/traits", body)
+    agent = nodes_agent(tmp_path, server.url, placement_server.url, ironic={"shard": "novas"})
+
+    assert agent.sums("plan") == {"changed": 1}
+    assert agent.sums() == {"changed": 1}
+
+    assert reserved(send, node) == {"CUSTOM_GOLD": 0}
+    assert set(send("GET", f"/resource_providers/{node}/traits")["traits"]) == {
+        "OWNER_NOVA",
+        "HW_GPU_API_VULKAN",
+        *MARKS,
+    }
+
+
+def test_a_class_that_somebody_holds_stays_and_the_node_is_told(
+    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    first, second = available(server, "held", 2)
+    placed = ByHand(placement_server.url)
+    agent = nodes_agent(tmp_path, server.url, placement_server.url, ironic={"shard": "held"})
+    agent.run("sync")
+    placed.allocate(first, "CUSTOM_GOLD", 1)
+    server.update(first, resource_class="silver")
+    server.update(second, resource_class="silver")
+
+    done = agent.run("sync")
+
+    assert (done.code, done.json["summary"]) == (1, {"failed": 1, "changed": 1})
+    assert reserved(placed.send, first) == {"CUSTOM_GOLD": 0}
+    assert reserved(placed.send, second) == {"CUSTOM_SILVER": 0}
+
+
+# -- what goes away ---------------------------------------------------------------------------------------------------
+
+
+def test_a_node_of_another_shard_now_is_not_deleted(
+    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    first, second = available(server, "left", 2)
+    send = ByHand(placement_server.url).send
+    agent = nodes_agent(tmp_path, server.url, placement_server.url, ironic={"shard": "left"})
+    agent.run("sync")
+
+    server.update(second, shard="another")
+
+    assert agent.sums() == {"unchanged": 1, "left": 1}
+    assert agent.sums() == {"unchanged": 1}
+    assert reserved(send, first) == reserved(send, second) == {"CUSTOM_GOLD": 0}
+
+
+def test_all_nodes_gone_at_once_are_not_believed(
+    server: IronicServer, placement_server: PlacementServer, tmp_path: Path, ironic_template: Path
+) -> None:
+    """As where the endpoint is that of another Ironic, or its database was made anew."""
+    uuids = available(server, "believed", 8)
+    send = ByHand(placement_server.url).send
+    agent = nodes_agent(tmp_path, server.url, placement_server.url, ironic={"shard": "believed"})
+    agent.run("sync")
+    with ironic.serving(tmp_path / "empty", ironic_template) as empty:
+        wrong = nodes_agent(tmp_path, empty.url, placement_server.url, ironic={"shard": "believed"})
+        for _ in range(3):
+            done = wrong.run("sync")
+        assert done.json["summary"] == {"going": 8}
+        assert "is it the right Ironic" in done.json["nodes"][0]["notes"][0]
+        assert all(reserved(send, uuid) for uuid in uuids)
+        assert wrong.sums("sync", "--force") == {"deleted": 8}
+
+    agent = nodes_agent(tmp_path, server.url, placement_server.url, ironic={"shard": "believed"})
+    assert agent.sums() == {"created": 8}
+
+
+# -- several agents ---------------------------------------------------------------------------------------------------
+
+
+def owners(agents: list[NodesAgent]) -> list[set[str]]:
+    """The nodes that each agent remembers as its own."""
+    found = []
+    for agent in agents:
+        lines = (agent.config.parent / "state" / "nodes.json").read_text(encoding="utf-8").splitlines()[1:]
+        found.append({json.loads(line)[0] for line in lines})
+    return found
+
+
+def writes(proxy: Proxy) -> list[str]:
+    return [f"{seen.method} {seen.path}" for seen in proxy.seen if seen.method != "GET"]
+
+
+def test_three_agents_have_each_a_shard(
+    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    names = [f"third-{number}" for number in range(3)]
+    uuids = {name: set(available(server, name, 10)) for name in names}
+    agents = [nodes_agent(tmp_path / name, server.url, placement_server.url, ironic={"shard": name}) for name in names]
+
+    assert [agent.sums() for agent in agents] == [{"created": 10}] * 3
+    assert owners(agents) == list(uuids.values())
+    assert [agent.sums() for agent in agents] == [{"unchanged": 10}] * 3
+
+
+def test_agents_of_a_ring_share_the_nodes_and_take_over_those_of_one_that_is_killed(
+    placement_server: PlacementServer, tmp_path: Path, ironic_template: Path
+) -> None:
+    with (
+        etcd.serving(tmp_path / "etcd") as url,
+        ironic.serving(tmp_path / "ironic", ironic_template) as own,
+        Proxy(placement_server.url) as proxy,
+    ):
+        uuids = set(available(own, "ring", 60))
+        names = ("a", "b", "c")
+        agents = [
+            nodes_agent(
+                tmp_path / name,
+                own.url,
+                proxy.url,
+                agent={
+                    "ring_url": url,
+                    "ring_member": name,
+                    "ring_timeout": 5,
+                    "state_directory": tmp_path / name / "state",
+                },
+            )
+            for name in names
+        ]
+        for agent in agents:  # all of them must have joined before the shares are final
+            agent.run("discover")
+        for agent in agents:
+            assert agent.run("sync").code == 0
+        shares = owners(agents)
+        assert set.union(*shares) == uuids
+        assert sum(map(len, shares)) == len(uuids)
+        assert min(map(len, shares)) > 5
+        created = [one for one in writes(proxy) if one == "POST /resource_providers"]
+        assert len(created) == len(uuids)
+        traits = [one for one in writes(proxy) if one.endswith("/traits")]
+        assert len(traits) == len(set(traits)) == len(uuids)
+
+        proxy.seen.clear()
+        time.sleep(6)  # c is not heard of any more
+        for agent in agents[:2] * 2:
+            assert agent.run("sync").code == 0
+        after = owners(agents[:2])
+        assert set.union(*after) == uuids
+        assert not after[0] & after[1]
+        assert writes(proxy) == []  # nothing deleted, and nothing written anew
+
+        own.update(next(iter(shares[2])), instance_uuid=uuid_of(1, "taken over"))
+        sums = [agent.sums() for agent in agents[:2]]
+        assert sum(one.get("changed", 0) for one in sums) == 1
+
+        for agent in (agents[2], *agents):
+            assert agent.run("sync").code == 0
+        assert sum(map(len, owners(agents))) == len(uuids)
+        assert not [one for one in writes(proxy) if one.startswith("DELETE")]
+
+
+def test_an_agent_that_does_not_find_its_ring_writes_nothing(
+    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    ring = {"ring_url": "etcd3+http://127.0.0.1:1"}
+    done = nodes_agent(tmp_path, server.url, placement_server.url, agent=ring).run("sync")
+
+    assert (done.code, len(done.err.splitlines())) == (1, 1)
+    assert "the ring of agents at etcd3+http://127.0.0.1:1 cannot be joined" in done.err
+
+
+# -- what fails -------------------------------------------------------------------------------------------------------
+
+
+def refusing_after(count: int, path: str, answer: Answer | None) -> Callable[[Request, Forward], Answer]:
+    """A hook that lets so many requests to a path pass; then it hangs up, or answers so."""
+    passed = [0]
+
+    def hook(request: Request, forward: Forward) -> Answer:
+        if path not in request.path or request.method == "GET":
+            return forward(request)
+        passed[0] += 1
+        if passed[0] <= count:
+            return forward(request)
+        if answer is None:
+            raise ConnectionError("down")
+        return answer
+
+    return hook
+
+
+@pytest.mark.parametrize("answer", [None, Answer(503, (), b"no"), Answer(500, (), b"oops")], ids=["down", "503", "500"])
+def test_what_placement_did_not_take_in_one_pass_is_done_in_the_next_and_nothing_twice(
+    answer: Answer | None, server: IronicServer, placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    name = f"halted-{answer.status if answer else 0}"
+    uuids = available(server, name, 20)
+    with Proxy(placement_server.url) as providers:
+        agent = nodes_agent(tmp_path, server.url, providers.url, ironic={"shard": name})
+        providers.hook = refusing_after(31, "/resource_providers", answer)
+        halted = agent.run("sync")
+        assert halted.code == 1
+        assert halted.json["summary"]["unfinished"] > 5
+        providers.hook = lambda request, forward: forward(request)
+        providers.seen.clear()
+
+        done = agent.run("sync")
+
+        assert (done.code, done.json["summary"].get("unfinished")) == (0, None)
+        created = [seen for seen in providers.seen if seen.method == "POST"]
+        assert len(created) <= 20 - halted.json["summary"].get("created", 0)
+    send = ByHand(placement_server.url).send
+    assert all(reserved(send, uuid) == {"CUSTOM_GOLD": 0} for uuid in uuids)
+
+
+def test_an_agent_that_is_killed_in_its_first_pass_goes_on_from_there(
+    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    uuids = available(server, "killed", 30)
+    agent = nodes_agent(tmp_path, server.url, placement_server.url, ironic={"shard": "killed"})
+    process = subprocess.Popen([str(COMMAND), "sync", "--config-file", str(agent.config)], stdout=subprocess.DEVNULL)
+    send = ByHand(placement_server.url).send
+    while not send("GET", f"/resource_providers?uuid={uuids[-1]}")["resource_providers"] and process.poll() is None:
+        if len(send("GET", "/resource_providers")["resource_providers"]) > 10:
+            break
+    process.kill()
+    process.wait()
+
+    assert agent.run("sync").code == 0
+
+    assert all(reserved(send, uuid) == {"CUSTOM_GOLD": 0} for uuid in uuids)
+    assert agent.sums() == {"unchanged": 30}
+
+
+def test_without_its_memory_an_agent_takes_nothing_away(
+    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    available(server, "forgotten", 5)
+    agent = nodes_agent(tmp_path, server.url, placement_server.url, ironic={"shard": "forgotten"})
+    agent.run("sync")
+    (tmp_path / "state" / "nodes.json").write_text("torn", encoding="utf-8")
+
+    assert agent.sums() == {"unchanged": 5}
+
+
+def test_an_ironic_that_cannot_be_read_whole_changes_nothing(
+    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    available(server, "unread", 5)
+    locked = Answer(500, (("Content-Type", "application/json"),), b'{"error_message": "database is locked"}')
+
+    def hook(request: Request, forward: Forward) -> Answer:
+        return locked if "limit=" in request.path else forward(request)
+
+    with Proxy(server.url) as nodes, Proxy(placement_server.url) as providers:
+        agent = nodes_agent(tmp_path, nodes.url, providers.url, ironic={"shard": "unread"})
+        agent.run("sync")
+        nodes.hook = hook
+        providers.seen.clear()
+
+        done = agent.run("sync")
+
+    assert (done.code, done.out) == (1, "")
+    assert "database is locked" in done.err
+    assert "5 times" in done.err
+    assert not providers.seen
+
+
+@pytest.mark.parametrize(
+    ("groups", "line"),
+    [
+        ({"ironic": {"auth_type": None, "endpoint": None}}, "no Ironic is configured"),
+        ({"ironic": {"endpoint": "http://127.0.0.1:1"}}, "no connection"),
+        ({"ironic": {"endpoint": "placement"}}, "does the endpoint lead to it"),
+    ],
+)
+def test_what_a_person_can_put_right_is_one_line(
+    groups: dict[str, dict[str, Any]], line: str, placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    own = {key: placement_server.url if value == "placement" else value for key, value in groups["ironic"].items()}
+    agent = nodes_agent(tmp_path, "http://127.0.0.1:1", placement_server.url, ironic=own)
+
+    done = agent.run("sync")
+
+    assert (done.code, len(done.err.splitlines())) == (1, 1)
+    assert line in done.err
+    assert "audit looks at a hypervisor" in agent.run("audit").err

@@ -1,0 +1,228 @@
+"""What Ironic tells of nodes, and the providers that they become: the rules, collisions, and any text at all."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drivers.errors import DiscoveryError
+from drivers.ironic.client import PAGE, TRIES, IronicClient
+from drivers.ironic.driver import IronicDriver
+from drivers.ironic.nodes import Misfit, Node, parse_node
+from drivers.ironic.shape import MARKS, shape_share
+from fakes import FakeAnswer
+from reportclient.names import is_name
+
+UUID = "5d2520ea-5bb1-55fe-a423-bcd67dee903f"
+NODE = Node(
+    uuid=UUID,
+    resource_class="gold",
+    traits=frozenset({"HW_CPU_X86_VMX", "CUSTOM_RACK_1"}),
+    maintenance=False,
+    power_state="power off",
+    provision_state="available",
+    instance_uuid=None,
+)
+
+
+def record(**fields: Any) -> dict[str, Any]:
+    return {
+        "uuid": UUID,
+        "resource_class": "gold",
+        "traits": [],
+        "maintenance": False,
+        "power_state": "power off",
+        "provision_state": "available",
+        "instance_uuid": None,
+    } | fields
+
+
+def uuid_of(number: int) -> str:
+    return f"00000000-0000-0000-0000-{number:012}"
+
+
+def test_a_node_is_one_unit_of_its_class_with_its_traits_and_our_marks() -> None:
+    provider = shape_share([NODE]).providers[UUID]
+
+    assert (provider.name, provider.parent, provider.traits) == (UUID, None, NODE.traits | MARKS)
+    ((name, stock),) = provider.inventories.items()
+    assert (name, stock.total, stock.reserved, stock.min_unit, stock.max_unit, stock.step_size) == (
+        "CUSTOM_GOLD",
+        *(1, 0, 1, 1, 1),
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "reserved"),
+    [
+        ({}, 0),
+        ({"power_state": "power on"}, 0),
+        ({"provision_state": None}, 0),
+        ({"maintenance": True}, 1),
+        ({"power_state": None}, 1),
+        ({"power_state": "error"}, 1),
+        ({"provision_state": "active"}, 1),
+        ({"provision_state": "cleaning"}, 1),
+        ({"instance_uuid": uuid_of(1)}, 1),
+    ],
+)
+def test_what_cannot_be_deployed_or_is_in_use_is_reserved(change: dict[str, Any], reserved: int) -> None:
+    (stock,) = shape_share([replace(NODE, **change)]).providers[UUID].inventories.values()
+
+    assert stock.reserved == reserved
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"resource_class": None}, "no resource class"),
+        ({"resource_class": ""}, "no resource class"),
+        ({"resource_class": "---"}, "no class can be made"),
+        ({"resource_class": 300 * "x"}, "no class can be made"),
+        ({"traits": frozenset(f"CUSTOM_{number}" for number in range(51))}, "51 traits"),
+        ({"traits": frozenset({"not a trait"})}, "'not a trait'"),
+    ],
+)
+def test_a_node_that_cannot_be_reported_says_why_and_the_others_go_on(change: dict[str, Any], why: str) -> None:
+    share = shape_share([replace(NODE, **change), replace(NODE, uuid=uuid_of(1))])
+
+    assert set(share.providers) == {uuid_of(1)}
+    assert why in share.misfits[UUID].why
+
+
+def test_of_two_classes_that_placement_could_not_tell_apart_the_usual_one_stays() -> None:
+    names = ["gold-x", "gold-x", "gold.x", "silver"]
+    nodes = [replace(NODE, uuid=uuid_of(number), resource_class=name) for number, name in enumerate(names)]
+
+    share = shape_share(nodes)
+
+    assert set(share.misfits) == {uuid_of(2)}
+    assert "'gold.x'" in share.misfits[uuid_of(2)].why
+    assert "CUSTOM_GOLD_X" in share.misfits[uuid_of(2)].why
+    assert share == shape_share(reversed(nodes))
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"traits": None}, "traits are 'None'"),
+        ({"traits": [1]}, "traits are"),
+        ({"maintenance": "no"}, "maintenance is 'no'"),
+        ({"resource_class": 5}, "resource_class is '5'"),
+        ({"uuid": "no uuid"}, "not in its documented form"),
+    ],
+)
+def test_a_record_in_another_form_is_no_node(fields: dict[str, Any], why: str) -> None:
+    found = parse_node(record(**fields))
+
+    assert isinstance(found, Misfit)
+    assert why in found.why
+
+
+def test_a_record_that_lacks_a_field_is_no_node() -> None:
+    for name in record():
+        lacking = {key: value for key, value in record().items() if key != name}
+        found = parse_node(lacking)
+        assert isinstance(found, Misfit)
+        assert found.why == f"Ironic tells nothing of its {name}"
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=90),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3),
+    max_leaves=5,
+)
+texts = st.none() | st.text(max_size=80) | st.sampled_from(("gold", "Gold", "go.ld", "go-ld", "error", "available"))
+records = st.fixed_dictionaries(
+    {},
+    optional={
+        "uuid": st.integers(0, 5).map(uuid_of) | anything,
+        "resource_class": texts | anything,
+        "traits": st.lists(st.text(max_size=20) | st.sampled_from(("CUSTOM_A", "HW_GPU")), max_size=60) | anything,
+        "maintenance": st.booleans() | anything,
+        "power_state": texts | anything,
+        "provision_state": texts | anything,
+        "instance_uuid": texts | anything,
+    },
+)
+
+
+@given(st.lists(records | anything, max_size=8))
+def test_whatever_ironic_tells_no_node_is_lost_and_no_name_is_one_that_placement_refuses(told: list[Any]) -> None:
+    nodes = [parse_node(one) for one in told]
+    share = shape_share(nodes)
+
+    assert {node.uuid for node in nodes} == share.providers.keys() | share.misfits.keys()
+    assert all(misfit.why for misfit in share.misfits.values())
+    for provider in share.providers.values():
+        assert all(map(is_name, (*provider.inventories, *provider.traits)))
+        assert len(provider.inventories) == 1
+
+
+class Ironic:
+    """Answers as a script says: a status, or nodes."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers: Iterator[Any] = iter(answers)
+        self.asked: list[str] = []
+
+    def request(self, url: str, method: str, **kwargs: Any) -> FakeAnswer:
+        self.asked.append(url)
+        answer = next(self.answers)
+        if isinstance(answer, Exception):
+            raise answer
+        if isinstance(answer, int):
+            return FakeAnswer(answer, {}, {}, '{"faultstring": "oops"}')
+        return FakeAnswer(200, answer)
+
+
+def page(*numbers: int, marker: int | None = None) -> dict[str, Any]:
+    nodes = [record(uuid=uuid_of(number)) for number in numbers]
+    following = f"http://elsewhere/v1/nodes?limit=1000&fields=uuid&marker={uuid_of(marker)}" if marker else None
+    return {"nodes": nodes, "next": following} if following else {"nodes": nodes}
+
+
+def driver(*answers: Any) -> tuple[IronicDriver, Ironic]:
+    ironic = Ironic(*answers)
+    return IronicDriver(IronicClient(ironic, "Ironic", shard=None, conductor_group=None)), ironic
+
+
+def test_pages_are_followed_by_their_marker_at_the_address_that_we_know() -> None:
+    one, ironic = driver(page(1, 2, marker=2), page(3))
+
+    assert [node.uuid for node in one.survey()] == [uuid_of(1), uuid_of(2), uuid_of(3)]
+    assert ironic.asked[0].startswith("/v1/nodes?fields=uuid%2Cresource_class")
+    assert f"limit={PAGE}" in ironic.asked[0]
+    assert ironic.asked[1] == f"/v1/nodes?limit=1000&fields=uuid&marker={uuid_of(2)}"
+
+
+def test_a_listing_begins_again_when_the_node_of_its_marker_is_deleted() -> None:
+    one, ironic = driver(page(1, 2, marker=2), 404, page(1, marker=1), page(3))
+
+    assert [node.uuid for node in one.survey()] == [uuid_of(1), uuid_of(3)]
+    assert len(ironic.asked) == 4
+
+
+def test_a_busy_ironic_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    one, _ = driver(page(1, marker=1), 500, 503, page(2))
+
+    assert [node.uuid for node in one.survey()] == [uuid_of(1), uuid_of(2)]
+
+
+@pytest.mark.parametrize("answer", [500, 401, 406, 400, {"nodes": 5}, {}, OSError("gone")])
+def test_a_listing_that_is_not_whole_is_none(answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    one, _ = driver(page(1, marker=1), *[answer] * TRIES)
+
+    with pytest.raises(DiscoveryError):
+        one.survey()
+
+
+def test_a_node_that_is_told_twice_is_one() -> None:
+    one, _ = driver(page(1, 2, marker=2), page(2, 3))
+
+    assert [node.uuid for node in one.survey()] == [uuid_of(1), uuid_of(2), uuid_of(3)]
