@@ -2,10 +2,11 @@
 
 import itertools
 import json
-import os
 import subprocess
+import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,15 @@ class Measured:
     peak_mib: int
 
 
+def _watch_memory(process: subprocess.Popen[bytes], peaks: list[int]) -> None:
+    """The high water mark in KiB as the kernel tells it of the process itself, until that ends."""
+    while process.poll() is None:
+        with suppress(OSError, StopIteration):
+            lines = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8").splitlines()
+            peaks.append(int(next(line for line in lines if line.startswith("VmHWM")).split()[1]))
+        time.sleep(0.01)
+
+
 @dataclass(frozen=True, slots=True)
 class NodesAgent:
     """The installed command with a configuration for one Ironic and one placement."""
@@ -86,12 +96,14 @@ class NodesAgent:
         """The same with what it took, for as long as it takes."""
         command = [str(COMMAND), verb, "--config-file", str(self.config), "--format", "json"]
         began = time.monotonic()
+        peaks = [0]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
+            watch = threading.Thread(target=_watch_memory, args=(process, peaks))
+            watch.start()
             out = process.stdout.read()
-            _, status, usage = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(status)
-        return Measured(json.loads(out), time.monotonic() - began, usage.ru_maxrss // 1024)
+        watch.join()
+        return Measured(json.loads(out), time.monotonic() - began, max(peaks) // 1024)
 
     def sums(self, verb: str = "sync", *more: object) -> dict[str, int]:
         """What became of how many nodes."""
