@@ -13,6 +13,7 @@ from bench.counts import count_requests
 from bench.devices import discover_wide, plug
 from bench.goals import Goal, print_summary
 from bench.lab import HERE, BenchError
+from bench.nodes import compare_nodes
 from bench.reshape import compare_reshapes
 from bench.startup import measure_startup
 from bench.traits import compare_roots
@@ -29,6 +30,7 @@ PARTS: tuple[tuple[str, Part], ...] = (
     ("6. hot-plug: from the event to placement", plug),
     ("7. a reshape: vGPUs from the root to each GPU, nova's report client and ours", compare_reshapes),
     ("8. an audit, and a pass of nova's report client", compare_audits),
+    ("9. bare-metal nodes: our passes, and nova's", compare_nodes),
 )
 
 

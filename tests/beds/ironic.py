@@ -16,7 +16,7 @@ from typing import Any
 import requests
 
 from beds import template
-from beds.placement import KeystoneAuth
+from beds.placement import KeystoneAuth, authtoken
 from beds.process import LOOPBACK, BedError, Child, free_port, run, start, stop, tail
 from beds.tls import Certificates
 
@@ -171,23 +171,6 @@ def _configuration(directory: Path, port: int, auth: KeystoneAuth | None, tls: C
     kinds |= dict.fromkeys(("boot", "deploy", "management", "power"), "fake")
     kinds |= {"network": "noop", "storage": "fake,noop"}
     interfaces = "".join(f"enabled_{name}_interfaces = {kind}\n" for name, kind in kinds.items())
-    authtoken = (
-        f"""\
-[keystone_authtoken]
-www_authenticate_uri = {auth.url}
-auth_url = {auth.url}
-auth_type = password
-username = {auth.username}
-password = {auth.password}
-project_name = {auth.project}
-user_domain_id = default
-project_domain_id = default
-token_cache_time = {auth.token_cache_seconds}
-{f"cafile = {auth.cafile}" if auth.cafile else ""}
-"""
-        if auth
-        else ""
-    )
     secure = f"[ssl]\ncert_file = {tls.certificate}\nkey_file = {tls.key}\n" if tls else ""
     return f"""\
 [DEFAULT]
@@ -219,4 +202,4 @@ connection = sqlite:///{directory / DATABASE}
 dhcp_provider = none
 [oslo_concurrency]
 lock_path = {directory / "state" / "lock"}
-{secure}{authtoken}"""
+{secure}{authtoken(auth, "baremetal") if auth else ""}"""

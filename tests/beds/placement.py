@@ -127,13 +127,13 @@ def _authentication(auth: Auth) -> tuple[str, str]:
         case NoAuth():
             return "noauth2", ""
         case KeystoneAuth():
-            return "keystone", _authtoken(auth)
+            return "keystone", authtoken(auth, "placement")
         case _:
             assert_never(auth)
 
 
-def _authtoken(auth: KeystoneAuth) -> str:
-    # service_type is what the access rules of an application credential are compared with.
+def authtoken(auth: KeystoneAuth, service_type: str) -> str:
+    """keystonemiddleware's section; the type is what access rules of an application credential are compared with."""
     return f"""\
 [keystone_authtoken]
 www_authenticate_uri = {auth.url}
@@ -144,7 +144,7 @@ password = {auth.password}
 project_name = {auth.project}
 user_domain_id = default
 project_domain_id = default
-service_type = placement
+service_type = {service_type}
 service_token_roles_required = True
 token_cache_time = {auth.token_cache_seconds}
 {f"cafile = {auth.cafile}" if auth.cafile else ""}
