@@ -161,7 +161,7 @@ def test_a_quiet_pass_is_one_listing_of_each(server: IronicServer, roomy: str, t
         for uuid in uuids[:100]:
             server.update(uuid, instance_uuid=uuid_of(0, uuid))
         changed = cost("100 changed")
-    pages = -(-MANY // 1000)
+    pages = MANY // 1000 + 1  # a last page that is full is followed by an empty one
 
     assert first[:2] == ({"created": MANY}, pages)
     assert first[2] <= 3 * MANY + 10
