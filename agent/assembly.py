@@ -3,15 +3,16 @@
 import os.path
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import drivers
-from agent.config import IronicSettings, Settings, keep_in, load_settings
+from agent.config import Settings, keep_in, load_settings
 from agent.errors import ConfigError, StateError
+from agent.nodes_state import own_mark
 from drivers.base import Driver
 from drivers.host.archive import HostArchive
 from drivers.policy import Layout
@@ -86,12 +87,13 @@ def open_driver(settings: Settings, choice: Choice) -> Iterator[Driver]:
         yield drivers.load(settings.driver, options)
 
 
-def open_nodes(settings: Settings) -> tuple["IronicDriver", str]:
+@contextmanager
+def open_nodes(settings: Settings, *, writes: bool = False) -> Iterator["IronicDriver"]:
     """
-    The driver of bare-metal nodes, and its Ironic's name; sends nothing yet.
+    The driver of bare-metal nodes; with ``writes`` this agent is a member of its ring, where it has one.
 
     Raises:
-        ConfigError: no Ironic is configured, or a package is missing. StateError: the ring cannot be joined.
+        ConfigError: no Ironic is configured, or a package is missing. StateError: the ring cannot be read, or joined.
     """
     from agent.auth import open_ironic
     from drivers.ironic.client import IronicClient
@@ -100,22 +102,26 @@ def open_nodes(settings: Settings) -> tuple["IronicDriver", str]:
     adapter, where = open_ironic(settings)
     ours = settings.ironic
     client = IronicClient(adapter, where, shard=ours.shard, conductor_group=ours.conductor_group)
-    return IronicDriver(client, _join_ring(ours)), where
-
-
-def _join_ring(ours: IronicSettings) -> Callable[[str], bool] | None:
     if not ours.ring_url:
-        return None
+        yield IronicDriver(client)
+        return
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # eventlet says that it is deprecated, and nobody here uses it
-            from agent.ring import join_ring
+            from agent.ring import Ring, joined, looked_at
     except ImportError as error:
         raise ConfigError(
             f"[agent] ring_url needs the Python package {error.name}: pip install 'compute-node-agent[ironic]'"
         ) from error
-    mine, _ = join_ring(ours.ring_url, ours.ring_member, ours.ring_timeout_s)
-    return mine
+    ring = Ring(
+        url=ours.ring_url,
+        about=f"{where} {ours.shard} {ours.conductor_group}",
+        member=ours.ring_member,
+        instance=own_mark(settings.state_directory, writes=writes),
+        timeout_s=ours.ring_timeout_s,
+    )
+    with joined(ring) if writes else looked_at(ring) as mine:
+        yield IronicDriver(client, mine)
 
 
 def open_client(settings: Settings, choice: Choice, *, writes: bool = False) -> tuple[PlacementClient, str]:

@@ -36,7 +36,7 @@ def check_host(choice: Choice) -> tuple[Check, ...]:
         settings = settings_for(choice)
     except ConfigError as error:
         return tuple(Check("configuration", False, problem) for problem in error.problems)
-    checks = [*_check_names(settings), _check_state(settings)]
+    checks = [*check_names(settings), _check_state(settings)]
     surveys: dict[str, Survey] = {}
     try:
         with open_driver(settings, choice) as driver:
@@ -50,7 +50,7 @@ def check_host(choice: Choice) -> tuple[Check, ...]:
     return tuple(checks)
 
 
-def _check_names(settings: Settings) -> list[Check]:
+def check_names(settings: Settings) -> list[Check]:
     """Options of nova's groups that are none of ours and nearly one: nova may know them, or nobody does."""
     slips = slips_of_the_pen(settings)
     if not slips:

@@ -163,7 +163,9 @@ def _add_own(verb: argparse.ArgumentParser, name: str) -> None:
     if name == "show":
         verb.add_argument("--project", metavar="ID", help="show instead what this project uses in the whole placement")
         verb.add_argument("--user", metavar="ID", help="and of it this user")
-        verb.add_argument("--node", metavar="NAME", help="only this node, of several")
+        verb.add_argument(
+            "--node", metavar="NODE", help="only this one of several: a host by its name, a bare-metal node by its uuid"
+        )
     if name == "audit":
         depth = verb.add_mutually_exclusive_group()
         depth.add_argument(

@@ -7,6 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
+from drivers.ironic.shape import MARKS
+
 MOST = 20  # nodes of one outcome that are told one by one
 
 
@@ -38,20 +40,25 @@ def print_sums(out: Console, data: Mapping[str, Any]) -> None:
 
 def print_pass(out: Console, data: Mapping[str, Any]) -> None:
     """The sums of a pass, and the nodes of which something became."""
-    sums = ", ".join(f"{count} {name}" for name, count in data["summary"].items())
+    would = "would be " if data["dry_run"] else ""
+    sums = ", ".join(
+        f"{count} {would if name in ('created', 'changed', 'deleted') else ''}{name}"
+        for name, count in data["summary"].items()
+    )
     out.print(sums or "no nodes")
     by_outcome: dict[str, list[tuple[str, str]]] = {}
     for one in data["nodes"]:
-        steps = [text for step in one["operations"] for text in _describe(step)]
-        by_outcome.setdefault(one["outcome"], []).append((one["node"], "; ".join(one["notes"] or steps)))
+        steps = [text for step in reversed(one["operations"]) for text in _describe(step)]
+        by_outcome.setdefault(one["outcome"], []).append((one["node"], "; ".join([*steps, *one["notes"]])))
     for outcome, nodes in by_outcome.items():
-        _print_some(out, outcome, nodes)
+        _print_some(out, f"{would if outcome in ('created', 'changed', 'deleted') else ''}{outcome}", nodes)
 
 
 def _describe(operation: Mapping[str, Any]) -> list[str]:
     """One operation on one node, in a few words."""
     if operation["operation"] == "set-traits":
-        return [f"+{name}" for name in operation["added"]] + [f"-{name}" for name in operation["removed"]]
+        added = [name for name in operation["added"] if name not in MARKS]
+        return [f"+{name}" for name in added] + [f"-{name}" for name in operation["removed"]]
     if operation["operation"] != "set-inventories":
         return []
     after, before = operation["inventories"], operation["before"]
@@ -61,7 +68,7 @@ def _describe(operation: Mapping[str, Any]) -> list[str]:
         if now is None:
             found.append(f"no {name} any more")
         elif was is None:
-            found.append(f"{name}{', reserved' if now else ''}")
+            found.append(f"{name}{' reserved' if now else ''}")
         elif now != was:
             found.append(f"{name} {'reserved' if now else 'free again'}")
     return found
@@ -72,6 +79,6 @@ def _print_some(out: Console, what: str, nodes: list[tuple[str, str]]) -> None:
         return
     out.print(f"{what}:", style="bold")
     for node, why in nodes[:MOST]:
-        out.print(f"  {node}  {why}", soft_wrap=True)
+        out.print(f"  {node}  {why}", soft_wrap=True, markup=False)
     if len(nodes) > MOST:
         out.print(f"  and {len(nodes) - MOST} more: --format json has them all")

@@ -6,11 +6,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from uuid import UUID
 
 from agent.assembly import Choice, open_client, open_nodes, settings_for
+from agent.check import check_names
 from agent.config import Settings
+from agent.errors import ConfigError
 from agent.exits import Exit
-from agent.nodes import Fate, NodesOutcome, NodesPlanner, Progress, foresee_nodes, run_nodes
+from agent.nodes import NodesOutcome, foresee_nodes, run_nodes
+from agent.nodes_look import Fate, NodesPlanner
+from agent.nodes_write import Progress, Wishes
 from agent.report import Report, choice_of
 from agent.shapes import encode_observed, encode_plan, encode_provider
 from agent.state import locked
@@ -18,19 +23,28 @@ from drivers.ironic.shape import BARE_METAL
 from reportclient.tree import ObservedTree
 
 NO_NODES = (
-    "Ironic shows this user no node of this agent's share: a user who may not see all nodes is shown those of its own "
-    "project, without any error (a system reader sees all, and a service user where Ironic has "
-    "rbac_service_role_elevated_access)"
+    "no node: are [ironic] shard and conductor_group spelt right, and may this user see all nodes? Who may not is "
+    "shown those of its own project, without any error (a system reader sees all, and a service user where Ironic "
+    "has rbac_service_role_elevated_access)"
 )
-BAD = {Fate.FAILED: Exit.ERROR, Fate.UNFINISHED: Exit.ERROR, Fate.MISFIT: Exit.DIFFERENCES}
+BAD = {
+    Fate.FAILED: Exit.ERROR,
+    Fate.UNFINISHED: Exit.ERROR,
+    Fate.CONTESTED: Exit.REFUSED,
+    Fate.REFUSED: Exit.REFUSED,
+    Fate.HELD: Exit.DIFFERENCES,
+    Fate.MISFIT: Exit.DIFFERENCES,
+    Fate.STRAY: Exit.DIFFERENCES,
+}
 
 
 def discover(options: argparse.Namespace) -> Report:
     """The provider of each node, and the nodes that cannot be reported; needs no placement."""
-    driver, _ = open_nodes(settings_for(choice_of(options)))
-    share = driver.shape(driver.survey())
+    with open_nodes(settings_for(choice_of(options))) as driver:
+        share = driver.shape(driver.survey())
     data = {
         "providers": {uuid: encode_provider(provider) for uuid, provider in sorted(share.providers.items())},
+        "reserved": dict(sorted(share.reserved.items())),
         "findings": [{"node": uuid, "why": one.why} for uuid, one in sorted(share.misfits.items())],
     }
     return Report(data=data, table=_print_nodes, exit=Exit.DIFFERENCES if share.misfits else Exit.DONE)
@@ -39,15 +53,16 @@ def discover(options: argparse.Namespace) -> Report:
 def show(options: argparse.Namespace) -> Report:
     """What placement holds of one node; without a name the sums of those that carry our mark, and of ours."""
     choice = choice_of(options)
+    node = _uuid(options.node) if options.node else None
     with _planner(settings_for(choice), choice) as planner:
-        if not options.node:
+        if node is None:
             known = planner.memory().nodes
             stocks = Counter(name for one in known.values() for name in one.seen.provider.inventories)
             sums = {"marked": len(planner.client.generations(BARE_METAL)), "ours": len(known), "classes": dict(stocks)}
             return Report(data={"summary": sums}, table=_print_sums)
-        observed = planner.client.observe(options.node)
+        observed = planner.client.observe(node)
         shown = encode_observed(observed, planner.client.allocations(observed))
-    remark = "" if observed.root else f"placement has no provider {options.node}: run compute-node-agent sync first"
+    remark = "" if observed.root else f"placement has no provider {node}: run compute-node-agent sync first"
     return Report(data=shown, table=_print_shown, exit=Exit.ERROR if remark else Exit.DONE, remark=remark)
 
 
@@ -55,9 +70,9 @@ def plan(options: argparse.Namespace) -> Report:
     """What a pass would change."""
     choice = choice_of(options)
     with _planner(settings_for(choice), choice) as planner, _progress() as progress:
-        outcome = foresee_nodes(planner, progress)
+        outcome = foresee_nodes(planner, _wishes(options), progress)
     changes = any(one.plan.operations for one in outcome.outcomes)
-    return _report(outcome, Exit.DIFFERENCES if changes else Exit.DONE, "would be ")
+    return _report(outcome, planner.driver.where, Exit.DIFFERENCES if changes else Exit.DONE, dry=True)
 
 
 def sync(options: argparse.Namespace) -> Report:
@@ -69,19 +84,21 @@ def sync(options: argparse.Namespace) -> Report:
         _planner(settings, choice, writes=True) as planner,
         _progress() as progress,
     ):
-        outcome = run_nodes(planner, force=options.force, progress=progress)
-    return _report(outcome, Exit.DONE, "")
+        outcome = run_nodes(planner, _wishes(options), progress)
+    return _report(outcome, planner.driver.where, Exit.DONE)
 
 
 def check(options: argparse.Namespace) -> Report:
     """Whether Ironic and placement can be read, and which nodes cannot be reported."""
     choice = choice_of(options)
     settings = settings_for(choice)
-    driver, where = open_nodes(settings)
-    nodes = driver.survey()
-    share = driver.shape(nodes)
-    detail = f"{where} has {len(nodes)} nodes of this agent's share" if nodes else f"{where}: {NO_NODES}"
-    checks = [{"check": "ironic", "ok": bool(nodes), "detail": detail}]
+    with open_nodes(settings) as driver:
+        share = driver.shape(driver.survey())
+        where = driver.where
+    count = len(share.providers) + len(share.misfits)
+    detail = f"{where} has {count if count else NO_NODES}{' nodes for this agent' if count else ''}"
+    checks = [{"check": one.name, "ok": one.ok, "detail": one.detail} for one in check_names(settings)]
+    checks += [{"check": "ironic", "ok": bool(count), "detail": detail}]
     checks += [{"check": "node", "ok": False, "detail": f"{one.uuid}: {one.why}"} for one in share.misfits.values()]
     client, name = open_client(settings, choice)
     may = client.may_write()
@@ -103,14 +120,36 @@ VERBS: dict[str, Callable[[argparse.Namespace], Report]] = {
 @contextmanager
 def _planner(settings: Settings, choice: Choice, *, writes: bool = False) -> Iterator[NodesPlanner]:
     client, where = open_client(settings, choice, writes=writes)
-    driver, _ = open_nodes(settings)
     in_process = choice.embedded or choice.database is not None  # on SQLite, where one writer locks out the others
-    yield NodesPlanner(
-        driver=driver, client=client, settings=settings, where=where, workers=1 if in_process else settings.node_workers
-    )
+    workers = 1 if in_process else settings.node_workers
+    with open_nodes(settings, writes=writes) as driver:
+        yield NodesPlanner(driver=driver, client=client, settings=settings, where=where, workers=workers)
 
 
-def _report(outcome: NodesOutcome, ending: Exit, would: str) -> Report:
+def refuse_options(options: argparse.Namespace) -> None:
+    """
+    Options that are about a hypervisor.
+
+    Raises:
+        ConfigError: one is given.
+    """
+    for name in ("host", "rename_from"):
+        if getattr(options, name, None):
+            raise ConfigError(f"--{name.replace('_', '-')} is of a hypervisor, and compute_driver is of bare metal")
+
+
+def _uuid(text: str) -> str:
+    try:
+        return str(UUID(text))
+    except ValueError as error:
+        raise ConfigError(f"--node {text}: a bare-metal node goes by its uuid here, as discover tells it") from error
+
+
+def _wishes(options: argparse.Namespace) -> Wishes:
+    return Wishes(force=getattr(options, "force", False), take_over=getattr(options, "take_over", False))
+
+
+def _report(outcome: NodesOutcome, where: str, ending: Exit, *, dry: bool = False) -> Report:
     nodes = [
         {
             "node": one.node,
@@ -121,14 +160,16 @@ def _report(outcome: NodesOutcome, ending: Exit, would: str) -> Report:
         for one in outcome.outcomes
     ]
     counts = Counter({fate.value: outcome.count(fate) for fate in Fate})
-    data = {"nodes": nodes, "summary": {name: count for name, count in counts.items() if count}, "would": would}
+    data = {"nodes": nodes, "summary": {name: count for name, count in counts.items() if count}, "dry_run": dry}
     worst = max([ending, *(code for fate, code in BAD.items() if outcome.count(fate))], key=_gravity)
-    remark = "" if nodes or outcome.unchanged else NO_NODES
+    empty = not nodes and not outcome.unchanged
+    remark = f"{where} has {NO_NODES}" if empty else ""
+    worst = Exit.DIFFERENCES if empty else worst
     return Report(data=data, table=_print_pass, exit=worst, remark=remark)
 
 
 def _gravity(code: Exit) -> int:
-    return (Exit.DONE, Exit.DIFFERENCES, Exit.ERROR).index(code)
+    return (Exit.DONE, Exit.DIFFERENCES, Exit.REFUSED, Exit.ERROR).index(code)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from sys import intern
 from typing import Any
+from uuid import uuid4
 
 from agent.disk import sync_folder, write_durably
 from agent.errors import StateError
@@ -22,6 +23,7 @@ from reportclient.tree import ObservedProvider, Provider
 LOG = logging.getLogger(__name__)
 FORMAT = 1
 NAME = "nodes.json"
+UNREAD = -1  # the generation of a provider that was never read
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,37 +40,43 @@ class NodesMemory:
     """What one pass leaves for the next; the default is that of an agent that never ran."""
 
     where: str = ""  # the placement
+    ironic: str = ""
+    lacked: frozenset[str] = frozenset()  # standard traits that this placement is too old to know
     microversion: tuple[int, int] | None = None
     nodes: Mapping[str, KnownNode] = field(default_factory=dict)  # by uuid
 
 
-def read_nodes(directory: Path, where: str) -> NodesMemory:
+def read_nodes(directory: Path, where: str, ironic: str) -> NodesMemory:
     """
-    The memory about this placement; a fresh one when there is none that can be trusted.
+    The memory about this placement and this Ironic; a fresh one when there is none that can be trusted.
 
     Raises:
         StateError: the file is there and cannot be read.
     """
-    path = directory / NAME
+    path, fresh = directory / NAME, NodesMemory(where=where, ironic=ironic)
     try:
         text = path.read_text(encoding="utf-8")
         head, _, body = text.partition("\n")
         record = json.loads(head)
-        if (record["format"], record["checksum"], record["where"]) != (FORMAT, _checksum(body), where):
-            raise ValueError("another format, placement or checksum")
+        if (record["format"], record.pop("checksum")) != (FORMAT, _checksum(record, body)):
+            raise ValueError("another format or checksum")
+        if (record["where"], record["ironic"]) != (where, ironic):
+            raise ValueError(f"it is about {record['ironic']} and {record['where']}")
         version = record["microversion"]
         return NodesMemory(
             where=where,
+            ironic=ironic,
+            lacked=frozenset(map(str, record["lacked"])),
             microversion=(int(version[0]), int(version[1])) if version else None,
             nodes={row[0]: _decode(row) for row in map(json.loads, body.splitlines())},
         )
     except FileNotFoundError:
-        return NodesMemory(where=where)
+        return fresh
     except OSError as error:
         raise StateError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
         LOG.warning("the memory of nodes is not trusted, and all are read file=%s reason=%s", path, error)
-        return NodesMemory(where=where)
+        return fresh
 
 
 def write_nodes(directory: Path, memory: NodesMemory) -> None:
@@ -82,18 +90,42 @@ def write_nodes(directory: Path, memory: NodesMemory) -> None:
     body = "".join(json.dumps(_encode(known)) + "\n" for known in memory.nodes.values())
     head = {
         "format": FORMAT,
-        "checksum": _checksum(body),
         "where": memory.where,
+        "ironic": memory.ironic,
+        "lacked": sorted(memory.lacked),
         "microversion": memory.microversion,
     }
     try:
         directory.mkdir(parents=True, exist_ok=True)
         draft = path.with_suffix(".json.new")
-        write_durably(draft, f"{json.dumps(head)}\n{body}")
+        write_durably(draft, f"{json.dumps(head | {'checksum': _checksum(head, body)})}\n{body}")
         draft.rename(path)
         sync_folder(directory)
     except OSError as error:
         raise StateError(f"cannot write {path}: {error.strerror}: set [agent] state_directory") from error
+
+
+def own_mark(directory: Path, *, writes: bool) -> str:
+    """
+    What tells this agent from another of the same name: made once, kept beside the memory.
+
+    Raises:
+        StateError: it cannot be read, or made.
+    """
+    path = directory / "agent_id"
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        mark = str(uuid4())
+    except (OSError, UnicodeDecodeError) as error:
+        raise StateError(f"cannot read {path}: {error}") from error
+    if writes:
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            write_durably(path, mark + "\n")
+        except OSError as error:
+            raise StateError(f"cannot write {path}: {error.strerror}: set [agent] state_directory") from error
+    return mark
 
 
 def _encode(known: KnownNode) -> list[Any]:
@@ -113,5 +145,5 @@ def _decode(row: list[Any]) -> KnownNode:
     return KnownNode(seen, frozenset(map(intern, given)), None if gone_s is None else float(gone_s))
 
 
-def _checksum(body: str) -> str:
-    return hashlib.sha256(body.encode()).hexdigest()
+def _checksum(head: Mapping[str, Any], body: str) -> str:
+    return hashlib.sha256((json.dumps(head, sort_keys=True) + body).encode()).hexdigest()

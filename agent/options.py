@@ -215,4 +215,6 @@ def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
         )
         for option in options
     }
-    return [(group, list(options)) for group, options in OPTIONS.items()] + [("placement", list(placement.values()))]
+    session = list(placement.values())
+    own = [(group, list(options)) for group, options in OPTIONS.items() if group != "ironic"]
+    return [*own, ("placement", session), ("ironic", [*OPTIONS["ironic"], *session])]

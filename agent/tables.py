@@ -20,7 +20,7 @@ SHOWN_EVENTS = 4  # of a batch; a card with its VFs is dozens
 
 def console() -> Console:
     """Standard output, as wide as the terminal or, in a pipe, wide enough for a line of a tree."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    return Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
 
 
 def print_tree(out: Console, tree: Mapping[str, Any]) -> None:

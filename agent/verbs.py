@@ -20,6 +20,7 @@ from agent.report import Printer, Report, choice_of
 from agent.shapes import encode_conversion, encode_observed, encode_plan, encode_tree
 from agent.sync import Outcome, Status, foresee, judge, notes_on
 from agent.upgrade import at_start, convert, remember_plan
+from drivers import IRONIC
 
 if TYPE_CHECKING:
     from agent.watch import Change
@@ -43,20 +44,23 @@ def run(verb: str, options: argparse.Namespace) -> Exit:
         ConfigError, StateError, DiscoveryError, PolicyError, PlacementError: each a message for the user.
     """
     if verb == "watch":  # prints as it goes, and ends when it is told to
-        VERBS[verb](options)
+        try:
+            VERBS[verb](options)
+        except BareMetal:
+            _of_nodes(verb, options)
         return Exit.DONE
     with _working(verb):
         try:
             report = VERBS[verb](options)
         except BareMetal:
-            report = _of_nodes(verb)(options)
+            report = _of_nodes(verb, options)(options)
     _print(options, report)
     if report.remark:
         print(report.remark, file=sys.stderr)
     return report.exit
 
 
-def _of_nodes(verb: str) -> Callable[[argparse.Namespace], Report]:
+def _of_nodes(verb: str, options: argparse.Namespace) -> Callable[[argparse.Namespace], Report]:
     """A verb as it is for bare-metal nodes."""
     from agent import node_verbs
 
@@ -65,6 +69,7 @@ def _of_nodes(verb: str) -> Callable[[argparse.Namespace], Report]:
             f"{verb} looks at a hypervisor, and [DEFAULT] compute_driver is of bare metal: for that there are "
             f"{', '.join(node_verbs.VERBS)}"
         )
+    node_verbs.refuse_options(options)
     return node_verbs.VERBS[verb]
 
 
@@ -103,6 +108,8 @@ def show(options: argparse.Namespace) -> Report:
             tree = encode_observed(observed, one.client.allocations(observed))
             shown["providers"] |= tree["providers"]
             shown["allocations"] |= tree["allocations"]
+    if options.node and not shown["providers"] and not missing:
+        raise ConfigError(f"--node {options.node}: this agent reports no such node")
     if not missing:
         return Report(data=shown, table=_print_shown)
     remark = f"placement has no provider {', '.join(missing)}: run compute-node-agent sync first"
@@ -182,7 +189,10 @@ def record(options: argparse.Namespace) -> Report:
     """This host as a host archive."""
     from agent.record import record_host
 
-    count = record_host(settings_for(choice_of(options)), options.directory)
+    settings = settings_for(choice_of(options))
+    if settings.driver == IRONIC:
+        raise BareMetal
+    count = record_host(settings, options.directory)
     data = {"directory": str(options.directory), "files": count}
     return Report(
         data=data, table=lambda out, data: out.print(f"recorded this host in {data['directory']}: {count} files")

@@ -56,7 +56,7 @@ class PlacementClient:
 
     def generations(self, trait: str | None = None, *, uuid: str | None = None) -> dict[str, int]:
         """
-        The generations of all providers, of those that carry a trait, or of one (none where it is not). One request.
+        The generations of all roots that are named by their uuid, of those that carry a trait, or of one. One request.
 
         Raises:
             Unavailable: no complete answer.
@@ -69,7 +69,8 @@ class PlacementClient:
                 return {}  # nobody can carry what placement does not know
             raise
         with payload.in_form("a list of providers"):
-            return {uuid: generation for uuid, _, _, generation in payload.decode_listing(body)}
+            rows = payload.decode_listing(body)
+        return {uuid: generation for uuid, name, parent, generation in rows if name == uuid and parent is None}
 
     def read(self, uuid: str, name: str, generation: int) -> ObservedProvider:
         """One root as it stands, without its children; three requests. Errors as ``observe``."""

@@ -5,6 +5,7 @@ Listings are read by pages with only the fields that are needed, and are whole o
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NoReturn, Protocol
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -38,12 +39,17 @@ class IronicClient:
 
     def __init__(self, sender: Sender, where: str, *, shard: str | None, conductor_group: str | None) -> None:
         self._sender = sender
-        self._where = where
+        self.where = where
         self._filters = {
             name: value for name, value in (("shard", shard), ("conductor_group", conductor_group)) if value is not None
         }
         needed = [WITH_TRAITS] + [WITH_GROUPS] * ("conductor_group" in self._filters)
         self._version = max(needed + [WITH_SHARDS] * ("shard" in self._filters))
+
+    @property
+    def name(self) -> str:
+        """Where it is, and what narrows the listing."""
+        return ", ".join([self.where, *(f"{name} {value!r}" for name, value in self._filters.items())])
 
     @property
     def lists_all(self) -> bool:
@@ -59,16 +65,24 @@ class IronicClient:
             DiscoveryError: no whole answer; never a shorter listing.
         """
         query = {"fields": ",".join(FIELDS), "limit": str(PAGE), **self._filters}
-        while query:
+        markers: set[str] = set()
+        while True:
             body = self._get(f"/v1/nodes?{urlencode(query)}")
             try:
                 page, following = body["nodes"], body.get("next")
                 if not isinstance(page, list):
                     raise TypeError("nodes is no list")
-                query = dict(parse_qsl(urlsplit(following).query)) if following else {}
+                # Ironic's own link forgets shard and conductor group, so only its marker is taken.
+                marker = dict(parse_qsl(urlsplit(following).query))["marker"] if following else ""
             except (KeyError, TypeError, AttributeError, ValueError) as error:
-                raise MalformedFact(f"{self._where} answered a listing of nodes that is none: {error}") from error
+                raise MalformedFact(f"{self.where} answered a listing of nodes that is none: {error}") from error
             yield from page
+            if not marker:
+                return
+            if marker in markers:
+                raise MalformedFact(f"{self.where} answers the page after {marker} again and again")
+            markers.add(marker)
+            query["marker"] = marker
 
     def is_there(self, uuid: str) -> bool:
         """
@@ -77,11 +91,11 @@ class IronicClient:
         Raises:
             DiscoveryError: it cannot be told.
         """
-        try:
-            self._get(f"/v1/nodes/{uuid}?fields=uuid")
-        except Vanished:
-            return False
-        return True
+        for written in (uuid, uuid.upper()):  # Ironic keeps it as it was written
+            with suppress(Vanished):
+                self._get(f"/v1/nodes/{written}?fields=uuid")
+                return True
+        return False
 
     def _get(self, path: str) -> Any:
         """A GET's body; a busy Ironic is asked again."""
@@ -97,7 +111,7 @@ class IronicClient:
 
     def _ask(self, path: str) -> Any:
         version = ".".join(map(str, self._version))
-        asked = f"{self._where} answered GET {path.partition('?')[0]}"
+        asked = f"{self.where} answered GET {path.partition('?')[0]}"
         try:
             answer = self._sender.request(
                 path,
@@ -112,7 +126,7 @@ class IronicClient:
         if status == 406:
             newest = answer.headers.get("X-OpenStack-Ironic-API-Maximum-Version", "an older one")
             raise DiscoveryError(
-                f"{self._where} speaks API version {newest}, and {version} is needed: upgrade Ironic"
+                f"{self.where} speaks API version {newest}, and {version} is needed: upgrade Ironic"
                 + (", or set no [ironic] shard" if self._version == WITH_SHARDS else "")
             )
         text = " ".join(str(answer.text).split())[:200]
@@ -125,8 +139,8 @@ class IronicClient:
                 f"{asked} with {status}: check the user and its roles in [ironic] (reader, or service)"
             )
         try:
-            if status >= 400:
-                raise ValueError("refused")
+            if status != 200:
+                raise ValueError("no answer to a GET")
             return answer.json()
         except (ValueError, RecursionError) as error:
             raise DiscoveryError(
@@ -138,8 +152,8 @@ class IronicClient:
         cause = " ".join(str(error).split())[:160]
         for kinds, advice in _ADVICE:
             if isinstance(error, kinds):
-                raise DiscoveryError(f"{self._where}: {advice} ({type(error).__name__}: {cause})") from error
-        raise DiscoveryError(f"{self._where}: {type(error).__name__}: {cause}: check [ironic]") from error
+                raise DiscoveryError(f"{self.where}: {advice} ({type(error).__name__}: {cause})") from error
+        raise DiscoveryError(f"{self.where}: {type(error).__name__}: {cause}: check [ironic]") from error
 
 
 _ADVICE: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...] = (

@@ -1,6 +1,7 @@
 """The Ironic driver: all nodes of a share at one look, and the provider of each."""
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from drivers.errors import DiscoveryError, Vanished
 from drivers.ironic.client import TRIES, IronicClient, unique
@@ -13,17 +14,21 @@ class IronicDriver:
 
     def __init__(self, client: IronicClient, mine: Callable[[str], bool] | None = None) -> None:
         self._client = client
-        self._mine = mine or (lambda uuid: True)
-        self._whole = mine is None and client.lists_all
+        self._mine = mine
+
+    @property
+    def where(self) -> str:
+        """The Ironic's name, and what of it is this agent's."""
+        return self._client.name
 
     @property
     def sees_all(self) -> bool:
         """Whether the share is all that Ironic has: then a provider of ours without a node of it is nobody's."""
-        return self._whole
+        return self._mine is None and self._client.lists_all
 
     def survey(self) -> tuple[Node | Misfit, ...]:
         """
-        Every node of our share; complete, or there is none.
+        Every node that Ironic lists for us, other agents' of a ring among them; complete, or there is none.
 
         A node that a page begins at may be deleted between two pages: then the listing begins again.
 
@@ -31,16 +36,22 @@ class IronicDriver:
             DiscoveryError: Ironic could not be read whole.
         """
         for _ in range(TRIES):
-            try:
-                nodes = [parse_node(record) for record in unique(self._client.records())]
-            except Vanished:
-                continue
-            return tuple(node for node in nodes if not node.uuid or self._mine(node.uuid))
+            with suppress(Vanished):
+                return tuple(parse_node(record) for record in unique(self._client.records()))
         raise DiscoveryError(f"nodes went away while they were listed, {TRIES} times: the next pass tries again")
 
     def shape(self, nodes: tuple[Node | Misfit, ...]) -> Share:
-        """The providers that these nodes should have; pure."""
-        return shape_share(nodes)
+        """The providers that our nodes should have, judged among all that are listed; pure."""
+        share = shape_share(nodes)
+        if self._mine is None:
+            return share
+        others = {uuid for uuid in (*share.providers, *share.misfits) if uuid and not self._mine(uuid)}
+        return Share(
+            providers={uuid: one for uuid, one in share.providers.items() if uuid not in others},
+            misfits={uuid: one for uuid, one in share.misfits.items() if uuid not in others},
+            others=frozenset(others),
+            reserved=share.reserved,
+        )
 
     def is_there(self, uuid: str) -> bool:
         """Whether Ironic has this node, whosever share it is of; errors as ``survey``."""

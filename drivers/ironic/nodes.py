@@ -36,6 +36,7 @@ class Misfit:
 
     uuid: str  # "" where not even that can be told
     why: str
+    node: "Node | None" = None  # what is known of it, where it is a node at all
 
 
 def parse_node(record: Any) -> Node | Misfit:

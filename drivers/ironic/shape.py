@@ -6,7 +6,7 @@ which is reserved while the node cannot be deployed or is in use.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import os_resource_classes
 
@@ -25,10 +25,12 @@ NO_POWER = ("error", None)
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The providers of all nodes that can be reported, by uuid, and the others, by uuid."""
+    """What this agent reports, by uuid, and what of it cannot be reported."""
 
     providers: Mapping[str, Provider]
     misfits: Mapping[str, Misfit]
+    others: frozenset[str] = frozenset()  # nodes that are listed and another agent's
+    reserved: Mapping[str, str] = field(default_factory=dict)  # why nobody may be placed on a node, by uuid
 
 
 def shape_share(nodes: Iterable[Node | Misfit]) -> Share:
@@ -40,10 +42,10 @@ def shape_share(nodes: Iterable[Node | Misfit]) -> Share:
     """
     misfits: dict[str, Misfit] = {}
     fitting: dict[str, tuple[Node, str]] = {}
-    for node in nodes:
+    for number, node in enumerate(nodes, 1):
         found = node if isinstance(node, Misfit) else _fit(node)
         if isinstance(found, Misfit):
-            misfits[found.uuid] = found
+            misfits[found.uuid or f"record {number}"] = found
         elif isinstance(node, Node):
             fitting[node.uuid] = node, found
     for uuid, misfit in _colliding(fitting).items():
@@ -51,20 +53,21 @@ def shape_share(nodes: Iterable[Node | Misfit]) -> Share:
     return Share(
         providers={uuid: _provider(node, name) for uuid, (node, name) in fitting.items() if uuid not in misfits},
         misfits=misfits,
+        reserved={node.uuid: why for node, _ in fitting.values() if (why := why_reserved(node))},
     )
 
 
 def _fit(node: Node) -> str | Misfit:
     """The class of a node, or why it cannot be reported."""
     if not node.resource_class:
-        return Misfit(node.uuid, "it has no resource class: openstack baremetal node set --resource-class")
+        return Misfit(node.uuid, "it has no resource class: openstack baremetal node set --resource-class", node)
     if len(node.traits) > MOST_TRAITS:
-        return Misfit(node.uuid, f"it has {len(node.traits)} traits, and Ironic allows {MOST_TRAITS}")
+        return Misfit(node.uuid, f"it has {len(node.traits)} traits, and Ironic allows {MOST_TRAITS}", node)
     if strange := sorted(trait for trait in node.traits if not is_name(trait)):
-        return Misfit(node.uuid, f"no trait can have the name {strange[0][:80]!r}")
+        return Misfit(node.uuid, f"no trait can have the name {strange[0][:80]!r}", node)
     name = str(os_resource_classes.normalize_name(node.resource_class))
     if not is_name(name):
-        return Misfit(node.uuid, f"no class can be made of its resource class {node.resource_class[:80]!r}")
+        return Misfit(node.uuid, f"no class can be made of its resource class {node.resource_class[:80]!r}", node)
     return name
 
 
@@ -84,12 +87,13 @@ def _colliding(fitting: Mapping[str, tuple[Node, str]]) -> dict[str, Misfit]:
                 uuid,
                 f"its resource class {node.resource_class!r} would be {name} in placement, as {first!r} of "
                 f"{counts[first]} {'nodes' if counts[first] > 1 else 'node'} is: rename one of them",
+                node,
             )
     return found
 
 
 def _provider(node: Node, name: str) -> Provider:
-    taken = is_reserved(node)
+    taken = bool(why_reserved(node))
     return Provider(
         name=node.uuid,
         inventories={name: Inventory(total=1, reserved=int(taken), min_unit=1, max_unit=1, step_size=1)},
@@ -97,11 +101,12 @@ def _provider(node: Node, name: str) -> Provider:
     )
 
 
-def is_reserved(node: Node) -> bool:
-    """Whether nobody may be placed on a node now: it is ill, not ready, or has an instance."""
-    return (
-        node.maintenance
-        or node.power_state in NO_POWER
-        or node.provision_state not in AVAILABLE
-        or node.instance_uuid is not None
-    )
+def why_reserved(node: Node) -> str:
+    """Why nobody may be placed on a node now: it is ill, not ready, or has an instance; empty when one may be."""
+    reasons = {
+        "in maintenance": node.maintenance,
+        f"power state {node.power_state or 'unknown'}": node.power_state in NO_POWER,
+        f"provision state {node.provision_state}": node.provision_state not in AVAILABLE,
+        f"instance {node.instance_uuid}": node.instance_uuid is not None,
+    }
+    return ", ".join(reason for reason, holds in reasons.items() if holds)

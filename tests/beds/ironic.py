@@ -83,6 +83,7 @@ def serving(
     auth: KeystoneAuth | None = None,
     tls: Certificates | None = None,
     port: int | None = None,
+    page: int = 1000,
 ) -> Iterator[IronicServer]:
     """Serve from ``directory``, which begins as a copy of the template and keeps its data for another start."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -90,7 +91,7 @@ def serving(
     port = port or free_port()
     url = f"{'https' if tls else 'http'}://{LOOPBACK}:{port}"
     configuration = directory / "ironic.conf"
-    configuration.write_text(_configuration(directory, port, auth, tls), encoding="utf-8")
+    configuration.write_text(_configuration(directory, port, auth, tls, page), encoding="utf-8")
     command = [str(BIN / "ironic"), "--config-file", str(configuration)]
     child = start(command, directory=directory, log=directory / "server.log")
     try:
@@ -166,7 +167,9 @@ def _listens(server: IronicServer) -> bool:
     return True
 
 
-def _configuration(directory: Path, port: int, auth: KeystoneAuth | None, tls: Certificates | None) -> str:
+def _configuration(
+    directory: Path, port: int, auth: KeystoneAuth | None, tls: Certificates | None, page: int = 1000
+) -> str:
     kinds = {name: f"fake,no-{name}" for name in ("bios", "console", "firmware", "inspect", "raid", "rescue", "vendor")}
     kinds |= dict.fromkeys(("boot", "deploy", "management", "power"), "fake")
     kinds |= {"network": "noop", "storage": "fake,noop"}
@@ -188,7 +191,7 @@ default_inspect_interface = no-inspect
 [api]
 host_ip = {LOOPBACK}
 port = {port}
-max_limit = 1000
+max_limit = {page}
 enable_ssl_api = {bool(tls)}
 [conductor]
 max_concurrent_clean = 100000

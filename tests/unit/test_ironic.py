@@ -155,7 +155,9 @@ def test_whatever_ironic_tells_no_node_is_lost_and_no_name_is_one_that_placement
     nodes = [parse_node(one) for one in told]
     share = shape_share(nodes)
 
-    assert {node.uuid for node in nodes} == share.providers.keys() | share.misfits.keys()
+    told_of = share.providers.keys() | share.misfits.keys()
+    assert {node.uuid for node in nodes if node.uuid} <= told_of
+    assert sum(name.startswith("record ") for name in told_of) == sum(not node.uuid for node in nodes)
     assert all(misfit.why for misfit in share.misfits.values())
     for provider in share.providers.values():
         assert all(map(is_name, (*provider.inventories, *provider.traits)))
@@ -196,7 +198,14 @@ def test_pages_are_followed_by_their_marker_at_the_address_that_we_know() -> Non
     assert [node.uuid for node in one.survey()] == [uuid_of(1), uuid_of(2), uuid_of(3)]
     assert ironic.asked[0].startswith("/v1/nodes?fields=uuid%2Cresource_class")
     assert f"limit={PAGE}" in ironic.asked[0]
-    assert ironic.asked[1] == f"/v1/nodes?limit=1000&fields=uuid&marker={uuid_of(2)}"
+    assert ironic.asked[1] == f"{ironic.asked[0]}&marker={uuid_of(2)}"
+
+
+def test_a_page_that_leads_to_itself_ends_the_listing() -> None:
+    one, _ = driver(*[page(1, marker=1)] * 3)
+
+    with pytest.raises(DiscoveryError, match="again and again"):
+        one.survey()
 
 
 def test_a_listing_begins_again_when_the_node_of_its_marker_is_deleted() -> None:
@@ -213,7 +222,7 @@ def test_a_busy_ironic_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [node.uuid for node in one.survey()] == [uuid_of(1), uuid_of(2)]
 
 
-@pytest.mark.parametrize("answer", [500, 401, 406, 400, {"nodes": 5}, {}, OSError("gone")])
+@pytest.mark.parametrize("answer", [500, 401, 406, 400, 300, {"nodes": 5}, {}, OSError("gone")])
 def test_a_listing_that_is_not_whole_is_none(answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda _: None)
     one, _ = driver(page(1, marker=1), *[answer] * TRIES)
