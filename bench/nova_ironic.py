@@ -2,7 +2,7 @@
 Runs in nova's virtual environment: reports bare-metal nodes with nova's own Ironic driver and report client.
 
 Usage: nova_ironic.py IRONIC_URL PLACEMENT_URL SECONDS. Does for each node what nova's resource tracker does, one after
-the other, first for as many nodes as fit into SECONDS, then for as many of those once more. Prints for each of the two passes
+the other: first for as many nodes as fit into SECONDS, then for as many of those once more. Prints for both passes
 ``{"nodes", "ironic", "placement", "wall_s"}`` and at the end the most memory of the process in MiB.
 """
 
