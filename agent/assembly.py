@@ -42,6 +42,7 @@ class Choice:
     embedded_dir: Path | None = None
     host: Path | None = None
     layout: Layout | None = None  # instead of the configured one
+    service: bool = False  # for the service, which logs
     database: str | None = None  # the URL of the cloud's placement database, when its API is down
 
 
@@ -52,7 +53,7 @@ def settings_for(choice: Choice) -> Settings:
     Raises:
         ConfigError: as ``load_settings``.
     """
-    settings = load_settings(choice.config_files, choice.config_dirs)
+    settings = load_settings(choice.config_files, choice.config_dirs, service=choice.service)
     settings = replace(settings, recorded=bool(choice.host) or settings.driver == "fake.FakeDriver")
     if choice.layout:
         settings = replace(settings, policy=replace(settings.policy, layout=choice.layout))
@@ -134,16 +135,27 @@ def open_client(settings: Settings, choice: Choice, *, writes: bool = False) -> 
         ConfigError: none is chosen.
         StateError: the embedded one's file, or the database, cannot be used.
     """
+    sender, where, name = open_sender(settings, choice, writes=writes)
+    return PlacementClient(Transport(sender, where=name)), where
+
+
+def open_sender(settings: Settings, choice: Choice, *, writes: bool = False) -> tuple["Sender", str, str]:
+    """
+    What sends requests to the chosen placement, by what name its memory goes, and by what name messages call it.
+
+    Raises:
+        as ``open_client``.
+    """
     if choice.embedded:
         folder = _embedded_dir(choice)
         where = f"the embedded placement in {folder}"
-        return PlacementClient(Transport(_open_embedded(folder, writes), where=where)), where
+        return _open_embedded(folder, writes), where, where
     if choice.database is not None:
         return _open_database(settings, choice.database)
     from agent.auth import open_placement
 
     adapter, where = open_placement(settings)
-    return PlacementClient(Transport(adapter, where=where)), where
+    return adapter, where, where
 
 
 def _open_embedded(folder: Path, writes: bool) -> "Sender":
@@ -170,7 +182,7 @@ def _open_embedded(folder: Path, writes: bool) -> "Sender":
         ) from error
 
 
-def _open_database(settings: Settings, database: str) -> tuple[PlacementClient, str]:
+def _open_database(settings: Settings, database: str) -> tuple["Sender", str, str]:
     """Placement on its database, which goes by the name of the API that serves it else: one memory is of both."""
     from agent.auth import EMBEDDED_URL, open_embedded, open_placement
 
@@ -201,7 +213,7 @@ def _open_database(settings: Settings, database: str) -> tuple[PlacementClient, 
             f"{name} cannot be used: {cause}: does it run, and may this user read and write it?"
         ) from error
     where = open_placement(settings)[1] if settings.placement_chosen else name
-    return PlacementClient(Transport(sender, where=name)), where
+    return sender, where, name
 
 
 def _embedded_dir(choice: Choice) -> Path:

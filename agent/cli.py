@@ -44,6 +44,8 @@ VERBS = {  # verb -> (help, the verb needs a placement)
     "revert": ("undo a move: the guest gets back what the migration kept", True),
     "release": ("let go of all that a guest holds", True),
     "audit": ("what placement says of this host's guests against what really runs", True),
+    "run": ("the service: passes at their time and at the host's word, audits, and what is told of them", True),
+    "status": ("what the service last said of itself", False),
     "check": ("try everything that a pass needs; writes nothing", True),
 }
 
@@ -56,7 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; answers the exit code."""
     parser = _parser()
     options = _check(parser, parser.parse_args(arguments))
-    _set_up_log(options.verbose)
+    if options.verb != "run":  # the service logs as it is configured
+        _set_up_log(options.verbose)
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - lives as long as we do
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")

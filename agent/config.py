@@ -68,21 +68,34 @@ class Settings:
     node_workers: int  # nodes that are written at a time
     ironic: IronicSettings
     audit_grace_s: int
+    interval_s: int  # between two passes of the service that nothing asked for
+    full_audit_interval_s: int
+    start_spread_s: int
+    stop_timeout_s: int
+    heal_policy: Path | None  # None: the service heals nothing
+    metrics_port: int | None  # on loopback; 0 a free one; None: none
+    metrics_textfile: Path | None
     fleet: FleetSettings
     placement_chosen: bool
     recorded: bool = False  # the nodes are host archives, which keep their own identity
     source: cfg.ConfigOpts
 
 
-def load_settings(files: Iterable[Path], directories: Iterable[Path] = ()) -> Settings:
+def load_settings(files: Iterable[Path], directories: Iterable[Path] = (), *, service: bool = False) -> Settings:
     """
     Read configuration files, later ones over earlier ones; none given: ours in /etc where it is.
+
+    A ``service`` has the options of its log too.
 
     Raises:
         ConfigError: a file cannot be read, or a value in it cannot be meant; all problems at once.
     """
     conf = cfg.ConfigOpts()
     register(conf)
+    if service:
+        from agent.log import register_log
+
+        register_log(conf)
     directories = list(directories)
     named = list(files) or ([DEFAULT_FILE] if DEFAULT_FILE.exists() else [])
     arguments = [argument for path in named for argument in ("--config-file", str(path))]
@@ -142,6 +155,13 @@ class _Reader:
             allow_reshape=self._value("agent", "allow_reshape"),
             reshape_timeout_s=self._value("agent", "reshape_timeout"),
             audit_grace_s=self._value("agent", "audit_grace"),
+            interval_s=self._value("agent", "interval"),
+            full_audit_interval_s=self._value("agent", "full_audit_interval"),
+            start_spread_s=self._value("agent", "start_spread"),
+            stop_timeout_s=self._value("agent", "stop_timeout"),
+            heal_policy=_path(self._value("agent", "heal_policy")),
+            metrics_port=self._value("agent", "metrics_port"),
+            metrics_textfile=_path(self._value("agent", "metrics_textfile")),
             node_grace_s=self._value("agent", "node_grace"),
             node_workers=self._value("agent", "node_workers"),
             ironic=IronicSettings(
@@ -370,3 +390,7 @@ def _parse_machines(pairs: list[str]) -> dict[str, str]:
 
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())
+
+
+def _path(text: str | None) -> Path | None:
+    return Path(text) if text else None

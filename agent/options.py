@@ -127,6 +127,17 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
         cfg.IntOpt("node_grace", default=60, min=0,
                    help="Seconds between two answers of Ironic's that it does not have a bare-metal node any more, "
                         "before the node's provider is deleted."),
+        cfg.IntOpt("interval", default=60, min=1,
+                   help="Seconds between two passes of the service that no event asked for."),
+        cfg.IntOpt("full_audit_interval", default=3600, min=1,
+                   help="Seconds between two audits of the service that read everything; the others read what moved."),
+        cfg.IntOpt("start_spread", default=10, min=0,
+                   help="The service begins its first pass within so many seconds, each host at a moment of its own."),
+        cfg.IntOpt("stop_timeout", default=20, min=1,
+                   help="Seconds after which a service that is told to stop abandons its pass, without harm."),
+        cfg.StrOpt("heal_policy", help="The service heals what this file lets, see audit --policy; unset, nothing."),
+        cfg.PortOpt("metrics_port", help="A port of loopback for /metrics, /healthz and /readyz; 0: a free one."),
+        cfg.StrOpt("metrics_textfile", help="Write metrics to this file, for the node exporter's textfile collector."),
         cfg.StrOpt("ring_url",
                    help="Where agents that share one Ironic without shards find each other, as tooz names it: "
                         "etcd3+http://HOST:2379. Unset, all nodes that Ironic lists are this agent's."),

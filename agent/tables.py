@@ -1,6 +1,8 @@
 """What people see: trees and tables, in colour on a terminal, plain in a pipe."""
 
+import os
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -86,6 +88,24 @@ def print_findings(out: Console, data: Mapping[str, Any]) -> None:
     if not subjects:
         depth = " as far as it moved a generation" if data["light"] else ""
         out.print(f"nothing found: placement says of this host's guests what the hypervisor runs{depth}")
+
+
+def print_status(out: Console, status: Mapping[str, Any]) -> None:
+    """What the service says of itself: a sentence, its sources with their age, and what is wrong."""
+    now = time.time()
+    out.print(status["sentence"], style="bold" if status["ready"] else "bold red")
+    table = Table("source", "last served", "now", box=None)
+    for name, source in status["sources"].items():
+        age = f"{now - source['ok_s']:.0f} s ago" if source["ok_s"] else "never"
+        table.add_row(name, age, source["error"] or "ok")
+    if status["sources"]:
+        out.print(table)
+    for node, outcome in status["outcomes"].items():
+        out.print(f"{node}: {outcome}")
+    for note in status["notes"]:
+        out.print(f"  {note}")
+    alive = os.path.exists(f"/proc/{status['pid']}")
+    out.print(f"pid {status['pid']}{'' if alive else ', which is gone'}, version {status['version']}")
 
 
 def print_usages(out: Console, data: Mapping[str, Any]) -> None:

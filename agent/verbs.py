@@ -43,6 +43,11 @@ def run(verb: str, options: argparse.Namespace) -> Exit:
     Raises:
         ConfigError, StateError, DiscoveryError, PolicyError, PlacementError: each a message for the user.
     """
+    if verb == "run":
+        from agent.daemon import run_service
+
+        run_service(replace(choice_of(options), service=True), options.verbose)
+        return Exit.DONE
     if verb == "watch":  # prints as it goes, and ends when it is told to
         try:
             VERBS[verb](options)
@@ -216,6 +221,14 @@ def explain(options: argparse.Namespace) -> Report:
     return Report(data=explain_provider(choice_of(options), options.name, options.what), table=_print_reasons)
 
 
+def status(options: argparse.Namespace) -> Report:
+    """What the service last said of itself."""
+    from agent.status import read_status
+
+    found = read_status(settings_for(choice_of(options)).state_directory)
+    return Report(data=found, table=_print_status, exit=Exit.DONE if found["ready"] else Exit.DIFFERENCES)
+
+
 def watch(options: argparse.Namespace) -> Report:
     """Events and what each changes, as they come, until interrupted."""
     from agent.watch import open_watch
@@ -251,6 +264,7 @@ VERBS: dict[str, Callable[[argparse.Namespace], Report]] = {
     "watch": watch,
     "check": check,
     "audit": audit,
+    "status": status,
     **{verb: partial(_of_allocations, verb) for verb in ("claim", "move", "confirm", "revert", "release")},
 }
 
@@ -263,6 +277,7 @@ DOING = {
     "reshape": "reading this host and placement, converting the tree",
     "record": "reading this host",
     "explain": "reading this host",
+    "status": "reading the service's status",
     "check": "trying what a pass needs",
     "audit": "looking at this host and at placement",
     **dict.fromkeys(("claim", "move", "confirm", "revert", "release"), "asking placement"),
@@ -395,6 +410,12 @@ def _print_tree(out: Any, data: dict[str, Any]) -> None:
     from agent.tables import print_tree
 
     print_tree(out, data)
+
+
+def _print_status(out: Any, data: dict[str, Any]) -> None:
+    from agent.tables import print_status
+
+    print_status(out, data)
 
 
 def _print_shown(out: Any, data: dict[str, Any]) -> None:

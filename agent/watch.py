@@ -1,6 +1,5 @@
 """Watches a node: events become looks, debounced, and each look says what it changes."""
 
-import queue
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from agent.planner import Planner, look
 from agent.provider_config import add, read_additions
 from agent.shapes import encode_plan
 from agent.sync import PATIENCE, Status, run_pass
+from agent.wake_ups import WakeUps
 from drivers.base import Driver, Watchable
 from drivers.events import Event
 from reportclient.diff import child_uuid, diff
@@ -23,8 +23,6 @@ from reportclient.ownership import Names, Ownership
 from reportclient.plan import Plan
 from reportclient.tree import ObservedProvider, ObservedTree, ProviderTree
 
-QUIET_S = 0.1  # after the last event of a batch
-LONGEST_S = 0.4  # from its first event: a flood does not keep us from looking
 RETRY_S = 2.0  # after a look that failed
 TICK_S = 60.0  # without any event: links that go down and allocations that end announce themselves to nobody
 SOON_S = 0.15  # between the looks that a host which announced its loss must pass before it is believed to be smaller
@@ -42,37 +40,23 @@ class Change:
     seconds: float = 0.0  # from the first event to the end
 
 
-class WakeUps:
-    """Gathers events from any thread into batches; the first batch is empty and comes at once."""
+class Ticks:
+    """Batches of events, and one without any when it is time to look all the same; the first comes at once."""
 
     def __init__(self) -> None:
-        self._events: queue.SimpleQueue[tuple[Event, float]] = queue.SimpleQueue()
-        self._due = 0.0  # when to look even without an event
-
-    def wake(self, event: Event) -> None:
-        """Called by those who hear of a change."""
-        self._events.put((event, time.monotonic()))
+        self._wake_ups = WakeUps()
+        self.wake = self._wake_ups.wake
+        self._due = 0.0
 
     def again(self, seconds: float) -> None:
         """Look again by then, event or not."""
         self._due = time.monotonic() + seconds
 
     def next(self) -> tuple[tuple[Event, ...], float]:
-        """The next batch, as many events as come close to each other, and when its first one came (monotonic)."""
-        first = self._wait(max(0.0, self._due - time.monotonic()))
+        """The next batch, and when its first event came (monotonic)."""
+        batch = self._wake_ups.wait(self._due - time.monotonic())
         self._due = time.monotonic() + TICK_S
-        if first is None:
-            return (), time.monotonic()
-        batch, until = [first[0]], time.monotonic() + LONGEST_S
-        while (left := min(QUIET_S, until - time.monotonic())) > 0 and (more := self._wait(left)):
-            batch.append(more[0])
-        return tuple(batch), first[1]
-
-    def _wait(self, seconds: float) -> tuple[Event, float] | None:
-        try:
-            return self._events.get(timeout=seconds)
-        except queue.Empty:
-            return None
+        return batch
 
 
 @contextmanager
@@ -83,7 +67,7 @@ def open_watch(settings: Settings, choice: Choice, *, sync: bool) -> Iterator[It
     Raises:
         ConfigError: the host is no live one. And as a survey does.
     """
-    wake_ups = WakeUps()
+    wake_ups = Ticks()
     with open_driver(settings, choice) as driver:
         if not isinstance(driver, Watchable) or choice.host:
             raise ConfigError("watch looks at a live host: leave --host out, and use the libvirt driver")
@@ -109,7 +93,7 @@ def encode_change(change: Change) -> dict[str, Any]:
     }
 
 
-def watch(driver: Driver, node: str, settings: Settings, wake_ups: WakeUps) -> Iterator[Change]:
+def watch(driver: Driver, node: str, settings: Settings, wake_ups: Ticks) -> Iterator[Change]:
     """Each change of the desired tree, without end; nothing is written anywhere."""
     stood = ObservedTree()
     while True:
@@ -126,7 +110,7 @@ def watch(driver: Driver, node: str, settings: Settings, wake_ups: WakeUps) -> I
         stood = _as_observed(tree)
 
 
-def watch_and_sync(planner: Planner, wake_ups: WakeUps) -> Iterator[Change]:
+def watch_and_sync(planner: Planner, wake_ups: Ticks) -> Iterator[Change]:
     """A pass at the start and after each batch of events, without end."""
     started = False
     looks = PATIENCE  # in a row that found less than the limits allow to take away, since something was announced

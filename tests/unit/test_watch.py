@@ -3,19 +3,19 @@
 import threading
 import time
 
-from agent import watch
-from agent.watch import WakeUps
+from agent import wake_ups as batches
+from agent.watch import Ticks
 from drivers.events import Event
 
 ADD, REMOVE = Event("udev", "add pci 0000:81:10.0"), Event("libvirt", "node device pci_0000_81_10_0 deleted")
 
 
 def test_the_first_look_comes_at_once_and_without_an_event() -> None:
-    assert WakeUps().next()[0] == ()
+    assert Ticks().next()[0] == ()
 
 
 def test_events_that_come_close_to_each_other_are_one_batch_timed_from_the_first() -> None:
-    wake_ups = WakeUps()
+    wake_ups = Ticks()
     wake_ups.next()
     before = time.monotonic()
     wake_ups.wake(ADD)
@@ -29,12 +29,12 @@ def test_events_that_come_close_to_each_other_are_one_batch_timed_from_the_first
 
 
 def test_a_flood_does_not_keep_us_from_looking() -> None:
-    wake_ups = WakeUps()
+    wake_ups = Ticks()
     wake_ups.next()
     over = threading.Event()
 
     def flood() -> None:
-        while not over.wait(watch.QUIET_S / 4):
+        while not over.wait(batches.QUIET_S / 4):
             wake_ups.wake(ADD)
 
     thread = threading.Thread(target=flood)
@@ -49,7 +49,7 @@ def test_a_flood_does_not_keep_us_from_looking() -> None:
 
 
 def test_a_look_can_be_asked_for_again() -> None:
-    wake_ups = WakeUps()
+    wake_ups = Ticks()
     wake_ups.next()
     wake_ups.again(0.01)
 

@@ -1,0 +1,31 @@
+"""The service's log, by oslo.log: its options, its formats, and nothing of it before the service runs."""
+
+import logging
+
+from oslo_config import cfg
+from oslo_log import log
+
+QUIET = ("keystoneauth", "urllib3", "oslo_service", "oslo_concurrency", "stevedore")
+
+
+def set_up_log(conf: cfg.ConfigOpts, verbose: int) -> None:
+    """
+    Log as ``conf`` says, to standard error where it says nothing; what libraries tell below a warning is left out.
+
+    Raises:
+        ValueError: a file to log to cannot be opened.
+    """
+    conf.set_default("use_stderr", True)
+    conf.set_override("debug", conf.debug or verbose > 1)
+    try:
+        log.setup(conf, "compute-node-agent")
+    except OSError as error:
+        raise ValueError(f"cannot log to {error.filename}: {error.strerror}") from error
+    if not conf.debug:
+        for name in QUIET:
+            logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def register_log(conf: cfg.ConfigOpts) -> None:
+    """Make oslo.log's options known, before files are read."""
+    log.register_options(conf)

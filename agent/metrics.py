@@ -1,0 +1,149 @@
+"""What Prometheus is told: on a loopback port, or in a file for the node exporter."""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, make_server
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Info, Summary, make_wsgi_app, write_to_textfile
+
+from agent import VERSION
+from agent.status import ServiceStatus
+from reportclient.transport import Sender
+from reportclient.tree import Provider
+
+LOOPBACK = "127.0.0.1"
+Environ = dict[str, Any]
+
+
+class Metrics:
+    """All of them, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        name = "compute_node_agent"
+        Info(name, "Version of the agent.", registry=self.registry).info({"version": VERSION})
+        self._passes = Counter(f"{name}_passes", "Passes, by outcome.", ["outcome"], registry=self.registry)
+        self._pass_s = Summary(f"{name}_pass_seconds", "Time that passes took.", registry=self.registry)
+        self._source_s = Summary(
+            f"{name}_source_seconds", "Time that a source took in a pass.", ["source"], registry=self.registry
+        )
+        self._source_up = Gauge(
+            f"{name}_source_up", "Whether a source served at the last try.", ["source"], registry=self.registry
+        )
+        self._source_ok = Gauge(
+            f"{name}_source_last_success_timestamp_seconds",
+            "When a source last served.",
+            ["source"],
+            registry=self.registry,
+        )
+        self._requests = Counter(
+            f"{name}_placement_requests",
+            "Requests to placement, by method and code; no answer is code 0.",
+            ["method", "code"],
+            registry=self.registry,
+        )
+        self._findings = Gauge(f"{name}_findings", "Findings of the last audit.", ["kind"], registry=self.registry)
+        self._stock = Gauge(
+            f"{name}_inventory",
+            "Totals of a class: desired by the host, and observed in placement before the last pass.",
+            ["resource_class", "side"],
+            registry=self.registry,
+        )
+        self._last_pass = Gauge(
+            f"{name}_last_pass_timestamp_seconds", "The end of the last pass that was done.", registry=self.registry
+        )
+
+    def passed(self, outcome: str, seconds: float) -> None:
+        """A pass over one node, or over all bare-metal nodes, ended so."""
+        self._passes.labels(outcome).inc()
+        self._pass_s.observe(seconds)
+
+    def asked(self, source: str, seconds: float, error: str) -> None:
+        """A source was read in a pass; with an error it did not serve."""
+        self._source_s.labels(source).observe(seconds)
+        self._source_up.labels(source).set(0 if error else 1)
+        if not error:
+            self._source_ok.labels(source).set_to_current_time()
+
+    def requested(self, method: str, code: int) -> None:
+        """A request to placement was answered with this code; 0: not at all."""
+        self._requests.labels(method, str(code)).inc()
+
+    def found(self, findings: dict[str, int]) -> None:
+        """All kinds of findings with their numbers, of the last audit."""
+        for kind, count in findings.items():
+            self._findings.labels(kind).set(count)
+
+    def stocked(self, side: str, providers: Iterable[Provider]) -> None:
+        """The totals of a tree, ``desired`` or ``observed``."""
+        sums: dict[str, int] = {}
+        for provider in providers:
+            for name, stock in provider.inventories.items():
+                sums[name] = sums.get(name, 0) + stock.total
+        for name, total in sums.items():
+            self._stock.labels(name, side).set(total)
+
+    def done(self) -> None:
+        """A pass was done over all that is ours."""
+        self._last_pass.set_to_current_time()
+
+    def write(self, path: Path) -> None:
+        """For the node exporter's textfile collector; errors as of a file."""
+        write_to_textfile(str(path), self.registry)
+
+
+class MeteredSender:
+    """Before a keystoneauth adapter: counts, and tells that the work goes on."""
+
+    def __init__(self, sender: Sender, metrics: Metrics, alive: Callable[[], None]) -> None:
+        self._sender = sender
+        self._metrics = metrics
+        self._alive = alive
+
+    def request(self, url: str, method: str, **kwargs: Any) -> Any:
+        code = 0
+        try:
+            answer = self._sender.request(url, method, **kwargs)
+            code = answer.status_code
+            return answer
+        finally:
+            self._metrics.requested(method, code)
+            self._alive()
+
+
+class _Quiet(WSGIRequestHandler):
+    """Requests of probes are no news."""
+
+    def log_message(self, *_args: object) -> None:
+        return
+
+
+def serve(metrics: Metrics, port: int, status: Callable[[], ServiceStatus]) -> int:
+    """
+    Serve /metrics, /healthz (the loop goes on) and /readyz (and all that it needs serves) on loopback, in a thread.
+
+    Answers the port, a free one where 0 was asked for.
+
+    Raises:
+        OSError: the port cannot be had.
+    """
+    application = make_wsgi_app(metrics.registry)
+
+    def route(environ: Environ, start: Any) -> Any:
+        if environ["PATH_INFO"] == "/metrics":
+            return application(environ, start)
+        now = status()
+        lively = now.last_pass_s is None or time.time() - now.last_pass_s < 3 * now.interval_s or bool(now.errors)
+        good = {"/healthz": lively, "/readyz": now.is_ready}.get(environ["PATH_INFO"])
+        code = "404 Not Found" if good is None else "200 OK" if good else "503 Service Unavailable"
+        start(code, [("Content-Type", "application/json")])
+        return [json.dumps({"status": now.sentence(), "pid": os.getpid()}).encode()]
+
+    server = make_server(LOOPBACK, port, route, handler_class=_Quiet)
+    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+    return int(server.server_port)

@@ -1,0 +1,48 @@
+"""
+What systemd is told of a service, by the protocol of sd_notify(3).
+
+oslo.service's helper sends READY alone, so the other words are said here; without systemd nothing is sent.
+"""
+
+import os
+import socket
+import time
+from collections.abc import Mapping
+
+
+class Notifier:
+    """Sends to ``$NOTIFY_SOCKET``; ``alive`` must be called each ``watchdog_s`` seconds, None: nobody waits for it."""
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        address = environment.get("NOTIFY_SOCKET", "")
+        self._address = f"\0{address[1:]}" if address.startswith("@") else address
+        usec = environment.get("WATCHDOG_USEC", "")
+        mine = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+        self.watchdog_s = int(usec) / 1e6 if usec.isdecimal() and mine else None
+
+    def ready(self, status: str) -> None:
+        self._send(f"READY=1\nSTATUS={status}")
+
+    def reloading(self) -> None:
+        """Configuration is read anew; ``ready`` ends it."""
+        self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+
+    def stopping(self) -> None:
+        self._send("STOPPING=1\nSTATUS=stopping")
+
+    def status(self, text: str) -> None:
+        """One line for people."""
+        self._send(f"STATUS={text}")
+
+    def alive(self) -> None:
+        """The work goes on."""
+        self._send("WATCHDOG=1")
+
+    def _send(self, text: str) -> None:
+        if not self._address:
+            return
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+            try:
+                sender.sendto(text.encode(), self._address)
+            except OSError:
+                return  # a service manager that does not listen is none of our business
