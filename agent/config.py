@@ -106,6 +106,7 @@ def load_settings(files: Iterable[Path], directories: Iterable[Path] = (), *, se
         where = ", ".join(map(str, [*named, *directories]))
         raise ConfigError(f"configuration {where}: {_one_line(error)}") from error
     register_auth(conf)
+    _take_credentials(conf)
     _resolve_references(conf)
     return _Reader(conf).settings([path.absolute().parent for path in named])
 
@@ -390,6 +391,23 @@ def _parse_machines(pairs: list[str]) -> dict[str, str]:
 
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())
+
+
+def _take_credentials(conf: cfg.ConfigOpts) -> None:
+    """
+    Passwords that systemd hands over (LoadCredential=), instead of what the files say.
+
+    Raises:
+        ConfigError: one is there and cannot be read.
+    """
+    folder = os.environ.get("CREDENTIALS_DIRECTORY")
+    for group in ("placement", "ironic"):
+        path = Path(folder or "/", f"{group}-password")
+        if folder and path.exists() and "password" in conf[group]:
+            try:
+                conf.set_override("password", path.read_text(encoding="utf-8").rstrip("\n"), group=group)
+            except (OSError, UnicodeDecodeError) as error:
+                raise ConfigError(f"the credential {path} cannot be read: {error}") from error
 
 
 def _path(text: str | None) -> Path | None:

@@ -5,7 +5,7 @@ import logging
 from oslo_config import cfg
 from oslo_log import log
 
-QUIET = ("keystoneauth", "urllib3", "oslo_service", "oslo_concurrency", "stevedore")
+QUIET = ("drivers.libvirt.connection", "keystoneauth", "urllib3", "oslo_service", "oslo_concurrency", "stevedore")
 
 
 def set_up_log(conf: cfg.ConfigOpts, verbose: int) -> None:

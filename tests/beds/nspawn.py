@@ -1,0 +1,97 @@
+"""A real systemd as process 1, in a container over this machine's own files: what it writes goes with it."""
+
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from beds.process import BedError, start, stop, tail
+
+PATIENCE_S = 60
+MASKED = ("systemd-networkd", "libvirt-guests", "ssh", "etcd", "postgresql", "mariadb", "cron")
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """``leader`` is its process 1, as this machine counts."""
+
+    leader: int
+    root: Path
+
+    def run(self, *command: str, check: bool = True, text: str = "") -> str:
+        """Run a command in it as root; its output, errors too."""
+        done = subprocess.run(
+            ["nsenter", "-t", str(self.leader), "-a", *command],
+            input=text,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        if check and done.returncode:
+            raise BedError(f"{' '.join(command)} ended with {done.returncode}: {done.stdout}{done.stderr}")
+        return done.stdout + done.stderr
+
+    def show(self, unit: str, name: str) -> str:
+        """One property of a unit."""
+        return self.run("systemctl", "show", unit, "-p", name, "--value").strip()
+
+    def wait(self, unit: str, name: str, value: str, seconds: float = PATIENCE_S) -> None:
+        """Until a property of a unit begins with this value."""
+        deadline = time.monotonic() + seconds
+        while not self.show(unit, name).startswith(value):
+            if time.monotonic() > deadline:
+                journal = self.run("journalctl", "-u", unit, "--no-pager", "-n", "40", check=False)
+                raise BedError(f"{name} of {unit} is {self.show(unit, name)!r}, not {value!r}:\n{journal}")
+            time.sleep(0.1)
+
+
+@contextmanager
+def booted(directory: Path, *, binds: Mapping[Path, str] = MappingProxyType({})) -> Iterator[Container]:
+    """A container that shares our network, with these folders of ours at those places."""
+    layers, root = directory / "layers", directory / "root"
+    for folder in (layers, root):
+        folder.mkdir(parents=True)
+    _mount("-t", "tmpfs", "tmpfs", str(layers))
+    (layers / "up").mkdir()
+    (layers / "work").mkdir()
+    _mount("-t", "overlay", "overlay", "-o", f"lowerdir=/,upperdir={layers}/up,workdir={layers}/work", str(root))
+    try:
+        masked = [f"systemd.mask={name}.service" for name in MASKED]
+        command = [
+            *("systemd-nspawn", "-D", str(root), "-M", f"agent-{directory.name}"[:60], "--register=no", "--keep-unit"),
+            *("--console=passive", "--link-journal=no", "--hostname=contained"),
+            *(f"--bind={ours}:{place}" for ours, place in binds.items()),
+            *("-b", *masked, "systemd.unified_cgroup_hierarchy=0"),
+        ]
+        child = start(command, directory=directory, log=directory / "nspawn.log")
+        try:
+            yield Container(_leader(child.process.pid, directory / "nspawn.log"), root)
+        finally:
+            stop(child, patience=20)
+    finally:
+        for folder in (root, layers):
+            subprocess.run(["umount", "-l", str(folder)], check=False, capture_output=True)
+
+
+def _leader(pid: int, log: Path) -> int:
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        children = Path(f"/proc/{pid}/task/{pid}/children")
+        text = children.read_text(encoding="ascii") if children.exists() else ""
+        for child in text.split():
+            asked = ["nsenter", "-t", child, "-a", "systemctl", "is-system-running"]
+            done = subprocess.run(asked, capture_output=True, text=True, check=False)
+            if done.stdout.strip() in ("running", "degraded"):
+                return int(child)
+        time.sleep(0.2)
+    raise BedError(f"no systemd within {PATIENCE_S} s:\n{tail(log)}")
+
+
+def _mount(*arguments: str) -> None:
+    done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise BedError(f"mount {' '.join(arguments)}: {done.stderr}")

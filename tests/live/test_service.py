@@ -1,0 +1,137 @@
+"""The service as systemd runs it: the package, its units, the unprivileged user; on real libvirtd and placement."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from beds import nspawn, placement
+from beds.nspawn import Container
+from beds.proxy import Proxy
+from beds.upgrades import write_config
+
+pytestmark = pytest.mark.live
+
+ROOT = Path(__file__).parents[2]
+UNIT, RESHAPE = "compute-node-agent.service", "compute-node-agent-reshape.service"
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A container with the package in it, and the placement that it reports to."""
+
+    container: Container
+    proxy: Proxy
+
+    def status(self) -> str:
+        return self.container.show(UNIT, "StatusText")
+
+
+@pytest.fixture(scope="module")
+def package() -> Path:
+    """The Debian package of this tree."""
+    command = [str(ROOT / "tools/deb.sh"), sys._base_executable]  # type: ignore[attr-defined]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return ROOT / done.stdout.split()[-1]
+
+
+@pytest.fixture(scope="module")
+def installed(package: Path, placement_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+    folder = tmp_path_factory.mktemp("service")
+    share = folder / "share"
+    share.mkdir()
+    share.chmod(0o755)
+    with (
+        placement.serving(folder / "placement", placement_template) as server,
+        Proxy(server.url) as proxy,
+        nspawn.booted(folder / "container", binds={share: "/srv/share"}) as container,
+    ):
+        (share / package.name).write_bytes(package.read_bytes())
+        config: dict[str, dict[str, object]] = {
+            "placement": {"auth_type": "none", "endpoint": proxy.url},
+            "agent": {"interval": 2, "start_spread": 0},
+            "libvirt": {"virt_type": "qemu"},
+            "DEFAULT": {"instances_path": "/var/lib", "state_path": "/nonexistent"},
+        }
+        path = write_config(config, share / "agent.conf")
+        container.run("dpkg", "-i", "--force-depends", f"/srv/share/{package.name}")
+        container.run(
+            "install", "-D", "-m", "644", f"/srv/share/{path.name}", "/etc/compute-node-agent/compute-node-agent.conf"
+        )
+        container.run("mkdir", "-p", f"/etc/systemd/system/{UNIT}.d")
+        override = "[Service]\nWatchdogSec=6\nRestartSec=1\n"
+        container.run("tee", f"/etc/systemd/system/{UNIT}.d/test.conf", text=override)
+        container.run("systemctl", "daemon-reload")
+        container.run("systemctl", "start", "libvirtd.service")
+        yield Installed(container, proxy)
+
+
+def test_the_service_lives_its_life_under_systemd(installed: Installed) -> None:
+    """Started, ready, reloaded, killed and restarted, hung and killed by the watchdog, stopped: as its own user."""
+    container = installed.container
+
+    container.run("systemctl", "start", UNIT)
+    container.wait(UNIT, "StatusText", "up to date")
+    assert container.show(RESHAPE, "Result") == "success"
+    first = container.show(UNIT, "MainPID")
+    user = container.run("ps", "-o", "user:32=", "-p", first).strip()
+    assert user == "compute-node-agent"
+
+    container.run("systemctl", "reload", UNIT)
+    container.wait(UNIT, "StatusText", "up to date")
+    assert container.show(UNIT, "MainPID") == first
+
+    container.run("kill", "-KILL", first)
+    container.wait(UNIT, "NRestarts", "1")
+    container.wait(UNIT, "StatusText", "up to date")
+    second = container.show(UNIT, "MainPID")
+
+    container.run("kill", "-STOP", second)
+    container.wait(UNIT, "NRestarts", "2")
+    container.wait(UNIT, "StatusText", "up to date")
+    assert "Watchdog timeout" in container.run("journalctl", "-u", UNIT, "--no-pager")
+
+    container.run("systemctl", "stop", UNIT)
+    assert container.show(UNIT, "Result") == "success"
+
+
+def test_the_reshape_before_the_start_is_harmless_when_repeated(installed: Installed) -> None:
+    container = installed.container
+    container.run("systemctl", "start", RESHAPE)
+    installed.proxy.seen.clear()
+
+    container.run("systemctl", "start", RESHAPE)
+
+    assert container.show(RESHAPE, "Result") == "success"
+    assert [seen.method for seen in installed.proxy.seen] == ["GET"]
+
+
+def test_a_reshape_that_fails_does_not_keep_the_service_from_starting(installed: Installed) -> None:
+    container = installed.container
+    container.run("mkdir", "-p", f"/etc/systemd/system/{RESHAPE}.d")
+    container.run(
+        "tee", f"/etc/systemd/system/{RESHAPE}.d/fail.conf", text="[Service]\nExecStart=\nExecStart=/bin/false\n"
+    )
+    container.run("systemctl", "daemon-reload")
+
+    container.run("systemctl", "start", UNIT)
+
+    container.wait(UNIT, "StatusText", "up to date")
+    assert container.show(RESHAPE, "Result") == "exit-code"
+    container.run("systemctl", "stop", UNIT)
+
+
+def test_the_units_expose_little(installed: Installed) -> None:
+    path = ROOT / "systemd" / UNIT
+    done = subprocess.run(
+        ["systemd-analyze", "security", "--offline=yes", "--threshold=15", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout[-300:]
+    assert "nknown" not in installed.container.run("systemd-analyze", "verify", f"/lib/systemd/system/{UNIT}")
