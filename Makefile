@@ -10,7 +10,7 @@ $(shell rm -f .venv/*.stamp)
 endif
 endif
 
-.PHONY: help venv run test check unit soak guest-test bench sample deb clean
+.PHONY: help venv run test check unit soak guest-test bench sample service-test deb clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -51,6 +51,9 @@ bench: .venv/test.stamp  ## figures beside nova's, measured in the same run
 sample: .venv/test.stamp  ## the sample configuration and docs/operations.md, from the code
 	$(BIN)/oslo-config-generator --config-file etc/compute-node-agent/generator.conf
 	PYTHONPATH=. $(BIN)/python tools/operations.py
+
+service-test: .venv/test.stamp  ## the package under a real systemd in a container (in the making)
+	@$(BIN)/python -m pytest -q --durations=5 tests/service
 
 deb: .venv/run.stamp  ## a Debian package in build/, with the service
 	@tools/deb.sh $(PYTHON)

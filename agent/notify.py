@@ -9,6 +9,8 @@ import socket
 import time
 from collections.abc import Mapping
 
+OFTEN_S, PATIENCE_S = 1.0, 1.0
+
 
 class Notifier:
     """Sends to ``$NOTIFY_SOCKET``; ``alive`` must be called each ``watchdog_s`` seconds, None: nobody waits for it."""
@@ -17,6 +19,7 @@ class Notifier:
         address = environment.get("NOTIFY_SOCKET", "")
         self._address = f"\0{address[1:]}" if address.startswith("@") else address
         usec = environment.get("WATCHDOG_USEC", "")
+        self._alive_s = 0.0
         mine = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
         self.watchdog_s = int(usec) / 1e6 if usec.isdecimal() and mine else None
 
@@ -35,13 +38,16 @@ class Notifier:
         self._send(f"STATUS={text}")
 
     def alive(self) -> None:
-        """The work goes on."""
-        self._send("WATCHDOG=1")
+        """The work goes on; said once in a while, however often it is called."""
+        if time.monotonic() - self._alive_s > OFTEN_S:
+            self._alive_s = time.monotonic()
+            self._send("WATCHDOG=1")
 
     def _send(self, text: str) -> None:
         if not self._address:
             return
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+            sender.settimeout(PATIENCE_S)
             try:
                 sender.sendto(text.encode(), self._address)
             except OSError:

@@ -10,7 +10,7 @@ stage=build/deb
 deb=build/compute-node-agent_${version}_$arch.deb
 
 rm -rf $stage
-mkdir -p $stage/usr/{bin,lib} $stage/lib/systemd/system $stage/usr/lib/{sysusers.d,tmpfiles.d} \
+mkdir -p $stage/usr/{bin,lib} $stage/lib/systemd/system $stage/usr/lib/{sysusers.d,tmpfiles.d} $stage/usr/share/polkit-1/rules.d \
   $stage/etc/compute-node-agent $stage/usr/share/doc/compute-node-agent $stage/DEBIAN
 "$python" -m venv $stage/$home
 log=$(mktemp)
@@ -26,6 +26,7 @@ find $stage/$home -name __pycache__ -prune -exec rm -rf {} +
 ln -s /$home/bin/compute-node-agent $stage/usr/bin/compute-node-agent
 cp systemd/*.service $stage/lib/systemd/system/
 cp systemd/compute-node-agent.sysusers $stage/usr/lib/sysusers.d/compute-node-agent.conf
+cp systemd/compute-node-agent.rules $stage/usr/share/polkit-1/rules.d/60-compute-node-agent.rules
 cp systemd/compute-node-agent.tmpfiles $stage/usr/lib/tmpfiles.d/compute-node-agent.conf
 cp etc/compute-node-agent/compute-node-agent.conf.sample README.md $stage/usr/share/doc/compute-node-agent/
 cp -r etc/prometheus etc/grafana $stage/usr/share/doc/compute-node-agent/ 2> /dev/null || true

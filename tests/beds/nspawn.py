@@ -39,7 +39,7 @@ class Container:
         """One property of a unit."""
         return self.run("systemctl", "show", unit, "-p", name, "--value").strip()
 
-    def wait(self, unit: str, name: str, value: str, seconds: float = PATIENCE_S) -> None:
+    def wait(self, unit: str, name: str, value: str, seconds: float = 20) -> None:
         """Until a property of a unit begins with this value."""
         deadline = time.monotonic() + seconds
         while not self.show(unit, name).startswith(value):

@@ -65,7 +65,10 @@ def installed(package: Path, placement_template: Path, tmp_path_factory: pytest.
         override = "[Service]\nWatchdogSec=6\nRestartSec=1\n"
         container.run("tee", f"/etc/systemd/system/{UNIT}.d/test.conf", text=override)
         container.run("systemctl", "daemon-reload")
-        container.run("systemctl", "start", "libvirtd.service")
+        # Without polkit libvirt goes by its socket's group; with it the package's rule says so.
+        access = 'auth_unix_rw = "none"\nunix_sock_group = "libvirt"\nunix_sock_rw_perms = "0770"\n'
+        container.run("tee", "-a", "/etc/libvirt/libvirtd.conf", text=access)
+        container.run("systemctl", "restart", "libvirtd.service")
         yield Installed(container, proxy)
 
 
