@@ -2,12 +2,14 @@
 
 import json
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from beds import databases, etcd, ironic, placement
@@ -531,6 +533,76 @@ def test_what_placement_did_not_take_in_one_pass_is_done_in_the_next_and_nothing
         assert len(created) <= 20 - halted.json["summary"].get("created", 0)
     send = ByHand(placement_server.url).send
     assert all(reserved(send, uuid) == {"CUSTOM_GOLD": 0} for uuid in uuids)
+
+
+def kill_server(port: int) -> None:
+    """All processes of the server that listens there, at once."""
+    listening = [
+        one for one in psutil.net_connections("tcp") if one.laddr and one.laddr.port == port and one.status == "LISTEN"
+    ]
+    assert listening[0].pid is not None
+    os.killpg(os.getpgid(listening[0].pid), signal.SIGKILL)
+
+
+def test_placement_that_is_slow_is_waited_for(
+    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    available(server, "slow", 5)
+
+    def slowly(request: Request, forward: Forward) -> Answer:
+        time.sleep(0.4)
+        return forward(request)
+
+    with Proxy(placement_server.url, hook=slowly) as providers:
+        agent = nodes_agent(tmp_path, server.url, providers.url, ironic={"shard": "slow"}, agent={"node_workers": 4})
+
+        assert agent.sums() == {"created": 5}
+
+
+def test_placement_that_is_killed_in_a_first_pass_has_everything_after_the_next(
+    server: IronicServer, placement_template: Path, tmp_path: Path
+) -> None:
+    uuids = available(server, "outlived", 40)
+    port = free_port()
+    with placement.serving(tmp_path / "placement", placement_template, port=port) as one:
+        agent = nodes_agent(tmp_path, server.url, one.url, ironic={"shard": "outlived"})
+        command = [str(COMMAND), "sync", "--config-file", str(agent.config), "--format", "json"]
+        send = ByHand(one.url).send
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as begun:
+            while len(send("GET", "/resource_providers")["resource_providers"]) < 10:
+                assert begun.poll() is None
+            kill_server(port)
+            out, _ = begun.communicate()
+    halted = json.loads(out)["summary"]
+    assert begun.returncode == 1
+    assert halted["unfinished"] + halted.get("failed", 0) > 10
+    with placement.serving(tmp_path / "placement", placement_template, port=port):
+        assert agent.run("sync").code == 0
+        assert all(reserved(send, uuid) == {"CUSTOM_GOLD": 0} for uuid in uuids)
+        assert agent.sums() == {"unchanged": 40}
+
+
+def test_a_node_that_is_deleted_between_two_pages_costs_nobody_else(
+    ironic_template: Path, placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    with ironic.serving(tmp_path / "ironic", ironic_template, page=3) as own, Proxy(own.url) as nodes:
+        uuids = available(own, "paged", 8)
+        deleted: list[str] = []
+
+        def delete_marker(request: Request, forward: Forward) -> Answer:
+            marker = request.path.partition("marker=")[2]
+            if marker and not deleted:
+                deleted.append(marker)
+                own.send("PUT", f"/v1/nodes/{marker}/maintenance", {"reason": "test"})
+                own.send("DELETE", f"/v1/nodes/{marker}")
+            return forward(request)
+
+        nodes.hook = delete_marker
+        agent = nodes_agent(tmp_path, nodes.url, placement_server.url)
+
+        assert agent.sums() == {"created": 7}
+        assert set(deleted) < set(uuids)
+        assert agent.sums() == {"unchanged": 7}
 
 
 def test_an_agent_that_is_killed_in_its_first_pass_goes_on_from_there(
