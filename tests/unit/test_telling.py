@@ -1,0 +1,64 @@
+"""What the service tells: alerts and dashboards speak of metrics that there are, and a status says how it is."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from agent.errors import StateError
+from agent.metrics import Metrics
+from agent.notify import Notifier
+from agent.status import ServiceStatus, read_status, write_status
+
+ROOT = Path(__file__).parents[2]
+STATUS = ServiceStatus(version="1", pid=1, started_s=0.0)
+
+
+def names() -> set[str]:
+    """All that can be asked for of what is told."""
+    metrics = list(Metrics().registry.collect())
+    return {f"{metric.name}{end}" for metric in metrics for end in ("", "_total", "_sum", "_count", "_info")}
+
+
+@pytest.mark.parametrize(
+    "path", ["etc/prometheus/compute-node-agent.rules.yaml", "etc/grafana/compute-node-agent.json"]
+)
+def test_alerts_and_dashboard_speak_of_metrics_that_there_are(path: str) -> None:
+    text = (ROOT / path).read_text(encoding="utf-8")
+    told = json.loads(text) if path.endswith("json") else yaml.safe_load(text)
+    spoken = set(re.findall(r"compute_node_agent_\w+", text))
+
+    assert told
+    assert spoken <= names()
+
+
+def test_a_status_says_how_the_service_is() -> None:
+    assert (STATUS.sentence(), STATUS.is_ready) == ("starting", False)
+    good = replace(STATUS.seen("host", "", 5.0), passes=2, last_pass_s=5.0, outcomes={"host": "unchanged"})
+    assert (good.sentence(), good.is_ready) == ("up to date, 2 passes", True)
+    ill = good.seen("placement", "no connection", 9.0)
+    assert (ill.sentence().split(";")[0], ill.is_ready) == ("degraded: no connection", False)
+    assert ill.seen("placement", "", 10.0).is_ready
+    found = replace(good, outcomes={"host": "unsafe"}, findings={"orphaned": 2})
+    assert found.sentence() == "unsafe, 2 passes; findings: 2 orphaned"
+
+
+def test_a_status_is_read_as_it_was_written(tmp_path: Path) -> None:
+    write_status(tmp_path, STATUS.seen("host", "gone", 5.0))
+
+    assert read_status(tmp_path)["sources"] == {"host": {"ok_s": None, "error": "gone"}}
+    (tmp_path / "status.json").write_text("torn", encoding="utf-8")
+    with pytest.raises(StateError, match="is no status of this version"):
+        read_status(tmp_path)
+    with pytest.raises(StateError, match="never ran"):
+        read_status(tmp_path / "elsewhere")
+
+
+def test_without_systemd_nothing_is_told_and_the_watchdog_is_its_own_process_alone() -> None:
+    assert Notifier({}).watchdog_s is None
+    assert Notifier({"WATCHDOG_USEC": "3000000"}).watchdog_s == 3.0
+    assert Notifier({"WATCHDOG_USEC": "3000000", "WATCHDOG_PID": "1"}).watchdog_s is None
+    Notifier({"NOTIFY_SOCKET": "/nonexistent/socket"}).ready("up")
