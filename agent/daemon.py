@@ -36,7 +36,7 @@ from agent.notify import Notifier
 from agent.planner import Planner
 from agent.state import locked
 from agent.status import ServiceStatus, write_status
-from agent.sync import Outcome, run_pass
+from agent.sync import Outcome, Status, run_pass
 from agent.upgrade import at_start
 from agent.wake_ups import WakeUps
 from agent.witness import Testimony, witness
@@ -193,7 +193,7 @@ class Daemon:
             outcomes[node] = outcome.status.value
             notes += outcome.notes
             self._count(outcome)
-            findings += self._audit(planner)
+            findings += self._audit(planner, outcome)
             self._notifier.alive()
         self._deep = False
         counts = {kind.value: findings[kind.value] for kind in Kind}
@@ -201,10 +201,11 @@ class Daemon:
         self._status = replace(self._status, findings={kind: count for kind, count in counts.items() if count})
         return outcomes, tuple(notes)
 
-    def _audit(self, planner: Planner) -> Counter[str]:
+    def _audit(self, planner: Planner, outcome: Outcome) -> Counter[str]:
         """What placement says against what runs; with a policy what it lets is put right."""
         with locked(self._settings.state_directory):
-            testimony: Testimony = witness(planner, light=not self._deep)
+            seen = outcome.observed if outcome.status is Status.UNCHANGED else None
+            testimony: Testimony = witness(planner, light=not self._deep, seen=seen)
             write_memory(self._settings.state_directory, testimony.root_uuid, testimony.memory)
             cares = heal(planner, testimony, self._policy) if self._policy else ()
         new = [one for one in testimony.findings if testimony.memory.sightings[one.key].looks == 1]

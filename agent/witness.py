@@ -32,14 +32,20 @@ class Testimony:
 
 
 def witness(
-    planner: Planner, *, light: bool = False, consumers: bool = False, clock: Callable[[], float] = time.time
+    planner: Planner,
+    *,
+    light: bool = False,
+    consumers: bool = False,
+    seen: ObservedTree | None = None,
+    clock: Callable[[], float] = time.time,
 ) -> Testimony:
     """
     Look at one node; writes nothing anywhere.
 
     ``light`` reads only the allocations of providers whose generation moved since the last audit, and takes their
     stock as the last pass left it. Whatever is suspect is read whole in any case, as some writes move no generation.
-    ``consumers`` reads each guest's consumer too, one request each: whose it is, and of what type.
+    ``consumers`` reads each guest's consumer too, one request each: whose it is, and of what type. ``seen`` is the tree
+    as it was read a moment ago, by a pass that found nothing to change.
 
     Raises:
         DiscoveryError, PolicyError: of the host. StateError: of our own files.
@@ -54,7 +60,7 @@ def witness(
     planner.client.microversion = left.microversion or planner.client.microversion
     memory = read_memory(planner.settings.state_directory, root_uuid, planner.where)
     read = planner.client.glance if light else planner.client.observe
-    tree = read(root_uuid, left.observed or ObservedTree())
+    tree = seen or read(root_uuid, left.observed or ObservedTree())
     if tree.root is None:
         raise Absent(f"placement has no provider {planner.node}: run compute-node-agent sync first")
     allocations, generations = _read(planner, tree, memory if light else AuditMemory())
