@@ -70,6 +70,7 @@ class Daemon:
         self._stack = ExitStack()
         self._driver: Driver | None = None
         self._client: PlacementClient | None = None
+        self._sender: MeteredSender | None = None
         self._where = ""
         self._failures = 0
         self._deep = True  # the next audit reads everything
@@ -155,6 +156,7 @@ class Daemon:
     def _pass(self, events: tuple[Event, ...]) -> None:
         """One pass over all that is ours; whatever a user can cause is told, and the service goes on."""
         began, before = time.monotonic(), self._status
+        asked_s = self._sender.spent_s if self._sender else 0.0
         for event in events:
             LOG.debug("woken source=%s what=%s", event.source, event.what)
         try:
@@ -163,9 +165,10 @@ class Daemon:
             self._failed(error, before)
             return
         now = time.time()
-        for source in (HOST, PLACEMENT, OWN):
+        spent_s = (self._sender.spent_s if self._sender else 0.0) - asked_s
+        for source, seconds in ((HOST, time.monotonic() - began - spent_s), (PLACEMENT, spent_s), (OWN, 0.0)):
             self._status = self._status.seen(source, "", now)
-            self._metrics.asked(source, time.monotonic() - began, "")
+            self._metrics.asked(source, seconds, "")
         self._failures = 0
         self._status = replace(
             self._status, passes=self._status.passes + 1, last_pass_s=now, outcomes=outcomes, notes=notes
@@ -267,8 +270,8 @@ class Daemon:
     def _open_client(self) -> PlacementClient:
         if self._client is None:
             sender, self._where, name = open_sender(self._settings, self._choice, writes=True)
-            metered = MeteredSender(sender, self._metrics, self._notifier.alive)
-            self._client = PlacementClient(Transport(metered, where=name))
+            self._sender = MeteredSender(sender, self._metrics, self._notifier.alive)
+            self._client = PlacementClient(Transport(self._sender, where=name))
         return self._client
 
     def _open_driver(self) -> Driver:

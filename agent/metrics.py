@@ -104,14 +104,16 @@ class MeteredSender:
         self._sender = sender
         self._metrics = metrics
         self._alive = alive
+        self.spent_s = 0.0  # in all requests so far
 
     def request(self, url: str, method: str, **kwargs: Any) -> Any:
-        code = 0
+        code, began = 0, time.monotonic()
         try:
             answer = self._sender.request(url, method, **kwargs)
             code = answer.status_code
             return answer
         finally:
+            self.spent_s += time.monotonic() - began
             self._metrics.requested(method, code)
             self._alive()
 
