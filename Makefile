@@ -52,7 +52,8 @@ sample: .venv/test.stamp  ## the sample configuration and docs/operations.md, fr
 	$(BIN)/oslo-config-generator --config-file etc/compute-node-agent/generator.conf
 	PYTHONPATH=. $(BIN)/python tools/operations.py
 
-service-test: .venv/test.stamp  ## the package under a real systemd in a container (in the making)
+service-test: .venv/test.stamp  ## the package under a real systemd in a container
+	@tools/host.sh containers
 	@$(BIN)/python -m pytest -q --durations=5 tests/service
 
 deb: .venv/run.stamp  ## a Debian package in build/, with the service

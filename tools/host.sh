@@ -2,12 +2,14 @@
 # What this host needs outside the virtual environment.
 #   host.sh packages   install, by apt, what is missing
 #   host.sh databases  install, by apt, the databases that tests run placement and agents on
+#   host.sh containers install, by apt, what boots a systemd of its own
 #   host.sh libvirtd   start libvirtd where none runs, with or without systemd
 set -euo pipefail
 
 PACKAGES="libvirt-daemon-system libvirt-clients libvirt-dev qemu-system-x86 qemu-utils pkg-config gcc libc6-dev
   python3-dev python3-venv util-linux iproute2"
 DATABASES="postgresql mariadb-server-core mariadb-client-core etcd-server"
+CONTAINERS="systemd systemd-container dbus polkitd"
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
@@ -21,6 +23,8 @@ need_root() {
 packages() { install "$PACKAGES"; }
 
 databases() { install "$DATABASES"; }
+
+containers() { install "$CONTAINERS"; }
 
 install() {
   local missing="" package log
@@ -63,6 +67,6 @@ libvirtd() {
 }
 
 case "${1:-}" in
-  packages | databases | libvirtd) "$1" ;;
-  *) echo "usage: $0 packages | databases | libvirtd" >&2; exit 2 ;;
+  packages | databases | containers | libvirtd) "$1" ;;
+  *) echo "usage: $0 packages | databases | containers | libvirtd" >&2; exit 2 ;;
 esac
