@@ -19,7 +19,7 @@ from beds.placement import serving_on
 
 pytestmark = pytest.mark.live
 
-SECONDS = float(os.environ.get("CROWD_S", "15"))
+SECONDS = float(os.environ.get("CROWD_S", "8"))
 SEED = int(os.environ.get("SOAK_SEED", "20261121"))
 
 

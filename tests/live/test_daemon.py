@@ -227,13 +227,13 @@ def test_no_password_or_token_is_told_at_any_level(cloud: Cloud, tmp_path: Path)
         assert "gAAAA" not in text  # how Keystone's tokens begin
 
 
-@pytest.mark.parametrize("kills", [int(os.environ.get("KILLS", "10"))])
+@pytest.mark.parametrize("kills", [int(os.environ.get("KILLS", "25"))])
 def test_it_recovers_from_a_kill_at_any_moment(kills: int, placement_server: PlacementServer, tmp_path: Path) -> None:
     """By hand ``KILLS=500``: nothing is lost, neither in placement nor here."""
     send = ByHand(placement_server.url).send
     for number in range(kills):
         with serving(tmp_path, noauth(placement_server.url)) as service:
-            time.sleep(0.2 + number % 10 * 0.06)
+            time.sleep(0.2 + number % 10 * 0.05)
             service.process.kill()
             service.process.wait()
     with serving(tmp_path, noauth(placement_server.url)) as service:
