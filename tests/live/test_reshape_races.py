@@ -33,12 +33,12 @@ from beds.trees import add_consumer, lay_down
 pytestmark = pytest.mark.live
 
 KILLS = os.environ.get("RESHAPE_KILLS", "some")  # "all": at every request
-TURNS = int(os.environ.get("RESHAPE_TURNS", "5"))
+TURNS = int(os.environ.get("RESHAPE_TURNS", "2"))
 SEED = int(os.environ.get("SOAK_SEED", "20261121"))
 TRIES = 30  # of a claimer at letting go of something
 ABROAD = 5  # GB that each guest has on storage that is not the host's
 WHOLE = EACH | {"DISK_GB": EACH["DISK_GB"] + ABROAD}
-SOME = 6  # kill points of "some", spread over all requests
+SOME = 3  # kill points of "some", spread over all requests
 
 
 @dataclass(frozen=True, slots=True)
