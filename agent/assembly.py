@@ -125,6 +125,11 @@ def open_nodes(settings: Settings, *, writes: bool = False) -> Iterator["IronicD
         yield IronicDriver(client, mine)
 
 
+def node_workers(settings: Settings, choice: Choice) -> int:
+    """How many bare-metal nodes are written at a time: one where placement is in this process, as writers lock there."""
+    return 1 if choice.embedded or choice.database is not None else settings.node_workers
+
+
 def open_client(settings: Settings, choice: Choice, *, writes: bool = False) -> tuple[PlacementClient, str]:
     """
     A client for the chosen placement, and its name.

@@ -22,7 +22,7 @@ from types import FrameType
 from oslo_service import periodic_task
 
 from agent import VERSION
-from agent.assembly import Choice, open_driver, open_nodes, open_sender, settings_for
+from agent.assembly import Choice, node_workers, open_driver, open_nodes, open_sender, settings_for
 from agent.audit_memory import write_memory
 from agent.config import Settings
 from agent.errors import USER_ERRORS, ConfigError, StateError
@@ -227,7 +227,7 @@ class Daemon:
                 client=client,
                 settings=self._settings,
                 where=self._where,
-                workers=self._settings.node_workers,
+                workers=node_workers(self._settings, self._choice),
             )
             outcome = run_nodes(planner, progress=lambda _done, _of: self._notifier.alive())
         unwell = [one for one in outcome.outcomes if one.fate not in (Fate.CREATED, Fate.CHANGED, Fate.DELETED)]

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
-from agent.assembly import Choice, open_client, open_nodes, settings_for
+from agent.assembly import Choice, node_workers, open_client, open_nodes, settings_for
 from agent.check import check_names
 from agent.config import Settings
 from agent.errors import ConfigError
@@ -120,8 +120,7 @@ VERBS: dict[str, Callable[[argparse.Namespace], Report]] = {
 @contextmanager
 def _planner(settings: Settings, choice: Choice, *, writes: bool = False) -> Iterator[NodesPlanner]:
     client, where = open_client(settings, choice, writes=writes)
-    in_process = choice.embedded or choice.database is not None  # on SQLite, where one writer locks out the others
-    workers = 1 if in_process else settings.node_workers
+    workers = node_workers(settings, choice)
     with open_nodes(settings, writes=writes) as driver:
         yield NodesPlanner(driver=driver, client=client, settings=settings, where=where, workers=workers)
 

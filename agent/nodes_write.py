@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from agent.nodes_look import Fate, Look, NodeOutcome, NodesPlanner, Task
 from agent.nodes_state import UNREAD, KnownNode
+from drivers.errors import DiscoveryError
 from drivers.ironic.shape import MARKS
 from reportclient.diff import diff
 from reportclient.errors import Conflict, PlacementError, Rejected, Unavailable
@@ -98,8 +99,11 @@ def delete(planner: NodesPlanner, known: KnownNode) -> NodeOutcome:
     """The provider of a node that is gone, if it still carries our marks, and nobody holds anything of it."""
     uuid = known.seen.uuid
     plan = Plan((Delete(uuid, known.seen.name),))
-    if planner.driver.is_there(uuid):  # it came back while this pass was writing
-        return NodeOutcome(uuid, Fate.LEFT, "Ironic has it again")
+    try:
+        if planner.driver.is_there(uuid):  # it came back while this pass was writing
+            return NodeOutcome(uuid, Fate.LEFT, "Ironic has it again")
+    except DiscoveryError as error:
+        return NodeOutcome(uuid, Fate.UNFINISHED, str(error), plan)
     try:
         root = planner.client.observe(uuid).root
         if root is None:
@@ -199,8 +203,11 @@ def _adopted(task: Task, seen: ObservedProvider, wishes: Wishes) -> frozenset[st
 
 def _held(planner: NodesPlanner, uuid: str) -> NodeOutcome | None:
     """That a node is allocated, if it is: then its class stays, and its provider."""
-    root = planner.client.observe(uuid).root
-    holders = planner.client.allocations((root,)) if root else ()
+    try:
+        root = planner.client.observe(uuid).root
+        holders = planner.client.allocations((root,)) if root else ()
+    except PlacementError:
+        return None  # then what placement said at first is what is told
     if not holders:
         return None
     first = holders[0]
