@@ -126,7 +126,7 @@ def open_nodes(settings: Settings, *, writes: bool = False) -> Iterator["IronicD
 
 
 def node_workers(settings: Settings, choice: Choice) -> int:
-    """How many bare-metal nodes are written at a time: one where placement is in this process, as writers lock there."""
+    """How many bare-metal nodes are written at a time: one where placement is in this process, on SQLite."""
     return 1 if choice.embedded or choice.database is not None else settings.node_workers
 
 
