@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agent.clock import Clock, decode_clock, encode_clock, probe_clock
 from agent.disk import sync_folder, write_durably
 from agent.errors import StateError
 from reportclient.allocations import Allocation
 
 FAR_FUTURE_S = 253402300800.0  # the year 10000
 LOG = logging.getLogger(__name__)
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +40,12 @@ class AuditMemory:
     sightings: Mapping[str, Sighting] = field(default_factory=dict)  # by ``Finding.key``
 
 
-def read_memory(directory: Path, root_uuid: str, where: str) -> AuditMemory:
+def read_memory(directory: Path, root_uuid: str, where: str, *, clock: Clock | None = None) -> AuditMemory:
     """
     The memory about this placement; a fresh one when there is none that can be trusted.
+
+    A clock (by default this host's) that was set meanwhile makes nothing older or younger; after another boot all is
+    seen for the first time.
 
     Raises:
         StateError: the file is there and cannot be read.
@@ -52,6 +56,7 @@ def read_memory(directory: Path, root_uuid: str, where: str) -> AuditMemory:
         body = record["body"]
         if (record["format"], record["checksum"], body["where"]) != (FORMAT, _checksum(body), where):
             return AuditMemory(where=where)
+        noted, now = decode_clock(body["clock"]), clock or probe_clock()
         return AuditMemory(
             where=where,
             generations={str(uuid): int(generation) for uuid, generation in body["generations"].items()},
@@ -59,7 +64,11 @@ def read_memory(directory: Path, root_uuid: str, where: str) -> AuditMemory:
                 Allocation(str(consumer), str(provider), str(name), int(amount))
                 for consumer, provider, name, amount in body["allocations"]
             ),
-            sightings={key: _read_sighting(*row) for key, row in body["sightings"].items()},
+            sightings={
+                key: sighting
+                for key, (first_s, looks) in body["sightings"].items()
+                if (sighting := _read_sighting(first_s, looks, noted, now)) is not None
+            },
         )
     except FileNotFoundError:
         return AuditMemory(where=where)
@@ -70,7 +79,7 @@ def read_memory(directory: Path, root_uuid: str, where: str) -> AuditMemory:
         return AuditMemory(where=where)
 
 
-def write_memory(directory: Path, root_uuid: str, memory: AuditMemory) -> None:
+def write_memory(directory: Path, root_uuid: str, memory: AuditMemory, *, clock: Clock | None = None) -> None:
     """
     Replace the memory, whole or not at all.
 
@@ -84,6 +93,7 @@ def write_memory(directory: Path, root_uuid: str, memory: AuditMemory) -> None:
         "allocations": [
             [one.consumer, one.provider, one.resource_class, one.amount] for one in sorted(memory.allocations)
         ],
+        "clock": encode_clock(clock or probe_clock()),
         "sightings": {key: [one.first_s, one.looks] for key, one in sorted(memory.sightings.items())},
     }
     try:
@@ -96,10 +106,25 @@ def write_memory(directory: Path, root_uuid: str, memory: AuditMemory) -> None:
         raise StateError(f"cannot write {path}: {error.strerror}: set [agent] state_directory") from error
 
 
-def _read_sighting(first_s: float, looks: int) -> Sighting:
+def forget_memory(directory: Path, root_uuid: str) -> None:
+    """
+    Nothing is remembered any more.
+
+    Raises:
+        StateError: the file cannot be removed.
+    """
+    path = _path(directory, root_uuid)
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise StateError(f"cannot remove {path}: {error.strerror}") from error
+
+
+def _read_sighting(first_s: float, looks: int, noted: Clock, now: Clock) -> Sighting | None:
     if not 0 <= first_s < FAR_FUTURE_S or looks < 1:
         raise ValueError(f"seen since {first_s} in {looks} audits")
-    return Sighting(float(first_s), int(looks))
+    since_s = now.since(float(first_s), noted)
+    return None if since_s is None else Sighting(max(0.0, since_s), int(looks))
 
 
 def _path(directory: Path, root_uuid: str) -> Path:

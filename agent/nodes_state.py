@@ -15,13 +15,14 @@ from sys import intern
 from typing import Any
 from uuid import uuid4
 
+from agent.clock import Clock, decode_clock, encode_clock, probe_clock
 from agent.disk import sync_folder, write_durably
 from agent.errors import StateError
 from reportclient.payload import decode_inventory, encode_inventory
 from reportclient.tree import ObservedProvider, Provider
 
 LOG = logging.getLogger(__name__)
-FORMAT = 1
+FORMAT = 2
 NAME = "nodes.json"
 UNREAD = -1  # the generation of a provider that was never read
 
@@ -46,9 +47,11 @@ class NodesMemory:
     nodes: Mapping[str, KnownNode] = field(default_factory=dict)  # by uuid
 
 
-def read_nodes(directory: Path, where: str, ironic: str) -> NodesMemory:
+def read_nodes(directory: Path, where: str, ironic: str, *, clock: Clock | None = None) -> NodesMemory:
     """
     The memory about this placement and this Ironic; a fresh one when there is none that can be trusted.
+
+    As for findings, a clock that was set makes no node gone for longer, and after another boot the wait begins anew.
 
     Raises:
         StateError: the file is there and cannot be read.
@@ -63,12 +66,13 @@ def read_nodes(directory: Path, where: str, ironic: str) -> NodesMemory:
         if (record["where"], record["ironic"]) != (where, ironic):
             raise ValueError(f"it is about {record['ironic']} and {record['where']}")
         version = record["microversion"]
+        noted, now = decode_clock(record["clock"]), clock or probe_clock()
         return NodesMemory(
             where=where,
             ironic=ironic,
             lacked=frozenset(map(str, record["lacked"])),
             microversion=(int(version[0]), int(version[1])) if version else None,
-            nodes={row[0]: _decode(row) for row in map(json.loads, body.splitlines())},
+            nodes={row[0]: _decode(row, noted, now) for row in map(json.loads, body.splitlines())},
         )
     except FileNotFoundError:
         return fresh
@@ -79,7 +83,7 @@ def read_nodes(directory: Path, where: str, ironic: str) -> NodesMemory:
         return fresh
 
 
-def write_nodes(directory: Path, memory: NodesMemory) -> None:
+def write_nodes(directory: Path, memory: NodesMemory, *, clock: Clock | None = None) -> None:
     """
     Replace the memory, whole or not at all.
 
@@ -94,6 +98,7 @@ def write_nodes(directory: Path, memory: NodesMemory) -> None:
         "ironic": memory.ironic,
         "lacked": sorted(memory.lacked),
         "microversion": memory.microversion,
+        "clock": encode_clock(clock or probe_clock()),
     }
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -134,7 +139,7 @@ def _encode(known: KnownNode) -> list[Any]:
     return [seen.uuid, seen.generation, stock, sorted(seen.provider.traits), sorted(known.given), known.gone_s]
 
 
-def _decode(row: list[Any]) -> KnownNode:
+def _decode(row: list[Any], noted: Clock, now: Clock) -> KnownNode:
     uuid, generation, stock, traits, given, gone_s = row
     provider = Provider(
         name=uuid,
@@ -142,7 +147,7 @@ def _decode(row: list[Any]) -> KnownNode:
         traits=frozenset(map(intern, traits)),
     )
     seen = ObservedProvider(uuid=uuid, generation=int(generation), provider=provider)
-    return KnownNode(seen, frozenset(map(intern, given)), None if gone_s is None else float(gone_s))
+    return KnownNode(seen, frozenset(map(intern, given)), None if gone_s is None else now.since(float(gone_s), noted))
 
 
 def _checksum(head: Mapping[str, Any], body: str) -> str:
