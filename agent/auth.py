@@ -10,6 +10,7 @@ from oslo_config import cfg
 
 from agent.config import Settings
 from agent.errors import ConfigError
+from reportclient.errors import mask
 
 NOAUTH_HEADERS = {"X-Auth-Token": "admin", "X-Roles": "service"}  # what a placement with noauth2 goes by
 EMBEDDED_URL = "http://embedded.placement"
@@ -49,8 +50,8 @@ def open_placement(settings: Settings) -> tuple[Adapter, str]:
         if not auth.endpoint:
             raise ConfigError("[placement] auth_type = none needs endpoint = URL of placement")
         session.additional_headers.update(NOAUTH_HEADERS)
-        return adapter, f"placement at {auth.endpoint.rstrip('/')}"
-    return adapter, f"placement at {adapter.endpoint_override or _catalog(conf)}"
+        return adapter, f"placement at {mask(auth.endpoint).rstrip('/')}"
+    return adapter, f"placement at {mask(adapter.endpoint_override or _catalog(conf))}"
 
 
 def open_ironic(settings: Settings) -> tuple[Adapter, str]:
@@ -73,7 +74,8 @@ def open_ironic(settings: Settings) -> tuple[Adapter, str]:
     if isinstance(auth, NoAuth) and not auth.endpoint:
         raise ConfigError("[ironic] auth_type = none needs endpoint = URL of Ironic")
     place = auth.endpoint if isinstance(auth, NoAuth) else adapter.endpoint_override
-    return adapter, f"Ironic at {(place or f'the endpoint that Keystone at {conf.ironic.auth_url} names').rstrip('/')}"
+    place = mask(place or f"the endpoint that Keystone at {conf.ironic.auth_url} names")
+    return adapter, f"Ironic at {place.rstrip('/')}"
 
 
 def _catalog(conf: Any) -> str:

@@ -18,7 +18,16 @@ from oslo_config import cfg
 
 from agent.device_options import parse_mdev_rules, parse_pages, parse_rules
 from agent.errors import ConfigError
-from agent.options import MDEV_OPTIONS, OPTIONS, OWN_GROUPS, REFUSED, register, register_auth, register_mdevs
+from agent.options import (
+    MDEV_OPTIONS,
+    OPTIONS,
+    OWN_GROUPS,
+    REFUSED,
+    register,
+    register_auth,
+    register_mdevs,
+    register_secrets,
+)
 from drivers.host.parse import parse_cpu_set
 from drivers.policy import CpuPolicy, DevicePolicy, GuestPolicy, Layout, MdevRule, Policy, Ratio
 from reportclient.names import is_custom, is_name, is_standard_trait
@@ -395,19 +404,25 @@ def _one_line(error: Exception) -> str:
 
 def _take_credentials(conf: cfg.ConfigOpts) -> None:
     """
-    Passwords that systemd hands over (LoadCredential=), instead of what the files say.
+    Secrets that systemd hands over (LoadCredential=), instead of what the files say: GROUP-NAME-OF-THE-OPTION.
 
     Raises:
-        ConfigError: one is there and cannot be read.
+        ConfigError: one is there and cannot be read, or a way to log in lacks its own.
     """
     folder = os.environ.get("CREDENTIALS_DIRECTORY")
     for group in ("placement", "ironic"):
-        path = Path(folder or "/", f"{group}-password")
-        if folder and path.exists() and "password" in conf[group]:
-            try:
-                conf.set_override("password", path.read_text(encoding="utf-8").rstrip("\n"), group=group)
-            except (OSError, UnicodeDecodeError) as error:
-                raise ConfigError(f"the credential {path} cannot be read: {error}") from error
+        for section, option in register_secrets(conf, group):
+            path = Path(folder or "/", f"{group}-{option.replace('_', '-')}")
+            if folder and path.exists():
+                try:
+                    conf.set_override(option, path.read_text(encoding="utf-8").rstrip("\n"), group=section)
+                except (OSError, UnicodeDecodeError) as error:
+                    raise ConfigError(f"the credential {path} cannot be read: {error}") from error
+            if conf[section][option] is None:
+                raise ConfigError(
+                    f"[{section}] auth_type = {conf[section].auth_type} needs {option}, or the credential {path.name} "
+                    f"(LoadCredential= of the unit)"
+                )
 
 
 def _path(text: str | None) -> Path | None:

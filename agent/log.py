@@ -5,6 +5,8 @@ import logging
 from oslo_config import cfg
 from oslo_log import log
 
+from reportclient.errors import mask
+
 QUIET = ("drivers.libvirt.connection", "keystoneauth", "urllib3", "oslo_service", "oslo_concurrency", "stevedore")
 
 
@@ -12,13 +14,21 @@ def set_up_log(conf: cfg.ConfigOpts, verbose: int) -> None:
     """
     Log as ``conf`` says, to standard error where it says nothing; what libraries tell below a warning is left out.
 
+    Called again it opens files anew, as after a rotation. A line that cannot be written, as the disk is full, is lost.
+
     Raises:
         ValueError: a file to log to cannot be opened.
     """
     conf.set_default("use_stderr", True)
     conf.set_override("debug", conf.debug or verbose > 1)
+    logging.raiseExceptions = False
+    before = logging.getLogger().handlers[:]
     try:
         log.setup(conf, "compute-node-agent")
+        for handler in before:
+            handler.close()
+        for handler in logging.getLogger().handlers:
+            handler.addFilter(_mask)
     except OSError as error:
         raise ValueError(f"cannot log to {error.filename}: {error.strerror}") from error
     if not conf.debug:
@@ -29,3 +39,11 @@ def set_up_log(conf: cfg.ConfigOpts, verbose: int) -> None:
 def register_log(conf: cfg.ConfigOpts) -> None:
     """Make oslo.log's options known, before files are read."""
     log.register_options(conf)
+
+
+def _mask(record: logging.LogRecord) -> bool:
+    """Libraries tell whole URLs at DEBUG, and a URL may have a password in it."""
+    told = record.getMessage()
+    if "://" in told:
+        record.msg, record.args = mask(told), None
+    return True

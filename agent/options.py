@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-from keystoneauth1 import loading
+from keystoneauth1 import exceptions, loading
 from oslo_config import cfg, types
 
 from drivers import DRIVERS, IRONIC
@@ -212,6 +212,18 @@ def register_auth(conf: cfg.ConfigOpts) -> None:
     """Once files are read: make the options of [placement] auth_section known, where they stand in another group."""
     loading.register_auth_conf_options(conf, "placement")
     loading.register_auth_conf_options(conf, "ironic")
+
+
+def register_secrets(conf: cfg.ConfigOpts, group: str) -> list[tuple[str, str]]:
+    """Once files are read: what the chosen way to log in keeps secret, as (group, option); none for an unknown way."""
+    section = conf[group].auth_section or group
+    kind = conf[section].auth_type if "auth_type" in conf[section] else None
+    try:
+        options = loading.get_auth_plugin_conf_options(kind) if kind else []
+    except exceptions.NoMatchingPlugin:
+        return []
+    conf.register_opts(options, group=section)
+    return [(section, option.dest) for option in options if option.secret]
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:

@@ -52,9 +52,11 @@ def convert(planner: Planner, wishes: Wishes) -> Outcome:
 
 
 def _pause(state: RetryCallState) -> float:
-    """In seconds: where others wrote first a moment will do, where placement does not answer longer and longer."""
-    raced = state.outcome is not None and isinstance(state.outcome.exception(), Conflict)
-    return (_SHORT if raced else _LONG)(state)
+    """In seconds: where others wrote first a moment will do, where placement does not answer longer, or as it asks."""
+    error = state.outcome.exception() if state.outcome else None
+    if isinstance(error, Unavailable):
+        return max(_LONG(state), error.retry_after_s)
+    return _SHORT(state)
 
 
 def at_start(planner: Planner, wishes: Wishes = Wishes()) -> Outcome:

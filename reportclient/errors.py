@@ -15,6 +15,15 @@ PlacementError
         Unplaceable   what a guest holds has no place in the new tree: nothing was sent
 """
 
+import re
+
+USERINFO = re.compile(r"(?<=://)[^/\s@]*:[^/\s@]*@")  # of a URL: user and password
+
+
+def mask(text: str) -> str:
+    """The same without passwords of URLs, as messages, logs and files may show it."""
+    return USERINFO.sub("***@", text)
+
 
 class PlacementError(Exception):
     """Base of all; the message is one line that says what, where and what to do next."""
@@ -22,6 +31,10 @@ class PlacementError(Exception):
 
 class Unavailable(PlacementError):
     """No answer, 5xx, or an answer that is not placement's: nothing known to have changed; next pass."""
+
+    def __init__(self, message: str, *, retry_after_s: float = 0) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s  # for which the other side asks to be left alone
 
 
 class Conflict(PlacementError):

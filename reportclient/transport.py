@@ -11,13 +11,14 @@ from typing import Any, NoReturn, Protocol
 
 from keystoneauth1 import exceptions
 
-from reportclient.errors import Absent, Conflict, Forbidden, LeftBehind, NameTaken, NoRoom, Rejected, Unavailable
+from reportclient.errors import Absent, Conflict, Forbidden, LeftBehind, NameTaken, NoRoom, Rejected, Unavailable, mask
 
 RACED = ("placement.concurrent_update", "placement.inventory.inuse", "placement.resource_provider.inuse")
 """What is in use now was not when it was planned."""
 LEFT_BEHIND = "expected 0 but got None"  # of a consumer's generation
 NO_ROOM = "placement.undefined_code"  # as allocations are answered that do not fit
 Body = Mapping[str, Any] | Callable[[tuple[int, int]], Mapping[str, Any]] | None  # or as a microversion has it
+LONGEST_WAIT_S = 3600.0  # for which a Retry-After is believed
 OLDEST, NEWEST = (1, 30), (1, 39)  # 1.30 brought the reshaper
 
 
@@ -181,7 +182,10 @@ def _refuse(answer: Answer, method: str, path: str, where: str) -> NoReturn:
     if status == 409 and code == NO_ROOM and "/allocations" in path:
         raise NoRoom(f"{asked}: {detail}")
     if status in (408, 425, 429) or status >= 500 or not error:
-        raise Unavailable(f"{asked}: {detail}: see placement's log; nothing is known to have changed")
+        raise Unavailable(
+            f"{asked}: {detail}: see placement's log; nothing is known to have changed",
+            retry_after_s=_retry_after_s(answer.headers.get("Retry-After", "")),
+        )
     raise Rejected(f"{asked}: {detail}")
 
 
@@ -203,12 +207,22 @@ def _skew_s(date: str) -> float | None:
         return None
 
 
+def _retry_after_s(text: str) -> float:
+    """For how long we are asked to wait (RFC 9110: seconds, or a date); 0: nobody asks, or nobody can tell."""
+    if text.strip().isdecimal():
+        return min(float(text), LONGEST_WAIT_S)
+    return min(max(0.0, _skew_s(text) or 0.0), LONGEST_WAIT_S)
+
+
 def _explain(error: Exception, where: str) -> NoReturn:
     """Turn what keystoneauth raised before any answer came into our error, with the way out of it."""
     for kinds, make, advice in _ADVICE:
         if isinstance(error, kinds):
-            cause = " ".join(str(error).split())[:160]
-            raise make(f"{where}: {advice} ({type(error).__name__}: {cause})") from error
+            cause = mask(" ".join(str(error).split()))[:160]
+            refusal = make(f"{where}: {advice} ({type(error).__name__}: {cause})")
+            if isinstance(refusal, Unavailable):
+                refusal.retry_after_s = min(float(getattr(error, "retry_after", 0)), LONGEST_WAIT_S)
+            raise refusal from error
     raise error
 
 

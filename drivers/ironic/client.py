@@ -14,6 +14,7 @@ from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_a
 
 from drivers.errors import DiscoveryError, MalformedFact, Vanished
 from drivers.ironic.nodes import FIELDS
+from reportclient.errors import mask
 
 PAGE = 1000  # nodes; more than Ironic's [api] max_limit is cut down by Ironic
 TRIES = 5  # at one request that a busy Ironic refused, and at a listing of which a node went away
@@ -149,7 +150,7 @@ class IronicClient:
 
     def _explain(self, error: Exception) -> NoReturn:
         """What keystoneauth raised before any answer came."""
-        cause = " ".join(str(error).split())[:160]
+        cause = mask(" ".join(str(error).split()))[:160]
         for kinds, advice in _ADVICE:
             if isinstance(error, kinds):
                 raise DiscoveryError(f"{self.where}: {advice} ({type(error).__name__}: {cause})") from error

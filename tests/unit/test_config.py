@@ -305,3 +305,29 @@ def test_a_file_that_is_no_text_is_an_error_that_names_it(tmp_path: Path, conten
 
 def test_a_folder_in_place_of_a_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     assert str(tmp_path) in problem(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("login", "credential"),
+    [
+        pytest.param("auth_type = password\nusername = u\nauth_url = http://k/v3", "password", id="password"),
+        pytest.param(
+            "auth_type = v3applicationcredential\napplication_credential_id = i\nauth_url = http://k/v3",
+            "application-credential-secret",
+            id="application credential",
+        ),
+    ],
+)
+def test_a_secret_comes_from_systemd_or_is_asked_for(
+    login: str, credential: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "agent.conf"
+    path.write_text(f"[placement]\n{login}\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=f"placement-{credential}"):
+        load_settings([path])
+    (tmp_path / f"placement-{credential}").write_text("secret\n", encoding="utf-8")
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+
+    settings = load_settings([path])
+
+    assert settings.source.placement[credential.replace("-", "_")] == "secret"

@@ -133,3 +133,28 @@ def test_a_server_without_a_date_has_no_clock(header: str) -> None:
     one.get("/a")
 
     assert one.skew_s is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "seconds"),
+    [
+        pytest.param("120", 120, id="seconds"),
+        pytest.param("86400", 3600, id="a day is not believed"),
+        pytest.param(format_datetime(datetime.now(UTC) + timedelta(seconds=1800), usegmt=True), 1800, id="a date"),
+        pytest.param("Sat, 01 Jan 2000 00:00:00 GMT", 0, id="a date that is over"),
+        pytest.param("soon", 0, id="nothing that can be told"),
+        pytest.param("", 0, id="nothing"),
+    ],
+)
+def test_a_server_may_say_for_how_long_it_wants_to_be_left_alone(asked: str, seconds: float) -> None:
+    with pytest.raises(Unavailable) as caught:
+        transport(FakeAnswer(503, {}, {"Retry-After": asked})).get("/a")
+
+    assert caught.value.retry_after_s == pytest.approx(seconds, abs=300)
+
+
+def test_a_password_in_a_url_is_told_to_nobody() -> None:
+    failure = exceptions.ConnectFailure("cannot reach http://user:secret@host/resource_providers?a=b@c")
+
+    with pytest.raises(Unavailable, match=r"http://\*\*\*@host/resource_providers\?a=b@c"):
+        transport(failure).get("/a")
