@@ -46,6 +46,8 @@ VERBS = {  # verb -> (help, the verb needs a placement)
     "audit": ("what placement says of this host's guests against what really runs", True),
     "run": ("the service: passes at their time and at the host's word, audits, and what is told of them", True),
     "status": ("what the service last said of itself", False),
+    "retire": ("take this host's tree out of placement, once nobody holds anything of it", True),
+    "hand-over": ("take this agent's marks off the tree, for nova-compute to go on with it", True),
     "check": ("try everything that a pass needs; writes nothing", True),
 }
 
@@ -73,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return Exit.ERROR
     except KeyboardInterrupt:
-        writes = options.verb in ("sync", "reshape", "audit", *ALLOCATIONS)
+        writes = options.verb in ("sync", "reshape", "audit", "retire", "hand-over", *ALLOCATIONS)
         sent = ": what was sent stands, and the next pass goes on from there" if writes else ""
         print(f"interrupted{sent}", file=sys.stderr)
         return Exit.INTERRUPTED
@@ -187,6 +189,10 @@ def _add_own(verb: argparse.ArgumentParser, name: str) -> None:
         )
     if name in ALLOCATIONS:
         _add_allocations(verb, name)
+    if name in ("retire", "hand-over"):
+        verb.add_argument("--dry-run", action="store_true", help="only show what would be done")
+    if name == "hand-over":
+        verb.add_argument("--force", action="store_true", help="also with providers that nova would not keep")
     if name in ("plan", "sync"):
         verb.add_argument("--rename-from", metavar="OLD", help="this host was called OLD: rename its providers")
     if name == "reshape":
@@ -308,6 +314,8 @@ def _example(verb: str) -> str:
         "confirm": _MIGRATION,
         "revert": f"{_GUEST} --migration {_MIGRATION}",
         "release": _GUEST,
+        "retire": "--dry-run --config-file /etc/nova/nova.conf",
+        "hand-over": "--dry-run --config-file /etc/nova/nova.conf",
     }
     return own.get(verb, "--embedded")
 

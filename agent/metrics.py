@@ -4,7 +4,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, make_server
@@ -14,7 +14,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Info, Summary, 
 from agent import VERSION
 from agent.status import ServiceStatus
 from reportclient.transport import Sender
-from reportclient.tree import Provider
 
 LOOPBACK = "127.0.0.1"
 Environ = dict[str, Any]
@@ -47,6 +46,12 @@ class Metrics:
             ["method", "code"],
             registry=self.registry,
         )
+        self._request_s = Summary(
+            f"{name}_placement_request_seconds",
+            "Time that requests to placement took.",
+            ["method"],
+            registry=self.registry,
+        )
         self._findings = Gauge(f"{name}_findings", "Findings of the last audit.", ["kind"], registry=self.registry)
         self._stock = Gauge(
             f"{name}_inventory",
@@ -70,23 +75,22 @@ class Metrics:
         if not error:
             self._source_ok.labels(source).set_to_current_time()
 
-    def requested(self, method: str, code: int) -> None:
+    def requested(self, method: str, code: int, seconds: float) -> None:
         """A request to placement was answered with this code; 0: not at all."""
         self._requests.labels(method, str(code)).inc()
+        self._request_s.labels(method).observe(seconds)
 
     def found(self, findings: dict[str, int]) -> None:
         """All kinds of findings with their numbers, of the last audit."""
         for kind, count in findings.items():
             self._findings.labels(kind).set(count)
 
-    def stocked(self, side: str, providers: Iterable[Provider]) -> None:
-        """The totals of a tree, ``desired`` or ``observed``."""
-        sums: dict[str, int] = {}
-        for provider in providers:
-            for name, stock in provider.inventories.items():
-                sums[name] = sums.get(name, 0) + stock.total
-        for name, total in sums.items():
-            self._stock.labels(name, side).set(total)
+    def stocked(self, **sides: Mapping[str, int]) -> None:
+        """The totals of all trees by class, ``desired`` and ``observed``; what is in neither any more is not told."""
+        self._stock.clear()
+        for side, totals in sides.items():
+            for name, total in totals.items():
+                self._stock.labels(name, side).set(total)
 
     def done(self) -> None:
         """A pass was done over all that is ours."""
@@ -113,8 +117,9 @@ class MeteredSender:
             code = answer.status_code
             return answer
         finally:
-            self.spent_s += time.monotonic() - began
-            self._metrics.requested(method, code)
+            seconds = time.monotonic() - began
+            self.spent_s += seconds
+            self._metrics.requested(method, code, seconds)
             self._alive()
 
 
@@ -125,7 +130,7 @@ class _Quiet(WSGIRequestHandler):
         return
 
 
-def serve(metrics: Metrics, port: int, status: Callable[[], ServiceStatus]) -> int:
+def serve(metrics: Metrics, port: int, status: Callable[[], ServiceStatus], is_lively: Callable[[], bool]) -> int:
     """
     Serve /metrics, /healthz (the loop goes on) and /readyz (and all that it needs serves) on loopback, in a thread.
 
@@ -140,8 +145,7 @@ def serve(metrics: Metrics, port: int, status: Callable[[], ServiceStatus]) -> i
         if environ["PATH_INFO"] == "/metrics":
             return application(environ, start)
         now = status()
-        lively = now.last_pass_s is None or time.time() - now.last_pass_s < 3 * now.interval_s or bool(now.errors)
-        good = {"/healthz": lively, "/readyz": now.is_ready}.get(environ["PATH_INFO"])
+        good = {"/healthz": is_lively(), "/readyz": now.is_ready}.get(environ["PATH_INFO"])
         code = "404 Not Found" if good is None else "200 OK" if good else "503 Service Unavailable"
         start(code, [("Content-Type", "application/json")])
         return [json.dumps({"status": now.sentence(), "pid": os.getpid()}).encode()]

@@ -24,6 +24,7 @@ from reportclient.tree import ObservedTree
 
 LOG = logging.getLogger(__name__)
 FORMAT = 2
+PATIENCE_S = 10  # with another process that writes
 RESERVE_BYTES = 64 * 1024  # room made sure of before anything is written to placement
 
 
@@ -105,6 +106,18 @@ class StateFile:
                 f"cannot write {self._path}: {error.strerror}: placement is up to date, the next pass reads it whole"
             ) from error
 
+    def forget(self) -> None:
+        """
+        Nothing is remembered any more.
+
+        Raises:
+            StateError: the file cannot be removed.
+        """
+        try:
+            self._path.unlink(missing_ok=True)
+        except OSError as error:
+            raise StateError(f"cannot remove {self._path}: {error.strerror}") from error
+
     def _replace(self, state: NodeState) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         write_durably(self._draft, _encode(state))
@@ -120,13 +133,31 @@ def locked(directory: Path) -> Iterator[None]:
     Raises:
         StateError: the folder cannot be written, or another process has had the lock for ten seconds.
     """
+    another = f"another compute-node-agent has been writing for {PATIENCE_S} s (lock in {directory}): let it finish"
+    with _holding("agent", directory, another, patience_s=PATIENCE_S):
+        yield
+
+
+@contextmanager
+def serving(directory: Path) -> Iterator[None]:
+    """
+    Inside, this process is the service of this folder; its single passes take ``locked`` besides.
+
+    Raises:
+        StateError: the folder cannot be written, or the service of this folder runs already.
+    """
+    with _holding("service", directory, f"the service runs already with {directory}: stop it first", patience_s=0):
+        yield
+
+
+@contextmanager
+def _holding(name: str, directory: Path, otherwise: str, *, patience_s: int) -> Iterator[None]:
+    """Inside, no other process has the lock of this name."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        lock = lockutils.external_lock("agent", lock_path=str(directory))
-        if not lock.acquire(blocking=True, timeout=10):
-            raise StateError(
-                f"another compute-node-agent has been writing for 10 s (lock in {directory}): let it finish"
-            )
+        lock = lockutils.external_lock(name, lock_path=str(directory))
+        if not lock.acquire(blocking=patience_s > 0, timeout=patience_s):
+            raise StateError(otherwise)
     except OSError as error:
         raise StateError(
             f"cannot write below {directory}: {error.strerror}: run as the agent's own user, or set "

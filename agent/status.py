@@ -31,6 +31,7 @@ class ServiceStatus:
     started_s: float
     passes: int = 0
     last_pass_s: float | None = None  # the end of the last one that was done
+    took_s: float = 0.0  # that one
     interval_s: int = 60
     outcomes: Mapping[str, str] = field(default_factory=dict)  # by node; of many only those that are not well
     notes: tuple[str, ...] = ()

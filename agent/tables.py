@@ -104,6 +104,8 @@ def print_status(out: Console, status: Mapping[str, Any]) -> None:
         out.print(f"{node}: {outcome}")
     for note in status["notes"]:
         out.print(f"  {note}")
+    if status["last_pass_s"]:
+        out.print(f"last pass {now - status['last_pass_s']:.0f} s ago, in {status['took_s']:.2f} s", highlight=False)
     alive = os.path.exists(f"/proc/{status['pid']}")
     out.print(f"pid {status['pid']}{'' if alive else ', which is gone'}, version {status['version']}")
 

@@ -190,6 +190,29 @@ def sync(options: argparse.Namespace) -> Report:
     return _for_each([_encode_outcome(outcome) for outcome in outcomes], "nodes", _print_outcome, ending)
 
 
+def retire(options: argparse.Namespace) -> Report:
+    """Take this host's tree away."""
+    from agent.leaving import retire
+
+    return _leaving(options, partial(retire, dry=options.dry_run))
+
+
+def hand_over(options: argparse.Namespace) -> Report:
+    """Take our marks off this host's tree."""
+    from agent.leaving import hand_over
+
+    return _leaving(options, partial(hand_over, dry=options.dry_run, force=options.force))
+
+
+def _leaving(options: argparse.Namespace, leave: Callable[[Planner], Outcome]) -> Report:
+    with _planners(options, writes=True) as planners:
+        outcomes = [leave(one) if len(planners) == 1 else _try(one, partial(leave, one)) for one in planners]
+    planned = options.dry_run and any(one.plan.operations for one in outcomes)
+    ending = max(ENDINGS[outcome.status] for outcome in outcomes) or (Exit.DIFFERENCES if planned else Exit.DONE)
+    records = [_encode_outcome(outcome) | {"dry_run": options.dry_run} for outcome in outcomes]
+    return _for_each(records, "nodes", _print_left, ending)
+
+
 def record(options: argparse.Namespace) -> Report:
     """This host as a host archive."""
     from agent.record import record_host
@@ -265,6 +288,8 @@ VERBS: dict[str, Callable[[argparse.Namespace], Report]] = {
     "check": check,
     "audit": audit,
     "status": status,
+    "retire": retire,
+    "hand-over": hand_over,
     **{verb: partial(_of_allocations, verb) for verb in ("claim", "move", "confirm", "revert", "release")},
 }
 
@@ -278,6 +303,8 @@ DOING = {
     "record": "reading this host",
     "explain": "reading this host",
     "status": "reading the service's status",
+    "retire": "taking this host's tree away",
+    "hand-over": "taking this agent's marks away",
     "check": "trying what a pass needs",
     "audit": "looking at this host and at placement",
     **dict.fromkeys(("claim", "move", "confirm", "revert", "release"), "asking placement"),
@@ -470,5 +497,19 @@ def _print_outcome(out: Any, data: dict[str, Any]) -> None:
     if data["outcome"] not in ("unchanged", "failed", "other-plan"):
         _print_plan(out, data)
     out.print(f"{data['node']}: {sentences[data['outcome']]}", markup=False)
+    for note in data["notes"]:
+        out.print(f"  {note}", markup=False)
+
+
+def _print_left(out: Any, data: dict[str, Any]) -> None:
+    """How the end of one node went."""
+    if data["operations"]:
+        _print_plan(out, data)
+    sentence = {
+        "unchanged": "this would be done" if data["operations"] else "there is nothing to do",
+        "changed": "done; disable the service, which would make a new tree when it starts",
+        "unsafe": "refused: nothing was written",
+    }
+    out.print(f"{data['node']}: {sentence.get(data['outcome'], data['outcome'])}", markup=False)
     for note in data["notes"]:
         out.print(f"  {note}", markup=False)

@@ -15,6 +15,7 @@ from bench.goals import Goal, print_summary
 from bench.lab import HERE, BenchError
 from bench.nodes import compare_nodes
 from bench.reshape import compare_reshapes
+from bench.rest import measure_rest
 from bench.startup import measure_startup
 from bench.traits import compare_roots
 from bench.writers import contest_root
@@ -31,6 +32,7 @@ PARTS: tuple[tuple[str, Part], ...] = (
     ("7. a reshape: vGPUs from the root to each GPU, nova's report client and ours", compare_reshapes),
     ("8. an audit, and a pass of nova's report client", compare_audits),
     ("9. bare-metal nodes: our passes, and nova's", compare_nodes),
+    ("10. the service at rest, and nova's compute modules", measure_rest),
 )
 
 

@@ -78,14 +78,19 @@ def serving(
     placement_url: str,
     tls: Certificates | None = None,
     port: int | None = None,
+    token_s: int = 3600,
 ) -> Iterator[KeystoneServer]:
-    """Serve from ``directory``, a copy of the template whose catalog has this server and ``placement_url``."""
+    """
+    Serve from ``directory``, a copy of the template whose catalog has this server and ``placement_url``.
+
+    Its tokens are good for ``token_s`` seconds.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     for name in (DATABASE, *KEYS):
         template.copy_once(template_directory / name, directory / name)
     bound = port or free_port()
     _put_endpoints(directory / DATABASE, keystone_url=f"{wsgi.base_url(bound, tls)}/v3", placement_url=placement_url)
-    with _serving(directory, tls, bound) as server:
+    with _serving(directory, tls, bound, token_s) as server:
         yield server
 
 
@@ -134,8 +139,8 @@ def delete_application_credential(server: KeystoneServer, credential: Applicatio
 
 
 @contextmanager
-def _serving(directory: Path, tls: Certificates | None, port: int) -> Iterator[KeystoneServer]:
-    environment = {"OS_KEYSTONE_CONFIG_FILES": str(_write_configuration(directory))}
+def _serving(directory: Path, tls: Certificates | None, port: int, token_s: int = 3600) -> Iterator[KeystoneServer]:
+    environment = {"OS_KEYSTONE_CONFIG_FILES": str(_write_configuration(directory, token_s))}
     with wsgi.serving(
         "keystone.wsgi.api:application", directory=directory, port=port, tls=tls, environment=environment
     ) as log:
@@ -225,13 +230,14 @@ def _put_endpoints(database: Path, *, keystone_url: str, placement_url: str) -> 
         )
 
 
-def _write_configuration(directory: Path) -> Path:
+def _write_configuration(directory: Path, token_s: int = 3600) -> Path:
     configuration = directory / "keystone.conf"
     configuration.write_text(f"""\
 [database]
 connection = sqlite:///{directory / DATABASE}
 [token]
 provider = fernet
+expiration = {token_s}
 [fernet_tokens]
 key_repository = {directory / "fernet"}
 [fernet_receipts]

@@ -71,11 +71,17 @@ def serving(
 
 @contextmanager
 def serving_on(
-    database: str, directory: Path, *, workers: int = 2, threads: int = 4, port: int | None = None
+    database: str,
+    directory: Path,
+    *,
+    workers: int = 2,
+    threads: int = 4,
+    port: int | None = None,
+    auth: Auth = NoAuth(),
 ) -> Iterator[PlacementServer]:
     """Serve what the database of this URL holds, with several workers; its tables are made when they are missing."""
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / "placement.conf").write_text(_configuration(database, NoAuth(), sync=False))
+    (directory / "placement.conf").write_text(_configuration(database, auth, sync=False))
     environment = {"OS_PLACEMENT_CONFIG_DIR": str(directory)}
     command = [str(Path(sys.executable).parent / "placement-manage"), "--config-dir", str(directory), "db", "sync"]
     run(command, directory=directory, log=directory / "sync.log", environment=environment)

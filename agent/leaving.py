@@ -1,0 +1,144 @@
+"""
+The end of a host under this agent: its tree is taken away, or stays for nova without our marks.
+
+Both are refused while the service runs, which would undo them with its next pass, and whole: nothing is taken away
+that somebody holds, or that this agent did not write.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from agent.audit_memory import forget_memory
+from agent.planner import Planner, Prospect, Wishes
+from agent.state import locked, serving
+from agent.sync import ATTEMPTS, Outcome, Status, foresee
+from drivers.devices.reserve import KEEP, UNHEALTHY
+from reportclient.allocations import Allocation
+from reportclient.errors import Conflict
+from reportclient.ownership import MARKER, is_marked, is_novas
+from reportclient.plan import Delete, Plan, Reshape, SetInventories, SetTraits
+from reportclient.tree import ObservedProvider, ObservedTree
+
+LOG = logging.getLogger(__name__)
+NAMED = 4  # consumers or providers in a sentence
+Leave = Callable[[Prospect, tuple[Allocation, ...]], tuple[str, ...]]
+
+
+def retire(planner: Planner, *, dry: bool = False) -> Outcome:
+    """
+    Take this host's tree out of placement; compute_id stays, so that the host is the same one if it comes back.
+
+    All stock goes in one request, which placement refuses as soon as somebody holds any of it; then the providers.
+
+    Raises:
+        as ``Planner.prospect``; StateError: the service runs. Conflict: others wrote first at each of several attempts.
+    """
+    return _leave(planner, against_retirement, plan_retirement, dry=dry)
+
+
+def hand_over(planner: Planner, *, dry: bool = False, force: bool = False) -> Outcome:
+    """
+    Take our marks off this host's tree, which stays as it is, for nova-compute to go on with.
+
+    With ``force`` also where there are providers that nova would not keep.
+
+    Raises:
+        as ``retire``.
+    """
+
+    def against(prospect: Prospect, _held: tuple[Allocation, ...]) -> tuple[str, ...]:
+        return against_hand_over(prospect.observed, planner.settings.policy.layout, force=force)
+
+    return _leave(planner, against, plan_hand_over, dry=dry)
+
+
+def plan_retirement(observed: ObservedTree) -> Plan:
+    """The whole tree goes: its stock in one transaction, then children before parents."""
+    stocked = tuple(SetInventories(seen.uuid, seen.name, {}) for seen in observed if seen.provider.inventories)
+    deletes = tuple(Delete(seen.uuid, seen.name) for seen in _leaves_first(observed))
+    return Plan((*((Reshape(stocked),) if stocked else ()), *deletes))
+
+
+def plan_hand_over(observed: ObservedTree) -> Plan:
+    """Our marks go; stock, names and uuids stay."""
+    writes = []
+    for seen in observed:
+        if marks := frozenset(filter(_is_mark, seen.provider.traits)):
+            writes.append(SetTraits(seen.uuid, seen.name, seen.provider.traits - marks, frozenset(), marks))
+    return Plan(tuple(writes))
+
+
+def against_retirement(prospect: Prospect, held: tuple[Allocation, ...]) -> tuple[str, ...]:
+    """Why this tree is not taken away: a sentence each; none when it may be."""
+    observed, ours = prospect.observed, prospect.ours
+    root = observed.root
+    if root is None:
+        return ()
+    if MARKER not in root.provider.traits:
+        return (f"{root.name} does not carry this agent's mark: it is not this agent's to take away",)
+    sentences = []
+    if consumers := sorted({one.consumer for one in held}):
+        sentences.append(f"{_list(consumers)} hold allocations here: move or delete them first")
+    if foreign := [seen.name for seen in observed if not ours.writes(seen)]:
+        sentences.append(f"{_list(foreign)} below {root.name} are others' (Neutron's, for instance): stop them first")
+    for seen in observed:
+        if ours.writes(seen) and (strange := sorted(seen.provider.inventories.keys() - ours.classes(seen))):
+            sentences.append(f"{_list(strange)} on {seen.name} is not this agent's: its owner must take it away first")
+    return tuple(sentences)
+
+
+def against_hand_over(observed: ObservedTree, layout: str, *, force: bool = False) -> tuple[str, ...]:
+    """Why our marks do not come off: a sentence each; none when they may."""
+    if observed.root is None or not any(map(is_marked, observed)):
+        return ()
+    if layout != "devices":
+        return (f"[compute] layout is {layout}, which nova does not know: reshape --to devices first, and set it so",)
+    strange = [seen.name for seen in observed if seen.provider.parent and is_marked(seen) and not is_novas(seen)]
+    if not strange or force:
+        return ()
+    return (
+        f"nova would not keep {_list(strange)}, and its schedulers would go on to offer them: take them from the "
+        f"configuration and sync, or say --force and look after them yourself",
+    )
+
+
+def _leave(planner: Planner, against: Leave, plan_: Callable[[ObservedTree], Plan], *, dry: bool) -> Outcome:
+    directory = planner.settings.state_directory
+    with serving(directory), locked(directory):
+        for _ in range(ATTEMPTS):
+            prospect = foresee(planner, Wishes())
+            planner.check_name(prospect)
+            observed = prospect.observed
+            held = planner.client.allocations(seen for seen in observed if seen.provider.inventories)
+            plan = plan_(observed)
+            if why := against(prospect, held):
+                return Outcome(node=planner.node, status=Status.UNSAFE, plan=plan, observed=observed, notes=why)
+            if dry or not plan.operations:
+                return Outcome(node=planner.node, status=Status.UNCHANGED, plan=plan, observed=observed)
+            with suppress(Conflict):
+                planner.client.execute(plan, observed)
+                planner.state_file(prospect.root_uuid).forget()
+                forget_memory(directory, prospect.root_uuid)
+                return Outcome(node=planner.node, status=Status.CHANGED, plan=plan, observed=observed)
+            LOG.info("somebody else wrote first, looking again node=%s", planner.node)
+    raise Conflict(f"others wrote on {planner.node} at {ATTEMPTS} attempts in a row: find out who")
+
+
+def _leaves_first(observed: ObservedTree) -> Iterable[ObservedProvider]:
+    parents = {seen.name: seen.provider.parent for seen in observed}
+
+    def depth(name: str) -> int:
+        parent = parents.get(name)
+        return 1 + depth(parent) if parent else 0
+
+    return sorted(observed, key=lambda seen: (-depth(seen.name), seen.name))
+
+
+def _is_mark(trait: str) -> bool:
+    return trait in (MARKER, UNHEALTHY) or trait.startswith(KEEP)
+
+
+def _list(names: list[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more

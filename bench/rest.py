@@ -1,0 +1,80 @@
+"""The service at rest: its memory, and what a quiet pass takes of CPU, beside nova's compute modules loaded alone."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from beds.placement import serving as serving_placement
+from beds.service import noauth, serving
+from bench.goals import Goal, print_table
+from bench.lab import HERE, run, run_nova, write_config
+
+PASSES = 30
+SHARE = 0.5
+LARGE_KIB = 3 * 1024
+MODULES = ("agent.cli", "agent.verbs", "agent.daemon", "agent.auth", "drivers.libvirt.driver", "drivers.host.udev")
+
+
+def measure_rest(scratch: Path, template: Path) -> tuple[Goal, ...]:
+    """Both on this host's libvirtd, each with an empty placement of its own."""
+    folder = scratch / "rest"
+    folder.mkdir()
+    virt_type = "kvm" if Path("/dev/kvm").exists() else "qemu"
+    config = write_config(folder, libvirt={"virt_type": virt_type, "connection_uri": "qemu:///system"})
+    with serving_placement(folder / "for-nova", template) as server:
+        nova = run_nova("nova_rest.py", config, server.url, PASSES).json
+    with serving_placement(folder / "for-us", template) as server:
+        conf = {
+            "DEFAULT": {"state_path": folder / "nova", "instances_path": folder / "nova"},
+            "libvirt": {"virt_type": virt_type, "connection_uri": "qemu:///system"},
+            "placement": noauth(server.url),
+            "agent": {"state_directory": folder / "service/state", "interval": 1, "start_spread": 0},
+        }
+        with serving(folder / "service", conf) as service:
+            service.wait(lambda: service.passes() >= 3, 60)
+            before_s, passes = service.cpu_s(), service.passes()
+            service.wait(lambda: service.passes() >= passes + PASSES, 120)
+            cpu_s = (service.cpu_s() - before_s) / (service.passes() - passes)
+            ours = service.memory_kib()
+    rows = [
+        ("nova's modules, loaded", _mib(nova["loaded"]["unique"]), _mib(nova["loaded"]["resident"]), "-"),
+        ("nova's, at rest", _mib(nova["at_rest"]["unique"]), _mib(nova["at_rest"]["resident"]), _ms(nova["cpu_s"])),
+        ("the service, at rest", _mib(ours["unique"]), _mib(ours["resident"]), _ms(cpu_s)),
+    ]
+    print_table(("who", "unique MiB", "resident MiB", f"CPU ms a quiet pass, of {PASSES}"), rows)
+    print("A pass of the service is its audit too; nova's is without its database and its bus.\n")
+    _print_imports()
+    share = {name: ours[name] / nova["loaded"][name] for name in ("unique", "resident")}
+    return (
+        *(
+            Goal(f"{name} memory, to nova's modules loaded alone", f"{one:.2f}", f"at most {SHARE}", one <= SHARE)
+            for name, one in share.items()
+        ),
+        Goal(
+            "CPU of a quiet pass, to nova's", f"{cpu_s / nova['cpu_s']:.2f}", f"at most {SHARE}",
+            cpu_s <= SHARE * nova["cpu_s"],
+        ),
+    )  # fmt: skip
+
+
+def _print_imports() -> None:
+    """What the service imports, and what of it is large; docs/decisions.md says why each is there."""
+    found = run([sys.executable, HERE / "imports.py", *MODULES]).json
+    bare = subprocess.run(
+        [sys.executable, "-c", "print(open('/proc/self/statm').read().split()[1])"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    rows = [(name, _mib(kib)) for name, kib in found if kib >= LARGE_KIB]
+    rows += [("all others", _mib(sum(kib for _, kib in found if kib < LARGE_KIB)))]
+    rows += [("a bare interpreter", _mib(int(bare.stdout) * 4))]
+    print_table(("import", "MiB"), rows)
+
+
+def _mib(kib: int) -> str:
+    return f"{kib / 1024:.1f}"
+
+
+def _ms(seconds: float) -> str:
+    return f"{1000 * seconds:.0f}"

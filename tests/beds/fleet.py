@@ -1,0 +1,104 @@
+"""A thousand services in threads of this process, each with a made-up host and a state of its own."""
+
+import re
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from agent.assembly import Choice
+from agent.daemon import Daemon
+from agent.notify import Notifier
+from agent.status import ServiceStatus
+from beds.process import BedError
+from beds.upgrades import write_config
+
+STOP_S = 60
+SECOND = re.compile(r"\[(\d+/\w+/\d+:\d+:\d+:\d+) ")
+
+
+@dataclass
+class Fleet:
+    """``count`` hosts that report to the placement at ``url``."""
+
+    folder: Path
+    url: str
+    count: int
+    interval_s: int = 60
+    start_spread_s: int = 10
+    worst_s: float = 0.0  # of all passes that were looked at
+    took: list[float] = field(default_factory=list)
+
+    def start(self) -> None:
+        """All at once, as after an upgrade of the whole fleet."""
+        self.daemons = [self._daemon(number) for number in range(self.count)]
+        self._seen: dict[int, float | None] = dict.fromkeys(range(self.count))
+        threading.stack_size(1 << 20)
+        self._threads = [threading.Thread(target=daemon.run) for daemon in self.daemons]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        for daemon in self.daemons:
+            daemon.stop()
+        deadline = time.monotonic() + STOP_S
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        if any(thread.is_alive() for thread in self._threads):
+            raise BedError(f"services that do not stop within {STOP_S} s")
+
+    def watch(self, seconds: float) -> None:
+        """Look at how long passes take."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            for number, status in enumerate(self.statuses()):
+                if status.last_pass_s != self._seen[number]:
+                    self._seen[number] = status.last_pass_s
+                    self.took.append(status.took_s)
+                    self.worst_s = max(self.worst_s, status.took_s)
+            time.sleep(0.5)
+
+    def wait_until_ready(self, patience_s: float) -> float:
+        """How long it took until each had done a pass."""
+        began = time.monotonic()
+        while not all(status.is_ready for status in self.statuses()):
+            if time.monotonic() > began + patience_s:
+                ill = [status.sentence() for status in self.statuses() if not status.is_ready]
+                raise BedError(f"{len(ill)} services are not ready after {patience_s} s: {ill[:3]}")
+            self.watch(0.5)
+        return time.monotonic() - began
+
+    def statuses(self) -> list[ServiceStatus]:
+        return [daemon.status for daemon in self.daemons]
+
+    def passes(self) -> int:
+        return sum(status.passes for status in self.statuses())
+
+    def _daemon(self, number: int) -> Daemon:
+        folder = self.folder / f"{number:04}"
+        folder.mkdir(parents=True, exist_ok=True)
+        config = write_config(
+            {
+                "DEFAULT": {"compute_driver": "fake.FakeDriver"},
+                "fake": {"seed": number},
+                "placement": {"auth_type": "none", "endpoint": self.url},
+                "agent": {
+                    "state_directory": folder / "state",
+                    "interval": self.interval_s,
+                    "start_spread": self.start_spread_s,
+                },
+            },
+            folder / "agent.conf",
+        )
+        return Daemon(replace(Choice(), config_files=(config,), service=True), Notifier({}))
+
+
+def requests_a_second(log: Path, skip_bytes: int = 0) -> list[int]:
+    """How many requests a server logged in each second, from the first to the last; those of seconds without any: 0."""
+    with log.open("rb") as file:
+        file.seek(skip_bytes)
+        text = file.read().decode(errors="replace")
+    format_ = "%d/%b/%Y:%H:%M:%S"
+    found = Counter(int(time.mktime(time.strptime(one, format_))) for one in SECOND.findall(text))
+    return [found[second] for second in range(min(found), max(found) + 1)] if found else []
