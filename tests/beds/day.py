@@ -51,6 +51,7 @@ class Day:
 
     host: Host
     folder: Path
+    state: Path  # a small disk
     seed: int
     stack: ExitStack
     told: list[str] = field(default_factory=list)
@@ -77,10 +78,6 @@ class Day:
         self.clock = self.folder / "clock"
         self.clock.write_text("0", encoding="utf-8")
         self.log = self.folder / "agent.log"
-        self.state = self.folder / "small"
-        self.state.mkdir()
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={STATE_BYTES}", "tmpfs", str(self.state)], check=True)
-        self.stack.callback(subprocess.run, ["umount", "-l", str(self.state)], check=True)
         (self.folder / "heal.yaml").write_text("heal: [orphaned]\ngrace_s: 20\nagain_s: 2\nlimit: 20\n")
         inside = enter(self.host.doorway(self.proxy.url)), enter(self.host.doorway(self.to_keystone.url))
         self.conf: dict[str, dict[str, object]] = {
@@ -338,6 +335,17 @@ class Day:
         )
         self.stack.callback(own.close)
         return own
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Path]:
+    """A file system of its own, to be mounted before a host's namespaces are made, which see it then."""
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={STATE_BYTES}", "tmpfs", str(folder)], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def _build(folder: Path) -> Path:

@@ -1,5 +1,12 @@
-"""The service as systemd runs it: the package, its units, the unprivileged user; on real libvirtd and placement."""
+"""
+The service as systemd runs it: the package, its units, the unprivileged user; on a synthetic host and real placement.
 
+The host's real libvirtd runs outside of the container; its socket, which belongs to the group libvirt as on Debian, and
+what its kernel would show are bound into the units' own view.
+"""
+
+import os
+import shutil
 import subprocess
 import sys
 import time
@@ -10,15 +17,25 @@ from pathlib import Path
 import pytest
 
 from beds import nspawn, placement
+from beds.by_hand import ByHand
 from beds.nspawn import PATIENCE_S, Container
 from beds.process import BedError
 from beds.proxy import Proxy
+from beds.synthetic import bed
+from beds.synthetic.bed import Host
+from beds.synthetic.hosts import QUEENS_FIRST
 from beds.upgrades import write_config
 
 pytestmark = pytest.mark.live
 
 ROOT = Path(__file__).parents[2]
 UNIT, RESHAPE = "compute-node-agent.service", "compute-node-agent-reshape.service"
+HOST = """\
+[Service]
+Environment=SYSTEMD_DEVICE_VERIFY_SYSFS=0
+BindReadOnlyPaths=/srv/host/sys:/sys
+"""
+OFTEN = "WatchdogSec=6\nRestartSec=1\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +44,7 @@ class Installed:
 
     container: Container
     proxy: Proxy
+    placement: ByHand
 
     def running(self, but: str = "0") -> str:
         """The process of the service once it is up to date, and another than that one."""
@@ -57,13 +75,27 @@ def installed(package: Path, placement_template: Path, tmp_path_factory: pytest.
     with (
         placement.serving(folder / "placement", placement_template) as server,
         Proxy(server.url) as proxy,
-        nspawn.booted(folder / "container", binds={share: "/srv/share"}) as container,
+        bed.serving(folder / "host", QUEENS_FIRST) as host,
+        nspawn.booted(
+            folder / "container",
+            binds={
+                share: "/srv/share",
+                host.files.root / "sys": "/srv/host/sys",
+                host.libvirtd.socket.parent: "/srv/run",
+            },
+        ) as container,
     ):
+        shutil.chown(host.libvirtd.socket, "root", "libvirt")
+        host.libvirtd.socket.chmod(0o770)
+        for path in (host.libvirtd.socket.parent, *host.libvirtd.socket.parent.parents):
+            if path.stat().st_uid == os.getuid() and not path.stat().st_mode & 0o001:
+                path.chmod(path.stat().st_mode | 0o001)
         (share / package.name).write_bytes(package.read_bytes())
         config: dict[str, dict[str, object]] = {
             "placement": {"auth_type": "none", "endpoint": proxy.url},
             "agent": {"interval": 2, "start_spread": 0},
-            "libvirt": {"virt_type": "qemu"},
+            "libvirt": {"virt_type": "qemu", "connection_uri": "qemu:///system?socket=/srv/run/libvirt-sock"},
+            "pci": {"discover": "all"},
             "DEFAULT": {"instances_path": "/var/lib", "state_path": "/nonexistent"},
         }
         path = write_config(config, share / "agent.conf")
@@ -71,11 +103,23 @@ def installed(package: Path, placement_template: Path, tmp_path_factory: pytest.
         container.run(
             "install", "-D", "-m", "644", f"/srv/share/{path.name}", "/etc/compute-node-agent/compute-node-agent.conf"
         )
-        container.run("mkdir", "-p", f"/etc/systemd/system/{UNIT}.d")
-        override = "[Service]\nWatchdogSec=6\nRestartSec=1\n"
-        container.run("tee", f"/etc/systemd/system/{UNIT}.d/test.conf", text=override)
+        for name in ("passwd", "group"):  # libvirtd looks up who calls it: here somebody of the container
+            known = folder / name
+            known.write_text(container.run("cat", f"/etc/{name}"), encoding="utf-8")
+            subprocess.run([*host.libvirtd.inside, "mount", "--bind", str(known), f"/etc/{name}"], check=True)
+        for unit, text in ((UNIT, HOST + OFTEN), (RESHAPE, HOST)):
+            container.run("mkdir", "-p", f"/etc/systemd/system/{unit}.d")
+            container.run("tee", f"/etc/systemd/system/{unit}.d/test.conf", text=text)
         container.run("systemctl", "daemon-reload")
-        yield Installed(container, proxy)
+        yield Installed(container, proxy, ByHand(server.url))
+
+
+def _binds(share: Path, host: Host) -> dict[Path, str]:
+    return {
+        share: "/srv/share",
+        host.files.root / "sys": "/srv/host/sys",
+        host.libvirtd.socket.parent: "/srv/run",
+    }
 
 
 def test_the_service_lives_its_life_under_systemd(installed: Installed) -> None:
@@ -101,6 +145,10 @@ def test_the_service_lives_its_life_under_systemd(installed: Installed) -> None:
 
     container.run("systemctl", "stop", UNIT)
     assert container.show(UNIT, "Result") == "success"
+
+    rows = installed.placement.send("GET", "/resource_providers")["resource_providers"]
+    names = {f"{QUEENS_FIRST.name}_{nic.address}" for nic in QUEENS_FIRST.nics}
+    assert {row["name"] for row in rows} == names | {QUEENS_FIRST.name}
 
 
 def test_the_reshape_before_the_start_is_harmless_when_repeated(installed: Installed) -> None:
@@ -129,8 +177,9 @@ def test_a_reshape_that_fails_does_not_keep_the_service_from_starting(installed:
     container.run("systemctl", "stop", UNIT)
 
 
-def test_the_units_expose_little(installed: Installed) -> None:
-    path = ROOT / "systemd" / UNIT
+@pytest.mark.parametrize("unit", [UNIT, RESHAPE])
+def test_the_units_expose_little(unit: str, installed: Installed) -> None:
+    path = ROOT / "systemd" / unit
     done = subprocess.run(
         ["systemd-analyze", "security", "--offline=yes", "--threshold=15", str(path)],
         capture_output=True,
@@ -139,4 +188,4 @@ def test_the_units_expose_little(installed: Installed) -> None:
     )
 
     assert done.returncode == 0, done.stdout[-300:]
-    assert "nknown" not in installed.container.run("systemd-analyze", "verify", f"/lib/systemd/system/{UNIT}")
+    assert "nknown" not in installed.container.run("systemd-analyze", "verify", f"/lib/systemd/system/{unit}")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from beds import keystone
-from beds.day import HOUR_S, Day
+from beds.day import HOUR_S, Day, small_disk
 from beds.synthetic import bed
 from beds.synthetic.hosts import FOUR_CELLS
 
@@ -24,8 +24,9 @@ GROWTH_KIB = 2048
 
 def test_a_day(bed_cache: Path, placement_template: Path, tmp_path: Path) -> None:
     with ExitStack() as stack:
+        state = stack.enter_context(small_disk(tmp_path / "small"))
         host = stack.enter_context(bed.serving(tmp_path / "host", FOUR_CELLS))
-        day = Day(host, tmp_path, SEED, stack)
+        day = Day(host, tmp_path, state, SEED, stack)
         day.open((keystone.keystone_template(bed_cache), placement_template))
         incidents = {
             2: day.restart_placement,
