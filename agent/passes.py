@@ -156,10 +156,9 @@ class Passes:
             testimony = witness(planner, light=not deep, seen=seen)
             write_memory(self._settings.state_directory, testimony.root_uuid, testimony.memory)
             cares = heal(planner, testimony, self._policy) if self._policy and done else ()
-        for finding in testimony.findings:
-            if testimony.memory.sightings[finding.key].looks == 1:
-                where = finding.consumer or finding.provider
-                LOG.warning("finding kind=%s where=%s seen=%s", finding.kind.value, where, finding.seen)
+        new = [one for one in testimony.findings if testimony.memory.sightings[one.key].looks == 1]
+        for kind, where, what in dict.fromkeys((one.kind.value, one.consumer or one.provider, one.seen) for one in new):
+            LOG.warning("finding kind=%s where=%s seen=%s", kind, where, what)
         for care in cares:
             if care.healed is not Healed.REPORTED:
                 LOG.warning("finding kind=%s %s why=%s", care.finding.kind.value, care.healed.value, care.why)

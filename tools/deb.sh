@@ -47,7 +47,11 @@ cat > $stage/DEBIAN/postinst <<'C'
 set -e
 systemd-sysusers compute-node-agent.conf
 systemd-tmpfiles --create compute-node-agent.conf
-if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
+if [ -d /run/systemd/system ]; then
+  systemctl daemon-reload
+  # After an upgrade a service that runs is started anew, and before it the conversion that the new layout may want.
+  systemctl try-restart compute-node-agent.service
+fi
 C
 cat > $stage/DEBIAN/prerm <<'C'
 #!/bin/sh

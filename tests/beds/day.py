@@ -78,7 +78,7 @@ class Day:
         self.clock = self.folder / "clock"
         self.clock.write_text("0", encoding="utf-8")
         self.log = self.folder / "agent.log"
-        (self.folder / "heal.yaml").write_text("heal: [orphaned]\ngrace_s: 20\nagain_s: 2\nlimit: 20\n")
+        (self.folder / "heal.yaml").write_text("heal: [orphaned]\ngrace_s: 20\nmove_s: 20\nagain_s: 2\nlimit: 20\n")
         inside = enter(self.host.doorway(self.proxy.url)), enter(self.host.doorway(self.to_keystone.url))
         self.conf: dict[str, dict[str, object]] = {
             "DEFAULT": {"log_file": self.log, "use_stderr": False},

@@ -38,13 +38,13 @@ class Service:
             while text := self.listener.recv(4096).decode():
                 self.told += text.splitlines()
 
-    def wait(self, holds: Callable[[], bool], patience_s: float = PATIENCE_S) -> float:
+    def wait(self, holds: Callable[[], bool], patience_s: float = PATIENCE_S, *, pause_s: float = 0.05) -> float:
         """Until something holds; how long that took."""
         began = time.monotonic()
         while not holds():
             if self.process.poll() is not None or time.monotonic() > began + patience_s:
                 raise BedError(f"{self.told[-5:]}\n{self.lines()}")
-            time.sleep(0.05)
+            time.sleep(pause_s)
         return time.monotonic() - began
 
     def wait_for_passes(self, count: int) -> None:

@@ -51,8 +51,8 @@ def test_a_day(bed_cache: Path, placement_template: Path, tmp_path: Path) -> Non
                 happen()
                 hour = at
         day.live(max(0.0, HOURS - hour - 1))
-        day.service.wait(lambda: day.holders() == day.guests.keys(), 3 * HOUR_S)
-        day.service.wait(lambda: day.tree() == day.wanted(), 2 * HOUR_S)
+        day.service.wait(lambda: day.holders() == day.guests.keys(), 3 * HOUR_S, pause_s=2)
+        day.service.wait(lambda: day.tree() == day.wanted(), 2 * HOUR_S, pause_s=2)
         day.service.wait_for_passes(3)
         after = day.figures()
         status = day.service.status()

@@ -51,6 +51,11 @@ class Guest:
         """Write a file in the guest."""
         self.run(f"cat > {shlex.quote(name)}", text=text)
 
+    def copy(self, path: Path, name: str) -> None:
+        """Copy a file into the guest."""
+        with path.open("rb") as file:
+            subprocess.run([*self._ssh(), f"cat > {shlex.quote(name)}"], stdin=file, check=True, timeout=600)
+
     def fetch(self, name: str, folder: Path) -> None:
         """Copy a folder out of the guest into ``folder``."""
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,176 @@
+"""
+The package is upgraded on the full guest, and with it the layout: flat becomes numa under guests that go on.
+
+Each guest has a VF of a real card and a mediated device; the conversion runs before the service, as systemd orders it.
+"""
+
+import re
+import shlex
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beds import placement
+from beds.by_hand import ByHand
+from beds.guest import machine
+from beds.guest.machine import PROJECT, Guest
+from beds.guests import GuestSpec, domain_xml
+
+pytestmark = pytest.mark.live
+
+IMAGE = PROJECT / ".guest"
+UNIT, RESHAPE = "compute-node-agent.service", "compute-node-agent-reshape.service"
+CARDS = ("0000:41:00.0", "0000:81:00.0")  # of cells 0 and 1
+VFS = ("0000:41:10.0", "0000:81:10.0")
+MTTY = "/sys/class/mdev_bus/mtty/mdev_supported_types/mtty-1/create"
+HOST = "full-guest"
+PATIENCE_S = 240
+CONFIG = """\
+[DEFAULT]
+instances_path = /var/lib
+state_path = /nonexistent
+[compute]
+layout = {layout}
+[libvirt]
+virt_type = qemu
+[pci]
+discover = all
+[devices]
+enabled_mdev_types = mtty-1
+[mdev_mtty-1]
+mdev_class = CUSTOM_MTTY
+[placement]
+auth_type = none
+endpoint = http://10.0.2.2:{port}
+[agent]
+interval = 10
+start_spread = 0
+"""
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The Debian package of this tree, and one of the next version."""
+    command = [str(PROJECT / "tools/deb.sh"), sys._base_executable]  # type: ignore[attr-defined]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
+    folder = tmp_path_factory.mktemp("package")
+    today = PROJECT / done.stdout.split()[-1]
+    stage, tomorrow = folder / "stage", folder / "next.deb"
+    subprocess.run(["dpkg-deb", "-R", str(today), str(stage)], check=True)
+    control = stage / "DEBIAN/control"
+    control.write_text(re.sub("^Version: .*$", "Version: 999", control.read_text(), flags=re.MULTILINE))
+    subprocess.run(["dpkg-deb", "-Znone", "--root-owner-group", "-b", str(stage), str(tomorrow)], check=True)
+    subprocess.run(["dpkg-deb", "-R", str(today), str(folder / "again")], check=True)
+    subprocess.run(["dpkg-deb", "-Znone", "--root-owner-group", "-b", str(folder / "again"), str(folder / "now.deb")],
+                   check=True)  # fmt: skip
+    return {"now": folder / "now.deb", "next": tomorrow}
+
+
+@pytest.fixture
+def guest(tmp_path: Path) -> Iterator[Guest]:
+    with machine.running(IMAGE, tmp_path) as running:
+        for card in CARDS:
+            running.run(f"ip link set $(ls /sys/bus/pci/devices/{card}/net) up")
+            running.run(f"echo 4 > /sys/bus/pci/devices/{card}/sriov_numvfs")
+        yield running
+
+
+def test_an_upgrade_converts_the_host_under_its_guests(
+    guest: Guest, package: dict[str, Path], placement_template: Path, tmp_path: Path
+) -> None:
+    with placement.serving(tmp_path / "placement", placement_template) as server:
+        send = ByHand(server.url).send
+        install(guest, package["now"], CONFIG.format(layout="flat", port=server.url.rpartition(":")[2]))
+        guest.run(f"systemctl start {UNIT}")
+        wait_until_well(guest)
+        (root,) = send("GET", "/resource_providers")["resource_providers"]
+        stock = send("GET", f"/resource_providers/{root['uuid']}/inventories")["inventories"]
+        assert (stock["SRIOV_NET_VF"]["total"], stock["CUSTOM_MTTY"]["total"]) == (8, 24)
+
+        guests = {str(uuid.uuid4()): vf for vf in VFS}
+        for identity, vf in guests.items():
+            start_guest(guest, identity, vf)
+            allocate(send, identity, root["uuid"])
+        before = processes(guest)
+        assert len(before) == len(guests)
+
+        began = time.monotonic()
+        install(guest, package["next"], CONFIG.format(layout="numa", port=server.url.rpartition(":")[2]))
+        wait_until_well(guest)
+        print(f"\nupgraded and converted in {time.monotonic() - began:.0f} s")
+
+        assert "Version: 999" in guest.run("dpkg -s compute-node-agent")
+        assert processes(guest) == before
+        assert show(guest, RESHAPE, "Result") == "success"
+        assert int(show(guest, RESHAPE, "ExecMainExitTimestampMonotonic")) <= int(
+            show(guest, UNIT, "ExecMainStartTimestampMonotonic")
+        )
+        names = {row["uuid"]: row["name"] for row in send("GET", "/resource_providers")["resource_providers"]}
+        for identity, vf in guests.items():
+            cell = VFS.index(vf)
+            held = send("GET", f"/allocations/{identity}")["allocations"]
+            where = {(names[slot], kind): n for slot, row in held.items() for kind, n in row["resources"].items()}
+            print(f"guest on {vf}: {where}")
+            assert where[f"{HOST}_{CARDS[cell]}", "SRIOV_NET_VF"] == 1
+            assert where[f"{HOST}_mtty_mtty", "CUSTOM_MTTY"] == 1
+            assert where[f"{HOST}_NUMA{cell}", "VCPU"] == 1
+            assert where[f"{HOST}_NUMA{cell}_PAGES_4", "MEMORY_MB"] == 64
+            assert len(where) == 4
+
+
+def install(guest: Guest, package: Path, config: str) -> None:
+    """As an operator does: the configuration, then the package."""
+    guest.run("mkdir -p /etc/compute-node-agent")
+    guest.send("/etc/compute-node-agent/compute-node-agent.conf", config)
+    guest.copy(package, "/root/agent.deb")
+    guest.run("DEBIAN_FRONTEND=noninteractive dpkg -i --force-depends /root/agent.deb", timeout=900)
+
+
+def start_guest(guest: Guest, identity: str, vf: str) -> None:
+    """A guest that is bound to its card's cell, with a VF and a port of the sample device."""
+    mdev, cell = str(uuid.uuid4()), VFS.index(vf)
+    guest.run(f"echo {mdev} > {MTTY}")
+    spec = GuestSpec(memory_mib=64, vfs=(vf,), mdevs=(mdev,), pins=(str(2 * cell),))
+    text = domain_xml(identity, f"guest-{cell}", spec).replace(
+        "<os>", f"<numatune><memory mode='strict' nodeset='{cell}'/></numatune><os>"
+    )
+    guest.send(f"/root/{identity}.xml", text)
+    guest.run(f"virsh -q create /root/{identity}.xml")
+
+
+def allocate(send: Any, identity: str, root: str) -> None:
+    """What the scheduler gave it of the flat host."""
+    resources = {"VCPU": 1, "MEMORY_MB": 64, "SRIOV_NET_VF": 1, "CUSTOM_MTTY": 1}
+    body = {
+        "allocations": {root: {"resources": resources}},
+        "project_id": "p",
+        "user_id": "u",
+        "consumer_generation": None,
+        "consumer_type": "INSTANCE",
+    }
+    send("PUT", f"/allocations/{identity}", body)
+
+
+def processes(guest: Guest) -> set[str]:
+    """Process and start of each running guest: another one would have others."""
+    return set(guest.run("ps -C qemu-system-x86_64,qemu-system-x86 -o pid=,lstart=").strip().splitlines())
+
+
+def wait_until_well(guest: Guest) -> None:
+    """Until the service says that it is up to date."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (told := show(guest, UNIT, "StatusText")).startswith("up to date"):
+        if time.monotonic() > deadline:
+            journal = guest.run(f"journalctl --no-pager -n 60 -u {UNIT} -u {RESHAPE}", check=False)
+            raise AssertionError(f"{told}:\n{journal}")
+        time.sleep(2)
+
+
+def show(guest: Guest, unit: str, name: str) -> str:
+    return guest.run(f"systemctl show {shlex.quote(unit)} -p {name} --value").strip()
