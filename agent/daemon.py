@@ -6,6 +6,7 @@ nothing, is tried again later and later, and what was known stays known. oslo.se
 they need none of its launchers, which would bring eventlet, or fork.
 """
 
+import gc
 import hashlib
 import logging
 import os
@@ -63,6 +64,7 @@ class Daemon:
         self._retry = 0.0  # when (monotonic) what failed is tried again; nobody is asked before
         self._moved = time.monotonic()  # when the loop last made any progress
         self._deep = True  # the next audits read everything
+        self._told: dict[str, type[Exception]] = {}  # what is wrong now, by source
         self._untold = ""  # why the status cannot be written
         self._verbose = 0
         self._stopping = self._reloading = False
@@ -146,6 +148,8 @@ class Daemon:
         if self._is_first:
             self._is_first = False
             self._pass(())
+            gc.collect()
+            gc.freeze()  # what is loaded by now stays: no later collection needs to look through it
             now, period_s = time.monotonic(), self._settings.interval_s
             self._due = self._began + self._share() * period_s
             self._due += period_s if self._due < now + period_s / 2 else 0
@@ -223,6 +227,7 @@ class Daemon:
         """A pass went over all nodes; ``asked_s`` of its ``seconds`` placement took."""
         before, now = self._status, time.time()
         self._failures, self._retry, self._deep = 0, 0.0, False
+        self._told.clear()
         for source, spent_s in ((HOST, seconds - asked_s), (PLACEMENT, asked_s), (OWN, 0.0)):
             self._status = self._status.seen(source, "", now)
             self._metrics.asked(source, spent_s, "")
@@ -254,8 +259,9 @@ class Daemon:
         longest: float = min(FIRST_RETRY_S * 2 ** min(self._failures - 1, RETRIES), self._settings.interval_s)
         asked_s = error.retry_after_s if isinstance(error, Unavailable) else 0.0
         self._retry = time.monotonic() + asked_s + longest * random.uniform(0.5, 1.0)
-        if text not in self._status.errors:
+        if type(error) is not self._told.get(source):  # of the same kind it may name another request each time
             LOG.warning("degraded source=%s reason=%s", source, text)
+            self._told[source] = type(error)
         self._status = self._status.seen(source, text, time.time())
         self._metrics.asked(source, 0.0, text)
         self._metrics.passed("failed", 0.0)

@@ -152,9 +152,11 @@ class Passes:
         if not done and outcome.observed.root is None:
             return Counter()
         with locked(self._settings.state_directory):
-            seen = outcome.observed if outcome.status is Status.UNCHANGED else None
+            quiet = outcome.status is Status.UNCHANGED
+            seen = (outcome.survey, outcome.observed) if quiet and outcome.survey else None
             testimony = witness(planner, light=not deep, seen=seen)
-            write_memory(self._settings.state_directory, testimony.root_uuid, testimony.memory)
+            if testimony.memory != testimony.before:
+                write_memory(self._settings.state_directory, testimony.root_uuid, testimony.memory)
             cares = heal(planner, testimony, self._policy) if self._policy and done else ()
         new = [one for one in testimony.findings if testimony.memory.sightings[one.key].looks == 1]
         for kind, where, what in dict.fromkeys((one.kind.value, one.consumer or one.provider, one.seen) for one in new):

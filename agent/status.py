@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from agent.disk import sync_folder, write_durably
 from agent.errors import StateError
 
 NAME = "status.json"
@@ -68,7 +67,7 @@ class ServiceStatus:
 
 def write_status(directory: Path, status: ServiceStatus) -> None:
     """
-    Replace the file, whole or not at all.
+    Replace the file, whole or not at all; it need not outlast a power cut, and is not waited for on the disk.
 
     Raises:
         StateError: it cannot be written.
@@ -78,9 +77,8 @@ def write_status(directory: Path, status: ServiceStatus) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         draft = path.with_suffix(".json.new")
         record = {"format": FORMAT, **asdict(status), "sentence": status.sentence(), "ready": status.is_ready}
-        write_durably(draft, json.dumps(record, indent=1) + "\n")
+        draft.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         draft.rename(path)
-        sync_folder(directory)
     except OSError as error:
         raise StateError(f"cannot write {path}: {error.strerror}: set [agent] state_directory") from error
 

@@ -10,6 +10,7 @@ from agent.identity import create_identity, read_identity
 from agent.journal import journaled
 from agent.planner import Planner, Prospect, Wishes
 from agent.state import NodeState, locked
+from drivers.base import Survey
 from drivers.host.process import probe_processes
 from reportclient.errors import Conflict, NameTaken, UnsafePlan
 from reportclient.ownership import MARKER, Names
@@ -44,6 +45,7 @@ class Outcome:
     plan: Plan = field(default_factory=Plan)
     observed: ObservedTree = field(default_factory=ObservedTree)  # before the pass
     notes: tuple[str, ...] = ()
+    survey: Survey | None = None  # what it saw of the host; None where it did not come to that
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +172,12 @@ def _carry_out(planner: Planner, prospect: Prospect, wishes: Wishes, agree: Agre
     planner.state_file(prospect.root_uuid).write(replace(verdict.memory, observed=prospect.observed))
     notes = (*verdict.notes, *notes_on(prospect)) if verdict.refused is Status.UNSAFE else verdict.notes
     return Outcome(
-        node=planner.node, status=verdict.refused, plan=prospect.plan, observed=prospect.observed, notes=notes
+        node=planner.node,
+        status=verdict.refused,
+        plan=prospect.plan,
+        observed=prospect.observed,
+        notes=notes,
+        survey=prospect.survey,
     )
 
 
@@ -191,8 +198,14 @@ def _write(planner: Planner, prospect: Prospect, memory: NodeState) -> Outcome:
     if after != state.read(planner.where):
         state.write(after)
     status = Status.CHANGED if plan.operations else Status.UNCHANGED
-    before = prospect.observed
-    return Outcome(node=planner.node, status=status, plan=plan, observed=before, notes=notes_on(prospect))
+    return Outcome(
+        node=planner.node,
+        status=status,
+        plan=plan,
+        observed=prospect.observed,
+        notes=notes_on(prospect),
+        survey=prospect.survey,
+    )
 
 
 def _limits(planner: Planner, prospect: Prospect) -> Limits:

@@ -36,7 +36,7 @@ def witness(
     *,
     light: bool = False,
     consumers: bool = False,
-    seen: ObservedTree | None = None,
+    seen: tuple[Survey, ObservedTree] | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Testimony:
     """
@@ -44,15 +44,15 @@ def witness(
 
     ``light`` reads only the allocations of providers whose generation moved since the last audit, and takes their
     stock as the last pass left it. Whatever is suspect is read whole in any case, as some writes move no generation.
-    ``consumers`` reads each guest's consumer too, one request each: whose it is, and of what type. ``seen`` is the tree
-    as it was read a moment ago, by a pass that found nothing to change.
+    ``consumers`` reads each guest's consumer too, one request each: whose it is, and of what type. ``seen`` is what
+    a pass that found nothing to change saw a moment ago, of the host first and then of placement.
 
     Raises:
         DiscoveryError, PolicyError: of the host. StateError: of our own files.
         PlacementError: placement cannot be read, or has no such tree.
     """
     now = clock()
-    survey = look(partial(planner.driver.survey, planner.node))
+    survey = seen[0] if seen else look(partial(planner.driver.survey, planner.node))
     root_uuid = planner.known_uuid(survey)
     if root_uuid is None:
         raise Absent(f"placement has no provider {planner.node}: run compute-node-agent sync first")
@@ -60,7 +60,7 @@ def witness(
     planner.client.microversion = left.microversion or planner.client.microversion
     memory = read_memory(planner.settings.state_directory, root_uuid, planner.where)
     read = planner.client.glance if light else planner.client.observe
-    tree = seen or read(root_uuid, left.observed or ObservedTree())
+    tree = seen[1] if seen else read(root_uuid, left.observed or ObservedTree())
     if tree.root is None:
         raise Absent(f"placement has no provider {planner.node}: run compute-node-agent sync first")
     allocations, generations = _read(planner, tree, memory if light else AuditMemory())

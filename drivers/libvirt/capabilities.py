@@ -1,6 +1,7 @@
 """libvirt's capabilities and domain capabilities (formatcaps.html, formatdomaincaps.html) into facts."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from xml.etree.ElementTree import Element, tostring
 
 from drivers.errors import MalformedFact
@@ -43,6 +44,7 @@ class Offer:
     virt_type: str
 
 
+@lru_cache(1)  # it hardly ever changes, and is read at each pass
 def parse_capabilities(document: Document) -> Capabilities:
     """
     The host part and the guest architectures.
@@ -67,6 +69,7 @@ def parse_capabilities(document: Document) -> Capabilities:
     )
 
 
+@lru_cache(8)  # it hardly ever changes, and is read at each pass
 def parse_domain_capabilities(document: Document) -> DomainCapabilities:
     """
     What one emulator offers.
@@ -102,6 +105,7 @@ def _count(element: Element | None, name: str, source: str) -> int:
     return 0 if text is None else number(text, source)
 
 
+@lru_cache(2)  # it hardly ever changes, and is read at each pass
 def parse_cpu_features(document: Document) -> frozenset[str]:
     """The features of an expanded ``<cpu>``, as virConnectBaselineCPU answers it."""
     root = parse_xml(document, "cpu")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import lru_cache
 from xml.etree.ElementTree import Element
 
 from drivers.errors import MalformedFact
@@ -13,7 +14,8 @@ from drivers.pci import PciAddress
 NO_SPEED_MBPS = 2_000_000  # faster than any link, and more than placement counts in kbit/s
 
 
-def parse_devices(documents: Iterable[Document]) -> Devices:
+@lru_cache(1)  # they hardly ever change, and are read at each pass
+def parse_devices(documents: tuple[Document, ...]) -> Devices:
     """
     All that has an address; kinds of node devices that are of no concern are passed over.
 

@@ -190,8 +190,8 @@ class Day:
 
     def lose_keystone(self) -> None:
         with self.incident("Keystone away for half an hour, tokens revoked meanwhile"):
-            self.to_keystone.hook = gone
             self.revoke()
+            self.to_keystone.hook = gone
             time.sleep(HOUR_S / 2)
             self.to_keystone.hook = pass_on
 

@@ -44,7 +44,7 @@ UUID = "c2177883-f1bb-47f0-914d-32a22e3a8804"
 
 
 def parse(*texts: str) -> Devices:
-    return parse_devices(Document(text, f"document {number}") for number, text in enumerate(texts))
+    return parse_devices(tuple(Document(text, f"document {number}") for number, text in enumerate(texts)))
 
 
 def test_a_pf_with_its_vfs_its_interface_and_where_it_is() -> None:
