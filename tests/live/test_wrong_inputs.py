@@ -443,3 +443,24 @@ def test_a_reader_that_goes_away_is_no_error_message(archive: Path) -> None:
 
 def test_nobody_listens(report: Callable[..., Result]) -> None:
     is_refused(report(noauth(f"http://127.0.0.1:{free_port()}")), "does it run")
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        pytest.param(
+            "[DEFAULT]\ndebug = true\n[agent]\ninterval = 30\n[placement]\nauth_url = http://k\n", 0, id="good"
+        ),
+        pytest.param("[agent]\nintervall = 30\n", 1, id="misspelt"),
+        pytest.param("[agents]\ninterval = 30\n", 1, id="another group"),
+    ],
+)
+def test_oslos_own_validator_knows_every_option(text: str, code: int, tmp_path: Path) -> None:
+    path = tmp_path / "agent.conf"
+    path.write_text(text, encoding="utf-8")
+    command = [str(COMMAND.with_name("oslo-config-validator")), "--input-file", str(path)]
+    names = ["--namespace", "compute-node-agent", "--namespace", "oslo.log"]
+
+    done = subprocess.run([*command, *names], capture_output=True, text=True, check=False)
+
+    assert done.returncode == code, done.stdout + done.stderr

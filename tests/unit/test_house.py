@@ -32,7 +32,8 @@ def test_every_row_of_the_mission_is_shown_or_listed_as_not_yet_built() -> None:
 def test_the_sample_configuration_is_current(tmp_path: Path) -> None:
     sample = tmp_path / "sample"
     generator = Path(sys.executable).parent / "oslo-config-generator"
-    options = ["--namespace", "compute-node-agent", "--wrap-width", "100", "--output-file", str(sample)]
+    config = ROOT / "etc/compute-node-agent/generator.conf"
+    options = ["--config-file", str(config), "--output-file", str(sample)]
 
     subprocess.run([str(generator), *options], check=True, capture_output=True)
 
