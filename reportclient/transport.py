@@ -54,6 +54,7 @@ class Transport:
         self._sender = sender
         self._where = where
         self.microversion = min(microversion or NEWEST, NEWEST)
+        self.request_id = ""  # by which the server's log calls the last request; empty when it told none
         self.skew_s: float | None = None  # the server's clock minus ours, as of the last answer; None when it sent none
 
     def get(self, path: str) -> tuple[Any, str]:
@@ -121,6 +122,7 @@ class Transport:
         except (exceptions.ClientException, OSError, ValueError, OverflowError) as error:
             _explain(error, self._where)
         self.skew_s = _skew_s(answer.headers.get("Date", ""))
+        self.request_id = answer.headers.get("x-openstack-request-id", "")
         return answer
 
     def _body(self, answer: Answer, method: str, path: str) -> Any:
@@ -166,7 +168,8 @@ def _refuse(answer: Answer, method: str, path: str, where: str) -> NoReturn:
     error = _first_error(answer)
     code, status = error.get("code", ""), answer.status_code
     detail = " ".join(str(error.get("detail", "")).split())[:300] or _kind(answer)
-    asked = f"{where} answered {method} {path} with {status}"
+    request = answer.headers.get("x-openstack-request-id", "")
+    asked = f"{where} answered {method} {path} with {status}{f' ({request})' if request else ''}"
     if status == 401:
         raise Rejected(f"{asked}: the token was not accepted: check the user and its roles in [placement]")
     if status == 403:

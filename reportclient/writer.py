@@ -62,14 +62,14 @@ class Writer:
                 self._transport.send("PUT", f"/resource_providers/{uuid}", body)
                 stands = self._stands[uuid]
                 self._stands[uuid] = replace(stands, provider=replace(stands.provider, parent=parent))
-                LOG.info("re-parented provider name=%s from=%s to=%s", name, old, parent)
+                self._tell("re-parented provider name=%s from=%s to=%s", name, old, parent)
             case SetTraits():
                 self._set_traits(operation)
             case SetAggregates(uuid, name, aggregates):
                 body = payload.encode_aggregates(aggregates, self._generation(operation))
                 answer = self._transport.send("PUT", f"/resource_providers/{uuid}/aggregates", body)
                 self._confirm(uuid, answer, aggregates=aggregates)
-                LOG.info("set aggregates of provider name=%s aggregates=%s", name, sorted(aggregates))
+                self._tell("set aggregates of provider name=%s aggregates=%s", name, sorted(aggregates))
             case SetInventories():
                 self._set_inventories(operation)
             case Reshape():
@@ -80,14 +80,18 @@ class Writer:
                 self._replace(rewrites)
             case DropAllocations(consumer):
                 self._transport.send("DELETE", f"/allocations/{consumer}", once=True)
-                LOG.info("dropped all allocations consumer=%s", consumer)
+                self._tell("dropped all allocations consumer=%s", consumer)
             case Delete(uuid, name):
                 with suppress(Absent):  # our own request was sent again after its answer was lost: it is gone
                     self._transport.send("DELETE", f"/resource_providers/{uuid}")
                 self._stands.pop(uuid, None)
-                LOG.info("deleted provider name=%s uuid=%s", name, uuid)
+                self._tell("deleted provider name=%s uuid=%s", name, uuid)
             case _:
                 assert_never(operation)
+
+    def _tell(self, text: str, *values: object) -> None:
+        """One line for a change that was made, with the name that placement's log has for the request."""
+        LOG.info(f"{text} request=%s", *values, self._transport.request_id or "-")
 
     def _create(self, create: Create) -> None:
         try:
@@ -100,7 +104,7 @@ class Writer:
         self._stands[create.uuid] = ObservedProvider(
             uuid=create.uuid, generation=generation, provider=Provider(name=create.name, parent=parent)
         )
-        LOG.info("created provider name=%s uuid=%s parent=%s", create.name, create.uuid, parent)
+        self._tell("created provider name=%s uuid=%s parent=%s", create.name, create.uuid, parent)
 
     def _made_already(self, create: Create, refusal: NameTaken) -> Mapping[str, int]:
         """
@@ -125,7 +129,7 @@ class Writer:
         generation = self._generation(write) if write.uuid in self._stands else self._unchanged(write, path)
         answer = self._transport.send("PUT", path, payload.encode_traits(write.traits, generation))
         self._confirm(write.uuid, answer, traits=write.traits)
-        LOG.info(
+        self._tell(
             "set traits of provider name=%s added=%s removed=%s", write.name, sorted(write.added), sorted(write.removed)
         )
 
@@ -142,7 +146,7 @@ class Writer:
         body = payload.encode_inventories(write.inventories, self._generation(write))
         answer = self._transport.send("PUT", f"/resource_providers/{write.uuid}/inventories", body)
         self._confirm(write.uuid, answer, inventories=write.inventories)
-        LOG.info("set inventories of provider name=%s %s", write.name, _totals(write))
+        self._tell("set inventories of provider name=%s %s", write.name, _totals(write))
 
     def _reshape(self, reshape: Reshape) -> None:
         """
@@ -165,15 +169,15 @@ class Writer:
         for uuid in touched | generations.keys():
             self._stands.pop(uuid, None)  # a reshape answers no generations: to be read again
         for one in reshape.inventories:
-            LOG.info("set inventories of provider name=%s %s", one.name, _totals(one))
+            self._tell("set inventories of provider name=%s %s", one.name, _totals(one))
         for each in reshape.rewrites:
-            LOG.info("moved consumer uuid=%s", each.consumer)
+            self._tell("moved consumer uuid=%s", each.consumer)
 
     def _claim(self, claim: Claim) -> None:
         path = f"/allocations/{claim.consumer}"
         newest = NEWEST if claim.kind else payload.UNTYPED
         self._transport.send("PUT", path, partial(payload.encode_claim, claim), newest=newest, once=True)
-        LOG.info("claimed consumer=%s", claim.consumer)
+        self._tell("claimed consumer=%s", claim.consumer)
 
     def _replace(self, rewrites: tuple[Rewrite, ...]) -> None:
         """One consumer by PUT, several by POST: all of them are written, or none."""
@@ -188,7 +192,7 @@ class Writer:
         for each in rewrites:
             for uuid in (*each.before, *each.after):
                 self._stands.pop(uuid, None)  # their generations moved, and the answer tells none
-            LOG.info("%s consumer=%s", "replaced allocations" if each.after else "released", each.consumer)
+            self._tell("%s consumer=%s", "replaced allocations" if each.after else "released", each.consumer)
 
     def _gains(self, write: SetInventories) -> bool:
         """Whether a write adds to a provider: then it waits for those that only take away, so that nothing is twice."""
@@ -201,7 +205,7 @@ class Writer:
                 self._stands[key] = replace(stands, provider=replace(stands.provider, name=name))
             elif stands.provider.parent == old:
                 self._stands[key] = replace(stands, provider=replace(stands.provider, parent=name))
-        LOG.info("renamed provider uuid=%s from=%s to=%s", uuid, old, name)
+        self._tell("renamed provider uuid=%s from=%s to=%s", uuid, old, name)
 
     def _generation(self, write: SetTraits | SetAggregates | SetInventories) -> int:
         return self._stands[write.uuid].generation

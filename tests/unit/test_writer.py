@@ -13,6 +13,8 @@ from reportclient.writer import Writer
 class NoReshaper:
     """A placement whose role does not allow the reshaper; remembers the providers that were written."""
 
+    request_id = ""
+
     def __init__(self) -> None:
         self.written: list[str] = []
 
@@ -37,6 +39,8 @@ def test_without_the_reshaper_stock_is_taken_away_before_it_is_given_elsewhere()
 
 class Gone:
     """A placement that deleted a provider already, when it was asked for the first time and its answer was lost."""
+
+    request_id = ""
 
     def send(self, method: str, path: str, body: Mapping[str, Any] | None = None, **_: object) -> None:
         raise Absent("404")
