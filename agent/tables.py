@@ -1,6 +1,5 @@
 """What people see: trees and tables, in colour on a terminal, plain in a pipe."""
 
-import os
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -93,7 +92,9 @@ def print_findings(out: Console, data: Mapping[str, Any]) -> None:
 def print_status(out: Console, status: Mapping[str, Any]) -> None:
     """What the service says of itself: a sentence, its sources with their age, and what is wrong."""
     now = time.time()
-    out.print(status["sentence"], style="bold" if status["ready"] else "bold red")
+    well = status["ready"] and status["running"]
+    sentence = status["sentence"] if status["running"] else f"not running; it last said: {status['sentence']}"
+    out.print(sentence, style="bold" if well else "bold red", highlight=False)
     table = Table("source", "last served", "now", box=None)
     for name, source in status["sources"].items():
         age = f"{now - source['ok_s']:.0f} s ago" if source["ok_s"] else "never"
@@ -106,8 +107,7 @@ def print_status(out: Console, status: Mapping[str, Any]) -> None:
         out.print(f"  {note}")
     if status["last_pass_s"]:
         out.print(f"last pass {now - status['last_pass_s']:.0f} s ago, in {status['took_s']:.2f} s", highlight=False)
-    alive = os.path.exists(f"/proc/{status['pid']}")
-    out.print(f"pid {status['pid']}{'' if alive else ', which is gone'}, version {status['version']}")
+    out.print(f"pid {status['pid']}, version {status['version']}", highlight=False)
 
 
 def print_usages(out: Console, data: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -249,7 +250,9 @@ def status(options: argparse.Namespace) -> Report:
     from agent.status import read_status
 
     found = read_status(settings_for(choice_of(options)).state_directory)
-    return Report(data=found, table=_print_status, exit=Exit.DONE if found["ready"] else Exit.DIFFERENCES)
+    found["running"] = os.path.exists(f"/proc/{found['pid']}")
+    well = found["ready"] and found["running"]
+    return Report(data=found, table=_print_status, exit=Exit.DONE if well else Exit.DIFFERENCES)
 
 
 def watch(options: argparse.Namespace) -> Report:
