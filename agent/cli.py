@@ -45,7 +45,7 @@ VERBS = {  # verb -> (help, the verb needs a placement)
     "release": ("let go of all that a guest holds", True),
     "audit": ("what placement says of this host's guests against what really runs", True),
     "run": ("the service: passes at their time and at the host's word, audits, and what is told of them", True),
-    "status": ("what the service last said of itself", False),
+    "status": ("what the service last said of itself", True),
     "retire": ("take this host's tree out of placement, once nobody holds anything of it", True),
     "hand-over": ("take this agent's marks off the tree, for nova-compute to go on with it", True),
     "check": ("try everything that a pass needs; writes nothing", True),

@@ -7,7 +7,10 @@ from oslo_log import log
 
 from reportclient.errors import mask
 
-QUIET = ("drivers.libvirt.connection", "keystoneauth", "urllib3", "oslo_service", "oslo_concurrency", "stevedore")
+QUIET = (
+    *("drivers.libvirt.connection", "keystoneauth", "urllib3", "oslo_service", "oslo_concurrency", "stevedore"),
+    *("alembic", "placement"),  # of an embedded one
+)
 
 
 def set_up_log(conf: cfg.ConfigOpts, verbose: int) -> None:
