@@ -110,6 +110,7 @@ class Day:
             serving(self.folder / "service", self.conf, host=self.host, state=self.state, environment=preload)
         )
         self.service.wait(lambda: self.service.passes() >= 1, PATIENCE_S)
+        self.stack.callback(self._end_guests)
 
     # -- what an ordinary day has --------------------------------------------------------------------------------------
 
@@ -321,6 +322,13 @@ class Day:
         command = ["virsh", "-q", "-c", self.host.libvirtd.uri, *arguments]
         done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
+
+    def _end_guests(self) -> None:
+        """They would outlive their libvirtd."""
+        for identity in self.guests:
+            subprocess.run(
+                ["virsh", "-c", self.host.libvirtd.uri, "destroy", identity], capture_output=True, check=False
+            )
 
     def _lines(self) -> list[str]:
         return self.log.read_text(encoding="utf-8").splitlines() if self.log.exists() else []
