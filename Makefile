@@ -42,7 +42,7 @@ soak: .venv/test.stamp  ## long counts with a new seed, which is printed
 
 guest-test: .venv/test.stamp  ## a whole guest with real SR-IOV cards, mediated devices and systemd; 3 GB in .guest/
 	@tests/beds/guest/image.sh .guest
-	@$(BIN)/python -m pytest -q --durations=5 tests/guest
+	@$(BIN)/python -m pytest -q -s --durations=5 tests/guest
 
 bench: .venv/test.stamp  ## figures beside nova's, measured in the same run
 	@tools/host.sh libvirtd

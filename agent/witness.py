@@ -10,6 +10,7 @@ from agent.audit_memory import AuditMemory, Sighting, read_memory
 from agent.findings import Finding
 from agent.planner import Planner, look
 from agent.scene import Scene, suspects
+from agent.state import NodeState
 from drivers.base import Survey
 from reportclient.allocations import Allocation, Consumer
 from reportclient.errors import Absent
@@ -64,14 +65,14 @@ def witness(
     if tree.root is None:
         raise Absent(f"placement has no provider {planner.node}: run compute-node-agent sync first")
     allocations, generations = _read(planner, tree, memory if light else AuditMemory())
-    scene = _scene(planner, survey, tree, allocations)
+    scene = _scene(planner, survey, tree, allocations, left)
     scene = _verified(planner, scene, scene.holdings.guests & scene.holders if consumers else frozenset())
     findings = audit(scene)
     if findings:  # what is not so a moment later, as a guest came or went meanwhile, is no finding
         first = {finding.key for finding in findings}
         survey = look(partial(planner.driver.survey, planner.node))
         tree = planner.client.observe(root_uuid, left.observed)
-        again = _scene(planner, survey, tree, scene.allocations)
+        again = _scene(planner, survey, tree, scene.allocations, left)
         again = replace(again, consumers=scene.consumers, sharing=scene.sharing)
         findings = tuple(finding for finding in audit(again) if finding.key in first)
     young = _young(planner, scene)
@@ -103,9 +104,10 @@ def _read(planner: Planner, tree: ObservedTree, memory: AuditMemory) -> tuple[tu
     return (*kept, *planner.client.allocations(moved)), generations
 
 
-def _scene(planner: Planner, survey: Survey, tree: ObservedTree, allocations: tuple[Allocation, ...]) -> Scene:
+def _scene(
+    planner: Planner, survey: Survey, tree: ObservedTree, allocations: tuple[Allocation, ...], left: NodeState
+) -> Scene:
     desired, holdings = planner.driver.shape(survey, planner.settings.policy, tree)
-    left = planner.state_file(tree.providers[0].uuid).read(planner.where)
     ours = planner.ownership(survey, desired, tree, left)
     present = planner.driver.present(survey) | {provider.name for provider in desired}
     return Scene(
