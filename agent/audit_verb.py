@@ -1,7 +1,6 @@
 """The verb ``audit``: findings, what would put each right, and with --heal what was."""
 
 import argparse
-import time
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -61,11 +60,12 @@ def _audit_one(
     remark = ""
     try:
         with locked(planner.settings.state_directory):
-            if read_memory(planner.settings.state_directory, testimony.root_uuid, planner.where) == testimony.before:
+            left = partial(read_memory, planner.settings.state_directory, testimony.root_uuid, planner.where)
+            if left(clock=testimony.clock) == testimony.before:
                 _remember(planner, testimony)  # else another audit came first, and knows more
     except StateError as error:
         remark = f"the next audit will not know of this one: {error}"
-    cares = judge(testimony, policy, time.time())
+    cares = judge(testimony, policy, testimony.clock.now_s())
     return testimony, tuple(Care(one.finding, Healed.REPORTED, _why(one, options)) for one in cares), remark
 
 
@@ -77,7 +77,7 @@ def _why(care: Care, options: argparse.Namespace) -> str:
 
 
 def _remember(planner: Planner, testimony: Testimony) -> None:
-    write_memory(planner.settings.state_directory, testimony.root_uuid, testimony.memory)
+    write_memory(planner.settings.state_directory, testimony.root_uuid, testimony.memory, clock=testimony.clock)
 
 
 def _encode(testimony: Testimony, care: Care) -> dict[str, Any]:

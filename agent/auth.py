@@ -10,10 +10,13 @@ from oslo_config import cfg
 
 from agent.config import Settings
 from agent.errors import ConfigError
+from agent.options import register_secrets
 from reportclient.errors import mask
 
 NOAUTH_HEADERS = {"X-Auth-Token": "admin", "X-Roles": "service"}  # what a placement with noauth2 goes by
 EMBEDDED_URL = "http://embedded.placement"
+
+NEEDED = ("password", "application_credential_secret")  # of those that keep them secret
 
 NO_IRONIC = (
     "no Ironic is configured: [ironic] auth_type = password, auth_url, username, password, project_name, ..., as in "
@@ -39,6 +42,7 @@ def open_placement(settings: Settings) -> tuple[Adapter, str]:
     if not settings.placement_chosen:
         raise ConfigError(NO_PLACEMENT)
     conf = settings.source
+    _check_secrets(conf, "placement")
     try:
         auth = loading.load_auth_from_conf_options(conf, "placement")
         session = loading.load_session_from_conf_options(conf, "placement", auth=auth)
@@ -62,6 +66,7 @@ def open_ironic(settings: Settings) -> tuple[Adapter, str]:
         ConfigError: none is configured, or keystoneauth does not accept how.
     """
     conf = settings.source
+    _check_secrets(conf, "ironic")
     try:
         auth = loading.load_auth_from_conf_options(conf, "ironic")
         if auth is None:
@@ -76,6 +81,16 @@ def open_ironic(settings: Settings) -> tuple[Adapter, str]:
     place = auth.endpoint if isinstance(auth, NoAuth) else adapter.endpoint_override
     place = mask(place or f"the endpoint that Keystone at {conf.ironic.auth_url} names")
     return adapter, f"Ironic at {place.rstrip('/')}"
+
+
+def _check_secrets(conf: Any, group: str) -> None:
+    """What keystoneauth would miss only at the first request, and not by a name."""
+    for section, option in register_secrets(conf, group):
+        if option in NEEDED and conf[section][option] is None:
+            raise ConfigError(
+                f"[{section}] auth_type = {conf[section].auth_type} needs {option}, or a unit with LoadCredential="
+                f"{group}-{option.replace('_', '-')}:FILE"
+            )
 
 
 def _catalog(conf: Any) -> str:

@@ -201,6 +201,12 @@ def _add_own(verb: argparse.ArgumentParser, name: str) -> None:
             "--digest", metavar="D", type=_digest, help="only the plan of this digest, as a dry run showed it"
         )
         verb.add_argument(
+            "--patience",
+            type=int,
+            metavar="SECONDS",
+            help="with --apply: how long to go on where others disturb it, instead of [agent] reshape_timeout",
+        )
+        verb.add_argument(
             "--to",
             choices=("flat", "devices", "numa"),
             help="another layout than [compute] layout says: there, and back again",

@@ -20,6 +20,10 @@ class Clock:
     boot: str
     offset_s: float  # the wall clock minus CLOCK_BOOTTIME
 
+    def now_s(self) -> float:
+        """The moment now (seconds since the epoch), whatever was done to the wall clock since this one was probed."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME) + self.offset_s
+
     def since(self, moment_s: float, noted: "Clock") -> float | None:
         """A moment (seconds since the epoch) that was noted by ``noted``, by this clock; None: of another boot."""
         if noted.boot != self.boot:

@@ -150,7 +150,8 @@ class _Reader:
         self._check_own_names()
         state_path = Path(self._value("DEFAULT", "state_path"))
         own_state = Path(self._value("agent", "state_directory"))
-        home = state_path if os.path.isdir(state_path) else own_state
+        # Nova's, where it is and a new identity can be kept there: a unit may not let us write anywhere but in our own.
+        home = state_path if os.path.isdir(state_path) and os.access(state_path, os.W_OK) else own_state
         settings = Settings(
             policy=self._policy(),
             driver=self._value("DEFAULT", "compute_driver"),
@@ -158,7 +159,7 @@ class _Reader:
             instances=Path(self._value("DEFAULT", "instances_path")),
             instances_may_be_missing=not self._is_set("DEFAULT", "instances_path"),
             state_directory=own_state,
-            identity_folders=(home, *config_folders, own_state),
+            identity_folders=(home, state_path, *config_folders, own_state),
             provider_config=Path(self._value("compute", "provider_config_location")),
             provider_config_named=self._is_set("compute", "provider_config_location"),
             shrink_fraction=self._value("agent", "shrink_limit_percent") / 100,
@@ -407,7 +408,7 @@ def _take_credentials(conf: cfg.ConfigOpts) -> None:
     Secrets that systemd hands over (LoadCredential=), instead of what the files say: GROUP-NAME-OF-THE-OPTION.
 
     Raises:
-        ConfigError: one is there and cannot be read, or a way to log in lacks its own.
+        ConfigError: one is there and cannot be read.
     """
     folder = os.environ.get("CREDENTIALS_DIRECTORY")
     for group in ("placement", "ironic"):
@@ -418,11 +419,6 @@ def _take_credentials(conf: cfg.ConfigOpts) -> None:
                     conf.set_override(option, path.read_text(encoding="utf-8").rstrip("\n"), group=section)
                 except (OSError, UnicodeDecodeError) as error:
                     raise ConfigError(f"the credential {path} cannot be read: {error}") from error
-            if conf[section][option] is None:
-                raise ConfigError(
-                    f"[{section}] auth_type = {conf[section].auth_type} needs {option}, or the credential {path.name} "
-                    f"(LoadCredential= of the unit)"
-                )
 
 
 def _path(text: str | None) -> Path | None:

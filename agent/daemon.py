@@ -32,7 +32,7 @@ from agent.metrics import MeteredSender, Metrics, serve
 from agent.notify import Notifier
 from agent.passes import Passes, Taken
 from agent.state import serving
-from agent.status import ServiceStatus, write_status
+from agent.status import STUCK_S, WELL, ServiceStatus, write_status
 from agent.wake_ups import WakeUps
 from drivers.errors import DiscoveryError, PolicyError
 from drivers.events import Event
@@ -41,8 +41,6 @@ from reportclient.transport import Sender
 
 LOG = logging.getLogger(__name__)
 FIRST_RETRY_S, RETRIES = 1.0, 8  # after a pass that failed: twice as long each time, so often
-STUCK_S = 300  # without any progress, or three periods: then the loop hangs
-WELL = ("unchanged", "changed")  # outcomes that nobody needs to look at
 HOST, PLACEMENT, OWN = "host", "placement", "own files"
 
 
@@ -63,8 +61,9 @@ class Daemon:
         self._failures = 0
         self._retry = 0.0  # when (monotonic) what failed is tried again; nobody is asked before
         self._moved = time.monotonic()  # when the loop last made any progress
+        self._frozen = False
         self._deep = True  # the next audits read everything
-        self._told: dict[str, type[Exception]] = {}  # what is wrong now, by source
+        self._told: set[tuple[str, str]] = set()  # what went wrong since the last good pass
         self._untold = ""  # why the status cannot be written
         self._verbose = 0
         self._stopping = self._reloading = False
@@ -148,8 +147,10 @@ class Daemon:
         if self._is_first:
             self._is_first = False
             self._pass(())
-            gc.collect()
-            gc.freeze()  # what is loaded by now stays: no later collection needs to look through it
+            if not self._frozen:  # what a reload replaces later is to be freed
+                self._frozen = True
+                gc.collect()
+                gc.freeze()  # what is loaded by now stays: no later collection needs to look through it
             now, period_s = time.monotonic(), self._settings.interval_s
             self._due = self._began + self._share() * period_s
             self._due += period_s if self._due < now + period_s / 2 else 0
@@ -251,7 +252,7 @@ class Daemon:
                 LOG.warning("pass node=%s outcome=%s notes=%s", node, outcome, "; ".join(taken.notes))
 
     def _failed(self, error: Exception) -> None:
-        """Nothing was changed by what failed: it is told once, tried again later and later, the host opened anew."""
+        """What failed is told once, tried again later and later, and the host is opened anew if that may help."""
         source = HOST if isinstance(error, DiscoveryError | PolicyError) else OWN
         source = PLACEMENT if isinstance(error, PlacementError) else source
         text = " ".join(str(error).split())
@@ -259,33 +260,47 @@ class Daemon:
         longest: float = min(FIRST_RETRY_S * 2 ** min(self._failures - 1, RETRIES), self._settings.interval_s)
         asked_s = error.retry_after_s if isinstance(error, Unavailable) else 0.0
         self._retry = time.monotonic() + asked_s + longest * random.uniform(0.5, 1.0)
-        if type(error) is not self._told.get(source):  # of the same kind it may name another request each time
+        what = text.partition(" answered ")[0].partition(" (")[0]  # without the request that happened to meet it
+        if (source, what) not in self._told:
             LOG.warning("degraded source=%s reason=%s", source, text)
-            self._told[source] = type(error)
+            self._told.add((source, what))
+        if source == PLACEMENT:  # which is asked after the host was looked at
+            self._status = self._status.seen(HOST, "", time.time())
+            self._metrics.asked(HOST, 0.0, "")
         self._status = self._status.seen(source, text, time.time())
         self._metrics.asked(source, 0.0, text)
         self._metrics.passed("failed", 0.0)
-        if source == HOST:
+        if type(error) is DiscoveryError:  # a wrong policy, or something that went away, needs no other connection
             self._passes.close_host()
 
     def _reload(self) -> None:
         """Configuration and policy anew, and logs, which may have been rotated; what cannot be read leaves the old."""
         self._reloading = False
         self._notifier.reloading()
+        before = self._settings, self._policy, self._passes
         try:
-            settings, policy = _read(self._choice)
-        except ConfigError as error:
-            LOG.error("the configuration is not read anew, and the old one stays reason=%s", " ".join(error.problems))
-            settings, policy = self._settings, self._policy
-        self._passes.close_host()
-        self._settings, self._policy = settings, policy
-        self._passes = self._new_passes()
-        self._status = replace(self._status, interval_s=settings.interval_s)
+            self._settings, self._policy = _read(self._choice)
+            self._check_lasting(before[0])
+            self._passes = self._new_passes()
+            self._passes.open()
+        except (ConfigError, StateError) as error:
+            self._settings, self._policy, self._passes = before
+            reason = " ".join(str(error).split())
+            LOG.error("the configuration is not read anew, and the old one stays reason=%s", reason)
+        else:
+            before[2].close_host()
+            self._status = replace(self._status, interval_s=self._settings.interval_s)
+            LOG.info("configuration read anew")
         self._failures, self._retry, self._deep = 0, 0.0, True
         self._begin()
         self._reopen_log()
-        LOG.info("configuration read anew")
         self._notifier.ready(self._status.sentence())
+
+    def _check_lasting(self, before: Settings) -> None:
+        """What a running service cannot take another of."""
+        for name in ("state_directory", "metrics_port"):
+            if getattr(self._settings, name) != getattr(before, name):
+                raise ConfigError(f"[agent] {name} is another one: restart the service for it")
 
     # -- what is told --------------------------------------------------------------------------------------------------
 

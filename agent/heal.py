@@ -1,6 +1,5 @@
 """Carries out the repairs of an audit, as far as an operator's policy lets it: its kinds, its patience, its limit."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -115,7 +114,7 @@ def judge(testimony: Testimony, policy: HealPolicy, now: float) -> tuple[Care, .
 
 
 def heal(
-    planner: Planner, testimony: Testimony, policy: HealPolicy, clock: Callable[[], float] = time.time
+    planner: Planner, testimony: Testimony, policy: HealPolicy, clock: Callable[[], float] | None = None
 ) -> tuple[Care, ...]:
     """
     Carry out what the policy lets; a repair that fails is told, and the others go on.
@@ -125,7 +124,7 @@ def heal(
     outcomes: dict[str, str] = {}
     cares = []
     gone = ""
-    for care in judge(testimony, policy, clock()):
+    for care in judge(testimony, policy, clock() if clock else testimony.clock.now_s()):
         repair = care.finding.repair
         if care.healed is Healed.HEALED and repair and gone and repair.text not in outcomes:
             cares.append(Care(care.finding, Healed.REPORTED, f"not tried: {gone}"))

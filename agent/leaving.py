@@ -7,7 +7,7 @@ that somebody holds, or that this agent did not write.
 
 import logging
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 from agent.audit_memory import forget_memory
 from agent.planner import Planner, Prospect, Wishes
@@ -105,7 +105,7 @@ def against_hand_over(observed: ObservedTree, layout: str, *, force: bool = Fals
 
 def _leave(planner: Planner, against: Leave, plan_: Callable[[ObservedTree], Plan], *, dry: bool) -> Outcome:
     directory = planner.settings.state_directory
-    with serving(directory), locked(directory):
+    with nullcontext() if dry else serving(directory), locked(directory):
         for _ in range(ATTEMPTS):
             prospect = foresee(planner, Wishes())
             planner.check_name(prospect)
@@ -117,6 +117,7 @@ def _leave(planner: Planner, against: Leave, plan_: Callable[[ObservedTree], Pla
             if dry or not plan.operations:
                 return Outcome(node=planner.node, status=Status.UNCHANGED, plan=plan, observed=observed)
             with suppress(Conflict):
+                planner.state_file(prospect.root_uuid).begin(prospect.memory)  # cut off, it is nobody else's doing
                 planner.client.execute(plan, observed)
                 planner.state_file(prospect.root_uuid).forget()
                 forget_memory(directory, prospect.root_uuid)

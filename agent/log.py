@@ -1,6 +1,7 @@
 """The service's log, by oslo.log: its options, its formats, and nothing of it before the service runs."""
 
 import logging
+from pathlib import Path
 
 from oslo_config import cfg
 from oslo_log import log
@@ -27,6 +28,7 @@ def set_up_log(conf: cfg.ConfigOpts, verbose: int) -> None:
     logging.raiseExceptions = False
     before = logging.getLogger().handlers[:]
     try:
+        _try_file(conf)
         log.setup(conf, "compute-node-agent")
         for handler in before:
             handler.close()
@@ -37,6 +39,13 @@ def set_up_log(conf: cfg.ConfigOpts, verbose: int) -> None:
     if not conf.debug:
         for name in QUIET:
             logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def _try_file(conf: cfg.ConfigOpts) -> None:
+    """Before what is open is given up; OSError: the file cannot be written."""
+    if conf.log_file and not conf.log_config_append:
+        with (Path(conf.log_dir or "") / conf.log_file).open("a"):
+            pass
 
 
 def register_log(conf: cfg.ConfigOpts) -> None:

@@ -10,11 +10,13 @@ from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Info, Summary, make_wsgi_app, write_to_textfile
+from prometheus_client.exposition import ThreadingWSGIServer
 
 from agent import VERSION
 from agent.status import ServiceStatus
 from reportclient.transport import Sender
 
+ASKING_S = 5  # for which a connection may stay silent
 LOOPBACK = "127.0.0.1"
 Environ = dict[str, Any]
 
@@ -59,6 +61,7 @@ class Metrics:
             ["resource_class", "side"],
             registry=self.registry,
         )
+        self._stocked: set[tuple[str, str]] = set()
         self._last_pass = Gauge(
             f"{name}_last_pass_timestamp_seconds", "The end of the last pass that was done.", registry=self.registry
         )
@@ -70,7 +73,7 @@ class Metrics:
 
     def asked(self, source: str, seconds: float, error: str) -> None:
         """A source was read in a pass; with an error it did not serve."""
-        self._source_s.labels(source).observe(seconds)
+        self._source_s.labels(source).observe(max(0.0, seconds))
         self._source_up.labels(source).set(0 if error else 1)
         if not error:
             self._source_ok.labels(source).set_to_current_time()
@@ -87,10 +90,13 @@ class Metrics:
 
     def stocked(self, **sides: Mapping[str, int]) -> None:
         """The totals of all trees by class, ``desired`` and ``observed``; what is in neither any more is not told."""
-        self._stock.clear()
+        names = {name for totals in sides.values() for name in totals}
         for side, totals in sides.items():
-            for name, total in totals.items():
-                self._stock.labels(name, side).set(total)
+            for name in names:  # also what one side has not, so that a difference is one
+                self._stock.labels(name, side).set(totals.get(name, 0))
+        for name, side in [labels for labels in self._stocked if labels[0] not in names]:
+            self._stock.remove(name, side)
+        self._stocked = {(name, side) for side in sides for name in names}
 
     def done(self) -> None:
         """A pass was done over all that is ours."""
@@ -99,6 +105,7 @@ class Metrics:
     def write(self, path: Path) -> None:
         """For the node exporter's textfile collector; errors as of a file."""
         write_to_textfile(str(path), self.registry)
+        path.chmod(0o644)  # for the exporter, whatever our umask is
 
 
 class MeteredSender:
@@ -124,7 +131,9 @@ class MeteredSender:
 
 
 class _Quiet(WSGIRequestHandler):
-    """Requests of probes are no news."""
+    """Requests of probes are no news, and who asks nothing is not waited for."""
+
+    timeout = ASKING_S
 
     def log_message(self, *_args: object) -> None:
         return
@@ -150,6 +159,6 @@ def serve(metrics: Metrics, port: int, status: Callable[[], ServiceStatus], is_l
         start(code, [("Content-Type", "application/json")])
         return [json.dumps({"status": now.sentence(), "pid": os.getpid()}).encode()]
 
-    server = make_server(LOOPBACK, port, route, handler_class=_Quiet)
+    server = make_server(LOOPBACK, port, route, server_class=ThreadingWSGIServer, handler_class=_Quiet)
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     return int(server.server_port)

@@ -74,7 +74,7 @@ def run_nodes(planner: NodesPlanner, wishes: Wishes = Wishes(), progress: Progre
     )
     if look.tasks:
         begun = {task.provider.name: _begun(task) for task in look.tasks}
-        write_nodes(planner.settings.state_directory, replace(kept, nodes={**kept.nodes, **begun}))
+        write_nodes(planner.settings.state_directory, replace(kept, nodes={**kept.nodes, **begun}), clock=planner.noted)
         tasks = [replace(task, known=begun[task.provider.name]) for task in look.tasks]
     else:
         tasks = []
@@ -90,7 +90,7 @@ def run_nodes(planner: NodesPlanner, wishes: Wishes = Wishes(), progress: Progre
             del nodes[outcome.node]
     after = replace(kept, microversion=planner.client.microversion, nodes=nodes)
     if look.tasks or after != look.memory:
-        write_nodes(planner.settings.state_directory, after)
+        write_nodes(planner.settings.state_directory, after, clock=planner.noted)
     return NodesOutcome.of(outcomes, look.unchanged)
 
 

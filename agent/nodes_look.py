@@ -1,11 +1,11 @@
 """What a pass over bare-metal nodes finds before it writes: who is as it should be, who is not, and who is gone."""
 
 import random
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from agent.clock import Clock, probe_clock
 from agent.config import Settings
 from agent.nodes_state import UNREAD, KnownNode, NodesMemory, read_nodes
 from drivers.errors import DiscoveryError
@@ -59,11 +59,15 @@ class NodesPlanner:
     settings: Settings
     where: str  # the placement's name
     workers: int = 8  # nodes that are written at a time
-    clock: Callable[[], float] = time.time
+    noted: Clock = field(default_factory=probe_clock)  # by which moments are remembered
+    clock: Callable[[], float] | None = None  # another one, of which nothing is known
+
+    def now_s(self) -> float:
+        return self.clock() if self.clock else self.noted.now_s()
 
     def memory(self) -> NodesMemory:
         """What the last pass left about this Ironic and this placement; errors as ``read_nodes``."""
-        return read_nodes(self.settings.state_directory, self.where, self.driver.where)
+        return read_nodes(self.settings.state_directory, self.where, self.driver.where, clock=self.noted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +187,7 @@ def _judge_absent(
     planner: NodesPlanner, look: Look, absent: Mapping[str, KnownNode], marked: Mapping[str, int], force: bool
 ) -> None:
     """Of nodes that are not listed any more: Ironic has them for somebody else, or twice says that it has them not."""
-    now = planner.clock()
+    now = planner.now_s()
     asked = random.sample(sorted(absent), min(ASKED, len(absent)))
     elsewhere = set()
     for uuid in asked[:]:

@@ -46,9 +46,9 @@ class Notifier:
     def _send(self, text: str) -> None:
         if not self._address:
             return
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
-            sender.settimeout(PATIENCE_S)
-            try:
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+                sender.settimeout(PATIENCE_S)
                 sender.sendto(text.encode(), self._address)
-            except OSError:
-                return  # a service manager that does not listen is none of our business
+        except OSError:
+            return  # a service manager that does not listen is none of our business

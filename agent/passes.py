@@ -15,13 +15,13 @@ from agent.assembly import Choice, node_workers, open_driver, open_nodes, open_s
 from agent.audit_memory import write_memory
 from agent.config import Settings
 from agent.errors import USER_ERRORS
+from agent.findings import Finding
 from agent.heal import Healed, HealPolicy, heal
 from agent.nodes import run_nodes
 from agent.nodes_look import Fate, NodesPlanner
-from agent.planner import Planner
+from agent.planner import Planner, Wishes
 from agent.state import locked
 from agent.sync import Outcome, Status, run_pass
-from agent.upgrade import at_start
 from agent.witness import witness
 from drivers import IRONIC
 from drivers.base import Driver, Watchable
@@ -72,6 +72,7 @@ class Passes:
         self._driver: Driver | None = None
         self._client: PlacementClient | None = None
         self._where = ""
+        self._failed: set[str] = set()  # why repairs of the last audit failed: told once
         self._started = False  # the first pass is done: it may convert the host
 
     def take(self, *, deep: bool) -> Taken:
@@ -79,7 +80,7 @@ class Passes:
         One pass; ``deep`` audits read everything, the others what moved.
 
         Raises:
-            ConfigError, StateError, DiscoveryError, PolicyError, PlacementError: nothing was changed by what failed.
+            ConfigError, StateError, DiscoveryError, PolicyError, PlacementError: what was written before stands.
         """
         client = self.open()
         if self._settings.driver == IRONIC:
@@ -120,7 +121,9 @@ class Passes:
         return self._driver
 
     def _take_one(self, planner: Planner, deep: bool) -> Taken:
-        outcome = run_pass(planner) if self._started else at_start(planner)
+        # What others disturb, or placement does not answer, the loop tries again, and looks up in between.
+        convert = not self._started and self._settings.allow_reshape
+        outcome = run_pass(planner, Wishes(reshape=convert))
         if outcome.status is Status.CHANGED:
             LOG.info(
                 "pass node=%s outcome=changed operations=%d digest=%s",
@@ -156,14 +159,24 @@ class Passes:
             seen = (outcome.survey, outcome.observed) if quiet and outcome.survey else None
             testimony = witness(planner, light=not deep, seen=seen)
             if testimony.memory != testimony.before:
-                write_memory(self._settings.state_directory, testimony.root_uuid, testimony.memory)
+                write_memory(
+                    self._settings.state_directory, testimony.root_uuid, testimony.memory, clock=testimony.clock
+                )
             cares = heal(planner, testimony, self._policy) if self._policy and done else ()
         new = [one for one in testimony.findings if testimony.memory.sightings[one.key].looks == 1]
-        for kind, where, what in dict.fromkeys((one.kind.value, one.consumer or one.provider, one.seen) for one in new):
+        for kind, where, what in dict.fromkeys((one.kind.value, _place(one), one.seen) for one in new):
             LOG.warning("finding kind=%s where=%s seen=%s", kind, where, what)
         for care in cares:
-            if care.healed is not Healed.REPORTED:
-                LOG.warning("finding kind=%s %s why=%s", care.finding.kind.value, care.healed.value, care.why)
+            if care.healed is Healed.HEALED:
+                LOG.warning("finding kind=%s where=%s healed", care.finding.kind.value, _place(care.finding))
+            elif care.healed is Healed.FAILED and care.why not in self._failed:
+                LOG.warning(
+                    "finding kind=%s where=%s not healed why=%s",
+                    care.finding.kind.value,
+                    _place(care.finding),
+                    care.why,
+                )
+        self._failed = {care.why for care in cares if care.healed is Healed.FAILED}
         return Counter(one.kind.value for one in testimony.findings)
 
     def _take_nodes(self, client: PlacementClient) -> Taken:
@@ -185,6 +198,10 @@ class Passes:
             outcomes={one.node: one.fate.value for one in unwell} or {"nodes": status.value},
             notes=tuple(one.why for one in unwell[:NAMED]),
         )
+
+
+def _place(finding: Finding) -> str:
+    return finding.consumer or finding.provider or "-"
 
 
 def _totals(providers: Iterable[Provider]) -> Counter[str]:

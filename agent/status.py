@@ -10,6 +10,8 @@ from typing import Any
 from agent.errors import StateError
 
 NAME = "status.json"
+STUCK_S = 300  # without any progress, or three periods: then the loop hangs
+WELL = frozenset({"unchanged", "changed"})  # outcomes that nobody needs to look at
 FORMAT = 1
 
 
@@ -43,7 +45,7 @@ class ServiceStatus:
 
     @property
     def is_ready(self) -> bool:
-        """Whether a pass was done, and all that it needs served at the last try."""
+        """Whether a pass was done, and all that it needs served at the last try; it may have been refused."""
         return self.last_pass_s is not None and not self.errors
 
     def sentence(self) -> str:
@@ -55,7 +57,7 @@ class ServiceStatus:
             return "starting"
         wrong = {name: count for name, count in self.findings.items() if count}
         found = ", ".join(f"{count} {name}" for name, count in sorted(wrong.items()))
-        ill = sorted({outcome for outcome in self.outcomes.values() if outcome not in ("unchanged", "changed")})
+        ill = sorted(set(self.outcomes.values()) - WELL)
         return f"{', '.join(ill) or 'up to date'}, {self.passes} passes{f'; findings: {found}' if found else ''}"
 
     def seen(self, name: str, error: str, now_s: float) -> "ServiceStatus":
@@ -78,6 +80,7 @@ def write_status(directory: Path, status: ServiceStatus) -> None:
         draft = path.with_suffix(".json.new")
         record = {"format": FORMAT, **asdict(status), "sentence": status.sentence(), "ready": status.is_ready}
         draft.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        draft.chmod(0o644)  # for probes of other users, whatever our umask is
         draft.rename(path)
     except OSError as error:
         raise StateError(f"cannot write {path}: {error.strerror}: set [agent] state_directory") from error

@@ -92,8 +92,9 @@ def print_findings(out: Console, data: Mapping[str, Any]) -> None:
 def print_status(out: Console, status: Mapping[str, Any]) -> None:
     """What the service says of itself: a sentence, its sources with their age, and what is wrong."""
     now = time.time()
-    well = status["ready"] and status["running"]
-    sentence = status["sentence"] if status["running"] else f"not running; it last said: {status['sentence']}"
+    well = status["ready"] and status["running"] and not status["late"]
+    sentence = f"late, as the loop hangs; it last said: {status['sentence']}" if status["late"] else status["sentence"]
+    sentence = sentence if status["running"] else f"not running; it last said: {status['sentence']}"
     out.print(sentence, style="bold" if well else "bold red", highlight=False)
     table = Table("source", "last served", "now", box=None)
     for name, source in status["sources"].items():

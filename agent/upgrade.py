@@ -4,6 +4,7 @@ import json
 import logging
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,19 +45,18 @@ def convert(planner: Planner, wishes: Wishes) -> Outcome:
     tries = Retrying(
         retry=retry_if_exception_type((Conflict, Unavailable)),
         stop=stop_after_delay(planner.settings.reshape_timeout_s),
-        wait=_pause,
+        wait=partial(_pause, planner.settings.reshape_timeout_s),
         before_sleep=before_sleep_log(LOG, logging.INFO),
         reraise=True,
     )
     return tries(run_pass, planner, replace(wishes, reshape=True), agree)
 
 
-def _pause(state: RetryCallState) -> float:
+def _pause(longest_s: float, state: RetryCallState) -> float:
     """In seconds: where others wrote first a moment will do, where placement does not answer longer, or as it asks."""
     error = state.outcome.exception() if state.outcome else None
-    if isinstance(error, Unavailable):
-        return max(_LONG(state), error.retry_after_s)
-    return _SHORT(state)
+    wait_s = max(_LONG(state), error.retry_after_s) if isinstance(error, Unavailable) else _SHORT(state)
+    return min(wait_s, max(0.0, longest_s - (state.seconds_since_start or 0)))
 
 
 def at_start(planner: Planner, wishes: Wishes = Wishes()) -> Outcome:

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
@@ -247,11 +248,14 @@ def explain(options: argparse.Namespace) -> Report:
 
 def status(options: argparse.Namespace) -> Report:
     """What the service last said of itself."""
-    from agent.status import read_status
+    from agent.status import STUCK_S, WELL, read_status
 
     found = read_status(settings_for(choice_of(options)).state_directory)
     found["running"] = os.path.exists(f"/proc/{found['pid']}")
-    well = found["ready"] and found["running"]
+    late_s = max(STUCK_S, 3 * found["interval_s"])
+    found["late"] = found["last_pass_s"] is not None and time.time() - found["last_pass_s"] > late_s
+    refused = set(found["outcomes"].values()) - WELL
+    well = found["ready"] and found["running"] and not found["late"] and not refused
     return Report(data=found, table=_print_status, exit=Exit.DONE if well else Exit.DIFFERENCES)
 
 
@@ -364,6 +368,8 @@ def _planners(options: argparse.Namespace, *, writes: bool = False) -> Iterator[
     """A planner for each node; placement is chosen first, as that needs no look at the host."""
     choice = choice_of(options)
     settings = settings_for(choice)
+    if (patience := getattr(options, "patience", None)) is not None:
+        settings = replace(settings, reshape_timeout_s=patience)
     client, where = open_client(settings, choice, writes=writes)
     with open_driver(settings, choice) as driver:
         yield [

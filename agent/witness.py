@@ -1,12 +1,12 @@
 """One audit of a node: a look at the host, at placement, at what does not agree, and once more at the host."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from agent.audit import audit
 from agent.audit_memory import AuditMemory, Sighting, read_memory
+from agent.clock import Clock, probe_clock
 from agent.findings import Finding
 from agent.planner import Planner, look
 from agent.scene import Scene, suspects
@@ -28,6 +28,7 @@ class Testimony:
     findings: tuple[Finding, ...]
     young: tuple[str, ...]  # consumers too young to be judged
     memory: AuditMemory
+    clock: Clock  # by which the sightings are noted
     before: AuditMemory  # what the last one left
     consumers: dict[str, Consumer] = field(default_factory=dict)
 
@@ -38,7 +39,7 @@ def witness(
     light: bool = False,
     consumers: bool = False,
     seen: tuple[Survey, ObservedTree] | None = None,
-    clock: Callable[[], float] = time.time,
+    clock: Callable[[], float] | None = None,
 ) -> Testimony:
     """
     Look at one node; writes nothing anywhere.
@@ -52,14 +53,15 @@ def witness(
         DiscoveryError, PolicyError: of the host. StateError: of our own files.
         PlacementError: placement cannot be read, or has no such tree.
     """
-    now = clock()
+    noted = probe_clock()
+    now = clock() if clock else noted.now_s()
     survey = seen[0] if seen else look(partial(planner.driver.survey, planner.node))
     root_uuid = planner.known_uuid(survey)
     if root_uuid is None:
         raise Absent(f"placement has no provider {planner.node}: run compute-node-agent sync first")
     left = planner.state_file(root_uuid).read(planner.where)
     planner.client.microversion = left.microversion or planner.client.microversion
-    memory = read_memory(planner.settings.state_directory, root_uuid, planner.where)
+    memory = read_memory(planner.settings.state_directory, root_uuid, planner.where, clock=noted)
     read = planner.client.glance if light else planner.client.observe
     tree = seen[1] if seen else read(root_uuid, left.observed or ObservedTree())
     if tree.root is None:
@@ -90,6 +92,7 @@ def witness(
             allocations=scene.allocations,
             sightings=sightings,
         ),
+        clock=noted,
         before=memory,
         consumers=dict(scene.consumers),
     )

@@ -17,7 +17,7 @@ PlacementError
 
 import re
 
-USERINFO = re.compile(r"(?<=://)[^/\s@]*:[^/\s@]*@")  # of a URL: user and password
+USERINFO = re.compile(r"(?<=://)[^/\s\"'<>]*@")  # of a URL: user and password, up to the last @ before its path
 
 
 def mask(text: str) -> str:

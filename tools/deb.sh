@@ -50,7 +50,7 @@ systemd-tmpfiles --create compute-node-agent.conf
 if [ -d /run/systemd/system ]; then
   systemctl daemon-reload
   # After an upgrade a service that runs is started anew, and before it the conversion that the new layout may want.
-  systemctl try-restart compute-node-agent.service
+  systemctl try-restart compute-node-agent.service || true
 fi
 C
 cat > $stage/DEBIAN/prerm <<'C'

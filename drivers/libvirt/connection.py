@@ -7,7 +7,7 @@ Answers are texts with their source; what they mean is decided elsewhere. libvir
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -23,6 +23,7 @@ from drivers.libvirt.events import device_event, device_update, domain_event
 LOG = logging.getLogger(__name__)
 HOST_CPU = "host"  # the name of the host's own CPU among those that libvirt expands
 LIBVIRT_DEFINED_DEVICES = 7_003_000  # from which on node devices can be defined without being there
+LISTENING_S = 3  # for which the thread that listens may go on once it was told to stop
 DOMAIN_STATES = ("nostate", "running", "blocked", "paused", "shutdown", "shutoff", "crashed", "pmsuspended")
 
 
@@ -247,12 +248,14 @@ class LiveConnection:
             _quiet_libvirt().virEventRegisterDefaultImpl()
             listener = _Listener(self._uri, wake)
             listener.connect()
-        threading.Thread(target=listener.listen, name="libvirt", daemon=True).start()
+        thread = threading.Thread(target=listener.listen, name="libvirt", daemon=True)
+        thread.start()
         self._watches = True
         try:
             yield
         finally:
             listener.stopped.set()
+            thread.join(LISTENING_S)
 
     def _document(self, what: str, text: str) -> Document:
         return Document(text, f"libvirt at {self._uri}: {what}")
@@ -272,31 +275,52 @@ class _Listener:
     def __init__(self, uri: str, wake: Wake) -> None:
         self._uri, self._wake = uri, wake
         self._connection: Any = None
+        self._registered: list[tuple[Callable[[int], object], int]] = []  # what to take back, and by which number
         self.stopped = threading.Event()
 
     def connect(self) -> None:
         import libvirt
 
+        self._release()
         connection = libvirt.openReadOnly(self._uri)
-        devices, domains = connection.nodeDeviceEventRegisterAny, connection.domainEventRegisterAny
-        devices(None, libvirt.VIR_NODE_DEVICE_EVENT_ID_LIFECYCLE, self._on_device, None)
-        devices(None, libvirt.VIR_NODE_DEVICE_EVENT_ID_UPDATE, self._on_update, None)
-        domains(None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, self._on_domain, None)
-        connection.setKeepAlive(5, 3)
+        devices, no_devices = connection.nodeDeviceEventRegisterAny, connection.nodeDeviceEventDeregisterAny
+        domains, no_domains = connection.domainEventRegisterAny, connection.domainEventDeregisterAny
         self._connection = connection
+        self._registered = [
+            (no_devices, devices(None, libvirt.VIR_NODE_DEVICE_EVENT_ID_LIFECYCLE, self._on_device, None)),
+            (no_devices, devices(None, libvirt.VIR_NODE_DEVICE_EVENT_ID_UPDATE, self._on_update, None)),
+            (no_domains, domains(None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, self._on_domain, None)),
+        ]
+        connection.setKeepAlive(5, 3)
+
+    def _release(self) -> None:
+        """libvirt keeps a connection for as long as anything is registered with it, alive or not."""
+        import libvirt
+
+        for deregister, number in self._registered:
+            with suppress(libvirt.libvirtError):
+                deregister(number)
+        self._registered = []
+        if self._connection is not None:
+            with suppress(libvirt.libvirtError):
+                self._connection.close()
+        self._connection = None
 
     def listen(self) -> None:
         """Until stopped."""
         import libvirt
 
-        libvirt.virEventAddTimeout(1000, lambda *_: None, None)  # wakes the loop, so that it sees its end
+        timer = libvirt.virEventAddTimeout(1000, lambda *_: None, None)  # wakes the loop, so that it sees its end
         while not self.stopped.is_set():
             alive = False
             with suppress(libvirt.libvirtError):
                 libvirt.virEventRunDefaultImpl()
-                alive = bool(self._connection.isAlive())
+                alive = self._connection is not None and bool(self._connection.isAlive())
             if not alive:
                 self._reconnect()
+        self._release()
+        with suppress(libvirt.libvirtError):
+            libvirt.virEventRemoveTimeout(timer)
 
     def _reconnect(self) -> None:
         import libvirt

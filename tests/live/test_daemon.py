@@ -4,7 +4,9 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,12 +20,14 @@ from beds.agents import run_agent
 from beds.by_hand import ByHand
 from beds.fixtures import Cloud
 from beds.keystone import ADMIN, AGENT, create_application_credential, logged_in
+from beds.libvirtd import Libvirtd
 from beds.placement import PlacementServer
 from beds.process import free_port
 from beds.proxy import Answer, Forward, Proxy, Request, pass_on
 from beds.service import PATIENCE_S, end, made_up, noauth, serving
 from beds.synthetic import bed
 from beds.synthetic.hosts import QUEENS_FIRST
+from drivers.libvirt.connection import LiveConnection
 
 pytestmark = pytest.mark.live
 
@@ -137,6 +141,22 @@ def test_libvirtd_that_dies_leaves_the_tree_and_its_successor_is_found(
                 end(again)
 
 
+def test_a_host_that_is_opened_again_and_again_leaves_nothing_open(hypervisor: Libvirtd) -> None:
+    """Neither connections nor threads: libvirt keeps what is registered with it until it is taken back."""
+
+    def count() -> tuple[int, int]:
+        return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
+
+    for number in range(6):
+        connection = LiveConnection(hypervisor.uri)
+        with connection.watching(lambda _event: None):
+            assert connection.hostname()
+        del connection
+        if number == 1:  # the first has made what all share
+            before = count()
+    assert count() == before
+
+
 def test_a_password_that_was_changed_is_taken_by_sighup(cloud: Cloud, tmp_path: Path) -> None:
     """Keystone refuses the old one at once, and its tokens too; nothing that placement has is touched meanwhile."""
     with renamed_password(cloud) as change:
@@ -194,6 +214,20 @@ def test_a_configuration_that_is_wrong_when_it_is_read_anew_leaves_the_old_one(
         service.process.send_signal(signal.SIGHUP)
         service.wait(lambda: "the old one stays" in service.lines())
         service.wait_for_passes(1)
+
+
+def test_what_a_running_service_cannot_change_is_said_when_it_is_read_anew(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    conf = made_up(tmp_path, noauth(placement_server.url))
+    with serving(tmp_path, conf) as service:
+        service.wait(lambda: service.passes() >= 1)
+        conf["agent"]["state_directory"] = tmp_path / "elsewhere"
+        service.configure(conf)
+        service.process.send_signal(signal.SIGHUP)
+        service.wait(lambda: "state_directory is another one: restart" in service.lines())
+        service.wait_for_passes(1)
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_a_log_that_was_rotated_is_opened_anew_by_sighup(placement_server: PlacementServer, tmp_path: Path) -> None:
@@ -269,7 +303,8 @@ def test_health_and_metrics_are_served_on_loopback(placement_server: PlacementSe
         assert 'compute_node_agent_inventory{resource_class="VCPU",side="observed"}' in text
         assert "compute_node_agent_passes_total" in textfile.read_text(encoding="utf-8")
         proxy.hook = lambda request, forward: Answer(503, (), b"")
-        service.wait(lambda: http.get(f"{base}/readyz").status_code == 503)
+        with socket.create_connection(("127.0.0.1", port)):  # who asks nothing keeps nobody waiting
+            service.wait(lambda: http.get(f"{base}/readyz", timeout=3).status_code == 503)
         assert http.get(f"{base}/healthz").status_code == 200
 
 

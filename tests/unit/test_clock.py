@@ -1,5 +1,6 @@
 """Waits outlast a process: a clock that was set makes nothing older, and after another boot all waits begin anew."""
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,6 +34,12 @@ def test_two_looks_at_this_host_s_clock_agree() -> None:
 
     assert one.boot == other.boot
     assert one.offset_s == pytest.approx(other.offset_s, abs=1)
+
+
+def test_a_clock_goes_on_whatever_is_done_to_the_wall_clock() -> None:
+    clock = replace(probe_clock(), offset_s=1000.0)
+
+    assert clock.now_s() == pytest.approx(1000.0 + time.clock_gettime(time.CLOCK_BOOTTIME), abs=1)
 
 
 @pytest.fixture

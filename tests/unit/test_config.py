@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.auth import open_placement
 from agent.config import load_settings
 from agent.errors import ConfigError
 from drivers.policy import CpuPolicy, MdevRule, Policy, Ratio, ReservedPages
@@ -324,10 +325,11 @@ def test_a_secret_comes_from_systemd_or_is_asked_for(
     path = tmp_path / "agent.conf"
     path.write_text(f"[placement]\n{login}\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=f"placement-{credential}"):
-        load_settings([path])
+        open_placement(load_settings([path]))
     (tmp_path / f"placement-{credential}").write_text("secret\n", encoding="utf-8")
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
 
     settings = load_settings([path])
 
+    assert open_placement(settings)
     assert settings.source.placement[credential.replace("-", "_")] == "secret"

@@ -154,7 +154,7 @@ def test_a_server_may_say_for_how_long_it_wants_to_be_left_alone(asked: str, sec
 
 
 def test_a_password_in_a_url_is_told_to_nobody() -> None:
-    failure = exceptions.ConnectFailure("cannot reach http://user:secret@host/resource_providers?a=b@c")
+    failure = exceptions.ConnectFailure("cannot reach http://user:sec@ret@host/resource_providers?a=b@c")
 
     with pytest.raises(Unavailable, match=r"http://\*\*\*@host/resource_providers\?a=b@c"):
         transport(failure).get("/a")
