@@ -108,8 +108,10 @@ def test_an_upgrade_converts_the_host_under_its_guests(
         assert "Version: 999" in guest.run("dpkg -s compute-node-agent")
         assert processes(guest) == before
         assert show(guest, RESHAPE, "Result") == "success"
-        assert int(show(guest, RESHAPE, "ExecMainExitTimestampMonotonic")) <= int(
-            show(guest, UNIT, "ExecMainStartTimestampMonotonic")
+        assert (
+            0
+            < int(show(guest, RESHAPE, "ExecMainExitTimestampMonotonic"))
+            <= int(show(guest, UNIT, "ExecMainStartTimestampMonotonic"))
         )
         names = {row["uuid"]: row["name"] for row in send("GET", "/resource_providers")["resource_providers"]}
         for identity, vf in guests.items():

@@ -20,11 +20,12 @@ from beds import nspawn, placement
 from beds.by_hand import ByHand
 from beds.nspawn import PATIENCE_S, Container
 from beds.process import BedError
-from beds.proxy import Proxy
+from beds.proxy import Answer, Forward, Proxy, Request, pass_on
 from beds.synthetic import bed
 from beds.synthetic.bed import Host
 from beds.synthetic.hosts import QUEENS_FIRST
 from beds.upgrades import write_config
+from reportclient.ownership import MARKER
 
 pytestmark = pytest.mark.live
 
@@ -114,6 +115,11 @@ def installed(package: Path, placement_template: Path, tmp_path_factory: pytest.
         yield Installed(container, proxy, ByHand(server.url))
 
 
+def hang(request: Request, forward: Forward) -> Answer:
+    time.sleep(30)
+    return forward(request)
+
+
 def _binds(share: Path, host: Host) -> dict[Path, str]:
     return {
         share: "/srv/share",
@@ -129,6 +135,11 @@ def test_the_service_lives_its_life_under_systemd(installed: Installed) -> None:
     container.run("systemctl", "start", UNIT)
     first = installed.running()
     assert container.show(RESHAPE, "Result") == "success"
+    assert (
+        0
+        < int(container.show(RESHAPE, "ExecMainExitTimestampMonotonic"))
+        <= int(container.show(UNIT, "ExecMainStartTimestampMonotonic"))
+    )
     assert container.run("ps", "-o", "user:32=", "-p", first).strip() == "compute-node-agent"
 
     container.run("systemctl", "reload", UNIT)
@@ -137,11 +148,15 @@ def test_the_service_lives_its_life_under_systemd(installed: Installed) -> None:
     container.run("kill", "-KILL", first)
     second = installed.running(but=first)
 
-    container.run("kill", "-STOP", second)
+    installed.proxy.hook = hang  # the loop waits for an answer, and everything else in the process goes on
+    deadline = time.monotonic() + PATIENCE_S
+    while "Watchdog timeout" not in container.run("journalctl", "-u", UNIT, "--no-pager"):
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+    installed.proxy.hook = pass_on
     third = installed.running(but=second)
     assert len({first, second, third}) == 3
     assert container.show(UNIT, "NRestarts") == "2"
-    assert "Watchdog timeout" in container.run("journalctl", "-u", UNIT, "--no-pager")
 
     container.run("systemctl", "stop", UNIT)
     assert container.show(UNIT, "Result") == "success"
@@ -175,6 +190,33 @@ def test_a_reshape_that_fails_does_not_keep_the_service_from_starting(installed:
     installed.running()
     assert container.show(RESHAPE, "Result") == "exit-code"
     container.run("systemctl", "stop", UNIT)
+
+
+def test_beside_nova_compute_nothing_is_written(installed: Installed) -> None:
+    """The unit lets the service see other processes: without our mark the root may be that one's."""
+    container, send = installed.container, installed.placement.send
+    container.run("systemctl", "start", UNIT)
+    installed.running()
+    container.run("systemctl", "stop", UNIT)
+    (root,) = send("GET", f"/resource_providers?name={QUEENS_FIRST.name}")["resource_providers"]
+    path = f"/resource_providers/{root['uuid']}/traits"
+    traits = send("GET", path)
+    unmarked = [name for name in traits["traits"] if name != MARKER]
+    send("PUT", path, traits | {"traits": unmarked})
+    forget = f"rm /var/lib/compute-node-agent/{root['uuid']}.json"
+    container.run("sh", "-c", forget)
+    container.run("systemd-run", "--unit=other", "bash", "-c", "exec -a /usr/bin/nova-compute sleep 600")
+    try:
+        container.run("systemctl", "start", UNIT)
+        deadline = time.monotonic() + PATIENCE_S
+        while not container.show(UNIT, "StatusText").startswith("contested"):
+            assert time.monotonic() < deadline, container.show(UNIT, "StatusText")
+            time.sleep(0.5)
+        assert send("GET", path)["traits"] == unmarked
+    finally:
+        container.run("systemctl", "stop", UNIT, "other")
+        send("PUT", path, send("GET", path) | {"traits": traits["traits"]})
+        container.run("sh", "-c", forget)
 
 
 @pytest.mark.parametrize("unit", [UNIT, RESHAPE])
