@@ -36,6 +36,7 @@ class Fleet:
         self._seen: dict[int, float | None] = dict.fromkeys(range(self.count))
         threading.stack_size(1 << 20)
         self._threads = [threading.Thread(target=daemon.run) for daemon in self.daemons]
+        self._began = time.monotonic()
         for thread in self._threads:
             thread.start()
 
@@ -60,14 +61,13 @@ class Fleet:
             time.sleep(0.5)
 
     def wait_until_ready(self, patience_s: float) -> float:
-        """How long it took until each had done a pass."""
-        began = time.monotonic()
+        """How long it took from the start until each had done a pass."""
         while not all(status.is_ready for status in self.statuses()):
-            if time.monotonic() > began + patience_s:
+            if time.monotonic() > self._began + patience_s:
                 ill = [status.sentence() for status in self.statuses() if not status.is_ready]
                 raise BedError(f"{len(ill)} services are not ready after {patience_s} s: {ill[:3]}")
             self.watch(0.5)
-        return time.monotonic() - began
+        return time.monotonic() - self._began
 
     def statuses(self) -> list[ServiceStatus]:
         return [daemon.status for daemon in self.daemons]
