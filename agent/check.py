@@ -1,6 +1,7 @@
 """The pre-flight check: everything that a pass needs, tried without writing anything."""
 
 import os
+import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -8,13 +9,16 @@ from pathlib import Path
 
 from agent.assembly import Choice, open_client, open_driver, settings_for
 from agent.config import Settings, slips_of_the_pen
-from agent.errors import USER_ERRORS, ConfigError
+from agent.errors import USER_ERRORS, ConfigError, StateError
+from agent.heal import read_policy
 from agent.planner import Planner, look
+from agent.status import read_status
 from drivers.base import Driver, Survey
 from drivers.host.process import probe_processes
 from reportclient.client import PlacementClient
 
 SKEW_LIMIT_S = 10
+LOOPBACK = "127.0.0.1"
 
 
 class Finding(Exception):
@@ -36,7 +40,7 @@ def check_host(choice: Choice) -> tuple[Check, ...]:
         settings = settings_for(choice)
     except ConfigError as error:
         return tuple(Check("configuration", False, problem) for problem in error.problems)
-    checks = [*check_names(settings), _check_state(settings)]
+    checks = [*check_names(settings), _check_state(settings), _try("service", partial(_check_service, settings))]
     surveys: dict[str, Survey] = {}
     try:
         with open_driver(settings, choice) as driver:
@@ -63,6 +67,28 @@ def _try(name: str, attempt: Callable[[], str]) -> Check:
         return Check(name, True, attempt())
     except (Finding, *USER_ERRORS) as error:
         return Check(name, False, str(error))
+
+
+def _check_service(settings: Settings) -> str:
+    """What only ``run`` needs; a port that the running service has is its own."""
+    if settings.heal_policy:
+        read_policy(settings.heal_policy)
+    textfile = settings.metrics_textfile
+    if textfile and not os.access(textfile if textfile.exists() else textfile.parent, os.W_OK):
+        raise Finding(f"[agent] metrics_textfile: {textfile} cannot be written: is its folder there, and open to us?")
+    if settings.metrics_port and not _is_running(settings.state_directory):
+        try:
+            socket.create_server((LOOPBACK, settings.metrics_port)).close()
+        except OSError as error:
+            raise Finding(f"[agent] metrics_port: {settings.metrics_port} cannot be had: {error.strerror}") from error
+    return "what it needs besides can be read and written"
+
+
+def _is_running(directory: Path) -> bool:
+    try:
+        return os.path.exists(f"/proc/{read_status(directory)['pid']}")
+    except StateError:
+        return False
 
 
 def _check_state(settings: Settings) -> Check:

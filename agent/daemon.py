@@ -41,7 +41,7 @@ from reportclient.transport import Sender
 
 LOG = logging.getLogger(__name__)
 FIRST_RETRY_S, RETRIES = 1.0, 8  # after a pass that failed: twice as long each time, so often
-HOST, PLACEMENT, OWN = "host", "placement", "own files"
+HOST, PLACEMENT, OWN, CONFIGURATION = "host", "placement", "own files", "configuration"
 
 
 class Daemon:
@@ -106,10 +106,11 @@ class Daemon:
         Raises:
             ConfigError: the configuration is wrong from the start. StateError: another service has our folder.
         """
+        self._passes.open()
         with serving(self._settings.state_directory):
             self._serve_metrics()
-            self._passes.open()
             self._notifier.ready("starting")
+            self._tell()
             try:
                 self._loop()
             finally:
@@ -227,8 +228,10 @@ class Daemon:
     def _done(self, taken: Taken, seconds: float, asked_s: float) -> None:
         """A pass went over all nodes; ``asked_s`` of its ``seconds`` placement took."""
         before, now = self._status, time.time()
-        self._failures, self._retry, self._deep = 0, 0.0, False
+        if self._told:
+            LOG.info("recovered from=%s", before.errors[0])
         self._told.clear()
+        self._failures, self._retry, self._deep = 0, 0.0, False
         for source, spent_s in ((HOST, seconds - asked_s), (PLACEMENT, asked_s), (OWN, 0.0)):
             self._status = self._status.seen(source, "", now)
             self._metrics.asked(source, spent_s, "")
@@ -244,8 +247,6 @@ class Daemon:
         self._metrics.found({kind.value: taken.findings.get(kind.value, 0) for kind in Kind})
         self._metrics.stocked(desired=taken.desired, observed=taken.observed)
         self._metrics.done()
-        if before.errors:
-            LOG.info("recovered from=%s", before.errors[0])
         for node, outcome in taken.outcomes.items():
             self._metrics.passed(outcome, seconds)
             if before.outcomes.get(node) != outcome and outcome not in WELL:
@@ -278,6 +279,7 @@ class Daemon:
         self._reloading = False
         self._notifier.reloading()
         before = self._settings, self._policy, self._passes
+        reason = ""
         try:
             self._settings, self._policy = _read(self._choice)
             self._check_lasting(before[0])
@@ -286,11 +288,15 @@ class Daemon:
         except (ConfigError, StateError) as error:
             self._settings, self._policy, self._passes = before
             reason = " ".join(str(error).split())
+        if reason:
             LOG.error("the configuration is not read anew, and the old one stays reason=%s", reason)
+            reason = f"the old one stays: {reason}"
         else:
             before[2].close_host()
-            self._status = replace(self._status, interval_s=self._settings.interval_s)
             LOG.info("configuration read anew")
+        self._status = self._status.seen(CONFIGURATION, reason, time.time())
+        self._status = replace(self._status, interval_s=self._settings.interval_s)
+        self._metrics.asked(CONFIGURATION, 0.0, reason)
         self._failures, self._retry, self._deep = 0, 0.0, True
         self._begin()
         self._reopen_log()
@@ -320,12 +326,16 @@ class Daemon:
 
     def _tell(self) -> None:
         self._notifier.status(self._status.sentence())
-        untold = ""
+        untold, textfile = "", self._settings.metrics_textfile
+        try:
+            if textfile:
+                self._metrics.write(textfile)
+        except OSError as error:
+            untold = f"[agent] metrics_textfile: {textfile} cannot be written: {error.strerror}"
+            self._status = self._status.seen(OWN, untold, time.time())
         try:
             write_status(self._settings.state_directory, self._status)
-            if self._settings.metrics_textfile:
-                self._metrics.write(self._settings.metrics_textfile)
-        except (StateError, OSError) as error:
+        except StateError as error:
             untold = str(error)
         if untold and untold != self._untold:
             LOG.warning("what the service is doing cannot be told reason=%s", untold)
@@ -344,10 +354,14 @@ def _signals(daemon: Daemon) -> Iterator[None]:
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         # A pass may hang in a request: all that it does stands without harm wherever it ends.
-        bound = threading.Timer(daemon.stop_timeout_s, os._exit, (0,))
+        bound = threading.Timer(daemon.stop_timeout_s, abandon)
         bound.daemon = True
         bound.start()
         daemon.stop()
+
+    def abandon() -> None:
+        LOG.warning("stopped in the middle of a pass, which did not end in time: the next one goes on from there")
+        os._exit(0)
 
     def reload(_number: int, _frame: FrameType | None) -> None:
         daemon.reload()

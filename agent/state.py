@@ -8,6 +8,7 @@ withdrawn from placement is then kept and reported instead.
 import hashlib
 import json
 import logging
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -167,6 +168,21 @@ def _holding(name: str, directory: Path, otherwise: str, *, patience_s: int) -> 
         yield
     finally:
         lock.release()
+        _give_back(directory)
+
+
+def _give_back(directory: Path) -> None:
+    """What root made in the folder of the service's user becomes that user's, who else could not write it again."""
+    owner = directory.stat() if os.geteuid() == 0 and directory.exists() else None
+    if owner is None or owner.st_uid == 0:
+        return
+    for folder, folders, files in os.walk(directory):
+        for name in (*folders, *files):
+            path = Path(folder, name)
+            with suppress(OSError):  # it may be gone by now
+                made = path.lstat()
+                if made.st_uid == 0 and (made.st_nlink == 1 or path.is_dir()):
+                    os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def _encode(state: NodeState) -> str:

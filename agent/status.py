@@ -58,7 +58,8 @@ class ServiceStatus:
         wrong = {name: count for name, count in self.findings.items() if count}
         found = ", ".join(f"{count} {name}" for name, count in sorted(wrong.items()))
         ill = sorted(set(self.outcomes.values()) - WELL)
-        return f"{', '.join(ill) or 'up to date'}, {self.passes} passes{f'; findings: {found}' if found else ''}"
+        passes = f"{self.passes} pass{'es' if self.passes != 1 else ''}"
+        return f"{', '.join(ill) or 'up to date'}, {passes}{f'; findings: {found}' if found else ''}"
 
     def seen(self, name: str, error: str, now_s: float) -> "ServiceStatus":
         """The same after a source was tried; without an error it served."""

@@ -516,7 +516,7 @@ def _print_left(out: Any, data: dict[str, Any]) -> None:
         _print_plan(out, data)
     sentence = {
         "unchanged": "this would be done" if data["operations"] else "there is nothing to do",
-        "changed": "done; disable the service, which would make a new tree when it starts",
+        "changed": "done: leave the service off, which would begin anew when it starts",
         "unsafe": "refused: nothing was written",
     }
     out.print(f"{data['node']}: {sentence.get(data['outcome'], data['outcome'])}", markup=False)

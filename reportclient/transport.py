@@ -210,6 +210,10 @@ def _skew_s(date: str) -> float | None:
         return None
 
 
+def _short(text: str, longest: int = 160) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
+
+
 def _retry_after_s(text: str) -> float:
     """For how long we are asked to wait (RFC 9110: seconds, or a date); 0: nobody asks, or nobody can tell."""
     if text.strip().isdecimal():
@@ -221,7 +225,7 @@ def _explain(error: Exception, where: str) -> NoReturn:
     """Turn what keystoneauth raised before any answer came into our error, with the way out of it."""
     for kinds, make, advice in _ADVICE:
         if isinstance(error, kinds):
-            cause = mask(" ".join(str(error).split()))[:160]
+            cause = _short(mask(" ".join(str(error).split())))
             refusal = make(f"{where}: {advice} ({type(error).__name__}: {cause})")
             if isinstance(refusal, Unavailable):
                 refusal.retry_after_s = min(float(getattr(error, "retry_after", 0)), LONGEST_WAIT_S)

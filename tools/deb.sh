@@ -29,6 +29,7 @@ cp systemd/compute-node-agent.sysusers $stage/usr/lib/sysusers.d/compute-node-ag
 cp systemd/compute-node-agent.rules $stage/usr/share/polkit-1/rules.d/60-compute-node-agent.rules
 cp systemd/compute-node-agent.tmpfiles $stage/usr/lib/tmpfiles.d/compute-node-agent.conf
 cp etc/compute-node-agent/compute-node-agent.conf.sample README.md $stage/usr/share/doc/compute-node-agent/
+cp -r docs $stage/usr/share/doc/compute-node-agent/
 cp -r etc/prometheus etc/grafana $stage/usr/share/doc/compute-node-agent/ 2> /dev/null || true
 cat > $stage/DEBIAN/control <<C
 Package: compute-node-agent

@@ -27,6 +27,7 @@ from beds.proxy import Answer, Forward, Proxy, Request, pass_on
 from beds.service import PATIENCE_S, end, made_up, noauth, serving
 from beds.synthetic import bed
 from beds.synthetic.hosts import QUEENS_FIRST
+from beds.upgrades import write_config
 from drivers.libvirt.connection import LiveConnection
 
 pytestmark = pytest.mark.live
@@ -41,7 +42,7 @@ def test_it_tells_systemd_of_its_life(placement_server: PlacementServer, tmp_pat
     with serving(tmp_path, made_up(tmp_path, noauth(placement_server.url))) as service:
         service.wait(lambda: service.passes() >= 2)
         told = list(service.told)
-        assert told.index("READY=1") < told.index("STATUS=up to date, 1 passes")
+        assert told.index("READY=1") < told.index("STATUS=up to date, 1 pass")
         assert "WATCHDOG=1" in told
 
         service.process.send_signal(signal.SIGHUP)
@@ -214,6 +215,10 @@ def test_a_configuration_that_is_wrong_when_it_is_read_anew_leaves_the_old_one(
         service.process.send_signal(signal.SIGHUP)
         service.wait(lambda: "the old one stays" in service.lines())
         service.wait_for_passes(1)
+        assert service.lines().count("layout is not valid") == 1
+        assert "read anew\n" not in service.lines()
+        assert "degraded: the old one stays" in service.status()["sentence"]
+        assert not service.is_ready()
 
 
 def test_what_a_running_service_cannot_change_is_said_when_it_is_read_anew(
@@ -306,6 +311,37 @@ def test_health_and_metrics_are_served_on_loopback(placement_server: PlacementSe
         with socket.create_connection(("127.0.0.1", port)):  # who asks nothing keeps nobody waiting
             service.wait(lambda: http.get(f"{base}/readyz", timeout=3).status_code == 503)
         assert http.get(f"{base}/healthz").status_code == 200
+
+
+def test_check_finds_what_the_service_would_not_start_with(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        wrong = {
+            "heal_policy": "/nosuch.yaml",
+            "metrics_textfile": "/nosuch/a.prom",
+            "metrics_port": taken.getsockname()[1],
+        }
+        for name, value in wrong.items():
+            config = tmp_path / f"{name}.conf"
+            write_config(made_up(tmp_path, {}, **{name: value}), config)
+            done = run_agent(
+                "check", "--embedded", "--embedded-dir", tmp_path, "--config-file", config, "--format", "json"
+            )
+            (service,) = (one for one in done.json["checks"] if one["check"] == "service")
+            assert (done.code, service["ok"]) == (3, False), service
+
+
+def test_what_root_leaves_in_the_services_folder_is_its_users(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    """A command by hand, before the service or beside it."""
+    state = tmp_path / "state"
+    state.mkdir()
+    os.chown(state, 65534, 65534)
+    config = write_config(made_up(tmp_path, noauth(placement_server.url)), tmp_path / "agent.conf")
+
+    assert run_agent("sync", "--config-file", config).code == 0
+
+    assert {path.stat().st_uid for path in state.rglob("*")} == {65534}
 
 
 def test_commands_and_the_service_never_write_at_once(placement_server: PlacementServer, tmp_path: Path) -> None:
