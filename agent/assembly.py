@@ -80,12 +80,28 @@ def open_driver(settings: Settings, choice: Choice) -> Iterator[Driver]:
         attributes=rule_attributes(settings.policy.devices),
         residency=settings.policy.layout == "numa",
     )
-    with tempfile.TemporaryDirectory(prefix="compute-node-agent-") as scratch:
-        if choice.host:
-            options = replace(options, archive=_open_archive(choice.host, Path(scratch)))
-        elif settings.driver == "fake.FakeDriver":
-            options = replace(options, fleet=_make_fleet(settings, Path(scratch)))
+    if not choice.host and settings.driver != "fake.FakeDriver":
         yield drivers.load(settings.driver, options)
+        return
+    with _scratch() as scratch:
+        if choice.host:
+            options = replace(options, archive=_open_archive(choice.host, scratch))
+        else:
+            options = replace(options, fleet=_make_fleet(settings, scratch))
+        yield drivers.load(settings.driver, options)
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    """A folder that goes away again; a file of it that cannot be removed is nobody's trouble."""
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="compute-node-agent-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise StateError(
+            f"no folder for temporary files can be made: {error}: is there room, and is TMPDIR right?"
+        ) from error
+    with folder as path:
+        yield Path(path)
 
 
 @contextmanager

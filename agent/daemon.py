@@ -79,7 +79,7 @@ class Daemon:
         try:
             set_up_log(self._settings.source, verbose)
         except ValueError as error:
-            raise ConfigError(f"[DEFAULT] log_file: {error}") from error
+            raise ConfigError(f"[DEFAULT] the options of the log: {error}") from error
 
     def stop(self) -> None:
         """End when the pass is over; what hangs for longer than the configuration lets is abandoned, without harm."""
@@ -224,6 +224,8 @@ class Daemon:
             return self._passes.take(deep=self._deep)
         except USER_ERRORS as error:
             return error  # to be told where oslo.log does not find it too, and say it twice
+        except Exception as error:  # a fault of ours: the service outlives it, and it is told with its place
+            return error
 
     def _done(self, taken: Taken, seconds: float, asked_s: float) -> None:
         """A pass went over all nodes; ``asked_s`` of its ``seconds`` placement took."""
@@ -257,13 +259,16 @@ class Daemon:
         source = HOST if isinstance(error, DiscoveryError | PolicyError) else OWN
         source = PLACEMENT if isinstance(error, PlacementError) else source
         text = " ".join(str(error).split())
+        if not isinstance(error, USER_ERRORS):
+            text = f"a fault of this agent, {type(error).__name__}: {text}"
         self._failures += 1
         longest: float = min(FIRST_RETRY_S * 2 ** min(self._failures - 1, RETRIES), self._settings.interval_s)
         asked_s = error.retry_after_s if isinstance(error, Unavailable) else 0.0
         self._retry = time.monotonic() + asked_s + longest * random.uniform(0.5, 1.0)
         what = text.partition(" answered ")[0].partition(" (")[0]  # without the request that happened to meet it
         if (source, what) not in self._told:
-            LOG.warning("degraded source=%s reason=%s", source, text)
+            fault = None if isinstance(error, USER_ERRORS) else error
+            LOG.warning("degraded source=%s reason=%s", source, text, exc_info=fault)
             self._told.add((source, what))
         if source == PLACEMENT:  # which is asked after the host was looked at
             self._status = self._status.seen(HOST, "", time.time())
@@ -298,7 +303,9 @@ class Daemon:
         self._status = replace(self._status, interval_s=self._settings.interval_s)
         self._metrics.asked(CONFIGURATION, 0.0, reason)
         self._failures, self._retry, self._deep = 0, 0.0, True
+        due = max(self._due, time.monotonic())
         self._begin()
+        self._due = min(self._due, due)  # who reloads again and again puts off no pass
         self._reopen_log()
         self._notifier.ready(self._status.sentence())
 

@@ -78,7 +78,15 @@ def read_policy(path: Path) -> HealPolicy:
             raise ConfigError(f"{path}: {strange[0]} is no number")
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
+    except (
+        yaml.YAMLError,
+        ValueError,
+        ArithmeticError,
+        LookupError,
+        AttributeError,
+        TypeError,
+        RecursionError,
+    ) as error:
         raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())[:200]}") from error
     except jsonschema.ValidationError as error:
         where = ".".join(map(str, error.absolute_path))

@@ -36,9 +36,21 @@ def set_up_log(conf: cfg.ConfigOpts, verbose: int) -> None:
             handler.addFilter(_mask)
     except OSError as error:
         raise ValueError(f"cannot log to {error.filename}: {error.strerror}") from error
+    except (log.LogConfigError, ValueError, TypeError, RuntimeError) as error:
+        _restore(before)
+        raise ValueError(f"{type(error).__name__}: {error}") from error
     if not conf.debug:
         for name in QUIET:
             logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def _restore(handlers: list[logging.Handler]) -> None:
+    """What was there before a set-up that failed in its middle."""
+    root = logging.getLogger()
+    for handler in root.handlers[:]:
+        root.removeHandler(handler)
+    for handler in handlers:
+        root.addHandler(handler)
 
 
 def _try_file(conf: cfg.ConfigOpts) -> None:

@@ -49,6 +49,6 @@ class Notifier:
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
                 sender.settimeout(PATIENCE_S)
-                sender.sendto(text.encode(), self._address)
+                sender.sendto(text.encode(errors="replace"), self._address)
         except OSError:
             return  # a service manager that does not listen is none of our business

@@ -28,12 +28,12 @@ from drivers.base import Driver, Watchable
 from drivers.errors import DiscoveryError, PolicyError
 from drivers.events import Event
 from reportclient.client import PlacementClient
-from reportclient.errors import Unavailable
 from reportclient.forecast import forecast
 from reportclient.transport import Sender, Transport
 from reportclient.tree import Provider
 
 LOG = logging.getLogger(__name__)
+LENIENT = 2  # nodes that may fail before any other was well
 NAMED = 5  # bare-metal nodes that are not well, with their reasons
 WELL = (Fate.CREATED, Fate.CHANGED, Fate.DELETED)
 
@@ -87,10 +87,20 @@ class Passes:
             return self._take_nodes(client)
         driver = self._open_driver()
         nodes = driver.nodes()
-        taken = []
+        taken: list[Taken] = []
+        failures: list[Exception] = []
         for node in nodes:
             planner = Planner(node=node, driver=driver, client=client, settings=self._settings, where=self._where)
-            taken.append(self._take_one(planner, deep) if len(nodes) == 1 else self._try_one(planner, deep))
+            try:
+                taken.append(self._take_one(planner, deep))
+            except (DiscoveryError, PolicyError):
+                raise  # what is wrong with the host is wrong with all
+            except USER_ERRORS as error:
+                failures.append(error)
+                if len(failures) == len(nodes) or len(taken) == len(failures) - 1 >= LENIENT:
+                    raise  # it is not this node's alone
+                failed = Taken(outcomes={node: Status.FAILED.value}, notes=(str(error),))
+                taken.append(failed)
             self._progress()
         self._started = True
         return _together(taken)
@@ -139,15 +149,6 @@ class Passes:
             observed=_totals(seen.provider for seen in outcome.observed),
             desired=_totals(seen.provider for seen in forecast(outcome.plan, outcome.observed)),
         )
-
-    def _try_one(self, planner: Planner, deep: bool) -> Taken:
-        """One node of several; what is wrong with the host, or with placement as a whole, is wrong with all."""
-        try:
-            return self._take_one(planner, deep)
-        except (Unavailable, DiscoveryError, PolicyError):
-            raise
-        except USER_ERRORS as error:
-            return Taken(outcomes={planner.node: Status.FAILED.value}, notes=(str(error),))
 
     def _audit(self, planner: Planner, outcome: Outcome, deep: bool) -> Counter[str]:
         """What placement says against what runs; where the tree is as it should be the policy's repairs are done."""

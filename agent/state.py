@@ -61,10 +61,10 @@ class StateFile:
             StateError: the file is there and cannot be read.
         """
         try:
-            text = self._path.read_text(encoding="utf-8")
+            text = self._path.read_text(encoding="utf-8", errors="replace")  # and the checksum is wrong
         except FileNotFoundError:
             return NodeState(where=where)
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
             raise StateError(f"cannot read {self._path}: {error}") from error
         try:
             state = _decode(text)

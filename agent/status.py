@@ -11,6 +11,7 @@ from agent.errors import StateError
 
 NAME = "status.json"
 STUCK_S = 300  # without any progress, or three periods: then the loop hangs
+FAILED = "failed"  # the outcome of one node among several
 WELL = frozenset({"unchanged", "changed"})  # outcomes that nobody needs to look at
 FORMAT = 1
 
@@ -46,7 +47,7 @@ class ServiceStatus:
     @property
     def is_ready(self) -> bool:
         """Whether a pass was done, and all that it needs served at the last try; it may have been refused."""
-        return self.last_pass_s is not None and not self.errors
+        return self.last_pass_s is not None and not self.errors and FAILED not in self.outcomes.values()
 
     def sentence(self) -> str:
         """One line, as ``systemctl status`` shows it."""
@@ -65,7 +66,9 @@ class ServiceStatus:
         """The same after a source was tried; without an error it served."""
         before = self.sources.get(name, Source())
         after = replace(before, error=error) if error else Source(ok_s=now_s)
-        return replace(self, sources={**self.sources, name: after})
+        others = {other: source for other, source in self.sources.items() if other != name}
+        # What is wrong now goes before what was wrong earlier, and is not known to be right yet.
+        return replace(self, sources={name: after, **others} if error else {**others, name: after})
 
 
 def write_status(directory: Path, status: ServiceStatus) -> None:

@@ -3,14 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from urllib.parse import urlencode
 
 from reportclient import payload
 from reportclient.allocations import Allocation, Consumer
 from reportclient.errors import Absent, Conflict, Forbidden, Rejected, Unavailable
 from reportclient.plan import Plan
-from reportclient.transport import NEWEST, Transport
+from reportclient.transport import NEWEST, Transport, parse_date
 from reportclient.tree import ObservedProvider, ObservedTree, Provider
 from reportclient.writer import Writer
 
@@ -179,7 +178,7 @@ class PlacementClient:
     def consumer(self, uuid: str) -> Consumer | None:
         """One consumer with all it holds, as it is now; None when it holds nothing. One request."""
         body, modified = self._transport.get(f"/allocations/{uuid}")
-        written = _date(modified)
+        written = parse_date(modified)
         age_s = (datetime.now(UTC) - written).total_seconds() + (self.skew_s or 0) if written else None
         with payload.in_form(f"the allocations of {uuid}"):
             return payload.decode_consumer(body, uuid, age_s)
@@ -291,16 +290,8 @@ def _is_older(rows: list[tuple[str, str, str | None, int]], modified: str, since
     known = since.by_uuid
     if any(uuid in known and generation < known[uuid].generation for uuid, _, _, generation in rows):
         return True
-    now, before = _date(modified), _date(since.last_modified)
+    now, before = parse_date(modified), parse_date(since.last_modified)
     return {row[0] for row in rows} == known.keys() and now is not None and before is not None and now < before
-
-
-def _date(text: str) -> datetime | None:
-    """An RFC 9110 date; None when there is none."""
-    try:
-        return parsedate_to_datetime(text)
-    except ValueError:
-        return None
 
 
 def _from_the_root(rows: list[tuple[str, str, str | None, int]]) -> list[tuple[str, str, str | None, int]]:

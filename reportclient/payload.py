@@ -44,7 +44,7 @@ def in_form(what: str) -> Iterator[None]:
     """Inside, an answer that is not in placement's form is Unavailable, and ``what`` says which."""
     try:
         yield
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         raise Unavailable(
             f"placement's answer for {what} is not in its form ({type(error).__name__}: {error}): "
             f"does the endpoint lead to placement?"

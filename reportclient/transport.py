@@ -17,6 +17,8 @@ RACED = ("placement.concurrent_update", "placement.inventory.inuse", "placement.
 """What is in use now was not when it was planned."""
 LEFT_BEHIND = "expected 0 but got None"  # of a consumer's generation
 NO_ROOM = "placement.undefined_code"  # as allocations are answered that do not fit
+LEAKED = (KeyError, IndexError, TypeError, AttributeError)  # by keystoneauth, of answers that are none of Keystone's
+DIGITS = 18  # of a number in a header that is believed
 Body = Mapping[str, Any] | Callable[[tuple[int, int]], Mapping[str, Any]] | None  # or as a microversion has it
 LONGEST_WAIT_S = 3600.0  # for which a Retry-After is believed
 OLDEST, NEWEST = (1, 30), (1, 39)  # 1.30 brought the reshaper
@@ -31,7 +33,7 @@ class Answer(Protocol):
     def headers(self) -> Any: ...
 
     @property
-    def text(self) -> str: ...
+    def content(self) -> bytes: ...
 
     def json(self) -> Any: ...
 
@@ -78,7 +80,7 @@ class Transport:
         With ``once`` it is not sent again when its answer is lost: the caller has to look whether it was done.
         """
         answer = self._exchange(method, path, body=body, newest=newest, once=once)
-        return None if answer.status_code in (201, 204) and not answer.text else self._body(answer, method, path)
+        return None if answer.status_code in (201, 204) and not answer.content else self._body(answer, method, path)
 
     def _exchange(
         self,
@@ -119,7 +121,7 @@ class Transport:
                 headers={"Accept": "application/json", "Cache-Control": "no-cache"} | (headers or {}),
                 **kwargs,
             )
-        except (exceptions.ClientException, OSError, ValueError, OverflowError) as error:
+        except (exceptions.ClientException, OSError, ArithmeticError, ValueError, *LEAKED) as error:
             _explain(error, self._where)
         self.skew_s = _skew_s(answer.headers.get("Date", ""))
         self.request_id = answer.headers.get("x-openstack-request-id", "")
@@ -200,14 +202,21 @@ def _kind(answer: Answer) -> str:
 def _age_s(answer: Answer) -> int:
     """How old a cache says its copy is (RFC 9111 Age); 0 for an answer of the server's own."""
     age = str(answer.headers.get("Age", "")).strip()
-    return int(age) if age.isdecimal() else 0
+    return int(age[:DIGITS]) if age.isdecimal() else 0
 
 
-def _skew_s(date: str) -> float | None:
+def parse_date(text: str) -> datetime | None:
+    """An RFC 9110 date, which is of UTC also where it names no zone; None when there is none, or none that can be."""
     try:
-        return (parsedate_to_datetime(date) - datetime.now(UTC)).total_seconds()
-    except (ValueError, TypeError):
+        date = parsedate_to_datetime(text)
+    except (ValueError, TypeError, IndexError, OverflowError):
         return None
+    return date if date.tzinfo else date.replace(tzinfo=UTC)
+
+
+def _skew_s(text: str) -> float | None:
+    date = parse_date(text)
+    return (date - datetime.now(UTC)).total_seconds() if date else None
 
 
 def _short(text: str, longest: int = 160) -> str:
@@ -217,7 +226,7 @@ def _short(text: str, longest: int = 160) -> str:
 def _retry_after_s(text: str) -> float:
     """For how long we are asked to wait (RFC 9110: seconds, or a date); 0: nobody asks, or nobody can tell."""
     if text.strip().isdecimal():
-        return min(float(text), LONGEST_WAIT_S)
+        return min(float(text.strip()[:DIGITS]), LONGEST_WAIT_S)
     return min(max(0.0, _skew_s(text) or 0.0), LONGEST_WAIT_S)
 
 
@@ -228,7 +237,7 @@ def _explain(error: Exception, where: str) -> NoReturn:
             cause = _short(mask(" ".join(str(error).split())))
             refusal = make(f"{where}: {advice} ({type(error).__name__}: {cause})")
             if isinstance(refusal, Unavailable):
-                refusal.retry_after_s = min(float(getattr(error, "retry_after", 0)), LONGEST_WAIT_S)
+                refusal.retry_after_s = _retry_after_s(str(getattr(error, "retry_after", "")))
             raise refusal from error
     raise error
 
@@ -272,5 +281,6 @@ _ADVICE: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Callable[[st
     (exceptions.HTTPClientError, Rejected, "Keystone does not accept what [placement] says"),
     (exceptions.ClientException, Unavailable, "the request failed"),
     ((ValueError, OverflowError), Rejected, "[placement] holds a number or address that cannot be used"),
+    (LEAKED, Unavailable, "what answers at auth_url in [placement] is not in Keystone's form"),
     (OSError, Rejected, "a file that [placement] names cannot be read: check cafile, certfile and keyfile"),
 )

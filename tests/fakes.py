@@ -31,6 +31,10 @@ class FakeAnswer:
     headers: dict[str, str] = field(default_factory=dict)
     text: str = "text"
 
+    @property
+    def content(self) -> bytes:
+        return self.text.encode()
+
     def json(self) -> Any:
         if isinstance(self.body, str):
             raise ValueError(self.body)

@@ -47,6 +47,10 @@ class MemoryAnswer:
     body: Any = None
 
     @property
+    def content(self) -> bytes:
+        return self.text.encode()
+
+    @property
     def text(self) -> str:
         return "" if self.body is None else json.dumps(self.body)
 

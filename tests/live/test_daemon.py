@@ -278,6 +278,45 @@ def test_a_full_disk_is_told_once_and_loses_nothing(placement_server: PlacementS
         subprocess.run(["umount", str(state)], check=True)
 
 
+def test_one_node_that_fails_does_not_keep_the_others_from_theirs(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    """And the service is not ready as long as it does."""
+    conf = made_up(tmp_path, noauth(""), interval=1) | {"fake": {"hosts": 3}}
+    bad: list[str] = []
+
+    def fail(request: Request, forward: Forward) -> Answer:
+        answer = forward(request)
+        if request.method == "GET" and "in_tree=" in request.path and not bad:
+            bad.append(request.path.rpartition("=")[2])
+        return Answer(500, (), b"") if bad and bad[0] in request.path else answer
+
+    with Proxy(placement_server.url, hook=fail) as proxy:
+        conf["placement"] = noauth(proxy.url)
+        with serving(tmp_path, conf) as service:
+            service.wait(lambda: service.passes() >= 1)
+            found = ByHand(placement_server.url).send("GET", "/resource_providers")["resource_providers"]
+            assert len(found) == 2
+            assert sorted(service.status()["outcomes"].values()) == ["changed", "changed", "failed"]
+            assert not service.is_ready()
+            proxy.hook = pass_on
+            service.wait(service.is_ready)
+
+
+def test_an_answer_that_is_none_of_keystones_ends_nothing(tmp_path: Path) -> None:
+    def nonsense(_request: Request, _forward: Forward) -> Answer:
+        return Answer(201, (("X-Subject-Token", "t"), ("Content-Type", "application/json")), b'{"token": 5}')
+
+    with Proxy("http://127.0.0.1:1", hook=nonsense) as proxy:
+        login = {"auth_type": "v3password", "auth_url": f"{proxy.url}/v3", "username": "u", "password": "p"}
+        login["user_domain_id"] = "default"
+        with serving(tmp_path, made_up(tmp_path, login)) as service:
+            service.wait(lambda: "Keystone's form" in service.status()["sentence"])
+            time.sleep(2)
+            assert service.process.poll() is None
+            assert service.lines().count("degraded") == 1
+
+
 def test_a_second_service_with_the_same_folder_is_refused(placement_server: PlacementServer, tmp_path: Path) -> None:
     with serving(tmp_path, made_up(tmp_path, noauth(placement_server.url))) as service:
         service.wait(lambda: service.passes() >= 1)

@@ -8,7 +8,7 @@ from keystoneauth1 import exceptions
 
 from fakes import FakeAnswer, FakeSender
 from reportclient.errors import Absent, Conflict, Forbidden, NameTaken, PlacementError, Rejected, Unavailable
-from reportclient.transport import Transport
+from reportclient.transport import Transport, parse_date
 
 HTML = {"Content-Type": "text/html; charset=utf-8"}
 
@@ -151,6 +151,34 @@ def test_a_server_may_say_for_how_long_it_wants_to_be_left_alone(asked: str, sec
         transport(FakeAnswer(503, {}, {"Retry-After": asked})).get("/a")
 
     assert caught.value.retry_after_s == pytest.approx(seconds, abs=300)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Date": "Mon, 01 Jan 2024 00:00:00 +99999999999999999999"},
+        {"Age": "9" * 5000},
+        {"Retry-After": "9" * 5000},
+        {"Retry-After": "-1000000"},
+    ],
+    ids=["a zone that is none", "an age without end", "a wait without end", "a wait that is over"],
+)
+def test_headers_that_make_no_sense_are_not_believed(headers: dict[str, str]) -> None:
+    with pytest.raises(Unavailable) as caught:
+        transport(FakeAnswer(503, {}, headers), FakeAnswer(503, {}, headers)).get("/a")
+
+    assert 0 <= caught.value.retry_after_s <= 3600
+
+
+@pytest.mark.parametrize("text", ["Mon, 01 Jan 2024 00:00:00 -0000", "Mon, 01 Jan 2024 00:00:00 GMT"])
+def test_a_date_is_of_utc_whatever_it_says(text: str) -> None:
+    assert parse_date(text) == datetime(2024, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("leak", [KeyError("token"), TypeError("5"), AttributeError("get")])
+def test_what_keystoneauth_leaks_is_no_fault_of_ours(leak: Exception) -> None:
+    with pytest.raises(Unavailable, match="is not in Keystone's form"):
+        transport(leak).get("/a")
 
 
 def test_a_password_in_a_url_is_told_to_nobody() -> None:
