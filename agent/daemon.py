@@ -349,10 +349,13 @@ class Daemon:
         self._untold = untold
 
     def _reopen_log(self) -> None:
+        reason = ""
         try:
             self.set_up_log(self._verbose)
         except ConfigError as error:
-            LOG.error("the log is not opened anew reason=%s", error)
+            reason = str(error)
+        if reason:
+            LOG.error("the log is not opened anew reason=%s", reason)
 
 
 @contextmanager

@@ -139,6 +139,13 @@ class _Quiet(WSGIRequestHandler):
         return
 
 
+class _Server(ThreadingWSGIServer):
+    """A thread a request; who hangs up in the middle of an answer is no news either."""
+
+    def handle_error(self, *_args: object) -> None:
+        return
+
+
 def serve(metrics: Metrics, port: int, status: Callable[[], ServiceStatus], is_lively: Callable[[], bool]) -> int:
     """
     Serve /metrics, /healthz (the loop goes on) and /readyz (and all that it needs serves) on loopback, in a thread.
@@ -159,6 +166,6 @@ def serve(metrics: Metrics, port: int, status: Callable[[], ServiceStatus], is_l
         start(code, [("Content-Type", "application/json")])
         return [json.dumps({"status": now.sentence(), "pid": os.getpid()}).encode()]
 
-    server = make_server(LOOPBACK, port, route, server_class=ThreadingWSGIServer, handler_class=_Quiet)
+    server = make_server(LOOPBACK, port, route, server_class=_Server, handler_class=_Quiet)
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     return int(server.server_port)
