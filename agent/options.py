@@ -131,7 +131,7 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
                    help="Seconds between two passes of the service that no event asked for."),
         cfg.IntOpt("full_audit_interval", default=3600, min=1,
                    help="Seconds between two audits of the service that read everything; the others read what moved."),
-        cfg.IntOpt("start_spread", default=10, min=0,
+        cfg.IntOpt("start_spread", default=30, min=0,
                    help="The service begins its first pass within so many seconds, each host at a moment of its own."),
         cfg.IntOpt("stop_timeout", default=20, min=1,
                    help="Seconds after which a service that is told to stop abandons its pass, without harm."),
