@@ -9,6 +9,7 @@ they need none of its launchers, which would bring eventlet, or fork.
 import gc
 import hashlib
 import logging
+import math
 import os
 import random
 import signal
@@ -33,7 +34,8 @@ from agent.notify import Notifier
 from agent.passes import Passes, Taken
 from agent.state import serving
 from agent.status import STUCK_S, WELL, ServiceStatus, write_status
-from agent.wake_ups import WakeUps
+from agent.sync import PATIENCE, Status
+from agent.wake_ups import SOON_S, WakeUps, announces_loss
 from drivers.errors import DiscoveryError, PolicyError
 from drivers.events import Event
 from reportclient.errors import PlacementError, Unavailable
@@ -61,6 +63,7 @@ class Daemon:
         self._failures = 0
         self._retry = 0.0  # when (monotonic) what failed is tried again; nobody is asked before
         self._moved = time.monotonic()  # when the loop last made any progress
+        self._looks, self._soon = PATIENCE, math.inf  # at a host that lost something, and when the next one is
         self._frozen = False
         self._deep = True  # the next audits read everything
         self._told: set[tuple[str, str]] = set()  # what went wrong since the last good pass
@@ -133,7 +136,7 @@ class Daemon:
                 continue  # what failed is left alone until then, whatever the time and the host say
             if time.monotonic() >= self._due:
                 self._tick()
-            elif events or self._failures:
+            elif events or self._failures or time.monotonic() >= self._soon:
                 self._pass(events)
 
     def _begin(self) -> None:
@@ -183,7 +186,7 @@ class Daemon:
 
     def _patience_s(self) -> float:
         longest = self._notifier.watchdog_s / 3 if self._notifier.watchdog_s else float(self._settings.interval_s)
-        due = self._retry if self._failures else self._due
+        due = self._retry if self._failures else min(self._due, self._soon)
         return float(max(0.0, min(due - time.monotonic(), longest)))
 
     def _progress(self) -> None:
@@ -211,6 +214,7 @@ class Daemon:
         began, asked_s = time.monotonic(), self._sender.spent_s if self._sender else 0.0
         for event in events:
             LOG.debug("woken source=%s what=%s", event.source, event.what)
+        self._looks = 0 if any(map(announces_loss, events)) else self._looks
         taken = self._try_pass()
         if isinstance(taken, Taken):
             spent_s = (self._sender.spent_s if self._sender else 0.0) - asked_s
@@ -249,9 +253,13 @@ class Daemon:
         self._metrics.found({kind.value: taken.findings.get(kind.value, 0) for kind in Kind})
         self._metrics.stocked(desired=taken.desired, observed=taken.observed)
         self._metrics.done()
+        refused = Status.UNSAFE.value in taken.outcomes.values()
+        self._looks += refused
+        again = refused and self._looks < PATIENCE  # a loss that was announced is looked at three times at once
+        self._soon = time.monotonic() + SOON_S if again else math.inf
         for node, outcome in taken.outcomes.items():
             self._metrics.passed(outcome, seconds)
-            if before.outcomes.get(node) != outcome and outcome not in WELL:
+            if before.outcomes.get(node) != outcome and outcome not in WELL and not again:
                 LOG.warning("pass node=%s outcome=%s notes=%s", node, outcome, "; ".join(taken.notes))
 
     def _failed(self, error: Exception) -> None:

@@ -6,7 +6,13 @@ import time
 from drivers.events import Event
 
 QUIET_S = 0.1  # after the last event of a batch
+SOON_S = 0.15  # between the looks that a host which announced its loss must pass before it is believed to be smaller
 LONGEST_S = 0.4  # from its first event: a flood does not keep us from looking
+
+
+def announces_loss(event: Event) -> bool:
+    """Whether the kernel or libvirt said that a device is gone, so that three looks at once are as good as in a row."""
+    return event.what.startswith("remove ") or event.what.endswith(" deleted")
 
 
 class WakeUps:

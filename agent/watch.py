@@ -15,7 +15,7 @@ from agent.planner import Planner, look
 from agent.provider_config import add, read_additions
 from agent.shapes import encode_plan
 from agent.sync import PATIENCE, Status, run_pass
-from agent.wake_ups import WakeUps
+from agent.wake_ups import SOON_S, WakeUps, announces_loss
 from drivers.base import Driver, Watchable
 from drivers.events import Event
 from reportclient.diff import child_uuid, diff
@@ -25,7 +25,6 @@ from reportclient.tree import ObservedProvider, ObservedTree, ProviderTree
 
 RETRY_S = 2.0  # after a look that failed
 TICK_S = 60.0  # without any event: links that go down and allocations that end announce themselves to nobody
-SOON_S = 0.15  # between the looks that a host which announced its loss must pass before it is believed to be smaller
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +115,7 @@ def watch_and_sync(planner: Planner, wake_ups: Ticks) -> Iterator[Change]:
     looks = PATIENCE  # in a row that found less than the limits allow to take away, since something was announced
     while True:
         events, since = wake_ups.next()
-        looks = 0 if any(map(_announces_loss, events)) else looks
+        looks = 0 if any(map(announces_loss, events)) else looks
         try:
             outcome = run_pass(planner)
         except USER_ERRORS as error:
@@ -137,11 +136,6 @@ def watch_and_sync(planner: Planner, wake_ups: Ticks) -> Iterator[Change]:
             notes=outcome.notes,
             seconds=time.monotonic() - since,
         )
-
-
-def _announces_loss(event: Event) -> bool:
-    """Whether the kernel or libvirt said that a device is gone, so that three looks at once are as good as in a row."""
-    return event.what.startswith("remove ") or event.what.endswith(" deleted")
 
 
 def _desired(driver: Driver, node: str, settings: Settings) -> ProviderTree:
