@@ -235,7 +235,7 @@ class Daemon:
         """A pass went over all nodes; ``asked_s`` of its ``seconds`` placement took."""
         before, now = self._status, time.time()
         if self._told:
-            LOG.info("recovered from=%s", before.errors[0])
+            LOG.info("recovered from=%s", "; ".join(before.errors[:1]))
         self._told.clear()
         self._failures, self._retry, self._deep = 0, 0.0, False
         for source, spent_s in ((HOST, seconds - asked_s), (PLACEMENT, asked_s), (OWN, 0.0)):
