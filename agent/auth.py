@@ -1,5 +1,6 @@
 """From settings to something that sends requests to placement: with Keystone, without, or in this process."""
 
+import os
 from typing import Any
 
 from keystoneauth1 import exceptions, loading
@@ -17,6 +18,8 @@ NOAUTH_HEADERS = {"X-Auth-Token": "admin", "X-Roles": "service"}  # what a place
 EMBEDDED_URL = "http://embedded.placement"
 
 NEEDED = ("password", "application_credential_secret")  # of those that keep them secret
+
+ENVIRONMENT = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "requests_ca_bundle", "curl_ca_bundle")
 
 NO_IRONIC = (
     "no Ironic is configured: [ironic] auth_type = password, auth_url, username, password, project_name, ..., as in "
@@ -47,6 +50,7 @@ def open_placement(settings: Settings) -> tuple[Adapter, str]:
         auth = loading.load_auth_from_conf_options(conf, "placement")
         session = loading.load_session_from_conf_options(conf, "placement", auth=auth)
         adapter = loading.load_adapter_from_conf_options(conf, "placement", session=session)
+        _settle(session)
     except (exceptions.ClientException, cfg.Error, ValueError, TypeError, RecursionError, ImportError) as error:
         raise ConfigError(f"[placement]: {' '.join(str(error).split())}") from error
     adapter.service_type = adapter.service_type or "placement"
@@ -73,6 +77,7 @@ def open_ironic(settings: Settings) -> tuple[Adapter, str]:
             raise ConfigError(NO_IRONIC)
         session = loading.load_session_from_conf_options(conf, "ironic", auth=auth)
         adapter = loading.load_adapter_from_conf_options(conf, "ironic", session=session)
+        _settle(session)
     except (exceptions.ClientException, cfg.Error, ValueError, TypeError, RecursionError, ImportError) as error:
         raise ConfigError(f"[ironic]: {' '.join(str(error).split())}") from error
     adapter.service_type = adapter.service_type or "baremetal"
@@ -81,6 +86,12 @@ def open_ironic(settings: Settings) -> tuple[Adapter, str]:
     place = auth.endpoint if isinstance(auth, NoAuth) else adapter.endpoint_override
     place = mask(place or f"the endpoint that Keystone at {conf.ironic.auth_url} names")
     return adapter, f"Ironic at {place.rstrip('/')}"
+
+
+def _settle(session: Session) -> None:
+    """Where the environment names no proxy and no certificates, requests need not look there for each request."""
+    if not any(name.lower() in ENVIRONMENT for name in os.environ):
+        session.session.trust_env = False
 
 
 def _check_secrets(conf: Any, group: str) -> None:

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +207,7 @@ def _encode(state: NodeState) -> str:
     return json.dumps({"format": FORMAT, "checksum": _checksum(body), "body": body}, indent=1) + "\n"
 
 
+@lru_cache(4)  # it hardly ever changes, and is read several times at each pass
 def _decode(text: str) -> NodeState:
     record = json.loads(text)
     body = record["body"]

@@ -1,9 +1,13 @@
 """The service at rest: its memory, and what a quiet pass takes of CPU, beside nova's compute modules loaded alone."""
 
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from agent.auth import ENVIRONMENT
 from beds import libvirtd
 from beds.placement import serving as serving_placement
 from beds.service import noauth, serving
@@ -20,7 +24,7 @@ def measure_rest(scratch: Path, template: Path) -> tuple[Goal, ...]:
     """Both on one libvirtd of our own over this host, each with an empty placement of its own."""
     folder = scratch / "rest"
     folder.mkdir()
-    with libvirtd.serving(folder / "libvirtd") as hypervisor:
+    with as_in_a_unit(), libvirtd.serving(folder / "libvirtd") as hypervisor:
         libvirt = {"virt_type": "qemu", "connection_uri": hypervisor.uri}
         config = write_config(folder, libvirt=libvirt)
         with serving_placement(folder / "for-nova", template) as server:
@@ -57,6 +61,16 @@ def measure_rest(scratch: Path, template: Path) -> tuple[Goal, ...]:
             cpu_s <= SHARE * nova["cpu_s"],
         ),
     )  # fmt: skip
+
+
+@contextmanager
+def as_in_a_unit() -> Iterator[None]:
+    """Without what a shell may have told requests of proxies and certificates: a unit's environment has none of it."""
+    kept = {name: os.environ.pop(name) for name in list(os.environ) if name.lower() in ENVIRONMENT}
+    try:
+        yield
+    finally:
+        os.environ.update(kept)
 
 
 def _print_imports() -> None:

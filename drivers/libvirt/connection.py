@@ -23,6 +23,7 @@ from drivers.libvirt.events import device_event, device_update, domain_event
 LOG = logging.getLogger(__name__)
 HOST_CPU = "host"  # the name of the host's own CPU among those that libvirt expands
 LIBVIRT_DEFINED_DEVICES = 7_003_000  # from which on node devices can be defined without being there
+LOOK_MS = 10_000  # after which the thread that listens looks whether it is to end, if nothing else wakes it
 LISTENING_S = 3  # for which the thread that listens may go on once it was told to stop
 DOMAIN_STATES = ("nostate", "running", "blocked", "paused", "shutdown", "shutoff", "crashed", "pmsuspended")
 
@@ -82,6 +83,7 @@ class LiveConnection:
     def __init__(self, uri: str) -> None:
         self._uri = uri
         self._open: Any = None
+        self._expanded: dict[tuple[str, str], Document] = {}  # by this connection
         self._watches = False  # a thread runs libvirt's event loop, which keep-alive needs
 
     @property
@@ -123,6 +125,11 @@ class LiveConnection:
             return tuple(self._libvirt.getCPUModelNames(arch))
 
     def expand(self, name: str, cpu: str) -> Document:
+        if (name, cpu) not in self._expanded:  # it rests on nothing but libvirt's own maps
+            self._expanded[name, cpu] = self._expand(name, cpu)
+        return self._expanded[name, cpu]
+
+    def _expand(self, name: str, cpu: str) -> Document:
         with self._explained(f"the features of CPU {name}"):
             import libvirt
 
@@ -212,6 +219,7 @@ class LiveConnection:
     def _libvirt(self) -> Any:
         if self._open is None:
             self._open = _quiet_libvirt().open(self._uri)
+            self._expanded.clear()
             if self._watches:  # a libvirtd that hangs is given up after twenty seconds
                 self._open.setKeepAlive(5, 3)
         return self._open
@@ -254,7 +262,7 @@ class LiveConnection:
         try:
             yield
         finally:
-            listener.stopped.set()
+            listener.stop()
             thread.join(LISTENING_S)
 
     def _document(self, what: str, text: str) -> Document:
@@ -276,7 +284,16 @@ class _Listener:
         self._uri, self._wake = uri, wake
         self._connection: Any = None
         self._registered: list[tuple[Callable[[int], object], int]] = []  # what to take back, and by which number
-        self.stopped = threading.Event()
+        self._timer = -1
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """Have the thread that listens end, from any other."""
+        import libvirt
+
+        self._stopped.set()
+        with suppress(libvirt.libvirtError):
+            libvirt.virEventUpdateTimeout(self._timer, 0)
 
     def connect(self) -> None:
         import libvirt
@@ -310,8 +327,10 @@ class _Listener:
         """Until stopped."""
         import libvirt
 
-        timer = libvirt.virEventAddTimeout(1000, lambda *_: None, None)  # wakes the loop, so that it sees its end
-        while not self.stopped.is_set():
+        self._timer = libvirt.virEventAddTimeout(
+            LOOK_MS, lambda *_: None, None
+        )  # wakes the loop, so that it sees its end
+        while not self._stopped.is_set():
             alive = False
             with suppress(libvirt.libvirtError):
                 libvirt.virEventRunDefaultImpl()
@@ -320,13 +339,13 @@ class _Listener:
                 self._reconnect()
         self._release()
         with suppress(libvirt.libvirtError):
-            libvirt.virEventRemoveTimeout(timer)
+            libvirt.virEventRemoveTimeout(self._timer)
 
     def _reconnect(self) -> None:
         import libvirt
 
         self._wake(Event("libvirt", "connection lost"))
-        while not self.stopped.wait(1):
+        while not self._stopped.wait(1):
             with suppress(libvirt.libvirtError):
                 self.connect()
                 self._wake(Event("libvirt", "connected again"))
