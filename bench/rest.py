@@ -36,7 +36,7 @@ def measure_rest(scratch: Path, template: Path) -> tuple[Goal, ...]:
                 "placement": noauth(server.url),
                 "agent": {"state_directory": folder / "service/state", "interval": 1, "start_spread": 0},
             }
-            with serving(folder / "service", conf) as service:
+            with serving(folder / "service", conf, environment={"WATCHDOG_USEC": "300000000"}) as service:
                 service.wait(lambda: service.passes() >= 3, 120)
                 before_s, passes = service.cpu_s(), service.passes()
                 service.wait(lambda: service.passes() >= passes + PASSES, 120)

@@ -5,6 +5,7 @@ Retries of a request belong to keystoneauth (``[placement] connect_retries``, ``
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, NoReturn, Protocol
@@ -20,6 +21,7 @@ NO_ROOM = "placement.undefined_code"  # as allocations are answered that do not 
 LEAKED = (KeyError, IndexError, TypeError, AttributeError)  # by keystoneauth, of answers that are none of Keystone's
 DIGITS = 18  # of a number in a header that is believed
 Body = Mapping[str, Any] | Callable[[tuple[int, int]], Mapping[str, Any]] | None  # or as a microversion has it
+AT_ONCE = nullcontext()  # keystoneauth's own waits for the wall clock: for hours when that was set back
 LONGEST_WAIT_S = 3600.0  # for which a Retry-After is believed
 OLDEST, NEWEST = (1, 30), (1, 39)  # 1.30 brought the reshaper
 
@@ -119,6 +121,7 @@ class Transport:
                 raise_exc=False,
                 microversion=version,
                 headers={"Accept": "application/json", "Cache-Control": "no-cache"} | (headers or {}),
+                rate_semaphore=AT_ONCE,
                 **kwargs,
             )
         except (exceptions.ClientException, OSError, ArithmeticError, ValueError, *LEAKED) as error:

@@ -5,7 +5,7 @@ Listings are read by pages with only the fields that are needed, and are whole o
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any, NoReturn, Protocol
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -120,6 +120,7 @@ class IronicClient:
                 raise_exc=False,
                 microversion=version,
                 headers={"Accept": "application/json", "X-OpenStack-Ironic-API-Version": version},
+                rate_semaphore=nullcontext(),  # keystoneauth's own waits for the wall clock
             )
         except (exceptions.ClientException, OSError, ValueError, OverflowError) as error:
             self._explain(error)

@@ -83,6 +83,7 @@ class LiveConnection:
     def __init__(self, uri: str) -> None:
         self._uri = uri
         self._open: Any = None
+        self._version: int | None = None  # libvirt's own
         self._expanded: dict[tuple[str, str], Document] = {}  # by this connection
         self._watches = False  # a thread runs libvirt's event loop, which keep-alive needs
 
@@ -96,7 +97,14 @@ class LiveConnection:
 
     def versions(self) -> Versions:
         with self._explained("its version"):
-            return Versions(libvirt=self._libvirt.getLibVersion(), hypervisor=self._libvirt.getVersion())
+            return Versions(libvirt=self._lib_version(), hypervisor=self._libvirt.getVersion())
+
+    def _lib_version(self) -> int:
+        """Of the libvirtd behind this connection, which keeps it for as long as it lasts."""
+        connection = self._libvirt
+        if self._version is None:
+            self._version = int(connection.getLibVersion())
+        return self._version
 
     def hypervisor_type(self) -> str:
         with self._explained("its type"):
@@ -148,7 +156,7 @@ class LiveConnection:
         with self._explained("the node devices"):
             import libvirt
 
-            tells_active = self._libvirt.getLibVersion() >= LIBVIRT_DEFINED_DEVICES
+            tells_active = self._lib_version() >= LIBVIRT_DEFINED_DEVICES
             active = libvirt.VIR_CONNECT_LIST_NODE_DEVICES_ACTIVE if tells_active else 0
             devices = self._libvirt.listAllDevices(kinds | active)
         return tuple((name, self._dump(device, name)) for device in devices for name in (device.name(),))
@@ -220,6 +228,7 @@ class LiveConnection:
         if self._open is None:
             self._open = _quiet_libvirt().open(self._uri)
             self._expanded.clear()
+            self._version = None
             if self._watches:  # a libvirtd that hangs is given up after twenty seconds
                 self._open.setKeepAlive(5, 3)
         return self._open

@@ -26,7 +26,7 @@ from beds.keystone import ADMIN, AGENT, PLACEMENT, logged_in
 from beds.placement import KeystoneAuth
 from beds.process import free_port
 from beds.proxy import Answer, Forward, Proxy, Request, pass_on
-from beds.service import Service, end, serving
+from beds.service import Service, a_clock_to_set, end, serving
 from beds.synthetic.bed import EMULATOR, Host
 from beds.synthetic.hosts import T4_TYPES
 from beds.synthetic.model import Gpu, Nic
@@ -105,7 +105,7 @@ class Day:
                 "heal_policy": self.folder / "heal.yaml",
             },
         }
-        preload = {"LD_PRELOAD": str(_build(self.folder)), "SET_CLOCK": str(self.clock)}
+        preload = a_clock_to_set(self.folder, self.clock)
         self.service: Service = enter(
             serving(self.folder / "service", self.conf, host=self.host, state=self.state, environment=preload)
         )
@@ -354,11 +354,3 @@ def small_disk(folder: Path) -> Iterator[Path]:
         yield folder
     finally:
         subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def _build(folder: Path) -> Path:
-    library = folder / "set_clock.so"
-    subprocess.run(
-        ["gcc", "-O2", "-shared", "-fPIC", "-o", str(library), str(HERE / "set_clock.c"), "-ldl"], check=True
-    )
-    return library

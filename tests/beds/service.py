@@ -144,3 +144,10 @@ def end(process: "subprocess.Popen[Any]") -> None:
     """Kill what a test left running, and wait for it."""
     process.kill()
     process.wait()
+
+
+def a_clock_to_set(folder: Path, clock: Path) -> dict[str, str]:
+    """The environment of a process whose wall clock is as many seconds ahead as the file ``clock`` says."""
+    library, source = folder / "set_clock.so", Path(__file__).with_name("set_clock.c")
+    subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
+    return {"LD_PRELOAD": str(library), "SET_CLOCK": str(clock)}

@@ -24,7 +24,7 @@ from beds.libvirtd import Libvirtd
 from beds.placement import PlacementServer
 from beds.process import free_port
 from beds.proxy import Answer, Forward, Proxy, Request, pass_on
-from beds.service import PATIENCE_S, end, made_up, noauth, serving
+from beds.service import PATIENCE_S, a_clock_to_set, end, made_up, noauth, serving
 from beds.synthetic import bed
 from beds.synthetic.hosts import QUEENS_FIRST
 from beds.upgrades import write_config
@@ -238,6 +238,19 @@ def test_what_a_running_service_cannot_change_is_said_when_it_is_read_anew(
         service.wait(lambda: "state_directory is another one: restart" in service.lines())
         service.wait_for_passes(1)
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_clock_that_is_set_keeps_nobody_waiting(placement_server: PlacementServer, tmp_path: Path) -> None:
+    """keystoneauth, for one, waits for the wall clock, as long as it is told."""
+    clock = tmp_path / "clock"
+    clock.write_text("0", encoding="utf-8")
+    conf = made_up(tmp_path, noauth(placement_server.url))
+    with serving(tmp_path, conf, environment=a_clock_to_set(tmp_path, clock)) as service:
+        service.wait(lambda: service.passes() >= 1)
+        for seconds in (-7200, 7200, 0):
+            clock.write_text(str(seconds), encoding="utf-8")
+            service.wait_for_passes(2)
+        assert service.is_ready()
 
 
 def test_a_log_that_was_rotated_is_opened_anew_by_sighup(placement_server: PlacementServer, tmp_path: Path) -> None:
