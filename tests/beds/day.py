@@ -251,6 +251,7 @@ class Day:
             time.sleep(HOUR_S / 6)
             assert self.tree() == before
             self.stack.callback(end, self.host.restart_libvirtd())
+            self.stack.callback(self._end_guests)  # before it ends
 
     def change_password(self) -> None:
         with self.incident("the password changed in Keystone, and ten minutes later here with SIGHUP"):
