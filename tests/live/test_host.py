@@ -155,7 +155,7 @@ def test_check_finds_nothing_wrong_with_this_host(config: Path, tmp_path: Path) 
 
     assert checked.code == 0, checked.out
     assert {one["check"] for one in checked.json["checks"]} == {
-        "configuration", "state", "host", "placement", "clock", "role", "tree"}  # fmt: skip
+        "configuration", "state", "service", "host", "placement", "clock", "role", "tree"}  # fmt: skip
 
 
 def _without_placements_own(tree: dict[str, Any]) -> dict[str, Any]:
