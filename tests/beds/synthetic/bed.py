@@ -31,9 +31,14 @@ class Host:
     libvirtd: Libvirtd
     events: subprocess.Popen[str]
 
+    @property
+    def inside(self) -> tuple[str, ...]:
+        """What to put before a command that shall run in the host's namespaces, whichever libvirtd it has by now."""
+        return ("nsenter", f"--target={self.events.pid}", "--mount", "--net", "--uts", "--")
+
     def run(self, *arguments: object, timeout: float = 120) -> Result:
         """The installed command on this host, to its end."""
-        command = [*self.libvirtd.inside, str(COMMAND), *map(str, arguments)]
+        command = [*self.inside, str(COMMAND), *map(str, arguments)]
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=timeout, env=os.environ | NO_UDEV_CHECK, check=False
         )
@@ -51,8 +56,7 @@ class Host:
         """Kill libvirtd and start another in the namespaces that it leaves, which the caller ends."""
         os.kill(self.libvirtd.pid, signal.SIGKILL)
         time.sleep(1)
-        inside = ["nsenter", f"--target={self.events.pid}", "--mount", "--net", "--uts", "--"]
-        command = [*inside, "/usr/sbin/libvirtd", "-p", "/run/libvirt/again.pid"]
+        command = [*self.inside, "/usr/sbin/libvirtd", "-p", "/run/libvirt/again.pid"]
         log = subprocess.DEVNULL
         return subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | NO_UDEV_CHECK)
 
