@@ -151,7 +151,7 @@ class Daemon:
         if self._is_first:
             self._is_first = False
             self._pass(())
-            if not self._frozen:  # what a reload replaces later is to be freed
+            if not self._frozen:
                 self._frozen = True
                 gc.collect()
                 gc.freeze()  # what is loaded by now stays: no later collection needs to look through it
@@ -306,6 +306,8 @@ class Daemon:
             reason = f"the old one stays: {reason}"
         else:
             before[2].close_host()
+            gc.unfreeze()  # what is replaced, with its connections, is to be freed at the next pass
+            self._frozen = False
             LOG.info("configuration read anew")
         self._status = self._status.seen(CONFIGURATION, reason, time.time())
         self._status = replace(self._status, interval_s=self._settings.interval_s)
