@@ -12,7 +12,7 @@ from agent.config import Settings, slips_of_the_pen
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.heal import read_policy
 from agent.planner import Planner, look
-from agent.status import read_status
+from agent.status import is_running, read_status
 from drivers.base import Driver, Survey
 from drivers.host.process import probe_processes
 from reportclient.client import PlacementClient
@@ -86,7 +86,7 @@ def _check_service(settings: Settings) -> str:
 
 def _is_running(directory: Path) -> bool:
     try:
-        return os.path.exists(f"/proc/{read_status(directory)['pid']}")
+        return is_running(read_status(directory))
     except StateError:
         return False
 

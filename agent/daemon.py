@@ -15,6 +15,7 @@ import random
 import signal
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -226,10 +227,8 @@ class Daemon:
     def _try_pass(self) -> Taken | Exception:
         try:
             return self._passes.take(deep=self._deep)
-        except USER_ERRORS as error:
-            return error  # to be told where oslo.log does not find it too, and say it twice
-        except Exception as error:  # a fault of ours: the service outlives it, and it is told with its place
-            return error
+        except Exception as error:  # a fault of ours too: the service outlives it, and it is told with its place
+            return error  # and where oslo.log does not find it as well, to say it twice
 
     def _done(self, taken: Taken, seconds: float, asked_s: float) -> None:
         """A pass went over all nodes; ``asked_s`` of its ``seconds`` placement took."""
@@ -250,8 +249,9 @@ class Daemon:
             notes=taken.notes,
             findings={kind: count for kind, count in taken.findings.items() if count},
         )
-        self._metrics.found({kind.value: taken.findings.get(kind.value, 0) for kind in Kind})
-        self._metrics.stocked(desired=taken.desired, observed=taken.observed)
+        if Status.FAILED.value not in taken.outcomes.values():  # else the sums would lack a node
+            self._metrics.found({kind.value: taken.findings.get(kind.value, 0) for kind in Kind})
+            self._metrics.stocked(desired=taken.desired, observed=taken.observed)
         self._metrics.done()
         refused = Status.UNSAFE.value in taken.outcomes.values()
         self._looks += refused
@@ -275,8 +275,9 @@ class Daemon:
         self._retry = time.monotonic() + asked_s + longest * random.uniform(0.5, 1.0)
         what = text.partition(" answered ")[0].partition(" (")[0]  # without the request that happened to meet it
         if (source, what) not in self._told:
-            fault = None if isinstance(error, USER_ERRORS) else error
-            LOG.warning("degraded source=%s reason=%s", source, text, exc_info=fault)
+            # As text, so that what is masked in a message is masked in it.
+            place = "" if isinstance(error, USER_ERRORS) else "\n" + "".join(traceback.format_exception(error))
+            LOG.warning("degraded source=%s reason=%s%s", source, text, place)
             self._told.add((source, what))
         if source == PLACEMENT:  # which is asked after the host was looked at
             self._status = self._status.seen(HOST, "", time.time())

@@ -72,7 +72,7 @@ class Passes:
         self._driver: Driver | None = None
         self._client: PlacementClient | None = None
         self._where = ""
-        self._failed: set[str] = set()  # why repairs of the last audit failed: told once
+        self._failed: dict[str, set[str]] = {}  # by node: why repairs of its last audit failed, told once
         self._started = False  # the first pass is done: it may convert the host
 
     def take(self, *, deep: bool) -> Taken:
@@ -170,14 +170,14 @@ class Passes:
         for care in cares:
             if care.healed is Healed.HEALED:
                 LOG.warning("finding kind=%s where=%s healed", care.finding.kind.value, _place(care.finding))
-            elif care.healed is Healed.FAILED and care.why not in self._failed:
+            elif care.healed is Healed.FAILED and care.why not in self._failed.get(planner.node, ()):
                 LOG.warning(
                     "finding kind=%s where=%s not healed why=%s",
                     care.finding.kind.value,
                     _place(care.finding),
                     care.why,
                 )
-        self._failed = {care.why for care in cares if care.healed is Healed.FAILED}
+        self._failed[planner.node] = {care.why for care in cares if care.healed is Healed.FAILED}
         return Counter(one.kind.value for one in testimony.findings)
 
     def _take_nodes(self, client: PlacementClient) -> Taken:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import StateError
+from agent.sync import Status
 
 NAME = "status.json"
 STUCK_S = 300  # without any progress, or three periods: then the loop hangs
-FAILED = "failed"  # the outcome of one node among several
-WELL = frozenset({"unchanged", "changed"})  # outcomes that nobody needs to look at
+WELL = frozenset({Status.UNCHANGED.value, Status.CHANGED.value})  # outcomes that nobody needs to look at
 FORMAT = 1
 
 
@@ -47,7 +47,7 @@ class ServiceStatus:
     @property
     def is_ready(self) -> bool:
         """Whether a pass was done, and all that it needs served at the last try; it may have been refused."""
-        return self.last_pass_s is not None and not self.errors and FAILED not in self.outcomes.values()
+        return self.last_pass_s is not None and not self.errors and Status.FAILED.value not in self.outcomes.values()
 
     def sentence(self) -> str:
         """One line, as ``systemctl status`` shows it."""
@@ -109,6 +109,17 @@ def read_status(directory: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise StateError(f"{path} is no status of this version: restart the service") from error
     return record
+
+
+def is_running(record: Mapping[str, Any]) -> bool:
+    """Whether the process that wrote a status is there."""
+    return Path(f"/proc/{record['pid']}").exists()
+
+
+def is_late(record: Mapping[str, Any]) -> bool:
+    """Whether a service that was well has made no pass for so long that its loop must hang."""
+    longest_s = max(STUCK_S, 3 * record["interval_s"])
+    return bool(record["ready"]) and time.time() - record["last_pass_s"] > longest_s
 
 
 def _age(since_s: float | None) -> str:

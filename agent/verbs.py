@@ -2,10 +2,8 @@
 
 import argparse
 import json
-import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
@@ -248,12 +246,10 @@ def explain(options: argparse.Namespace) -> Report:
 
 def status(options: argparse.Namespace) -> Report:
     """What the service last said of itself."""
-    from agent.status import STUCK_S, WELL, read_status
+    from agent.status import WELL, is_late, is_running, read_status
 
     found = read_status(settings_for(choice_of(options)).state_directory)
-    found["running"] = os.path.exists(f"/proc/{found['pid']}")
-    late_s = max(STUCK_S, 3 * found["interval_s"])
-    found["late"] = found["last_pass_s"] is not None and time.time() - found["last_pass_s"] > late_s
+    found |= {"running": is_running(found), "late": is_late(found)}
     refused = set(found["outcomes"].values()) - WELL
     well = found["ready"] and found["running"] and not found["late"] and not refused
     return Report(data=found, table=_print_status, exit=Exit.DONE if well else Exit.DIFFERENCES)

@@ -336,9 +336,7 @@ class _Listener:
         """Until stopped."""
         import libvirt
 
-        self._timer = libvirt.virEventAddTimeout(
-            LOOK_MS, lambda *_: None, None
-        )  # wakes the loop, so that it sees its end
+        self._timer = libvirt.virEventAddTimeout(LOOK_MS, lambda *_: None, None)  # the loop sees its end by it
         while not self._stopped.is_set():
             alive = False
             with suppress(libvirt.libvirtError):

@@ -117,9 +117,8 @@ class LibvirtDriver:
 
     def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
         asked = (survey, policy, observed)
-        if any(
-            one is not other for one, other in zip(asked, self._asked, strict=True)
-        ):  # a pass and its audit ask alike
+        same = all(one is other for one, other in zip(asked, self._asked, strict=True))
+        if not same:  # a pass and its audit ask alike
             shaped = shape.shape(survey.facts, policy, observed)
             self._asked, self._answer = asked, (shaped.tree, shaped.holdings)
         return self._answer
