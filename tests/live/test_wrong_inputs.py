@@ -15,7 +15,7 @@ import pytest
 from beds import proxy
 from beds.agents import COMMAND, Result, run_agent
 from beds.fixtures import Cloud
-from beds.keystone import AGENT, AGENT_ADMIN, AGENT_READER, create_application_credential, delete_application_credential
+from beds.keystone import AGENT_ADMIN, AGENT_READER, create_application_credential, delete_application_credential
 from beds.libvirtd import Libvirtd
 from beds.placement import NOAUTH_HEADERS, PlacementServer
 from beds.process import free_port
@@ -37,18 +37,7 @@ def archive(tmp_path: Path) -> Path:
 @pytest.fixture
 def password(cloud: Cloud) -> dict[str, object]:
     """The [placement] section of a cloud's compute node."""
-    return {
-        "auth_type": "password",
-        "auth_url": cloud.keystone.url,
-        "username": AGENT.username,
-        "password": AGENT.password,
-        "project_name": AGENT.project,
-        "user_domain_id": "default",
-        "project_domain_id": "default",
-        "region_name": "RegionOne",
-        "valid_interfaces": "internal",
-        "cafile": cloud.certificates.ca,
-    }
+    return cloud.login | {"region_name": "RegionOne", "valid_interfaces": "internal"}
 
 
 @pytest.fixture
