@@ -5,31 +5,36 @@ Answers are texts with their source; what they mean is decided elsewhere. libvir
 """
 
 import logging
+import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from drivers.errors import DiscoveryError, Vanished
-from drivers.events import Event, Wake
+from drivers.events import Wake
 from drivers.facts import CpuMap, Versions
 from drivers.host.archive import Document
 from drivers.libvirt.capabilities import Offer
-from drivers.libvirt.events import device_event, device_update, domain_event
+from drivers.libvirt.listener import Listener
+from drivers.libvirt.opening import opened, quiet_libvirt
 
 LOG = logging.getLogger(__name__)
 HOST_CPU = "host"  # the name of the host's own CPU among those that libvirt expands
 LIBVIRT_DEFINED_DEVICES = 7_003_000  # from which on node devices can be defined without being there
-LOOK_MS = 10_000  # after which the thread that listens looks whether it is to end, if nothing else wakes it
 LISTENING_S = 3  # for which the thread that listens may go on once it was told to stop
 DOMAIN_STATES = ("nostate", "running", "blocked", "paused", "shutdown", "shutoff", "crashed", "pmsuspended")
 
 
 class Connection(Protocol):
     """One hypervisor, live or recorded."""
+
+    def unheard(self) -> AbstractContextManager[None]:
+        """Inside, many calls cost less, and events come later."""
+        ...
 
     def hostname(self) -> str: ...
     def versions(self) -> Versions: ...
@@ -84,16 +89,28 @@ class LiveConnection:
         self._uri = uri
         self._open: Any = None
         self._version: int | None = None  # libvirt's own
+        self._hostname: tuple[str, str] | None = None  # the kernel's, and libvirt's
         self._expanded: dict[tuple[str, str], Document] = {}  # by this connection
-        self._watches = False  # a thread runs libvirt's event loop, which keep-alive needs
+        self._listener: Listener | None = None  # runs libvirt's event loop, which keep-alive needs
 
     @property
     def uri(self) -> str:
         return self._uri
 
+    def unheard(self) -> AbstractContextManager[None]:
+        return self._listener.resting() if self._listener else nullcontext()
+
     def hostname(self) -> str:
+        """
+        As libvirt completes the kernel's by asking the resolver; asked anew only for another of the kernel's.
+
+        A resolver that is away has libvirt answer with the short name, which would be another node.
+        """
         with self._explained("its host name"):
-            return str(self._libvirt.getHostname())
+            connection, kernels = self._libvirt, os.uname().nodename
+            if self._hostname is None or self._hostname[0] != kernels:
+                self._hostname = kernels, str(connection.getHostname())
+        return self._hostname[1]
 
     def versions(self) -> Versions:
         with self._explained("its version"):
@@ -226,10 +243,10 @@ class LiveConnection:
     @property
     def _libvirt(self) -> Any:
         if self._open is None:
-            self._open = _quiet_libvirt().open(self._uri)
+            self._open = opened(self._uri)
             self._expanded.clear()
-            self._version = None
-            if self._watches:  # a libvirtd that hangs is given up after twenty seconds
+            self._version = self._hostname = None
+            if self._listener:  # a libvirtd that hangs is given up after twenty seconds
                 self._open.setKeepAlive(5, 3)
         return self._open
 
@@ -262,110 +279,21 @@ class LiveConnection:
             DiscoveryError: libvirt cannot be reached now.
         """
         with self._explained("its events"):
-            _quiet_libvirt().virEventRegisterDefaultImpl()
-            listener = _Listener(self._uri, wake)
+            quiet_libvirt().virEventRegisterDefaultImpl()
+            listener = Listener(self._uri, wake)
             listener.connect()
         thread = threading.Thread(target=listener.listen, name="libvirt", daemon=True)
         thread.start()
-        self._watches = True
+        self._listener = listener
         try:
             yield
         finally:
             listener.stop()
             thread.join(LISTENING_S)
+            self._listener = None
 
     def _document(self, what: str, text: str) -> Document:
         return Document(text, f"libvirt at {self._uri}: {what}")
-
-
-def _quiet_libvirt() -> Any:
-    """The library, told not to print its errors on standard error too."""
-    import libvirt
-
-    libvirt.registerErrorHandler(lambda *_: None, None)
-    return libvirt
-
-
-class _Listener:
-    """A connection of its own for events, over libvirt's read-only socket, and the thread that waits for them."""
-
-    def __init__(self, uri: str, wake: Wake) -> None:
-        self._uri, self._wake = uri, wake
-        self._connection: Any = None
-        self._registered: list[tuple[Callable[[int], object], int]] = []  # what to take back, and by which number
-        self._timer = -1
-        self._stopped = threading.Event()
-
-    def stop(self) -> None:
-        """Have the thread that listens end, from any other."""
-        import libvirt
-
-        self._stopped.set()
-        with suppress(libvirt.libvirtError):
-            libvirt.virEventUpdateTimeout(self._timer, 0)
-
-    def connect(self) -> None:
-        import libvirt
-
-        self._release()
-        connection = libvirt.openReadOnly(self._uri)
-        devices, no_devices = connection.nodeDeviceEventRegisterAny, connection.nodeDeviceEventDeregisterAny
-        domains, no_domains = connection.domainEventRegisterAny, connection.domainEventDeregisterAny
-        self._connection = connection
-        self._registered = [
-            (no_devices, devices(None, libvirt.VIR_NODE_DEVICE_EVENT_ID_LIFECYCLE, self._on_device, None)),
-            (no_devices, devices(None, libvirt.VIR_NODE_DEVICE_EVENT_ID_UPDATE, self._on_update, None)),
-            (no_domains, domains(None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, self._on_domain, None)),
-        ]
-        connection.setKeepAlive(5, 3)
-
-    def _release(self) -> None:
-        """libvirt keeps a connection for as long as anything is registered with it, alive or not."""
-        import libvirt
-
-        for deregister, number in self._registered:
-            with suppress(libvirt.libvirtError):
-                deregister(number)
-        self._registered = []
-        if self._connection is not None:
-            with suppress(libvirt.libvirtError):
-                self._connection.close()
-        self._connection = None
-
-    def listen(self) -> None:
-        """Until stopped."""
-        import libvirt
-
-        self._timer = libvirt.virEventAddTimeout(LOOK_MS, lambda *_: None, None)  # the loop sees its end by it
-        while not self._stopped.is_set():
-            alive = False
-            with suppress(libvirt.libvirtError):
-                libvirt.virEventRunDefaultImpl()
-                alive = self._connection is not None and bool(self._connection.isAlive())
-            if not alive:
-                self._reconnect()
-        self._release()
-        with suppress(libvirt.libvirtError):
-            libvirt.virEventRemoveTimeout(self._timer)
-
-    def _reconnect(self) -> None:
-        import libvirt
-
-        self._wake(Event("libvirt", "connection lost"))
-        while not self._stopped.wait(1):
-            with suppress(libvirt.libvirtError):
-                self.connect()
-                self._wake(Event("libvirt", "connected again"))
-                return
-
-    def _on_device(self, _connection: Any, device: Any, kind: int, _detail: int, _opaque: object) -> None:
-        self._wake(device_event(device.name(), kind))
-
-    def _on_update(self, _connection: Any, device: Any, _opaque: object) -> None:
-        self._wake(device_update(device.name()))
-
-    def _on_domain(self, _connection: Any, domain: Any, kind: int, _detail: int, _opaque: object) -> None:
-        self._wake(domain_event(domain.name(), kind))
 
 
 def is_local(uri: str) -> bool:

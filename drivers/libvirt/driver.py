@@ -73,6 +73,10 @@ class LibvirtDriver:
         return (self._connection.hostname(),)
 
     def survey(self, node: str) -> Survey:
+        with self._connection.unheard():
+            return self._survey(node)
+
+    def _survey(self, node: str) -> Survey:
         capabilities = parse_capabilities(self._connection.capabilities())
         offered = self._connection.domain_capabilities(self._guests.virt_type, self._offers(capabilities))
         features = {

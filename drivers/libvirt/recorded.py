@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 
 from drivers.errors import DiscoveryError
 from drivers.facts import CpuMap, Versions
@@ -16,6 +17,9 @@ class RecordedConnection:
 
     def __init__(self, archive: HostArchive) -> None:
         self._archive = archive
+
+    def unheard(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def hostname(self) -> str:
         return self._archive.hostname()

@@ -6,7 +6,6 @@ import random
 import signal
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +19,6 @@ from beds.agents import run_agent
 from beds.by_hand import ByHand
 from beds.fixtures import Cloud
 from beds.keystone import ADMIN, AGENT, create_application_credential, logged_in
-from beds.libvirtd import Libvirtd
 from beds.placement import PlacementServer
 from beds.process import free_port
 from beds.proxy import Answer, Forward, Proxy, Request, pass_on
@@ -28,7 +26,6 @@ from beds.service import PATIENCE_S, a_clock_to_set, end, made_up, noauth, servi
 from beds.synthetic import bed
 from beds.synthetic.hosts import QUEENS_FIRST
 from beds.upgrades import write_config
-from drivers.libvirt.connection import LiveConnection
 
 pytestmark = pytest.mark.live
 
@@ -145,22 +142,6 @@ def test_libvirtd_that_dies_leaves_the_tree_and_its_successor_is_found(
                 assert "would shrink" not in service.lines()
             finally:
                 end(again)
-
-
-def test_a_host_that_is_opened_again_and_again_leaves_nothing_open(hypervisor: Libvirtd) -> None:
-    """Neither connections nor threads: libvirt keeps what is registered with it until it is taken back."""
-
-    def count() -> tuple[int, int]:
-        return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
-
-    for number in range(6):
-        connection = LiveConnection(hypervisor.uri)
-        with connection.watching(lambda _event: None):
-            assert connection.hostname()
-        del connection
-        if number == 1:  # the first has made what all share
-            before = count()
-    assert count() == before
 
 
 def test_a_password_that_was_changed_is_taken_by_sighup(cloud: Cloud, tmp_path: Path) -> None:
