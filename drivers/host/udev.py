@@ -1,8 +1,11 @@
 """The gate to udev: hot-plug events as systemd-udevd sends them on."""
 
+import os
+import select
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import FileIO
 
 import pyudev
 
@@ -30,19 +33,21 @@ def watching(wake: Wake) -> Iterator[None]:
         monitor.start()
     except (OSError, ImportError) as error:
         raise DiscoveryError(f"udev's events cannot be heard: {error}: are libudev and netlink there?") from error
-    stopped = threading.Event()
-    threading.Thread(target=_listen, args=(monitor, wake, stopped), name="udev", daemon=True).start()
-    try:
-        yield
-    finally:
-        stopped.set()
-
-
-def _listen(monitor: pyudev.Monitor, wake: Wake, stopped: threading.Event) -> None:
-    """Until stopped. When the kernel had more events than room for them, that is an event too."""
-    while not stopped.is_set():
+    with os.fdopen(os.eventfd(0), "r+b", buffering=0) as end:
+        thread = threading.Thread(target=_listen, args=(monitor, wake, end), name="udev", daemon=True)
+        thread.start()
         try:
-            device = monitor.poll(timeout=1)
+            yield
+        finally:
+            os.eventfd_write(end.fileno(), 1)
+            thread.join()
+
+
+def _listen(monitor: pyudev.Monitor, wake: Wake, end: FileIO) -> None:
+    """Until the end is told. When the kernel had more events than room for them, that is an event too."""
+    while end not in select.select([monitor, end], [], [])[0]:
+        try:
+            device = monitor.poll(timeout=0)
         except OSError:
             wake(Event("udev", "events lost"))
             continue
