@@ -21,7 +21,7 @@ from agent.nodes import run_nodes
 from agent.nodes_look import Fate, NodesPlanner
 from agent.planner import Planner, Wishes
 from agent.state import locked
-from agent.sync import Outcome, Status, run_pass
+from agent.sync import Outcome, Status, run_locked
 from agent.witness import witness
 from drivers import IRONIC
 from drivers.base import Driver, Watchable
@@ -92,7 +92,8 @@ class Passes:
         for node in nodes:
             planner = Planner(node=node, driver=driver, client=client, settings=self._settings, where=self._where)
             try:
-                taken.append(self._take_one(planner, deep))
+                with locked(self._settings.state_directory):  # nobody else of us writes between a pass and its audit
+                    taken.append(self._take_one(planner, deep))
             except (DiscoveryError, PolicyError):
                 raise  # what is wrong with the host is wrong with all
             except USER_ERRORS as error:
@@ -133,7 +134,7 @@ class Passes:
     def _take_one(self, planner: Planner, deep: bool) -> Taken:
         # What others disturb, or placement does not answer, the loop tries again, and looks up in between.
         convert = not self._started and self._settings.allow_reshape
-        outcome = run_pass(planner, Wishes(reshape=convert))
+        outcome = run_locked(planner, Wishes(reshape=convert))
         if outcome.status is Status.CHANGED:
             LOG.info(
                 "pass node=%s outcome=changed operations=%d digest=%s",
@@ -155,15 +156,12 @@ class Passes:
         done = outcome.status in (Status.UNCHANGED, Status.CHANGED)
         if not done and outcome.observed.root is None:
             return Counter()
-        with locked(self._settings.state_directory):
-            quiet = outcome.status is Status.UNCHANGED
-            seen = (outcome.survey, outcome.observed) if quiet and outcome.survey else None
-            testimony = witness(planner, light=not deep, seen=seen)
-            if testimony.memory != testimony.before:
-                write_memory(
-                    self._settings.state_directory, testimony.root_uuid, testimony.memory, clock=testimony.clock
-                )
-            cares = heal(planner, testimony, self._policy) if self._policy and done else ()
+        quiet = outcome.status is Status.UNCHANGED
+        seen = (outcome.survey, outcome.observed) if quiet and outcome.survey else None
+        testimony = witness(planner, light=not deep, seen=seen)
+        if testimony.memory != testimony.before:
+            write_memory(self._settings.state_directory, testimony.root_uuid, testimony.memory, clock=testimony.clock)
+        cares = heal(planner, testimony, self._policy) if self._policy and done else ()
         new = [one for one in testimony.findings if testimony.memory.sightings[one.key].looks == 1]
         for kind, where, what in dict.fromkeys((one.kind.value, _place(one), one.seen) for one in new):
             LOG.warning("finding kind=%s where=%s seen=%s", kind, where, what)

@@ -72,23 +72,28 @@ def run_pass(planner: Planner, wishes: Wishes = Wishes(), agree: Agree = anythin
     Raises:
         as ``Planner.prospect``; Conflict: others wrote first at each of several attempts.
     """
+    with locked(planner.settings.state_directory):
+        return run_locked(planner, wishes, agree)
+
+
+def run_locked(planner: Planner, wishes: Wishes = Wishes(), agree: Agree = anything) -> Outcome:
+    """The same for who is ``locked`` already, and goes on being so."""
     left: NodeState | None = None  # what we compare with at all attempts, so that no sign of another writer is lost
     planner.client.begin()
-    with locked(planner.settings.state_directory):
-        identity = _own_identity(planner)
-        for attempt in range(ATTEMPTS):
-            try:
-                prospect = planner.prospect(wishes, identity=identity, left=left)
-                left = prospect.memory
-                return _carry_out(planner, prospect, wishes, agree)
-            except NameTaken as error:
-                standing = planner.client.find(planner.node)
-                if standing in (None, prospect.root_uuid):
-                    raise  # it is a child's name that is taken
-                raise planner.unlike(str(standing), identity) from error
-            except Conflict as error:
-                LOG.info("somebody else wrote first, planning again node=%s attempt=%d", planner.node, attempt + 1)
-                last = error
+    identity = _own_identity(planner)
+    for attempt in range(ATTEMPTS):
+        try:
+            prospect = planner.prospect(wishes, identity=identity, left=left)
+            left = prospect.memory
+            return _carry_out(planner, prospect, wishes, agree)
+        except NameTaken as error:
+            standing = planner.client.find(planner.node)
+            if standing in (None, prospect.root_uuid):
+                raise  # it is a child's name that is taken
+            raise planner.unlike(str(standing), identity) from error
+        except Conflict as error:
+            LOG.info("somebody else wrote first, planning again node=%s attempt=%d", planner.node, attempt + 1)
+            last = error
     raise Conflict(f"{last}; {ATTEMPTS} attempts in a row: find out who writes on {planner.node}")
 
 
