@@ -7,6 +7,7 @@ host (/proc/sys/kernel/random/boot_id), and then nothing tells how long a wait w
 
 import time
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,12 @@ def probe_clock(proc: Path = Path("/proc")) -> Clock:
     Raises:
         OSError: the kernel does not tell which boot this is.
     """
-    boot = (proc / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    return Clock(boot, time.time() - time.clock_gettime(time.CLOCK_BOOTTIME))
+    return Clock(_boot(proc), time.time() - time.clock_gettime(time.CLOCK_BOOTTIME))
+
+
+@lru_cache(1)  # no process sees two
+def _boot(proc: Path) -> str:
+    return (proc / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
 def encode_clock(clock: Clock) -> dict[str, Any]:

@@ -54,6 +54,7 @@ class Metrics:
             ["method"],
             registry=self.registry,
         )
+        self._found: dict[str, int] = {}
         self._findings = Gauge(f"{name}_findings", "Findings of the last audit.", ["kind"], registry=self.registry)
         self._stock = Gauge(
             f"{name}_inventory",
@@ -62,6 +63,7 @@ class Metrics:
             registry=self.registry,
         )
         self._stocked: set[tuple[str, str]] = set()
+        self._stocked_last: Mapping[str, Mapping[str, int]] = {}
         self._last_pass = Gauge(
             f"{name}_last_pass_timestamp_seconds", "The end of the last pass that was done.", registry=self.registry
         )
@@ -85,11 +87,15 @@ class Metrics:
 
     def found(self, findings: dict[str, int]) -> None:
         """All kinds of findings with their numbers, of the last audit."""
-        for kind, count in findings.items():
+        for kind, count in findings.items() - self._found.items():
             self._findings.labels(kind).set(count)
+        self._found = findings
 
     def stocked(self, **sides: Mapping[str, int]) -> None:
         """The totals of all trees by class, ``desired`` and ``observed``; what is in neither any more is not told."""
+        if sides == self._stocked_last:
+            return
+        self._stocked_last = sides
         names = {name for totals in sides.values() for name in totals}
         for side, totals in sides.items():
             for name in names:  # also what one side has not, so that a difference is one

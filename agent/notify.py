@@ -20,6 +20,7 @@ class Notifier:
         self._address = f"\0{address[1:]}" if address.startswith("@") else address
         usec = environment.get("WATCHDOG_USEC", "")
         self._alive_s = 0.0
+        self._socket: socket.socket | None = None
         mine = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
         self.watchdog_s = int(usec) / 1e6 if usec.isdecimal() and mine else None
 
@@ -32,6 +33,7 @@ class Notifier:
 
     def stopping(self) -> None:
         self._send("STOPPING=1\nSTATUS=stopping")
+        self._hang_up()
 
     def status(self, text: str) -> None:
         """One line for people."""
@@ -47,8 +49,14 @@ class Notifier:
         if not self._address:
             return
         try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
-                sender.settimeout(PATIENCE_S)
-                sender.sendto(text.encode(errors="replace"), self._address)
+            if self._socket is None:
+                self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+                self._socket.settimeout(PATIENCE_S)
+            self._socket.sendto(text.encode(errors="replace"), self._address)
         except OSError:
-            return  # a service manager that does not listen is none of our business
+            self._hang_up()  # a service manager that does not listen is none of our business
+
+    def _hang_up(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None

@@ -156,7 +156,6 @@ def serving(directory: Path) -> Iterator[None]:
 def _holding(name: str, directory: Path, otherwise: str, *, patience_s: int) -> Iterator[None]:
     """Inside, no other process has the lock of this name."""
     try:
-        directory.mkdir(parents=True, exist_ok=True)
         lock = lockutils.external_lock(name, lock_path=str(directory))
         if not lock.acquire(blocking=patience_s > 0, timeout=patience_s):
             raise StateError(otherwise)

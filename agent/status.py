@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -82,12 +82,17 @@ def write_status(directory: Path, status: ServiceStatus) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
         draft = path.with_suffix(".json.new")
-        record = {"format": FORMAT, **asdict(status), "sentence": status.sentence(), "ready": status.is_ready}
-        draft.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        draft.write_text(json.dumps(_encode(status)) + "\n", encoding="utf-8")
         draft.chmod(0o644)  # for probes of other users, whatever our umask is
         draft.rename(path)
     except OSError as error:
         raise StateError(f"cannot write {path}: {error.strerror}: set [agent] state_directory") from error
+
+
+def _encode(status: ServiceStatus) -> dict[str, object]:
+    told = {one.name: getattr(status, one.name) for one in fields(status)}
+    told["sources"] = {name: {"ok_s": one.ok_s, "error": one.error} for name, one in status.sources.items()}
+    return {"format": FORMAT, **told, "sentence": status.sentence(), "ready": status.is_ready}
 
 
 def read_status(directory: Path) -> dict[str, Any]:

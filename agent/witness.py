@@ -56,7 +56,7 @@ def witness(
     noted = probe_clock()
     now = clock() if clock else noted.now_s()
     survey = seen[0] if seen else look(partial(planner.driver.survey, planner.node))
-    root_uuid = planner.known_uuid(survey)
+    root_uuid = seen[1].root.uuid if seen and seen[1].root else planner.known_uuid(survey)
     if root_uuid is None:
         raise Absent(f"placement has no provider {planner.node}: run compute-node-agent sync first")
     left = planner.state_file(root_uuid).read(planner.where)

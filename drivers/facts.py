@@ -1,6 +1,6 @@
 """Every fact about a host on one page, with its unit and where it comes from. Empty means: none there."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from drivers.pci import PciAddress
 
@@ -81,7 +81,7 @@ class DiskSpace:
     """The file system that holds the instances."""
 
     total_bytes: int
-    free_bytes: int
+    free_bytes: int = field(compare=False)  # of no concern for the tree, and another at each look
 
 
 @dataclass(frozen=True, slots=True)

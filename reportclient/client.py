@@ -248,6 +248,8 @@ class PlacementClient:
         self, uuid: str, name: str, parent: str | None, generation: int, known: ObservedProvider | None
     ) -> ObservedProvider:
         if known and known.generation == generation:
+            if (known.name, known.provider.parent) == (name, parent):
+                return known
             return replace(known, provider=replace(known.provider, name=name, parent=parent))
         base = f"/resource_providers/{uuid}"
         try:

@@ -39,7 +39,7 @@ class Inventory:
     def equals(self, other: "Inventory") -> bool:
         """Whether both say the same; some databases keep a ratio in single precision."""
         close = math.isclose(self.allocation_ratio, other.allocation_ratio, rel_tol=1e-5)
-        return close and replace(self, allocation_ratio=other.allocation_ratio) == other
+        return self == other or (close and replace(self, allocation_ratio=other.allocation_ratio) == other)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

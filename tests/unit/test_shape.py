@@ -1,18 +1,22 @@
 """Facts and policy into the tree that a host should have."""
 
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drivers.base import Survey
 from drivers.errors import MalformedFact, PolicyError
 from drivers.facts import CpuMap, DiskSpace, HostCpu, HostFacts, NumaCell, Versions
+from drivers.libvirt.connection import Connection
+from drivers.libvirt.driver import LibvirtDriver
 from drivers.libvirt.shape import EMITTED, shape
 from drivers.policy import CpuPolicy, GuestPolicy, Policy, Ratio
 from fakes import FACTS, GIB, PC
 from reportclient.ownership import MARKER
-from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 
 def inventories(policy: Policy, facts: HostFacts = FACTS, observed: ObservedTree | None = None) -> dict[str, Inventory]:
@@ -29,6 +33,22 @@ def test_without_any_wish_all_online_cpus_are_shared_and_a_little_memory_is_kept
         "MEMORY_MB": Inventory(total=2001, max_unit=2001, reserved=512),  # MiB floored once, not per cell
         "DISK_GB": Inventory(total=100, max_unit=100),
     }
+
+
+def test_the_same_host_in_the_same_placement_has_the_same_tree_and_any_other_is_shaped_anew() -> None:
+    driver = LibvirtDriver(cast(Connection, None), GuestPolicy(), lambda: FACTS.disk)
+    policy, observed = Policy(), ObservedTree()
+
+    def tree(**changes: Any) -> ProviderTree:
+        return driver.shape(Survey(replace(FACTS, **changes)), policy, observed)[0]
+
+    first = tree()
+    assert tree(disk=replace(FACTS.disk, free_bytes=FACTS.disk.free_bytes + 1)) is first
+    assert tree(cpu_map=CpuMap(4, frozenset({0, 1, 2}))).root.inventories["VCPU"].total == 3
+    assert tree() == first
+    with_ratio = Provider(name="host", inventories={"VCPU": Inventory(total=4, max_unit=4, allocation_ratio=9.0)})
+    observed = ObservedTree((ObservedProvider(uuid="u", generation=1, provider=with_ratio),))
+    assert tree().root.inventories["VCPU"].allocation_ratio == 9.0
 
 
 @pytest.mark.parametrize(
