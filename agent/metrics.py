@@ -62,8 +62,7 @@ class Metrics:
             ["resource_class", "side"],
             registry=self.registry,
         )
-        self._stocked: set[tuple[str, str]] = set()
-        self._stocked_last: Mapping[str, Mapping[str, int]] = {}
+        self._stocked: Mapping[str, Mapping[str, int]] = {}
         self._last_pass = Gauge(
             f"{name}_last_pass_timestamp_seconds", "The end of the last pass that was done.", registry=self.registry
         )
@@ -93,16 +92,16 @@ class Metrics:
 
     def stocked(self, **sides: Mapping[str, int]) -> None:
         """The totals of all trees by class, ``desired`` and ``observed``; what is in neither any more is not told."""
-        if sides == self._stocked_last:
+        if sides == self._stocked:
             return
-        self._stocked_last = sides
-        names = {name for totals in sides.values() for name in totals}
+        before, self._stocked = self._stocked, sides
+        names = _names(sides)
         for side, totals in sides.items():
             for name in names:  # also what one side has not, so that a difference is one
                 self._stock.labels(name, side).set(totals.get(name, 0))
-        for name, side in [labels for labels in self._stocked if labels[0] not in names]:
-            self._stock.remove(name, side)
-        self._stocked = {(name, side) for side in sides for name in names}
+        for name in _names(before) - names:
+            for side in before:
+                self._stock.remove(name, side)
 
     def done(self) -> None:
         """A pass was done over all that is ours."""
@@ -112,6 +111,10 @@ class Metrics:
         """For the node exporter's textfile collector; errors as of a file."""
         write_to_textfile(str(path), self.registry)
         path.chmod(0o644)  # for the exporter, whatever our umask is
+
+
+def _names(sides: Mapping[str, Mapping[str, int]]) -> set[str]:
+    return {name for totals in sides.values() for name in totals}
 
 
 class MeteredSender:
