@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 from dataclasses import replace
 from pathlib import Path
 
@@ -62,3 +63,38 @@ def test_without_systemd_nothing_is_told_and_the_watchdog_is_its_own_process_alo
     assert Notifier({"WATCHDOG_USEC": "3000000"}).watchdog_s == 3.0
     assert Notifier({"WATCHDOG_USEC": "3000000", "WATCHDOG_PID": "1"}).watchdog_s is None
     Notifier({"NOTIFY_SOCKET": "/nonexistent/socket"}).ready("up")
+
+
+def test_what_changes_is_told_and_what_is_gone_is_not() -> None:
+    metrics = Metrics()
+
+    def inventory(name: str, side: str) -> float | None:
+        labels = {"resource_class": name, "side": side}
+        return metrics.registry.get_sample_value("compute_node_agent_inventory", labels)
+
+    def found(kind: str) -> float | None:
+        return metrics.registry.get_sample_value("compute_node_agent_findings", {"kind": kind})
+
+    for _ in range(2):
+        metrics.stocked(desired={"VCPU": 4}, observed={})
+        metrics.found({"orphaned": 2, "missing": 0})
+        assert (inventory("VCPU", "desired"), inventory("VCPU", "observed")) == (4, 0)
+        assert (found("orphaned"), found("missing")) == (2, 0)
+    metrics.stocked(desired={"DISK_GB": 1}, observed={"DISK_GB": 1})
+    metrics.found({"orphaned": 0, "missing": 0})
+    assert (inventory("VCPU", "desired"), inventory("VCPU", "observed")) == (None, None)
+    assert inventory("DISK_GB", "observed") == 1
+    assert found("orphaned") == 0
+
+
+def test_a_service_manager_that_comes_back_is_told_again(tmp_path: Path) -> None:
+    address = tmp_path / "notify"
+    notifier = Notifier({"NOTIFY_SOCKET": str(address)})
+    notifier.status("nobody listens")
+    for text in ("one", "two"):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            manager.bind(str(address))
+            notifier.status(text)
+            assert manager.recv(100) == f"STATUS={text}".encode()
+        address.unlink()
+    notifier.stopping()
