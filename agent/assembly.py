@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 import drivers
 from agent.config import Settings, keep_in, load_settings
 from agent.errors import ConfigError, StateError
+from agent.metered import MeteredSender, operation, served
 from agent.nodes_state import own_mark
 from drivers.base import Driver
+from drivers.events import Told, unheard
 from drivers.host.archive import HostArchive
 from drivers.policy import Layout
 from drivers.rules import rule_attributes
 from reportclient.client import PlacementClient
-from reportclient.transport import Transport
+from reportclient.transport import Sender, Transport
 
 if TYPE_CHECKING:
     from drivers.ironic.driver import IronicDriver
@@ -61,9 +63,9 @@ def settings_for(choice: Choice) -> Settings:
 
 
 @contextmanager
-def open_driver(settings: Settings, choice: Choice) -> Iterator[Driver]:
+def open_driver(settings: Settings, choice: Choice, told: Told = unheard) -> Iterator[Driver]:
     """
-    The driver of a run; an archive that had to be unpacked goes away with it.
+    The driver of a run; an archive that had to be unpacked goes away with it. ``told`` hears of its operations.
 
     Raises:
         DiscoveryError: ``--host`` names no whole host archive.
@@ -79,6 +81,7 @@ def open_driver(settings: Settings, choice: Choice) -> Iterator[Driver]:
         guests=settings.policy.guests,
         attributes=rule_attributes(settings.policy.devices),
         residency=settings.policy.layout == "numa",
+        told=told,
     )
     if not choice.host and settings.driver != "fake.FakeDriver":
         yield drivers.load(settings.driver, options)
@@ -105,9 +108,11 @@ def _scratch() -> Iterator[Path]:
 
 
 @contextmanager
-def open_nodes(settings: Settings, *, writes: bool = False) -> Iterator["IronicDriver"]:
+def open_nodes(settings: Settings, *, writes: bool = False, told: Told = unheard) -> Iterator["IronicDriver"]:
     """
     The driver of bare-metal nodes; with ``writes`` this agent is a member of its ring, where it has one.
+
+    ``told`` hears of its requests.
 
     Raises:
         ConfigError: no Ironic is configured, or a package is missing. StateError: the ring cannot be read, or joined.
@@ -118,7 +123,7 @@ def open_nodes(settings: Settings, *, writes: bool = False) -> Iterator["IronicD
 
     adapter, where = open_ironic(settings)
     ours = settings.ironic
-    client = IronicClient(adapter, where, shard=ours.shard, conductor_group=ours.conductor_group)
+    client = IronicClient(_timed(adapter, told), where, shard=ours.shard, conductor_group=ours.conductor_group)
     if not ours.ring_url:
         yield IronicDriver(client)
         return
@@ -139,6 +144,13 @@ def open_nodes(settings: Settings, *, writes: bool = False) -> Iterator["IronicD
     )
     with joined(ring) if writes else looked_at(ring) as mine:
         yield IronicDriver(client, mine)
+
+
+def _timed(sender: Sender, told: Told) -> Sender:
+    def requested(method: str, path: str, code: int, seconds: float) -> None:
+        told(operation(method, path), seconds, served(code))
+
+    return MeteredSender(sender, requested)
 
 
 def node_workers(settings: Settings, choice: Choice) -> int:

@@ -30,7 +30,8 @@ from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.findings import Kind
 from agent.heal import HealPolicy, read_policy
 from agent.log import set_up_log
-from agent.metrics import MeteredSender, Metrics, serve
+from agent.metered import MeteredSender, operation, served
+from agent.metrics import Metrics, serve
 from agent.notify import Notifier
 from agent.passes import Passes, Taken
 from agent.state import serving
@@ -55,7 +56,7 @@ class Daemon:
         self._notifier = notifier or Notifier()
         self._metrics = Metrics()
         self._wake_ups = WakeUps()
-        self._sender: MeteredSender | None = None
+        self._asked_s = 0.0  # that all requests to placement took so far
         self._settings, self._policy = _read(choice)
         self._passes = self._new_passes()
         self._status = ServiceStatus(
@@ -203,23 +204,33 @@ class Daemon:
             self._policy,
             wake=self._wake_ups.wake,
             metered=self._meter,
+            told=self._operated,
             progress=self._progress,
         )
 
     def _meter(self, sender: Sender) -> Sender:
-        self._sender = MeteredSender(sender, self._metrics, self._progress)
-        return self._sender
+        def told(method: str, path: str, code: int, seconds: float) -> None:
+            self._asked_s += seconds
+            self._metrics.requested(method, code, seconds)
+            self._metrics.operated(PLACEMENT, operation(method, path), seconds, served(code))
+            self._progress()
+
+        return MeteredSender(sender, told)
+
+    def _operated(self, name: str, seconds: float, succeeded: bool) -> None:
+        """Of an operation on the host; called by the thread of the passes."""
+        self._metrics.operated(HOST, name, seconds, succeeded)
+        self._progress()
 
     def _pass(self, events: tuple[Event, ...]) -> None:
         """One pass over all that is ours; whatever a user can cause is told, and the service goes on."""
-        began, asked_s = time.monotonic(), self._sender.spent_s if self._sender else 0.0
+        began, asked_s = time.monotonic(), self._asked_s
         for event in events:
             LOG.debug("woken source=%s what=%s", event.source, event.what)
         self._looks = 0 if any(map(announces_loss, events)) else self._looks
         taken = self._try_pass()
         if isinstance(taken, Taken):
-            spent_s = (self._sender.spent_s if self._sender else 0.0) - asked_s
-            self._done(taken, time.monotonic() - began, spent_s)
+            self._done(taken, time.monotonic() - began, self._asked_s - asked_s)
         else:
             self._failed(taken)
         self._tell()

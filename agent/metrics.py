@@ -3,7 +3,6 @@
 import json
 import os
 import threading
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,10 @@ from prometheus_client.exposition import ThreadingWSGIServer
 
 from agent import VERSION
 from agent.status import ServiceStatus
-from reportclient.transport import Sender
 
 ASKING_S = 5  # for which a connection may stay silent
 LOOPBACK = "127.0.0.1"
+OPERATION = ("source", "operation")
 Environ = dict[str, Any]
 
 
@@ -40,6 +39,22 @@ class Metrics:
             f"{name}_source_last_success_timestamp_seconds",
             "When a source last served.",
             ["source"],
+            registry=self.registry,
+        )
+        self._operations: dict[tuple[str, str], tuple[Summary, Counter, Gauge]] = {}
+        self._operation_s = Summary(
+            f"{name}_operation_seconds",
+            "Time that an operation of a source took: a call of libvirt, a request.",
+            OPERATION,
+            registry=self.registry,
+        )
+        self._operation_failures = Counter(
+            f"{name}_operation_failures", "Operations of a source that failed.", OPERATION, registry=self.registry
+        )
+        self._operation_ok = Gauge(
+            f"{name}_operation_last_success_timestamp_seconds",
+            "When an operation of a source last served.",
+            OPERATION,
             registry=self.registry,
         )
         self._requests = Counter(
@@ -84,6 +99,23 @@ class Metrics:
         self._requests.labels(method, str(code)).inc()
         self._request_s.labels(method).observe(seconds)
 
+    def operated(self, source: str, operation: str, seconds: float, served: bool) -> None:
+        """One operation of a source took so long, and served or not."""
+        took_s, failures, ok = self._operations.get((source, operation)) or self._new_operation(source, operation)
+        took_s.observe(seconds)
+        if served:
+            ok.set_to_current_time()
+        else:
+            failures.inc()
+
+    def _new_operation(self, source: str, operation: str) -> tuple[Summary, Counter, Gauge]:
+        self._operations[source, operation] = made = (
+            self._operation_s.labels(source, operation),
+            self._operation_failures.labels(source, operation),
+            self._operation_ok.labels(source, operation),
+        )
+        return made
+
     def found(self, findings: dict[str, int]) -> None:
         """All kinds of findings with their numbers, of the last audit."""
         for kind, count in findings.items() - self._found.items():
@@ -115,28 +147,6 @@ class Metrics:
 
 def _names(sides: Mapping[str, Mapping[str, int]]) -> set[str]:
     return {name for totals in sides.values() for name in totals}
-
-
-class MeteredSender:
-    """Before a keystoneauth adapter: counts, and tells that the work goes on."""
-
-    def __init__(self, sender: Sender, metrics: Metrics, alive: Callable[[], None]) -> None:
-        self._sender = sender
-        self._metrics = metrics
-        self._alive = alive
-        self.spent_s = 0.0  # in all requests so far
-
-    def request(self, url: str, method: str, **kwargs: Any) -> Any:
-        code, began = 0, time.monotonic()
-        try:
-            answer = self._sender.request(url, method, **kwargs)
-            code = answer.status_code
-            return answer
-        finally:
-            seconds = time.monotonic() - began
-            self.spent_s += seconds
-            self._metrics.requested(method, code, seconds)
-            self._alive()
 
 
 class _Quiet(WSGIRequestHandler):

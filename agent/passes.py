@@ -26,7 +26,7 @@ from agent.witness import witness
 from drivers import IRONIC
 from drivers.base import Driver, Watchable
 from drivers.errors import DiscoveryError, PolicyError
-from drivers.events import Event
+from drivers.events import Event, Told
 from reportclient.client import PlacementClient
 from reportclient.forecast import forecast
 from reportclient.transport import Sender, Transport
@@ -50,7 +50,11 @@ class Taken:
 
 
 class Passes:
-    """Passes over all nodes under one configuration; ``metered`` stands before what sends requests."""
+    """
+    Passes over all nodes under one configuration.
+
+    ``metered`` stands before what sends requests to placement; ``told`` hears of operations on the host.
+    """
 
     def __init__(
         self,
@@ -60,6 +64,7 @@ class Passes:
         *,
         wake: Callable[[Event], None],
         metered: Callable[[Sender], Sender],
+        told: Told,
         progress: Callable[[], None],
     ) -> None:
         self._choice = choice
@@ -67,6 +72,7 @@ class Passes:
         self._policy = policy  # None: nothing is healed
         self._wake = wake
         self._metered = metered
+        self._told = told
         self._progress = progress
         self._host = ExitStack()
         self._driver: Driver | None = None
@@ -125,7 +131,7 @@ class Passes:
 
     def _open_driver(self) -> Driver:
         if self._driver is None:
-            driver = self._host.enter_context(open_driver(self._settings, self._choice))
+            driver = self._host.enter_context(open_driver(self._settings, self._choice, self._told))
             if isinstance(driver, Watchable) and not self._settings.recorded:
                 self._host.enter_context(driver.watching(self._wake))
             self._driver = driver
@@ -179,7 +185,7 @@ class Passes:
         return Counter(one.kind.value for one in testimony.findings)
 
     def _take_nodes(self, client: PlacementClient) -> Taken:
-        with locked(self._settings.state_directory), open_nodes(self._settings, writes=True) as driver:
+        with locked(self._settings.state_directory), open_nodes(self._settings, writes=True, told=self._told) as driver:
             planner = NodesPlanner(
                 driver=driver,
                 client=client,

@@ -6,6 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from drivers.events import Told, unheard
+
 if TYPE_CHECKING:
     from drivers.base import Driver
     from drivers.host.archive import HostArchive
@@ -24,6 +26,7 @@ class DriverOptions:
     archive: "HostArchive | None" = None  # look at this recorded host instead of the live one
     residency: bool = False  # ask the kernel where guests' memory is, which only the layout numa needs
     fleet: tuple["HostArchive", ...] = ()  # of the fake driver
+    told: Told = unheard  # of each operation on a live host
 
 
 def load(name: str, options: DriverOptions) -> "Driver":
@@ -45,7 +48,7 @@ def _load_libvirt(options: DriverOptions) -> "Driver":
     if options.archive:
         return _load_recorded(options.archive, options)
     return LibvirtDriver(
-        LiveConnection(options.uri),
+        LiveConnection(options.uri, options.told),
         options.guests,
         partial(probe_disk, options.instances, may_be_missing=options.instances_may_be_missing),
         files=KernelFiles(Path("/"), live=True) if is_local(options.uri) else None,

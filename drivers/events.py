@@ -13,4 +13,9 @@ class Event:
     what: str
 
 
+Told = Callable[[str, float, bool], None]  # of an operation: its name, its seconds, and whether it served
 Wake = Callable[[Event], None]  # called from any thread, and returns at once
+
+
+def unheard(_operation: str, _seconds: float, _served: bool) -> None:
+    """Of whom nobody wants to know how long operations take."""

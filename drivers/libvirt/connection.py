@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from drivers.errors import DiscoveryError, Vanished
-from drivers.events import Wake
+from drivers.events import Told, Wake, unheard
 from drivers.facts import CpuMap, Versions
 from drivers.host.archive import Document
 from drivers.libvirt.capabilities import Offer
@@ -85,8 +85,10 @@ class Domain:
 class LiveConnection:
     """libvirt on this host. Opens on first use; ``getDomainCapabilities`` needs more than its read-only socket."""
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, told: Told = unheard) -> None:
+        """``told`` hears of each operation, by libvirt's name of the call, or of one for several."""
         self._uri = uri
+        self._told = told
         self._open: Any = None
         self._version: int | None = None  # libvirt's own
         self._hostname: tuple[str, str] | None = None  # the kernel's, and libvirt's
@@ -106,14 +108,14 @@ class LiveConnection:
 
         A resolver that is away has libvirt answer with the short name, which would be another node.
         """
-        with self._explained("its host name"):
+        with self._explained("its host name", "virConnectGetHostname"):
             connection, kernels = self._libvirt, os.uname().nodename
             if self._hostname is None or self._hostname[0] != kernels:
                 self._hostname = kernels, str(connection.getHostname())
         return self._hostname[1]
 
     def versions(self) -> Versions:
-        with self._explained("its version"):
+        with self._explained("its version", "virConnectGetVersion"):
             return Versions(libvirt=self._lib_version(), hypervisor=self._libvirt.getVersion())
 
     def _lib_version(self) -> int:
@@ -124,16 +126,16 @@ class LiveConnection:
         return self._version
 
     def hypervisor_type(self) -> str:
-        with self._explained("its type"):
+        with self._explained("its type", "virConnectGetType"):
             return str(self._libvirt.getType())
 
     def cpu_map(self) -> CpuMap:
-        with self._explained("the CPU map"):
+        with self._explained("the CPU map", "virNodeGetCPUMap"):
             total, online, _ = self._libvirt.getCPUMap()
         return CpuMap(total, frozenset(cpu for cpu in range(total) if online[cpu]))
 
     def capabilities(self) -> Document:
-        with self._explained("the host's capabilities"):
+        with self._explained("the host's capabilities", "virConnectGetCapabilities"):
             return self._document("capabilities", self._libvirt.getCapabilities())
 
     def domain_capabilities(self, virt_type: str, offers: tuple[Offer, ...]) -> tuple[Document, ...]:
@@ -141,12 +143,13 @@ class LiveConnection:
 
     def offered(self, offer: Offer) -> Document:
         """The domain capabilities of one offer."""
-        with self._explained(f"the capabilities of {offer.virt_type} guests of {offer.arch} {offer.machine}"):
+        what = f"the capabilities of {offer.virt_type} guests of {offer.arch} {offer.machine}"
+        with self._explained(what, "virConnectGetDomainCapabilities"):
             text = self._libvirt.getDomainCapabilities(offer.emulator, offer.arch, offer.machine, offer.virt_type, 0)
         return self._document(f"domain capabilities of {offer.arch} {offer.machine}", text)
 
     def cpu_models(self, arch: str) -> tuple[str, ...]:
-        with self._explained(f"the CPU models of {arch}"):
+        with self._explained(f"the CPU models of {arch}", "virConnectGetCPUModelNames"):
             return tuple(self._libvirt.getCPUModelNames(arch))
 
     def expand(self, name: str, cpu: str) -> Document:
@@ -155,7 +158,7 @@ class LiveConnection:
         return self._expanded[name, cpu]
 
     def _expand(self, name: str, cpu: str) -> Document:
-        with self._explained(f"the features of CPU {name}"):
+        with self._explained(f"the features of CPU {name}", "virConnectBaselineCPU"):
             import libvirt
 
             text = self._libvirt.baselineCPU([cpu], libvirt.VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES)
@@ -170,13 +173,14 @@ class LiveConnection:
 
         Those that exist: mediated devices can also be defined only, and then take nothing of their card.
         """
-        with self._explained("the node devices"):
+        with self._explained("the node devices", "virConnectListAllNodeDevices"):
             import libvirt
 
             tells_active = self._lib_version() >= LIBVIRT_DEFINED_DEVICES
             active = libvirt.VIR_CONNECT_LIST_NODE_DEVICES_ACTIVE if tells_active else 0
             devices = self._libvirt.listAllDevices(kinds | active)
-        return tuple((name, self._dump(device, name)) for device in devices for name in (device.name(),))
+        with self._timed("virNodeDeviceGetXMLDesc"):
+            return tuple((name, self._dump(device, name)) for device in devices for name in (device.name(),))
 
     def _dump(self, device: Any, name: str) -> Document:
         """
@@ -203,7 +207,7 @@ class LiveConnection:
             self._open = None
 
     def domains(self) -> tuple[Domain, ...]:
-        with self._explained("the domains"):
+        with self._explained("the domains", "virConnectListAllDomains"):
             found = [
                 Domain(
                     domain.UUIDString(),
@@ -251,7 +255,7 @@ class LiveConnection:
         return self._open
 
     @contextmanager
-    def _explained(self, what: str) -> Iterator[None]:
+    def _explained(self, what: str, operation: str) -> Iterator[None]:
         """Inside, a libvirt error becomes a DiscoveryError with the way out of it."""
         try:
             import libvirt
@@ -261,7 +265,8 @@ class LiveConnection:
             ) from error
         started = time.monotonic()
         try:
-            yield
+            with self._timed(operation):
+                yield
             LOG.info("libvirt told %s seconds=%.1f", what, time.monotonic() - started)
         except libvirt.libvirtError as error:
             advice = _advice(str(error)) if self._open is None else "see libvirtd's log"
@@ -271,6 +276,15 @@ class LiveConnection:
             raise DiscoveryError(f"libvirt at {self._uri} does not tell {what}: {error}: {advice}") from error
 
     @contextmanager
+    def _timed(self, operation: str) -> Iterator[None]:
+        started, served = time.monotonic(), False
+        try:
+            yield
+            served = True
+        finally:
+            self._told(operation, time.monotonic() - started, served)
+
+    @contextmanager
     def watching(self, wake: Wake) -> Iterator[None]:
         """
         Inside, libvirt's events of node devices and domains wake. A connection that breaks is made again.
@@ -278,7 +292,7 @@ class LiveConnection:
         Raises:
             DiscoveryError: libvirt cannot be reached now.
         """
-        with self._explained("its events"):
+        with self._explained("its events", "virConnectNodeDeviceEventRegisterAny"):
             quiet_libvirt().virEventRegisterDefaultImpl()
             listener = Listener(self._uri, wake)
             listener.connect()

@@ -108,7 +108,10 @@ def test_libvirtd_that_dies_leaves_the_tree_and_its_successor_is_found(
     """Dead for some seconds, then another one: told once, nothing written, and events are heard again."""
     send = ByHand(placement_server.url).send
     with bed.serving(tmp_path / "host", QUEENS_FIRST) as host, host.doorway(placement_server.url) as url:
-        conf = made_up(tmp_path, noauth(url), interval=60) | {  # whatever is quicker was asked for by an event
+        textfile = tmp_path / "agent.prom"
+        conf = made_up(
+            tmp_path, noauth(url), interval=60, metrics_textfile=textfile
+        ) | {  # whatever is quicker was asked for by an event
             "DEFAULT": {},
             "libvirt": {"connection_uri": host.libvirtd.uri, "virt_type": "qemu"},
             "pci": {"discover": "all"},
@@ -127,6 +130,9 @@ def test_libvirtd_that_dies_leaves_the_tree_and_its_successor_is_found(
                 assert service.lines().count("degraded source=host") <= 2  # it answers otherwise while it ends
                 assert service.lines().count("recovered from=") == 1
                 assert during["sources"]["host"]["ok_s"] is not None
+                told = textfile.read_text(encoding="utf-8")
+                assert 'operation_seconds_count{operation="virNodeDeviceGetXMLDesc",source="host"}' in told
+                assert 'operation_failures_total{operation="virConnectGetHostname",source="host"}' in told
                 assert during["sources"]["placement"]["error"] == ""
                 assert send("GET", "/resource_providers")["resource_providers"] == stood
                 name = f"{QUEENS_FIRST.name}_{QUEENS_FIRST.nics[0].address}"
@@ -335,6 +341,7 @@ def test_health_and_metrics_are_served_on_loopback(placement_server: PlacementSe
         text = http.get(f"{base}/metrics").text
         assert 'compute_node_agent_passes_total{outcome="changed"} 1.0' in text
         assert 'compute_node_agent_placement_requests_total{code="200",method="GET"}' in text
+        assert 'operation_seconds_count{operation="GET /resource_providers",source="placement"}' in text
         assert 'compute_node_agent_inventory{resource_class="VCPU",side="observed"}' in text
         assert "compute_node_agent_passes_total" in textfile.read_text(encoding="utf-8")
         proxy.hook = lambda request, forward: Answer(503, (), b"")

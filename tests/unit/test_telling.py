@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from agent.errors import StateError
+from agent.metered import operation, served
 from agent.metrics import Metrics
 from agent.notify import Notifier
 from agent.status import ServiceStatus, read_status, write_status
@@ -98,3 +99,40 @@ def test_a_service_manager_that_comes_back_is_told_again(tmp_path: Path) -> None
             assert manager.recv(100) == f"STATUS={text}".encode()
         address.unlink()
     notifier.stopping()
+
+
+def test_each_operation_of_a_source_has_its_time_its_failures_and_its_last_success() -> None:
+    metrics = Metrics()
+    source, operation = "host", "virConnectGetCapabilities"
+
+    def told(name: str) -> float | None:
+        labels = {"source": source, "operation": operation}
+        return metrics.registry.get_sample_value(f"compute_node_agent_operation_{name}", labels)
+
+    metrics.operated(source, operation, 0.5, False)
+    assert (told("seconds_sum"), told("failures_total"), told("last_success_timestamp_seconds")) == (0.5, 1, 0)
+    metrics.operated(source, operation, 0.25, True)
+    assert (told("seconds_sum"), told("seconds_count"), told("failures_total")) == (0.75, 2, 1)
+    assert (told("last_success_timestamp_seconds") or 0) > 1e9
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/resource_providers?in_tree=5f0c6a5e-2f55-4d0a-9d0a-3b1c2a9a7e01", "/resource_providers"),
+        ("/resource_providers/5f0c6a5e-2f55-4d0a-9d0a-3b1c2a9a7e01/traits", "/resource_providers/{uuid}/traits"),
+        ("/allocations/5F0C6A5E-2F55-4D0A-9D0A-3B1C2A9A7E01", "/allocations/{uuid}"),
+        ("/traits/CUSTOM_FAST", "/traits/{name}"),
+        ("/resource_classes/CUSTOM_GOLD", "/resource_classes/{name}"),
+        ("/reshaper", "/reshaper"),
+    ],
+)
+def test_requests_are_told_apart_by_what_they_ask_for_and_not_of_whom(path: str, expected: str) -> None:
+    assert operation("GET", path) == f"GET {expected}"
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"), [(200, True), (204, True), (404, True), (409, True), (0, False), (401, False), (503, False)]
+)
+def test_a_refusal_that_tells_what_was_asked_is_an_answer(code: int, expected: bool) -> None:
+    assert served(code) is expected
