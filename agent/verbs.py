@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from agent import printers
 from agent.assembly import BareMetal, open_client, open_driver, settings_for
 from agent.errors import USER_ERRORS, ConfigError
 from agent.exits import Exit
@@ -92,7 +93,7 @@ def discover(options: argparse.Namespace) -> Report:
             identity = told if settings.recorded else read_identity(settings.identity_folders)
             tree, _ = add(tree, identity or planned_identity(node), additions)
             providers |= encode_tree(tree)["providers"]
-    return Report(data={"providers": providers}, table=_print_tree)
+    return Report(data={"providers": providers}, table=printers.print_tree)
 
 
 def show(options: argparse.Namespace) -> Report:
@@ -116,9 +117,9 @@ def show(options: argparse.Namespace) -> Report:
     if options.node and not shown["providers"] and not missing:
         raise ConfigError(f"--node {options.node}: this agent reports no such node")
     if not missing:
-        return Report(data=shown, table=_print_shown)
+        return Report(data=shown, table=printers.print_shown)
     remark = f"placement has no provider {', '.join(missing)}: run compute-node-agent sync first"
-    return Report(data=shown, table=_print_shown, exit=Exit.ERROR, remark=remark)
+    return Report(data=shown, table=printers.print_shown, exit=Exit.ERROR, remark=remark)
 
 
 def _show_usages(options: argparse.Namespace) -> Report:
@@ -126,7 +127,9 @@ def _show_usages(options: argparse.Namespace) -> Report:
     choice = choice_of(options)
     client, _ = open_client(settings_for(choice), choice)
     usages = client.usages(options.project, options.user)
-    return Report(data={"project": options.project, "user": options.user, "usages": usages}, table=_print_usages)
+    return Report(
+        data={"project": options.project, "user": options.user, "usages": usages}, table=printers.print_usages
+    )
 
 
 def plan(options: argparse.Namespace) -> Report:
@@ -146,7 +149,7 @@ def plan(options: argparse.Namespace) -> Report:
             if not prospect.identified:
                 remarks.append(f"{one.node} has no compute_id yet: the uuid is a stand-in, sync makes the real one")
     ending = Exit.DIFFERENCES if any(prospect.plan.operations for prospect in prospects) else Exit.DONE
-    return replace(_for_each(_conversions(prospects), "plans", _print_plan, ending), remark="\n".join(remarks))
+    return replace(_for_each(_conversions(prospects), "plans", printers.print_plan, ending), remark="\n".join(remarks))
 
 
 def reshape(options: argparse.Namespace) -> Report:
@@ -159,7 +162,7 @@ def reshape(options: argparse.Namespace) -> Report:
         ending = max(ENDINGS[outcome.status] for outcome in outcomes)
         records = [_encode_outcome(outcome) for outcome in outcomes]
         remark = _layout_remark(options) if ending is Exit.DONE else ""
-        return replace(_for_each(records, "nodes", _print_outcome, ending), remark=remark)
+        return replace(_for_each(records, "nodes", printers.print_outcome, ending), remark=remark)
     prospects: list[Prospect] = []
     remarks: list[str] = []
     refused = False
@@ -175,7 +178,9 @@ def reshape(options: argparse.Namespace) -> Report:
     ending = (
         Exit.REFUSED if refused else Exit.DIFFERENCES if any(one.plan.operations for one in prospects) else Exit.DONE
     )
-    return replace(_for_each(_conversions(prospects), "plans", _print_conversion, ending), remark="\n".join(remarks))
+    return replace(
+        _for_each(_conversions(prospects), "plans", printers.print_conversion, ending), remark="\n".join(remarks)
+    )
 
 
 def sync(options: argparse.Namespace) -> Report:
@@ -187,7 +192,7 @@ def sync(options: argparse.Namespace) -> Report:
             for one in planners
         ]
     ending = max(ENDINGS[outcome.status] for outcome in outcomes)
-    return _for_each([_encode_outcome(outcome) for outcome in outcomes], "nodes", _print_outcome, ending)
+    return _for_each([_encode_outcome(outcome) for outcome in outcomes], "nodes", printers.print_outcome, ending)
 
 
 def retire(options: argparse.Namespace) -> Report:
@@ -210,7 +215,7 @@ def _leaving(options: argparse.Namespace, leave: Callable[[Planner], Outcome]) -
     planned = options.dry_run and any(one.plan.operations for one in outcomes)
     ending = max(ENDINGS[outcome.status] for outcome in outcomes) or (Exit.DIFFERENCES if planned else Exit.DONE)
     records = [_encode_outcome(outcome) | {"dry_run": options.dry_run} for outcome in outcomes]
-    return _for_each(records, "nodes", _print_left, ending)
+    return _for_each(records, "nodes", printers.print_left, ending)
 
 
 def record(options: argparse.Namespace) -> Report:
@@ -234,14 +239,14 @@ def check(options: argparse.Namespace) -> Report:
     checks = check_host(choice_of(options))
     records = [{"check": one.name, "ok": one.ok, "detail": one.detail} for one in checks]
     ending = Exit.DONE if all(one.ok for one in checks) else Exit.DIFFERENCES
-    return Report(data={"checks": records}, table=_print_checks, exit=ending)
+    return Report(data={"checks": records}, table=printers.print_checks, exit=ending)
 
 
 def explain(options: argparse.Namespace) -> Report:
     """Why what one provider has is reported; placement is asked too where one is chosen."""
     from agent.explain import explain_provider
 
-    return Report(data=explain_provider(choice_of(options), options.name, options.what), table=_print_reasons)
+    return Report(data=explain_provider(choice_of(options), options.name, options.what), table=printers.print_reasons)
 
 
 def status(options: argparse.Namespace) -> Report:
@@ -252,7 +257,7 @@ def status(options: argparse.Namespace) -> Report:
     found |= {"running": is_running(found), "late": is_late(found)}
     refused = set(found["outcomes"].values()) - WELL
     well = found["ready"] and found["running"] and not found["late"] and not refused
-    return Report(data=found, table=_print_status, exit=Exit.DONE if well else Exit.DIFFERENCES)
+    return Report(data=found, table=printers.print_status, exit=Exit.DONE if well else Exit.DIFFERENCES)
 
 
 def watch(options: argparse.Namespace) -> Report:
@@ -436,85 +441,3 @@ def _print(options: argparse.Namespace, report: Report) -> None:
         from agent.tables import console
 
         report.table(console(), report.data)
-
-
-def _print_tree(out: Any, data: dict[str, Any]) -> None:
-    from agent.tables import print_tree
-
-    print_tree(out, data)
-
-
-def _print_status(out: Any, data: dict[str, Any]) -> None:
-    from agent.tables import print_status
-
-    print_status(out, data)
-
-
-def _print_shown(out: Any, data: dict[str, Any]) -> None:
-    from agent.tables import print_allocations, print_tree
-
-    if data["providers"]:
-        print_tree(out, data)
-        print_allocations(out, data["allocations"])
-
-
-def _print_usages(out: Any, data: dict[str, Any]) -> None:
-    from agent.tables import print_usages
-
-    print_usages(out, data)
-
-
-def _print_plan(out: Any, data: dict[str, Any]) -> None:
-    from agent.tables import print_plan
-
-    print_plan(out, data)
-
-
-def _print_conversion(out: Any, data: dict[str, Any]) -> None:
-    from agent.tables import print_conversion
-
-    print_conversion(out, data)
-
-
-def _print_reasons(out: Any, data: dict[str, Any]) -> None:
-    from agent.tables import print_reasons
-
-    print_reasons(out, data)
-
-
-def _print_checks(out: Any, data: dict[str, Any]) -> None:
-    from agent.tables import print_checks
-
-    print_checks(out, data["checks"])
-
-
-def _print_outcome(out: Any, data: dict[str, Any]) -> None:
-    """How one node's pass ended."""
-    sentences = {
-        "unchanged": "nothing needed to change",
-        "changed": "placement was brought up to date",
-        "unsafe": "refused: nothing was written",
-        "reshape-needed": "a reshape is needed: nothing was written",
-        "other-plan": "refused: nothing was written",
-        "contested": "refused: another service writes here, nothing was written",
-        "failed": "failed",
-    }
-    if data["outcome"] not in ("unchanged", "failed", "other-plan"):
-        _print_plan(out, data)
-    out.print(f"{data['node']}: {sentences[data['outcome']]}", markup=False)
-    for note in data["notes"]:
-        out.print(f"  {note}", markup=False)
-
-
-def _print_left(out: Any, data: dict[str, Any]) -> None:
-    """How the end of one node went."""
-    if data["operations"]:
-        _print_plan(out, data)
-    sentence = {
-        "unchanged": "this would be done" if data["operations"] else "there is nothing to do",
-        "changed": "done: leave the service off, which would begin anew when it starts",
-        "unsafe": "refused: nothing was written",
-    }
-    out.print(f"{data['node']}: {sentence.get(data['outcome'], data['outcome'])}", markup=False)
-    for note in data["notes"]:
-        out.print(f"  {note}", markup=False)
