@@ -6,6 +6,7 @@ oslo.service's helper sends READY alone, so the other words are said here; witho
 
 import os
 import socket
+import threading
 import time
 from collections.abc import Mapping
 
@@ -21,6 +22,7 @@ class Notifier:
         usec = environment.get("WATCHDOG_USEC", "")
         self._alive_s = 0.0
         self._socket: socket.socket | None = None
+        self._sending = threading.Lock()
         mine = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
         self.watchdog_s = int(usec) / 1e6 if usec.isdecimal() and mine else None
 
@@ -33,7 +35,8 @@ class Notifier:
 
     def stopping(self) -> None:
         self._send("STOPPING=1\nSTATUS=stopping")
-        self._hang_up()
+        with self._sending:
+            self._hang_up()
 
     def status(self, text: str) -> None:
         """One line for people."""
@@ -48,13 +51,14 @@ class Notifier:
     def _send(self, text: str) -> None:
         if not self._address:
             return
-        try:
-            if self._socket is None:
-                self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
-                self._socket.settimeout(PATIENCE_S)
-            self._socket.sendto(text.encode(errors="replace"), self._address)
-        except OSError:
-            self._hang_up()  # a service manager that does not listen is none of our business
+        with self._sending:  # several nodes of Ironic are written at a time
+            try:
+                if self._socket is None:
+                    self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+                    self._socket.settimeout(PATIENCE_S)
+                self._socket.sendto(text.encode(errors="replace"), self._address)
+            except OSError:
+                self._hang_up()  # a service manager that does not listen is none of our business
 
     def _hang_up(self) -> None:
         if self._socket is not None:

@@ -77,7 +77,7 @@ def run_pass(planner: Planner, wishes: Wishes = Wishes(), agree: Agree = anythin
 
 
 def run_locked(planner: Planner, wishes: Wishes = Wishes(), agree: Agree = anything) -> Outcome:
-    """The same for who is ``locked`` already, and goes on being so."""
+    """The same for who is ``locked`` already, and goes on being so; errors as ``run_pass``."""
     left: NodeState | None = None  # what we compare with at all attempts, so that no sign of another writer is lost
     planner.client.begin()
     identity = _own_identity(planner)
