@@ -15,7 +15,7 @@ from beds import libvirtd
 from beds.placement import serving as serving_placement
 from beds.service import Service, noauth, serving
 from bench.goals import Goal, print_table
-from bench.lab import HERE, run, run_nova, write_config
+from bench.lab import HERE, BenchError, run, run_nova, write_config
 
 PASSES = 60
 SHARE = 0.5
@@ -44,15 +44,18 @@ def measure_rest(scratch: Path, template: Path) -> tuple[Goal, ...]:
             while not measured.done():
                 time.sleep(LOOK_S)
                 looks.append(_look(service))
-            nova, ours = measured.result().json, service.memory_kib()
+            nova, ours, log = measured.result().json, service.memory_kib(), service.lines()
+    if log.count("outcome=") != 1:  # but for the first pass, which reports the host
+        raise BenchError(f"the service was not at rest:\n{log}")
     began, *_, ended = [one for one in looks if nova["window_s"][0] <= one.moment_s <= nova["window_s"][1]]
-    cpu_s = (ended.cpu_s - began.cpu_s) / (ended.passes - began.passes)
+    passes = ended.passes - began.passes
+    cpu_s = (ended.cpu_s - began.cpu_s) / passes
     rows = [
         ("nova's modules, loaded", _mib(nova["loaded"]["unique"]), _mib(nova["loaded"]["resident"]), "-"),
         ("nova's, at rest", _mib(nova["at_rest"]["unique"]), _mib(nova["at_rest"]["resident"]), _ms(nova["cpu_s"])),
         ("the service, at rest", _mib(ours["unique"]), _mib(ours["resident"]), _ms(cpu_s)),
     ]
-    print_table(("who", "unique MiB", "resident MiB", f"CPU ms a quiet pass, of {PASSES}"), rows)
+    print_table(("who", "unique MiB", "resident MiB", f"CPU ms a quiet pass, of {PASSES} and {passes}"), rows)
     print("A pass of the service is its audit too; nova's is without its database and its bus.\n")
     _print_imports()
     share = {name: ours[name] / nova["loaded"][name] for name in ("unique", "resident")}
