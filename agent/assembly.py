@@ -15,7 +15,7 @@ from agent.errors import ConfigError, StateError
 from agent.metered import MeteredSender, operation, served
 from agent.nodes_state import own_mark
 from drivers.base import Driver
-from drivers.events import Told, unheard
+from drivers.events import Told, untold
 from drivers.host.archive import HostArchive
 from drivers.policy import Layout
 from drivers.rules import rule_attributes
@@ -63,7 +63,7 @@ def settings_for(choice: Choice) -> Settings:
 
 
 @contextmanager
-def open_driver(settings: Settings, choice: Choice, told: Told = unheard) -> Iterator[Driver]:
+def open_driver(settings: Settings, choice: Choice, told: Told = untold) -> Iterator[Driver]:
     """
     The driver of a run; an archive that had to be unpacked goes away with it. ``told`` hears of its operations.
 
@@ -108,7 +108,7 @@ def _scratch() -> Iterator[Path]:
 
 
 @contextmanager
-def open_nodes(settings: Settings, *, writes: bool = False, told: Told = unheard) -> Iterator["IronicDriver"]:
+def open_nodes(settings: Settings, *, writes: bool = False, told: Told = untold) -> Iterator["IronicDriver"]:
     """
     The driver of bare-metal nodes; with ``writes`` this agent is a member of its ring, where it has one.
 

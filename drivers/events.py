@@ -17,5 +17,5 @@ Told = Callable[[str, float, bool], None]  # of an operation: its name, its seco
 Wake = Callable[[Event], None]  # called from any thread, and returns at once
 
 
-def unheard(_operation: str, _seconds: float, _served: bool) -> None:
+def untold(_operation: str, _seconds: float, _served: bool) -> None:
     """Of whom nobody wants to know how long operations take."""

@@ -1,31 +1,30 @@
 """
-The gate to libvirt: every call that we make of it, live or from a host archive.
+The gate to libvirt: every question that we ask it, live or from a host archive.
 
 Answers are texts with their source; what they mean is decided elsewhere. libvirt's own errors become ours here.
 """
 
 import logging
 import os
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from drivers.errors import DiscoveryError, Vanished
-from drivers.events import Told, Wake, unheard
+from drivers.events import Told, Wake, untold
 from drivers.facts import CpuMap, Versions
 from drivers.host.archive import Document
 from drivers.libvirt.capabilities import Offer
 from drivers.libvirt.listener import Listener
-from drivers.libvirt.opening import opened, quiet_libvirt
+from drivers.libvirt.loop import event_loop
+from drivers.libvirt.opening import OPENING_S, open_connection
 
 LOG = logging.getLogger(__name__)
 HOST_CPU = "host"  # the name of the host's own CPU among those that libvirt expands
 LIBVIRT_DEFINED_DEVICES = 7_003_000  # from which on node devices can be defined without being there
-LISTENING_S = 3  # for which the thread that listens may go on once it was told to stop
 DOMAIN_STATES = ("nostate", "running", "blocked", "paused", "shutdown", "shutoff", "crashed", "pmsuspended")
 
 
@@ -85,34 +84,40 @@ class Domain:
 class LiveConnection:
     """libvirt on this host. Opens on first use; ``getDomainCapabilities`` needs more than its read-only socket."""
 
-    def __init__(self, uri: str, told: Told = unheard) -> None:
-        """``told`` hears of each operation, by libvirt's name of the call, or of one for several."""
+    def __init__(self, uri: str, told: Told = untold, opening_s: float = OPENING_S) -> None:
+        """
+        ``told`` hears of each operation, by libvirt's name of the call, or of one for several.
+
+        ``opening_s`` is how long libvirtd may take to give us a connection.
+        """
         self._uri = uri
+        self._opening_s = opening_s
         self._told = told
         self._open: Any = None
         self._version: int | None = None  # libvirt's own
-        self._hostname: tuple[str, str] | None = None  # the kernel's, and libvirt's
+        self._completed: tuple[str, str] | None = None  # the kernel's host name, and what libvirt made of it
         self._expanded: dict[tuple[str, str], Document] = {}  # by this connection
-        self._listener: Listener | None = None  # runs libvirt's event loop, which keep-alive needs
 
     @property
     def uri(self) -> str:
         return self._uri
 
     def unheard(self) -> AbstractContextManager[None]:
-        return self._listener.resting() if self._listener else nullcontext()
+        return event_loop().resting()
 
     def hostname(self) -> str:
         """
-        As libvirt completes the kernel's by asking the resolver; asked anew only for another of the kernel's.
+        As libvirt completes the kernel's by asking the resolver; what it completed once stays as long as the kernel's.
 
         A resolver that is away has libvirt answer with the short name, which would be another node.
         """
+        kernels = os.uname().nodename
+        if self._completed and self._completed[0] == kernels:
+            return self._completed[1]
         with self._explained("its host name", "virConnectGetHostname"):
-            connection, kernels = self._libvirt, os.uname().nodename
-            if self._hostname is None or self._hostname[0] != kernels:
-                self._hostname = kernels, str(connection.getHostname())
-        return self._hostname[1]
+            name = str(self._libvirt.getHostname())
+        self._completed = (kernels, name) if name != kernels else None
+        return name
 
     def versions(self) -> Versions:
         with self._explained("its version", "virConnectGetVersion"):
@@ -247,12 +252,22 @@ class LiveConnection:
     @property
     def _libvirt(self) -> Any:
         if self._open is None:
-            self._open = opened(self._uri)
+            event_loop().start()  # for keep-alive
+            self._open = open_connection(self._uri, seconds=self._opening_s)
             self._expanded.clear()
-            self._version = self._hostname = None
-            if self._listener:  # a libvirtd that hangs is given up after twenty seconds
-                self._open.setKeepAlive(5, 3)
+            self._version = self._completed = None
+            self._keep_alive()
         return self._open
+
+    def _keep_alive(self) -> None:
+        """A libvirtd that hangs is given up after twenty seconds."""
+        import libvirt
+
+        try:
+            self._open.setKeepAlive(5, 3)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_NO_SUPPORT:  # which drivers without a daemon have no need of
+                raise
 
     @contextmanager
     def _explained(self, what: str, operation: str) -> Iterator[None]:
@@ -292,19 +307,11 @@ class LiveConnection:
         Raises:
             DiscoveryError: libvirt cannot be reached now.
         """
-        with self._explained("its events", "virConnectNodeDeviceEventRegisterAny"):
-            quiet_libvirt().virEventRegisterDefaultImpl()
-            listener = Listener(self._uri, wake)
-            listener.connect()
-        thread = threading.Thread(target=listener.listen, name="libvirt", daemon=True)
-        thread.start()
-        self._listener = listener
-        try:
+        with ExitStack() as stack:
+            with self._explained("its events", "virConnectNodeDeviceEventRegisterAny"):
+                event_loop().start()
+                stack.enter_context(Listener(self._uri, wake).listening())
             yield
-        finally:
-            listener.stop()
-            thread.join(LISTENING_S)
-            self._listener = None
 
     def _document(self, what: str, text: str) -> Document:
         return Document(text, f"libvirt at {self._uri}: {what}")

@@ -2,36 +2,33 @@
 
 import threading
 from concurrent.futures import Future
+from functools import cache
 from typing import Any
 
 from drivers.errors import DiscoveryError
 
 OPENING_S = 20.0  # as long as keep-alive lets a connection hang that is there
-_Key = tuple[str, bool]
-_begun: dict[_Key, "Future[Any]"] = {}  # by URI and whether only to read: those that nobody took yet
-_taking = threading.Lock()
+Key = tuple[str, bool]  # a URI, and whether only to read
 
 
-def opened(uri: str, *, read_only: bool = False) -> Any:
+def open_connection(uri: str, *, read_only: bool = False, seconds: float = OPENING_S) -> Any:
     """
-    A connection of the caller's own. One that is not there in time is what the next caller waits for.
+    A connection of the caller's own. What is still under way from an earlier call is waited for again.
 
     Raises:
         libvirt.libvirtError: there is none to be had. DiscoveryError: libvirtd took it, and says nothing.
     """
-    key = uri, read_only
+    key, openings = (uri, read_only), _openings()
     while True:
-        opening = _begin(key)
+        opening = openings.begin(key)
         try:
-            made = opening.result(OPENING_S)
+            made = opening.result(seconds)
         except TimeoutError as error:
             raise DiscoveryError(
-                f"libvirt at {uri} took a connection and has said nothing for {OPENING_S:.0f} s: does libvirtd hang? "
+                f"libvirt at {uri} took a connection and has said nothing for {seconds:.0f} s: does libvirtd hang? "
                 f"see its log, and restart it"
             ) from error
-        finally:
-            mine = opening.done() and _take(key, opening)
-        if mine:
+        if openings.take(key, opening):
             return made
 
 
@@ -43,24 +40,43 @@ def quiet_libvirt() -> Any:
     return libvirt
 
 
-def _begin(key: _Key) -> "Future[Any]":
-    with _taking:
-        if key not in _begun:
-            _begun[key] = Future()
-            threading.Thread(target=_open, args=(key, _begun[key]), name="libvirt-open", daemon=True).start()
-        return _begun[key]
+class _Openings:
+    """Those under way, one of a kind at a time: nobody can end the thread of one that hangs."""
+
+    def __init__(self) -> None:
+        self._begun: dict[Key, Future[Any]] = {}
+        self._lock = threading.Lock()
+
+    def begin(self, key: Key) -> "Future[Any]":
+        """The one under way, or another; what was done while nobody waited is of the past."""
+        with self._lock:
+            before = self._begun.get(key)
+            if before is not None and not before.done():
+                return before
+            opening: Future[Any] = Future()
+            threading.Thread(target=_open, args=(key, opening), name="libvirt-open", daemon=True).start()
+            self._begun[key] = opening
+            return opening
+
+    def take(self, key: Key, opening: "Future[Any]") -> bool:
+        """Make it the caller's own; False: it is another caller's already."""
+        with self._lock:
+            mine = self._begun.get(key) is opening
+            if mine:
+                del self._begun[key]
+            return mine
 
 
-def _take(key: _Key, opening: "Future[Any]") -> bool:
-    """Whether it was still there to be taken."""
-    with _taking:
-        return _begun.get(key) is opening and _begun.pop(key) is opening
+@cache
+def _openings() -> _Openings:
+    """Those of this process, as their threads are."""
+    return _Openings()
 
 
-def _open(key: _Key, opening: "Future[Any]") -> None:
+def _open(key: Key, opening: "Future[Any]") -> None:
+    libvirt = quiet_libvirt()
     uri, read_only = key
     try:
-        libvirt = quiet_libvirt()
         opening.set_result(libvirt.openReadOnly(uri) if read_only else libvirt.open(uri))
-    except Exception as error:  # whatever it is, it is of concern where the connection is waited for
+    except libvirt.libvirtError as error:
         opening.set_exception(error)

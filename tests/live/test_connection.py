@@ -1,10 +1,12 @@
 """The gate to libvirt, on a real libvirtd: what is heard, what is kept, and what becomes of one that hangs."""
 
+import itertools
 import os
 import queue
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import libvirt
@@ -14,8 +16,8 @@ from beds import libvirtd
 from beds.libvirtd import Libvirtd
 from drivers.errors import DiscoveryError
 from drivers.events import Event
-from drivers.libvirt import opening
 from drivers.libvirt.connection import LiveConnection
+from drivers.libvirt.opening import open_connection
 
 pytestmark = pytest.mark.live
 DOMAIN = "<domain type='qemu'><name>heard</name><memory>4096</memory><os><type>hvm</type></os></domain>"
@@ -54,38 +56,97 @@ def define_and_forget(hypervisor: Libvirtd) -> None:
     other.close()
 
 
-def test_a_libvirtd_that_hangs_while_the_host_is_read_is_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_event_loop_rests_while_the_host_is_read_and_is_quiet_afterwards(
+    hypervisor: Libvirtd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    turns, turn, last = itertools.count(), libvirt.virEventRunDefaultImpl, -1
+
+    def counted() -> int:
+        next(turns)
+        return int(turn())
+
+    def turned(seconds: float = 0.0) -> int:
+        """How often the loop turned since the last question."""
+        time.sleep(seconds)
+        nonlocal last
+        before, last = last, next(turns)
+        return last - before - 1
+
+    connection = LiveConnection(hypervisor.uri)
+    monkeypatch.setattr(libvirt, "virEventRunDefaultImpl", counted)
+    with connection.watching(lambda _event: None):
+        connection.domains()
+        turned(0.2)
+        with connection.unheard():
+            for _ in range(20):
+                connection.domains()
+            rested = turned()
+        for _ in range(20):
+            connection.domains()
+        busy = turned(0.1)
+        assert rested <= 3 < 20 <= busy
+        assert turned(0.5) <= 1
+
+
+def test_a_libvirtd_that_hangs_while_the_host_is_read_is_given_up_and_found_again(tmp_path: Path) -> None:
     """By keep-alive, which libvirt's event loop looks after also while it rests."""
-    with libvirtd.serving(tmp_path / "libvirtd") as hypervisor:
-        connection = LiveConnection(hypervisor.uri)
-        with connection.watching(lambda _event: None), connection.unheard():
-            connection.node_devices()
+    heard: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    with libvirtd.serving(tmp_path / "libvirtd") as hypervisor, ThreadPoolExecutor(1) as aside:
+        connection = LiveConnection(hypervisor.uri, opening_s=1.0)
+        with connection.watching(heard.put):
+            assert connection.node_devices()
             os.kill(hypervisor.pid, signal.SIGSTOP)
-            began = time.monotonic()
             try:
                 with pytest.raises(DiscoveryError, match="keepalive"):
-                    connection.node_devices()
-                monkeypatch.setattr(opening, "OPENING_S", 1.0)
+                    aside.submit(read, connection).result(40)
                 for _ in range(2):
                     with pytest.raises(DiscoveryError, match="does libvirtd hang"):
-                        connection.node_devices()
-                assert sum(thread.name == "libvirt-open" for thread in threading.enumerate()) <= 2  # one to listen
+                        aside.submit(read, connection).result(10)
+                names = [thread.name for thread in threading.enumerate()]
+                assert names.count("libvirt-open") <= 2  # one to ask, one to listen
             finally:
                 os.kill(hypervisor.pid, signal.SIGCONT)
-            assert time.monotonic() - began < 60
-            monkeypatch.undo()
             assert connection.node_devices()
+            assert [heard.get(timeout=30).what for _ in range(2)] == ["connection lost", "connected again"]
+            define_and_forget(hypervisor)
+            assert heard.get(timeout=5).what == "domain heard defined"
+
+
+def read(connection: LiveConnection) -> object:
+    with connection.unheard():
+        return connection.node_devices()
+
+
+def test_what_came_of_an_opening_that_nobody_waited_for_is_of_the_past(tmp_path: Path) -> None:
+    with libvirtd.serving(tmp_path / "libvirtd") as hypervisor:
+        os.kill(hypervisor.pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(DiscoveryError, match="does libvirtd hang"):
+                open_connection(hypervisor.uri, seconds=0.5)
+        finally:
+            os.kill(hypervisor.pid, signal.SIGCONT)
+        (under_way,) = [thread for thread in threading.enumerate() if thread.name == "libvirt-open"]
+        under_way.join(20)
+        first, second = (open_connection(hypervisor.uri) for _ in range(2))
+        assert first is not second
+        assert first.isAlive()
 
 
 def test_a_resolver_that_goes_away_gives_the_host_no_other_name(
     hypervisor: Libvirtd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connection = LiveConnection(hypervisor.uri)
-    name = connection.hostname()
-    monkeypatch.setattr(libvirt.virConnect, "getHostname", lambda _self: "short")
-    assert connection.hostname() == name
+    def answers(name: str) -> None:
+        monkeypatch.setattr(libvirt.virConnect, "getHostname", lambda _self: name)
 
-    monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "renamed", "", "", "")))
-    assert connection.hostname() == "short"
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "one", "", "", "")))
+    connection = LiveConnection(hypervisor.uri)
+    answers("one")  # it is away from the start
+    assert connection.hostname() == "one"
+    answers("one.example.org")
+    assert connection.hostname() == "one.example.org"
+    answers("one")
+    assert connection.hostname() == "one.example.org"
+
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "two", "", "", "")))
+    answers("two")
+    assert connection.hostname() == "two"
