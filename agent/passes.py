@@ -159,29 +159,28 @@ class Passes:
 
     def _audit(self, planner: Planner, outcome: Outcome, deep: bool) -> Counter[str]:
         """What placement says against what runs; where the tree is as it should be the policy's repairs are done."""
-        done = outcome.status in (Status.UNCHANGED, Status.CHANGED)
-        if not done and outcome.observed.root is None:
+        may_heal = outcome.status in (Status.UNCHANGED, Status.CHANGED)
+        if not may_heal and outcome.observed.root is None:
             return Counter()
         quiet = outcome.status is Status.UNCHANGED
         seen = (outcome.survey, outcome.observed) if quiet and outcome.survey else None
         testimony = witness(planner, light=not deep, seen=seen)
         if testimony.memory != testimony.before:
             write_memory(self._settings.state_directory, testimony.root_uuid, testimony.memory, clock=testimony.clock)
-        cares = heal(planner, testimony, self._policy) if self._policy and done else ()
+        cares = heal(planner, testimony, self._policy) if self._policy and may_heal else ()
         new = [one for one in testimony.findings if testimony.memory.sightings[one.key].looks == 1]
         for kind, where, what in dict.fromkeys((one.kind.value, _place(one), one.seen) for one in new):
             LOG.warning("finding kind=%s where=%s seen=%s", kind, where, what)
-        for care in cares:
-            if care.healed is Healed.HEALED:
-                LOG.warning("finding kind=%s where=%s healed", care.finding.kind.value, _place(care.finding))
-            elif care.healed is Healed.FAILED and care.why not in self._failed.get(planner.node, ()):
-                LOG.warning(
-                    "finding kind=%s where=%s not healed why=%s",
-                    care.finding.kind.value,
-                    _place(care.finding),
-                    care.why,
-                )
-        self._failed[planner.node] = {care.why for care in cares if care.healed is Healed.FAILED}
+        before = self._failed.get(planner.node, set())
+        healed = [care.finding for care in cares if care.healed is Healed.HEALED]
+        for kind, where in dict.fromkeys((finding.kind.value, _place(finding)) for finding in healed):
+            LOG.warning("finding kind=%s where=%s healed", kind, where)
+        failed = [care for care in cares if care.healed is Healed.FAILED]
+        for care in failed:
+            if care.why not in before:
+                kind, where = care.finding.kind.value, _place(care.finding)
+                LOG.warning("finding kind=%s where=%s not healed why=%s", kind, where, care.why)
+        self._failed[planner.node] = {care.why for care in failed}
         return Counter(one.kind.value for one in testimony.findings)
 
     def _take_nodes(self, client: PlacementClient) -> Taken:
