@@ -13,13 +13,13 @@ import math
 import os
 import random
 import signal
+import socket
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from types import FrameType
 
 from oslo_service import periodic_task
 
@@ -87,7 +87,7 @@ class Daemon:
             raise ConfigError(f"[DEFAULT] the options of the log: {error}") from error
 
     def stop(self) -> None:
-        """End when the pass is over; what hangs for longer than the configuration lets is abandoned, without harm."""
+        """End when the pass is over."""
         self._stopping = True
         self._wake_ups.interrupt()
 
@@ -288,7 +288,11 @@ class Daemon:
         if (source, what) not in self._told:
             # As text, so that what is masked in a message is masked in it.
             place = "" if isinstance(error, USER_ERRORS) else "\n" + "".join(traceback.format_exception(error))
-            LOG.warning("degraded source=%s reason=%s%s", source, text, place)
+            known = not place and source in {before for before, _ in self._told}
+            if known:  # one outage is one warning, whatever else comes of it
+                LOG.info("still degraded reason=%s source=%s", text, source)
+            else:
+                LOG.warning("degraded source=%s reason=%s%s", source, text, place)
             self._told.add((source, what))
         if source == PLACEMENT:  # which is asked after the host was looked at
             self._status = self._status.seen(HOST, "", time.time())
@@ -382,33 +386,49 @@ class Daemon:
 
 @contextmanager
 def _signals(daemon: Daemon) -> Iterator[None]:
-    """Inside, SIGTERM and SIGINT stop the service, and SIGHUP has it read its configuration anew."""
+    """
+    Inside, SIGTERM and SIGINT stop the service, and SIGHUP has it read its configuration anew.
 
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        # A pass may hang in a request: all that it does stands without harm wherever it ends.
-        bound = threading.Timer(daemon.stop_timeout_s, abandon)
+    A thread hears them, as Python's own handlers wait for the main thread, which may hang in a library's call. What
+    hangs for longer than the configuration lets is abandoned, without harm.
+    """
+    heard, told = socket.socketpair()
+    told.setblocking(False)
+
+    def stop() -> None:
+        bound = threading.Timer(daemon.stop_timeout_s, _abandon)
         bound.daemon = True
         bound.start()
         daemon.stop()
 
-    def abandon() -> None:
-        LOG.warning("stopped in the middle of a pass, which did not end in time: the next one goes on from there")
-        os._exit(0)
+    doing = {signal.SIGTERM: stop, signal.SIGINT: stop, signal.SIGHUP: daemon.reload}
 
-    def reload(_number: int, _frame: FrameType | None) -> None:
-        daemon.reload()
+    def hear() -> None:
+        with heard:
+            while numbers := heard.recv(64):  # by signal.set_wakeup_fd
+                for number in numbers:
+                    doing.get(signal.Signals(number), _nothing)()
 
-    handlers: dict[signal.Signals, Callable[[int, FrameType | None], None]] = {
-        signal.SIGTERM: stop,
-        signal.SIGINT: stop,
-        signal.SIGHUP: reload,
-    }
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    before = {number: signal.signal(number, _nothing) for number in doing}
+    descriptor = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
+    threading.Thread(target=hear, name="signals", daemon=True).start()
     try:
         yield
     finally:
+        signal.set_wakeup_fd(descriptor)
+        told.close()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _abandon() -> None:
+    # A pass may hang in a request: all that it does stands without harm wherever it ends.
+    LOG.warning("stopped in the middle of a pass, which did not end in time: the next one goes on from there")
+    os._exit(0)
+
+
+def _nothing(*_arguments: object) -> None:
+    """What is done at a signal that a thread hears."""
 
 
 def _read(choice: Choice) -> tuple[Settings, HealPolicy | None]:

@@ -20,7 +20,7 @@ from drivers.host.archive import Document
 from drivers.libvirt.capabilities import Offer
 from drivers.libvirt.listener import Listener
 from drivers.libvirt.loop import event_loop
-from drivers.libvirt.opening import OPENING_S, open_connection
+from drivers.libvirt.opening import OPENING_S, aside, open_connection
 
 LOG = logging.getLogger(__name__)
 HOST_CPU = "host"  # the name of the host's own CPU among those that libvirt expands
@@ -193,23 +193,24 @@ class LiveConnection:
 
         Raises:
             Vanished: libvirt cannot tell it. A device can be gone for the kernel while libvirt still lists it; its
-                error is then one of many.
+                error is then one of many. DiscoveryError: the connection broke.
         """
         import libvirt
 
         try:
             return self._document(f"node device {name}", device.XMLDesc(0))
         except libvirt.libvirtError as error:
-            self._forget_if_dead()
-            raise Vanished(
-                f"libvirt at {self._uri} does not tell node device {name}: {error}: it went away while the host was "
-                f"read, or see libvirtd's log"
-            ) from error
+            told = f"libvirt at {self._uri} does not tell node device {name}: {error}"
+            if self._forget_if_dead():
+                raise DiscoveryError(f"{told}: see libvirtd's log") from error
+            raise Vanished(f"{told}: it went away while the host was read, or see libvirtd's log") from error
 
-    def _forget_if_dead(self) -> None:
-        """After a connection that broke the next look makes another."""
-        if self._open is not None and not self._open.isAlive():
+    def _forget_if_dead(self) -> bool:
+        """Whether the connection broke: then the next look makes another."""
+        dead = self._open is not None and not self._open.isAlive()
+        if dead:
             self._open = None
+        return dead
 
     def domains(self) -> tuple[Domain, ...]:
         with self._explained("the domains", "virConnectListAllDomains"):
@@ -302,7 +303,7 @@ class LiveConnection:
     @contextmanager
     def watching(self, wake: Wake) -> Iterator[None]:
         """
-        Inside, libvirt's events of node devices and domains wake. A connection that breaks is made again.
+        Inside, libvirt's events of node devices and domains wake. A connection that breaks is made again; none stays.
 
         Raises:
             DiscoveryError: libvirt cannot be reached now.
@@ -311,7 +312,16 @@ class LiveConnection:
             with self._explained("its events", "virConnectNodeDeviceEventRegisterAny"):
                 event_loop().start()
                 stack.enter_context(Listener(self._uri, wake).listening())
-            yield
+            try:
+                yield
+            finally:
+                self._let_go()
+
+    def _let_go(self) -> None:
+        """Close what is asked over; a libvirtd that hangs does not keep us."""
+        made, self._open = self._open, None
+        if made is not None:
+            aside(made.close)
 
     def _document(self, what: str, text: str) -> Document:
         return Document(text, f"libvirt at {self._uri}: {what}")

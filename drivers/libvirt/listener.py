@@ -8,10 +8,9 @@ from typing import Any
 from drivers.errors import DiscoveryError
 from drivers.events import Event, Wake
 from drivers.libvirt.events import device_event, device_update, domain_event
-from drivers.libvirt.opening import open_connection
+from drivers.libvirt.opening import aside, open_connection
 
 AGAIN_S = 1.0  # between two tries at another connection
-LETTING_GO_S = 3.0  # for which a libvirtd that hangs may keep us from letting go of it
 
 
 class Listener:
@@ -37,10 +36,7 @@ class Listener:
             yield
         finally:
             self._stopped.set()
-            # It asks libvirtd to take back what is registered, which may hang until keep-alive ends the connection.
-            thread = threading.Thread(target=self._let_go, name="libvirt-closing", daemon=True)
-            thread.start()
-            thread.join(LETTING_GO_S)
+            aside(self._let_go)
 
     def _connect(self) -> None:
         import libvirt

@@ -1,13 +1,20 @@
-"""Connections to libvirt, with an end to waiting for them: libvirt has none where libvirtd takes one and then hangs."""
+"""
+How connections to libvirt begin and end, with an end to waiting for it.
+
+libvirt has none where libvirtd takes a connection and then hangs.
+"""
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
 from drivers.errors import DiscoveryError
 
 OPENING_S = 20.0  # as long as keep-alive lets a connection hang that is there
+CLOSING_S = 3.0
 Key = tuple[str, bool]  # a URI, and whether only to read
 
 
@@ -30,6 +37,13 @@ def open_connection(uri: str, *, read_only: bool = False, seconds: float = OPENI
             ) from error
         if openings.take(key, opening):
             return made
+
+
+def aside(close: Callable[[], object]) -> None:
+    """Have something closed, which asks libvirtd, by a thread that is not waited for without end."""
+    thread = threading.Thread(target=_try, args=(close,), name="libvirt-closing", daemon=True)
+    thread.start()
+    thread.join(CLOSING_S)
 
 
 def quiet_libvirt() -> Any:
@@ -71,6 +85,13 @@ class _Openings:
 def _openings() -> _Openings:
     """Those of this process, as their threads are."""
     return _Openings()
+
+
+def _try(close: Callable[[], object]) -> None:
+    import libvirt
+
+    with suppress(libvirt.libvirtError):
+        close()
 
 
 def _open(key: Key, opening: "Future[Any]") -> None:

@@ -15,6 +15,7 @@ import pytest
 import requests
 from keystoneauth1.adapter import Adapter
 
+from beds import libvirtd
 from beds.agents import run_agent
 from beds.by_hand import ByHand
 from beds.fixtures import Cloud
@@ -148,6 +149,31 @@ def test_libvirtd_that_dies_leaves_the_tree_and_its_successor_is_found(
                 assert "would shrink" not in service.lines()
             finally:
                 end(again)
+
+
+def test_a_service_whose_libvirtd_hangs_hears_what_it_is_told(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    """To read its configuration anew, and in the next hanging call to end; its watchdog is fed all the time."""
+    with libvirtd.serving(tmp_path / "libvirtd") as hypervisor:
+        conf = made_up(tmp_path, noauth(placement_server.url), stop_timeout=3) | {
+            "DEFAULT": {"state_path": tmp_path, "instances_path": tmp_path},
+            "libvirt": {"connection_uri": hypervisor.uri, "virt_type": "qemu"},
+        }
+        with serving(tmp_path, conf) as service:
+            service.wait(lambda: service.passes() >= 1, 60)
+            os.kill(hypervisor.pid, signal.SIGSTOP)
+            try:
+                service.process.send_signal(signal.SIGHUP)
+                service.wait(lambda: service.told.count("READY=1") == 2, 40)
+                service.wait(lambda: "does libvirtd hang" in service.status()["sentence"], 40)
+                began = time.monotonic()
+                service.process.terminate()
+                assert service.process.wait(PATIENCE_S) == 0
+                assert time.monotonic() - began < 10
+            finally:
+                os.kill(hypervisor.pid, signal.SIGCONT)
+            assert service.lines().count("degraded source=host") == 1
 
 
 def test_a_password_that_was_changed_is_taken_by_sighup(cloud: Cloud, tmp_path: Path) -> None:
