@@ -336,6 +336,8 @@ def is_local(uri: str) -> bool:
 def _advice(message: str) -> str:
     if "system bus" in message:
         return "run as root: for other users libvirt asks polkit over D-Bus, which does not answer here"
+    if "keepalive" in message:
+        return "does libvirtd hang? see its log, and restart it"
     if "ermission denied" in message or "authentication" in message:
         return "run as root, or as a user of the group libvirt"
     if "No such file" in message or "refused" in message:
