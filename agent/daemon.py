@@ -68,7 +68,7 @@ class Daemon:
         self._looks, self._soon = PATIENCE, math.inf  # at a host that lost something, and when the next one is
         self._frozen = False
         self._deep = True  # the next audits read everything
-        self._told: set[tuple[str, str]] = set()  # what went wrong since the last good pass
+        self._told: set[tuple[str, str, str]] = set()  # what went wrong since the last good pass
         self._untold = ""  # why the status cannot be written
         self._verbose = 0
         self._stopping = self._reloading = False
@@ -285,15 +285,15 @@ class Daemon:
         asked_s = error.retry_after_s if isinstance(error, Unavailable) else 0.0
         self._retry = time.monotonic() + asked_s + longest * random.uniform(0.5, 1.0)
         what = text.partition(" answered ")[0].partition(" (")[0]  # without the request that happened to meet it
-        if (source, what) not in self._told:
+        kind = source, type(error).__name__  # what a person must do is another thing for another
+        if (*kind, what) not in self._told:
             # As text, so that what is masked in a message is masked in it.
             place = "" if isinstance(error, USER_ERRORS) else "\n" + "".join(traceback.format_exception(error))
-            known = not place and source in {before for before, _ in self._told}
-            if known:  # one outage is one warning, whatever else comes of it
+            if not place and kind in {before[:2] for before in self._told}:  # one outage is one warning
                 LOG.info("still degraded reason=%s source=%s", text, source)
             else:
                 LOG.warning("degraded source=%s reason=%s%s", source, text, place)
-            self._told.add((source, what))
+            self._told.add((*kind, what))
         if source == PLACEMENT:  # which is asked after the host was looked at
             self._status = self._status.seen(HOST, "", time.time())
             self._metrics.asked(HOST, 0.0, "")
@@ -396,10 +396,10 @@ def _signals(daemon: Daemon) -> Iterator[None]:
     told.setblocking(False)
 
     def stop() -> None:
+        daemon.stop()
         bound = threading.Timer(daemon.stop_timeout_s, _abandon)
         bound.daemon = True
         bound.start()
-        daemon.stop()
 
     doing = {signal.SIGTERM: stop, signal.SIGINT: stop, signal.SIGHUP: daemon.reload}
 
@@ -409,16 +409,16 @@ def _signals(daemon: Daemon) -> Iterator[None]:
                 for number in numbers:
                     doing.get(signal.Signals(number), _nothing)()
 
-    before = {number: signal.signal(number, _nothing) for number in doing}
-    descriptor = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
     threading.Thread(target=hear, name="signals", daemon=True).start()
+    descriptor = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
+    before = {number: signal.signal(number, _nothing) for number in doing}
     try:
         yield
     finally:
-        signal.set_wakeup_fd(descriptor)
-        told.close()
         for number, handler in before.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(descriptor)
+        told.close()
 
 
 def _abandon() -> None:

@@ -257,18 +257,7 @@ class LiveConnection:
             self._open = open_connection(self._uri, seconds=self._opening_s)
             self._expanded.clear()
             self._version = self._completed = None
-            self._keep_alive()
         return self._open
-
-    def _keep_alive(self) -> None:
-        """A libvirtd that hangs is given up after twenty seconds."""
-        import libvirt
-
-        try:
-            self._open.setKeepAlive(5, 3)
-        except libvirt.libvirtError as error:
-            if error.get_error_code() != libvirt.VIR_ERR_NO_SUPPORT:  # which drivers without a daemon have no need of
-                raise
 
     @contextmanager
     def _explained(self, what: str, operation: str) -> Iterator[None]:

@@ -8,6 +8,7 @@ from typing import Any
 from drivers.errors import DiscoveryError
 from drivers.events import Event, Wake
 from drivers.libvirt.events import device_event, device_update, domain_event
+from drivers.libvirt.loop import event_loop
 from drivers.libvirt.opening import aside, open_connection
 
 AGAIN_S = 1.0  # between two tries at another connection
@@ -51,7 +52,6 @@ class Listener:
             devices, no_devices = connection.nodeDeviceEventRegisterAny, connection.nodeDeviceEventDeregisterAny
             domains, no_domains = connection.domainEventRegisterAny, connection.domainEventDeregisterAny
             try:
-                connection.setKeepAlive(5, 3)
                 for register, deregister, event, callback in (
                     (devices, no_devices, libvirt.VIR_NODE_DEVICE_EVENT_ID_LIFECYCLE, self._on_device),
                     (devices, no_devices, libvirt.VIR_NODE_DEVICE_EVENT_ID_UPDATE, self._on_update),
@@ -79,6 +79,7 @@ class Listener:
         self._registered = []
         with suppress(libvirt.libvirtError):
             self._connection.unregisterCloseCallback()
+        event_loop().settle()  # else a callback that goes on would be the last to have the connection, and close it
         with suppress(libvirt.libvirtError):
             self._connection.close()
         self._connection = None

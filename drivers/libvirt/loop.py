@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import cache
 
 TURN_S = 1.0  # between two turns of a loop that rests
+SETTLING_S = 2.0
 
 
 class EventLoop:
@@ -48,6 +49,15 @@ class EventLoop:
         finally:
             libvirt.virEventUpdateTimeout(self._timer, -1)
             self._may_wait.set()
+
+    def settle(self) -> None:
+        """Wait until callbacks that go on now are over, for a while; never called by one."""
+        import libvirt
+
+        turned = threading.Event()
+        timer = libvirt.virEventAddTimeout(0, lambda *_: turned.set(), None)
+        turned.wait(SETTLING_S)
+        libvirt.virEventRemoveTimeout(timer)
 
     def _turn(self) -> None:
         import libvirt

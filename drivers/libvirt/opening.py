@@ -20,7 +20,9 @@ Key = tuple[str, bool]  # a URI, and whether only to read
 
 def open_connection(uri: str, *, read_only: bool = False, seconds: float = OPENING_S) -> Any:
     """
-    A connection of the caller's own. What is still under way from an earlier call is waited for again.
+    A connection of the caller's own, with keep-alive, for which libvirt's event loop must have been started.
+
+    What is still under way from an earlier call is waited for again.
 
     Raises:
         libvirt.libvirtError: there is none to be had. DiscoveryError: libvirtd took it, and says nothing.
@@ -70,7 +72,9 @@ class _Openings:
             opening: Future[Any] = Future()
             threading.Thread(target=_open, args=(key, opening), name="libvirt-open", daemon=True).start()
             self._begun[key] = opening
-            return opening
+        if before is not None and before.exception() is None:
+            aside(before.result().close)
+        return opening
 
     def take(self, key: Key, opening: "Future[Any]") -> bool:
         """Make it the caller's own; False: it is another caller's already."""
@@ -98,6 +102,19 @@ def _open(key: Key, opening: "Future[Any]") -> None:
     libvirt = quiet_libvirt()
     uri, read_only = key
     try:
-        opening.set_result(libvirt.openReadOnly(uri) if read_only else libvirt.open(uri))
+        connection = libvirt.openReadOnly(uri) if read_only else libvirt.open(uri)
+        _keep_alive(connection)
+        opening.set_result(connection)
     except libvirt.libvirtError as error:
         opening.set_exception(error)
+
+
+def _keep_alive(connection: Any) -> None:
+    """A libvirtd that hangs as a whole is given up after twenty seconds, also by who closes the connection."""
+    import libvirt
+
+    try:
+        connection.setKeepAlive(5, 3)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() != libvirt.VIR_ERR_NO_SUPPORT:  # which drivers without a daemon have no need of
+            raise
