@@ -10,14 +10,25 @@ from dataclasses import dataclass
 
 ASIDE = tuple(
     f"tests/live/test_{name}.py"
-    for name in ("beds", "cases", "healed_cases", "leaving", "odd_consumers", "offline", "upgrades", "wrong_inputs")
+    for name in (
+        "beds",
+        "cases",
+        "connection",
+        "healed_cases",
+        "hotplug",
+        "leaving",
+        "odd_consumers",
+        "offline",
+        "upgrades",
+        "wrong_inputs",
+    )
 )
 LIVE = "libvirtd, placement and Keystone over TLS, the installed command"
 KINDS = (  # two rows of them at a time: tests wait more than they work, and these two do not wait for each other
     (
         ("unit", "values, planners and parsers; no I/O", ["tests/unit"]),
         ("contract", "the report client on placement's own application", ["tests/contract"]),
-        ("live, aside", f"{LIVE}: what one command does to one placement", [*ASIDE]),
+        ("live, aside", f"{LIVE}: one command or one host, and one placement", [*ASIDE]),
     ),
     (("live", LIVE, ["tests/live", *(f"--ignore={path}" for path in ASIDE)]),),
 )
