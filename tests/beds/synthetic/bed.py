@@ -14,6 +14,7 @@ from typing import IO
 from beds import libvirtd
 from beds.agents import COMMAND, Result
 from beds.libvirtd import NO_UDEV_CHECK, Libvirtd
+from beds.process import BedError
 from beds.synthetic.doorway import relaying
 from beds.synthetic.model import Machine
 from beds.synthetic.sysfs import Files
@@ -102,6 +103,9 @@ def _events(server: Libvirtd) -> Iterator[subprocess.Popen[str]]:
     command = [*server.inside, sys.executable, str(HERE / "uevents.py")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
+            assert process.stdout
+            if process.stdout.readline() != "inside\n":
+                raise BedError("nobody could be sent into the namespaces of the synthetic host")
             yield process
         finally:
             process.kill()

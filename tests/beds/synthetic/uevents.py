@@ -53,6 +53,7 @@ def _murmur(text: bytes) -> int:
 
 
 if __name__ == "__main__":
+    print("inside", flush=True)  # of the namespaces, by now
     for line in sys.stdin:
         send(*line.split())
         print("sent", flush=True)
