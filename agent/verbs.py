@@ -2,13 +2,12 @@
 
 import argparse
 import json
-import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent import printers
 from agent.assembly import BareMetal, open_client, open_driver, settings_for
@@ -22,9 +21,6 @@ from agent.shapes import encode_conversion, encode_observed, encode_plan, encode
 from agent.sync import Outcome, Status, foresee, judge, notes_on
 from agent.upgrade import at_start, convert, remember_plan
 from drivers import IRONIC
-
-if TYPE_CHECKING:
-    from agent.watch import Change
 
 ENDINGS = {
     Status.UNCHANGED: Exit.DONE,
@@ -50,8 +46,10 @@ def run(verb: str, options: argparse.Namespace) -> Exit:
         run_service(replace(choice_of(options), service=True), options.verbose)
         return Exit.DONE
     if verb == "watch":  # prints as it goes, and ends when it is told to
+        from agent.watch_verb import watch
+
         try:
-            VERBS[verb](options)
+            watch(options)
         except BareMetal:
             _of_nodes(verb, options)
         return Exit.DONE
@@ -260,17 +258,6 @@ def status(options: argparse.Namespace) -> Report:
     return Report(data=found, table=printers.print_status, exit=Exit.DONE if well else Exit.DIFFERENCES)
 
 
-def watch(options: argparse.Namespace) -> Report:
-    """Events and what each changes, as they come, until interrupted."""
-    from agent.watch import open_watch
-
-    choice = choice_of(options)
-    with _ending_by_signal(), open_watch(settings_for(choice), choice, sync=options.sync) as changes:
-        for change in changes:
-            _print_change(options, change)
-    return Report(data={}, table=lambda out, data: None)
-
-
 def audit(options: argparse.Namespace) -> Report:
     """What placement says of this host's guests against what the hypervisor really runs."""
     from agent import audit_verb
@@ -292,7 +279,6 @@ VERBS: dict[str, Callable[[argparse.Namespace], Report]] = {
     "reshape": reshape,
     "record": record,
     "explain": explain,
-    "watch": watch,
     "check": check,
     "audit": audit,
     "status": status,
@@ -317,36 +303,6 @@ DOING = {
     "audit": "looking at this host and at placement",
     **dict.fromkeys(("claim", "move", "confirm", "revert", "release"), "asking placement"),
 }
-
-
-@contextmanager
-def _ending_by_signal() -> Iterator[None]:
-    """Inside, an interrupt or a request to terminate is the ordinary end."""
-
-    def end(_number: int, _frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, end)
-    with suppress(KeyboardInterrupt):
-        yield
-    signal.signal(signal.SIGTERM, before)
-
-
-def _print_change(options: argparse.Namespace, change: "Change") -> None:
-    from agent.watch import encode_change
-
-    data = encode_change(change)
-    if options.format == "json":
-        print(json.dumps(data, sort_keys=True), flush=True)
-    elif options.format == "yaml":
-        import yaml
-
-        print(yaml.safe_dump(data, explicit_start=True), end="", flush=True)
-    else:
-        from agent.tables import console, print_change
-
-        print_change(console(), data)
-        sys.stdout.flush()
 
 
 def _try(planner: Planner, act: Callable[[], Outcome]) -> Outcome:

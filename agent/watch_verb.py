@@ -1,0 +1,53 @@
+"""The verb ``watch``: events and what each changes, as they come, until it is interrupted."""
+
+import argparse
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from agent.assembly import settings_for
+from agent.report import choice_of
+from agent.watch import Change, encode_change, open_watch
+
+
+def watch(options: argparse.Namespace) -> None:
+    """
+    Print each change; with --sync it was written to placement.
+
+    Raises:
+        ConfigError: the host is no live one. And as a survey does.
+    """
+    choice = choice_of(options)
+    with _ending_by_signal(), open_watch(settings_for(choice), choice, sync=options.sync) as changes:
+        for change in changes:
+            _print(options.format, change)
+
+
+@contextmanager
+def _ending_by_signal() -> Iterator[None]:
+    """Inside, an interrupt or a request to terminate is the ordinary end."""
+
+    def end(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
+    with suppress(KeyboardInterrupt):
+        yield
+    signal.signal(signal.SIGTERM, before)
+
+
+def _print(form: str, change: Change) -> None:
+    data = encode_change(change)
+    if form == "json":
+        print(json.dumps(data, sort_keys=True), flush=True)
+    elif form == "yaml":
+        import yaml
+
+        print(yaml.safe_dump(data, explicit_start=True), end="", flush=True)
+    else:
+        from agent.tables import console, print_change
+
+        print_change(console(), data)
+        sys.stdout.flush()
