@@ -2,28 +2,19 @@
 The service: a pass at its time and at the host's word, for as long as it is let, and what is told of it.
 
 One thread does the work, and tells systemd's watchdog that it goes on; others only wake it. A pass that fails changes
-nothing, is tried again later and later, and what was known stays known. oslo.service's periodic tasks keep the time:
-they need none of its launchers, which would bring eventlet, or fork.
+nothing, is tried again later and later, and what was known stays known.
 """
 
 import gc
-import hashlib
 import logging
 import math
 import os
 import random
-import signal
-import socket
-import threading
 import time
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
-from oslo_service import periodic_task
-
-from agent import VERSION
+from agent import VERSION, signals
 from agent.assembly import Choice, settings_for
 from agent.config import Settings
 from agent.errors import USER_ERRORS, ConfigError, StateError
@@ -34,6 +25,7 @@ from agent.metered import MeteredSender, operation, served
 from agent.metrics import Metrics, serve
 from agent.notify import Notifier
 from agent.passes import Passes, Taken
+from agent.rhythm import Rhythm
 from agent.state import serving
 from agent.status import STUCK_S, WELL, ServiceStatus, write_status
 from agent.sync import PATIENCE, Status
@@ -126,7 +118,7 @@ class Daemon:
     # -- the time ------------------------------------------------------------------------------------------------------
 
     def _loop(self) -> None:
-        self._begin()
+        self._rhythm = self._new_rhythm()
         while True:
             events, _ = self._wake_ups.wait(self._patience_s())
             self._progress()
@@ -136,59 +128,20 @@ class Daemon:
                 self._reload()
             if time.monotonic() < self._retry:
                 continue  # what failed is left alone until then, whatever the time and the host say
-            if time.monotonic() >= self._due:
-                self._tick()
+            if time.monotonic() >= self._rhythm.due:
+                self._rhythm.tick()
             elif events or self._failures or time.monotonic() >= self._soon:
                 self._pass(events)
 
-    def _begin(self) -> None:
-        """The first pass is due soon: within ``start_spread``, so that a fleet that starts at once asks one by one."""
-        self._began = time.monotonic()
-        self._due = self._began + self._share() * self._settings.start_spread_s
-        self._schedule: periodic_task.PeriodicTasks | None = None
-        self._is_first = True
-
-    def _tick(self) -> None:
-        """The first pass; after half to one and a half periods the next, at a moment of this host's; then one each."""
-        if self._is_first:
-            self._is_first = False
-            self._pass(())
-            if not self._frozen:
-                self._frozen = True
-                gc.collect()
-                gc.freeze()  # what is loaded by now stays: no later collection needs to look through it
-            now, period_s = time.monotonic(), self._settings.interval_s
-            self._due = self._began + self._share() * period_s
-            self._due += period_s if self._due < now + period_s / 2 else 0
-            return
-        self._schedule = self._schedule or self._new_schedule()
-        self._due = time.monotonic() + self._schedule.run_periodic_tasks(None, raise_on_error=True)
-
-    def _new_schedule(self) -> periodic_task.PeriodicTasks:
-        """The pass, and the audit that reads everything, each with its own period; the pass is due at once."""
-
-        def take_pass(_tasks: object, _context: object) -> None:
-            self._pass(())
-
-        def read_everything(_tasks: object, _context: object) -> None:
+    def _new_rhythm(self) -> Rhythm:
+        def read_everything() -> None:
             self._deep = True
 
-        often = periodic_task.periodic_task(spacing=self._settings.interval_s, run_immediately=True)
-        seldom = periodic_task.periodic_task(spacing=self._settings.full_audit_interval_s)
-        tasks = {"take_pass": often(take_pass), "read_everything": seldom(read_everything)}
-        made: periodic_task.PeriodicTasks = type("Schedule", (periodic_task.PeriodicTasks,), tasks)(
-            self._settings.source
-        )
-        return made
-
-    def _share(self) -> float:
-        """This host's own place in every period, from 0 to 1: the same after each start, another for each host."""
-        digest = hashlib.sha256(os.uname().nodename.encode() + str(self._settings.state_directory).encode()).digest()
-        return int.from_bytes(digest[:4]) / 2**32
+        return Rhythm(self._settings, take_pass=lambda: self._pass(()), read_everything=read_everything)
 
     def _patience_s(self) -> float:
         longest = self._notifier.watchdog_s / 3 if self._notifier.watchdog_s else float(self._settings.interval_s)
-        due = self._retry if self._failures else min(self._due, self._soon)
+        due = self._retry if self._failures else min(self._rhythm.due, self._soon)
         return float(max(0.0, min(due - time.monotonic(), longest)))
 
     def _progress(self) -> None:
@@ -234,6 +187,10 @@ class Daemon:
         else:
             self._failed(taken)
         self._tell()
+        if not self._frozen and not self._failures:
+            self._frozen = True
+            gc.collect()
+            gc.freeze()  # what is loaded by now stays: no later collection needs to look through it
 
     def _try_pass(self) -> Taken | Exception:
         try:
@@ -329,9 +286,8 @@ class Daemon:
         self._status = replace(self._status, interval_s=self._settings.interval_s)
         self._metrics.asked(CONFIGURATION, 0.0, reason)
         self._failures, self._retry, self._deep = 0, 0.0, True
-        due = max(self._due, time.monotonic())
-        self._begin()
-        self._due = min(self._due, due)  # who reloads again and again puts off no pass
+        due, self._rhythm = self._rhythm.due, self._new_rhythm()
+        self._rhythm.hurry(due)  # who reloads again and again puts off no pass
         self._reopen_log()
         self._notifier.ready(self._status.sentence())
 
@@ -384,53 +340,6 @@ class Daemon:
             LOG.error("the log is not opened anew reason=%s", reason)
 
 
-@contextmanager
-def _signals(daemon: Daemon) -> Iterator[None]:
-    """
-    Inside, SIGTERM and SIGINT stop the service, and SIGHUP has it read its configuration anew.
-
-    A thread hears them, as Python's own handlers wait for the main thread, which may hang in a library's call. What
-    hangs for longer than the configuration lets is abandoned, without harm.
-    """
-    heard, told = socket.socketpair()
-    told.setblocking(False)
-
-    def stop() -> None:
-        daemon.stop()
-        bound = threading.Timer(daemon.stop_timeout_s, _abandon)
-        bound.daemon = True
-        bound.start()
-
-    doing = {signal.SIGTERM: stop, signal.SIGINT: stop, signal.SIGHUP: daemon.reload}
-
-    def hear() -> None:
-        with heard:
-            while numbers := heard.recv(64):  # by signal.set_wakeup_fd
-                for number in numbers:
-                    doing.get(signal.Signals(number), _nothing)()
-
-    threading.Thread(target=hear, name="signals", daemon=True).start()
-    descriptor = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
-    before = {number: signal.signal(number, _nothing) for number in doing}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        signal.set_wakeup_fd(descriptor)
-        told.close()
-
-
-def _abandon() -> None:
-    # A pass may hang in a request: all that it does stands without harm wherever it ends.
-    LOG.warning("stopped in the middle of a pass, which did not end in time: the next one goes on from there")
-    os._exit(0)
-
-
-def _nothing(*_arguments: object) -> None:
-    """What is done at a signal that a thread hears."""
-
-
 def _read(choice: Choice) -> tuple[Settings, HealPolicy | None]:
     """
     What is configured, and what may be healed (None: nothing).
@@ -451,5 +360,5 @@ def run_service(choice: Choice, verbose: int) -> None:
     """
     daemon = Daemon(choice)
     daemon.set_up_log(verbose)
-    with _signals(daemon):
+    with signals.heard(daemon.stop, daemon.reload, lambda: daemon.stop_timeout_s):
         daemon.run()
