@@ -17,12 +17,18 @@ PlacementError
 
 import re
 
+KEYSTONE_AWAY = "Keystone, which gives the token for it, does not answer: does it run, and can it be reached from here?"
 USERINFO = re.compile(r"(?<=://)[^/\s\"'<>]*@")  # of a URL: user and password, up to the last @ before its path
 
 
 def mask(text: str) -> str:
     """The same without passwords of URLs, as messages, logs and files may show it."""
     return USERINFO.sub("***@", text)
+
+
+def keystone_is_away(error: Exception) -> bool:
+    """Whether what could not be reached is Keystone, going by the address in keystoneauth's message."""
+    return "/auth/tokens" in str(error)
 
 
 class PlacementError(Exception):

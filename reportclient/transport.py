@@ -12,7 +12,19 @@ from typing import Any, NoReturn, Protocol
 
 from keystoneauth1 import exceptions
 
-from reportclient.errors import Absent, Conflict, Forbidden, LeftBehind, NameTaken, NoRoom, Rejected, Unavailable, mask
+from reportclient.errors import (
+    KEYSTONE_AWAY,
+    Absent,
+    Conflict,
+    Forbidden,
+    LeftBehind,
+    NameTaken,
+    NoRoom,
+    Rejected,
+    Unavailable,
+    keystone_is_away,
+    mask,
+)
 
 RACED = ("placement.concurrent_update", "placement.inventory.inuse", "placement.resource_provider.inuse")
 """What is in use now was not when it was planned."""
@@ -238,6 +250,7 @@ def _explain(error: Exception, where: str) -> NoReturn:
     for kinds, make, advice in _ADVICE:
         if isinstance(error, kinds):
             cause = _short(mask(" ".join(str(error).split())))
+            advice = KEYSTONE_AWAY if make is Unavailable and keystone_is_away(error) else advice
             refusal = make(f"{where}: {advice} ({type(error).__name__}: {cause})")
             if isinstance(refusal, Unavailable):
                 refusal.retry_after_s = _retry_after_s(str(getattr(error, "retry_after", "")))

@@ -14,7 +14,7 @@ from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_a
 
 from drivers.errors import DiscoveryError, MalformedFact, Vanished
 from drivers.ironic.nodes import FIELDS
-from reportclient.errors import mask
+from reportclient.errors import KEYSTONE_AWAY, keystone_is_away, mask
 
 PAGE = 1000  # nodes; more than Ironic's [api] max_limit is cut down by Ironic
 TRIES = 5  # at one request that a busy Ironic refused, and at a listing of which a node went away
@@ -154,6 +154,7 @@ class IronicClient:
         cause = mask(" ".join(str(error).split()))[:160]
         for kinds, advice in _ADVICE:
             if isinstance(error, kinds):
+                advice = KEYSTONE_AWAY if kinds is exceptions.ConnectFailure and keystone_is_away(error) else advice
                 raise DiscoveryError(f"{self.where}: {advice} ({type(error).__name__}: {cause})") from error
         raise DiscoveryError(f"{self.where}: {type(error).__name__}: {cause}: check [ironic]") from error
 

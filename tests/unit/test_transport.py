@@ -52,6 +52,12 @@ def test_a_refusal_is_told_by_status_and_code(answer: FakeAnswer, kind: type[Pla
         pytest.param(exceptions.SSLError("x"), Rejected, "cafile", id="unknown CA"),
         pytest.param(exceptions.ConnectTimeout("x"), Unavailable, "timeout", id="slow"),
         pytest.param(exceptions.ConnectFailure("x"), Unavailable, "does it run", id="nobody there"),
+        pytest.param(
+            exceptions.ConnectFailure("Unable to establish connection to http://k/v3/auth/tokens: refused"),
+            Unavailable,
+            "Keystone, which gives the token for it, does not answer",
+            id="nobody there to give a token",
+        ),
         pytest.param(exceptions.Unauthorized("x"), Rejected, "refused the credentials", id="password"),
         pytest.param(exceptions.NotFound("x"), Rejected, "application credential deleted", id="credential gone"),
         pytest.param(exceptions.EndpointNotFound("x"), Rejected, "region_name", id="catalog"),
