@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ pytestmark = pytest.mark.live
 
 GOLDEN = Path(__file__).parents[1] / "nodes" / "fifty.json"
 MANY = int(os.environ.get("NODES", "500"))
+KILLED_S = 10  # for which an agent that is killed later is believed to be there
 
 
 @pytest.fixture(scope="module")
@@ -417,6 +419,18 @@ def test_three_agents_have_each_a_shard(
     assert [agent.sums() for agent in agents] == [{"unchanged": 10}] * 3
 
 
+def sync_twice(agents: list[NodesAgent]) -> None:
+    """All of them must have joined before the shares are final."""
+    for agent in agents:
+        assert agent.run("sync").code == 0
+    sync_at_once(agents)
+
+
+def sync_at_once(agents: list[NodesAgent]) -> None:
+    with ThreadPoolExecutor(len(agents)) as pool:
+        assert all(done.code == 0 for done in pool.map(lambda agent: agent.run("sync"), agents))
+
+
 def test_agents_of_a_ring_share_the_nodes_and_take_over_those_of_one_that_is_killed(
     placement_server: PlacementServer, tmp_path: Path, ironic_template: Path
 ) -> None:
@@ -426,7 +440,6 @@ def test_agents_of_a_ring_share_the_nodes_and_take_over_those_of_one_that_is_kil
         Proxy(placement_server.url) as proxy,
     ):
         uuids = set(available(own, "ring", 60))
-        names = ("a", "b", "c")
         agents = [
             nodes_agent(
                 tmp_path / name,
@@ -435,15 +448,13 @@ def test_agents_of_a_ring_share_the_nodes_and_take_over_those_of_one_that_is_kil
                 agent={
                     "ring_url": url,
                     "ring_member": name,
-                    "ring_timeout": 5,
+                    "ring_timeout": seconds,
                     "state_directory": tmp_path / name / "state",
                 },
             )
-            for name in names
+            for name, seconds in zip("abc", (60, 60, KILLED_S), strict=True)
         ]
-        for _ in range(2):  # all of them must have joined before the shares are final
-            for agent in agents:
-                assert agent.run("sync").code == 0
+        sync_twice(agents)
         shares = owners(agents)
         assert set.union(*shares) == uuids
         assert sum(map(len, shares)) == len(uuids)
@@ -462,9 +473,8 @@ def test_agents_of_a_ring_share_the_nodes_and_take_over_those_of_one_that_is_kil
             while len(writes(proxy)) < 3 and killed.poll() is None:
                 time.sleep(0.005)
             killed.kill()
-        time.sleep(6)  # it is not heard of any more
-        for agent in agents[:2] * 2:
-            assert agent.run("sync").code == 0
+        time.sleep(KILLED_S + 1)  # it is not heard of any more
+        sync_twice(agents[:2])
         after = owners(agents[:2])
         assert set.union(*after) == uuids
         assert not after[0] & after[1]
@@ -474,8 +484,8 @@ def test_agents_of_a_ring_share_the_nodes_and_take_over_those_of_one_that_is_kil
         assert len(stocked) == len(writes(proxy))  # nothing was deleted, and nothing but stock written
         assert len(stocked) <= len(shares[2]) + 1  # the one that was on its way may be written again
 
-        for agent in (agents[2], *agents):
-            assert agent.run("sync").code == 0
+        assert agents[2].run("sync").code == 0
+        sync_at_once(agents)
         assert sum(map(len, owners(agents))) == len(uuids)
         assert not [one for one in writes(proxy) if one.startswith("DELETE")]
 
