@@ -1,11 +1,13 @@
 """libvirt's event loop: one for the whole process, which each connection with events or keep-alive needs turned."""
 
+import logging
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 
+LOG = logging.getLogger(__name__)
 TURN_S = 1.0  # between two turns of a loop that rests
 SETTLING_S = 2.0
 
@@ -62,11 +64,16 @@ class EventLoop:
     def _turn(self) -> None:
         import libvirt
 
+        turns = True
         while True:
             self._may_wait.wait(TURN_S)
             try:
                 libvirt.virEventRunDefaultImpl()
-            except libvirt.libvirtError:
+                turns = True
+            except libvirt.libvirtError as error:
+                if turns:
+                    LOG.warning("libvirt's event loop does not turn: no events, no keep-alive reason=%s", error)
+                turns = False
                 time.sleep(TURN_S)
 
 

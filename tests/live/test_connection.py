@@ -95,6 +95,29 @@ def test_the_event_loop_rests_while_the_host_is_read_and_is_quiet_afterwards(
         assert turned(0.5) <= 1
 
 
+def test_an_event_loop_that_fails_is_told_once_and_turned_again(
+    hypervisor: Libvirtd, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    turn, failures = libvirt.virEventRunDefaultImpl, itertools.count()
+    heard: queue.SimpleQueue[Event] = queue.SimpleQueue()
+
+    def failing() -> int:
+        if next(failures) < 2:
+            raise libvirt.libvirtError("poll failed")
+        return int(turn())
+
+    connection = LiveConnection(hypervisor.uri)
+    with connection.watching(heard.put):
+        monkeypatch.setattr(libvirt, "virEventRunDefaultImpl", failing)
+        define_and_forget(hypervisor)
+        assert {heard.get(timeout=10).what for _ in range(2)} == {"domain heard defined", "domain heard undefined"}
+        define_and_forget(hypervisor)
+        assert {heard.get(timeout=10).what for _ in range(2)} == {"domain heard defined", "domain heard undefined"}
+    assert [one.message for one in caplog.records if "does not turn" in one.message] == [
+        "libvirt's event loop does not turn: no events, no keep-alive reason=poll failed"
+    ]
+
+
 def test_a_libvirtd_that_hangs_while_the_host_is_read_is_given_up_and_found_again(tmp_path: Path) -> None:
     """By keep-alive, which libvirt's event loop looks after also while it rests."""
     heard: queue.SimpleQueue[Event] = queue.SimpleQueue()
