@@ -48,14 +48,6 @@ def aside(close: Callable[[], object]) -> None:
     thread.join(CLOSING_S)
 
 
-def quiet_libvirt() -> Any:
-    """The library, told not to print its errors on standard error too."""
-    import libvirt
-
-    libvirt.registerErrorHandler(lambda *_: None, None)
-    return libvirt
-
-
 class _Openings:
     """Those under way, one of a kind at a time: nobody can end the thread of one that hangs."""
 
@@ -98,8 +90,16 @@ def _try(close: Callable[[], object]) -> None:
         close()
 
 
+def _quiet_libvirt() -> Any:
+    """The library, told not to print its errors on standard error too."""
+    import libvirt
+
+    libvirt.registerErrorHandler(lambda *_: None, None)
+    return libvirt
+
+
 def _open(key: Key, opening: "Future[Any]") -> None:
-    libvirt = quiet_libvirt()
+    libvirt = _quiet_libvirt()
     uri, read_only = key
     try:
         connection = libvirt.openReadOnly(uri) if read_only else libvirt.open(uri)
