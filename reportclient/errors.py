@@ -17,7 +17,7 @@ PlacementError
 
 import re
 
-KEYSTONE_AWAY = "Keystone, which gives the token for it, does not answer: does it run, and can it be reached from here?"
+KEYSTONE_AWAY = "Keystone, which gives the tokens, does not answer: does it run, and is auth_url right?"
 USERINFO = re.compile(r"(?<=://)[^/\s\"'<>]*@")  # of a URL: user and password, up to the last @ before its path
 
 
@@ -26,8 +26,8 @@ def mask(text: str) -> str:
     return USERINFO.sub("***@", text)
 
 
-def keystone_is_away(error: Exception) -> bool:
-    """Whether what could not be reached is Keystone, going by the address in keystoneauth's message."""
+def asked_keystone(error: Exception) -> bool:
+    """Whether it was a token that could not be asked for: nothing but the address in keystoneauth's message tells."""
     return "/auth/tokens" in str(error)
 
 

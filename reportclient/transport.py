@@ -22,7 +22,7 @@ from reportclient.errors import (
     NoRoom,
     Rejected,
     Unavailable,
-    keystone_is_away,
+    asked_keystone,
     mask,
 )
 
@@ -31,6 +31,7 @@ RACED = ("placement.concurrent_update", "placement.inventory.inuse", "placement.
 LEFT_BEHIND = "expected 0 but got None"  # of a consumer's generation
 NO_ROOM = "placement.undefined_code"  # as allocations are answered that do not fit
 LEAKED = (KeyError, IndexError, TypeError, AttributeError)  # by keystoneauth, of answers that are none of Keystone's
+NO_CONNECTION = (exceptions.ConnectTimeout, exceptions.ConnectFailure)
 DIGITS = 18  # of a number in a header that is believed
 Body = Mapping[str, Any] | Callable[[tuple[int, int]], Mapping[str, Any]] | None  # or as a microversion has it
 AT_ONCE = nullcontext()  # keystoneauth's own waits for the wall clock: for hours when that was set back
@@ -250,8 +251,8 @@ def _explain(error: Exception, where: str) -> NoReturn:
     for kinds, make, advice in _ADVICE:
         if isinstance(error, kinds):
             cause = _short(mask(" ".join(str(error).split())))
-            advice = KEYSTONE_AWAY if make is Unavailable and keystone_is_away(error) else advice
-            refusal = make(f"{where}: {advice} ({type(error).__name__}: {cause})")
+            no_token = kinds in NO_CONNECTION and asked_keystone(error)
+            refusal = make(f"{where}: {KEYSTONE_AWAY if no_token else advice} ({type(error).__name__}: {cause})")
             if isinstance(refusal, Unavailable):
                 refusal.retry_after_s = _retry_after_s(str(getattr(error, "retry_after", "")))
             raise refusal from error

@@ -14,10 +14,11 @@ from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_a
 
 from drivers.errors import DiscoveryError, MalformedFact, Vanished
 from drivers.ironic.nodes import FIELDS
-from reportclient.errors import KEYSTONE_AWAY, keystone_is_away, mask
+from reportclient.errors import KEYSTONE_AWAY, asked_keystone, mask
 
 PAGE = 1000  # nodes; more than Ironic's [api] max_limit is cut down by Ironic
 TRIES = 5  # at one request that a busy Ironic refused, and at a listing of which a node went away
+NO_CONNECTION = (exceptions.ConnectTimeout, exceptions.ConnectFailure)
 WITH_TRAITS, WITH_GROUPS, WITH_SHARDS = (1, 37), (1, 46), (1, 82)  # the API versions that brought them
 
 
@@ -154,17 +155,19 @@ class IronicClient:
         cause = mask(" ".join(str(error).split()))[:160]
         for kinds, advice in _ADVICE:
             if isinstance(error, kinds):
-                advice = KEYSTONE_AWAY if kinds is exceptions.ConnectFailure and keystone_is_away(error) else advice
-                raise DiscoveryError(f"{self.where}: {advice} ({type(error).__name__}: {cause})") from error
+                no_token = kinds is NO_CONNECTION and asked_keystone(error)
+                advised = KEYSTONE_AWAY if no_token else advice
+                raise DiscoveryError(f"{self.where}: {advised} ({type(error).__name__}: {cause})") from error
         raise DiscoveryError(f"{self.where}: {type(error).__name__}: {cause}: check [ironic]") from error
 
 
 _ADVICE: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...] = (
     (exceptions.SSLError, "its certificate is not trusted here: set [ironic] cafile to the CA that signed it"),
     (
-        exceptions.ConnectFailure,
+        NO_CONNECTION,
         "no connection: does it run, and are address, port and http or https right in [ironic]?",
     ),
+    (exceptions.DiscoveryFailure, "no Keystone answers at auth_url in [ironic]"),
     (exceptions.Unauthorized, "Keystone refused the credentials: check user and password in [ironic]"),
     (
         (exceptions.EndpointNotFound, exceptions.EmptyCatalog),

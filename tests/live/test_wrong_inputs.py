@@ -105,7 +105,7 @@ def test_a_cloud_is_reported_to_over_tls_with_keystone(
         pytest.param({"username": None}, ("[placement]",), id="half of the credentials"),
         pytest.param(
             {"auth_url": "https://127.0.0.1:9/v3"},
-            ("Keystone, which gives the token", "does it run"),
+            ("Keystone, which gives the tokens", "does it run"),
             id="Keystone away",
         ),
     ],

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from keystoneauth1 import exceptions
 
 from drivers.errors import DiscoveryError
 from drivers.ironic.client import PAGE, TRIES, IronicClient
@@ -228,6 +229,27 @@ def test_a_listing_that_is_not_whole_is_none(answer: Any, monkeypatch: pytest.Mo
     one, _ = driver(page(1, marker=1), *[answer] * TRIES)
 
     with pytest.raises(DiscoveryError):
+        one.survey()
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        pytest.param(exceptions.SSLError("x"), "cafile", id="unknown CA"),
+        pytest.param(exceptions.ConnectFailure("x"), "no connection", id="nobody there"),
+        pytest.param(exceptions.ConnectTimeout("x"), "no connection", id="slow"),
+        pytest.param(exceptions.ConnectFailure("http://k/v3/auth/tokens"), "Keystone, which gives", id="no Keystone"),
+        pytest.param(exceptions.ConnectTimeout("http://k/v3/auth/tokens"), "Keystone, which gives", id="slow Keystone"),
+        pytest.param(exceptions.DiscoveryFailure("x"), "no Keystone answers at auth_url", id="no versions"),
+        pytest.param(exceptions.Unauthorized("x"), "refused the credentials", id="password"),
+        pytest.param(exceptions.EndpointNotFound("x"), "region_name", id="catalog"),
+        pytest.param(exceptions.UnknownConnectionError("x", OSError()), "check .ironic.", id="anything else"),
+    ],
+)
+def test_what_keeps_an_answer_of_ironic_away_comes_with_advice(error: Exception, advice: str) -> None:
+    one, _ = driver(error)
+
+    with pytest.raises(DiscoveryError, match=f"^Ironic: .*{advice}"):
         one.survey()
 
 

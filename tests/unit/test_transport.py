@@ -55,8 +55,14 @@ def test_a_refusal_is_told_by_status_and_code(answer: FakeAnswer, kind: type[Pla
         pytest.param(
             exceptions.ConnectFailure("Unable to establish connection to http://k/v3/auth/tokens: refused"),
             Unavailable,
-            "Keystone, which gives the token for it, does not answer",
+            "Keystone, which gives the tokens, does not answer",
             id="nobody there to give a token",
+        ),
+        pytest.param(
+            exceptions.ConnectTimeout("Request to http://k/v3/auth/tokens timed out"),
+            Unavailable,
+            "Keystone, which gives the tokens, does not answer",
+            id="nobody in time to give a token",
         ),
         pytest.param(exceptions.Unauthorized("x"), Rejected, "refused the credentials", id="password"),
         pytest.param(exceptions.NotFound("x"), Rejected, "application credential deleted", id="credential gone"),
