@@ -3,7 +3,9 @@
 import pytest
 from hypothesis import HealthCheck, settings
 
+settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # how busy are we?
 settings.register_profile("soak", max_examples=20_000, deadline=None, suppress_health_check=list(HealthCheck))
+settings.load_profile("default")
 
 pytest_plugins = ["beds.fixtures", "beds.agents", "beds.synthetic.fixtures"]
 
