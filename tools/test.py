@@ -11,14 +11,17 @@ from dataclasses import dataclass
 ASIDE = tuple(
     f"tests/live/test_{name}.py"
     for name in (
+        "audit",
         "beds",
         "cases",
         "connection",
         "healed_cases",
+        "host",
         "hotplug",
         "leaving",
         "odd_consumers",
         "offline",
+        "passes",
         "upgrades",
         "wrong_inputs",
     )

@@ -1,5 +1,6 @@
 """Bare-metal nodes from a real Ironic to a real placement, by the installed command."""
 
+import itertools
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ import pytest
 from beds import databases, etcd, ironic, placement
 from beds.agents import COMMAND
 from beds.by_hand import ByHand
+from beds.faults import Killer
 from beds.fixtures import Cloud
 from beds.ironic import IronicServer
 from beds.keystone import AGENT, PLACEMENT, logged_in, system_token
@@ -29,7 +31,7 @@ pytestmark = pytest.mark.live
 
 GOLDEN = Path(__file__).parents[1] / "nodes" / "fifty.json"
 MANY = int(os.environ.get("NODES", "500"))
-KILLED_S = 10  # for which an agent that is killed later is believed to be there
+KILLED_S = 5  # for which the agent that is killed is still believed to be there
 
 
 @pytest.fixture(scope="module")
@@ -428,7 +430,23 @@ def sync_twice(agents: list[NodesAgent]) -> None:
 
 def sync_at_once(agents: list[NodesAgent]) -> None:
     with ThreadPoolExecutor(len(agents)) as pool:
-        assert all(done.code == 0 for done in pool.map(lambda agent: agent.run("sync"), agents))
+        ends = [(done.code, done.err) for done in pool.map(lambda agent: agent.run("sync"), agents)]
+    assert ends == [(0, "")] * len(agents)
+
+
+def sync_until_killed(agent: NodesAgent, proxy: Proxy, *, write: int) -> None:
+    """A pass that ends by SIGKILL before this write of its own is done, counted from 1."""
+    killer = Killer(write, after=False)
+
+    def hook(request: Request, forward: Forward) -> Answer:
+        return (pass_on if request.method == "GET" else killer)(request, forward)
+
+    proxy.hook = hook
+    command = [str(COMMAND), "sync", "--config-file", str(agent.config)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        killer.victim = process.pid
+    proxy.hook = pass_on
+    assert process.returncode == -signal.SIGKILL
 
 
 def test_agents_of_a_ring_share_the_nodes_and_take_over_those_of_one_that_is_killed(
@@ -440,20 +458,12 @@ def test_agents_of_a_ring_share_the_nodes_and_take_over_those_of_one_that_is_kil
         Proxy(placement_server.url) as proxy,
     ):
         uuids = set(available(own, "ring", 60))
-        agents = [
-            nodes_agent(
-                tmp_path / name,
-                own.url,
-                proxy.url,
-                agent={
-                    "ring_url": url,
-                    "ring_member": name,
-                    "ring_timeout": seconds,
-                    "state_directory": tmp_path / name / "state",
-                },
-            )
-            for name, seconds in zip("abc", (60, 60, KILLED_S), strict=True)
-        ]
+
+        def member(name: str, timeout_s: int = 60) -> NodesAgent:
+            ring = {"ring_url": url, "ring_member": name, "ring_timeout": timeout_s}
+            return nodes_agent(tmp_path / name, own.url, proxy.url, agent=ring)
+
+        agents = [member(name) for name in "abc"]
         sync_twice(agents)
         shares = owners(agents)
         assert set.union(*shares) == uuids
@@ -468,11 +478,7 @@ def test_agents_of_a_ring_share_the_nodes_and_take_over_those_of_one_that_is_kil
         for uuid in shares[2]:
             own.send("PUT", f"/v1/nodes/{uuid}/maintenance", {"reason": "test"})
         proxy.seen.clear()
-        command = [str(COMMAND), "sync", "--config-file", str(agents[2].config)]
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as killed:
-            while len(writes(proxy)) < 3 and killed.poll() is None:
-                time.sleep(0.005)
-            killed.kill()
+        sync_until_killed(member("c", KILLED_S), proxy, write=3)
         time.sleep(KILLED_S + 1)  # it is not heard of any more
         sync_twice(agents[:2])
         after = owners(agents[:2])
@@ -484,6 +490,7 @@ def test_agents_of_a_ring_share_the_nodes_and_take_over_those_of_one_that_is_kil
         assert len(stocked) == len(writes(proxy))  # nothing was deleted, and nothing but stock written
         assert len(stocked) <= len(shares[2]) + 1  # the one that was on its way may be written again
 
+        agents[2] = member("c")
         assert agents[2].run("sync").code == 0
         sync_at_once(agents)
         assert sum(map(len, owners(agents))) == len(uuids)
@@ -575,19 +582,21 @@ def test_placement_that_is_killed_in_a_first_pass_has_everything_after_the_next(
     uuids = available(server, "outlived", 40)
     port = free_port()
     with placement.serving(tmp_path / "placement", placement_template, port=port) as one:
-        agent = nodes_agent(tmp_path, server.url, one.url, ironic={"shard": "outlived"})
-        command = [str(COMMAND), "sync", "--config-file", str(agent.config), "--format", "json"]
-        send = ByHand(one.url).send
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as begun:
-            while len(send("GET", "/resource_providers")["resource_providers"]) < 10:
-                assert begun.poll() is None
-            kill_server(port)
-            out, _ = begun.communicate()
-    halted = json.loads(out)["summary"]
-    assert begun.returncode == 1
-    assert halted["unfinished"] + halted.get("failed", 0) > 10
-    with placement.serving(tmp_path / "placement", placement_template, port=port):
+        writing = itertools.count(1)
+
+        def kill_in_the_middle(request: Request, forward: Forward) -> Answer:
+            if request.method != "GET" and next(writing) == 40:
+                kill_server(port)
+            return forward(request)
+
+        with Proxy(one.url, hook=kill_in_the_middle) as proxy:
+            halted = nodes_agent(tmp_path, server.url, proxy.url, ironic={"shard": "outlived"}).run("sync")
+    assert halted.code == 1
+    assert halted.json["summary"]["unfinished"] + halted.json["summary"].get("failed", 0) > 10
+    with placement.serving(tmp_path / "placement", placement_template, port=port) as again:
+        agent = nodes_agent(tmp_path, server.url, again.url, ironic={"shard": "outlived"})
         assert agent.run("sync").code == 0
+        send = ByHand(again.url).send
         assert all(reserved(send, uuid) == {"CUSTOM_GOLD": 0} for uuid in uuids)
         assert agent.sums() == {"unchanged": 40}
 
@@ -619,19 +628,13 @@ def test_an_agent_that_is_killed_in_its_first_pass_goes_on_from_there(
     server: IronicServer, placement_server: PlacementServer, tmp_path: Path
 ) -> None:
     uuids = available(server, "killed", 30)
-    agent = nodes_agent(tmp_path, server.url, placement_server.url, ironic={"shard": "killed"})
-    process = subprocess.Popen([str(COMMAND), "sync", "--config-file", str(agent.config)], stdout=subprocess.DEVNULL)
+    with Proxy(placement_server.url) as proxy:
+        agent = nodes_agent(tmp_path, server.url, proxy.url, ironic={"shard": "killed"})
+        sync_until_killed(agent, proxy, write=30)
+        assert agent.run("sync").code == 0
+        assert agent.sums() == {"unchanged": 30}
     send = ByHand(placement_server.url).send
-    while not send("GET", f"/resource_providers?uuid={uuids[-1]}")["resource_providers"] and process.poll() is None:
-        if len(send("GET", "/resource_providers")["resource_providers"]) > 10:
-            break
-    process.kill()
-    process.wait()
-
-    assert agent.run("sync").code == 0
-
     assert all(reserved(send, uuid) == {"CUSTOM_GOLD": 0} for uuid in uuids)
-    assert agent.sums() == {"unchanged": 30}
 
 
 def test_without_its_memory_an_agent_takes_nothing_away(
