@@ -5,7 +5,6 @@ import queue
 import signal
 import subprocess
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -54,6 +53,24 @@ def watching(host: Host, *options: object) -> Iterator[Callable[[], Any]]:
     assert process.returncode == 0
 
 
+def until(heard: Callable[[], Any], enough: Callable[[list[Any]], bool]) -> list[Any]:
+    """What is said from now on until it is enough: events that belong together may be told in several lines."""
+    said = [heard()]
+    while not enough(said):
+        said.append(heard())
+    return said
+
+
+def all_of(name: str, said: list[Any]) -> list[Any]:
+    """The ``events`` or ``operations`` of several lines."""
+    return [one for line in said for one in line[name]]
+
+
+def tells(what: str) -> Callable[[list[Any]], bool]:
+    """Whether any event of several lines says this."""
+    return lambda said: any(what in event["what"] for event in all_of("events", said))
+
+
 def test_a_card_its_vfs_and_a_vgpu_come_and_go_and_placement_follows(
     host: Host, placement_server: PlacementServer, tmp_path: Path
 ) -> None:
@@ -65,26 +82,27 @@ def test_a_card_its_vfs_and_a_vgpu_come_and_go_and_placement_follows(
 
 def test_watch_says_what_each_event_changes_and_writes_nothing(host: Host, write_config: Write, tmp_path: Path) -> None:
     config = write_config(libvirt={"connection_uri": host.libvirtd.uri, "virt_type": "qemu"}, pci={"discover": "all"})
+    created = tells("node device pci_0000_41_00_0 created")
 
     with watching(host, "--config-file", config) as heard:
         assert heard()["events"] == []
         host.announce("add", host.files.add_nic(NEW))
         try:
-            came = heard()
+            came = until(heard, lambda said: created(said) and bool(all_of("operations", said)))
         finally:
             host.announce("remove", host.files.remove_nic(NEW))
-        left = heard()
+        left = until(heard, lambda said: bool(all_of("operations", said)))
 
-    assert {"source": "udev", "what": "add pci 0000:41:00.0"} in came["events"]
-    assert any(event["what"] == "node device pci_0000_41_00_0 created" for event in came["events"])
-    assert [one["operation"] for one in came["operations"]] == [
+    assert {"source": "udev", "what": "add pci 0000:41:00.0"} in all_of("events", came)
+    operations = all_of("operations", came)
+    assert [one["operation"] for one in operations] == [
         "create",
         "ensure-traits",
         "set-traits",
         "set-inventories",
     ]
-    assert came["operations"][-1]["inventories"]["SRIOV_NET_VF"]["total"] == 8
-    assert [one["operation"] for one in left["operations"]] == ["delete"]
+    assert operations[-1]["inventories"]["SRIOV_NET_VF"]["total"] == 8
+    assert [one["operation"] for one in all_of("operations", left)] == ["delete"]
 
 
 def test_guests_that_start_and_stop_ask_for_a_look(host: Host, write_config: Write) -> None:
@@ -102,13 +120,9 @@ def test_guests_that_start_and_stop_ask_for_a_look(host: Host, write_config: Wri
     with watching(host, "--config-file", config) as heard:
         heard()
         virsh("create", "/dev/stdin", text=xml)
-        started = heard()
-        time.sleep(1)
+        until(heard, tells("domain here-and-gone started"))
         virsh("destroy", identity)
-        stopped = heard()
-
-    assert any("domain here-and-gone started" in event["what"] for event in started["events"])
-    assert any("domain here-and-gone stopped" in event["what"] for event in stopped["events"])
+        until(heard, tells("domain here-and-gone stopped"))
 
 
 def test_a_look_in_the_middle_of_a_storm_is_whole_or_none(host: Host, write_config: Write) -> None:
@@ -150,18 +164,16 @@ def test_a_libvirtd_that_is_restarted_is_found_again(write_config: Write, tmp_pa
             again = host.restart_libvirtd()
             try:
                 lost = heard()
-                while not any(event["what"] == "connected again" for event in heard()["events"]):
-                    pass
+                until(heard, tells("connected again"))
                 host.announce("add", host.files.add_nic(NEW))
-                while not (came := heard())["operations"]:
-                    pass
+                came = until(heard, lambda said: bool(all_of("operations", said)))
             finally:
                 again.terminate()
-                again.wait(10)
+                again.wait(30)
 
     assert lost["events"] == [{"source": "libvirt", "what": "connection lost"}]
     assert lost["operations"] == []  # a host that cannot be read does not change
-    assert came["operations"][0]["provider"] == "restarted_0000:41:00.0"
+    assert all_of("operations", came)[0]["provider"] == "restarted_0000:41:00.0"
 
 
 def test_a_recorded_host_cannot_be_watched(tmp_path: Path) -> None:
