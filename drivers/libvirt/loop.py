@@ -64,17 +64,20 @@ class EventLoop:
     def _turn(self) -> None:
         import libvirt
 
-        turns = True
+        failing = False
         while True:
             self._may_wait.wait(TURN_S)
             try:
                 libvirt.virEventRunDefaultImpl()
-                turns = True
             except libvirt.libvirtError as error:
-                if turns:
+                if not failing:
                     LOG.warning("libvirt's event loop does not turn: no events, no keep-alive reason=%s", error)
-                turns = False
+                failing = True
                 time.sleep(TURN_S)
+                continue
+            if failing:
+                LOG.info("libvirt's event loop turns again")
+            failing = False
 
 
 @cache

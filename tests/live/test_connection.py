@@ -1,6 +1,7 @@
 """The gate to libvirt, on a real libvirtd: what is heard, what is kept, and what becomes of one that hangs."""
 
 import itertools
+import logging
 import os
 import queue
 import signal
@@ -17,7 +18,7 @@ from beds.libvirtd import Libvirtd
 from drivers.errors import DiscoveryError
 from drivers.events import Event
 from drivers.libvirt.connection import LiveConnection
-from drivers.libvirt.loop import event_loop
+from drivers.libvirt.loop import TURN_S, event_loop
 from drivers.libvirt.opening import open_connection
 
 pytestmark = pytest.mark.live
@@ -30,20 +31,19 @@ def test_a_host_that_is_opened_again_and_again_leaves_nothing_open(hypervisor: L
     def count() -> tuple[int, int]:
         return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
 
-    rounds = 20
-    for number in range(rounds):
+    for number in range(20):
         connection = LiveConnection(hypervisor.uri)
         with connection.watching(lambda _event: None):
             assert connection.hostname()
         del connection
         if number == 1:  # the first has made what all share
-            descriptors, threads = count()
+            before = count()
     # the event loop frees the sockets of the last one only when it turns again; a leak has some of each round
     deadline = time.monotonic() + 10
-    while count() > (descriptors, threads) and time.monotonic() < deadline:
+    while (now := count()) and time.monotonic() < deadline and (now[0] > before[0] or now[1] > before[1]):
         time.sleep(0.01)
-    assert count()[0] <= descriptors
-    assert count()[1] <= threads
+    assert now[0] <= before[0]
+    assert now[1] <= before[1]
 
 
 def test_what_happens_while_a_host_is_read_is_heard(hypervisor: Libvirtd) -> None:
@@ -54,7 +54,7 @@ def test_what_happens_while_a_host_is_read_is_heard(hypervisor: Libvirtd) -> Non
             with connection.unheard():
                 define_and_forget(hypervisor)
                 assert connection.domains() == ()
-            assert {heard.get(timeout=5).what for _ in range(2)} == {"domain heard defined", "domain heard undefined"}
+            assert {heard.get(timeout=30).what for _ in range(2)} == {"domain heard defined", "domain heard undefined"}
 
 
 def define_and_forget(hypervisor: Libvirtd) -> None:
@@ -84,15 +84,18 @@ def test_the_event_loop_rests_while_the_host_is_read_and_is_quiet_afterwards(
     with connection.watching(lambda _event: None):
         connection.domains()
         turned(0.2)
+        began = time.monotonic()
         with connection.unheard():
             for _ in range(20):
                 connection.domains()
             rested = turned()
+        seconds = time.monotonic() - began
         for _ in range(20):
             connection.domains()
         busy = turned(0.1)
-        assert rested <= 3 < 20 <= busy
-        assert turned(0.5) <= 1
+        assert rested <= 3 + seconds / TURN_S
+        assert busy >= 20
+        assert any(turned(0.5) <= 1 for _ in range(20))  # but for keep-alive, and what was still on its way
 
 
 def test_an_event_loop_that_fails_is_told_once_and_turned_again(
@@ -108,21 +111,20 @@ def test_an_event_loop_that_fails_is_told_once_and_turned_again(
 
     connection = LiveConnection(hypervisor.uri)
     with connection.watching(heard.put):
+        caplog.set_level(logging.INFO)
         monkeypatch.setattr(libvirt, "virEventRunDefaultImpl", failing)
         define_and_forget(hypervisor)
-        assert {heard.get(timeout=10).what for _ in range(2)} == {"domain heard defined", "domain heard undefined"}
+        assert {heard.get(timeout=30).what for _ in range(2)} == {"domain heard defined", "domain heard undefined"}
         define_and_forget(hypervisor)
-        assert {heard.get(timeout=10).what for _ in range(2)} == {"domain heard defined", "domain heard undefined"}
-    assert [one.message for one in caplog.records if "does not turn" in one.message] == [
-        "libvirt's event loop does not turn: no events, no keep-alive reason=poll failed"
-    ]
+        assert {heard.get(timeout=30).what for _ in range(2)} == {"domain heard defined", "domain heard undefined"}
+    assert [one.levelname for one in caplog.records if "event loop" in one.message] == ["WARNING", "INFO"]
 
 
 def test_a_libvirtd_that_hangs_while_the_host_is_read_is_given_up_and_found_again(tmp_path: Path) -> None:
     """By keep-alive, which libvirt's event loop looks after also while it rests."""
     heard: queue.SimpleQueue[Event] = queue.SimpleQueue()
     with libvirtd.serving(tmp_path / "libvirtd") as hypervisor, ThreadPoolExecutor(1) as aside:
-        connection = LiveConnection(hypervisor.uri, opening_s=1.0)
+        connection = LiveConnection(hypervisor.uri, opening_s=3.0)
         with connection.watching(heard.put):
             assert connection.node_devices()
             os.kill(hypervisor.pid, signal.SIGSTOP)
@@ -131,7 +133,7 @@ def test_a_libvirtd_that_hangs_while_the_host_is_read_is_given_up_and_found_agai
                     aside.submit(read, connection).result(40)
                 for _ in range(2):
                     with pytest.raises(DiscoveryError, match="does libvirtd hang"):
-                        aside.submit(read, connection).result(10)
+                        aside.submit(read, connection).result(30)
                 names = [thread.name for thread in threading.enumerate()]
                 assert names.count("libvirt-open") <= 2  # one to ask, one to listen
             finally:
@@ -139,7 +141,7 @@ def test_a_libvirtd_that_hangs_while_the_host_is_read_is_given_up_and_found_agai
             assert connection.node_devices()
             assert [heard.get(timeout=30).what for _ in range(2)] == ["connection lost", "connected again"]
             define_and_forget(hypervisor)
-            assert heard.get(timeout=5).what == "domain heard defined"
+            assert heard.get(timeout=30).what == "domain heard defined"
 
 
 def read(connection: LiveConnection) -> object:
