@@ -187,7 +187,7 @@ class Daemon:
         else:
             self._failed(taken)
         self._tell()
-        if not self._frozen and not self._failures:
+        if not self._frozen and not self._failures:  # one that failed has not loaded all, and left its traces
             self._frozen = True
             gc.collect()
             gc.freeze()  # what is loaded by now stays: no later collection needs to look through it
@@ -279,7 +279,7 @@ class Daemon:
             reason = f"the old one stays: {reason}"
         else:
             before[2].close_host()
-            gc.unfreeze()  # what is replaced, with its connections, is to be freed at the next pass
+            gc.unfreeze()  # what is replaced, with its connections, is to be freed when the next pass is done
             self._frozen = False
             LOG.info("configuration read anew")
         self._status = self._status.seen(CONFIGURATION, reason, time.time())

@@ -17,7 +17,8 @@ def watch(options: argparse.Namespace) -> None:
     Print each change; with --sync it was written to placement.
 
     Raises:
-        ConfigError: the host is no live one. And as a survey does.
+        ConfigError: the host is no live one. BareMetal: nor is it a hypervisor. DiscoveryError, PolicyError: libvirt
+            or udev cannot be watched. With --sync StateError and PlacementError besides.
     """
     choice = choice_of(options)
     with _ending_by_signal(), open_watch(settings_for(choice), choice, sync=options.sync) as changes:
@@ -33,9 +34,11 @@ def _ending_by_signal() -> Iterator[None]:
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, end)
-    with suppress(KeyboardInterrupt):
-        yield
-    signal.signal(signal.SIGTERM, before)
+    try:
+        with suppress(KeyboardInterrupt):
+            yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _print(form: str, change: Change) -> None:
