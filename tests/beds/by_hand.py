@@ -17,7 +17,7 @@ class ByHand:
     def send(self, method: str, path: str, body: object = None, *, version: str = "placement 1.39") -> Any:
         """One request; its JSON, None where there is none."""
         headers = {**NOAUTH_HEADERS, "OpenStack-API-Version": version}
-        answer = requests.request(method, f"{self._url}{path}", json=body, headers=headers, timeout=10)
+        answer = requests.request(method, f"{self._url}{path}", json=body, headers=headers, timeout=30)
         assert answer.status_code < 300, answer.text
         return answer.json() if answer.text else None
 

@@ -27,11 +27,12 @@ from reportclient.plan import ReplaceAllocations
 from reportclient.transport import Transport
 
 Place = tuple[int, int]  # (host, VCPU)
-POLICY = HealPolicy(kinds=frozenset(Kind), grace_s=5, again_s=1, move_s=5, limit=100)
+GRACE_S = 10  # longer than an operation that nobody interrupts takes
+POLICY = HealPolicy(kinds=frozenset(Kind), grace_s=GRACE_S, again_s=1, move_s=GRACE_S, limit=100)
 EACH = 2  # guests of a client
 SIZES = (1, 2)
 CRASHES = 0.2  # of a client's operations, at one of their first requests
-LATE_S = 60.0  # for the audits to find the truth once nobody does anything any more
+LATE_S = 120.0  # for the audits to find the truth once nobody does anything any more
 
 
 @dataclass

@@ -122,11 +122,11 @@ def create_application_credential(
 ) -> ApplicationCredential:
     """A credential with all roles of its owner, for ever or for ``expires_in`` seconds from now."""
     body: dict[str, Any] = {"name": uuid.uuid4().hex}
-    if expires_in is not None:
-        end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=expires_in)
-        body["expires_at"] = end.strftime("%Y-%m-%dT%H:%M:%S.%f")
     with logged_in(server, owner) as session:
         path = f"/users/{session.get_user_id()}/application_credentials"
+        if expires_in is not None:
+            end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=expires_in)
+            body["expires_at"] = end.strftime("%Y-%m-%dT%H:%M:%S.%f")
         made = _post(Adapter(session, endpoint_override=server.url), path, "application_credential", body)
     return ApplicationCredential(made["id"], made["secret"], owner)
 

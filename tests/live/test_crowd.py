@@ -14,17 +14,17 @@ from keystoneauth1.adapter import Adapter
 from agent.auth import open_placement
 from agent.config import load_settings
 from beds import databases
-from beds.crowd import Crowd
+from beds.crowd import GRACE_S, Crowd
 from beds.placement import serving_on
 
 pytestmark = pytest.mark.live
 
-SECONDS = float(os.environ.get("CROWD_S", "8"))
+SECONDS = float(os.environ.get("CROWD_S", "15"))
 SEED = int(os.environ.get("SOAK_SEED", "20261121"))
 
 
 def test_the_audits_find_the_truth_among_eight_clients(tmp_path: Path) -> None:
-    """The audits wait for five seconds, and what nobody interrupts is to be over by then: the longest is printed."""
+    """The audits wait for ten seconds, and what nobody interrupts is to be over by then: the longest is printed."""
     with (
         databases.postgresql(tmp_path / "database") as url,
         serving_on(databases.with_driver(url), tmp_path / "placement") as server,
@@ -36,7 +36,7 @@ def test_the_audits_find_the_truth_among_eight_clients(tmp_path: Path) -> None:
         def open_sender() -> Adapter:
             return open_placement(settings)[0]
 
-        own = replace(settings, state_directory=tmp_path / "state", recorded=True, audit_grace_s=5)
+        own = replace(settings, state_directory=tmp_path / "state", recorded=True, audit_grace_s=GRACE_S)
         crowd = Crowd(open_sender, own, SEED)
         crowd.run(SECONDS)
         print(f"\n{SECONDS:g} s: {dict(sorted(crowd.counts.items()))}, the longest {crowd.longest_s:.1f} s")

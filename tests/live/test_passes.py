@@ -51,7 +51,7 @@ class Cloud:
     def send(self, method: str, path: str, body: object = None) -> Any:
         """A request by hand."""
         answer = requests.request(
-            method, f"{self.url}{path}", json=body, headers={**NOAUTH_HEADERS, **VERSION}, timeout=10
+            method, f"{self.url}{path}", json=body, headers={**NOAUTH_HEADERS, **VERSION}, timeout=30
         )
         assert answer.status_code < 300, answer.text
         return answer.json() if answer.text else None
@@ -614,7 +614,7 @@ def test_one_node_that_fails_does_not_keep_the_others_from_theirs(
     )
     taken = {"name": "fake-7-small-0001", "uuid": str(uuid.uuid4())}
     requests.post(
-        f"{placement_server.url}/resource_providers", json=taken, headers={**NOAUTH_HEADERS, **VERSION}, timeout=10
+        f"{placement_server.url}/resource_providers", json=taken, headers={**NOAUTH_HEADERS, **VERSION}, timeout=30
     )
 
     passed = run_agent("sync", "--config-file", config, "--format", "json")

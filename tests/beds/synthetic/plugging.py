@@ -118,7 +118,7 @@ class Plugging:
         return {key: stock["total"] for key, stock in body["inventories"].items()}
 
     def _get(self, path: str, missing: Any = None) -> Any:
-        answer = self._http.get(f"{self._url}{path}", timeout=10)
+        answer = self._http.get(f"{self._url}{path}", timeout=30)
         if answer.status_code == 404 and missing is not None:
             return missing
         assert answer.status_code == 200, answer.text
@@ -127,4 +127,4 @@ class Plugging:
     @staticmethod
     def _end(process: "subprocess.Popen[str]") -> None:
         process.send_signal(signal.SIGTERM)
-        process.wait(timeout=10)
+        process.wait(timeout=30)
