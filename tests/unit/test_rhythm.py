@@ -1,0 +1,94 @@
+"""When passes are due: each host at a moment of its own, and none put off by who reads the configuration anew."""
+
+import itertools
+import statistics
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.config import Settings, load_settings
+from agent.rhythm import Rhythm
+
+
+class Clock:
+    """A monotonic clock that stands until it is set."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("time.monotonic", clock)
+    monkeypatch.setattr("oslo_service.periodic_task.now", clock)
+    return clock
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    config = tmp_path / "agent.conf"
+    config.write_text("[agent]\ninterval = 60\nfull_audit_interval = 600\nstart_spread = 30\n", encoding="utf-8")
+    return load_settings([config], service=True)
+
+
+def nothing() -> None:
+    pass
+
+
+def rhythm(
+    settings: Settings, host: int, take_pass: Callable[[], object] = nothing, whole: Callable[[], object] = nothing
+) -> Rhythm:
+    own = replace(settings, state_directory=Path(f"/nowhere/{host}"))
+    return Rhythm(own, take_pass=take_pass, read_everything=whole)
+
+
+def test_a_fleet_that_starts_at_once_passes_one_by_one(settings: Settings, clock: Clock) -> None:
+    dues = [rhythm(settings, host).due - clock.now for host in range(200)]
+
+    assert min(dues) >= 0
+    assert max(dues) <= 30
+    assert statistics.fmean(dues) == pytest.approx(15, abs=3)
+    assert rhythm(settings, 7).due - clock.now == dues[7]
+
+
+def test_the_second_pass_comes_at_the_hosts_own_moment(settings: Settings, clock: Clock) -> None:
+    began, dues = clock.now, []
+    for host in range(200):
+        clock.now = began
+        one = rhythm(settings, host)
+        clock.now = one.due + 2  # which its first pass took
+        one.tick()
+        assert 30 <= one.due - clock.now <= 90
+        dues.append((one.due - began) % 60)
+
+    assert statistics.fmean(dues) == pytest.approx(30, abs=5)
+
+
+def test_from_then_on_there_is_a_pass_in_each_period_and_now_and_then_one_that_reads_everything(
+    settings: Settings, clock: Clock
+) -> None:
+    taken: list[float] = []
+    whole: list[float] = []
+    one = rhythm(settings, 1, lambda: taken.append(clock.now), lambda: whole.append(clock.now))
+    began = clock.now
+    while clock.now < began + 6000:
+        clock.now = one.due
+        one.tick()
+
+    assert all(58 <= later - earlier <= 64 for earlier, later in itertools.pairwise(taken[1:]))  # with some jitter
+    assert len(whole) in (9, 10)
+
+
+def test_who_begins_anew_again_and_again_puts_off_no_pass(settings: Settings, clock: Clock) -> None:
+    one = rhythm(settings, 1)
+    due = one.due
+    while clock.now < due:
+        clock.now += 1
+        one, before = rhythm(settings, 1), one.due
+        one.hurry(before)
+        assert one.due <= max(due, clock.now)
