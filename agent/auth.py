@@ -48,6 +48,7 @@ def open_placement(settings: Settings) -> tuple[Adapter, str]:
     _check_secrets(conf, "placement")
     try:
         auth = loading.load_auth_from_conf_options(conf, "placement")
+        _check_url(conf, "placement")
         session = loading.load_session_from_conf_options(conf, "placement", auth=auth)
         adapter = loading.load_adapter_from_conf_options(conf, "placement", session=session)
         _settle(session)
@@ -75,6 +76,7 @@ def open_ironic(settings: Settings) -> tuple[Adapter, str]:
         auth = loading.load_auth_from_conf_options(conf, "ironic")
         if auth is None:
             raise ConfigError(NO_IRONIC)
+        _check_url(conf, "ironic")
         session = loading.load_session_from_conf_options(conf, "ironic", auth=auth)
         adapter = loading.load_adapter_from_conf_options(conf, "ironic", session=session)
         _settle(session)
@@ -84,8 +86,15 @@ def open_ironic(settings: Settings) -> tuple[Adapter, str]:
     if isinstance(auth, NoAuth) and not auth.endpoint:
         raise ConfigError("[ironic] auth_type = none needs endpoint = URL of Ironic")
     place = auth.endpoint if isinstance(auth, NoAuth) else adapter.endpoint_override
-    place = mask(place or f"the endpoint that Keystone at {conf.ironic.auth_url} names")
+    place = mask(place or f"the endpoint in the catalog of Keystone at {conf.ironic.auth_url}")
     return adapter, f"Ironic at {place.rstrip('/')}"
+
+
+def _check_url(conf: Any, group: str) -> None:
+    """What keystoneauth would take for a Keystone without a catalog."""
+    url = conf[group].auth_url if "auth_url" in conf[group] else None
+    if url and not url.startswith(("http://", "https://")):
+        raise ConfigError(f"[{group}] auth_url = {mask(url)} is no URL: it begins with http:// or https://")
 
 
 def _settle(session: Session) -> None:
@@ -106,7 +115,7 @@ def _check_secrets(conf: Any, group: str) -> None:
 
 def _catalog(conf: Any) -> str:
     return (
-        f"the endpoint that Keystone at {conf.placement.auth_url} names"
+        f"the endpoint in the catalog of Keystone at {conf.placement.auth_url}"
         if "auth_url" in conf.placement
         else "its endpoint"
     )

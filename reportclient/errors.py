@@ -17,7 +17,7 @@ PlacementError
 
 import re
 
-KEYSTONE_AWAY = "Keystone, which gives the tokens, does not answer: does it run, and is auth_url right?"
+KEYSTONE_AWAY = "Keystone gives no token: does it run, and is auth_url right?"
 USERINFO = re.compile(r"(?<=://)[^/\s\"'<>]*@")  # of a URL: user and password, up to the last @ before its path
 
 
@@ -29,6 +29,12 @@ def mask(text: str) -> str:
 def asked_keystone(error: Exception) -> bool:
     """Whether it was a token that could not be asked for: nothing but the address in keystoneauth's message tells."""
     return "/auth/tokens" in str(error)
+
+
+def shorten(text: str, head: int = 90, tail: int = 70) -> str:
+    """On one line, and of a long one the beginning and the end, where libraries tell the cause."""
+    line = " ".join(text.split())
+    return line if len(line) <= head + tail else f"{line[:head]} ... {line[-tail:]}"
 
 
 class PlacementError(Exception):

@@ -24,6 +24,7 @@ from reportclient.errors import (
     Unavailable,
     asked_keystone,
     mask,
+    shorten,
 )
 
 RACED = ("placement.concurrent_update", "placement.inventory.inuse", "placement.resource_provider.inuse")
@@ -235,10 +236,6 @@ def _skew_s(text: str) -> float | None:
     return (date - datetime.now(UTC)).total_seconds() if date else None
 
 
-def _short(text: str, longest: int = 160) -> str:
-    return text if len(text) <= longest else f"{text[: longest - 3]}..."
-
-
 def _retry_after_s(text: str) -> float:
     """For how long we are asked to wait (RFC 9110: seconds, or a date); 0: nobody asks, or nobody can tell."""
     if text.strip().isdecimal():
@@ -250,7 +247,7 @@ def _explain(error: Exception, where: str) -> NoReturn:
     """Turn what keystoneauth raised before any answer came into our error, with the way out of it."""
     for kinds, make, advice in _ADVICE:
         if isinstance(error, kinds):
-            cause = _short(mask(" ".join(str(error).split())))
+            cause = shorten(mask(str(error)))
             no_token = kinds in NO_CONNECTION and asked_keystone(error)
             refusal = make(f"{where}: {KEYSTONE_AWAY if no_token else advice} ({type(error).__name__}: {cause})")
             if isinstance(refusal, Unavailable):
@@ -293,8 +290,8 @@ _ADVICE: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Callable[[st
         "that the credentials name a project",
     ),
     (exceptions.MissingRequiredOptions, Rejected, "[placement] lacks what its auth_type needs"),
-    (exceptions.DiscoveryFailure, Unavailable, "no Keystone answers at auth_url in [placement]"),
-    (exceptions.HttpServerError, Unavailable, "Keystone failed"),
+    (exceptions.DiscoveryFailure, Unavailable, KEYSTONE_AWAY),
+    (exceptions.HttpServerError, Unavailable, "Keystone failed: see its log, and is auth_url right?"),
     (exceptions.HTTPClientError, Rejected, "Keystone does not accept what [placement] says"),
     (exceptions.ClientException, Unavailable, "the request failed"),
     ((ValueError, OverflowError), Rejected, "[placement] holds a number or address that cannot be used"),

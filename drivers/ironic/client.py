@@ -14,7 +14,7 @@ from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_a
 
 from drivers.errors import DiscoveryError, MalformedFact, Vanished
 from drivers.ironic.nodes import FIELDS
-from reportclient.errors import KEYSTONE_AWAY, asked_keystone, mask
+from reportclient.errors import KEYSTONE_AWAY, asked_keystone, mask, shorten
 
 PAGE = 1000  # nodes; more than Ironic's [api] max_limit is cut down by Ironic
 TRIES = 5  # at one request that a busy Ironic refused, and at a listing of which a node went away
@@ -152,7 +152,7 @@ class IronicClient:
 
     def _explain(self, error: Exception) -> NoReturn:
         """What keystoneauth raised before any answer came."""
-        cause = mask(" ".join(str(error).split()))[:160]
+        cause = shorten(mask(str(error)))
         for kinds, advice in _ADVICE:
             if isinstance(error, kinds):
                 no_token = kinds is NO_CONNECTION and asked_keystone(error)
@@ -167,7 +167,7 @@ _ADVICE: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...] =
         NO_CONNECTION,
         "no connection: does it run, and are address, port and http or https right in [ironic]?",
     ),
-    (exceptions.DiscoveryFailure, "no Keystone answers at auth_url in [ironic]"),
+    (exceptions.DiscoveryFailure, KEYSTONE_AWAY),
     (exceptions.Unauthorized, "Keystone refused the credentials: check user and password in [ironic]"),
     (
         (exceptions.EndpointNotFound, exceptions.EmptyCatalog),

@@ -102,10 +102,11 @@ def test_a_cloud_is_reported_to_over_tls_with_keystone(
         pytest.param({"region_name": "Elsewhere"}, ("region_name",), id="wrong region"),
         pytest.param({"project_name": "nothing"}, ("refused the credentials",), id="no such project"),
         pytest.param({"auth_type": "tea-leaves"}, ("tea-leaves",), id="no such way to authenticate"),
+        pytest.param({"auth_url": "127.0.0.1:9/v3"}, ("auth_url", "is no URL"), id="an address for Keystone"),
         pytest.param({"username": None}, ("[placement]",), id="half of the credentials"),
         pytest.param(
             {"auth_url": "https://127.0.0.1:9/v3"},
-            ("Keystone, which gives the tokens", "does it run"),
+            ("Keystone gives no token", "does it run"),
             id="Keystone away",
         ),
     ],

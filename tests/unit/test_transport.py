@@ -55,13 +55,13 @@ def test_a_refusal_is_told_by_status_and_code(answer: FakeAnswer, kind: type[Pla
         pytest.param(
             exceptions.ConnectFailure("Unable to establish connection to http://k/v3/auth/tokens: refused"),
             Unavailable,
-            "Keystone, which gives the tokens, does not answer",
+            "Keystone gives no token",
             id="nobody there to give a token",
         ),
         pytest.param(
             exceptions.ConnectTimeout("Request to http://k/v3/auth/tokens timed out"),
             Unavailable,
-            "Keystone, which gives the tokens, does not answer",
+            "Keystone gives no token",
             id="nobody in time to give a token",
         ),
         pytest.param(exceptions.Unauthorized("x"), Rejected, "refused the credentials", id="password"),
