@@ -119,6 +119,7 @@ class Daemon:
 
     def _loop(self) -> None:
         self._rhythm = self._new_rhythm()
+        LOG.info("the first pass comes in %.0f s", self._rhythm.due - time.monotonic())
         while True:
             events, _ = self._wake_ups.wait(self._patience_s())
             self._progress()
@@ -201,6 +202,8 @@ class Daemon:
     def _done(self, taken: Taken, seconds: float, asked_s: float) -> None:
         """A pass went over all nodes; ``asked_s`` of its ``seconds`` placement took."""
         before, now = self._status, time.time()
+        if before.passes == 0:
+            LOG.info("the first pass is done seconds=%.1f outcomes=%s", seconds, ", ".join(taken.outcomes.values()))
         if self._told:
             LOG.info("recovered from=%s", "; ".join(before.errors[:1]))
         self._told.clear()

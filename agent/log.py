@@ -42,6 +42,7 @@ def set_up_log(conf: cfg.ConfigOpts, verbose: int) -> None:
     if not conf.debug:
         for name in QUIET:
             logging.getLogger(name).setLevel(logging.WARNING)
+        logging.getLogger("keystoneauth.identity").setLevel(logging.ERROR)  # a Keystone that is away is told by us
 
 
 def _restore(handlers: list[logging.Handler]) -> None:
