@@ -24,6 +24,7 @@ from reportclient.plan import Plan
 from reportclient.tree import ObservedProvider, ObservedTree, ProviderTree
 
 RETRY_S = 2.0  # after a look that failed
+FIRST = "the whole host, compared with nothing; from now on what changes, until Ctrl-C (--sync compares with placement)"
 TICK_S = 60.0  # without any event: links that go down and allocations that end announce themselves to nobody
 
 
@@ -105,7 +106,8 @@ def watch(driver: Driver, node: str, settings: Settings, wake_ups: Ticks) -> Ite
             continue
         plan = _compare(stood, tree)
         if events or plan.operations or not stood.providers:
-            yield Change(events=events, plan=plan, before=stood, seconds=time.monotonic() - since)
+            notes = () if stood.providers else (FIRST,)
+            yield Change(events=events, plan=plan, before=stood, notes=notes, seconds=time.monotonic() - since)
         stood = _as_observed(tree)
 
 
