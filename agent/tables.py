@@ -24,6 +24,11 @@ def console() -> Console:
     return Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
 
 
+def _whole(title: str) -> Column:
+    """A column that breaks names rather than cutting them off: they are copied."""
+    return Column(title, overflow="fold")
+
+
 def print_tree(out: Console, tree: Mapping[str, Any]) -> None:
     """A tree in the form of ``agent.shapes``, desired or observed."""
     branches: dict[str | None, Any] = {}
@@ -45,7 +50,7 @@ def print_allocations(out: Console, allocations: Mapping[str, Mapping[str, Mappi
     if not allocations:
         out.print("no allocations")
         return
-    table = Table("consumer", "provider", "holds", box=None)
+    table = Table(*map(_whole, ("consumer", "provider", "holds")), box=None)
     for consumer, providers in allocations.items():
         for provider, resources in providers.items():
             table.add_row(consumer, provider, ", ".join(f"{amount} {name}" for name, amount in resources.items()))
@@ -128,7 +133,7 @@ def print_plan(out: Console, plan: Mapping[str, Any]) -> None:
     if not plan["operations"]:
         out.print("nothing to change")
         return
-    lines = Table.grid(Column(no_wrap=True), Column(), padding=(0, 1))
+    lines = Table.grid(Column(no_wrap=True), Column(overflow="fold"), padding=(0, 1))
     for operation in plan["operations"]:
         for done, to_what in _describe(operation):
             lines.add_row(Text(done), Text(to_what))
@@ -140,7 +145,7 @@ def print_plan(out: Console, plan: Mapping[str, Any]) -> None:
 
 def print_moves(out: Console, moves: Iterable[Mapping[str, Any]]) -> None:
     """Who moves with what, from where to where, and why there."""
-    table = Table("consumer", "moves", "from", "to", "because", box=None)
+    table = Table(*map(_whole, ("consumer", "moves", "from", "to", "because")), box=None)
     for move in moves:
         became = move.get("to_resources")
         what = _amounts(move["moved_resources"]) + (f" as {_amounts(became)}" if became else "")
@@ -202,7 +207,8 @@ def print_change(out: Console, data: Mapping[str, Any]) -> None:
     else:
         out.print(f"{time} nothing changes")
     if data["outcome"]:
-        out.print(f"{time} placement: {data['outcome']}, {data['seconds']:.2f} s after the first event")
+        since = " after the first event" if events else ""
+        out.print(f"{time} placement: {data['outcome']}, {data['seconds']:.2f} s{since}")
     for note in data["notes"]:
         out.print(Text(f"  {note}"))
 
@@ -225,7 +231,9 @@ def _add_stock(branch: Tree, provider: Mapping[str, Any]) -> None:
         return
     observed = "usages" in provider
     table = Table(
-        *("class", "total", "reserved", "ratio", "can be allocated"), *(("used",) if observed else ()), box=None
+        *map(_whole, ("class", "total", "reserved", "ratio", "can be allocated")),
+        *map(_whole, ("used",) if observed else ()),
+        box=None,
     )
     for column in table.columns[1:]:
         column.justify = "right"
@@ -245,7 +253,7 @@ def _print_side_by_side(
     out: Console, before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]
 ) -> None:
     """Each provider's stock as used/total, before and after; the names as a tree, with those that come and go."""
-    table = Table("provider", "before, used of total", "after, used of total", box=None)
+    table = Table(*map(_whole, ("provider", "before, used of total", "after, used of total")), box=None)
     parents = {name: one["parent"] for tree in (before, after) for name, one in tree.items()}
     for name in _in_order(parents):
         depth, above = 0, parents[name]
@@ -273,7 +281,7 @@ def _stock_text(provider: Mapping[str, Any] | None) -> Text:
 
 
 def _print_capacity(out: Console, capacity: Mapping[str, Mapping[str, Mapping[str, int]]]) -> None:
-    table = Table("class", "total", "can be allocated", "used", box=None)
+    table = Table(*map(_whole, ("class", "total", "can be allocated", "used")), box=None)
     for column in table.columns[1:]:
         column.justify = "right"
     for name, one in capacity.items():
