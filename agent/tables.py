@@ -329,10 +329,9 @@ def _describe(operation: Mapping[str, Any]) -> list[tuple[str, str]]:
             return _describe_stock(operation)
         case "reshape":
             moving = len(operation["allocations"])
-            what = (
-                f"transaction, with all that {moving} consumer{'s' * (moving > 1)} hold:" if moving else "transaction:"
-            )
-            return [("in one", what)] + [line for one in operation["inventories"] for line in _describe_stock(one)]
+            whose = f", with all that {moving} consumer{'s' * (moving > 1)} hold" if moving else ""
+            heading = ("together", f"in one transaction{whose}:")
+            return [heading] + [line for one in operation["inventories"] for line in _describe_stock(one)]
         case "rename":
             return [("rename", f"{operation['old_name']} to {provider}")]
         case "reparent":

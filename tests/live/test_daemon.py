@@ -53,6 +53,7 @@ def test_it_tells_systemd_of_its_life(placement_server: PlacementServer, tmp_pat
         assert "STOPPING=1" in service.told
         done = run_agent("status", "--config-file", service.config)
         assert (done.code, done.out.splitlines()[0][:12]) == (3, "not running;")
+    assert "the first pass is done" in service.lines()
     assert [line for line in service.lines().splitlines() if "WARNING" in line] == []
 
 
