@@ -1,6 +1,7 @@
 """From settings to something that sends requests to placement: with Keystone, without, or in this process."""
 
 import os
+import threading
 from typing import Any
 
 from keystoneauth1 import exceptions, loading
@@ -90,6 +91,28 @@ def open_ironic(settings: Settings) -> tuple[Adapter, str]:
     return adapter, f"Ironic at {place.rstrip('/')}"
 
 
+class _Login:
+    """
+    The lock of a plugin's login, which says so where a login asks for a login.
+
+    keystoneauth does where what answers at auth_url refuses (401) to tell its versions, and would wait for itself.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._owner: int | None = None
+
+    def __enter__(self) -> None:
+        if self._owner == threading.get_ident():
+            raise exceptions.Unauthorized("what answers at auth_url asks for a token before it gives one")
+        self._lock.acquire()
+        self._owner = threading.get_ident()
+
+    def __exit__(self, *_error: object) -> None:
+        self._owner = None
+        self._lock.release()
+
+
 def _check_url(conf: Any, group: str) -> None:
     """What keystoneauth would take for a Keystone without a catalog."""
     url = conf[group].auth_url if "auth_url" in conf[group] else None
@@ -97,9 +120,11 @@ def _check_url(conf: Any, group: str) -> None:
         raise ConfigError(f"[{group}] auth_url = {mask(url)} is no URL: it begins with http:// or https://")
 
 
-def _settle(session: Session) -> None:
-    """Where the environment names no proxy and no certificates, requests need not look there for each request."""
-    if not any(name.lower() in ENVIRONMENT for name in os.environ):
+def _settle(session: Any) -> None:
+    """A login that cannot wait for itself; and no look for proxies and certificates for each request without need."""
+    if session.auth is not None:
+        session.auth._lock = _Login()
+    if not any(name.lower() in ENVIRONMENT for name in os.environ):  # which names none
         session.session.trust_env = False
 
 

@@ -18,6 +18,7 @@ from reportclient.errors import KEYSTONE_AWAY, asked_keystone, mask, shorten
 
 PAGE = 1000  # nodes; more than Ironic's [api] max_limit is cut down by Ironic
 TRIES = 5  # at one request that a busy Ironic refused, and at a listing of which a node went away
+LEAKED = (KeyError, IndexError, TypeError, AttributeError, RecursionError)  # of answers that are none of Keystone's
 NO_CONNECTION = (exceptions.ConnectTimeout, exceptions.ConnectFailure)
 WITH_TRAITS, WITH_GROUPS, WITH_SHARDS = (1, 37), (1, 46), (1, 82)  # the API versions that brought them
 
@@ -123,7 +124,7 @@ class IronicClient:
                 headers={"Accept": "application/json", "X-OpenStack-Ironic-API-Version": version},
                 rate_semaphore=nullcontext(),  # keystoneauth's own waits for the wall clock
             )
-        except (exceptions.ClientException, OSError, ValueError, OverflowError) as error:
+        except (exceptions.ClientException, OSError, ArithmeticError, ValueError, *LEAKED) as error:
             self._explain(error)
         status = answer.status_code
         if status == 406:

@@ -117,6 +117,13 @@ def test_wrong_credentials(
     is_refused(report({**password, **spoil}), *words)
 
 
+def test_a_keystone_that_asks_for_a_token_before_it_gives_one(
+    report: Callable[..., Result], password: dict[str, object]
+) -> None:
+    with proxy.Proxy("http://127.0.0.1:1", hook=lambda *_: proxy.Answer(401, (), b"")) as front:
+        is_refused(report({**password, "auth_url": front.url}), "Keystone gives no token", "auth_url")
+
+
 def test_http_to_a_tls_port(report: Callable[..., Result], cloud: Cloud, password: dict[str, object]) -> None:
     url = cloud.placement.url.replace("https:", "http:")
 
