@@ -123,6 +123,7 @@ class Daemon:
         while True:
             events, _ = self._wake_ups.wait(self._patience_s())
             self._progress()
+            self._looks = 0 if any(map(announces_loss, events)) else self._looks  # whichever pass comes next
             if self._stopping:
                 return
             if self._reloading:
@@ -181,7 +182,6 @@ class Daemon:
         began, asked_s = time.monotonic(), self._asked_s
         for event in events:
             LOG.debug("woken source=%s what=%s", event.source, event.what)
-        self._looks = 0 if any(map(announces_loss, events)) else self._looks
         taken = self._try_pass()
         if isinstance(taken, Taken):
             self._done(taken, time.monotonic() - began, self._asked_s - asked_s)
@@ -288,8 +288,9 @@ class Daemon:
         self._status = self._status.seen(CONFIGURATION, reason, time.time())
         self._status = replace(self._status, interval_s=self._settings.interval_s)
         self._metrics.asked(CONFIGURATION, 0.0, reason)
+        due = min(self._rhythm.due, self._retry if self._failures else math.inf)
         self._failures, self._retry, self._deep = 0, 0.0, True
-        due, self._rhythm = self._rhythm.due, self._new_rhythm()
+        self._rhythm = self._new_rhythm()
         self._rhythm.hurry(due)  # who reloads again and again puts off no pass
         self._reopen_log()
         self._notifier.ready(self._status.sentence())

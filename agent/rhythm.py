@@ -40,7 +40,8 @@ class Rhythm:
             self._take_pass()
             now, period_s = time.monotonic(), self._settings.interval_s
             self.due = self._began + self._place * period_s
-            self.due += period_s if self.due < now + period_s / 2 else 0
+            while self.due < now + period_s / 2:
+                self.due += period_s
             return
         self._schedule = self._schedule or self._new_schedule()
         self.due = time.monotonic() + self._schedule.run_periodic_tasks(None, raise_on_error=True)

@@ -69,6 +69,14 @@ def test_the_second_pass_comes_at_the_hosts_own_moment(settings: Settings, clock
     assert statistics.fmean(dues) == pytest.approx(30, abs=5)
 
 
+def test_a_first_pass_that_comes_late_is_not_followed_by_another_at_once(settings: Settings, clock: Clock) -> None:
+    for host in range(50):
+        one = rhythm(replace(settings, start_spread_s=600), host)
+        clock.now = one.due
+        one.tick()
+        assert 30 <= one.due - clock.now <= 90
+
+
 def test_from_then_on_there_is_a_pass_in_each_period_and_now_and_then_one_that_reads_everything(
     settings: Settings, clock: Clock
 ) -> None:
