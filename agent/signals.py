@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 LOG = logging.getLogger(__name__)
+ABANDONED = "stopped in the middle of a pass, which did not end in time: the next one goes on from there"
 
 
 @contextmanager
@@ -38,7 +39,8 @@ def heard(stop: Callable[[], object], reload: Callable[[], object], bound_s: Cal
 
     threading.Thread(target=hear, name="signals", daemon=True).start()
     descriptor = signal.set_wakeup_fd(telling.fileno(), warn_on_full_buffer=False)
-    before = {number: signal.signal(number, _nothing) for number in doing}
+    handlers = {signal.SIGTERM: _then(stop), signal.SIGINT: _then(stop), signal.SIGHUP: _nothing}
+    before = {number: signal.signal(number, handlers[number]) for number in doing}
     try:
         yield
     finally:
@@ -50,8 +52,19 @@ def heard(stop: Callable[[], object], reload: Callable[[], object], bound_s: Cal
 
 def _abandon() -> None:
     # A pass may hang in a request: all that it does stands without harm wherever it ends.
-    LOG.warning("stopped in the middle of a pass, which did not end in time: the next one goes on from there")
+    told = threading.Thread(target=LOG.warning, args=(ABANDONED,), daemon=True)
+    told.start()
+    told.join(1.0)  # the log may hang too
     os._exit(0)
+
+
+def _then(stop: Callable[[], object]) -> Callable[..., None]:
+    """What is done besides where the thread may not hear: a storm of signals is more than its socket holds."""
+
+    def handle(*_arguments: object) -> None:
+        stop()
+
+    return handle
 
 
 def _nothing(*_arguments: object) -> None:

@@ -37,6 +37,9 @@ def _ending_by_signal() -> Iterator[None]:
     try:
         with suppress(KeyboardInterrupt):
             yield
+    except SystemError as error:  # as Python has it where the interrupt falls into a callback of libvirt's
+        if not isinstance(error.__cause__, KeyboardInterrupt):
+            raise
     finally:
         signal.signal(signal.SIGTERM, before)
 
