@@ -18,6 +18,8 @@ PlacementError
 import re
 
 KEYSTONE_AWAY = "Keystone gives no token: does it run, and is auth_url right?"
+LEAKED = (KeyError, IndexError, TypeError, AttributeError, RecursionError)
+"""By keystoneauth, of answers that are none of Keystone's."""
 USERINFO = re.compile(r"(?<=://)[^/\s\"'<>]*@")  # of a URL: user and password, up to the last @ before its path
 
 

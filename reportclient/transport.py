@@ -14,6 +14,7 @@ from keystoneauth1 import exceptions
 
 from reportclient.errors import (
     KEYSTONE_AWAY,
+    LEAKED,
     Absent,
     Conflict,
     Forbidden,
@@ -31,8 +32,6 @@ RACED = ("placement.concurrent_update", "placement.inventory.inuse", "placement.
 """What is in use now was not when it was planned."""
 LEFT_BEHIND = "expected 0 but got None"  # of a consumer's generation
 NO_ROOM = "placement.undefined_code"  # as allocations are answered that do not fit
-LEAKED = (KeyError, IndexError, TypeError, AttributeError, RecursionError)
-"""By keystoneauth, of answers that are none of Keystone's."""
 NO_CONNECTION = (exceptions.ConnectTimeout, exceptions.ConnectFailure)
 DIGITS = 18  # of a number in a header that is believed
 Body = Mapping[str, Any] | Callable[[tuple[int, int]], Mapping[str, Any]] | None  # or as a microversion has it

@@ -14,11 +14,10 @@ from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_a
 
 from drivers.errors import DiscoveryError, MalformedFact, Vanished
 from drivers.ironic.nodes import FIELDS
-from reportclient.errors import KEYSTONE_AWAY, asked_keystone, mask, shorten
+from reportclient.errors import KEYSTONE_AWAY, LEAKED, asked_keystone, mask, shorten
 
 PAGE = 1000  # nodes; more than Ironic's [api] max_limit is cut down by Ironic
 TRIES = 5  # at one request that a busy Ironic refused, and at a listing of which a node went away
-LEAKED = (KeyError, IndexError, TypeError, AttributeError, RecursionError)  # of answers that are none of Keystone's
 NO_CONNECTION = (exceptions.ConnectTimeout, exceptions.ConnectFailure)
 WITH_TRAITS, WITH_GROUPS, WITH_SHARDS = (1, 37), (1, 46), (1, 82)  # the API versions that brought them
 
