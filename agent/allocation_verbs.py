@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from agent.assembly import open_client, open_driver, settings_for
-from agent.claims import misfits
+from agent.claims import Claimant, misfits
 from agent.errors import ConfigError
 from agent.exits import Exit
+from agent.migrations import merge_set
 from agent.operations import Ending, Operations, Told
 from agent.planner import look
 from agent.report import Report, choice_of
@@ -107,11 +108,26 @@ def _fitting(
             tree, holdings = driver.shape(survey, settings.policy, observed)
             names = {seen.uuid: seen.name for seen in observed}
             booked = client.allocations(observed)
+            claimant = _claimant(options, client)
             for request in requests:
-                found = misfits(decode_request(request), names, tree, booked, holdings.units)
+                found = misfits(decode_request(request), names, tree, booked, holdings.units, claimant=claimant)
                 fitting += [] if found else [request]
                 reasons += found
     return fitting, reasons
+
+
+def _claimant(options: argparse.Namespace, client: PlacementClient) -> Claimant | None:
+    """The guest whose allocations the operation rewrites; None for a move, which keeps them for its migration."""
+    if options.verb == "move":
+        return None
+    guest = client.consumer(options.consumer) if options.merge else None
+    if guest is None:
+        return Claimant(options.consumer)
+    before = decode_request(_read(options.instead_of)) if options.instead_of else {}
+    try:
+        return Claimant(guest.uuid, merge_set(guest.slots, before, {}))
+    except ValueError:  # the guest has less than --instead-of says: the operation itself refuses that
+        return Claimant(guest.uuid, guest.slots)
 
 
 def _print_ending(out: Any, data: dict[str, Any]) -> None:

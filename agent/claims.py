@@ -1,9 +1,22 @@
 """Whether a request fits the cells, pages and devices that a host really has, said before placement is asked."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from reportclient.allocations import Allocation, Holding, Slots, usages
 from reportclient.tree import Inventory, ProviderTree
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """
+    The consumer whose allocations an operation rewrites: what it has now does not stand against its new request.
+
+    ``keeps`` is what stays of its allocations beside the request, by provider's uuid: placement judges the sum.
+    """
+
+    uuid: str
+    keeps: Slots = field(default_factory=dict)
 
 
 def misfits(
@@ -12,19 +25,20 @@ def misfits(
     tree: ProviderTree,
     allocations: Iterable[Allocation],
     units: Iterable[Holding],
+    *,
+    claimant: Claimant | None = None,
 ) -> tuple[str, ...]:
     """
     Why a request does not fit: one sentence each, none when it does as far as this host can tell.
 
     ``names`` gives the names of this host's providers by uuid; what a request asks of others is theirs to judge.
     ``tree`` is what the host has now, ``allocations`` what placement says is taken of it, and ``units`` what guests
-    really have: of the two what takes more counts.
+    really have: of the two what takes more counts. Without ``claimant`` everybody's count, as in a move: the migration
+    keeps what its guest has.
     """
-    booked = usages(allocations)
-    held: dict[tuple[str, str], int] = {}
-    for unit in units:
-        slot = unit.provider, unit.resource_class
-        held[slot] = held.get(slot, 0) + unit.amount
+    replaced, keeps = (claimant.uuid, claimant.keeps) if claimant else (None, {})
+    booked = usages(one for one in allocations if one.consumer != replaced)
+    held = _sums(unit for unit in units if unit.consumer != replaced)
     stocks = {(one.name, name): stock for one in tree for name, stock in one.inventories.items()}
     reasons = []
     for uuid, resources in request.items():
@@ -36,20 +50,37 @@ def misfits(
             if slot not in stocks:
                 reasons.append(f"{provider} has no {name} on this host now")
             else:
-                reasons += _misfits(slot, amount, stocks[slot], booked.get(slot, 0), held.get(slot, 0))
+                taken = _taken(booked.get(slot, 0), held.get(slot, 0), others=claimant is not None)
+                reasons += _misfits(slot, amount, stocks[slot], taken, keeps.get(uuid, {}).get(name, 0))
     return tuple(reasons)
 
 
-def _misfits(slot: tuple[str, str], amount: int, stock: Inventory, booked: int, held: int) -> list[str]:
+def _sums(units: Iterable[Holding]) -> dict[tuple[str, str], int]:
+    """What guests really have, by (provider name, resource class)."""
+    held: dict[tuple[str, str], int] = {}
+    for unit in units:
+        slot = unit.provider, unit.resource_class
+        held[slot] = held.get(slot, 0) + unit.amount
+    return held
+
+
+def _taken(booked: int, held: int, *, others: bool) -> tuple[int, str]:
+    """How much of a slot is not free, and the words for it."""
+    if held > booked:
+        return held, f"{'other ' if others else ''}guests really have {held}"
+    return booked, f"{booked} are allocated{' to others' if others else ''}"
+
+
+def _misfits(slot: tuple[str, str], asked: int, stock: Inventory, taken: tuple[int, str], kept: int) -> list[str]:
     provider, name = slot
+    amount = asked + kept
     wanted = f"{provider} gives {name}"
+    request = f"{asked} are asked for" + (f" beside the {kept} that it keeps" if kept else "")
     found = []
     if amount < stock.min_unit or amount > stock.max_unit:
-        found.append(f"{wanted} from {stock.min_unit} to {stock.max_unit} at a time, and {amount} are asked for")
+        found.append(f"{wanted} from {stock.min_unit} to {stock.max_unit} at a time, and {request}")
     if amount % stock.step_size:
-        found.append(f"{wanted} in steps of {stock.step_size}, and {amount} are asked for")
-    free = stock.capacity - max(booked, held)
-    if amount > free:
-        taken = f"guests really have {held}" if held > booked else f"{booked} are allocated"
-        found.append(f"{provider} can give {stock.capacity} {name}, of which {taken}: {amount} are asked for")
+        found.append(f"{wanted} in steps of {stock.step_size}, and {request}")
+    if amount > stock.capacity - taken[0]:
+        found.append(f"{provider} can give {stock.capacity} {name}, of which {taken[1]}: {request}")
     return found

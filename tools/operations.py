@@ -34,7 +34,9 @@ $ compute-node-agent release $GUEST
 ```
 
 `claim --fit` asks this host first: each class of the request must be on the provider that it names, in amounts that
-this host's inventory allows, and as much must be free as guests neither have allocated nor really hold.
+this host's inventory allows, and as much must be free as others neither have allocated nor really hold.
+What the guest itself has does not stand against its request, which replaces it or, with `--merge`, is added to it; only
+`move` counts it too, as the migration keeps it.
 It refuses, and rearranges nothing.
 
 Placement does not tell which guest a migration is of.
