@@ -7,6 +7,7 @@ from typing import Any
 from keystoneauth1 import exceptions, loading
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.noauth import NoAuth
+from keystoneauth1.plugin import FixedEndpointPlugin
 from keystoneauth1.session import Session
 from oslo_config import cfg
 
@@ -24,7 +25,7 @@ ENVIRONMENT = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "requests_c
 
 NO_IRONIC = (
     "no Ironic is configured: [ironic] auth_type = password, auth_url, username, password, project_name, ..., as in "
-    "nova's own configuration, or auth_type = none and endpoint = URL of a lab's"
+    "nova's own configuration, or auth_type = none and endpoint_override = URL of a lab's"
 )
 NO_PLACEMENT = (
     "no placement is configured; choose one of three ways:\n"
@@ -57,11 +58,11 @@ def open_placement(settings: Settings) -> tuple[Adapter, str]:
         raise ConfigError(f"[placement]: {' '.join(str(error).split())}") from error
     adapter.service_type = adapter.service_type or "placement"
     if isinstance(auth, NoAuth):
-        if not auth.endpoint:
-            raise ConfigError("[placement] auth_type = none needs endpoint = URL of placement")
         session.additional_headers.update(NOAUTH_HEADERS)
-        return adapter, f"placement at {mask(auth.endpoint).rstrip('/')}"
-    return adapter, f"placement at {mask(adapter.endpoint_override or _catalog(conf))}"
+    if isinstance(auth, FixedEndpointPlugin):
+        place = _place(conf, "placement", auth.endpoint, "endpoint = URL of placement")
+        return adapter, f"placement at {mask(place).rstrip('/')}"
+    return adapter, f"placement at {mask(adapter.endpoint_override or _catalog(conf, 'placement'))}"
 
 
 def open_ironic(settings: Settings) -> tuple[Adapter, str]:
@@ -84,11 +85,11 @@ def open_ironic(settings: Settings) -> tuple[Adapter, str]:
     except (exceptions.ClientException, cfg.Error, ValueError, TypeError, RecursionError, ImportError) as error:
         raise ConfigError(f"[ironic]: {' '.join(str(error).split())}") from error
     adapter.service_type = adapter.service_type or "baremetal"
-    if isinstance(auth, NoAuth) and not auth.endpoint:
-        raise ConfigError("[ironic] auth_type = none needs endpoint = URL of Ironic")
-    place = auth.endpoint if isinstance(auth, NoAuth) else adapter.endpoint_override
-    place = mask(place or f"the endpoint in the catalog of Keystone at {conf.ironic.auth_url}")
-    return adapter, f"Ironic at {place.rstrip('/')}"
+    if isinstance(auth, FixedEndpointPlugin):
+        place = _place(conf, "ironic", auth.endpoint, "endpoint_override = URL of Ironic")
+    else:
+        place = adapter.endpoint_override or _catalog(conf, "ironic")
+    return adapter, f"Ironic at {mask(place).rstrip('/')}"
 
 
 class _Login:
@@ -138,12 +139,23 @@ def _check_secrets(conf: Any, group: str) -> None:
             )
 
 
-def _catalog(conf: Any) -> str:
-    return (
-        f"the endpoint in the catalog of Keystone at {conf.placement.auth_url}"
-        if "auth_url" in conf.placement
-        else "its endpoint"
-    )
+def _place(conf: Any, group: str, endpoint: str | None, wanted: str) -> str:
+    """
+    Where a service without Keystone is: nova says endpoint_override, keystoneauth's plugins say endpoint.
+
+    Raises:
+        ConfigError: neither is given.
+    """
+    place = conf[group].endpoint_override or endpoint
+    if not place:
+        kind = conf[conf[group].auth_section or group].auth_type
+        raise ConfigError(f"[{group}] auth_type = {kind} needs {wanted}")
+    return str(place)
+
+
+def _catalog(conf: Any, group: str) -> str:
+    own = conf[group]
+    return f"the endpoint in the catalog of Keystone at {own.auth_url}" if "auth_url" in own else "its endpoint"
 
 
 def open_embedded(requests_session: Any) -> Adapter:

@@ -215,6 +215,19 @@ def test_a_trait_is_ours_only_if_its_node_gave_it(
     assert set(send("GET", path)["traits"]) == {"CUSTOM_BOTH", "CUSTOM_OPERATORS"} | MARKS
 
 
+def test_an_endpoint_override_serves_without_keystone_as_in_novas_configuration(
+    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    ours = {"endpoint": None, "endpoint_override": server.url, "shard": "unread"}
+    placed = {"endpoint": None, "endpoint_override": placement_server.url}
+    agent = nodes_agent(tmp_path, "", "", ironic=ours, placement=placed)
+
+    done = agent.run("check")
+
+    assert "needs endpoint" not in done.err
+    assert [one["ok"] for one in done.json["checks"] if one["check"] == "placement"] == [True]
+
+
 def test_what_nova_left_is_taken_over_with_what_others_added(
     server: IronicServer, placement_server: PlacementServer, tmp_path: Path
 ) -> None:

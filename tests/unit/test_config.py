@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.auth import open_placement
+from agent.auth import open_ironic, open_placement
 from agent.config import load_settings
 from agent.errors import ConfigError
 from drivers.policy import CpuPolicy, MdevRule, Policy, Ratio, ReservedPages
@@ -333,3 +333,32 @@ def test_a_secret_comes_from_systemd_or_is_asked_for(
 
     assert open_placement(settings)
     assert settings.source.placement[credential.replace("-", "_")] == "secret"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param({"endpoint": "http://h:1/p"}, id="endpoint"),
+        pytest.param({"endpoint_override": "http://h:1/p"}, id="endpoint_override, as nova has it"),
+        pytest.param({"endpoint": "http://other", "endpoint_override": "http://h:1/p"}, id="both: the override"),
+    ],
+)
+@pytest.mark.parametrize("kind", [{"auth_type": "none"}, {"auth_type": "http_basic", "username": "u", "password": "p"}])
+def test_a_service_without_keystone_is_where_either_option_says(
+    kind: dict[str, object], given: dict[str, object], write_config: Write
+) -> None:
+    settings = load_settings([write_config(placement=kind | given, ironic=kind | given)])
+
+    for adapter, where in (open_placement(settings), open_ironic(settings)):
+        assert where.endswith(" at http://h:1/p")
+        assert adapter.endpoint_override or adapter.get_endpoint() == "http://h:1/p"
+
+
+@pytest.mark.parametrize("kind", [{"auth_type": "none"}, {"auth_type": "http_basic", "username": "u", "password": "p"}])
+def test_a_service_without_keystone_needs_a_place(kind: dict[str, object], write_config: Write) -> None:
+    settings = load_settings([write_config(placement=kind, ironic=kind)])
+
+    with pytest.raises(ConfigError, match=r"\[placement\] auth_type = \w+ needs endpoint = URL of placement"):
+        open_placement(settings)
+    with pytest.raises(ConfigError, match=r"\[ironic\] auth_type = \w+ needs endpoint_override = URL of Ironic"):
+        open_ironic(settings)
