@@ -64,6 +64,15 @@ def encode_plan(plan: Plan, observed: ObservedTree) -> Json:
     }
 
 
+def encode_kept(plan: Plan, observed: ObservedTree) -> Json:
+    """A plan as it is kept once it was shown: as ``encode_plan``, with the providers before it and after it."""
+    return {
+        **encode_plan(plan, observed),
+        "before": encode_observed(observed, ())["providers"],
+        "after": encode_after(plan, observed, ())["providers"],
+    }
+
+
 def encode_after(plan: Plan, observed: ObservedTree, allocations: Iterable[Allocation]) -> Json:
     """What placement holds once a plan is carried out, as ``encode_observed``; ``allocations`` are those of then."""
     return encode_observed(forecast(plan, observed), allocations)

@@ -19,8 +19,9 @@ from tenacity import (
 )
 
 from agent.disk import write_durably
+from agent.plan_changes import plan_changes
 from agent.planner import Planner, Prospect, Wishes
-from agent.shapes import encode_plan
+from agent.shapes import encode_kept
 from agent.sync import Agree, Outcome, anything, run_pass
 from reportclient.errors import Conflict, Unavailable
 from reportclient.plan import Plan
@@ -88,7 +89,7 @@ class Agreement:
         if self.plan is not None and plan.is_rest_of(self.plan):
             return ()  # some of it was done before an answer was lost, or somebody wrote first
         try:
-            changed = _differences(read_plan(planner, self.digest), encode_plan(plan, prospect.observed))
+            changed = _differences(read_plan(planner, self.digest), encode_kept(plan, prospect.observed))
         except (KeyError, TypeError, AttributeError):
             changed = "what is kept of that plan is damaged"
         return (
@@ -100,7 +101,7 @@ class Agreement:
 def remember_plan(planner: Planner, prospect: Prospect) -> None:
     """Keep a plan that is shown, to say later what changed since; where nothing can be kept, nothing is."""
     folder = planner.settings.state_directory / "plans"
-    text = json.dumps(encode_plan(prospect.plan, prospect.observed))
+    text = json.dumps(encode_kept(prospect.plan, prospect.observed))
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         write_durably(folder / f"{prospect.plan.digest}.json", text)
@@ -118,21 +119,12 @@ def read_plan(planner: Planner, digest: str) -> dict[str, Any] | None:
     return None
 
 
-def _differences(before: dict[str, Any] | None, after: dict[str, Any]) -> str:
-    if before is None:
+def _differences(read: dict[str, Any] | None, now: dict[str, Any]) -> str:
+    """What differs between a plan that was read and the plan of now, as ``encode_kept`` has both."""
+    if read is None:
         return "no plan of that digest was shown on this host"
-    sentences: list[str] = []
-    for noun, key in (("move", "moves"), ("operation", "operations")):
-        was, now = ([json.dumps(one, sort_keys=True) for one in plan[key]] for plan in (before, after))
-        sentences += [f"gone is the {noun} {_told(json.loads(one))}" for one in was if one not in now]
-        sentences += [f"new is the {noun} {_told(json.loads(one))}" for one in now if one not in was]
+    sentences = plan_changes(read, now)
+    if not sentences:
+        return "in the order of its steps, or in the project, user or type of a consumer"
     more = f", and {len(sentences) - NAMED} differences more" if len(sentences) > NAMED else ""
-    return "; ".join(sentences[:NAMED]) + more if sentences else "the same steps in another order"
-
-
-def _told(record: dict[str, Any]) -> str:
-    """A move or an operation in few words."""
-    if "consumer" in record:
-        what = ", ".join(f"{amount} {name}" for name, amount in record["moved_resources"].items())
-        return f"of {what} of {record['consumer']} to {record['to_resource_provider']}"
-    return f"{record['operation']} {record.get('provider', '')}".strip()
+    return "; ".join(sentences[:NAMED]) + more

@@ -8,7 +8,7 @@ import pytest
 
 from beds.placement import PlacementServer
 from beds.trees import add_consumer, identity
-from beds.upgrades import UPGRADES, Lab, Story
+from beds.upgrades import UPGRADES, Lab, Story, write_config
 
 pytestmark = pytest.mark.live
 
@@ -198,6 +198,36 @@ def test_a_plan_that_was_read_is_carried_out_exactly_or_not_at_all(
     assert (other.code, unheard.code, done.code) == (4, 4, 0)
     assert f"gone is the move of 1 VGPU of {identity('b')}" in other.json["notes"][0]
     assert "no plan of that digest was shown on this host" in unheard.json["notes"][0]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        pytest.param(
+            {"DEFAULT": {"reserved_host_memory_mb": 2048}},
+            "reserved of MEMORY_MB on four-cells 512 -> 2048",
+            id="stock",
+        ),
+        pytest.param(
+            {"agent": {"root_traits": "COMPUTE_RESCUE_BFV"}},
+            "trait COMPUTE_RESCUE_BFV on four-cells is new",
+            id="trait",
+        ),
+        pytest.param({"mdev_nvidia-231": {"max_instances": 5}}, f"total of VGPU on {SECOND} 6 -> 5", id="a card"),
+    ],
+)
+def test_a_refusal_says_what_differs_from_the_plan_that_was_read(
+    change: dict[str, dict[str, Any]], sentence: str, placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    found = lab(placement_server, tmp_path, {"a": [ON_FIRST]}, a={"four-cells": WHOLE})
+    read = found.run("reshape").json["digest"]
+
+    other = found.run(
+        "reshape", "--apply", "--digest", read, "--config-file", write_config(change, tmp_path / "changed.conf")
+    )
+
+    assert other.code == 4
+    assert f"({sentence})" in other.json["notes"][0]
 
 
 def test_a_foreign_child_that_guests_use_stays_as_it_is(placement_server: PlacementServer, tmp_path: Path) -> None:

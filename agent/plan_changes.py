@@ -1,0 +1,152 @@
+"""
+What differs between two plans for one host: one that a person read, as it was kept, and the plan of now.
+
+Both are ``agent.shapes.encode_kept`` records. Told is the smallest thing that says it: a field of a class on a
+provider, a trait, where a consumer goes; steps only where nothing smaller differs.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+Json = Mapping[str, Any]
+FIELDS = ("total", "reserved", "allocation_ratio", "min_unit", "max_unit", "step_size")
+NOT_KEPT = "what that plan said of providers was not kept"  # by an older release
+
+
+def plan_changes(read: Json, now: Json) -> tuple[str, ...]:
+    """
+    A sentence for each difference, those of providers first; empty where none is in what is kept of plans.
+
+    Raises:
+        KeyError, TypeError, AttributeError: ``read`` is not such a record.
+    """
+    if "after" not in read:
+        return (*_of_moves(read, now), NOT_KEPT)
+    touched = _touched(read) | _touched(now)
+    wanted = _of_trees(read["after"], now["after"], touched)
+    stood = [] if wanted else [f"in placement {one}" for one in _of_trees(read["before"], now["before"], touched)]
+    found = [*wanted, *stood, *_of_moves(read, now)]
+    return tuple(found or _of_allocations(read, now) or _of_steps(read, now))
+
+
+def _steps(plan: Json) -> Iterator[Json]:
+    """The operations of a plan, those inside of a reshape too."""
+    for step in plan["operations"]:
+        yield step
+        if step["operation"] == "reshape":
+            yield from step["inventories"]
+
+
+def _touched(plan: Json) -> frozenset[tuple[str, str]]:
+    """(provider, aspect) of what a plan writes; nothing else is in its digest. A provider that comes or goes: all."""
+    aspects = {"set-traits": ["traits"], "set-aggregates": ["aggregates"], "set-inventories": ["inventories"]}
+    whole = ["parent", "inventories", "traits", "aggregates"]
+    return frozenset(
+        (step["provider"], aspect)
+        for step in _steps(plan)
+        if "provider" in step
+        for aspect in aspects.get(step["operation"], whole)
+    )
+
+
+def _of_trees(was: Json, now: Json, touched: Iterable[tuple[str, str]]) -> list[str]:
+    """How two trees differ, in what is ``touched``."""
+    found: dict[str, None] = {}  # in order, once each
+    for name, aspect in sorted(touched):
+        if name not in was or name not in now:
+            one_sided = [f"provider {name} is {'new' if name in now else 'gone'}"] if name in was or name in now else []
+            found |= dict.fromkeys(one_sided)
+        elif aspect == "inventories":
+            found |= dict.fromkeys(_of_stock(name, was[name][aspect], now[name][aspect]))
+        elif aspect == "parent":
+            if was[name][aspect] != now[name][aspect]:
+                found[f"parent of {name} {was[name][aspect]} -> {now[name][aspect]}"] = None
+        else:
+            found |= dict.fromkeys(_of_names(aspect.removesuffix("s"), name, was[name][aspect], now[name][aspect]))
+    return list(found)
+
+
+def _of_stock(provider: str, was: Json, now: Json) -> Iterator[str]:
+    for name in sorted(was.keys() | now.keys()):
+        if name not in now:
+            yield f"{name} on {provider} is gone"
+        elif name not in was:
+            yield f"{name} on {provider} is new, {now[name]['total']} of it"
+        else:
+            yield from _of_inventory(f"{name} on {provider}", was[name], now[name])
+
+
+def _of_inventory(what: str, was: Json, now: Json) -> Iterator[str]:
+    follows = was["max_unit"] == was["total"] and now["max_unit"] == now["total"]
+    for key in FIELDS:
+        if was[key] != now[key] and not (key == "max_unit" and follows):
+            yield f"{key} of {what} {was[key]} -> {now[key]}"
+
+
+def _of_names(noun: str, provider: str, was: Iterable[str], now: Iterable[str]) -> Iterator[str]:
+    before, after = set(was), set(now)
+    yield from (f"{noun} {name} on {provider} is new" for name in sorted(after - before))
+    yield from (f"{noun} {name} on {provider} is gone" for name in sorted(before - after))
+
+
+def _of_moves(read: Json, now: Json) -> list[str]:
+    """Where consumers go elsewhere, and moves that are in one plan only; not why, which a digest does not cover."""
+    was, goes = ([{key: one[key] for key in one if key != "because"} for one in plan["moves"]] for plan in (read, now))
+    gone, new = [one for one in was if one not in goes], [one for one in goes if one not in was]
+    found = []
+    for move in list(gone):
+        same = [other for other in new if _route(other) == _route(move)]
+        if len(same) == 1 and sum(_route(other) == _route(move) for other in gone) == 1:
+            gone.remove(move)
+            new.remove(same[0])
+            target, instead = same[0]["to_resource_provider"], move["to_resource_provider"]
+            found.append(f"{_what(move)} go to {target} instead of {instead}")
+    found += [f"gone is the move of {_what(move)} to {move['to_resource_provider']}" for move in gone]
+    return found + [f"new is the move of {_what(move)} to {move['to_resource_provider']}" for move in new]
+
+
+def _route(move: Json) -> tuple[Any, ...]:
+    """A move without its target."""
+    return tuple(move.get(key) for key in ("consumer", "from_resource_provider", "moved_resources", "to_resources"))
+
+
+def _what(move: Json) -> str:
+    resources = ", ".join(f"{amount} {name}" for name, amount in move["moved_resources"].items())
+    return f"{resources} of {move['consumer']}"
+
+
+def _of_allocations(read: Json, now: Json) -> list[str]:
+    """Where a consumer that moves in both plans ends with other amounts, on this host's providers or on others."""
+    names = {one["uuid"]: name for plan in (read, now) for name, one in plan["after"].items()}
+    before, after = _rows(read), _rows(now)
+    return [
+        f"{kind} of {consumer} on {names.get(uuid, uuid)} {before.get(row, 0)} -> {after.get(row, 0)}"
+        for row in sorted(before.keys() | after.keys())
+        if before.get(row) != after.get(row)
+        for consumer, uuid, kind in [row]
+    ]
+
+
+def _rows(plan: Json) -> dict[tuple[str, str, str], int]:
+    return {
+        (consumer, uuid, kind): amount
+        for step in plan["operations"]
+        if step["operation"] == "reshape"
+        for consumer, slots in step["allocations"].items()
+        for uuid, resources in slots.items()
+        for kind, amount in resources.items()
+    }
+
+
+def _of_steps(read: Json, now: Json) -> list[str]:
+    was, does = ([json.dumps(one, sort_keys=True) for one in plan["operations"]] for plan in (read, now))
+    gone, new = [one for one in was if one not in does], [one for one in does if one not in was]
+    return [f"gone is the operation {_step(one)}" for one in gone] + [
+        f"new is the operation {_step(one)}" for one in new
+    ]
+
+
+def _step(text: str) -> str:
+    step = json.loads(text)
+    return f"{step['operation']} {step.get('provider', '')}".strip()
