@@ -1,6 +1,6 @@
 """libvirt's domains (formatdomain.html) into facts: which of the host's devices, CPUs and memory each guest has."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from xml.etree.ElementTree import Element
 
 from drivers.errors import MalformedFact
@@ -14,6 +14,7 @@ from drivers.pci import PciAddress
 BINDING = ("strict", "restrictive")  # modes of numatune that leave the kernel no choice
 UNITS_BYTES = {"b": 1, "bytes": 1, "KiB": 1024, "k": 1024, "MiB": 1024**2, "M": 1024**2, "GiB": 1024**3, "G": 1024**3}
 NOVA = ("http://openstack.org/xmlns/libvirt/nova/1.1", "http://openstack.org/xmlns/libvirt/nova/1.0")
+MIB = 1024**2
 SEV_ES_POLICY = 0x4  # bit of a guest's policy in AMD's API for SEV
 
 
@@ -113,30 +114,71 @@ def _parse_vcpus(domain: Element, source: str) -> tuple[frozenset[int], ...]:
     count = number(vcpu.text, source)
     if count > 0xFFFF:
         raise MalformedFact(f"{source} has {count} vCPUs, more than any guest can")
+    switched_on = _vcpus_on(domain, number(vcpu.get("current") or vcpu.text, source), source)
     usual = _cpus(vcpu.get("cpuset", ""), source)
     pins = {
         number(attribute(pin, "vcpu", source), source): _cpus(attribute(pin, "cpuset", source), source)
         for pin in domain.iterfind("cputune/vcpupin")
     }
-    return tuple(pins.get(index, usual) for index in range(count))
+    return tuple(pins.get(index, usual) for index in range(count) if index in switched_on)
+
+
+def _vcpus_on(domain: Element, current: int, source: str) -> Container[int]:
+    """The vCPUs that are on: those that ``<vcpus>`` lists as such, else the first ``current`` of all."""
+    listed = domain.findall("vcpus/vcpu")
+    if not listed:
+        return range(current)
+    return {number(attribute(one, "id", source), source) for one in listed if one.get("enabled") == "yes"}
 
 
 def _parse_memory(domain: Element, source: str) -> tuple[GuestMemory, ...]:
-    """The guest's cells with their memory, or all of it at once where the guest is shown none."""
+    """The guest's cells with their memory, or all of it at once where the guest is shown none; then its devices."""
     whole = domain.find("memory")
     if whole is None:
         return ()
     shown = {cell.get("id", str(index)): cell for index, cell in enumerate(domain.iterfind("cpu/numa/cell"))}
     bound, usual = _bindings(domain, source)
+    devices = domain.findall("devices/memory")
     if not shown:
+        # libvirt counts all memory devices in <memory>, also the largest size of a virtio-mem and what is no RAM.
+        plugged = sum(_size(device, "size", source) for device in devices)
+        first = max(0, _bytes(whole.text or "", whole.get("unit"), source) - plugged)
         huge, page_kib = _pages_of(domain, "0", source)
-        return (GuestMemory(_mib(whole.text or "", whole.get("unit"), source), usual, huge, page_kib),)
-    found = []
-    for id_, cell in shown.items():
-        huge, page_kib = _pages_of(domain, id_, source)
-        mib = _mib(attribute(cell, "memory", source), cell.get("unit"), source)
-        found.append(GuestMemory(mib, bound.get(id_, usual), huge, page_kib))
+        found = [GuestMemory(first // MIB, usual, huge, page_kib)]
+    else:
+        found = []
+        for id_, cell in shown.items():
+            huge, page_kib = _pages_of(domain, id_, source)
+            mib = _bytes(attribute(cell, "memory", source), cell.get("unit"), source) // MIB
+            found.append(GuestMemory(mib, bound.get(id_, usual), huge, page_kib))
+    for device in devices:
+        node = (device.findtext("target/node") or "").strip()
+        found += _parse_memory_device(domain, device, node, bound.get(node, usual), source)
     return tuple(found)
+
+
+def _parse_memory_device(
+    domain: Element, device: Element, node: str, cells: frozenset[int], source: str
+) -> list[GuestMemory]:
+    """Memory of the host that a guest was given as a device, in the cells and pages of its node or its own."""
+    model = device.get("model")
+    if model == "virtio-mem":  # it can have up to its size; while it follows a request it may need either amount
+        amount = max(_size(device, "requested", source), _size(device, "current", source))
+    elif model == "dimm":
+        amount = _size(device, "size", source)
+    else:
+        return []  # nvdimm and virtio-pmem are files, and sgx-epc is no ordinary memory
+    huge, page_kib = _pages_of(domain, node or "0", source)
+    page, nodes = device.find("source/pagesize"), device.findtext("source/nodemask") or ""
+    if page is not None:
+        huge, page_kib = True, _bytes(page.text or "", page.get("unit"), source) // 1024
+    return [GuestMemory(amount // MIB, _cpus(nodes, source) or cells, huge, page_kib)] if amount else []
+
+
+def _size(device: Element, name: str, source: str) -> int:
+    """Bytes of one of a memory device's sizes; 0 where libvirt does not tell it."""
+    size = device.find(f"target/{name}")
+    return _bytes(size.text or "", size.get("unit"), source) if size is not None else 0
 
 
 def _bindings(domain: Element, source: str) -> tuple[Mapping[str, frozenset[int]], frozenset[int]]:
@@ -177,10 +219,6 @@ def _parse_encryption(domain: Element, source: str) -> str | None:
         return "amd_sev_es" if int(policy, 0) & SEV_ES_POLICY else "amd_sev"
     except ValueError as error:
         raise MalformedFact(f"{source} has a launchSecurity policy {policy[:40]!r}, which is no number") from error
-
-
-def _mib(text: str, unit: str | None, source: str) -> int:
-    return _bytes(text, unit, source) // 1024**2
 
 
 def _bytes(text: str, unit: str | None, source: str) -> int:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drivers.errors import MalformedFact
-from drivers.facts import Devices, Mdev, MdevParent, MdevType, NetDevice
+from drivers.facts import Devices, Guest, GuestMemory, Mdev, MdevParent, MdevType, NetDevice
 from drivers.host.archive import Document
 from drivers.libvirt.domains import parse_guest
 from drivers.libvirt.nodedev import parse_devices
@@ -157,3 +157,78 @@ def test_a_guest_whose_device_cannot_be_understood_is_an_error() -> None:
 
     with pytest.raises(MalformedFact, match="has no <source/address>"):
         parse_guest(Document(xml, "domain"), "u", "running")
+
+
+CELLS = """<cpu><numa><cell id='0' memory='2048' unit='MiB'/><cell id='1' memory='2048' unit='MiB'/></numa></cpu>
+<numatune><memnode cellid='1' mode='strict' nodeset='3'/></numatune>"""
+DIMM = """<memory model='dimm'><target><size unit='MiB'>1024</size>{node}</target></memory>"""
+VIRTIO_MEM = """<memory model='virtio-mem'><target><size unit='MiB'>4096</size><node>1</node>
+<requested unit='MiB'>512</requested><current unit='MiB'>{current}</current></target></memory>"""
+NVDIMM = (
+    """<memory model='nvdimm'><source><path>/f</path></source><target><size unit='MiB'>256</size></target></memory>"""
+)
+
+
+def guest_of(text: str) -> Guest:
+    return parse_guest(Document(f"<domain>{text}</domain>", "domain"), "u", "running")
+
+
+@pytest.mark.parametrize(
+    ("text", "memory"),
+    [
+        pytest.param(
+            f"<memory>6291456</memory>{CELLS}<devices>{DIMM.format(node='<node>1</node>')}</devices>",
+            (GuestMemory(2048), GuestMemory(2048, frozenset({3})), GuestMemory(1024, frozenset({3}))),
+            id="a DIMM has the binding of its cell",
+        ),
+        pytest.param(
+            f"<memory>9000000</memory>{CELLS}<devices>{VIRTIO_MEM.format(current=0)}</devices>",
+            (GuestMemory(2048), GuestMemory(2048, frozenset({3})), GuestMemory(512, frozenset({3}))),
+            id="virtio-mem that grows",
+        ),
+        pytest.param(
+            f"<memory>9000000</memory>{CELLS}<devices>{VIRTIO_MEM.format(current=700)}</devices>",
+            (GuestMemory(2048), GuestMemory(2048, frozenset({3})), GuestMemory(700, frozenset({3}))),
+            id="virtio-mem that shrinks has yet what it gives back",
+        ),
+        pytest.param(
+            f"<memory unit='MiB'>5376</memory><devices>{DIMM.format(node='')}{NVDIMM}</devices>",
+            (GuestMemory(4096), GuestMemory(1024)),
+            id="without cells libvirt counts all devices as memory, and a file is none",
+        ),
+        pytest.param(
+            f"<memory unit='MiB'>6144</memory><devices>{VIRTIO_MEM.format(current=512)}</devices>",
+            (GuestMemory(2048), GuestMemory(512)),
+            id="without cells the largest size of virtio-mem is not what it has",
+        ),
+        pytest.param(
+            f"<memory>6291456</memory>{CELLS}<devices><memory model='dimm'><source><pagesize>2048</pagesize>"
+            "<nodemask>5</nodemask></source><target><size>1048576</size><node>1</node></target></memory></devices>",
+            (
+                GuestMemory(2048),
+                GuestMemory(2048, frozenset({3})),
+                GuestMemory(1024, frozenset({5}), huge=True, page_kib=2048),
+            ),
+            id="a DIMM with pages and a cell of its own",
+        ),
+    ],
+)
+def test_memory_devices_count_as_far_as_they_are_memory_of_the_host(text: str, memory: tuple[GuestMemory, ...]) -> None:
+    assert guest_of(text).memory == memory
+
+
+@pytest.mark.parametrize(
+    ("text", "vcpus"),
+    [
+        pytest.param("<vcpu current='2'>8</vcpu>", (frozenset(), frozenset()), id="the first ones"),
+        pytest.param(
+            "<vcpu current='2'>3</vcpu><vcpus><vcpu id='0' enabled='yes'/><vcpu id='1' enabled='no'/>"
+            "<vcpu id='2' enabled='yes'/></vcpus><cputune><vcpupin vcpu='1' cpuset='1'/><vcpupin vcpu='2' cpuset='2'/>"
+            "</cputune>",
+            (frozenset(), frozenset({2})),
+            id="those that are listed as on",
+        ),
+    ],
+)
+def test_only_vcpus_that_are_on_count(text: str, vcpus: tuple[frozenset[int], ...]) -> None:
+    assert guest_of(text).vcpus == vcpus
