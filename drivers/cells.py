@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from drivers.errors import MalformedFact, PolicyError
-from drivers.facts import MemoryPages, NumaCell
+from drivers.facts import HostFacts, MemoryPages, NumaCell
 from drivers.policy import ReservedPages
 
 SMALL_PAGE_KIB = 4  # of x86; taken where libvirt does not tell a cell's page sizes
@@ -25,9 +25,17 @@ def apportion(amount: int, weights: Mapping[int, int]) -> dict[int, int]:
     return shares
 
 
-def place_cpus(cells: Iterable[NumaCell], cpus: frozenset[int]) -> tuple[dict[int, frozenset[int]], frozenset[int]]:
-    """The CPUs of a set by cell, and those of which libvirt's topology knows no place."""
-    placed = {cell.id: cpus & {cpu.id for cpu in cell.cpus} for cell in cells}
+def cpus_by_cell(facts: HostFacts) -> dict[int, frozenset[int]]:
+    """The CPUs of each cell: those of libvirt's topology, and those that are off by the kernel's word."""
+    return {
+        cell.id: frozenset(cpu.id for cpu in cell.cpus) | {cpu for cpu, home in facts.offline_cpus if home == cell.id}
+        for cell in facts.cells
+    }
+
+
+def place_cpus(facts: HostFacts, cpus: frozenset[int]) -> tuple[dict[int, frozenset[int]], frozenset[int]]:
+    """The CPUs of a set by cell, and those of which nobody knows a place."""
+    placed = {id_: cpus & all_ for id_, all_ in cpus_by_cell(facts).items()}
     return placed, cpus - frozenset().union(*placed.values())
 
 

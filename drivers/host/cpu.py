@@ -1,7 +1,9 @@
 """What the kernel tells of CPUs beside what libvirt tells."""
 
+from collections.abc import Iterable
+
 from drivers.errors import MalformedFact
-from drivers.facts import SevKernel
+from drivers.facts import CpuMap, SevKernel
 from drivers.host.archive import Document
 from drivers.host.parse import parse_id_list
 from drivers.host.sysfs import KernelFiles
@@ -26,6 +28,22 @@ def probe_sev(files: KernelFiles) -> SevKernel | None:
     if not any(told.values()):
         return None
     return SevKernel(**{name: document is not None and _parse_switch(document) for name, document in told.items()})
+
+
+def probe_offline(files: KernelFiles, cpu_map: CpuMap, cells: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """
+    (CPU, cell) of the CPUs that are off, lowest first; a CPU of which the kernel tells no cell is left out.
+
+    The kernel keeps the link ``cpuN/nodeM`` while a CPU is off; libvirt's topology and the node's own list of CPUs
+    leave it out. A link cannot be recorded, so a file behind it is read.
+    """
+    found = []
+    for cpu in sorted(set(range(cpu_map.total)) - cpu_map.online):
+        for cell in cells:
+            if files.read(f"sys/devices/system/cpu/cpu{cpu}/node{cell}/distance") is not None:
+                found.append((cpu, cell))
+                break
+    return tuple(found)
 
 
 def _parse_switch(document: Document) -> bool:

@@ -12,7 +12,7 @@ from drivers.errors import DiscoveryError, PolicyError
 from drivers.events import Wake
 from drivers.facts import Devices, DiskSpace, HostFacts
 from drivers.host.archive import Document
-from drivers.host.cpu import probe_isolated, probe_sev
+from drivers.host.cpu import probe_isolated, probe_offline, probe_sev
 from drivers.host.pci import probe_pci
 from drivers.host.residency import probe_residency
 from drivers.host.sysfs import KernelFiles
@@ -83,10 +83,12 @@ class LibvirtDriver:
             name: parse_cpu_features(self._connection.expand(name, cpu))
             for name, cpu in self._models(capabilities).items()
         }
+        cpu_map = self._connection.cpu_map()
+        cells = tuple(cell.id for cell in capabilities.cells)
         facts = HostFacts(
             hostname=node,
             versions=self._connection.versions(),
-            cpu_map=self._connection.cpu_map(),
+            cpu_map=cpu_map,
             arch=capabilities.arch,
             guest_features=frozenset().union(*features.values()) or self._listed(capabilities),
             cells=capabilities.cells,
@@ -105,6 +107,7 @@ class LibvirtDriver:
             ),
             isolated_cpus=probe_isolated(self._files) if self._files else None,
             sev=probe_sev(self._files) if self._files else None,
+            offline_cpus=probe_offline(self._files, cpu_map, cells) if self._files else (),
         )
         return Survey(facts, self._compute_id())
 
@@ -162,6 +165,7 @@ class LibvirtDriver:
             probe_pci(kernel, parse_devices(connection.node_devices()).functions, self._attributes)
             probe_isolated(kernel)
             probe_sev(kernel)
+            probe_offline(kernel, connection.cpu_map(), (cell.id for cell in capabilities.cells))
             for machine in filter(None, (machine_of(domain.document) for domain in connection.domains())):
                 probe_residency(kernel, *machine)
         return files

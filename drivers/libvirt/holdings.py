@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from drivers.cells import page_mib, small_page_kib
+from drivers.cells import cpus_by_cell, page_mib, small_page_kib
 from drivers.devices.stock import DeviceStock
 from drivers.facts import Guest, GuestMemory, HostFacts, NumaCell
 from drivers.libvirt.stock import guest_cpus
@@ -106,7 +106,7 @@ class _Cells:
         self._root = facts.hostname
         self._cells = {cell.id: cell for cell in facts.cells}
         self._pools = page_mib(facts.cells)
-        self._cpus = {cell.id: frozenset(cpu.id for cpu in cell.cpus) for cell in facts.cells}
+        self._cpus = cpus_by_cell(facts)
 
     def place_cpus(self, guest: Guest, name: str, wanted: list[frozenset[int]]) -> tuple[list[Holding], list[Float]]:
         """vCPUs that run in one cell only have their unit there; the others float over the cells of their CPUs."""

@@ -2,7 +2,9 @@
 
 from drivers.cells import apportion, page_mib, place_cpus, reserved_mib, small_page_kib
 from drivers.devices.stock import DeviceStock
+from drivers.errors import PolicyError
 from drivers.facts import HostFacts
+from drivers.host.parse import format_cpu_set
 from drivers.libvirt.stock import (
     FIXED,
     MARK,
@@ -64,7 +66,8 @@ def _cpus_by_cell(facts: HostFacts, policy: Policy, standing: Standing) -> dict[
         ("VCPU", cpus.shared, policy.cpus.reserved, policy.cpu_ratio),
         ("PCPU", cpus.dedicated, 0, FIXED),
     ):
-        placed, homeless = place_cpus(facts.cells, wanted)
+        placed, homeless = place_cpus(facts, wanted)
+        _refuse_homeless(homeless - facts.cpu_map.online)
         if reserved > len(wanted):
             refuse_reserve(name, len(wanted), reserved)
         shares = apportion(reserved, {-1: len(homeless), **{id_: len(ids) for id_, ids in placed.items()}})
@@ -74,6 +77,21 @@ def _cpus_by_cell(facts: HostFacts, policy: Policy, standing: Standing) -> dict[
             if stock:
                 found[id_][name] = stock, with_cpus(cpus.because[name], ids)
     return found
+
+
+def _refuse_homeless(cpus: frozenset[int]) -> None:
+    """
+    Refuse CPUs that are off and have no known cell: as stock of the root they would move when a guest starts them.
+
+    Raises:
+        PolicyError: there is one.
+    """
+    if cpus:
+        raise PolicyError(
+            f"[compute] cpu_dedicated_set names CPU {format_cpu_set(cpus)}, which is off, and neither libvirt nor the "
+            f"kernel (/sys/devices/system/cpu/cpu{min(cpus)}/node*) tells its cell: switch it on, take it out of the "
+            f"set, or use [compute] layout = devices"
+        )
 
 
 def _pool(

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from drivers.cells import apportion, page_mib
 from drivers.errors import MalformedFact, PolicyError
-from drivers.facts import CpuMap, HostFacts, MemoryPages, NumaCell
+from drivers.facts import CpuMap, Guest, HostFacts, MemoryPages, NumaCell
 from drivers.libvirt.shape import shape
 from drivers.policy import CpuPolicy, DevicePolicy, DeviceRule, Layout, MdevRule, Policy, Ratio, ReservedPages
 from fakes import FACTS
 from hardware import card, gpu, host, hosts, parent, plain, policies, rules
+from reportclient.allocations import Holding
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 LAYOUTS: tuple[Layout, ...] = ("flat", "devices", "numa")
@@ -217,3 +218,39 @@ def test_a_one_time_device_cannot_be_told_from_others_in_a_total() -> None:
 
     with pytest.raises(PolicyError, match="needs a provider of its own"):
         tree(host(plain()), "flat", devices=policy)
+
+
+MANAGED_CPUS = CpuPolicy(dedicated=frozenset({1, 2, 3}), shared=frozenset({0}), power_management=True)
+
+
+def switched_off(*cpus: int, told: bool = True) -> HostFacts:
+    """The host with CPUs off: libvirt's topology leaves them out, and the kernel tells their cells."""
+    homes = tuple((cpu.id, cell.id) for cell in FACTS.cells for cpu in cell.cpus if cpu.id in cpus)
+    cells = tuple(replace(cell, cpus=tuple(cpu for cpu in cell.cpus if cpu.id not in cpus)) for cell in FACTS.cells)
+    cpu_map = CpuMap(FACTS.cpu_map.total, FACTS.cpu_map.online - set(cpus))
+    return replace(FACTS, cells=cells, cpu_map=cpu_map, offline_cpus=homes if told else ())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("cpus", [(1,), (2,), (1, 2, 3)])
+def test_a_cpu_that_is_switched_off_changes_no_shape(layout: Layout, cpus: tuple[int, ...]) -> None:
+    assert tree(switched_off(*cpus), layout, cpus=MANAGED_CPUS) == tree(FACTS, layout, cpus=MANAGED_CPUS)
+
+
+def test_a_guest_that_is_off_has_its_cpus_in_their_cell() -> None:
+    guest = Guest(uuid="u", state="shutoff", vcpus=(frozenset({2}), frozenset({3})))
+    policy = Policy(layout="numa", cpus=MANAGED_CPUS)
+
+    shaped = shape(replace(switched_off(2, 3), guests=(guest,)), policy, None)
+
+    assert [one for one in shaped.holdings.units if one.resource_class == "PCPU"] == [
+        Holding("u", "host_NUMA1", "PCPU", 2)
+    ]
+
+
+def test_a_cpu_that_is_off_without_a_known_cell_is_never_stock_of_the_root() -> None:
+    facts = switched_off(2, told=False)
+
+    with pytest.raises(PolicyError, match=r"cpu_dedicated_set names CPU 2, which is off, .* switch it on"):
+        tree(facts, "numa", cpus=MANAGED_CPUS)
+    assert sums(tree(facts, "devices", cpus=MANAGED_CPUS))["PCPU"] == 3

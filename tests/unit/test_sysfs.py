@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drivers.errors import DiscoveryError, MalformedFact, Vanished
-from drivers.facts import NetDevice, PciFunction, SevKernel
+from drivers.facts import CpuMap, NetDevice, PciFunction, SevKernel
 from drivers.host.archive import Document
-from drivers.host.cpu import probe_isolated, probe_sev
+from drivers.host.cpu import probe_isolated, probe_offline, probe_sev
 from drivers.host.parse import format_cpu_set, parse_id_list, parse_inet6, parse_routes
 from drivers.host.pci import probe_pci
 from drivers.host.sysfs import MAX_BYTES, KernelFiles
@@ -176,3 +176,20 @@ def test_tables_of_another_form_are_errors() -> None:
         parse_routes(Document("garbage\n", "route"))
     with pytest.raises(MalformedFact, match="2 fields where six"):
         parse_inet6(Document("a b\n", "if_inet6"))
+
+
+def test_the_kernel_tells_the_cell_of_a_cpu_that_is_off(tmp_path: Path) -> None:
+    (tmp_path / "sys/devices/system/node").mkdir(parents=True)
+    for cpu, cell in ((1, 0), (2, 3), (3, 3)):
+        write(tmp_path, f"sys/devices/system/node/node{cell}/distance", "10 20")
+        (tmp_path / f"sys/devices/system/cpu/cpu{cpu}").mkdir(parents=True)
+        (tmp_path / f"sys/devices/system/cpu/cpu{cpu}/node{cell}").symlink_to(f"../../node/node{cell}")
+    cpu_map = CpuMap(5, frozenset({0, 1}))
+    recorded: dict[str, str] = {}
+
+    found = probe_offline(KernelFiles(tmp_path, record=recorded), cpu_map, (0, 3))
+
+    assert found == ((2, 3), (3, 3))
+    for name, text in recorded.items():
+        write(tmp_path / "archive", name, text)
+    assert probe_offline(KernelFiles(tmp_path / "archive"), cpu_map, (0, 3)) == found
