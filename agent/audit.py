@@ -159,8 +159,7 @@ def _claim_again(
     """A claim for what a guest has; None where nobody says whose it is, or not all that it has."""
     root = scene.tree.providers[0]
     project, user = (consumer.project, consumer.user) if consumer else (known.project, known.user)
-    undecided = any(scene.truth(uuid, name, {}) is None for name in scene.told(uuid))
-    if project is None or user is None or undecided or not rows:
+    if project is None or user is None or scene.undecided(uuid) or not rows:
         return None
     slots: dict[str, dict[str, int]] = {}
     for (place, name), amount in rows.items():

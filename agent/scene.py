@@ -5,7 +5,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from reportclient.allocations import Allocation, Consumer, Holdings
+from reportclient.hold import NO_DEVICES
 from reportclient.tree import ObservedTree
+
+CPUS = frozenset({"VCPU", "PCPU"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,9 +70,27 @@ class Scene:
         return known is not None and known.active and not known.migrating
 
     def told(self, uuid: str) -> list[str]:
-        """The classes of ours of which the hypervisor says all that a guest has."""
-        offered = {name for seen in self.tree for name in seen.provider.inventories if name in self.classes[seen.name]}
-        return sorted((self.holdings.told & offered) - self.holdings.known[uuid].untold)
+        """The classes of ours of which the hypervisor says all that a guest has, in the words of this tree."""
+        return sorted((self.holdings.told & self._offered) - self.undecided(uuid))
+
+    def undecided(self, uuid: str) -> frozenset[str]:
+        """
+        The classes of which nobody can tell now what a guest has.
+
+        A device that nothing here offers may be of any class of devices. Where the tree does not have the class or the
+        place of a unit, the configuration is ahead of it: it stands there as another class of the same kind.
+        """
+        devices = (self.holdings.told | self._offered) - NO_DEVICES
+        doubtful = any(one.consumer == uuid for one in self.holdings.undecided)
+        ahead = [kind for kind in (CPUS, devices) if any(self.truth(uuid, name, {}) is None for name in kind)]
+        return self.holdings.known[uuid].untold.union(*ahead, devices if doubtful else ())
+
+    @cached_property
+    def _offered(self) -> frozenset[str]:
+        """The classes of ours that the tree has."""
+        return frozenset(
+            name for seen in self.tree for name in seen.provider.inventories if name in self.classes[seen.name]
+        )
 
     def truth(self, uuid: str, name: str, rows: Mapping[tuple[str, str], int]) -> dict[str, int] | None:
         """

@@ -40,6 +40,15 @@ class Float:
     because: str  # what the order of the providers rests on
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Undecided:
+    """A unit of hardware that a guest has and that nothing on this host offers now: of which class, nobody can tell."""
+
+    consumer: str
+    unit: str  # a PCI address, the uuid of a mediated device, or a kind of memory encryption
+    because: str  # why it is not on offer: half a sentence with the option that decides
+
+
 @dataclass(frozen=True, slots=True)
 class AllocationRequest:
     """One allocation request as allocation candidates gave it: its JSON text, passed on as it is."""
@@ -57,6 +66,7 @@ class Guest:
     user: str | None = None
     disk_gb: int | None = None  # on this host's disk, by the guest's flavor; None: not told
     untold: frozenset[str] = frozenset()  # classes of which the hypervisor does not say what this one has
+    overridden: frozenset[str] = frozenset()  # of these: the flavor gives the amount, the hypervisor only the place
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +78,7 @@ class Holdings:
     floats: tuple[Float, ...] = ()
     known: Mapping[str, Guest] = field(default_factory=dict)  # by uuid, all of ``guests``
     told: frozenset[str] = frozenset()  # the classes of which units and floats are all that guests have
+    undecided: tuple[Undecided, ...] = ()  # devices that guests have besides; these are ``untold`` of their guests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

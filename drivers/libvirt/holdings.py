@@ -1,13 +1,13 @@
 """What each guest of a libvirt host really has: the units of the tree that the host is to have."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Set
 
 from drivers.cells import cpus_by_cell, page_mib, small_page_kib
 from drivers.devices.stock import DeviceStock
 from drivers.facts import Guest, GuestMemory, HostFacts, NumaCell
 from drivers.libvirt.stock import guest_cpus
 from drivers.policy import Policy
-from reportclient.allocations import Float, Holding, Holdings
+from reportclient.allocations import Float, Holding, Holdings, Undecided
 from reportclient.allocations import Guest as Known
 
 CONTEXT = "MEM_ENCRYPTION_CONTEXT"
@@ -27,6 +27,7 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
     owners = _owners(facts.hostname, policy, devices)
     units: list[Holding] = []
     floats: list[Float] = []
+    undecided = tuple(one for guest in facts.guests for one in _undecided(guest, facts, devices, owners))
     for guest in facts.guests:
         units += _device_units(guest, facts.hostname, policy, devices, owners)
         pinned = [cpus for cpus in guest.vcpus if len(cpus) == 1 and cpus <= dedicated]
@@ -45,26 +46,33 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
         bound, floating = spread.place_memory(guest)
         units += bound
         floats += floating
+    of_devices = {name for device in devices for name in device.members.values()} | _contexts(devices)
+    doubtful = {one.consumer for one in undecided}
     return Holdings(
         frozenset(guest.uuid for guest in facts.guests),
         tuple(units),
         tuple(floats),
-        known={guest.uuid: _known(guest) for guest in facts.guests},
-        told=HOST_CLASSES | {name for device in devices for name in device.members.values()} | _contexts(devices),
+        known={guest.uuid: _known(guest, of_devices if guest.uuid in doubtful else set()) for guest in facts.guests},
+        told=HOST_CLASSES | of_devices,
+        undecided=undecided,
     )
 
 
-def _known(guest: Guest) -> Known:
+def _known(guest: Guest, of_devices: Set[str]) -> Known:
+    """What is known of a guest; ``of_devices`` are the classes that one of its devices may or may not count as."""
     tenant = guest.tenant
+    overridden = tenant.overridden & HOST_CLASSES if tenant else frozenset()
     return Known(
         active=guest.state not in ("shutoff", "crashed"),
         migrating=guest.migrating,
         project=tenant.project if tenant else None,
         user=tenant.user if tenant else None,
         disk_gb=tenant.disk_gb if tenant else None,
-        untold=(frozenset() if guest.vcpus else CPUS)
+        untold=frozenset(of_devices)
+        | (frozenset() if guest.vcpus else CPUS)
         | (frozenset() if guest.memory else {"MEMORY_MB"})
-        | (tenant.overridden & HOST_CLASSES if tenant else frozenset()),
+        | overridden,
+        overridden=overridden,
     )
 
 
@@ -93,6 +101,25 @@ def _device_units(
     for device in devices:
         if guest.encryption == device.suffix:
             yield Holding(guest.uuid, root if policy.layout == "flat" else f"{root}_{device.suffix}", CONTEXT, 1)
+
+
+def _undecided(
+    guest: Guest, facts: HostFacts, devices: Iterable[DeviceStock], owners: Container[str]
+) -> Iterator[Undecided]:
+    """The devices of a guest that no device of this survey and policy has as a member, and why."""
+    shown = {str(function.address) for function in facts.devices.functions}
+    mdevs = {mdev.uuid: mdev for mdev in facts.devices.mdevs}
+    for address in sorted(map(str, guest.pci)):
+        if address not in owners:
+            why = "[pci] device_spec does not offer it" if address in shown else "the host does not show it"
+            yield Undecided(guest.uuid, address, why)
+    for uuid in sorted(guest.mdevs):
+        if uuid not in owners:
+            mdev = mdevs.get(uuid)
+            of = f"[devices] enabled_mdev_types does not offer its type {mdev.type} on {mdev.parent}" if mdev else ""
+            yield Undecided(guest.uuid, uuid, of or "the host does not show it")
+    if guest.encryption and guest.encryption not in {device.suffix for device in devices}:
+        yield Undecided(guest.uuid, guest.encryption, "the host does not offer such contexts")
 
 
 def _count(guest: str, provider: str, name: str, amount: int) -> list[Holding]:

@@ -1,0 +1,146 @@
+"""What an audit may say of a guest: nothing of a class of which the hypervisor does not tell now what it has."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from agent.audit import audit
+from agent.findings import Finding
+from agent.scene import Scene, suspects
+from drivers.facts import DomainCapabilities, Guest, GuestMemory, HostFacts, Mdev, Tenant
+from drivers.libvirt.shape import EMITTED, shape
+from drivers.policy import CpuPolicy, DevicePolicy, MdevRule, Policy
+from drivers.rules import parse_rule
+from fakes import FACTS
+from hardware import at, card, gpu, host, parent
+from reportclient.allocations import Allocation, Consumer
+from reportclient.diff import diff
+from reportclient.forecast import forecast
+from reportclient.ownership import Names, Ownership
+from reportclient.tree import ObservedTree
+from strategies import ROOT_UUID
+
+GPUS = (gpu("0000:84:00.0"), gpu("0000:85:00.0"))
+PARENTS = tuple(parent(one, a=2, b=2) for one in GPUS)
+GUEST = Guest(uuid="guest", state="running", mdevs=frozenset({"m"}), vcpus=(frozenset(),), memory=(GuestMemory(64),))
+MDEV, NEIGHBOUR = Mdev("m", "a", PARENTS[0].name), Mdev("n", "a", PARENTS[1].name)
+ON_A, ON_B = f"host_{PARENTS[0].name}", f"host_{PARENTS[1].name}"
+VGPUS = Policy(devices=DevicePolicy(mdevs=(MdevRule(type="a"),)))
+SEV = DomainCapabilities("x86_64", frozenset(), frozenset(), False, frozenset(), frozenset(), sev_guests=5)
+
+
+def placed(facts: HostFacts, policy: Policy = VGPUS) -> ObservedTree:
+    """The tree that a host with this policy has in placement."""
+    tree = shape(facts, policy, None).tree
+    return forecast(diff(ObservedTree(), tree, Ownership(emitted=EMITTED), root_uuid=ROOT_UUID), ObservedTree())
+
+
+def findings(
+    facts: HostFacts, tree: ObservedTree, rows: Iterable[Allocation], policy: Policy = VGPUS
+) -> tuple[Finding, ...]:
+    """What an audit of the host as it is now finds of these rows of its guest."""
+    shaped = shape(facts, policy, tree)
+    everything = Names(frozenset(name for seen in tree for name in seen.provider.inventories))
+    ours = Ownership(emitted=EMITTED, configured={seen.name: everything for seen in tree})
+    slots: dict[str, dict[str, int]] = {}
+    for one in rows:
+        slots.setdefault(tree.by_name[one.provider].uuid, {})[one.resource_class] = one.amount
+    consumer = Consumer(uuid="guest", generation=1, project="p", user="u", kind="INSTANCE", slots=slots)
+    scene = Scene(
+        tree=tree,
+        allocations=tuple(rows),
+        holdings=shaped.holdings,
+        classes={seen.name: ours.classes(seen) for seen in tree},
+        present=frozenset(seen.name for seen in tree),
+        consumers={"guest": consumer},
+    )
+    assert "guest" not in suspects(scene) or audit(scene)
+    return audit(scene)
+
+
+def rows(**vgpus: int) -> tuple[Allocation, ...]:
+    own = (Allocation("guest", "host", "MEMORY_MB", 64), Allocation("guest", "host", "VCPU", 1))
+    return (*own, *(Allocation("guest", f"host_{name}", "VGPU", amount) for name, amount in vgpus.items()))
+
+
+BOTH = replace(host(*GPUS, parents=PARENTS, mdevs=(MDEV, NEIGHBOUR)), guests=(GUEST,))
+ONE = {PARENTS[0].name: 1}
+
+
+def renamed(**changes: str) -> Policy:
+    """The first card offers another type, or its own type as another class."""
+    first = MdevRule(**{"type": "a", **changes}, addresses=frozenset({PARENTS[0].name}))  # type: ignore[arg-type]
+    return Policy(devices=DevicePolicy(mdevs=(first, MdevRule(type="a"))))
+
+
+@pytest.mark.parametrize(
+    ("facts", "policy"),
+    [
+        pytest.param(
+            replace(host(GPUS[1], parents=PARENTS[1:], mdevs=(NEIGHBOUR,)), guests=(GUEST,)),
+            VGPUS,
+            id="its card is out of sight",
+        ),
+        pytest.param(
+            replace(host(gpu(driver=None), GPUS[1], parents=PARENTS[1:], mdevs=(NEIGHBOUR,)), guests=(GUEST,)),
+            VGPUS,
+            id="the driver of its card is gone",
+        ),
+        pytest.param(BOTH, renamed(type="b", resource_class="CUSTOM_B"), id="its card makes another type now"),
+        pytest.param(BOTH, renamed(resource_class="CUSTOM_A"), id="its card's class has a new name"),
+    ],
+)
+def test_a_vgpu_that_is_not_offered_now_is_no_difference_though_another_card_offers_the_class(
+    facts: HostFacts, policy: Policy
+) -> None:
+    assert findings(facts, placed(BOTH), rows(**ONE), policy) == ()
+
+
+def test_a_vgpu_of_another_card_is_one_as_long_as_all_of_the_guest_is_told() -> None:
+    found = findings(BOTH, placed(BOTH), rows(**{PARENTS[1].name: 1}))
+
+    assert [(one.kind.value, one.provider, one.expected, one.actual) for one in found] == [
+        ("wrong-provider", ON_A, 1, 0),
+        ("wrong-provider", ON_B, 0, 1),
+    ]
+
+
+def test_a_vf_whose_rule_was_withdrawn_is_no_difference() -> None:
+    guest = replace(GUEST, mdevs=frozenset(), pci=frozenset({at("0000:81:10.0")}))
+    facts = replace(host(*card(), *card("0000:83:00.0")), guests=(guest,))
+    vfs = {"product_id": "1515", "resource_class": "CUSTOM_VF"}
+    first, second = (parse_rule({**vfs, "address": f"0000:{bus}:10.*"}, 1) for bus in ("81", "83"))
+    before = Policy(devices=DevicePolicy(report=True, rules=(first, second)))
+    after = Policy(devices=DevicePolicy(report=True, rules=(second,)))
+    row = Allocation("guest", "host_0000:81:00.0", "CUSTOM_VF", 1)
+
+    assert findings(facts, placed(facts, before), (*rows(), row), before) == ()
+    assert findings(facts, placed(facts, before), (*rows(), row), after) == ()
+
+
+def test_an_encryption_context_of_a_kind_that_is_off_is_no_difference() -> None:
+    guest = replace(GUEST, mdevs=frozenset(), encryption="amd_sev_es")
+    facts = replace(FACTS, guests=(guest,), domain_capabilities=(SEV,))
+    plain = replace(facts, guests=(replace(guest, encryption=None),))
+    row = Allocation("guest", "host_amd_sev", "MEM_ENCRYPTION_CONTEXT", 1)
+
+    assert findings(facts, placed(facts), (*rows(), row)) == ()
+    assert [one.kind.value for one in findings(plain, placed(facts), (*rows(), row))] == ["wrong-amount"]
+
+
+def test_vcpus_that_are_to_become_dedicated_are_no_difference_before_they_are() -> None:
+    guest = replace(GUEST, mdevs=frozenset(), vcpus=(frozenset({2}), frozenset({3})))
+    facts = replace(FACTS, guests=(guest,))
+    own = (Allocation("guest", "host", "MEMORY_MB", 64), Allocation("guest", "host", "VCPU", 2))
+    dedicated = Policy(cpus=CpuPolicy(shared=frozenset({0, 1}), dedicated=frozenset({2, 3})))
+
+    assert findings(facts, placed(facts, Policy()), own, dedicated) == ()
+
+
+def test_a_guest_without_allocations_is_not_given_a_part_of_what_it_has() -> None:
+    lost = replace(BOTH, guests=(replace(GUEST, tenant=Tenant("p", "u", None)),), devices=host().devices)
+
+    (missing, *_) = findings(lost, placed(BOTH), ())
+
+    assert (missing.kind.value, missing.repair, missing.safe) == ("missing", None, False)
