@@ -1,25 +1,27 @@
 """
 Who must move where when a tree changes its shape: one stateless function for every class.
 
-What an allocation stands for decides, in this order: the only provider of its class above or below, the unit that the
-hypervisor says the guest has, the provider that the guest's other units went to; what floats goes where there is room.
-Amounts never change. What has no such place makes the whole plan ``Unplaceable``; what is of a device that is gone is
-no move, and stays for ``reportclient.hold``.
+What an allocation stands for decides, in this order: the only provider of its class above or below, unless that
+contradicts the hypervisor; the unit that the hypervisor says the guest has; of classes of which the hypervisor never
+speaks, the provider that the guest's other units went to. What floats goes where there is room. Amounts never change.
+What has no such place makes the whole plan ``Unplaceable``; what is of a device that is gone is no move, and stays for
+``reportclient.hold``.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from drivers.packing import Load, limit, pack
-from drivers.parcels import Parcel, Slot, amounts, assemble, deal, relabel, staying
+from drivers.parcels import Parcel, Slot, amounts, assemble, conversions, deal, relabel, staying
 from drivers.standing import HUGE
-from reportclient.allocations import Allocation, Float, Holdings, Move, Observed, usages
+from drivers.words import CPUS, Word, Words
+from reportclient.allocations import Allocation, Holdings, Move, Observed, usages
 from reportclient.errors import Unplaceable
 from reportclient.hold import NO_DEVICES
 from reportclient.ownership import Ownership
 from reportclient.tree import Inventory, ObservedTree, ProviderTree
 
-CPUS = frozenset({"VCPU", "PCPU"})  # classes of one thing, between which pinning decides
 SHOWN = 3  # of the reasons in one message
 
 
@@ -70,15 +72,8 @@ class _Planning:
         self._parents = {seen.name: seen.provider.parent for seen in observed.tree}
         self._parents |= {provider.name: provider.parent for provider in desired}
         self._huge = {provider.name for provider in desired if HUGE in provider.traits}
-        self._guests = holdings.guests
+        self._words = Words(holdings)
         self._stand_ins = stand_ins
-        self._units: dict[str, dict[Slot, int]] = {}
-        for unit in holdings.units:
-            units = self._units.setdefault(unit.consumer, {})
-            units[unit.provider, unit.resource_class] = units.get((unit.provider, unit.resource_class), 0) + unit.amount
-        self._floats: dict[str, dict[str, Float]] = {}
-        for one in holdings.floats:
-            self._floats.setdefault(one.consumer, {})[one.resource_class] = one
         self._problems: list[str] = []
 
     def moves(self) -> tuple[Move, ...]:
@@ -122,42 +117,78 @@ class _Planning:
     def _convert(self, consumer: str, parcels: list[Parcel]) -> list[Parcel]:
         """Parcels of which the guest has another class in truth, or whose class goes by another name now."""
         guest = self._stand_ins.get(consumer, consumer)
-        if guest not in self._guests:
+        if guest not in self._words.guests:
             return [self._renamed(parcel) for parcel in parcels]
-        has: dict[str, int] = {}
-        for parcel in parcels:
-            has[parcel.to_class] = has.get(parcel.to_class, 0) + parcel.amount
-        holds: dict[str, int] = {}
-        for (_, name), amount in self._units.get(guest, {}).items():
-            holds[name] = holds.get(name, 0) + amount
-        for name, one in self._floats.get(guest, {}).items():
-            holds[name] = holds.get(name, 0) + one.amount
-        for name in sorted(has):
-            surplus = has[name] - holds.get(name, 0)
-            fitting = [
-                other
-                for other in sorted(holds)
-                if surplus > 0 and holds[other] - has.get(other, 0) == surplus and self._becomes(name, other, parcels)
-            ]
-            if len(fitting) == 1:
-                has[name], has[fitting[0]] = has[name] - surplus, has.get(fitting[0], 0) + surplus
-                parcels = relabel(parcels, name, fitting[0], surplus, self._stock)
+        has, holds = _by_class(parcels), self._words.sums(guest)
+        surplus = {name: has[name] - holds.get(name, 0) for name in has if has[name] > holds.get(name, 0)}
+        missing = {name: holds[name] - has.get(name, 0) for name in holds if holds[name] > has.get(name, 0)}
+        becomes = partial(self._becomes, guest, parcels)
+        for name, other, amount in conversions(surplus, missing, becomes):
+            units = self._words.of(guest, other).units
+            parcels = relabel(parcels, name, other, amount, units, partial(self._distance, units))
+        self._check_pinned(consumer, guest, parcels)
         return parcels
 
-    def _becomes(self, name: str, other: str, parcels: Iterable[Parcel]) -> bool:
+    def _becomes(self, guest: str, parcels: Iterable[Parcel], name: str, other: str) -> bool:
         """Whether what a guest has of one class can be another: CPUs by pinning, devices where the name is new."""
         if {name, other} == CPUS:
             return True
-        if {name, other} & NO_DEVICES or self._candidates(name):
+        word = self._words.of(guest, other)
+        if {name, other} & NO_DEVICES or not word.units:
             return False
-        return all(self._renames(parcel.provider, name, other) for parcel in parcels if parcel.to_class == name)
+        going = {
+            parcel.provider for parcel in parcels if parcel.to_class == name and self._shrinks(parcel.provider, name)
+        }
+        return all(self._is_new_name(provider, other, going, word) for provider in word.units)
 
-    def _renames(self, provider: str, name: str, other: str) -> bool:
-        """Whether on a provider a class of devices came and another went; on a root only if it is as much of it."""
-        slot = provider, other
-        if slot not in self._stock or slot in self._before:
+    def _is_new_name(self, provider: str, name: str, going: Collection[str], word: Word) -> bool:
+        """
+        Whether a class came to a provider for what goes from there, or from above or below it.
+
+        A guest with an undecided device is believed on a device's own provider only: elsewhere what it has allocated
+        may be that device's.
+        """
+        if (provider, name) not in self._stock or (provider, name) in self._before:
             return False
-        return bool(self._parents.get(provider)) or self._stock[slot].total == self._before.get((provider, name))
+        if word.undecided:
+            return provider in going and bool(self._parents.get(provider))
+        return any(is_related(one, provider, self._parents) for one in going)
+
+    def _shrinks(self, provider: str, name: str) -> bool:
+        """Whether there is less of a class on a provider than before, or none."""
+        stock = self._stock.get((provider, name))
+        return stock is None or stock.total < self._before.get((provider, name), 0)
+
+    def _distance(self, units: Collection[str], parcel: Parcel) -> int:
+        """How far a parcel is from a guest's units: above or below one, else without a place, else elsewhere."""
+        if any(is_related(parcel.provider, provider, self._parents) for provider in units):
+            return 0
+        return 1 if (parcel.provider, parcel.to_class) not in self._stock else 2
+
+    def _check_pinned(self, consumer: str, guest: str, parcels: Iterable[Parcel]) -> None:
+        """Refuse to put CPUs on offer that a guest is pinned to and that it has no PCPU for, whatever sums differ."""
+        has, word = _by_class(parcels), self._words.of(guest, "PCPU")
+        lacking = word.amount - has.get("PCPU", 0)
+        grown = [provider for provider in sorted(word.units) if self._grows(provider, "PCPU")]
+        if lacking <= 0 or not grown or word.overridden or not has.keys() & CPUS:
+            return
+        needed = self._words.of(guest, "VCPU").amount + lacking
+        self._problems.append(
+            f"{self._named(consumer, guest)} has {has.get('VCPU', 0)} VCPU and {has.get('PCPU', 0)} PCPU allocated, "
+            f"and really has {word.amount} PCPU (one for each pinned vCPU, and one for an emulator thread of its own), "
+            f"which come on offer on {', '.join(grown)}: allocate {needed} VCPU for it first (compute-node-agent claim "
+            f"{guest} --replace), or resize it or move it away"
+        )
+
+    def _grows(self, provider: str, name: str) -> bool:
+        """Whether a provider offers more of a class than it and those above and below it did."""
+        stock = self._stock.get((provider, name))
+        before = (
+            total
+            for (one, each), total in self._before.items()
+            if each == name and is_related(one, provider, self._parents)
+        )
+        return stock is not None and stock.total > sum(before)
 
     def _renamed(self, parcel: Parcel) -> Parcel:
         """For a consumer that nobody knows: on a device's provider one class of as much stock came for the one gone."""
@@ -177,41 +208,71 @@ class _Planning:
         sure: list[Parcel] = []
         waiting: list[list[Parcel]] = []
         load = Load(consumer)
-        names = sorted({parcel.to_class for parcel in parcels})
-        for name in names:
+        changed = [parcel for parcel in parcels if parcel.to_class != parcel.resource_class]
+        anew = {name for parcel in changed for name in (parcel.resource_class, parcel.to_class)}
+        for name in sorted({parcel.to_class for parcel in parcels}):
             mine = [parcel for parcel in parcels if parcel.to_class == name]
             out = [parcel for parcel in mine if self._leaving((parcel.provider, name))]
-            units = {slot[0]: amount for slot, amount in self._units.get(guest, {}).items() if slot[1] == name}
-            floating = self._floats.get(guest, {}).get(name)
-            told = sum(units.values()) + (floating.amount if floating else 0)
-            fits = told == sum(parcel.amount for parcel in mine)
-            offered = all((provider, name) in self._stock for provider in units)
-            if not out and not (units and fits and offered and self._is_reshaped(mine)):
+            word = self._words.of(guest, name)
+            decides = self._decides(word, mine, out)
+            if not out and not (name in anew and decides):
                 sure += [staying(parcel) for parcel in mine]
-            elif only := self._only_place(name, out):
+            elif (only := self._only_place(name, out)) and self._allows(guest, name, only):
                 sure += [
                     replace(parcel, to_provider=only, because=f"the only provider of {name}")
                     if parcel in out
                     else staying(parcel)
                     for parcel in mine
                 ]
-            elif units and fits and offered:
-                dealt, rest = deal(mine, units, self._said(consumer, guest))
-                sure += dealt
-                if rest:
-                    self._float(guest, rest, load)
+            elif word.overridden:
+                sure += [staying(parcel) for parcel in mine if parcel not in out]
+                self._spread(guest, out, load)
+            elif decides:
+                dealt, rest = deal(mine, word.units, self._said(consumer, guest))
+                kept = [parcel for parcel in rest if self._may_stay(parcel, word, name in anew)]
+                sure += dealt + [staying(parcel) for parcel in kept]
+                self._float(guest, [parcel for parcel in rest if parcel not in kept], load)
             else:
                 waiting.append(mine)
         for mine in waiting:
             stay, rest = self._follow(mine, sure)
             sure += stay
-            if rest:
-                self._float(guest, rest, load)
+            self._float(guest, rest, load)
         return sure, load
 
-    def _is_reshaped(self, parcels: Iterable[Parcel]) -> bool:
-        """Whether a parcel's class changes: then what stays of it is looked at too."""
-        return any(parcel.to_class != parcel.resource_class for parcel in parcels)
+    def _may_stay(self, parcel: Parcel, word: Word, anew: bool) -> bool:
+        """Whether what floats is left where it is: it has to, if the rest of its class became another, be allowed."""
+        return not self._leaving((parcel.provider, parcel.to_class)) and (not anew or parcel.provider in word.places)
+
+    def _decides(self, word: Word, mine: Iterable[Parcel], out: Iterable[Parcel]) -> bool:
+        """
+        Whether what the hypervisor says is exactly what is allocated, and on offer.
+
+        Where the guest has an undecided device too, what leaves a card may be of that device: then it goes only above
+        or below.
+        """
+        if word.amount != sum(parcel.amount for parcel in mine) or not word.places:
+            return False
+        if any((provider, parcel.to_class) not in self._stock for provider in word.units for parcel in mine):
+            return False
+        pairs = ((parcel.provider, provider) for parcel in out for provider in word.units)
+        return not word.undecided or all(is_related(*pair, self._parents) for pair in pairs)
+
+    def _allows(self, guest: str, name: str, only: str) -> bool:
+        """Whether the only provider of a class may take all that a consumer has of it."""
+        if guest in self._words.guests:
+            return self._words.of(guest, name).allows(only)
+        return not any(self._words.of(absent, name).undecided for absent in self._absent())
+
+    def _spread(self, guest: str, rest: list[Parcel], load: Load) -> None:
+        """Let what a flavor gives the amount of go where the guest is bound, whole if it can."""
+        name = rest[0].to_class
+        bound = [name, *sorted(CPUS - {name})] if name in CPUS else [name]
+        places = [place for each in bound for place in self._words.of(guest, each).places]
+        offered = [place for place in dict.fromkeys(places) if (place, name) in self._stock] or self._candidates(name)
+        if offered:
+            sources = tuple((parcel.provider, parcel.resource_class, parcel.amount) for parcel in rest)
+            load.add(name, sources, offered, "its flavor gives the amount, and the guest is bound there")
 
     def _only_place(self, name: str, out: Collection[Parcel]) -> str | None:
         """The only provider of a class, where it is above or below all that has to go; a sibling is another device."""
@@ -223,7 +284,11 @@ class _Planning:
         )
 
     def _follow(self, mine: list[Parcel], sure: Iterable[Parcel]) -> tuple[list[Parcel], list[Parcel]]:
-        """Of one class, what stays or goes where its source's other classes went by their units; and the rest."""
+        """
+        Of one class, what stays or goes where its source's other classes went by their units; and the rest.
+
+        Nothing follows of a class of which the hypervisor says itself where a guest has it.
+        """
         stay: list[Parcel] = []
         rest: list[Parcel] = []
         for parcel in mine:
@@ -231,7 +296,7 @@ class _Planning:
             beside = {provider for provider in went if (provider, parcel.to_class) in self._stock}
             if not self._leaving((parcel.provider, parcel.to_class)):
                 stay.append(staying(parcel))
-            elif len(beside) == 1:
+            elif len(beside) == 1 and not self._words.speaks_of(parcel.to_class):
                 stay.append(replace(parcel, to_provider=beside.pop(), because="goes with what the guest has there"))
             else:
                 rest.append(parcel)
@@ -239,21 +304,25 @@ class _Planning:
 
     def _float(self, guest: str, rest: list[Parcel], load: Load) -> None:
         """Let parcels of one class go where there is room, or say why they cannot."""
+        if not rest:
+            return
         name = rest[0].to_class
-        floats = self._floats.get(guest, {}).get(name)
+        floats = self._words.of(guest, name).floating
         candidates = self._candidates(name)
+        if not floats:  # what guests hold of a device that is gone stays where it is, whatever other devices offer
+            rest = [parcel for parcel in rest if self._has_place(parcel, candidates)]
         sources = tuple((parcel.provider, parcel.resource_class, parcel.amount) for parcel in rest)
+        if not rest:
+            return
         if floats:
             places = [provider for provider in floats.providers if provider in candidates]
             if places:
                 load.add(name, sources, places, floats.because)
             elif candidates:
                 self._problems.append(self._missing(guest, rest))
-        elif not candidates or not any(is_related(rest[0].provider, place, self._parents) for place in candidates):
-            pass  # no place or another device's: what guests hold of a device that is gone stays where it is
-        elif guest in self._guests:
+        elif guest in self._words.guests:
             self._problems.append(self._missing(guest, rest))
-        elif self._is_somebodys(name):
+        elif any(self._words.may_hold(absent, name) for absent in self._absent()):
             self._problems.append(
                 f"consumer {load.consumer} has {sum(parcel.amount for parcel in rest)} {name}, no guest here is it, "
                 f"and guests without allocations hold {name}: end the migration or evacuation that it is of, or "
@@ -263,25 +332,38 @@ class _Planning:
             usual = [place for place in candidates if place not in self._huge] or candidates
             load.add(name, sources, usual, "no guest here is it, so it has no unit in particular: where there is room")
 
+    def _has_place(self, parcel: Parcel, candidates: Iterable[str]) -> bool:
+        """Whether a parcel's class is offered where it is, above or below it."""
+        return any(is_related(parcel.provider, place, self._parents) for place in candidates)
+
     def _missing(self, guest: str, rest: list[Parcel]) -> str:
         """Why what a guest has of a class cannot be placed: what the hypervisor says instead."""
         name = rest[0].to_class
-        units = {slot[0]: amount for slot, amount in self._units.get(guest, {}).items() if slot[1] == name}
-        said = ", ".join(f"{amount} on {provider}" for provider, amount in sorted(units.items())) or "none"
-        unoffered = sorted(provider for provider in units if (provider, name) not in self._stock)
+        word = self._words.of(guest, name)
+        said = ", ".join(f"{amount} on {provider}" for provider, amount in sorted(word.units.items())) or "none"
+        unoffered = sorted(provider for provider in word.units if (provider, name) not in self._stock)
         if unoffered:
             said += f", and {unoffered[0]} offers none"
         amount = sum(parcel.amount for parcel in rest)
+        has = f"{self._named(rest[0].consumer, guest)} has {amount} {name} on {rest[0].provider}"
+        if not word.undecided:
+            return (
+                f"{has}, and the hypervisor gives its guest {said}: put right what differs (a resize or migration to "
+                f"end, a device to attach again), then plan again"
+            )
+        lost = ", ".join(f"{one.unit} ({one.because})" for one in word.undecided[:SHOWN])
         return (
-            f"consumer {rest[0].consumer} has {amount} {name} on {rest[0].provider}, and the hypervisor gives its "
-            f"guest {said}: put right what differs (a resize or migration to end, a device to attach again), then plan "
-            f"again"
+            f"{has}, and the hypervisor gives its guest {said}, and devices that may be it: {lost}: bring the card, "
+            f"type or rule back, or move the guest away, then plan again"
         )
 
-    def _is_somebodys(self, name: str) -> bool:
-        """Whether a guest without any allocation here holds units of a class."""
+    def _named(self, consumer: str, guest: str) -> str:
+        return f"consumer {consumer}" if consumer == guest else f"consumer {consumer} (its guest is {guest})"
+
+    def _absent(self) -> frozenset[str]:
+        """The guests without any allocation here."""
         here = {one.consumer for one in self._observed.allocations} | set(self._stand_ins.values())
-        return any(guest not in here and any(slot[1] == name for slot in units) for guest, units in self._units.items())
+        return self._words.guests - here
 
     def _said(self, consumer: str, guest: str) -> str:
         return "the guest has it there" if consumer == guest else f"its guest {guest} has it there, and migrates"
@@ -318,6 +400,13 @@ class _Planning:
                     f"to {stock.max_unit} in steps of {stock.step_size}: resize or move that guest first"
                 )
         return {slot: stock.capacity - used.get(slot, 0) for slot, stock in self._stock.items()}
+
+
+def _by_class(parcels: Iterable[Parcel]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for parcel in parcels:
+        found[parcel.to_class] = found.get(parcel.to_class, 0) + parcel.amount
+    return found
 
 
 def _stock(desired: ProviderTree) -> dict[Slot, Inventory]:

@@ -1,10 +1,9 @@
 """What consumers have in pieces, each with where it goes: from allocations to the moves that a plan consists of."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from reportclient.allocations import Move
-from reportclient.tree import Inventory
 
 Slot = tuple[str, str]  # provider's name, resource class
 
@@ -31,19 +30,64 @@ def staying(parcel: Parcel) -> Parcel:
     )
 
 
-def relabel(
-    parcels: Iterable[Parcel], name: str, other: str, amount: int, stock: Mapping[Slot, Inventory]
-) -> list[Parcel]:
-    """So much of one class becomes another: what has no place first."""
-    found: list[Parcel] = []
-    for parcel in sorted(parcels, key=lambda one: (one.provider, one.to_class) in stock):
-        taken = min(amount, parcel.amount) if parcel.to_class == name else 0
-        if taken:
-            found.append(replace(parcel, amount=taken, to_class=other))
-            amount -= taken
-        if parcel.amount > taken:
-            found.append(replace(parcel, amount=parcel.amount - taken))
+def conversions(
+    surplus: Mapping[str, int], missing: Mapping[str, int], becomes: Callable[[str, str], bool]
+) -> list[tuple[str, str, int]]:
+    """
+    (class, what it becomes, amount), where the sums leave one answer only.
+
+    ``surplus`` is what a consumer has allocated of a class beyond what it holds, ``missing`` what it holds beyond what
+    is allocated. All of a surplus becomes what is missing: one class several others, or several one.
+    """
+    ways = [(name, other) for name in sorted(surplus) for other in sorted(missing) if becomes(name, other)]
+    targets = {name: [other for one, other in ways if one == name] for name, _ in ways}
+    origins = {other: [name for name, one in ways if one == other] for _, other in ways}
+    found = []
+    for name, other in ways:
+        splits = all(origins[each] == [name] for each in targets[name])
+        merges = all(targets[each] == [other] for each in origins[other])
+        if splits and sum(missing[each] for each in targets[name]) == surplus[name]:
+            found.append((name, other, missing[other]))
+        elif merges and sum(surplus[each] for each in origins[other]) == missing[other]:
+            found.append((name, other, surplus[name]))
     return found
+
+
+def relabel(
+    parcels: Iterable[Parcel],
+    name: str,
+    other: str,
+    amount: int,
+    units: Mapping[str, int],
+    distance: Callable[[Parcel], int],
+) -> list[Parcel]:
+    """So much of one class becomes another: first what is on a provider of ``units``, then what is nearest to them."""
+    parcels = list(parcels)
+    wanted = dict(units)
+    for parcel in parcels:
+        if parcel.to_class == other:
+            wanted[parcel.provider] = max(0, wanted.get(parcel.provider, 0) - parcel.amount)
+    found: list[Parcel] = []
+    left: list[Parcel] = []
+    for parcel in parcels:
+        most = min(amount, wanted.get(parcel.provider, 0)) if parcel.to_class == name else 0
+        changed, rest = _cut(parcel, most, other)
+        amount -= sum(one.amount for one in changed)
+        wanted[parcel.provider] = wanted.get(parcel.provider, 0) - sum(one.amount for one in changed)
+        found += changed
+        left += rest
+    for parcel in sorted(left, key=distance):
+        changed, rest = _cut(parcel, amount if parcel.to_class == name else 0, other)
+        amount -= sum(one.amount for one in changed)
+        found += changed + rest
+    return found
+
+
+def _cut(parcel: Parcel, most: int, other: str) -> tuple[list[Parcel], list[Parcel]]:
+    """At most so much of a parcel as another class, and what is left of it; nothing is no parcel."""
+    taken = min(most, parcel.amount)
+    changed = [replace(parcel, amount=taken, to_class=other)] if taken else []
+    return changed, [replace(parcel, amount=parcel.amount - taken)] if parcel.amount > taken else []
 
 
 def amounts(parcels: Iterable[Parcel]) -> dict[tuple[str, str, str], int]:

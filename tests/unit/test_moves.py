@@ -17,10 +17,12 @@ from reportclient.allocations import (
     Allocation,
     Consumer,
     Float,
+    Guest,
     Holding,
     Holdings,
     Move,
     Observed,
+    Undecided,
     apply_moves,
     instructions,
     usages,
@@ -401,6 +403,208 @@ def test_what_is_left_of_a_class_on_the_root_is_shared_with_the_cells_that_get_t
     )
 
     assert {move.consumer: move.to_provider for move in found} == {"bound": OTHER, "floating": CARD}
+
+
+def guest_of(*units: Holding, floats: tuple[Float, ...] = (), lost: str = "", told: tuple[str, ...] = ()) -> Holdings:
+    """What is known of the guest ``a``: its units and, if ``lost`` names one, a device that nothing offers now."""
+    undecided = (Undecided("a", lost, "the host does not show it"),) if lost else ()
+    return replace(known(*units, floats=floats, others=("a",)), undecided=undecided, told=frozenset(told))
+
+
+@pytest.mark.parametrize(
+    ("before", "row", "after"),
+    [
+        pytest.param(tree({"VGPU": 8}), "host", tree(other={"VGPU": 4}), id="flat to devices"),
+        pytest.param(tree(card={"VGPU": 4}, other={"VGPU": 4}), CARD, tree({"VGPU": 4}), id="devices to flat"),
+    ],
+)
+def test_the_only_place_takes_nothing_of_a_device_that_is_out_of_sight(
+    before: ProviderTree, row: str, after: ProviderTree
+) -> None:
+    observed = holding(Allocation("a", row, "VGPU", 1), of=before)
+
+    with pytest.raises(Unplaceable) as error:
+        moves(observed, after, guest_of(lost="4b20"))
+
+    assert all(
+        word in str(error.value) for word in ("consumer a", "1 VGPU", "4b20 (the host does not show it)", "back")
+    )
+
+
+def test_the_only_place_takes_nothing_that_the_hypervisor_gives_another() -> None:
+    observed = holding(Allocation("a", "host", "VGPU", 1), of=tree({"VGPU": 8}))
+
+    with pytest.raises(Unplaceable, match="gives its guest 1 on host_card, and host_card offers none"):
+        moves(observed, tree(other={"VGPU": 4}), guest_of(Holding("a", CARD, "VGPU", 1)))
+
+
+def test_units_that_are_offered_decide_beside_a_device_that_is_not() -> None:
+    observed = holding(Allocation("a", "host", "VGPU", 1), of=tree({"VGPU": 8}))
+
+    (move,) = moves(observed, tree(other={"VGPU": 4}), guest_of(Holding("a", OTHER, "VGPU", 1), lost="0000:81:10.0"))
+
+    assert move.to_provider == OTHER
+
+
+def test_what_is_held_of_a_lost_card_stays_though_the_guest_has_as_much_on_another() -> None:
+    observed = holding(Allocation("a", CARD, "VGPU", 1), of=tree(card={"VGPU": 4}, other={"VGPU": 4}))
+
+    assert moves(observed, tree(other={"VGPU": 4}), guest_of(Holding("a", OTHER, "VGPU", 1), lost="4b20")) == ()
+    assert moves(observed, tree(other={"VGPU": 4}), guest_of(lost="4b20")) == ()
+
+
+def test_a_stranger_is_given_no_device_that_may_be_of_a_guest_without_allocations() -> None:
+    observed = holding(Allocation("migration", "host", "VGPU", 1), of=tree({"VGPU": 8}))
+
+    with pytest.raises(Unplaceable, match="guests without allocations hold VGPU"):
+        moves(observed, tree(other={"VGPU": 4}), guest_of(lost="4b20"))
+
+
+def test_the_vcpus_that_become_pcpu_are_those_of_the_cell_where_the_guest_is_pinned() -> None:
+    rows = (Allocation("a", CARD, "VCPU", 2), Allocation("a", OTHER, "VCPU", 2))
+    observed = holding(*rows, of=tree(card={"VCPU": 8}, other={"VCPU": 8}))
+    desired = tree(card={"VCPU": 8}, other={"VCPU": 4, "PCPU": 4})
+
+    (move,) = moves(observed, desired, guest_of(Holding("a", CARD, "VCPU", 2), Holding("a", OTHER, "PCPU", 2)))
+
+    assert (move.from_provider, move.to_provider, dict(move.to_resources)) == (OTHER, OTHER, {"PCPU": 2})
+
+
+def test_what_stays_vcpu_is_dealt_anew_when_the_rest_becomes_pcpu() -> None:
+    observed = holding(Allocation("a", CARD, "VCPU", 4), of=tree(card={"VCPU": 8}, other={"VCPU": 8}))
+    desired = tree(card={"VCPU": 4, "PCPU": 4}, other={"VCPU": 8})
+
+    after = apply_moves(
+        observed.allocations,
+        moves(observed, desired, guest_of(Holding("a", CARD, "PCPU", 3), Holding("a", OTHER, "VCPU", 1))),
+    )
+
+    assert after == (Allocation("a", CARD, "PCPU", 3), Allocation("a", OTHER, "VCPU", 1))
+
+
+def test_vcpus_do_not_follow_a_device_to_its_cell() -> None:
+    rows = (Allocation("a", "host", "PCPU", 2), Allocation("a", "host", "VCPU", 1))
+    observed = holding(*rows, of=tree({"VCPU": 8, "PCPU": 8}))
+    desired = tree(card={"VCPU": 4, "PCPU": 4}, other={"VCPU": 4, "PCPU": 4})
+
+    with pytest.raises(Unplaceable, match="consumer a has 1 VCPU on host, and the hypervisor gives its guest 2 on"):
+        moves(observed, desired, guest_of(Holding("a", CARD, "PCPU", 2), Holding("a", OTHER, "VCPU", 2)))
+
+
+def test_a_class_that_devices_offer_does_not_follow_another() -> None:
+    rows = (Allocation("a", "host", "VGPU", 1), Allocation("a", "host", "SRIOV_NET_VF", 1))
+    observed = holding(*rows, of=tree({"VGPU": 8, "SRIOV_NET_VF": 8}))
+    desired = tree(card={"VGPU": 4, "SRIOV_NET_VF": 4}, other={"VGPU": 4, "SRIOV_NET_VF": 4})
+    told = guest_of(Holding("a", CARD, "VGPU", 1), lost="0000:81:10.0", told=("VGPU", "SRIOV_NET_VF"))
+
+    with pytest.raises(Unplaceable, match=r"has 1 SRIOV_NET_VF on host, .* 0000:81:10\.0"):
+        moves(observed, desired, told)
+
+
+ISOLATED = Holding("a", "host", "PCPU", 5)  # four pinned vCPUs, and a CPU of its own for the emulator's threads
+
+
+@pytest.mark.parametrize("allocated", [4, 6])
+def test_cpus_come_not_on_offer_while_their_guest_has_another_amount_allocated(allocated: int) -> None:
+    observed = holding(Allocation("a", "host", "VCPU", allocated), of=tree({"VCPU": 16}))
+
+    with pytest.raises(
+        Unplaceable, match=rf"consumer a has {allocated} VCPU and 0 PCPU .* really has 5 PCPU .* allocate 5 VCPU"
+    ):
+        moves(observed, tree({"VCPU": 8, "PCPU": 8}), guest_of(ISOLATED))
+
+
+def test_cpus_that_were_on_offer_before_are_the_audits_business() -> None:
+    observed = holding(Allocation("a", "host", "VCPU", 4), of=tree({"VCPU": 8, "PCPU": 8}))
+    cells = holding(Allocation("a", CARD, "VCPU", 4), of=tree(card={"VCPU": 8, "PCPU": 8}))
+
+    assert moves(observed, tree({"VCPU": 6, "PCPU": 8}), guest_of(ISOLATED)) == ()
+    assert [move.to_provider for move in moves(cells, tree({"VCPU": 8, "PCPU": 8}), guest_of(ISOLATED))] == ["host"]
+
+
+def overriding(*names: str, of: Holdings) -> Holdings:
+    """The same, where the flavor of the guest ``a`` says how much of these classes it is to have."""
+    return replace(of, known={"a": Guest(active=True, untold=frozenset(names), overridden=frozenset(names))})
+
+
+def test_what_a_flavor_overrides_goes_where_its_guest_is_bound() -> None:
+    rows = (Allocation("a", "host", "VCPU", 1), Allocation("a", "host", "MEMORY_MB", 3))
+    observed = holding(*rows, of=tree({"VCPU": 16, "MEMORY_MB": 16}))
+    desired = tree(card={"VCPU": 8, "MEMORY_MB": 8}, other={"VCPU": 8, "MEMORY_MB": 8})
+    units = (Holding("a", OTHER, "VCPU", 4), Holding("a", OTHER, "MEMORY_MB", 3))
+
+    (move,) = moves(observed, desired, overriding("VCPU", of=guest_of(*units)))
+
+    assert (move.to_provider, dict(move.moved_resources)) == (OTHER, {"VCPU": 1, "MEMORY_MB": 3})
+
+
+def test_what_a_flavor_overrides_goes_whole_if_it_can_and_else_over_all_that_the_guest_is_bound_to() -> None:
+    desired = tree(card={"VCPU": 8}, other={"VCPU": 8})
+    bound = overriding("VCPU", of=guest_of(Holding("a", CARD, "VCPU", 1), Holding("a", OTHER, "VCPU", 2)))
+
+    def ends(amount: int) -> dict[str, int]:
+        observed = holding(Allocation("a", "host", "VCPU", amount), of=tree({"VCPU": 16}))
+        return {move.to_provider: move.moved_resources["VCPU"] for move in moves(observed, desired, bound)}
+
+    assert ends(6) == {OTHER: 6}
+    assert ends(10) == {OTHER: 8, CARD: 2}
+
+
+def test_one_of_two_cards_gets_a_new_name_for_what_its_guest_has_there() -> None:
+    rows = (Allocation("a", CARD, "VGPU", 1), Allocation("a", OTHER, "VGPU", 2))
+    observed = holding(*rows, of=tree(card={"VGPU": 4}, other={"VGPU": 4}))
+    units = (Holding("a", CARD, "CUSTOM_A", 1), Holding("a", OTHER, "VGPU", 2))
+
+    (move,) = moves(observed, tree(card={"CUSTOM_A": 4}, other={"VGPU": 4}), guest_of(*units))
+
+    assert (move.from_provider, move.to_provider, dict(move.to_resources)) == (CARD, CARD, {"CUSTOM_A": 1})
+
+
+@pytest.mark.parametrize(
+    ("before", "row", "after", "unit"),
+    [
+        pytest.param(
+            tree({"VGPU": 8}), "host", tree({"VGPU": 4, "CUSTOM_A": 4}), "host", id="one of two types, in flat"
+        ),
+        pytest.param(
+            tree(card={"VGPU": 4}, other={"VGPU": 4}), CARD, tree({"VGPU": 4, "CUSTOM_A": 4}), "host", id="to flat"
+        ),
+        pytest.param(tree({"VGPU": 8}), "host", tree(card={"CUSTOM_A": 4}, other={"VGPU": 4}), CARD, id="from flat"),
+    ],
+)
+def test_a_new_name_comes_with_another_layout_where_the_guests_card_is_known(
+    before: ProviderTree, row: str, after: ProviderTree, unit: str
+) -> None:
+    observed = holding(Allocation("a", row, "VGPU", 2), of=before)
+
+    (move,) = moves(observed, after, guest_of(Holding("a", unit, "CUSTOM_A", 2)))
+
+    assert (move.to_provider, dict(move.to_resources)) == (unit, {"CUSTOM_A": 2})
+
+
+def test_each_of_two_cards_gets_a_name_of_its_own() -> None:
+    observed = holding(Allocation("a", "host", "VGPU", 3), of=tree({"VGPU": 8}))
+    units = (Holding("a", CARD, "CUSTOM_A", 1), Holding("a", OTHER, "CUSTOM_B", 2))
+
+    found = moves(observed, tree(card={"CUSTOM_A": 4}, other={"CUSTOM_B": 4}), guest_of(*units))
+
+    assert {move.to_provider: dict(move.to_resources) for move in found} == {
+        CARD: {"CUSTOM_A": 1},
+        OTHER: {"CUSTOM_B": 2},
+    }
+
+
+def test_a_class_that_is_offered_as_before_is_no_other_name() -> None:
+    observed = holding(Allocation("a", "host", "CUSTOM_B", 1), of=tree({"CUSTOM_B": 4, "VCPU": 8}))
+
+    assert moves(observed, tree({"CUSTOM_B": 4, "CUSTOM_A": 4}), guest_of(Holding("a", "host", "CUSTOM_A", 1))) == ()
+
+
+def test_a_name_is_not_changed_on_a_root_while_another_device_of_the_guest_is_undecided() -> None:
+    observed = holding(Allocation("a", "host", "VGPU", 1), of=tree({"VGPU": 8}))
+    told = guest_of(Holding("a", "host", "CUSTOM_A", 1), lost="4b20")
+
+    assert moves(observed, tree({"VGPU": 4, "CUSTOM_A": 4}), told) == ()
 
 
 def test_foreign_stock_on_a_root_is_nobodys_to_move() -> None:

@@ -1,0 +1,80 @@
+"""What the hypervisor says of each guest, by class: where its units are, and what it leaves open."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from reportclient.allocations import Float, Holdings, Undecided
+from reportclient.hold import NO_DEVICES
+
+CPUS = frozenset({"VCPU", "PCPU"})  # classes of one thing, between which pinning decides
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What the hypervisor says that one guest has of one class; empty for a consumer that it does not know."""
+
+    units: Mapping[str, int] = field(default_factory=dict)  # provider's name -> amount
+    floating: Float | None = None
+    undecided: tuple[Undecided, ...] = ()  # devices that may be of this class, or not
+    overridden: bool = False  # the flavor gives the amount: only the places count
+
+    @property
+    def amount(self) -> int:
+        return sum(self.units.values()) + (self.floating.amount if self.floating else 0)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Where the guest may have something of the class: most of its units first, then where it floats."""
+        units = sorted(self.units, key=lambda provider: (-self.units[provider], provider))
+        return tuple(dict.fromkeys((*units, *(self.floating.providers if self.floating else ()))))
+
+    def allows(self, provider: str) -> bool:
+        """Whether nothing speaks against all of it being on one provider."""
+        floats = self.floating is None or provider in self.floating.providers
+        return floats and not self.undecided and self.units.keys() <= {provider}
+
+
+class Words:
+    """Holdings, looked up by guest and class."""
+
+    def __init__(self, holdings: Holdings) -> None:
+        self.guests = holdings.guests
+        self._told = holdings.told
+        self._known = holdings.known
+        self._units: dict[str, dict[str, dict[str, int]]] = {}
+        for unit in holdings.units:
+            units = self._units.setdefault(unit.consumer, {}).setdefault(unit.resource_class, {})
+            units[unit.provider] = units.get(unit.provider, 0) + unit.amount
+        self._floats: dict[str, dict[str, Float]] = {}
+        for one in holdings.floats:
+            self._floats.setdefault(one.consumer, {})[one.resource_class] = one
+        self._undecided: dict[str, tuple[Undecided, ...]] = {}
+        for lost in holdings.undecided:
+            self._undecided[lost.consumer] = (*self._undecided.get(lost.consumer, ()), lost)
+
+    def of(self, guest: str, name: str) -> Word:
+        """What a guest has of a class."""
+        return Word(
+            self._units.get(guest, {}).get(name, {}),
+            self._floats.get(guest, {}).get(name),
+            () if name in NO_DEVICES else self._undecided.get(guest, ()),
+            self.is_overridden(guest, name),
+        )
+
+    def sums(self, guest: str) -> dict[str, int]:
+        """What a guest has, by class."""
+        names = self._units.get(guest, {}).keys() | self._floats.get(guest, {}).keys()
+        return {name: self.of(guest, name).amount for name in sorted(names)}
+
+    def is_overridden(self, guest: str, name: str) -> bool:
+        """Whether a guest's flavor says how much of a class it is to have allocated."""
+        return guest in self._known and name in self._known[guest].overridden
+
+    def speaks_of(self, name: str) -> bool:
+        """Whether the hypervisor tells of a class where each guest has it, or could."""
+        return name in NO_DEVICES or name in self._told
+
+    def may_hold(self, guest: str, name: str) -> bool:
+        """Whether a guest has units of a class, or a device that may be one."""
+        word = self.of(guest, name)
+        return bool(word.units or word.undecided)
