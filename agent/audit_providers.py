@@ -27,9 +27,10 @@ def audit_providers(scene: Scene) -> list[Finding]:
         found += _over(seen, booked)
         if provider.parent is None:
             continue
-        if MARKER in provider.traits and ONE_TIME in provider.traits and name in used:
+        is_ours = MARKER in provider.traits and name not in scene.foreign
+        if is_ours and ONE_TIME in provider.traits and name in used:
             found += _to_be_reserved(seen)
-        if MARKER in provider.traits and name not in scene.present and not is_used_up(seen):
+        if is_ours and name not in scene.present and not is_used_up(seen):
             held = name in parents or any(amount for (each, _), amount in booked.items() if each == name)
             free = not held and DEVICE.search(name) is not None  # a cell, or a pool of pages, is sync's to take away
             repair = Repair(text=f"delete {name}", operation=Delete(seen.uuid, name)) if free else None

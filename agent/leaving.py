@@ -16,7 +16,7 @@ from agent.sync import ATTEMPTS, Outcome, Status, foresee
 from drivers.devices.reserve import KEEP, UNHEALTHY
 from reportclient.allocations import Allocation
 from reportclient.errors import Conflict
-from reportclient.ownership import MARKER, is_marked, is_novas
+from reportclient.ownership import MARKER, is_marked, is_novas, others_marks
 from reportclient.plan import Delete, Plan, Reshape, SetInventories, SetTraits
 from reportclient.tree import ObservedProvider, ObservedTree
 
@@ -61,9 +61,11 @@ def plan_retirement(observed: ObservedTree) -> Plan:
 
 
 def plan_hand_over(observed: ObservedTree) -> Plan:
-    """Our marks go; stock, names and uuids stay."""
+    """Our marks go; stock, names and uuids stay. Providers with the mark of another service stay as they are."""
     writes = []
     for seen in observed:
+        if seen.provider.parent and others_marks(seen):
+            continue
         if marks := frozenset(filter(_is_mark, seen.provider.traits)):
             writes.append(SetTraits(seen.uuid, seen.name, seen.provider.traits - marks, frozenset(), marks))
     return Plan(tuple(writes))
@@ -94,7 +96,14 @@ def against_hand_over(observed: ObservedTree, layout: str, *, force: bool = Fals
         return ()
     if layout != "devices":
         return (f"[compute] layout is {layout}, which nova does not know: reshape --to devices first, and set it so",)
-    strange = [seen.name for seen in observed if seen.provider.parent and is_marked(seen) and not is_novas(seen)]
+    children = [seen for seen in observed if seen.provider.parent and is_marked(seen)]
+    both = [seen.name for seen in children if others_marks(seen)]
+    if both and not force:
+        return (
+            f"{_list(both)} carries this agent's mark and another service's: remove the trait that is wrong, or say "
+            f"--force to leave it as it is",
+        )
+    strange = [seen.name for seen in children if not is_novas(seen)]
     if not strange or force:
         return ()
     return (

@@ -12,7 +12,7 @@ from drivers.ironic.shape import MARKS
 from reportclient.diff import diff
 from reportclient.errors import Conflict, PlacementError, Rejected, Unavailable
 from reportclient.names import is_custom
-from reportclient.ownership import MARKER, OWNER_NOVA, Names, Ownership
+from reportclient.ownership import MARKER, OWNER_NOVA, Names, Ownership, others_marks
 from reportclient.plan import Delete, EnsureClasses, EnsureTraits, Plan
 from reportclient.tree import ObservedProvider, ObservedTree, ProviderTree
 
@@ -110,6 +110,8 @@ def delete(planner: NodesPlanner, known: KnownNode) -> NodeOutcome:
             return NodeOutcome(uuid, Fate.DELETED, "it was gone already")
         if not root.provider.traits >= MARKS:
             return NodeOutcome(uuid, Fate.CONTESTED, "its node is gone, and somebody took our mark off its provider")
+        if marks := others_marks(root) - known.given:
+            return NodeOutcome(uuid, Fate.CONTESTED, f"its node is gone, and {_claimed(marks)}")
         planner.client.execute(plan, ObservedTree())
     except (Conflict, Rejected) as error:
         return _held(planner, uuid) or NodeOutcome(uuid, Fate.FAILED, str(error), plan)
@@ -186,6 +188,8 @@ def _adopted(task: Task, seen: ObservedProvider, wishes: Wishes) -> frozenset[st
             "somebody took our mark off its provider: stop that agent (nova-compute?), then sync --take-over"
         )
     wanted, given = task.provider.inventories.keys(), task.known.given if task.known else frozenset()
+    if marks := others_marks(seen) - task.given - given:
+        raise Contested(_claimed(marks))
     others = frozenset(
         name
         for name, stock in seen.provider.inventories.items()
@@ -199,6 +203,14 @@ def _adopted(task: Task, seen: ObservedProvider, wishes: Wishes) -> frozenset[st
             f"take it away by hand, or sync --force"
         )
     return frozenset()
+
+
+def _claimed(marks: frozenset[str]) -> str:
+    """Why nothing is written on a provider that carries these marks of others."""
+    return (
+        f"its provider carries {', '.join(sorted(marks))}, the mark of another service: nothing is written there until "
+        f"that trait is removed from the provider (openstack resource provider trait list)"
+    )
 
 
 def _held(planner: NodesPlanner, uuid: str) -> NodeOutcome | None:

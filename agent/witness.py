@@ -118,6 +118,7 @@ def _scene(
         allocations=allocations,
         holdings=holdings,
         classes={seen.name: ours.classes(seen) for seen in tree},
+        foreign=frozenset(seen.name for seen in tree if not ours.writes(seen)),
         present=frozenset(present) | left.configured.keys(),
         typed=planner.client.microversion > UNTYPED,
     )

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from reportclient.allocations import Consumer, Move
 from reportclient.errors import TreeMismatch
 from reportclient.names import is_custom
-from reportclient.ownership import Ownership, carry_inventories, carry_traits
+from reportclient.ownership import Ownership, carry_inventories, carry_traits, others_marks
 from reportclient.plan import (
     Create,
     Delete,
@@ -117,9 +117,17 @@ def _matches(observed: ObservedTree, desired: ProviderTree) -> list[tuple[Provid
 
 
 def _check_foreign(pairs: Iterable[tuple[Provider, ObservedProvider | None]], ours: Ownership) -> None:
-    """Refuse to write on a child of a name of ours that somebody else filled: what it holds would be there twice."""
+    """Refuse to write on a child of a name of ours that somebody else marked or filled: it would be there twice."""
     for provider, seen in pairs:
-        if seen and provider.parent and seen.provider.inventories and not ours.writes(seen):
+        if seen is None or provider.parent is None or ours.writes(seen):
+            continue
+        if marks := others_marks(seen):
+            raise TreeMismatch(
+                f"provider {seen.name} ({seen.uuid}) carries {', '.join(sorted(marks))}, the mark of another service, "
+                f"and this host's configuration offers the device too: take the device out of one of the two services; "
+                f"if that one is gone, remove the trait from the provider"
+            )
+        if seen.provider.inventories:
             raise TreeMismatch(
                 f"provider {seen.name} ({seen.uuid}) holds {', '.join(sorted(seen.provider.inventories))} and was made "
                 f"neither by this agent nor by nova: if it stands for this host's device, delete it; else rename it"

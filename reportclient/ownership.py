@@ -14,6 +14,7 @@ from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provide
 MARKER = "CUSTOM_OWNER_COMPUTE_NODE_AGENT"
 MANAGED = "COMPUTE_MANAGED_PCI_DEVICE"  # nova's trait of the PCI devices that its flavors can ask for
 OWNER_NOVA = "OWNER_NOVA"  # nova 34 and later put it on the providers they write
+OWNERS = ("OWNER_", "CUSTOM_OWNER_")  # with these begin the traits by which services mark providers as theirs
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class Ownership:
 
     def classes(self, observed: ObservedProvider) -> frozenset[str]:
         """The classes on this provider that are ours to change or remove."""
+        if self._is_others(observed):
+            return frozenset()
         if observed.provider.parent is not None and self.writes(observed):
             return frozenset(observed.provider.inventories)
         emitted = self.emitted.classes if observed.provider.parent is None else frozenset()
@@ -44,13 +47,20 @@ class Ownership:
         """The traits on this provider that are ours to remove."""
         configured = self.configured.get(observed.name, Names()).traits
         if not self.writes(observed):
-            return configured
+            return frozenset() if self._is_others(observed) else configured
         begun = {name for name in observed.provider.traits if name.startswith(self.emitted.prefixes)}
         return self.emitted.traits | configured | (begun if self.emitted.prefixes else frozenset())
 
     def writes(self, observed: ObservedProvider) -> bool:
-        """Whether this provider is the root, or a child that we made or took over."""
-        return observed.provider.parent is None or is_marked(observed) or observed.name in self.adopted
+        """Whether this provider is the root, or a child that we made or took over, and that nobody else marked."""
+        if observed.provider.parent is None:
+            return True
+        return not self._is_others(observed) and (is_marked(observed) or observed.name in self.adopted)
+
+    def _is_others(self, observed: ObservedProvider) -> bool:
+        """Whether a child carries the mark of another service; a trait that a rule of ours gave it is none."""
+        given = self.configured.get(observed.name, Names()).traits
+        return observed.provider.parent is not None and bool(others_marks(observed) - given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +74,13 @@ class Contest:
 
 
 def is_novas(observed: ObservedProvider) -> bool:
-    """Whether nova made the provider for a device: by its mark, by its PCI trait, or as older ones did for vGPUs."""
+    """
+    Whether nova made the provider for a device: by its mark, by its PCI trait, or as older ones did for vGPUs.
+
+    A provider with the mark of another service is that service's, whatever else it carries.
+    """
+    if others_marks(observed):
+        return False
     return bool(observed.provider.traits & {OWNER_NOVA, MANAGED}) or bool(
         observed.provider.inventories.keys() & {"VGPU", "MEM_ENCRYPTION_CONTEXT"}
     )
@@ -73,6 +89,15 @@ def is_novas(observed: ObservedProvider) -> bool:
 def is_marked(observed: ObservedProvider) -> bool:
     """Whether the provider carries our marker trait."""
     return MARKER in observed.provider.traits
+
+
+def others_marks(observed: ObservedProvider) -> frozenset[str]:
+    """The traits by which services other than nova and this agent mark a provider as theirs."""
+    return frozenset(
+        name
+        for name in observed.provider.traits
+        if name.startswith(OWNERS) and name != OWNER_NOVA and name != MARKER and not name.startswith(f"{MARKER}_")
+    )
 
 
 def carry_inventories(observed: ObservedProvider, desired: Provider, ours: Ownership) -> dict[str, Inventory]:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from reportclient.ownership import MARKER, OWNER_NOVA, Contest, Names, Ownership, contest
+from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA, Contest, Names, Ownership, contest, is_novas
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 OURS = Ownership(emitted=Names(frozenset({"VCPU", "MEMORY_MB"}), frozenset({"COMPUTE_NODE"})))
@@ -17,6 +17,7 @@ ROOT = ObservedProvider(
         traits=frozenset({MARKER, "CUSTOM_T"}),
     ),
 )
+VGPU = {"VGPU": Inventory(total=4)}
 CHILD = replace(ROOT, uuid="c", provider=replace(ROOT.provider, name="host_c", parent="host"))
 
 
@@ -117,3 +118,20 @@ def test_a_ratio_in_single_precision_is_the_same_ratio() -> None:
 
 def third(ratio: float) -> Inventory:
     return Inventory(total=8, allocation_ratio=ratio)
+
+
+@pytest.mark.parametrize("trait", ["OWNER_CYBORG", "CUSTOM_OWNER_SOMEBODY"])
+def test_a_provider_with_another_owners_mark_is_neither_novas_nor_ours(trait: str) -> None:
+    marked = CHILD.provider.traits | {trait, OWNER_NOVA, MANAGED}
+    foreign = replace(CHILD, provider=replace(CHILD.provider, inventories=VGPU, traits=marked))
+    ours = replace(OURS, adopted=frozenset({"host_c"}), configured={"host_c": Names(frozenset({"VGPU"}))})
+
+    assert not is_novas(foreign)
+    assert not ours.writes(foreign)
+    assert (ours.classes(foreign), ours.traits(foreign)) == (frozenset(), frozenset())
+
+
+def test_an_owners_mark_that_our_own_rule_gave_is_not_anothers() -> None:
+    given = replace(CHILD, provider=replace(CHILD.provider, traits=frozenset({MARKER, "CUSTOM_OWNER_TEAM"})))
+
+    assert replace(OURS, configured={"host_c": Names(traits=frozenset({"CUSTOM_OWNER_TEAM"}))}).writes(given)
