@@ -1,7 +1,7 @@
 """Brings the providers of bare-metal nodes to what they should be, several at a time; what fails keeps nobody back."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -14,7 +14,7 @@ from reportclient.errors import Conflict, PlacementError, Rejected, Unavailable
 from reportclient.names import is_custom
 from reportclient.ownership import MARKER, OWNER_NOVA, Names, Ownership, others_marks
 from reportclient.plan import Delete, EnsureClasses, EnsureTraits, Plan
-from reportclient.tree import ObservedProvider, ObservedTree, ProviderTree
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, ProviderTree
 
 SILENCES = 5  # nodes of which placement says nothing that can be understood, until it is taken to be down
 TRIES = 3  # at a node on whose provider others write
@@ -195,14 +195,39 @@ def _adopted(task: Task, seen: ObservedProvider, wishes: Wishes) -> frozenset[st
         for name, stock in seen.provider.inventories.items()
         if is_custom(name) and stock.total == 1 and name not in wanted and name not in given
     )
-    if not is_ours or is_novas or wishes.force:
-        return others
-    if others and not written:
+    if others and (is_novas or not is_ours):
+        if (wanted | given) & seen.provider.inventories.keys():
+            return frozenset()  # nova reports one class of a node, so the others are somebody else's
+        return _novas_class(seen, others, wanted, force=wishes.force)
+    if others and not written and not wishes.force:
         raise Contested(
             f"its provider has {', '.join(sorted(others))} too, which this agent does not remember to have put there: "
             f"take it away by hand, or sync --force"
         )
-    return frozenset()
+    return others if wishes.force else frozenset()
+
+
+def _novas_class(
+    seen: ObservedProvider, others: frozenset[str], wanted: Iterable[str], *, force: bool
+) -> frozenset[str]:
+    """
+    The class that nova reported of a node before, where nova owns the provider and no class of the node stands there.
+
+    Raises:
+        Contested: it cannot be told from what others put there, and ``force`` does not say that all may go.
+    """
+    if force or (len(others) == 1 and all(_as_nova_writes(seen.provider.inventories[name]) for name in others)):
+        return others
+    raise Contested(
+        f"nova made its provider, which has {', '.join(sorted(others))} and not {', '.join(wanted)}: the class that "
+        f"nova reported before cannot be told from what others put there: remove that class by hand, or sync --force "
+        f"to remove them all"
+    )
+
+
+def _as_nova_writes(stock: Inventory) -> bool:
+    """Whether a stock is in the form in which nova's Ironic driver reports a node."""
+    return replace(stock, reserved=0).equals(Inventory(total=1, max_unit=1))
 
 
 def _claimed(marks: frozenset[str]) -> str:

@@ -253,6 +253,64 @@ def test_what_nova_left_is_taken_over_with_what_others_added(
     }
 
 
+def novas(send: Callable[..., Any], node: str, traits: list[str], **classes: dict[str, Any]) -> str:
+    """A node's provider with these classes, of one unit if not said otherwise; the path of its inventories."""
+    send("POST", "/resource_providers", {"name": node, "uuid": node})
+    for name in classes:
+        send("PUT", f"/resource_classes/{name}")
+    for trait in traits:
+        if trait.startswith("CUSTOM_"):
+            send("PUT", f"/traits/{trait}")
+    one = {"total": 1, "max_unit": 1}
+    body = {"resource_provider_generation": 0, "inventories": {name: one | more for name, more in classes.items()}}
+    send("PUT", f"/resource_providers/{node}/inventories", body)
+    send("PUT", f"/resource_providers/{node}/traits", {"resource_provider_generation": 1, "traits": traits})
+    return f"/resource_providers/{node}/inventories"
+
+
+def test_a_provider_with_another_owners_mark_is_not_taken_over(
+    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    (node,) = available(server, "others", 1)
+    send = ByHand(placement_server.url).send
+    path = novas(send, node, ["OWNER_NOVA", "CUSTOM_OWNER_SOMEBODY"], CUSTOM_OLD={})
+    agent = nodes_agent(tmp_path, server.url, placement_server.url, ironic={"shard": "others"})
+    before = send("GET", path)
+
+    done = agent.run("sync")
+
+    assert (done.code, done.json["summary"]) == (4, {"contested": 1})
+    assert "CUSTOM_OWNER_SOMEBODY" in done.out
+    assert send("GET", path) == before
+
+
+def test_of_a_provider_that_nova_owns_only_novas_own_class_goes(
+    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    current, old, several, strange = available(server, "owned", 4)
+    send = ByHand(placement_server.url).send
+    novas(send, current, ["OWNER_NOVA"], CUSTOM_GOLD={}, CUSTOM_LICENCE={})
+    novas(send, old, ["OWNER_NOVA"], CUSTOM_OLD={})
+    novas(send, several, ["OWNER_NOVA"], CUSTOM_OLD={}, CUSTOM_LICENCE={})
+    novas(send, strange, ["OWNER_NOVA"], CUSTOM_LICENCE={"allocation_ratio": 4})
+    agent = nodes_agent(tmp_path, server.url, placement_server.url, ironic={"shard": "owned"})
+
+    done = agent.run("sync")
+
+    assert (done.code, done.json["summary"]) == (4, {"changed": 2, "contested": 2})
+    assert "CUSTOM_LICENCE, CUSTOM_OLD" in done.out
+    assert "sync --force" in done.out
+    found = [set(reserved(send, node)) for node in (current, old, several, strange)]
+    assert found == [{"CUSTOM_GOLD", "CUSTOM_LICENCE"}, {"CUSTOM_GOLD"}, {"CUSTOM_OLD", "CUSTOM_LICENCE"},
+                     {"CUSTOM_LICENCE"}]  # fmt: skip
+
+    server.update(current, resource_class="silver")
+    agent.run("sync", "--force")
+
+    assert set(reserved(send, current)) == {"CUSTOM_SILVER", "CUSTOM_LICENCE"}
+    assert set(reserved(send, several)) == {"CUSTOM_GOLD"}
+
+
 def test_a_class_that_somebody_holds_stays_and_the_node_is_told(
     server: IronicServer, placement_server: PlacementServer, tmp_path: Path
 ) -> None:
