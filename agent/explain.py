@@ -48,7 +48,7 @@ def explain_provider(choice: Choice, name: str, what: str | None) -> dict[str, A
                 known += names(shaped)
                 continue
             additions = read_additions(settings.provider_config, required=settings.provider_config_named)
-            _, added = add(shaped.tree, planned_identity(node), additions)
+            _, added = add(shaped.tree, planned_identity(node), additions, observed=observed or ObservedTree())
             found = explain(provider, added.get(provider.name, Names()), what)
             if not found:
                 raise ConfigError(f"{provider.name} has no {what}: see explain {provider.name} for what it has")

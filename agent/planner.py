@@ -147,7 +147,8 @@ class Planner:
             shaped, holdings = self.driver.shape(survey, policy, _with_root(memory.observed, observed))
         shaped = _reserve_used(shaped, self._used_once(shaped, observed, memory))
         required = self.settings.provider_config_named or bool(memory.configured)
-        desired, added = add(shaped, root_uuid, read_additions(self.settings.provider_config, required=required))
+        additions = read_additions(self.settings.provider_config, required=required)
+        desired, added = add(shaped, root_uuid, additions, observed=observed)
         reported = _beyond(shaped, self.driver.emitted)
         ours = replace(before, configured=_joined(_joined(before.configured, reported), added))
         renamed = observed.root is not None and observed.root.name == wishes.rename_from
@@ -281,8 +282,12 @@ def _reserve_used(desired: ProviderTree, used: Container[str]) -> ProviderTree:
 
 def _beyond(shaped: ProviderTree, emitted: Names) -> dict[str, Names]:
     """What a shape puts on each provider beyond the closed set, to be known as ours once it is not wanted any more."""
+    below = emitted.traits | (emitted.below or Names()).traits
     found = {
-        provider.name: Names(frozenset(provider.inventories) - emitted.classes, provider.traits - emitted.traits)
+        provider.name: Names(
+            frozenset(provider.inventories) - emitted.classes,
+            provider.traits - (below if provider.parent else emitted.traits),
+        )
         for provider in shaped
     }
     return {name: names for name, names in found.items() if names.classes or names.traits}

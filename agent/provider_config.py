@@ -20,9 +20,10 @@ from reportclient.diff import child_uuid
 from reportclient.names import is_custom
 from reportclient.ownership import Names
 from reportclient.payload import decode_inventory
-from reportclient.tree import Inventory, Provider, ProviderTree
+from reportclient.tree import Inventory, ObservedTree, Provider, ProviderTree
 
 COMPUTE_NODE = "$COMPUTE_NODE"  # every root of this agent that no other entry names
+NOTHING = ObservedTree()
 VERSION = re.compile(r"1\.\d+")
 
 
@@ -68,34 +69,36 @@ def _files(folder: Path, required: bool) -> list[Path]:
     return [path for path in paths if path.suffix == ".yaml" and not path.name.startswith(".")]
 
 
-def add(tree: ProviderTree, root_uuid: str, additions: Iterable[Addition]) -> tuple[ProviderTree, dict[str, Names]]:
+def add(
+    tree: ProviderTree, root_uuid: str, additions: Iterable[Addition], *, observed: ObservedTree = NOTHING
+) -> tuple[ProviderTree, dict[str, Names]]:
     """
     The tree with the additions, and what was added, by provider name.
 
-    Entries for providers that this host does not have are for other hosts.
+    Entries for providers that this host does not have are for other hosts. ``observed`` is what stands in placement:
+    a provider that stands goes by the uuid that it has there, any other by the one that it is to get.
 
     Raises:
         ConfigError: an entry adds what the driver reports itself, or a provider is named both by name and by uuid.
     """
     by_provider = {addition.provider: addition for addition in additions}
+    standing = {seen.name.removeprefix(observed.providers[0].name): seen.uuid for seen in observed}
     providers, added = [], {}
     for provider in tree:
-        addition = _choose(provider, tree, root_uuid, by_provider)
+        own = provider.name.removeprefix(tree.root.name)
+        uuid = standing.get(own) or (child_uuid(root_uuid, tree.root.name, provider.name) if own else root_uuid)
+        addition = _choose(provider, uuid, by_provider)
         providers.append(_extend(provider, addition) if addition else provider)
         if addition:
             added[provider.name] = Names(frozenset(addition.inventories), addition.traits)
     return ProviderTree(tuple(providers)), added
 
 
-def _choose(
-    provider: Provider, tree: ProviderTree, root_uuid: str, by_provider: Mapping[str, Addition]
-) -> Addition | None:
-    is_root = provider.parent is None
-    uuid = root_uuid if is_root else child_uuid(root_uuid, tree.root.name, provider.name)
+def _choose(provider: Provider, uuid: str, by_provider: Mapping[str, Addition]) -> Addition | None:
     by_name, by_uuid = by_provider.get(provider.name), by_provider.get(uuid)
     if by_name and by_uuid:
         raise ConfigError(f"{by_uuid.source}: provider {uuid} is named {provider.name} in {by_name.source} already")
-    return by_name or by_uuid or (by_provider.get(COMPUTE_NODE) if is_root else None)
+    return by_name or by_uuid or (by_provider.get(COMPUTE_NODE) if provider.parent is None else None)
 
 
 def _extend(provider: Provider, addition: Addition) -> Provider:

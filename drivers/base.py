@@ -27,7 +27,7 @@ class Driver(Protocol):
 
     @property
     def emitted(self) -> Names:
-        """The classes and traits that ``shape`` can ever put on a root."""
+        """The classes and traits that ``shape`` can ever put on a root, and in ``below`` what only its children get."""
         ...
 
     def nodes(self) -> tuple[str, ...]:

@@ -24,13 +24,14 @@ class Names:
     classes: frozenset[str] = frozenset()
     traits: frozenset[str] = frozenset()
     prefixes: tuple[str, ...] = ()  # of more traits
+    below: "Names | None" = None  # what children of a root can have besides
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ownership:
     """What we may change or remove."""
 
-    emitted: Names  # what the drivers can ever report on a root
+    emitted: Names  # what the drivers can ever report on a root, and below it
     configured: Mapping[str, Names] = field(default_factory=dict)  # by provider name: the operator's, now or last pass
     adopted: frozenset[str] = frozenset()  # children that nova made for devices of this host, by name
 
@@ -48,8 +49,11 @@ class Ownership:
         configured = self.configured.get(observed.name, Names()).traits
         if not self.writes(observed):
             return frozenset() if self._is_others(observed) else configured
-        begun = {name for name in observed.provider.traits if name.startswith(self.emitted.prefixes)}
-        return self.emitted.traits | configured | (begun if self.emitted.prefixes else frozenset())
+        below = self.emitted.below or Names()
+        possible = [self.emitted] if observed.provider.parent is None else [self.emitted, below]
+        prefixes = tuple(prefix for names in possible for prefix in names.prefixes)
+        begun = {name for name in observed.provider.traits if name.startswith(prefixes)}
+        return configured.union(begun, *(names.traits for names in possible))
 
     def writes(self, observed: ObservedProvider) -> bool:
         """Whether this provider is the root, or a child that we made or took over, and that nobody else marked."""

@@ -35,7 +35,8 @@ LONGEST_NAME = 200  # in placement's schema
 ROOT_CLASSES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})
 FLAT_CLASSES = frozenset({"VGPU", "MEM_ENCRYPTION_CONTEXT", "SRIOV_NET_VF"})  # of a flat root, ours or nova's
 
-EMITTED = Names(ROOT_CLASSES | FLAT_CLASSES, emitted_traits() | {MARKER, UNHEALTHY} | OF_DEVICES, (KEEP, PHYSNET))
+BELOW = Names(traits=OF_DEVICES, prefixes=(PHYSNET,))  # on a root these are operators', in every layout
+EMITTED = Names(ROOT_CLASSES | FLAT_CLASSES, emitted_traits() | {MARKER, UNHEALTHY}, (KEEP,), BELOW)
 
 
 def shape(facts: HostFacts, policy: Policy, observed: ObservedTree | None) -> Shaped:

@@ -64,3 +64,61 @@ def test_a_device_that_another_owner_reports_is_not_reported_twice(
     assert (done.code, one.stands()) == (1, before)
     assert f"provider {CARD}" in done.err
     assert "OWNER_CYBORG" in done.err
+
+
+def test_a_provider_yaml_names_a_child_of_novas_by_the_uuid_that_it_has(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    """Nova gives its children random uuids, which stay when they are taken over."""
+    folder = tmp_path / "provider_config"
+    folder.mkdir()
+    compute = {"layout": "devices", "provider_config_location": str(folder)}
+    one = lab(placement_server, tmp_path, synced=False, compute=compute)
+    own = {"name": ROOT, "uuid": identity("four-cells")}
+    one.placement.send("POST", "/resource_providers", own)
+    one.placement.add_child(own, CARD, "VGPU", 16, "OWNER_NOVA")
+    card = one.placement.send("GET", f"/resource_providers?name={CARD}")["resource_providers"][0]
+    one.placement.send("PUT", "/resource_classes/CUSTOM_LICENCE")
+    stock = {"resource_provider_generation": card["generation"], "resource_class": "CUSTOM_LICENCE", "total": 3}
+    one.placement.send("POST", f"/resource_providers/{card['uuid']}/inventories", stock)
+    (folder / "a.yaml").write_text(
+        f"meta: {{schema_version: '1.0'}}\nproviders:\n  - identification: {{uuid: {card['uuid']}}}\n"
+        f"    inventories: {{additional: [{{CUSTOM_LICENCE: {{total: 3}}}}]}}\n"
+    )
+
+    done = one.run("sync")
+
+    stands = provider(one, CARD)
+    assert done.code == 0
+    assert stands is not None
+    assert stands["inventories"]["CUSTOM_LICENCE"]["total"] == 3
+    assert one.run("sync").json["outcome"] == "unchanged"
+
+
+def test_traits_that_only_devices_get_from_us_stay_on_a_root(placement_server: PlacementServer, tmp_path: Path) -> None:
+    one = lab(placement_server, tmp_path)
+    names = ["CUSTOM_PHYSNET_PUBLIC", "HW_NIC_SRIOV", "COMPUTE_MANAGED_PCI_DEVICE", "HW_PCI_LIVE_MIGRATABLE"]
+    one.placement.send("PUT", "/traits/CUSTOM_PHYSNET_PUBLIC")
+    path = f"/resource_providers/{root_of(one)['uuid']}/traits"
+    stands = one.placement.send("GET", path)
+    one.placement.send("PUT", path, stands | {"traits": [*stands["traits"], *names]})
+
+    done = one.run("sync")
+
+    assert (done.code, done.json["outcome"]) == (0, "unchanged")
+    assert set(names) <= set(one.placement.send("GET", path)["traits"])
+
+
+def test_a_trait_of_ours_goes_from_a_child_though_nobody_remembers_it(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    one = lab(placement_server, tmp_path, pci={"discover": "all"})
+    name = f"{ROOT}_0000:81:00.0"
+    rows = one.placement.send("GET", f"/resource_providers?name={name}")["resource_providers"]
+    one.placement.send("PUT", "/traits/CUSTOM_PHYSNET_OLD")
+    path = f"/resource_providers/{rows[0]['uuid']}/traits"
+    stands = one.placement.send("GET", path)
+    one.placement.send("PUT", path, stands | {"traits": [*stands["traits"], "CUSTOM_PHYSNET_OLD"]})
+
+    assert one.run("sync").json["outcome"] == "changed"
+    assert set(one.placement.send("GET", path)["traits"]) == set(stands["traits"])
