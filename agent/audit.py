@@ -29,7 +29,7 @@ def _audit_guests(scene: Scene) -> list[Finding]:
     found: list[Finding] = []
     for uuid in sorted(scene.holdings.guests):
         consumer = scene.consumers.get(uuid)
-        if consumer:
+        if consumer and uuid in scene.asked:  # what was read for another reason brings no finding of its own
             found += _nameless(scene, consumer)
         if not scene.is_settled(uuid):
             continue

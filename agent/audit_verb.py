@@ -10,10 +10,13 @@ from agent.audit_memory import read_memory, write_memory
 from agent.errors import StateError
 from agent.exits import Exit
 from agent.heal import Care, Healed, HealPolicy, heal, judge, read_policy
-from agent.planner import Planner
+from agent.planner import Planner, Wishes
 from agent.report import Report, choice_of
 from agent.state import locked
+from agent.sync import foresee
+from agent.sync import judge as judge_pass
 from agent.witness import Testimony, witness
+from reportclient.errors import TreeMismatch
 
 
 def audit(options: argparse.Namespace) -> Report:
@@ -55,6 +58,10 @@ def _audit_one(
         with locked(planner.settings.state_directory):
             testimony = look()
             _remember(planner, testimony)
+            would = [care for care in judge(testimony, policy, testimony.clock.now_s()) if not care.why]
+            why = _refusal(planner) if would else ""
+            if why:
+                return testimony, tuple(Care(one, Healed.REPORTED, why) for one in testimony.findings), why
             return testimony, heal(planner, testimony, policy), ""
     testimony = look()
     remark = ""
@@ -67,6 +74,17 @@ def _audit_one(
         remark = f"the next audit will not know of this one: {error}"
     cares = judge(testimony, policy, testimony.clock.now_s())
     return testimony, tuple(Care(one.finding, Healed.REPORTED, _why(one, options)) for one in cares), remark
+
+
+def _refusal(planner: Planner) -> str:
+    """Why nothing is healed, as in the service, while a pass over this node would be refused; empty: it would not."""
+    try:
+        verdict = judge_pass(planner, foresee(planner, Wishes()), Wishes())
+    except TreeMismatch as error:
+        return f"nothing is healed while passes are refused: {error}"
+    if verdict.refused is None:
+        return ""
+    return f"nothing is healed while passes are refused as {verdict.refused.value}: {'; '.join(verdict.notes)}"
 
 
 def _why(care: Care, options: argparse.Namespace) -> str:

@@ -24,6 +24,7 @@ class Scene:
     consumers: Mapping[str, Consumer] = field(default_factory=dict)  # of ``suspects`` those that hold anything
     sharing: frozenset[str] = frozenset()  # the uuids of providers that share what they have
     typed: bool = False  # placement tells consumer types
+    asked: frozenset[str] = frozenset()  # guests whose consumers were asked for, to be judged by name and type too
 
     def rows(self, consumer: str) -> dict[tuple[str, str], int]:
         """What a consumer has of stock that is ours: (provider, class) -> amount."""
@@ -147,3 +148,10 @@ def suspects(scene: Scene) -> frozenset[str]:
     unfounded = scene.without_rows if strangers else scene.without_rows & settled
     unowned = {uuid for uuid in scene.holdings.guests if strangers and None in scene.owner(uuid)}
     return strangers | differing | unfounded | unowned
+
+
+def kin(scene: Scene) -> frozenset[str]:
+    """The guests with the owner of a stranger, which may be on their way with it: their sets tell whether they are."""
+    strangers = [one for uuid, one in scene.consumers.items() if uuid not in scene.holdings.guests]
+    owners = {(one.project, one.user) for one in strangers if scene.rows(one.uuid)}
+    return frozenset(uuid for uuid in scene.holdings.guests if owners and scene.owner(uuid) in owners)

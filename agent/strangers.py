@@ -11,6 +11,9 @@ from agent.scene import Scene
 from reportclient.allocations import Consumer
 from reportclient.plan import ReplaceAllocations
 
+FIRST = 1  # the generation of a consumer that was written once
+CLOCKS_S = 60  # by which the clocks of placement's servers may differ
+_OF_HOSTS = frozenset({"VCPU", "PCPU", "MEMORY_MB"})
 GUEST_TYPES = (None, INSTANCE, MIGRATION)  # consumers of other types are other services' to judge
 
 
@@ -81,14 +84,51 @@ def may_resize_here(scene: Scene, guest: Consumer) -> bool:
 
 
 def _judge(scene: Scene, one: Consumer) -> tuple[Kind, str, bool]:
-    """What a consumer is of which no guest here is it: the kind, what was seen, and whether it may go."""
-    alike = _alike(scene, one) if one.kind != INSTANCE else []
-    doubt = f"; it may be a resize of {alike[0]}, which is here" if alike else ""
+    """Classify a consumer that has no guest on this host: the kind, what was seen, and whether it may go."""
+    abroad = bool(scene.elsewhere(one))
+    doubtful = _doubtful(scene, one)
+    doubt = _next_step(one, doubtful, abroad=abroad) if doubtful else ""
     if one.kind == MIGRATION:
-        return Kind.LEAKED, f"it is a migration, and no guest here is the one that it is of{doubt}", not doubt
-    if scene.elsewhere(one):
+        return Kind.LEAKED, f"the migration's guest is not on this host{doubt}", not doubt
+    if abroad:
         return Kind.DOUBLED, f"its guest is not on this host, and it has allocations on another too{doubt}", not doubt
     return Kind.ORPHANED, f"its guest is neither defined nor running on this host{doubt}", not doubt
+
+
+def _doubtful(scene: Scene, stranger: Consumer) -> list[str]:
+    """The guests here of which a stranger may be the migration."""
+    if stranger.kind == INSTANCE or _is_on_two_hosts(scene, stranger):
+        return []
+    return [guest for guest in _alike(scene, stranger) if not _is_older(scene.consumers.get(guest), stranger)]
+
+
+def _is_on_two_hosts(scene: Scene, stranger: Consumer) -> bool:
+    """Whether a stranger has CPUs or memory of another host too: a migration keeps the set of one host."""
+    return any(not _OF_HOSTS.isdisjoint(stranger.slots[uuid]) for uuid in scene.elsewhere(stranger))
+
+
+def _is_older(guest: Consumer | None, stranger: Consumer) -> bool:
+    """
+    Whether a guest's set was last written before a stranger was made, so that the two are not one move.
+
+    A migration is made of the guest's set, and the guest is given its new set after that. A stranger of another
+    generation than the first was written again, by a conversion for instance, and does not tell when it was made.
+    """
+    if guest is None or guest.age_s is None or stranger.age_s is None or stranger.generation != FIRST:
+        return False
+    return guest.age_s > stranger.age_s + CLOCKS_S
+
+
+def _next_step(stranger: Consumer, guests: list[str], *, abroad: bool) -> str:
+    """Why a stranger is not certain to be left over, and what a person can do about it."""
+    others = f" or of {len(guests) - 1} more of its owner" if len(guests) > 1 else ""
+    release = f"compute-node-agent release {stranger.uuid}"
+    if abroad:
+        release = f"openstack resource provider allocation set {stranger.uuid} with what it has elsewhere"
+    return (
+        f"; it may be a resize of {guests[0]}{others}, which is here: if neither openstack server show "
+        f"{stranger.uuid} nor openstack server migration list --server {guests[0]} (its UUIDs) knows it, run {release}"
+    )
 
 
 def _may_keep(scene: Scene, stranger: Consumer, guest: str) -> bool:

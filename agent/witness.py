@@ -9,7 +9,7 @@ from agent.audit_memory import AuditMemory, Sighting, read_memory
 from agent.clock import Clock, probe_clock
 from agent.findings import Finding
 from agent.planner import Planner, look
-from agent.scene import Scene, suspects
+from agent.scene import Scene, kin, suspects
 from agent.state import NodeState
 from drivers.base import Survey
 from reportclient.allocations import Allocation, Consumer
@@ -68,14 +68,15 @@ def witness(
         raise Absent(f"placement has no provider {planner.node}: run compute-node-agent sync first")
     allocations, generations = _read(planner, tree, memory if light else AuditMemory())
     scene = _scene(planner, survey, tree, allocations, left)
-    scene = _verified(planner, scene, scene.holdings.guests & scene.holders if consumers else frozenset())
+    scene = replace(scene, asked=scene.holdings.guests & scene.holders if consumers else frozenset())
+    scene = _verified(planner, scene)
     findings = audit(scene)
     if findings:  # what is not so a moment later, as a guest came or went meanwhile, is no finding
         first = {finding.key for finding in findings}
         survey = look(partial(planner.driver.survey, planner.node))
         tree = planner.client.observe(root_uuid, left.observed)
         again = _scene(planner, survey, tree, scene.allocations, left)
-        again = replace(again, consumers=scene.consumers, sharing=scene.sharing)
+        again = replace(again, consumers=scene.consumers, sharing=scene.sharing, asked=scene.asked)
         findings = tuple(finding for finding in audit(again) if finding.key in first)
     young = _young(planner, scene)
     findings = tuple(finding for finding in findings if young.isdisjoint(finding.consumers))
@@ -124,10 +125,10 @@ def _scene(
     )
 
 
-def _verified(planner: Planner, scene: Scene, wanted: frozenset[str]) -> Scene:
-    """The same with the whole sets of these and of all that is suspect, until nothing more is."""
+def _verified(planner: Planner, scene: Scene) -> Scene:
+    """The same with the whole sets of those asked for and of all that is suspect, until nothing more is."""
     known: dict[str, Consumer | None] = {}
-    while unread := (suspects(scene) | wanted) - known.keys():
+    while unread := (suspects(scene) | kin(scene) | scene.asked) - known.keys():
         known |= {uuid: planner.client.consumer(uuid) for uuid in sorted(unread)}
         names = {uuid: seen.name for uuid, seen in scene.tree.by_uuid.items()}
         rows = [one for one in scene.allocations if one.consumer not in known]
@@ -147,8 +148,11 @@ def _verified(planner: Planner, scene: Scene, wanted: frozenset[str]) -> Scene:
 def _young(planner: Planner, scene: Scene) -> frozenset[str]:
     """The consumers that were written so lately that their guests may be on their way, or about to move."""
     grace_s = planner.settings.audit_grace_s
+    compared = kin(scene) - suspects(scene) - scene.asked  # with a stranger, and not judged themselves
     return frozenset(
-        uuid for uuid, consumer in scene.consumers.items() if consumer.age_s is not None and consumer.age_s < grace_s
+        uuid
+        for uuid, consumer in scene.consumers.items()
+        if uuid not in compared and consumer.age_s is not None and consumer.age_s < grace_s
     )
 
 

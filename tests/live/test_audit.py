@@ -1,5 +1,6 @@
 """Each kind of finding, made for real: found, explained, healed within the policy and left alone outside it."""
 
+import json
 import os
 import time
 from collections.abc import Mapping
@@ -427,3 +428,40 @@ def test_what_an_audit_costs(placement_server: PlacementServer, tmp_path: Path) 
         changed = cost("--light")
 
     assert (full, quiet, changed) == (1 + providers, 1, 2)
+
+
+def test_findings_of_names_do_not_come_with_other_findings(placement_server: PlacementServer, tmp_path: Path) -> None:
+    """An orphan makes the audit read more consumers, and each of them is untyped, as all that nova writes."""
+    untyped = {"type": None, "allocations": {ROOT: SMALL}}
+    one = lab(placement_server, tmp_path, {"guest": {}}, guest=untyped, gone={**untyped, "project": "another"})
+
+    assert {finding["kind"] for finding in found(one)} == {"orphaned"}
+
+
+def test_a_doubtful_orphan_names_what_to_look_up_and_the_next_command(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    metadata = METADATA.format(memory_mib=512, vcpus=1, user="user", project="project")
+    untyped = {"type": None, "allocations": {ROOT: SMALL}}
+    one = lab(placement_server, tmp_path, {"guest": {"metadata": metadata}}, guest=untyped, gone=untyped)
+
+    (finding, _) = found(one)
+
+    assert (finding["kind"], finding["safe"]) == ("orphaned", False)
+    assert f"openstack server migration list --server {identity('guest')}" in finding["seen"]
+    assert f"compute-node-agent release {identity('gone')}" in finding["seen"]
+
+
+def test_nothing_is_healed_while_a_pass_is_refused(placement_server: PlacementServer, tmp_path: Path) -> None:
+    one = lab(placement_server, tmp_path, {}, gone={ROOT: SMALL})
+    cpus = tmp_path / "host/libvirt/cpumap.json"
+    online = json.loads(cpus.read_text(encoding="utf-8"))
+    cpus.write_text(json.dumps(online | {"online": online["online"][:16]}), encoding="utf-8")
+    before = one.stands()
+
+    done = [one.run("audit", "--heal", "--policy", policy(tmp_path)) for _ in range(2)][-1]
+
+    assert (done.code, one.stands()) == (3, before)
+    assert {finding["outcome"] for finding in done.json["findings"]} == {"reported"}
+    assert "VCPU would shrink from 32 to 16" in done.json["findings"][0]["why"]
+    assert "nothing is healed" in done.err

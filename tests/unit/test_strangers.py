@@ -1,0 +1,78 @@
+"""Consumers without a guest here: when one may go, and when it may be the migration of a guest that is here."""
+
+from dataclasses import replace
+
+import pytest
+
+from agent.audit import audit
+from agent.findings import Kind
+from agent.scene import Scene, kin
+from reportclient.allocations import Allocation, Consumer, Guest, Holdings
+from reportclient.ownership import MARKER
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
+
+STOCK = {"VCPU": Inventory(total=8)}
+ROOT = Provider(name="host", inventories=STOCK, traits=frozenset({MARKER}))
+TREE = ObservedTree((ObservedProvider(uuid="r", generation=1, provider=ROOT),))
+GUEST = Consumer(uuid="guest", generation=3, project="p", user="u", kind=None, slots={"r": {"VCPU": 2}}, age_s=9000)
+STRANGER = replace(GUEST, uuid="stranger", generation=1, slots={"r": {"VCPU": 1}}, age_s=5000)
+ALONE = "its guest is neither defined nor running on this host"
+
+
+def scene(stranger: Consumer, guest: Consumer = GUEST, sharing: frozenset[str] = frozenset()) -> Scene:
+    """A guest that runs with what is allocated for it, and a stranger."""
+    known = Guest(active=True, project=guest.project, user=guest.user)
+    return Scene(
+        tree=TREE,
+        allocations=(Allocation("guest", "host", "VCPU", 2), Allocation("stranger", "host", "VCPU", 1)),
+        holdings=Holdings(guests=frozenset({"guest"}), known={"guest": known}),
+        classes={"host": frozenset({"VCPU"})},
+        present=frozenset({"host"}),
+        consumers={one.uuid: one for one in (guest, stranger)},
+        sharing=sharing,
+    )
+
+
+@pytest.mark.parametrize(
+    ("stranger", "guest", "safe"),
+    [
+        pytest.param(STRANGER, GUEST, True, id="the guest's set is older than the stranger"),
+        pytest.param(STRANGER, replace(GUEST, age_s=4000), False, id="written after it: a resize would look so"),
+        pytest.param(STRANGER, replace(GUEST, age_s=5030), False, id="within what clocks may differ"),
+        pytest.param(replace(STRANGER, generation=2), GUEST, False, id="written again: nobody tells when it was made"),
+        pytest.param(replace(STRANGER, age_s=None), GUEST, False, id="no age of the stranger"),
+        pytest.param(STRANGER, replace(GUEST, age_s=None), False, id="no age of the guest"),
+        pytest.param(replace(STRANGER, generation=2), replace(GUEST, project="q"), True, id="another project"),
+        pytest.param(replace(STRANGER, generation=2, kind="INSTANCE"), GUEST, True, id="no migration, by its type"),
+    ],
+)
+def test_an_orphan_may_go_where_it_cannot_be_the_migration_of_a_guest_here(
+    stranger: Consumer, guest: Consumer, safe: bool
+) -> None:
+    (finding,) = audit(scene(stranger, guest))
+
+    assert (finding.kind, finding.safe) == (Kind.ORPHANED, safe)
+    assert (finding.seen == ALONE) == safe
+    assert ("compute-node-agent release stranger" in finding.seen) != safe
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "safe"),
+    [
+        pytest.param({"VCPU": 1}, True, id="CPUs of another host: no migration has those"),
+        pytest.param({"CUSTOM_ADDRESS": 1}, False, id="something of another service"),
+    ],
+)
+def test_a_consumer_of_two_hosts_is_no_migration(elsewhere: dict[str, int], safe: bool) -> None:
+    stranger = replace(STRANGER, generation=2, slots={"r": {"VCPU": 1}, "other": elsewhere})
+
+    (finding,) = audit(scene(stranger))
+
+    assert (finding.kind, finding.safe) == (Kind.DOUBLED, safe)
+    assert "release" not in finding.seen
+
+
+def test_only_guests_of_a_strangers_owner_are_read_for_it() -> None:
+    assert kin(scene(STRANGER)) == {"guest"}
+    assert kin(scene(replace(STRANGER, user="v"))) == frozenset()
+    assert kin(replace(scene(STRANGER), consumers={"guest": GUEST})) == frozenset()
