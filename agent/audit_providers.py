@@ -34,11 +34,23 @@ def audit_providers(scene: Scene) -> list[Finding]:
             held = name in parents or any(amount for (each, _), amount in booked.items() if each == name)
             free = not held and DEVICE.search(name) is not None  # a cell, or a pool of pages, is sync's to take away
             repair = Repair(text=f"delete {name}", operation=Delete(seen.uuid, name)) if free else None
-            why = "no hardware of this host is it" + (", and it is in use" if held else "")
+            why = "no hardware of this host matches this provider" + (", and it is in use" if held else "")
             found.append(Finding(kind=Kind.GHOST, provider=name, seen=why, repair=repair, safe=free))
         if not _is_owned(seen, scene.tree.providers[0].name):
             found.append(Finding(kind=Kind.OWNERLESS, provider=name, seen="it carries no owner's mark"))
-    return [*found, *_duplicates(scene)]
+    return [*found, *_duplicates(scene), *_other_layout(scene)]
+
+
+def _other_layout(scene: Scene) -> list[Finding]:
+    """A tree in another layout than the configured one: all else is judged as it stands."""
+    if scene.layout == scene.configured_layout:
+        return []
+    sentence = (
+        f"the tree stands in the layout {scene.layout}, and [compute] layout is {scene.configured_layout}: set "
+        f"[compute] layout = {scene.layout}, or convert the tree with compute-node-agent reshape --to "
+        f"{scene.configured_layout}"
+    )
+    return [Finding(kind=Kind.OTHER_LAYOUT, provider=scene.tree.providers[0].name, seen=sentence)]
 
 
 def _over(seen: ObservedProvider, booked: Mapping[tuple[str, str], int]) -> list[Finding]:

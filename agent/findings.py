@@ -22,6 +22,7 @@ class Kind(Enum):
     DUPLICATE = "duplicate-provider"
     GHOST = "ghost-provider"
     OVER = "over-capacity"
+    OTHER_LAYOUT = "other-layout"
 
 
 MEANINGS = {
@@ -40,6 +41,7 @@ MEANINGS = {
     Kind.DUPLICATE: "two providers below this host's root stand for one device",
     Kind.GHOST: "a provider of ours stands for hardware that this host does not have",
     Kind.OVER: "more of a class is allocated than its provider can give",
+    Kind.OTHER_LAYOUT: "the tree stands in another layout than `[compute] layout` says",
 }
 
 

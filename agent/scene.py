@@ -23,6 +23,8 @@ class Scene:
     present: frozenset[str] = frozenset()  # providers whose hardware is here, or that are wanted
     consumers: Mapping[str, Consumer] = field(default_factory=dict)  # of ``suspects`` those that hold anything
     sharing: frozenset[str] = frozenset()  # the uuids of providers that share what they have
+    layout: str = ""  # in which the tree stands
+    configured_layout: str = ""
     typed: bool = False  # placement tells consumer types
     asked: frozenset[str] = frozenset()  # guests whose consumers were asked for, to be judged by name and type too
 

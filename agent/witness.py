@@ -8,10 +8,12 @@ from agent.audit import audit
 from agent.audit_memory import AuditMemory, Sighting, read_memory
 from agent.clock import Clock, probe_clock
 from agent.findings import Finding
+from agent.layout import standing_layout
 from agent.planner import Planner, look
 from agent.scene import Scene, kin, suspects
 from agent.state import NodeState
 from drivers.base import Survey
+from drivers.errors import PolicyError
 from reportclient.allocations import Allocation, Consumer
 from reportclient.errors import Absent
 from reportclient.payload import UNTYPED
@@ -111,7 +113,12 @@ def _read(planner: Planner, tree: ObservedTree, memory: AuditMemory) -> tuple[tu
 def _scene(
     planner: Planner, survey: Survey, tree: ObservedTree, allocations: tuple[Allocation, ...], left: NodeState
 ) -> Scene:
-    desired, holdings = planner.driver.shape(survey, planner.settings.policy, tree)
+    policy = planner.settings.policy
+    layout = standing_layout(tree, planner.driver.emitted, policy.layout)
+    try:
+        desired, holdings = planner.driver.shape(survey, replace(policy, layout=layout), tree)
+    except PolicyError:  # the configuration says what only its own layout can
+        desired, holdings = planner.driver.shape(survey, policy, tree)
     ours = planner.ownership(survey, desired, tree, left)
     present = planner.driver.present(survey) | {provider.name for provider in desired}
     return Scene(
@@ -121,6 +128,8 @@ def _scene(
         classes={seen.name: ours.classes(seen) for seen in tree},
         foreign=frozenset(seen.name for seen in tree if not ours.writes(seen)),
         present=frozenset(present) | left.configured.keys(),
+        layout=layout,
+        configured_layout=policy.layout,
         typed=planner.client.microversion > UNTYPED,
     )
 

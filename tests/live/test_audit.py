@@ -465,3 +465,15 @@ def test_nothing_is_healed_while_a_pass_is_refused(placement_server: PlacementSe
     assert {finding["outcome"] for finding in done.json["findings"]} == {"reported"}
     assert "VCPU would shrink from 32 to 16" in done.json["findings"][0]["why"]
     assert "nothing is healed" in done.err
+
+
+def test_a_tree_in_another_layout_is_judged_as_it_stands(placement_server: PlacementServer, tmp_path: Path) -> None:
+    one = lab(placement_server, tmp_path, {"guest": {"mdevs": [ON_FIRST]}}, guest={ROOT: SMALL, FIRST: {"VGPU": 1}})
+    digest = one.run("reshape", "--to", "numa").json["digest"]
+    assert one.run("reshape", "--to", "numa", "--apply", "--digest", digest).code == 0
+
+    (finding,) = found(one)
+
+    assert (finding["kind"], finding["provider"], finding["repair"]) == ("other-layout", ROOT, None)
+    assert "[compute] layout = numa" in finding["seen"]
+    assert "compute-node-agent reshape --to devices" in finding["seen"]
