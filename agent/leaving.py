@@ -13,11 +13,11 @@ from agent.audit_memory import forget_memory
 from agent.planner import Planner, Prospect, Wishes
 from agent.state import locked, serving
 from agent.sync import ATTEMPTS, Outcome, Status, foresee
-from drivers.devices.reserve import KEEP, UNHEALTHY
 from reportclient.allocations import Allocation
 from reportclient.errors import Conflict
 from reportclient.ownership import MARKER, is_marked, is_novas, others_marks
 from reportclient.plan import Delete, Plan, Reshape, SetInventories, SetTraits
+from reportclient.reserve import is_mark
 from reportclient.tree import ObservedProvider, ObservedTree
 
 LOG = logging.getLogger(__name__)
@@ -146,7 +146,7 @@ def _leaves_first(observed: ObservedTree) -> Iterable[ObservedProvider]:
 
 
 def _is_mark(trait: str) -> bool:
-    return trait in (MARKER, UNHEALTHY) or trait.startswith(KEEP)
+    return trait == MARKER or is_mark(trait)
 
 
 def _list(names: list[str]) -> str:

@@ -24,6 +24,7 @@ from reportclient.hold import ONE_TIME, hold
 from reportclient.names import is_custom
 from reportclient.ownership import Contest, Names, Ownership, contest, is_novas
 from reportclient.plan import Plan, lessened, recast
+from reportclient.reserve import used_up
 from reportclient.tree import ObservedTree, ProviderTree
 
 T = TypeVar("T")
@@ -268,16 +269,7 @@ def _with_root(left: ObservedTree | None, found: ObservedTree) -> ObservedTree:
 
 def _reserve_used(desired: ProviderTree, used: Container[str]) -> ProviderTree:
     """One-time devices that a guest has by placement's word are reserved too, whatever the hypervisor shows now."""
-    return ProviderTree(
-        tuple(
-            replace(
-                one, inventories={name: replace(each, reserved=each.total) for name, each in one.inventories.items()}
-            )
-            if one.name in used
-            else one
-            for one in desired
-        )
-    )
+    return ProviderTree(tuple(used_up(one) if one.name in used else one for one in desired))
 
 
 def _beyond(shaped: ProviderTree, emitted: Names) -> dict[str, Names]:

@@ -22,6 +22,7 @@ from reportclient.plan import (
     SetInventories,
     SetTraits,
 )
+from reportclient.reserve import is_mark, is_reserved_by_us
 from reportclient.reshape import rewrites
 from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree, same_stock
 
@@ -156,7 +157,7 @@ def _changes(
     ours: Ownership,
     dropped: frozenset[str],
 ) -> list[Operation]:
-    """One provider's operations, at most one per aspect."""
+    """One provider's operations, at most one per aspect; traits may take two."""
     uuid_ = identity[provider.name]
     operations: list[Operation] = []
     if seen is None:
@@ -166,16 +167,30 @@ def _changes(
         if seen.name != provider.name:
             operations.append(Rename(uuid_, provider.name, seen.name))
         operations += _reparent(provider, seen, identity, parents)
-    traits = carry_traits(seen, provider, ours) - dropped
-    if traits != seen.provider.traits:
-        added, removed = traits - seen.provider.traits, seen.provider.traits - traits
-        operations.append(SetTraits(uuid_, provider.name, traits, added, removed))
+    operations += _set_traits(seen, provider, carry_traits(seen, provider, ours) - dropped)
     if provider.aggregates - seen.provider.aggregates:
         operations.append(SetAggregates(uuid_, provider.name, seen.provider.aggregates | provider.aggregates))
     inventories = carry_inventories(seen, provider, ours)
     if not same_stock(inventories, seen.provider.inventories):
         operations.append(SetInventories(uuid_, provider.name, inventories))
     return operations
+
+
+def _set_traits(seen: ObservedProvider, provider: Provider, traits: frozenset[str]) -> list[Operation]:
+    """
+    One write, or two where what we reserved is given back and other traits come.
+
+    The marks that say whose a reservation is go by themselves then, after the stock: a pass that is cut off between
+    the two would else leave our reservation as if it were an operator's.
+    """
+    stood = seen.provider.traits
+    if traits == stood:
+        return []
+    ends = is_reserved_by_us(stood) and not is_reserved_by_us(traits)
+    marks = frozenset(filter(is_mark, stood - traits)) if ends and traits - stood else frozenset()
+    first = traits | marks
+    steps: list[Operation] = [SetTraits(seen.uuid, provider.name, first, first - stood, stood - first)]
+    return steps + ([SetTraits(seen.uuid, provider.name, traits, frozenset(), marks)] if marks else [])
 
 
 def _arrange(

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from reportclient.allocations import Allocation, usages
+from reportclient.reserve import HELD, all_said, is_mark, keeps
+from reportclient.reserve import NO_DEVICES as NO_DEVICES  # a loss of these is for a person to look at
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 ONE_TIME = "HW_PCI_ONE_TIME_USE"
-NO_DEVICES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})  # a loss of these is for a person to look at
 
 
 def hold(
@@ -16,7 +17,8 @@ def hold(
     """
     The desired tree with what guests hold of devices on its children, and a sentence for each that was kept.
 
-    What is kept is all reserved, so that nobody is given what a guest lets go of. Where the same device is on offer
+    What is kept is all reserved, so that nobody is given what a guest lets go of; HELD says that this is no operator's
+    word, and what an operator reserved is remembered beside it. Where the same device is on offer
     in other words (as another class, whole instead of in parts, or as part of the root's total) nothing is kept: that
     is a change of shape, and taking the stock away is refused as long as guests hold it.
     """
@@ -32,7 +34,7 @@ def hold(
         if (stays and stays.total >= used) or _is_reshaped(seen, wanted, resource_class, desired, observed):
             continue
         kept = Inventory(total=used, reserved=used, max_unit=used)
-        providers[name] = _with(wanted or _bare(seen), resource_class, kept)
+        providers[name] = _marked(_with(wanted or _bare(seen), resource_class, kept), seen)
         notes.append(f"{name} keeps {used} {resource_class}, which guests hold and this host no longer offers")
     for seen in observed:
         if seen.name not in providers and seen.provider.parent in providers and is_used_up(seen):
@@ -43,8 +45,9 @@ def hold(
 
 def is_used_up(seen: ObservedProvider) -> bool:
     """Whether it is a one-time device without anything left to give: out of sight it must not become new again."""
-    stock = seen.provider.inventories.values()
-    return ONE_TIME in seen.provider.traits and bool(stock) and all(one.reserved == one.total for one in stock)
+    stock, words = seen.provider.inventories, all_said(seen)
+    used = all(words.get(name, 0) >= one.total for name, one in stock.items())
+    return ONE_TIME in seen.provider.traits and bool(stock) and used
 
 
 def _is_reshaped(
@@ -67,7 +70,14 @@ def _total(inventories: Mapping[str, Inventory], resource_class: str) -> int:
 
 
 def _bare(seen: ObservedProvider) -> Provider:
-    return Provider(name=seen.name, parent=seen.provider.parent, traits=seen.provider.traits)
+    own = frozenset(name for name in seen.provider.traits if not is_mark(name))
+    return Provider(name=seen.name, parent=seen.provider.parent, traits=own)
+
+
+def _marked(provider: Provider, seen: ObservedProvider) -> Provider:
+    """The provider with the mark of what is kept; what guests hold of a one-time device is used up for good."""
+    used = {name: one.total for name, one in provider.inventories.items() if ONE_TIME in seen.provider.traits}
+    return replace(provider, traits=provider.traits | {HELD} | keeps(all_said(seen) | used))
 
 
 def _with(provider: Provider, resource_class: str, stock: Inventory) -> Provider:

@@ -180,11 +180,11 @@ class Plan:
         names = {
             name for step in agreed.operations if isinstance(step, EnsureClasses | EnsureTraits) for name in step.names
         }
-        traits = {step.uuid: step.traits for step in agreed.operations if isinstance(step, SetTraits)}
+        traits = {(step.uuid, step.traits) for step in agreed.operations if isinstance(step, SetTraits)}
         return self.moves in ((), agreed.moves) and all(
             set(step.names) <= names
             if isinstance(step, EnsureClasses | EnsureTraits)
-            else traits.get(step.uuid) == step.traits
+            else (step.uuid, step.traits) in traits
             if isinstance(step, SetTraits)
             else _digest((step,)) in known
             for step in self.operations

@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Mapping
 
 from drivers.devices.health import ills
-from drivers.devices.reserve import marks, said
+from drivers.devices.reserve import marks, short
 from drivers.devices.stock import DeviceStock, libvirt_name, silenced
 from drivers.facts import HostFacts, Mdev, MdevParent, PciFunction
 from drivers.policy import MdevRule
 from drivers.reasons import Reason
 from drivers.standing import Standing
+from reportclient.reserve import all_said
 from reportclient.tree import Inventory
 
 
@@ -85,15 +86,16 @@ def _mdev_provider(
     why: str | None,
     standing: Standing,
 ) -> DeviceStock:
-    before = said(standing.provider(parent.name), rule.resource_class)
-    stock = Inventory(total=total, max_unit=total, reserved=total if why else min(total, before))
+    before = all_said(standing.provider(parent.name))
+    kept = total if why else min(total, before.get(rule.resource_class, 0))
+    stock = Inventory(total=total, max_unit=total, reserved=kept)
     fact = f"{len(made)} mdevs exist on {parent.name}, {total - len(made)} more of type {rule.type} can be made"
     reason = Reason(fact, f"[devices] enabled_mdev_types has {rule.type}{_limit(rule)}")
     return DeviceStock(
         suffix=parent.name,
         cell=function.cell if function else None,
         inventories={rule.resource_class: (stock, reason)},
-        traits=marks(f"{parent.name}: {why}", {rule.resource_class: before}) if why else {},
+        traits=marks(f"{parent.name}: {why}", before) if why else short(before, {rule.resource_class: total}),
         members={mdev.uuid: rule.resource_class for mdev in made},
         ill=f"{parent.name}: {why}" if why else "",
     )

@@ -13,7 +13,7 @@ from drivers.devices.match import (
     rules_by_function,
     traits_of,
 )
-from drivers.devices.reserve import RULE, marks, own_traits, said
+from drivers.devices.reserve import RULE, marks, own_traits, short
 from drivers.devices.stock import DeviceStock
 from drivers.errors import PolicyError
 from drivers.facts import HostFacts, PciFunction
@@ -22,6 +22,7 @@ from drivers.policy import Bandwidth, DevicePolicy, DeviceRule
 from drivers.reasons import Reason
 from drivers.standing import Standing
 from reportclient.ownership import MANAGED
+from reportclient.reserve import all_said
 from reportclient.tree import Inventory, ObservedProvider
 
 EGRESS, INGRESS = "NET_BW_EGR_KILOBIT_PER_SEC", "NET_BW_IGR_KILOBIT_PER_SEC"
@@ -74,27 +75,36 @@ def _pci_provider(
         if (why := ills(match.function, functions.get(address), unruled=match.rule is None))
     }
     stands = standing.provider(suffix)
+    before = all_said(stands) | _used_for_good(matched, held)
     inventories: dict[str, tuple[Inventory, Reason]] = {}
     for name in sorted({match.resource_class for match in matched}):
         members = [match for match in matched if match.resource_class == name]
-        kept, note = _reserved(members, sick, held, said(stands, name))
+        kept, note = _reserved(members, sick, held, before.get(name, 0))
         stock = Inventory(total=len(members), max_unit=len(members), reserved=min(kept, len(members)))
         inventories[name] = stock, Reason(f"{listed(members)}{note}", rule_text(members[0]))
     all_ill = len(sick) == len(matched)
     for name, kbps, reason in _bandwidth(owner, matched, policy, stands):
-        kept = kbps if all_ill else min(kbps, said(stands, name))
+        kept = kbps if all_ill else min(kbps, before.get(name, 0))
         inventories[name] = Inventory(total=kbps, max_unit=kbps, reserved=kept), reason
     why = _told(sick)
+    totals = {name: stock.total for name, (stock, _) in inventories.items()}
     traits = dict.fromkeys(traits_of(matched[0]), Reason(listed(matched), rule_text(matched[0])))
     return DeviceStock(
         suffix=suffix,
         cell=owner.cell,
         inventories=inventories,
-        traits=traits | (marks(why, {name: said(stands, name) for name in inventories}) if sick else {}),
+        traits=traits | (marks(why, before) if sick else short(before, totals)),
         members={str(match.function.address): match.resource_class for match in matched},
         once=any(match.rule and match.rule.one_time_use for match in matched),
         ill=why,
     )
+
+
+def _used_for_good(matched: list[Match], held: frozenset[PciAddress]) -> dict[str, int]:
+    """What of one-time devices guests have, by class: it is reserved as if an operator had said so (as in nova)."""
+    once = [match for match in matched if match.rule and match.rule.one_time_use]
+    used = {match.resource_class for match in once if match.function.address in held}
+    return {name: sum(match.resource_class == name for match in matched) for name in used}
 
 
 def _told(sick: Mapping[PciAddress, str]) -> str:
@@ -186,13 +196,12 @@ def _with_silent(
             left -= missing
     if not inventories:
         return stock
-    before = {name: said(stands, name) for name in inventories}
     traits = stock.traits if stock else dict.fromkeys(own_traits(stands), Reason(why, RULE))
     return DeviceStock(
         suffix=str(address),
         cell=silent[0].cell,
         inventories=inventories,
-        traits={**traits, **marks(why, before)},
+        traits={**traits, **marks(why, all_said(stands))},
         members=stock.members if stock else {},
         ill=why,
     )

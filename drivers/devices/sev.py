@@ -1,12 +1,14 @@
 """Memory encryption: how many guests of each kind can run at a time."""
 
-from drivers.devices.reserve import said
+from drivers.devices.reserve import short
 from drivers.devices.stock import DeviceStock
 from drivers.facts import HostFacts
 from drivers.reasons import Reason
 from drivers.standing import Standing
+from reportclient.reserve import all_said
 from reportclient.tree import Inventory
 
+CONTEXT = "MEM_ENCRYPTION_CONTEXT"
 QEMU_SEV_ES = 8_000_000
 
 
@@ -30,7 +32,8 @@ def sev_stock(facts: HostFacts, standing: Standing) -> list[DeviceStock]:
 
 
 def _sev_provider(suffix: str, count: int, standing: Standing) -> DeviceStock:
-    kept = min(count, said(standing.provider(suffix), "MEM_ENCRYPTION_CONTEXT"))
+    before = all_said(standing.provider(suffix))
+    kept = min(count, before.get(CONTEXT, 0))
     trait = f"HW_CPU_X86_{suffix.upper()}"
     reason = Reason(
         f"libvirt's domain capabilities: {count} guests of {suffix} at a time",
@@ -38,6 +41,6 @@ def _sev_provider(suffix: str, count: int, standing: Standing) -> DeviceStock:
     )
     return DeviceStock(
         suffix=suffix,
-        inventories={"MEM_ENCRYPTION_CONTEXT": (Inventory(total=count, max_unit=1, reserved=kept), reason)},
-        traits={trait: reason},
+        inventories={CONTEXT: (Inventory(total=count, max_unit=1, reserved=kept), reason)},
+        traits={trait: reason, **short(before, {CONTEXT: count})},
     )

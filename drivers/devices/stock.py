@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from drivers.devices.reserve import RULE, marks, own_traits, said
+from drivers.devices.reserve import RULE, marks, own_traits
 from drivers.facts import PciFunction
 from drivers.reasons import Reason
 from drivers.standing import Standing
 from reportclient.ownership import MARKER
+from reportclient.reserve import all_said
 from reportclient.tree import Inventory
 
 
@@ -36,13 +37,12 @@ def silenced(suffix: str, function: PciFunction, standing: Standing) -> list[Dev
         return []
     why = f"{function.address} has no driver, and so does not tell what it can be"
     stood = stands.provider.inventories
-    before = {name: said(stands, name) for name in stood}
     return [
         DeviceStock(
             suffix=suffix,
             cell=function.cell,
             inventories={name: (replace(one, reserved=one.total), Reason(why, RULE)) for name, one in stood.items()},
-            traits=dict.fromkeys(own_traits(stands), Reason(why, RULE)) | marks(why, before),
+            traits=dict.fromkeys(own_traits(stands), Reason(why, RULE)) | marks(why, all_said(stands)),
             ill=why,
         )
     ]

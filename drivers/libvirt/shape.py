@@ -6,7 +6,7 @@ from dataclasses import replace
 from drivers.cells import memory_mib
 from drivers.devices import device_stock
 from drivers.devices.match import OF_DEVICES, PHYSNET
-from drivers.devices.reserve import KEEP, UNHEALTHY, marks, said
+from drivers.devices.reserve import marks, short
 from drivers.devices.stock import DeviceStock
 from drivers.errors import MalformedFact, PolicyError
 from drivers.facts import HostFacts
@@ -29,6 +29,7 @@ from drivers.policy import Policy
 from drivers.reasons import Reason, Reasoned, Shaped
 from drivers.standing import Standing
 from reportclient.ownership import MARKER, Names
+from reportclient.reserve import HELD, KEEP, UNHEALTHY, all_said
 from reportclient.tree import Inventory, ObservedTree
 
 LONGEST_NAME = 200  # in placement's schema
@@ -36,7 +37,7 @@ ROOT_CLASSES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})
 FLAT_CLASSES = frozenset({"VGPU", "MEM_ENCRYPTION_CONTEXT", "SRIOV_NET_VF"})  # of a flat root, ours or nova's
 
 BELOW = Names(traits=OF_DEVICES, prefixes=(PHYSNET,))  # on a root these are operators', in every layout
-EMITTED = Names(ROOT_CLASSES | FLAT_CLASSES, emitted_traits() | {MARKER, UNHEALTHY}, (KEEP,), BELOW)
+EMITTED = Names(ROOT_CLASSES | FLAT_CLASSES, emitted_traits() | {MARKER, UNHEALTHY, HELD}, (KEEP,), BELOW)
 
 
 def shape(facts: HostFacts, policy: Policy, observed: ObservedTree | None) -> Shaped:
@@ -109,12 +110,13 @@ def _whole_host(facts: HostFacts, policy: Policy, standing: Standing) -> dict[st
 def _with_totals(root: Reasoned, devices: tuple[DeviceStock, ...], standing: Standing) -> Reasoned:
     """A root that has the stock of all devices, of which others may have reserved some."""
     totals = _totals(devices)
-    before = {name: said(standing.root, name) for name in totals}
+    before = {name: amount for name, amount in all_said(standing.root).items() if name not in ROOT_CLASSES}
     for name, (stock, reason) in totals.items():
-        kept = min(stock.total, max(stock.reserved, before[name]))
+        kept = min(stock.total, max(stock.reserved, before.get(name, 0)))
         totals[name] = replace(stock, reserved=kept), reason
     ill = "; ".join(device.ill for device in devices if device.ill)
-    traits = {**root.traits, **(marks(ill, before) if ill else {})}
+    there = {name: stock.total for name, (stock, _) in totals.items()}
+    traits = {**root.traits, **(marks(ill, before) if ill else short(before, there))}
     return replace(root, inventories={**root.inventories, **totals}, traits=traits)
 
 

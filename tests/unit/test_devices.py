@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from drivers.devices import device_stock, present
-from drivers.devices.reserve import UNHEALTHY
 from drivers.devices.stock import DeviceStock
 from drivers.errors import PolicyError
 from drivers.facts import Guest, HostFacts, Mdev, MdevParent, MdevType, NetDevice, SevKernel, Versions
@@ -15,6 +14,7 @@ from drivers.standing import Standing
 from fakes import PC
 from hardware import BRIDGE, at, card, gpu, host, parent, plain, rules
 from reportclient.ownership import MANAGED, MARKER
+from reportclient.reserve import UNHEALTHY
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 NOWHERE = Standing(None)

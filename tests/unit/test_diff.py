@@ -24,6 +24,7 @@ from reportclient.plan import (
     SetInventories,
     SetTraits,
 )
+from reportclient.reserve import HELD, KEEP
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 from strategies import (
     FOREIGN_CLASSES,
@@ -283,3 +284,23 @@ def test_providers_go_children_first() -> None:
     operations = plan_for(observed, tree_of()).operations
 
     assert [operation.name for operation in operations if isinstance(operation, Delete)] == ["host_a_b", "host_a"]
+
+
+def test_what_we_reserved_is_given_back_before_the_mark_that_says_so_goes() -> None:
+    """A pass that is cut off in between would leave the reservation as if it were an operator's."""
+    stock = {"VGPU": Inventory(total=2, reserved=2)}
+    marks = frozenset({HELD, "CUSTOM_DEVICE_UNHEALTHY_KEEP_1_VGPU"})
+    gpu = Provider(name="host_gpu", parent="host", inventories=stock, traits=marks | {MARKER})
+    seen = ObservedProvider(uuid="g", generation=1, provider=gpu)
+    observed = ObservedTree((*root_of().providers, seen))
+    well = replace(gpu, inventories={"VGPU": Inventory(total=2, reserved=1)}, traits=frozenset({MARKER, "HW_GPU_MAX"}))
+    desired = ProviderTree((observed.providers[0].provider, well))
+    ours = Ownership(emitted=Names(traits=frozenset({MARKER, HELD}), prefixes=(KEEP,)))
+
+    steps = [one for one in diff(observed, desired, ours, root_uuid=ROOT_UUID).operations if one.uuid == "g"]  # type: ignore[union-attr]
+
+    assert [type(step) for step in steps] == [SetTraits, SetInventories, SetTraits]
+    assert isinstance(steps[0], SetTraits)
+    assert marks <= steps[0].traits
+    assert isinstance(steps[2], SetTraits)
+    assert steps[2].removed == marks

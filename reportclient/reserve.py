@@ -1,0 +1,73 @@
+"""
+What is reserved, and whose word that is, as placement itself remembers it.
+
+``reserved`` is an operator's word, unless the provider carries one of our marks. While it does, traits that begin with
+``KEEP`` say what the operator reserved, so that exactly that is left once our reason is gone.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from reportclient.names import is_name
+from reportclient.tree import Inventory, ObservedProvider, Provider
+
+UNHEALTHY = "CUSTOM_DEVICE_UNHEALTHY"  # some of it is ill
+HELD = "CUSTOM_DEVICE_HELD"  # there is less of it than guests hold or an operator reserved
+KEEP = f"{UNHEALTHY}_KEEP_"  # followed by an amount, "_", and the class of which an operator reserved so much
+NO_DEVICES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})  # classes of which configuration says what is reserved
+
+
+def is_mark(trait: str) -> bool:
+    """Whether a trait says whose a reservation is."""
+    return trait in (UNHEALTHY, HELD) or trait.startswith(KEEP)
+
+
+def is_reserved_by_us(traits: Collection[str]) -> bool:
+    """Whether what is reserved on a provider with these traits is more than an operator's word."""
+    return UNHEALTHY in traits or HELD in traits
+
+
+def said(stands: ObservedProvider | None, resource_class: str) -> int:
+    """How much of a class an operator reserved on a provider; 0 where nobody did."""
+    return all_said(stands).get(resource_class, 0)
+
+
+def all_said(stands: ObservedProvider | None) -> dict[str, int]:
+    """How much of each class an operator reserved on a provider, classes that are away for now included."""
+    if stands is None:
+        return {}
+    if is_reserved_by_us(stands.provider.traits):
+        return _kept(stands.provider.traits)
+    return {name: stock.reserved for name, stock in stands.provider.inventories.items() if stock.reserved}
+
+
+def given_back(stands: ObservedProvider) -> dict[str, Inventory]:
+    """A provider's stock without what we reserved of it."""
+    words = all_said(stands)
+    return {
+        name: replace(stock, reserved=min(stock.total, words.get(name, 0)))
+        for name, stock in stands.provider.inventories.items()
+    }
+
+
+def used_up(provider: Provider) -> Provider:
+    """A provider all of which is reserved for good, and not only as long as we have a reason of our own."""
+    stock = {name: replace(one, reserved=one.total) for name, one in provider.inventories.items()}
+    words = keeps({name: one.total for name, one in stock.items()})
+    marked = words if is_reserved_by_us(provider.traits) else frozenset()
+    return replace(provider, inventories=stock, traits=provider.traits | marked)
+
+
+def keeps(reserved: Mapping[str, int]) -> frozenset[str]:
+    """The traits that remember what an operator reserved, by class."""
+    names = (f"{KEEP}{amount}_{name}" for name, amount in reserved.items() if amount)
+    return frozenset(filter(is_name, names))
+
+
+def _kept(traits: Collection[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for trait in traits:
+        amount, _, resource_class = trait.removeprefix(KEEP).partition("_")
+        if trait.startswith(KEEP) and amount.isdecimal():
+            found[resource_class] = max(int(amount), found.get(resource_class, 0))
+    return found

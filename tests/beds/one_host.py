@@ -1,0 +1,155 @@
+"""One made-up host, its passes, and a placement in memory: what stands there after each change."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from agent.config import Settings, load_settings
+from agent.leaving import hand_over
+from agent.planner import Planner, Wishes
+from agent.sync import Outcome, foresee, run_pass
+from beds.histories import ModelDriver
+from beds.memory import MemoryPlacement
+from drivers.base import Survey
+from drivers.devices import present
+from drivers.facts import HostFacts
+from drivers.policy import Policy
+from reportclient.client import PlacementClient
+from reportclient.payload import encode_inventories
+from reportclient.transport import Transport
+from reportclient.tree import Inventory, ObservedTree
+
+ROOT = "a4f1c3f0-5d7f-4a3c-9d26-0c1f6b1de201"
+GUEST = "6f1f6a0c-4d3c-4b7e-8b9a-2f6b7a1c0d42"
+FORCE = Wishes(force=True)
+RESHAPE = Wishes(reshape=True, force=True)
+
+
+class Cut(Exception):
+    """The process ends here."""
+
+
+@dataclass
+class Sender:
+    """Before a placement in memory: counts what is written, and ends the process at one of the writes."""
+
+    placement: MemoryPlacement = field(default_factory=MemoryPlacement)
+    writes: int = 0
+    left: int | None = None  # writes until the end; None: it lives
+
+    def request(self, url: str, method: str, **kwargs: Any) -> Any:
+        if method != "GET":
+            if self.left == 0:
+                raise Cut(f"{method} {url}")
+            self.left = None if self.left is None else self.left - 1
+            self.writes += 1
+        return self.placement.request(url, method, **kwargs)
+
+
+class PresentDriver(ModelDriver):
+    """A driver that tells which hardware is there, as the libvirt driver does."""
+
+    def present(self, survey: Survey) -> frozenset[str]:
+        return frozenset(f"{survey.facts.hostname}_{suffix}" for suffix in present(survey.facts))
+
+
+@dataclass
+class OneHost:
+    """``facts`` and ``policy`` may be changed between passes."""
+
+    folder: Path
+    facts: HostFacts
+    policy: Policy
+    sender: Sender = field(default_factory=Sender)
+
+    @property
+    def settings(self) -> Settings:
+        found = load_settings([])
+        return replace(found, state_directory=self.folder, recorded=True, policy=self.policy)
+
+    @property
+    def planner(self) -> Planner:
+        return Planner(
+            node=self.facts.hostname,
+            driver=PresentDriver(self.facts, ROOT),
+            client=PlacementClient(Transport(self.sender, where="placement")),
+            settings=self.settings,
+            where="placement",
+        )
+
+    def sync(self, wishes: Wishes = Wishes(), **changes: object) -> Outcome:
+        """A pass over the host as it is from now on: ``facts``, ``policy``."""
+        for name, value in changes.items():
+            setattr(self, name, value)
+        return run_pass(self.planner, wishes)
+
+    def reshape(self, layout: str) -> Outcome:
+        """A conversion to another layout, which is configured from now on."""
+        return self.sync(RESHAPE, policy=replace(self.policy, layout=layout))  # type: ignore[arg-type]
+
+    def hand_over(self) -> Outcome:
+        return hand_over(self.planner, force=True)
+
+    def tree(self) -> ObservedTree:
+        return self.planner.client.observe(ROOT)
+
+    def stock(self, suffix: str = "") -> dict[str, tuple[int, int]]:
+        """Class -> (total, reserved) of one provider; empty where there is none."""
+        seen = self._find(suffix)
+        return {name: (one.total, one.reserved) for name, one in seen.inventories.items()} if seen else {}
+
+    def ratios(self, resource_class: str) -> dict[str, float]:
+        """Provider -> allocation ratio of a class."""
+        found = {seen.name: seen.provider.inventories.get(resource_class) for seen in self.tree()}
+        return {name: stock.allocation_ratio for name, stock in found.items() if stock}
+
+    def marks(self, suffix: str = "") -> frozenset[str]:
+        """The traits of a provider by which placement knows whose a reservation is."""
+        seen = self._find(suffix)
+        return frozenset(name for name in seen.traits if name.startswith("CUSTOM_DEVICE_")) if seen else frozenset()
+
+    def set_by_hand(self, suffix: str, resource_class: str, **changes: object) -> None:
+        """What an operator sets of one class: ``reserved``, ``allocation_ratio``."""
+        name = f"{self.facts.hostname}_{suffix}" if suffix else self.facts.hostname
+        seen = self.tree().by_name[name]
+        stock: dict[str, Inventory] = dict(seen.provider.inventories)
+        stock[resource_class] = replace(stock[resource_class], **changes)  # type: ignore[arg-type]
+        body = encode_inventories(stock, seen.generation)
+        self._send("PUT", f"/resource_providers/{seen.uuid}/inventories", body)
+
+    def claim(self, slots: Mapping[str, Mapping[str, int]], consumer: str = GUEST) -> None:
+        """What a guest holds from now on: suffix -> class -> amount; nothing: it lets go of all."""
+        if not slots:
+            self._send("DELETE", f"/allocations/{consumer}")
+            return
+        names = {suffix: f"{self.facts.hostname}_{suffix}" if suffix else self.facts.hostname for suffix in slots}
+        uuids = {seen.name: seen.uuid for seen in self.tree()}
+        body = {
+            "allocations": {uuids[names[suffix]]: {"resources": dict(each)} for suffix, each in slots.items()},
+            "project_id": "p",
+            "user_id": "u",
+            "consumer_generation": None,
+            "consumer_type": "INSTANCE",
+        }
+        self._send("PUT", f"/allocations/{consumer}", body)
+
+    def held(self, consumer: str = GUEST) -> dict[str, dict[str, int]]:
+        """What a guest holds: provider -> class -> amount."""
+        names = {seen.uuid: seen.name for seen in self.tree()}
+        slots = self._send("GET", f"/allocations/{consumer}")["allocations"]
+        return {names[uuid]: one["resources"] for uuid, one in slots.items()}
+
+    def foresee(self, wishes: Wishes = Wishes()) -> Any:
+        return foresee(self.planner, wishes)
+
+    def _find(self, suffix: str) -> Any:
+        name = f"{self.facts.hostname}_{suffix}" if suffix else self.facts.hostname
+        seen = self.tree().by_name.get(name)
+        return seen.provider if seen else None
+
+    def _send(self, method: str, url: str, body: Any = None) -> Any:
+        answer = self.sender.placement.request(url, method, json=body, microversion="1.39")
+        assert answer.status_code < 300, f"{method} {url}: {answer.status_code} {json.dumps(answer.body)}"
+        return answer.body

@@ -1,0 +1,170 @@
+"""Whose a reservation is: what this agent reserved is given back, and what an operator reserved is not."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.sync import Status
+from beds.one_host import FORCE, Cut, OneHost
+from drivers.facts import NetDevice, PciFunction
+from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy
+from hardware import card, gpu, host, parent, plain, rules
+from reportclient.ownership import MARKER
+
+EGRESS = "NET_BW_EGR_KILOBIT_PER_SEC"
+NIC, GPU = "0000:81:00.0", "pci_0000_84_00_0"
+LINKED = DevicePolicy(discover_all=True, link_bandwidth=True)
+VFS = DevicePolicy(discover_all=True)
+Start = Callable[..., OneHost]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    """Starts a host with these functions, and makes its first pass."""
+
+    def begin(*functions: PciFunction, devices: DevicePolicy, layout: Layout = "devices") -> OneHost:
+        one = OneHost(tmp_path, host(*functions), Policy(layout=layout, devices=devices))
+        assert one.sync().status is Status.CHANGED
+        return one
+
+    return begin
+
+
+def nic(mbps: int | None = 10_000, vfs: int = 4, state: str = "up") -> tuple[PciFunction, ...]:
+    return card(NIC, vfs, net_devices=(NetDevice("ens1", state, mbps),))
+
+
+def test_a_link_that_dips_under_use_is_as_before_when_it_is_back(start: Start) -> None:
+    one = start(*nic(), devices=LINKED)
+    one.set_by_hand(NIC, EGRESS, reserved=2_000_000)
+    one.claim({NIC: {EGRESS: 5_000_000}})
+    before = one.stock(NIC)
+
+    assert one.sync(FORCE, facts=host(*nic(1000))).status is Status.CHANGED
+    assert one.stock(NIC)[EGRESS] == (5_000_000, 5_000_000)
+    assert one.sync().status is Status.UNCHANGED
+    one.sync(facts=host(*nic()))
+
+    assert (one.stock(NIC), one.marks(NIC)) == (before, frozenset())
+
+
+def test_a_link_that_dips_below_what_an_operator_reserved_is_as_before_when_it_is_back(start: Start) -> None:
+    one = start(*nic(), devices=LINKED)
+    one.set_by_hand(NIC, EGRESS, reserved=4_000_000)
+    before = one.stock(NIC)
+
+    one.sync(FORCE, facts=host(*nic(1000)))
+    assert one.stock(NIC)[EGRESS] == (1_000_000, 1_000_000)
+    one.sync(facts=host(*nic()))
+
+    assert (one.stock(NIC), one.marks(NIC)) == (before, frozenset())
+
+
+@pytest.mark.parametrize("reserved", [0, 2])
+@pytest.mark.parametrize("lets_go", [False, True])
+def test_vfs_that_come_back_are_reserved_as_an_operator_had_them(start: Start, reserved: int, lets_go: bool) -> None:
+    one = start(*nic(), devices=VFS)
+    one.claim({NIC: {"SRIOV_NET_VF": 2}})
+    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=reserved)
+    before = one.stock(NIC)
+
+    one.sync(FORCE, facts=host(*nic(vfs=1)))
+    assert one.stock(NIC) == {"SRIOV_NET_VF": (2, 2)}
+    if lets_go:
+        one.claim({})
+    one.sync(facts=host(*nic()))
+
+    assert (one.stock(NIC), one.marks(NIC)) == (before, frozenset())
+
+
+def test_a_card_that_comes_back_to_its_guest_is_not_reserved(start: Start) -> None:
+    one = start(*nic(), plain(), devices=VFS)
+    one.claim({NIC: {"SRIOV_NET_VF": 1}})
+
+    one.sync(FORCE, facts=host(plain()))
+    assert one.stock(NIC) == {"SRIOV_NET_VF": (1, 1)}
+    one.sync(facts=host(*nic()))
+
+    assert (one.stock(NIC), one.marks(NIC)) == ({"SRIOV_NET_VF": (4, 0)}, frozenset())
+
+
+def test_a_held_device_that_falls_ill_and_is_well_again_is_as_before(start: Start) -> None:
+    one = start(*nic(), devices=VFS)
+    one.claim({NIC: {"SRIOV_NET_VF": 2}})
+    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=1)
+
+    one.sync(FORCE, facts=host(*nic(vfs=1)))
+    one.sync(facts=host(*nic(state="down", vfs=1)))
+    one.sync(facts=host(*nic(state="down")))
+    assert one.stock(NIC) == {"SRIOV_NET_VF": (4, 4)}
+    one.sync(facts=host(*nic()))
+
+    assert (one.stock(NIC), one.marks(NIC)) == ({"SRIOV_NET_VF": (4, 1)}, frozenset())
+
+
+@pytest.mark.parametrize("ill", [False, True])
+def test_a_one_time_device_that_was_used_stays_used_whatever_else_befell_it(start: Start, ill: bool) -> None:
+    """Ill, gone, let go of, back and well: no guest gets it before a person says so."""
+    once = rules(DeviceRule(number=1, product_id="1533", resource_class="CUSTOM_NIC", one_time_use=True))
+    sick = plain(power_state="error")
+    one = start(plain(), devices=once)
+    one.claim({"0000:05:00.0": {"CUSTOM_NIC": 1}})
+
+    one.sync(FORCE, facts=host(sick) if ill else host())
+    one.sync(FORCE, facts=host())
+    one.claim({})
+    one.sync(FORCE, facts=host())
+    one.sync(facts=host(sick))
+    one.sync(facts=host(plain()))
+
+    assert one.stock("0000:05:00.0") == {"CUSTOM_NIC": (1, 1)}
+
+
+def test_an_ill_one_time_device_that_nobody_used_goes_with_its_card(start: Start) -> None:
+    once = rules(DeviceRule(number=1, product_id="1533", resource_class="CUSTOM_NIC", one_time_use=True))
+    one = start(plain(), devices=once)
+
+    one.sync(facts=host(plain(power_state="error")))
+    assert one.stock("0000:05:00.0") == {"CUSTOM_NIC": (1, 1)}
+    one.sync(FORCE, facts=host())
+
+    assert one.stock("0000:05:00.0") == {}
+
+
+def test_a_gpu_whose_driver_went_while_it_was_held_is_as_before_when_it_is_back(start: Start) -> None:
+    mdevs = DevicePolicy(mdevs=(MdevRule(type="a"),))
+    well = replace(host(gpu()), devices=replace(host(gpu()).devices, mdev_parents=(parent(gpu(), a=4),)))
+    one = start(gpu(), devices=mdevs)
+    one.sync(facts=well)
+    one.claim({GPU: {"VGPU": 2}})
+    one.set_by_hand(GPU, "VGPU", reserved=1)
+
+    one.sync(FORCE, facts=host())
+    assert one.stock(GPU) == {"VGPU": (2, 2)}
+    one.sync(facts=host(gpu(driver=None)))
+    one.sync(facts=well)
+
+    assert (one.stock(GPU), one.marks(GPU)) == ({"VGPU": (4, 1)}, frozenset())
+    assert MARKER in one.tree().by_name[f"host_{GPU}"].provider.traits
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_a_pass_that_holds_or_gives_back_may_be_cut_off_at_any_request(start: Start, at: int) -> None:
+    """The next pass goes on as if nothing had happened: whose a reservation is, is written before it and goes after."""
+    one = start(*nic(), devices=LINKED)
+    one.set_by_hand(NIC, EGRESS, reserved=2_000_000)
+    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=1)
+    one.claim({NIC: {EGRESS: 5_000_000, "SRIOV_NET_VF": 3}})
+    before = one.stock(NIC)
+
+    for facts in (host(*nic(1000, vfs=2)), host(*nic(state="down", vfs=2)), host(*nic())):
+        one.sender.left = at
+        with suppress(Cut):
+            one.sync(FORCE, facts=facts)
+        one.sender.left = None
+        one.sync(FORCE)
+
+    assert (one.stock(NIC), one.marks(NIC)) == (before, frozenset())
