@@ -9,6 +9,7 @@ from typing import Any, assert_never
 
 from reportclient.allocations import Allocation, AllocationRequest, Move, Slots, usages
 from reportclient.errors import UnsafePlan
+from reportclient.reserve import NO_DEVICES
 from reportclient.tree import Inventory, ObservedTree
 
 
@@ -334,7 +335,7 @@ def check_use(plan: Plan, observed: ObservedTree, allocations: Iterable[Allocati
                 f"move the guests away first"
             )
         # What is reserved of a device that guests hold is kept from others, and taken from nobody.
-        kept = provider.provider.parent is not None and final[provider.uuid][resource_class].total >= used
+        kept = resource_class not in NO_DEVICES and final[provider.uuid][resource_class].total >= used
         if not force and stays < used and not kept and (stands is None or stays < stands.capacity):
             raise UnsafePlan(
                 f"{used} {resource_class} on {name} are allocated, and the plan would leave room for "
