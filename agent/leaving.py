@@ -8,21 +8,22 @@ that somebody holds, or that this agent did not write.
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext, suppress
+from typing import TypeVar
 
 from agent.audit_memory import forget_memory
-from agent.planner import Planner, Prospect, Wishes
+from agent.planner import Planner, Prospect, Sight, Wishes
 from agent.state import locked, serving
 from agent.sync import ATTEMPTS, Outcome, Status, foresee
 from reportclient.allocations import Allocation
 from reportclient.errors import Conflict
 from reportclient.ownership import MARKER, is_marked, is_novas, others_marks
 from reportclient.plan import Delete, Plan, Reshape, SetInventories, SetTraits
-from reportclient.reserve import is_mark
-from reportclient.tree import ObservedProvider, ObservedTree
+from reportclient.reserve import given_back, is_mark
+from reportclient.tree import ObservedProvider, ObservedTree, same_stock
 
 LOG = logging.getLogger(__name__)
 NAMED = 4  # consumers or providers in a sentence
-Leave = Callable[[Prospect, tuple[Allocation, ...]], tuple[str, ...]]
+Seen = TypeVar("Seen", Prospect, Sight)
 
 
 def retire(planner: Planner, *, dry: bool = False) -> Outcome:
@@ -34,12 +35,12 @@ def retire(planner: Planner, *, dry: bool = False) -> Outcome:
     Raises:
         as ``Planner.prospect``; StateError: the service runs. Conflict: others wrote first at each of several attempts.
     """
-    return _leave(planner, against_retirement, plan_retirement, dry=dry)
+    return _leave(planner, _prospect, against_retirement, plan_retirement, dry=dry)
 
 
 def hand_over(planner: Planner, *, dry: bool = False, force: bool = False) -> Outcome:
     """
-    Take our marks off this host's tree, which stays as it is, for nova-compute to go on with.
+    Take our marks and reservations off this host's tree, which else stays as it is, for nova-compute to go on with.
 
     With ``force`` also where there are providers that nova would not keep.
 
@@ -47,10 +48,10 @@ def hand_over(planner: Planner, *, dry: bool = False, force: bool = False) -> Ou
         as ``retire``.
     """
 
-    def against(prospect: Prospect, _held: tuple[Allocation, ...]) -> tuple[str, ...]:
-        return against_hand_over(prospect.observed, planner.settings.policy.layout, force=force)
+    def against(sight: Sight, _held: tuple[Allocation, ...]) -> tuple[str, ...]:
+        return against_hand_over(sight.observed, planner.settings.policy.layout, force=force)
 
-    return _leave(planner, against, plan_hand_over, dry=dry)
+    return _leave(planner, _sight, against, plan_hand_over, dry=dry)
 
 
 def plan_retirement(observed: ObservedTree) -> Plan:
@@ -61,14 +62,23 @@ def plan_retirement(observed: ObservedTree) -> Plan:
 
 
 def plan_hand_over(observed: ObservedTree) -> Plan:
-    """Our marks go; stock, names and uuids stay. Providers with the mark of another service stay as they are."""
+    """
+    What we reserved is given back, and our marks go, the root's last; the rest of the stock, names and uuids stay.
+    Providers with the mark of another service stay as they are.
+
+    The stock goes first: a run that is cut off then finds by the marks what an operator reserved.
+    """
+    own = [seen for seen in _leaves_first(observed) if not (seen.provider.parent and others_marks(seen))]
+    stock = tuple(
+        SetInventories(seen.uuid, seen.name, after)
+        for seen in own
+        if is_marked(seen) and not same_stock(after := given_back(seen), seen.provider.inventories)
+    )
     writes = []
-    for seen in observed:
-        if seen.provider.parent and others_marks(seen):
-            continue
+    for seen in own:
         if marks := frozenset(filter(_is_mark, seen.provider.traits)):
             writes.append(SetTraits(seen.uuid, seen.name, seen.provider.traits - marks, frozenset(), marks))
-    return Plan(tuple(writes))
+    return Plan((*((Reshape(stock),) if len(stock) > 1 else stock), *writes))
 
 
 def against_retirement(prospect: Prospect, held: tuple[Allocation, ...]) -> tuple[str, ...]:
@@ -112,27 +122,53 @@ def against_hand_over(observed: ObservedTree, layout: str, *, force: bool = Fals
     )
 
 
-def _leave(planner: Planner, against: Leave, plan_: Callable[[ObservedTree], Plan], *, dry: bool) -> Outcome:
+def _prospect(planner: Planner) -> Prospect:
+    return foresee(planner, Wishes())
+
+
+def _sight(planner: Planner) -> Sight:
+    planner.client.begin()
+    return planner.sight()
+
+
+def _leave(
+    planner: Planner,
+    look: Callable[[Planner], Seen],
+    against: Callable[[Seen, tuple[Allocation, ...]], tuple[str, ...]],
+    plan_: Callable[[ObservedTree], Plan],
+    *,
+    dry: bool,
+) -> Outcome:
     directory = planner.settings.state_directory
     with nullcontext() if dry else serving(directory), locked(directory):
         for _ in range(ATTEMPTS):
-            prospect = foresee(planner, Wishes())
-            planner.check_name(prospect)
-            observed = prospect.observed
-            held = planner.client.allocations(seen for seen in observed if seen.provider.inventories)
-            plan = plan_(observed)
-            if why := against(prospect, held):
-                return Outcome(node=planner.node, status=Status.UNSAFE, plan=plan, observed=observed, notes=why)
-            if dry or not plan.operations:
-                return Outcome(node=planner.node, status=Status.UNCHANGED, plan=plan, observed=observed)
             with suppress(Conflict):
-                planner.state_file(prospect.root_uuid).begin(prospect.memory)  # cut off, it is nobody else's doing
-                planner.client.execute(plan, observed)
-                planner.state_file(prospect.root_uuid).forget()
-                forget_memory(directory, prospect.root_uuid)
-                return Outcome(node=planner.node, status=Status.CHANGED, plan=plan, observed=observed)
+                return _try(planner, look(planner), against, plan_, dry=dry)
             LOG.info("somebody else wrote first, looking again node=%s", planner.node)
     raise Conflict(f"others wrote on {planner.node} at {ATTEMPTS} attempts in a row: find out who")
+
+
+def _try(
+    planner: Planner,
+    seen: Seen,
+    against: Callable[[Seen, tuple[Allocation, ...]], tuple[str, ...]],
+    plan_: Callable[[ObservedTree], Plan],
+    *,
+    dry: bool,
+) -> Outcome:
+    planner.check_name(seen)
+    observed = seen.observed
+    held = planner.client.allocations(one for one in observed if one.provider.inventories)
+    plan = plan_(observed)
+    if why := against(seen, held):
+        return Outcome(node=planner.node, status=Status.UNSAFE, plan=plan, observed=observed, notes=why)
+    if dry or not plan.operations:
+        return Outcome(node=planner.node, status=Status.UNCHANGED, plan=plan, observed=observed)
+    planner.state_file(seen.root_uuid).begin(seen.memory)  # cut off, it is nobody else's doing
+    planner.client.execute(plan, observed)
+    planner.state_file(seen.root_uuid).forget()
+    forget_memory(planner.settings.state_directory, seen.root_uuid)
+    return Outcome(node=planner.node, status=Status.CHANGED, plan=plan, observed=observed)
 
 
 def _leaves_first(observed: ObservedTree) -> Iterable[ObservedProvider]:

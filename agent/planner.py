@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from agent.config import Settings
 from agent.identity import parse_identity, planned_identity, read_identity
-from agent.provider_config import add, read_additions
+from agent.provider_config import add, read_additions, still_named
 from agent.state import NodeState, StateFile
 from drivers.base import Driver, Survey
 from drivers.errors import Vanished
@@ -70,6 +70,16 @@ class Prospect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """What stands of a node in placement, whatever is wanted there."""
+
+    root_uuid: str
+    observed: ObservedTree
+    memory: NodeState
+    identified: bool  # as in ``Prospect``
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Planner:
     """Looks at one node and at what placement holds of it, under one configuration."""
 
@@ -106,7 +116,25 @@ class Planner:
         observed = self.client.observe(root_uuid, memory.observed)
         return self._plan(survey, known, observed, memory, wishes)
 
-    def check_name(self, prospect: Prospect) -> None:
+    def sight(self) -> Sight:
+        """
+        Look at placement alone, as a tree that is being taken down need not be one that can be planned.
+
+        Raises:
+            as ``prospect``.
+        """
+        known = self.known_uuid(look(lambda: self.driver.survey(self.node)))
+        root_uuid = known or planned_identity(self.node)
+        memory = self.state_file(root_uuid).read(self.where)
+        self.client.microversion = memory.microversion or self.client.microversion
+        return Sight(
+            root_uuid=root_uuid,
+            observed=self.client.observe(root_uuid),
+            memory=memory,
+            identified=known is not None or self.settings.recorded,
+        )
+
+    def check_name(self, prospect: Prospect | Sight) -> None:
         """
         Look whether a root that is still to be made would find its name taken; a write finds that out by itself.
 
@@ -176,7 +204,12 @@ class Planner:
             meanwhile=replace(
                 memory, configured=_joined(memory.configured, added), reported=_joined(memory.reported, reported)
             ),
-            lasting=replace(memory, configured=added, reported=reported, lacked_traits=lacked),
+            lasting=replace(
+                memory,
+                configured=_joined(still_named(memory.configured, observed, additions), added),
+                reported=reported,
+                lacked_traits=lacked,
+            ),
         )
 
     def _allocations(self, plan: Plan, observed: ObservedTree) -> tuple[Allocation, ...]:

@@ -94,6 +94,23 @@ def add(
     return ProviderTree(tuple(providers)), added
 
 
+def still_named(before: Mapping[str, Names], observed: ObservedTree, additions: Iterable[Addition]) -> dict[str, Names]:
+    """
+    What the files named before and name now of the providers that stand, wanted or not, by provider name.
+
+    What is not among it was withdrawn by the operator; what is, and goes, goes with its provider.
+    """
+    by_provider = {addition.provider: addition for addition in additions}
+    found = {}
+    for seen in observed:
+        keys = (seen.name, seen.uuid, *((COMPUTE_NODE,) if seen.provider.parent is None else ()))
+        addition = next((by_provider[key] for key in keys if key in by_provider), None)
+        names = before.get(seen.name)
+        if addition and names:
+            found[seen.name] = Names(names.classes & addition.inventories.keys(), names.traits & addition.traits)
+    return found
+
+
 def _choose(provider: Provider, uuid: str, by_provider: Mapping[str, Addition]) -> Addition | None:
     by_name, by_uuid = by_provider.get(provider.name), by_provider.get(uuid)
     if by_name and by_uuid:

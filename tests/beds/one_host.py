@@ -67,7 +67,8 @@ class OneHost:
     @property
     def settings(self) -> Settings:
         found = load_settings([])
-        return replace(found, state_directory=self.folder, recorded=True, policy=self.policy)
+        folder = self.folder / "provider_config"
+        return replace(found, state_directory=self.folder, recorded=True, policy=self.policy, provider_config=folder)
 
     @property
     def planner(self) -> Planner:
@@ -118,6 +119,17 @@ class OneHost:
         stock[resource_class] = replace(stock[resource_class], **changes)  # type: ignore[arg-type]
         body = encode_inventories(stock, seen.generation)
         self._send("PUT", f"/resource_providers/{seen.uuid}/inventories", body)
+
+    def write_provider_config(self, suffix: str, resource_class: str, total: int) -> None:
+        """A file of the operator's that adds a class to a provider."""
+        folder = self.settings.provider_config
+        folder.mkdir(exist_ok=True)
+        entry = {
+            "identification": {"name": f"{self.facts.hostname}_{suffix}"},
+            "inventories": {"additional": [{resource_class: {"total": total}}]},
+        }
+        content = {"meta": {"schema_version": "1.0"}, "providers": [entry]}
+        (folder / "own.yaml").write_text(json.dumps(content), encoding="utf-8")
 
     def claim(self, slots: Mapping[str, Mapping[str, int]], consumer: str = GUEST) -> None:
         """What a guest holds from now on: suffix -> class -> amount; nothing: it lets go of all."""

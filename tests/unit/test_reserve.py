@@ -168,3 +168,67 @@ def test_a_pass_that_holds_or_gives_back_may_be_cut_off_at_any_request(start: St
         one.sync(FORCE)
 
     assert (one.stock(NIC), one.marks(NIC)) == (before, frozenset())
+
+
+def test_hand_over_gives_back_what_we_reserved_and_keeps_what_an_operator_did(start: Start) -> None:
+    ill = card("0000:01:00.0", 4, driver=None)
+    one = start(*nic(), *card("0000:01:00.0", 4), devices=VFS)
+    one.claim({NIC: {"SRIOV_NET_VF": 2}})
+    one.set_by_hand("0000:01:00.0", "SRIOV_NET_VF", reserved=1)
+    one.sync(FORCE, facts=host(*nic(vfs=1), *ill))
+    assert (one.stock(NIC), one.stock("0000:01:00.0")) == ({"SRIOV_NET_VF": (2, 2)}, {"SRIOV_NET_VF": (4, 4)})
+
+    assert one.hand_over().status is Status.CHANGED
+
+    assert (one.stock(NIC), one.stock("0000:01:00.0")) == ({"SRIOV_NET_VF": (2, 0)}, {"SRIOV_NET_VF": (4, 1)})
+    assert not any(seen.provider.traits & {MARKER} or one.marks(seen.name[5:]) for seen in one.tree())
+
+
+@pytest.mark.parametrize("at", range(5))
+def test_a_hand_over_may_be_cut_off_at_any_request(start: Start, at: int) -> None:
+    one = start(*nic(), *card("0000:01:00.0", 4), devices=VFS)
+    one.set_by_hand("0000:01:00.0", "SRIOV_NET_VF", reserved=1)
+    one.sync(facts=host(*nic(state="down"), *card("0000:01:00.0", 4, driver=None)))
+
+    one.sender.left = at
+    with suppress(Cut):
+        one.hand_over()
+    one.sender.left = None
+    one.hand_over()
+
+    assert (one.stock(NIC), one.stock("0000:01:00.0")) == ({"SRIOV_NET_VF": (4, 0)}, {"SRIOV_NET_VF": (4, 1)})
+    assert not any(seen.provider.traits & {MARKER} or one.marks(seen.name[5:]) for seen in one.tree())
+
+
+@pytest.mark.parametrize("layout", ["flat", "devices", "numa"])
+def test_more_memory_for_the_host_than_is_free_is_refused_in_every_layout(start: Start, layout: Layout) -> None:
+    one = start(devices=VFS, layout=layout)
+    pools = ("NUMA0_PAGES_4", "NUMA1_PAGES_4") if layout == "numa" else ("",)
+    one.claim({suffix: {"MEMORY_MB": 1400 // len(pools)} for suffix in pools})
+
+    done = one.sync(policy=replace(one.policy, reserved_memory_mib=1900))
+
+    assert (done.status, "would leave room for" in done.notes[0]) == (Status.UNSAFE, True)
+
+
+def test_a_class_that_the_operators_file_still_names_goes_with_its_card_as_a_loss(start: Start) -> None:
+    cards = [one for bus in range(5) for one in card(f"0000:0{bus}:00.0", 1)]
+    one = start(*cards, devices=VFS)
+    one.write_provider_config("0000:00:00.0", "CUSTOM_LICENSE", 8)
+    one.sync()
+    assert one.stock("0000:00:00.0")["CUSTOM_LICENSE"] == (8, 0)
+
+    done = one.sync(facts=host(*cards[2:]))
+
+    assert done.status is Status.UNSAFE
+    assert done.notes[0] == "CUSTOM_LICENSE would shrink from 8 to 0, more than 30%"
+
+
+def test_a_class_that_the_operators_file_no_longer_names_goes_at_once(start: Start) -> None:
+    one = start(*nic(), devices=VFS)
+    one.write_provider_config(NIC, "CUSTOM_LICENSE", 8)
+    one.sync()
+    one.write_provider_config("elsewhere", "CUSTOM_LICENSE", 8)
+
+    assert one.sync().status is Status.CHANGED
+    assert "CUSTOM_LICENSE" not in one.stock(NIC)
