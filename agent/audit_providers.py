@@ -10,6 +10,7 @@ from reportclient.allocations import usages
 from reportclient.hold import ONE_TIME, is_used_up
 from reportclient.ownership import MARKER, is_novas
 from reportclient.plan import Delete, SetInventories
+from reportclient.reserve import NO_DEVICES
 from reportclient.tree import ObservedProvider
 
 DEVICE = re.compile(r"[0-9a-f]{4}[:_][0-9a-f]{2}[:_][0-9a-f]{2}[._][0-7]$")  # a PCI address at the end of a name
@@ -58,7 +59,7 @@ def _over(seen: ObservedProvider, booked: Mapping[tuple[str, str], int]) -> list
     for name, stock in sorted(seen.provider.inventories.items()):
         taken = booked.get((seen.name, name), 0)
         # What is reserved of a device that guests hold is kept from others, and taken from nobody.
-        most = stock.capacity if seen.provider.parent is None else max(stock.total, stock.capacity)
+        most = stock.capacity if name in NO_DEVICES else max(stock.total, stock.capacity)
         if taken > most:
             sentence = f"it can give {most} {name}, and {taken} are allocated: move guests away"
             found.append(

@@ -83,7 +83,8 @@ def _pci_provider(
         stock = Inventory(total=len(members), max_unit=len(members), reserved=min(kept, len(members)))
         inventories[name] = stock, Reason(f"{listed(members)}{note}", rule_text(members[0]))
     all_ill = len(sick) == len(matched)
-    for name, kbps, reason in _bandwidth(owner, matched, policy, stands):
+    bandwidth, untold = _bandwidth(owner, matched, policy, stands)
+    for name, kbps, reason in bandwidth:
         kept = kbps if all_ill else min(kbps, before.get(name, 0))
         inventories[name] = Inventory(total=kbps, max_unit=kbps, reserved=kept), reason
     why = _told(sick)
@@ -97,6 +98,7 @@ def _pci_provider(
         members={str(match.function.address): match.resource_class for match in matched},
         once=any(match.rule and match.rule.one_time_use for match in matched),
         ill=why,
+        untold=untold,
     )
 
 
@@ -133,17 +135,22 @@ def _reserved(
 
 def _bandwidth(
     pf: PciFunction, matched: list[Match], policy: DevicePolicy, stands: ObservedProvider | None
-) -> list[tuple[str, int, Reason]]:
-    """(class, kbit/s, reason) of a PF; a link that is down tells no speed, and what stood there stays."""
+) -> tuple[list[tuple[str, int, Reason]], frozenset[str]]:
+    """
+    (class, kbit/s, reason) of a PF, and the classes of which it has some and nobody tells how much.
+
+    A link that is down tells no speed, and what stood there stays.
+    """
     rule = next((match.rule for match in matched if match.rule and match.rule.bandwidth), None)
     if rule is None and not (policy.link_bandwidth and pf.is_pf):
-        return []
+        return [], frozenset()
     wish = (rule.bandwidth if rule else None) or Bandwidth()
     because = f"bandwidth in [pci] device_spec, rule {rule.number}" if rule else "[pci] link_bandwidth"
     speeds = [net.speed_mbps for net in pf.net_devices if net.speed_mbps]
     mbps = max(speeds, default=0)  # interfaces of one card may be views of the same link
     whole = len(speeds) == len(pf.net_devices)
     found = []
+    untold = set()
     for name, kbps in ((EGRESS, wish.egress_kbps), (INGRESS, wish.ingress_kbps)):
         stock = stands.provider.inventories.get(name) if stands else None
         if kbps:
@@ -153,7 +160,9 @@ def _bandwidth(
         elif stock:
             told = f"the link of {pf.address} tells no speed now: what placement holds stays"
             found.append((name, stock.total, Reason(told, because)))
-    return found
+        elif pf.net_devices or pf.driver is None:
+            untold.add(name)
+    return found, frozenset(untold)
 
 
 def _silent(

@@ -23,6 +23,7 @@ class DeviceStock:
     members: Mapping[str, str] = field(default_factory=dict)  # PCI address or mdev's uuid -> the class it counts as
     once: bool = False  # its stock is used up by the first guest
     ill: str = ""  # why some of it is reserved by us; empty: all of it is well
+    untold: frozenset[str] = frozenset()  # classes of which it has an amount that it does not tell now
 
 
 def libvirt_name(address: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from drivers.cells import memory_mib
 from drivers.devices import device_stock
 from drivers.devices.match import OF_DEVICES, PHYSNET
-from drivers.devices.reserve import marks, short
+from drivers.devices.reserve import RULE, marks, short
 from drivers.devices.stock import DeviceStock
 from drivers.errors import MalformedFact, PolicyError
 from drivers.facts import HostFacts
@@ -109,15 +109,32 @@ def _whole_host(facts: HostFacts, policy: Policy, standing: Standing) -> dict[st
 
 def _with_totals(root: Reasoned, devices: tuple[DeviceStock, ...], standing: Standing) -> Reasoned:
     """A root that has the stock of all devices, of which others may have reserved some."""
-    totals = _totals(devices)
+    told = _totals(devices)
+    totals = _with_untold(told, devices, standing)
+    silent = [f"{name}: part of it is not told" for name in sorted(totals) if totals[name] != told.get(name)]
     before = {name: amount for name, amount in all_said(standing.root).items() if name not in ROOT_CLASSES}
     for name, (stock, reason) in totals.items():
         kept = min(stock.total, max(stock.reserved, before.get(name, 0)))
         totals[name] = replace(stock, reserved=kept), reason
-    ill = "; ".join(device.ill for device in devices if device.ill)
+    ill = "; ".join((*(device.ill for device in devices if device.ill), *silent))
     there = {name: stock.total for name, (stock, _) in totals.items()}
     traits = {**root.traits, **(marks(ill, before) if ill else short(before, there))}
     return replace(root, inventories={**root.inventories, **totals}, traits=traits)
+
+
+def _with_untold(totals: Mapping[str, Entry], devices: Iterable[DeviceStock], standing: Standing) -> dict[str, Entry]:
+    """The totals, and, reserved, what the root has beyond them of classes of which a device does not tell its part."""
+    found = dict(totals)
+    root = standing.root.provider.inventories if standing.root else {}
+    for device in devices:
+        for name in sorted(device.untold & root.keys()):
+            now, stood = found.get(name), root[name]
+            missing = stood.total - (now[0].total if now else 0)
+            if missing > 0:
+                kept = missing + (now[0].reserved if now else 0)
+                told = Reason(f"{device.suffix} does not tell its {name} now: what placement holds stays", RULE)
+                found[name] = replace(stood, reserved=kept), _also(now[1], told) if now else told
+    return found
 
 
 def _totals(devices: Iterable[DeviceStock]) -> dict[str, Entry]:

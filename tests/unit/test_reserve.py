@@ -232,3 +232,36 @@ def test_a_class_that_the_operators_file_no_longer_names_goes_at_once(start: Sta
 
     assert one.sync().status is Status.CHANGED
     assert "CUSTOM_LICENSE" not in one.stock(NIC)
+
+
+TWO = ("0000:01:00.0", NIC)
+
+
+def cards(*states: str) -> tuple[PciFunction, ...]:
+    """Two cards with 4 VFs each, whose links are in these states."""
+    found: list[PciFunction] = []
+    for number, (address, state) in enumerate(zip(TWO, states, strict=True)):
+        speed = 10_000 if state == "up" else None
+        found += card(address, 4, net_devices=(NetDevice(f"ens{number}", state, speed),))
+    return tuple(found)
+
+
+@pytest.mark.parametrize("states", [("down", "down"), ("up", "down"), ("down", "up")])
+def test_a_flat_host_with_links_down_is_written_and_as_before_when_they_are_up(
+    start: Start, states: tuple[str, str]
+) -> None:
+    one = start(*cards("up", "up"), devices=LINKED, layout="flat")
+    one.set_by_hand("", EGRESS, reserved=1_000_000)
+    one.set_by_hand("", "SRIOV_NET_VF", reserved=1)
+    one.claim({"": {"SRIOV_NET_VF": 5, EGRESS: 12_000_000, "VCPU": 1}})
+    assert one.sync().status is Status.UNCHANGED
+    before, down = one.stock(), states.count("down")
+
+    done = one.sync(facts=host(*cards(*states)))
+
+    assert (done.status, done.notes) == (Status.CHANGED, ())
+    assert one.stock()["SRIOV_NET_VF"] == (8, 4 * down)
+    assert one.stock()[EGRESS] == (20_000_000, 10_000_000 * down)
+    assert one.sync().status is Status.UNCHANGED
+    one.sync(facts=host(*cards("up", "up")))
+    assert (one.stock(), one.marks()) == (before, frozenset())
