@@ -14,7 +14,6 @@ from agent.state import NodeState, StateFile
 from drivers.base import Driver, Survey
 from drivers.errors import Vanished
 from drivers.moves import displaced, plan_moves
-from drivers.policy import Policy
 from drivers.strangers import find_stand_ins
 from reportclient.allocations import Allocation, Consumer, Holdings, Move, Observed, apply_moves
 from reportclient.client import PlacementClient
@@ -171,7 +170,7 @@ class Planner:
         policy = self.settings.policy
         shaped, holdings = self.driver.shape(survey, policy, observed)
         before = self.ownership(survey, shaped, observed, memory)
-        foreign = contest(memory.observed, observed, shaped.root, before, _free_ratios(policy))
+        foreign = contest(memory.observed, observed, shaped.root, before, policy.free_ratios)
         if foreign:  # ratios of a root that somebody else wrote on are not an operator's: those that we left count
             shaped, holdings = self.driver.shape(survey, policy, _with_root(memory.observed, observed))
         shaped = _reserve_used(shaped, self._used_once(shaped, observed, memory))
@@ -326,9 +325,3 @@ def _joined(one: Mapping[str, Names], other: Mapping[str, Names]) -> dict[str, N
         )
         for provider in one.keys() | other.keys()
     }
-
-
-def _free_ratios(policy: Policy) -> frozenset[str]:
-    """The classes whose allocation ratio nobody configured, so that it may be set by hand."""
-    ratios = {"VCPU": policy.cpu_ratio, "MEMORY_MB": policy.ram_ratio, "DISK_GB": policy.disk_ratio}
-    return frozenset(name for name, ratio in ratios.items() if ratio.configured is None)

@@ -15,6 +15,7 @@ from drivers.host.process import probe_processes
 from reportclient.errors import Conflict, NameTaken, UnsafePlan
 from reportclient.ownership import MARKER, Names
 from reportclient.plan import Limits, Plan, Reparent, check_use, shrinkage
+from reportclient.settings import lost_settings
 from reportclient.tree import ObservedTree
 
 LOG = logging.getLogger(__name__)
@@ -124,6 +125,8 @@ def judge(planner: Planner, prospect: Prospect, wishes: Wishes) -> Verdict:
     memory = replace(_count_strikes(prospect, wishes), contested=(), smaller="", smaller_seen=0)
     if wrong := _lacks_reparenting(planner, prospect.plan) or _twice(prospect) or _unplaceable(prospect):
         return Verdict(refused=Status.UNSAFE, notes=wrong, memory=memory)
+    if lost := _lost_settings(planner, prospect):
+        return Verdict(refused=Status.UNSAFE, notes=lost, memory=memory)
     try:
         check_use(prospect.plan, prospect.observed, prospect.allocations_after, force=wishes.force)
     except UnsafePlan as error:
@@ -237,6 +240,12 @@ def _twice(prospect: Prospect) -> tuple[str, ...]:
         f"{root.name} holds {', '.join(both)}, which this agent cannot tell to be its own, and its children are to "
         f"get it too: take it away from {root.name} by hand if it stands for the same devices",
     )
+
+
+def _lost_settings(planner: Planner, prospect: Prospect) -> tuple[str, ...]:
+    """Why the plan would lose what an operator set by hand; empty when all of it comes along."""
+    owned = {seen.name for seen in prospect.observed if prospect.ours.writes(seen)}
+    return lost_settings(prospect.observed, prospect.desired, owned, planner.settings.policy.free_ratios)
 
 
 def _lacks_reparenting(planner: Planner, plan: Plan) -> tuple[str, ...]:

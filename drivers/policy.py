@@ -118,3 +118,9 @@ class Policy:
     ram_ratio: Ratio = Ratio(1.0)
     disk_ratio: Ratio = Ratio(1.0)
     root_traits: frozenset[str] = frozenset()  # listed by the operator: promises of services on this host
+
+    @property
+    def free_ratios(self) -> frozenset[str]:
+        """The classes whose allocation ratio nobody configured, so that it may be set by hand."""
+        ratios = {"VCPU": self.cpu_ratio, "MEMORY_MB": self.ram_ratio, "DISK_GB": self.disk_ratio}
+        return frozenset(name for name, ratio in ratios.items() if ratio.configured is None)

@@ -1,11 +1,11 @@
 """What placement holds of this host already, found by the part of a provider's name that is its own."""
 
 from collections.abc import Iterator
+from math import isclose
 
 from reportclient.ownership import MARKER
+from reportclient.settings import HUGE as HUGE
 from reportclient.tree import ObservedProvider, ObservedTree
-
-HUGE = "CUSTOM_MEMORY_PAGE_SIZE_LARGE"
 
 
 class Standing:
@@ -32,16 +32,22 @@ class Standing:
 
     def ratio(self, suffix: str, resource_class: str) -> float | None:
         """
-        The allocation ratio that stands for a class: on this provider, else wherever in the tree the class is.
+        The allocation ratio that stands for a class on this provider, else the one that all others agree on.
 
-        So a ratio that an operator set by hand outlives a change of layout.
+        So a ratio that an operator set by hand outlives a change of layout. None where nobody has the class, or where
+        they differ: one cell's ratio is not everybody's.
         """
         own = self._by_suffix.get(suffix)
-        for seen in (own, self.root, *filter(_tells_ratios, self._by_suffix.values())):
-            stock = seen.provider.inventories.get(resource_class) if seen else None
-            if stock:
-                return stock.allocation_ratio
-        return None
+        stock = own.provider.inventories.get(resource_class) if own else None
+        if stock:
+            return stock.allocation_ratio
+        others = [seen for seen in self._by_suffix.values() if seen is self.root or _tells_ratios(seen)]
+        found = [
+            seen.provider.inventories[resource_class] for seen in others if resource_class in seen.provider.inventories
+        ]
+        ratios = [stock.allocation_ratio for stock in found]
+        agreed = all(isclose(ratio, ratios[0], rel_tol=1e-5) for ratio in ratios)
+        return ratios[0] if ratios and agreed else None
 
 
 def _tells_ratios(seen: ObservedProvider) -> bool:

@@ -34,18 +34,21 @@ def said(stands: ObservedProvider | None, resource_class: str) -> int:
 
 def all_said(stands: ObservedProvider | None) -> dict[str, int]:
     """How much of each class an operator reserved on a provider, classes that are away for now included."""
-    if stands is None:
-        return {}
-    if is_reserved_by_us(stands.provider.traits):
-        return _kept(stands.provider.traits)
-    return {name: stock.reserved for name, stock in stands.provider.inventories.items() if stock.reserved}
+    return words(stands.provider) if stands else {}
+
+
+def words(provider: Provider) -> dict[str, int]:
+    """The same of a provider that stands or is wanted."""
+    if is_reserved_by_us(provider.traits):
+        return _kept(provider.traits)
+    return {name: stock.reserved for name, stock in provider.inventories.items() if stock.reserved}
 
 
 def given_back(stands: ObservedProvider) -> dict[str, Inventory]:
     """A provider's stock without what we reserved of it."""
-    words = all_said(stands)
+    theirs = all_said(stands)
     return {
-        name: replace(stock, reserved=min(stock.total, words.get(name, 0)))
+        name: replace(stock, reserved=min(stock.total, theirs.get(name, 0)))
         for name, stock in stands.provider.inventories.items()
     }
 
@@ -53,8 +56,8 @@ def given_back(stands: ObservedProvider) -> dict[str, Inventory]:
 def used_up(provider: Provider) -> Provider:
     """A provider all of which is reserved for good, and not only as long as we have a reason of our own."""
     stock = {name: replace(one, reserved=one.total) for name, one in provider.inventories.items()}
-    words = keeps({name: one.total for name, one in stock.items()})
-    marked = words if is_reserved_by_us(provider.traits) else frozenset()
+    marks = keeps({name: one.total for name, one in stock.items()})
+    marked = marks if is_reserved_by_us(provider.traits) else frozenset()
     return replace(provider, inventories=stock, traits=provider.traits | marked)
 
 

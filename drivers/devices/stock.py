@@ -1,14 +1,14 @@
 """What a provider of devices offers, of whatever kind they are: the one description that all layouts are made of."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from drivers.devices.reserve import RULE, marks, own_traits
+from drivers.devices.reserve import RULE, SHORT, marks, own_traits, short
 from drivers.facts import PciFunction
 from drivers.reasons import Reason
 from drivers.standing import Standing
 from reportclient.ownership import MARKER
-from reportclient.reserve import all_said
+from reportclient.reserve import NO_DEVICES, all_said, is_reserved_by_us, keeps
 from reportclient.tree import Inventory
 
 
@@ -29,6 +29,44 @@ class DeviceStock:
 def libvirt_name(address: str) -> str:
     """libvirt's name of the PCI function at an address."""
     return "pci_" + address.replace(":", "_").replace(".", "_")
+
+
+def inherit(devices: Iterable[DeviceStock], standing: Standing) -> tuple[DeviceStock, ...]:
+    """
+    Devices below a root that had their total, with what an operator reserved of it: of the only one, or all of each.
+
+    Of what other reservations are, a total does not tell: they are for ``reportclient.settings`` to refuse.
+    """
+    found = list(devices)
+    stood = standing.root.provider.inventories if standing.root else {}
+    for name, amount in sorted(all_said(standing.root).items()):
+        new = [number for number, one in enumerate(found) if name in one.inventories and not _has(one, name, standing)]
+        if name in NO_DEVICES or name not in stood or not (len(new) == 1 or amount >= stood[name].total):
+            continue
+        for number in new:
+            device = found[number]
+            found[number] = _with_words(device, name, amount if len(new) == 1 else device.inventories[name][0].total)
+    return tuple(found)
+
+
+def _has(device: DeviceStock, name: str, standing: Standing) -> bool:
+    stands = standing.provider(device.suffix)
+    return stands is not None and name in stands.provider.inventories
+
+
+def _with_words(device: DeviceStock, name: str, amount: int) -> DeviceStock:
+    """A device of which an operator reserved an amount of a class."""
+    stock, reason = device.inventories[name]
+    kept = replace(stock, reserved=max(stock.reserved, min(stock.total, amount)))
+    if is_reserved_by_us(device.traits):
+        traits = dict.fromkeys(keeps({name: amount}), Reason(f"{amount} {name} were reserved", SHORT))
+    else:
+        traits = short({name: amount}, {name: stock.total})
+    return replace(
+        device,
+        inventories={**device.inventories, name: (kept, Reason(f"{reason.fact}; {amount} reserved", reason.rule))},
+        traits={**device.traits, **traits},
+    )
 
 
 def silenced(suffix: str, function: PciFunction, standing: Standing) -> list[DeviceStock]:

@@ -7,7 +7,7 @@ from drivers.cells import memory_mib
 from drivers.devices import device_stock
 from drivers.devices.match import OF_DEVICES, PHYSNET
 from drivers.devices.reserve import RULE, marks, short
-from drivers.devices.stock import DeviceStock
+from drivers.devices.stock import DeviceStock, inherit
 from drivers.errors import MalformedFact, PolicyError
 from drivers.facts import HostFacts
 from drivers.libvirt.holdings import holdings
@@ -63,6 +63,7 @@ def shape(facts: HostFacts, policy: Policy, observed: ObservedTree | None) -> Sh
 
 def _shape(facts: HostFacts, policy: Policy, standing: Standing) -> Shaped:
     devices = device_stock(facts, policy.devices, standing)
+    devices = devices if policy.layout == "flat" else inherit(devices, standing)
     held = holdings(facts, policy, devices)
     if policy.layout == "numa":
         stock, below = shape_cells(facts, policy, standing, devices)
@@ -112,7 +113,7 @@ def _with_totals(root: Reasoned, devices: tuple[DeviceStock, ...], standing: Sta
     told = _totals(devices)
     totals = _with_untold(told, devices, standing)
     silent = [f"{name}: part of it is not told" for name in sorted(totals) if totals[name] != told.get(name)]
-    before = {name: amount for name, amount in all_said(standing.root).items() if name not in ROOT_CLASSES}
+    before = _said_of(devices, totals, standing)
     for name, (stock, reason) in totals.items():
         kept = min(stock.total, max(stock.reserved, before.get(name, 0)))
         totals[name] = replace(stock, reserved=kept), reason
@@ -120,6 +121,15 @@ def _with_totals(root: Reasoned, devices: tuple[DeviceStock, ...], standing: Sta
     there = {name: stock.total for name, (stock, _) in totals.items()}
     traits = {**root.traits, **(marks(ill, before) if ill else short(before, there))}
     return replace(root, inventories={**root.inventories, **totals}, traits=traits)
+
+
+def _said_of(devices: Iterable[DeviceStock], totals: Iterable[str], standing: Standing) -> dict[str, int]:
+    """What operators reserved, by class: of the root's total, or of the devices that had it by themselves so far."""
+    stood = standing.root.provider.inventories if standing.root else {}
+    said = {name: amount for name, amount in all_said(standing.root).items() if name not in ROOT_CLASSES}
+    for name in set(totals) - stood.keys() - said.keys():
+        said[name] = sum(all_said(standing.provider(device.suffix)).get(name, 0) for device in devices)
+    return said
 
 
 def _with_untold(totals: Mapping[str, Entry], devices: Iterable[DeviceStock], standing: Standing) -> dict[str, Entry]:

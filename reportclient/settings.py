@@ -1,0 +1,125 @@
+"""What operators set in placement by hand, and plans that would lose it: reservations of devices, allocation ratios."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from math import isclose
+
+from reportclient.reserve import NO_DEVICES, words
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
+
+HUGE = "CUSTOM_MEMORY_PAGE_SIZE_LARGE"  # of providers that nobody can overcommit
+OPTIONS = {"VCPU": "cpu_allocation_ratio", "MEMORY_MB": "ram_allocation_ratio", "DISK_GB": "disk_allocation_ratio"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Flow:
+    """Stock of a class that goes from providers to others above or below them."""
+
+    name: str
+    sources: tuple[ObservedProvider, ...]  # that lose all of it
+    targets: tuple[Provider, ...]  # that did not have it, or less
+
+
+def lost_settings(
+    observed: ObservedTree, desired: ProviderTree, owned: Collection[str], free_ratios: Collection[str]
+) -> tuple[str, ...]:
+    """
+    Why a change of layout would lose what an operator set: a sentence each; none when all of it comes along.
+
+    ``owned`` are the names of the providers that we write; ``free_ratios`` the classes whose ratio nobody configured.
+    """
+    flows = list(_flows(observed, desired, owned))
+    sentences = [_lost_reservation(flow) for flow in flows if flow.name not in NO_DEVICES]
+    sentences += [_lost_ratio(flow, observed, desired) for flow in flows if flow.name in free_ratios]
+    return tuple(filter(None, sentences))
+
+
+def _flows(observed: ObservedTree, desired: ProviderTree, owned: Collection[str]) -> Iterable[_Flow]:
+    wanted = {provider.name: provider for provider in desired}
+    related = _relations(observed, desired)
+    stood = observed.by_name
+    sources: dict[str, list[ObservedProvider]] = {}
+    for seen in observed:
+        after = wanted[seen.name].inventories if seen.name in wanted else {}
+        for name in seen.provider.inventories.keys() - after.keys():
+            if seen.name in owned:
+                sources.setdefault(name, []).append(seen)
+    for name, leaving in sorted(sources.items()):
+        targets = tuple(
+            provider
+            for provider in desired
+            if name in provider.inventories
+            and _grows(provider, stood.get(provider.name), name)
+            and any(related(provider.name, seen.name) for seen in leaving)
+        )
+        gone = tuple(seen for seen in leaving if any(related(one.name, seen.name) for one in targets))
+        if targets:
+            yield _Flow(name, gone, targets)
+
+
+def _grows(provider: Provider, seen: ObservedProvider | None, name: str) -> bool:
+    stood = seen.provider.inventories.get(name) if seen else None
+    return stood is None or stood.total < provider.inventories[name].total
+
+
+def _relations(observed: ObservedTree, desired: ProviderTree) -> Callable[[str, str], bool]:
+    """Whether one provider is above the other, before or after."""
+    before = {seen.name: seen.provider.parent for seen in observed}
+    after = {provider.name: provider.parent for provider in desired}
+
+    def is_above(one: str, other: str, parents: Mapping[str, str | None]) -> bool:
+        parent = parents.get(other)
+        return parent is not None and (parent == one or is_above(one, parent, parents))
+
+    def related(one: str, other: str) -> bool:
+        return any(is_above(one, other, each) or is_above(other, one, each) for each in (before, after))
+
+    return related
+
+
+def _lost_reservation(flow: _Flow) -> str:
+    """Why a reservation is lost or could not come back; empty when it comes along."""
+    said = [(seen, words(seen.provider).get(flow.name, 0)) for seen in flow.sources]
+    kept = [(one, words(one).get(flow.name, 0)) for one in flow.targets]
+    before, after = sum(amount for _, amount in said), sum(amount for _, amount in kept)
+    whole = all(amount >= seen.provider.inventories[flow.name].total for seen, amount in said)
+    alone = len(said) == len(kept) == 1
+    if not before or (alone and after >= before):
+        return ""
+    if whole and all(amount >= one.inventories[flow.name].total for one, amount in kept):
+        return ""
+    places = [(seen, amount) for seen, amount in said if amount]
+    where = ", ".join(f"{amount} {flow.name} on {seen.name}" for seen, amount in places)
+    seen = places[0][0]
+    return (
+        f"{where} are reserved by hand, and this change would lose which of the devices they are: take the reservation "
+        f"off (openstack resource provider inventory set {seen.uuid} --amend --resource {flow.name}:reserved=0), and "
+        f"set it again on {_first(one.name for one in flow.targets)} afterwards"
+    )
+
+
+def _lost_ratio(flow: _Flow, observed: ObservedTree, desired: ProviderTree) -> str:
+    """Why an allocation ratio is lost; empty when all that had the class agree on it, and what has it then too."""
+    before = {seen.name: _ratio(seen.provider, flow.name) for seen in flow.sources}
+    top = observed.root
+    before |= {top.name: _ratio(top.provider, flow.name)} if top else {}
+    after = {one.name: _ratio(one, flow.name) for one in (*flow.targets, desired.root)}
+    ratios = [ratio for ratio in (*before.values(), *after.values()) if ratio is not None]
+    if all(isclose(ratio, ratios[0], rel_tol=1e-5) for ratio in ratios):
+        return ""
+    told = ", ".join(f"{name} {ratio:g}" for name, ratio in before.items() if ratio is not None)
+    return (
+        f"the allocation ratios of {flow.name} were set by hand and differ ({told}), and this change would lose them: "
+        f"make them equal (openstack resource provider inventory set UUID --amend --resource "
+        f"{flow.name}:allocation_ratio=...), or configure [DEFAULT] {OPTIONS.get(flow.name, 'the ratio')}"
+    )
+
+
+def _ratio(provider: Provider, name: str) -> float | None:
+    stock: Inventory | None = None if HUGE in provider.traits else provider.inventories.get(name)
+    return stock.allocation_ratio if stock else None
+
+
+def _first(names: Iterable[str]) -> str:
+    several = list(names)
+    return several[0] if len(several) == 1 else f"{', '.join(several[:3])}{' ...' if len(several) > 3 else ''}"

@@ -1,0 +1,160 @@
+"""What operators set in placement by hand outlives a change of layout, or the change is refused and says so."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+
+from agent.sync import Outcome, Status
+from beds.one_host import FORCE, RESHAPE, OneHost
+from drivers.facts import CpuMap, HostCpu, NetDevice, NumaCell, PciFunction
+from drivers.policy import DevicePolicy, Layout, Policy, Ratio
+from hardware import card, host
+
+VF = "SRIOV_NET_VF"
+ONE, OTHER = "0000:01:00.0", "0000:81:00.0"
+VFS = DevicePolicy(discover_all=True)
+LAYOUTS: tuple[Layout, ...] = ("flat", "devices", "numa")
+Start = Callable[..., OneHost]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    """Starts a host with these functions, and makes its first pass."""
+
+    def begin(*functions: PciFunction, layout: Layout) -> OneHost:
+        one = OneHost(tmp_path, host(*functions), Policy(layout=layout, devices=VFS))
+        assert one.sync().status is Status.CHANGED
+        return one
+
+    return begin
+
+
+def refused(outcome: Outcome, *words: str) -> None:
+    assert outcome.status is Status.UNSAFE
+    assert all(any(word in note for note in outcome.notes) for word in words), outcome.notes
+
+
+@pytest.mark.parametrize(("first", "second", "third"), list(permutations(LAYOUTS)))
+@pytest.mark.parametrize("reserved", [0, 1, 4])
+def test_what_is_reserved_of_the_only_card_comes_along_there_and_back(
+    start: Start, first: Layout, second: Layout, third: Layout, reserved: int
+) -> None:
+    one = start(*card(ONE, 4), layout=first)
+    place = "" if first == "flat" else ONE
+    one.set_by_hand(place, VF, reserved=reserved)
+    one.sync()
+    before = one.tree()
+
+    for layout in (second, third, second, first):
+        assert one.reshape(layout).status is Status.CHANGED
+        assert one.stock("" if layout == "flat" else ONE)[VF] == (4, reserved)
+
+    assert [seen.provider for seen in one.tree()] == [seen.provider for seen in before]
+
+
+@pytest.mark.parametrize("layout", ["devices", "numa"])
+def test_all_that_is_reserved_of_several_cards_is_reserved_on_each(start: Start, layout: Layout) -> None:
+    one = start(*card(ONE, 4), *card(OTHER, 4), layout="flat")
+    one.set_by_hand("", VF, reserved=8)
+    one.sync()
+
+    one.reshape(layout)
+    assert (one.stock(ONE)[VF], one.stock(OTHER)[VF]) == ((4, 4), (4, 4))
+    one.reshape("flat")
+
+    assert one.stock()[VF] == (8, 8)
+
+
+@pytest.mark.parametrize("layout", ["devices", "numa"])
+def test_part_of_a_total_that_nobody_can_tell_the_cards_of_is_refused(start: Start, layout: Layout) -> None:
+    one = start(*card(ONE, 4), *card(OTHER, 4), layout="flat")
+    one.set_by_hand("", VF, reserved=3)
+    one.sync()
+
+    refused(one.reshape(layout), "3 SRIOV_NET_VF", "openstack resource provider inventory set")
+
+    assert one.stock()[VF] == (8, 3)
+    one.set_by_hand("", VF, reserved=0)
+    assert one.sync(RESHAPE).status is Status.CHANGED
+
+
+@pytest.mark.parametrize("layout", ["devices", "numa"])
+def test_a_part_of_one_card_that_a_total_could_not_give_back_is_refused(start: Start, layout: Layout) -> None:
+    one = start(*card(ONE, 4), *card(OTHER, 4), layout=layout)
+    one.set_by_hand(ONE, VF, reserved=3)
+    one.sync()
+
+    refused(one.reshape("flat"), "3 SRIOV_NET_VF", f"host_{ONE}", "openstack resource provider inventory set")
+
+    assert one.stock(ONE)[VF] == (4, 3)
+
+
+def test_an_operators_part_of_an_ill_card_outlives_illness_and_layouts(start: Start) -> None:
+    down = card(ONE, 4, net_devices=(NetDevice("ens1", "down"),))
+    one = start(*card(ONE, 4), layout="devices")
+    one.set_by_hand(ONE, VF, reserved=1)
+    one.sync(facts=host(*down))
+
+    for layout in ("flat", "numa", "flat", "devices"):
+        one.reshape(layout)
+        assert one.stock("" if layout == "flat" else ONE)[VF] == (4, 4)
+    one.sync(facts=host(*card(ONE, 4)))
+
+    assert (one.stock(ONE), one.marks(ONE)) == ({VF: (4, 1)}, frozenset())
+
+
+@pytest.mark.parametrize("through", ["flat", "devices"])
+def test_a_ratio_that_all_cells_have_comes_along_there_and_back(start: Start, through: Layout) -> None:
+    one = start(layout="numa")
+    for cell in ("NUMA0", "NUMA1"):
+        one.set_by_hand(cell, "VCPU", allocation_ratio=7.0)
+    one.sync()
+    before = one.ratios("VCPU")
+
+    assert one.reshape(through).status is Status.CHANGED
+    assert one.ratios("VCPU") == {"host": 7.0}
+    one.reshape("numa")
+
+    assert one.ratios("VCPU") == before
+
+
+@pytest.mark.parametrize("through", ["flat", "devices"])
+@pytest.mark.parametrize(("name", "place"), [("VCPU", "NUMA0"), ("MEMORY_MB", "NUMA0_PAGES_4")])
+def test_ratios_that_differ_between_cells_are_refused_unless_one_is_configured(
+    start: Start, through: Layout, name: str, place: str
+) -> None:
+    one = start(layout="numa")
+    one.set_by_hand(place, name, allocation_ratio=7.0)
+    one.sync()
+    before = one.ratios(name)
+
+    option = {"VCPU": "cpu_allocation_ratio", "MEMORY_MB": "ram_allocation_ratio"}[name]
+    refused(one.reshape(through), f"host_{place} 7", option)
+
+    assert one.ratios(name) == before
+    configured = {"VCPU": "cpu_ratio", "MEMORY_MB": "ram_ratio"}[name]
+    policy = replace(one.policy, **{configured: Ratio(1.0, 5.0)})  # type: ignore[arg-type]
+    assert one.sync(RESHAPE, policy=policy).status is Status.CHANGED
+    assert one.ratios(name) == {"host": 5.0}
+
+
+def test_a_cell_that_comes_has_the_ratio_of_all_others_or_the_initial_one(start: Start) -> None:
+    one = start(layout="numa")
+    for cell in ("NUMA0", "NUMA1"):
+        one.set_by_hand(cell, "VCPU", allocation_ratio=7.0)
+    facts = one.facts
+    cpu = HostCpu(4, 2, 4, frozenset({4}))
+    more = replace(
+        facts, cpu_map=CpuMap(5, frozenset(range(5))), cells=(*facts.cells, NumaCell(2, 1024 * 1000, (cpu,)))
+    )
+
+    one.sync(facts=more)
+    assert one.ratios("VCPU")["host_NUMA2"] == 7.0
+
+    one.set_by_hand("NUMA0", "VCPU", allocation_ratio=3.0)
+    one.sync(FORCE, facts=facts)
+    one.sync(facts=more)
+    assert one.ratios("VCPU") == {"host_NUMA0": 3.0, "host_NUMA1": 7.0, "host_NUMA2": 4.0}
