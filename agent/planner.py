@@ -23,6 +23,7 @@ from reportclient.hold import ONE_TIME, hold
 from reportclient.names import is_custom
 from reportclient.ownership import Contest, Names, Ownership, contest, is_novas
 from reportclient.plan import Plan, lessened, recast
+from reportclient.renaming import as_called, called, former_name
 from reportclient.reserve import used_up
 from reportclient.tree import ObservedTree, ProviderTree
 
@@ -168,6 +169,7 @@ class Planner:
     ) -> Prospect:
         root_uuid = known or planned_identity(self.node)
         policy = self.settings.policy
+        found, observed, memory = observed, *self._as_called(observed, memory, wishes.rename_from)
         shaped, holdings = self.driver.shape(survey, policy, observed)
         before = self.ownership(survey, shaped, observed, memory)
         foreign = contest(memory.observed, observed, shaped.root, before, policy.free_ratios)
@@ -179,9 +181,17 @@ class Planner:
         desired, added = add(shaped, root_uuid, additions, observed=observed)
         reported = _beyond(shaped, self.driver.emitted)
         ours = replace(before, configured=_joined(_joined(before.configured, reported), added))
-        renamed = observed.root is not None and observed.root.name == wishes.rename_from
+        renamed = found.root is not None and found.root.name == wishes.rename_from
         known_traits, lacked = self._learn_traits(desired, observed, memory)
-        make = partial(diff, observed, ours=ours, root_uuid=root_uuid, known_traits=known_traits, rename=renamed)
+        make = partial(
+            diff,
+            found,
+            ours=ours,
+            root_uuid=root_uuid,
+            known_traits=known_traits,
+            rename=renamed,
+            formerly=wishes.rename_from,
+        )
         plan = make(desired)
         allocations = self._allocations(plan, observed)
         moves, consumers, unplaceable = self._moves(Observed(observed, allocations), desired, holdings, ours)
@@ -210,6 +220,31 @@ class Planner:
                 lacked_traits=lacked,
             ),
         )
+
+    def _as_called(
+        self, observed: ObservedTree, memory: NodeState, formerly: str | None
+    ) -> tuple[ObservedTree, NodeState]:
+        """What stands and what is remembered by the names that are wanted, while the host is being renamed."""
+        root = observed.root
+        formerly = formerly or former_name(observed)
+        if root is None or (root.name != self.node and root.name != formerly):
+            return observed, memory  # another host's, or not to be renamed: ``diff`` says so
+        before = {root.name, self.node, formerly or self.node}
+
+        def by_new_name(names: Mapping[str, Names]) -> dict[str, Names]:
+            found: dict[str, Names] = {}
+            for name, each in names.items():
+                found = _joined(found, {called(name, self.node, before): each})
+            return found
+
+        left = as_called(memory.observed, self.node, formerly) if memory.observed else None
+        remembered = replace(
+            memory,
+            observed=left,
+            configured=by_new_name(memory.configured),
+            reported=by_new_name(memory.reported),
+        )
+        return as_called(observed, self.node, formerly), memory if len(before) == 1 else remembered
 
     def _allocations(self, plan: Plan, observed: ObservedTree) -> tuple[Allocation, ...]:
         """Who holds what of the whole tree if anybody holds what loses stock; else it is of no concern."""

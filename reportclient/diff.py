@@ -1,6 +1,5 @@
 """From what placement holds to what it should hold: the pure planner of ordinary changes."""
 
-import uuid
 from collections.abc import Collection, Iterable, Mapping
 
 from reportclient.allocations import Consumer, Move
@@ -22,14 +21,11 @@ from reportclient.plan import (
     SetInventories,
     SetTraits,
 )
+from reportclient.renaming import as_called
+from reportclient.renaming import child_uuid as child_uuid
 from reportclient.reserve import is_mark, is_reserved_by_us
 from reportclient.reshape import rewrites
 from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree, same_stock
-
-
-def child_uuid(root_uuid: str, root_name: str, name: str) -> str:
-    """A new child's uuid: derived from the root's uuid and the part of the name that is the child's own."""
-    return str(uuid.uuid5(uuid.UUID(root_uuid), name.removeprefix(root_name)))
 
 
 def diff(
@@ -40,6 +36,7 @@ def diff(
     root_uuid: str,
     known_traits: frozenset[str] | None = None,
     rename: bool = False,
+    formerly: str | None = None,
     moves: tuple[Move, ...] = (),
     consumers: Iterable[Consumer] = (),
 ) -> Plan:
@@ -49,17 +46,20 @@ def diff(
     ``consumers`` are those that move, whole.
 
     ``root_uuid`` is this host's identity; ``known_traits`` are the names of the desired traits that placement has
-    (None: take them all as known); ``rename`` allows a root of this uuid under another name.
+    (None: take them all as known); ``rename`` allows a root of this uuid under another name; ``formerly`` is what the
+    host was called when a renaming was cut off.
 
-    Order: providers are created top-down (so that a name that is taken stops all), classes and traits are made,
-    providers are given traits and aggregates while they are empty, then stock, then what withdraws a promise, then
-    deletions bottom-up.
+    Order: providers are renamed, the root last, so that its name tells whether all are; they are created top-down (so
+    that a name that is taken stops all), classes and traits are made, providers are given traits and aggregates while
+    they are empty, then stock, then what withdraws a promise, then deletions bottom-up.
 
     Raises:
         TreeMismatch: the root there has another name or uuid, or a foreign child stands in the way.
         Conflict: as ``reportclient.reshape.rewrites``.
     """
     check_root(observed, desired, root_uuid, rename=rename)
+    stands = observed
+    observed = as_called(stands, desired.root.name, formerly)
     dropped = _unknown_standard(desired, known_traits)
     pairs = _matches(observed, desired)
     identity = {
@@ -70,11 +70,12 @@ def diff(
     changes = [_changes(provider, seen, identity, parents, ours, dropped) for provider, seen in pairs]
     kept = {seen.uuid for _, seen in pairs if seen}
     doomed = _doomed(observed, kept, ours, parents)
+    renames = _renames(stands, pairs)
     steps = [operation for change in changes for operation in change]
     steps += _emptied(doomed) if moves or any(isinstance(step, SetInventories) for step in steps) else []
     gone = [Delete(seen.uuid, seen.name) for seen in doomed]
     moved = rewrites(moves, consumers, {seen.name: seen.uuid for seen in observed} | identity)
-    return Plan((*_arrange(observed, steps, moved, known_traits), *gone), moves, left_out=dropped)
+    return Plan((*renames, *_arrange(observed, steps, moved, known_traits), *gone), moves, left_out=dropped)
 
 
 def check_root(observed: ObservedTree, desired: ProviderTree, root_uuid: str, *, rename: bool = False) -> None:
@@ -115,6 +116,19 @@ def _matches(observed: ObservedTree, desired: ProviderTree) -> list[tuple[Provid
         )
         for provider in desired
     ]
+
+
+def _renames(stands: ObservedTree, pairs: Iterable[tuple[Provider, ObservedProvider | None]]) -> list[Operation]:
+    """The providers whose names differ, the root last: until then the tree is known to be half renamed."""
+    names = {seen.uuid: seen.name for seen in stands}
+    found: list[Operation] = [
+        Rename(seen.uuid, provider.name, names[seen.uuid])
+        for provider, seen in pairs
+        if seen and names[seen.uuid] != provider.name
+    ]
+    return sorted(
+        found, key=lambda step: isinstance(step, Rename) and stands.by_uuid[step.uuid].provider.parent is None
+    )
 
 
 def _check_foreign(pairs: Iterable[tuple[Provider, ObservedProvider | None]], ours: Ownership) -> None:
@@ -164,8 +178,6 @@ def _changes(
         operations.append(Create(uuid_, provider.name, identity[provider.parent] if provider.parent else None))
         seen = ObservedProvider(uuid=uuid_, generation=0, provider=Provider(name=provider.name, parent=provider.parent))
     else:
-        if seen.name != provider.name:
-            operations.append(Rename(uuid_, provider.name, seen.name))
         operations += _reparent(provider, seen, identity, parents)
     operations += _set_traits(seen, provider, carry_traits(seen, provider, ours) - dropped)
     if provider.aggregates - seen.provider.aggregates:
@@ -201,10 +213,10 @@ def _arrange(
 ) -> Iterable[Operation]:
     """The steps in the order in which the scheduler never sees stock without its traits."""
     created = [step for step in steps if isinstance(step, Create)]
-    placed = [step for step in steps if isinstance(step, Rename | Reparent)]
+    placed = [step for step in steps if isinstance(step, Reparent)]
     stock = tuple(step for step in steps if isinstance(step, SetInventories))
     restocked = frozenset(step.uuid for step in stock)
-    described = [step for step in steps if not isinstance(step, Create | Rename | Reparent | SetInventories)]
+    described = [step for step in steps if not isinstance(step, Create | Reparent | SetInventories)]
     late = [step for step in described if _is_late(step, restocked)]
     early = [step for step in described if not _is_late(step, restocked)]
     at_once = (Reshape(stock, moved),) if moved or len(stock) > 1 else stock

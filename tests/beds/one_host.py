@@ -118,7 +118,7 @@ class OneHost:
         stock: dict[str, Inventory] = dict(seen.provider.inventories)
         stock[resource_class] = replace(stock[resource_class], **changes)  # type: ignore[arg-type]
         body = encode_inventories(stock, seen.generation)
-        self._send("PUT", f"/resource_providers/{seen.uuid}/inventories", body)
+        self.send("PUT", f"/resource_providers/{seen.uuid}/inventories", body)
 
     def write_provider_config(self, suffix: str, resource_class: str, total: int) -> None:
         """A file of the operator's that adds a class to a provider."""
@@ -134,7 +134,7 @@ class OneHost:
     def claim(self, slots: Mapping[str, Mapping[str, int]], consumer: str = GUEST) -> None:
         """What a guest holds from now on: suffix -> class -> amount; nothing: it lets go of all."""
         if not slots:
-            self._send("DELETE", f"/allocations/{consumer}")
+            self.send("DELETE", f"/allocations/{consumer}")
             return
         names = {suffix: f"{self.facts.hostname}_{suffix}" if suffix else self.facts.hostname for suffix in slots}
         uuids = {seen.name: seen.uuid for seen in self.tree()}
@@ -142,15 +142,15 @@ class OneHost:
             "allocations": {uuids[names[suffix]]: {"resources": dict(each)} for suffix, each in slots.items()},
             "project_id": "p",
             "user_id": "u",
-            "consumer_generation": None,
+            "consumer_generation": self.send("GET", f"/allocations/{consumer}").get("consumer_generation"),
             "consumer_type": "INSTANCE",
         }
-        self._send("PUT", f"/allocations/{consumer}", body)
+        self.send("PUT", f"/allocations/{consumer}", body)
 
     def held(self, consumer: str = GUEST) -> dict[str, dict[str, int]]:
         """What a guest holds: provider -> class -> amount."""
         names = {seen.uuid: seen.name for seen in self.tree()}
-        slots = self._send("GET", f"/allocations/{consumer}")["allocations"]
+        slots = self.send("GET", f"/allocations/{consumer}")["allocations"]
         return {names[uuid]: one["resources"] for uuid, one in slots.items()}
 
     def foresee(self, wishes: Wishes = Wishes()) -> Any:
@@ -161,7 +161,7 @@ class OneHost:
         seen = self.tree().by_name.get(name)
         return seen.provider if seen else None
 
-    def _send(self, method: str, url: str, body: Any = None) -> Any:
+    def send(self, method: str, url: str, body: Any = None) -> Any:
         answer = self.sender.placement.request(url, method, json=body, microversion="1.39")
         assert answer.status_code < 300, f"{method} {url}: {answer.status_code} {json.dumps(answer.body)}"
         return answer.body

@@ -1,0 +1,72 @@
+"""A tree whose host is called otherwise, or whose renaming was cut off: its providers by the names they are to have."""
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import replace
+
+from reportclient.ownership import is_marked, is_novas
+from reportclient.tree import ObservedProvider, ObservedTree
+
+
+def child_uuid(root_uuid: str, root_name: str, name: str) -> str:
+    """A new child's uuid: derived from the root's uuid and the part of the name that is the child's own."""
+    return str(uuid.uuid5(uuid.UUID(root_uuid), name.removeprefix(root_name)))
+
+
+def as_called(observed: ObservedTree, name: str, formerly: str | None = None) -> ObservedTree:
+    """
+    The tree with the names that the root and the children of ours and nova's have once the host is called ``name``.
+
+    Each child is taken by the part of its name that is its own, after the root's name as it stands, as it is to be, or
+    as it was ``formerly``: so a renaming that was cut off is recognised at whatever request that was.
+    """
+    root = observed.root
+    formerly = formerly or former_name(observed)
+    if root is None or (root.name == name and formerly is None):
+        return observed
+    before = {root.name, name, formerly or name}
+    names = {seen.name: new_name(seen, root.uuid, name, before) for seen in observed if _is_meant(seen)}
+    return ObservedTree(
+        tuple(
+            replace(
+                seen,
+                provider=replace(
+                    seen.provider,
+                    name=names.get(seen.name, seen.name),
+                    parent=names.get(seen.provider.parent or "", seen.provider.parent),
+                ),
+            )
+            for seen in observed
+        ),
+        observed.last_modified,
+    )
+
+
+def called(old: str, name: str, before: Iterable[str]) -> str:
+    """A provider's name once the host is called ``name``; ``before`` are the names that the host may have had."""
+    fitting = [prefix for prefix in before if old == prefix or old.startswith(f"{prefix}_")]
+    return name + old.removeprefix(max(fitting, key=len)) if fitting else old
+
+
+def new_name(seen: ObservedProvider, root_uuid: str, name: str, before: Iterable[str]) -> str:
+    """The same of a provider, whose uuid tells which part of the name is its own if we made it."""
+    for prefix in before:
+        if seen.name.startswith(f"{prefix}_") and child_uuid(root_uuid, prefix, seen.name) == seen.uuid:
+            return name + seen.name.removeprefix(prefix)
+    return called(seen.name, name, before)
+
+
+def former_name(observed: ObservedTree) -> str | None:
+    """What the host was called when a child of ours got its name, if the root is called otherwise by now."""
+    root = observed.root
+    for seen in observed:
+        if root is None or not seen.provider.parent or not is_marked(seen) or seen.name.startswith(f"{root.name}_"):
+            continue
+        for place in (number for number, letter in enumerate(seen.name) if letter == "_"):
+            if child_uuid(root.uuid, "", seen.name[place:]) == seen.uuid:
+                return seen.name[:place]
+    return None
+
+
+def _is_meant(seen: ObservedProvider) -> bool:
+    return seen.provider.parent is None or is_marked(seen) or is_novas(seen)

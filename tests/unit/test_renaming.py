@@ -1,0 +1,153 @@
+"""A host that is called otherwise keeps its tree, wherever the renaming was cut off."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.planner import Wishes
+from agent.sync import Status
+from beds.one_host import FORCE, Cut, OneHost
+from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy
+from hardware import card, gpu, host, parent, plain
+from reportclient.errors import TreeMismatch
+from reportclient.ownership import MARKER, OWNER_NOVA
+from reportclient.tree import ObservedProvider, ObservedTree
+
+NIC, ONCE, GPU, OTHER = "0000:81:00.0", "0000:05:00.0", "pci_0000_84_00_0", "pci_0000_85_00_0"
+RENAME = Wishes(rename_from="host", force=True)
+Start = Callable[..., OneHost]
+
+
+def facts(vfs: int = 4) -> object:
+    gpus = gpu(), gpu("0000:85:00.0")
+    return host(*card(NIC, vfs), plain(ONCE), *gpus, parents=(parent(gpus[0], a=4), parent(gpus[1], a=4)))
+
+
+DEVICES = DevicePolicy(
+    report=True,
+    discover_all=True,
+    rules=(DeviceRule(number=1, product_id="1533", resource_class="CUSTOM_NIC", one_time_use=True),),
+    mdevs=(MdevRule(type="a"),),
+)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    """Starts a host on whose tree all is set by hand that can be forgotten."""
+
+    def begin(layout: Layout, folder: str = "one") -> OneHost:
+        path = tmp_path / folder
+        path.mkdir()
+        one = OneHost(path, facts(), Policy(layout=layout, devices=DEVICES))  # type: ignore[arg-type]
+        one.sync()
+        one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=1)
+        one.set_by_hand(GPU, "VGPU", reserved=2)
+        if layout == "numa":
+            one.set_by_hand("NUMA0", "VCPU", allocation_ratio=7.0)
+        one.claim({ONCE: {"CUSTOM_NIC": 1}})
+        one.sync()
+        one.claim({NIC: {"SRIOV_NET_VF": 3}, GPU: {"VGPU": 1}})  # the one-time device was used by a guest that is gone
+        one.sync(FORCE, facts=facts(vfs=2))
+        make_novas(one, OTHER)
+        return one
+
+    return begin
+
+
+def make_novas(one: OneHost, suffix: str) -> None:
+    """A child as nova made it: under a random uuid, with its mark and without ours; a guest holds some of it."""
+    root = one.tree()
+    seen = root.by_name[f"host_{suffix}"]
+    path = "/resource_providers"
+    parent_uuid = root.by_name[seen.provider.parent or ""].uuid
+    one.send("DELETE", f"{path}/{seen.uuid}")
+    own = "0badcafe-0000-4000-8000-000000000001"
+    made = one.send("POST", path, {"name": seen.name, "uuid": own, "parent_provider_uuid": parent_uuid})
+    stock = {"VGPU": {"total": 4, "reserved": 1}}
+    body = {"inventories": stock, "resource_provider_generation": made["generation"]}
+    generation = one.send("PUT", f"{path}/{own}/inventories", body)["resource_provider_generation"]
+    one.send("PUT", f"{path}/{own}/traits", {"traits": [OWNER_NOVA], "resource_provider_generation": generation})
+    one.claim({suffix: {"VGPU": 2}}, consumer="6f1f6a0c-4d3c-4b7e-8b9a-2f6b7a1c0d43")
+
+
+def renamed(one: OneHost) -> None:
+    one.facts = replace(one.facts, hostname="new")
+
+
+def stands(tree: ObservedTree) -> dict[str, object]:
+    """All that stands, but for generations."""
+    return {seen.uuid: seen.provider for seen in tree}
+
+
+def count(one: OneHost) -> int:
+    one.sender.writes = 0
+    renamed(one)
+    assert one.sync(RENAME).status is Status.CHANGED
+    return one.sender.writes
+
+
+@pytest.mark.parametrize("layout", ["devices", "numa"])
+def test_a_renaming_that_is_cut_off_at_any_request_is_finished_by_the_same_command(
+    start: Start, layout: Layout
+) -> None:
+    undisturbed = start(layout)
+    expected_names = {seen.name.replace("host", "new", 1): seen.uuid for seen in undisturbed.tree()}
+    number = count(undisturbed)
+    expected = stands(undisturbed.tree())
+    assert {seen.name: seen.uuid for seen in undisturbed.tree()} == expected_names
+    assert undisturbed.stock(ONCE) == {"CUSTOM_NIC": (1, 1)}
+    assert undisturbed.sync().status is Status.UNCHANGED
+
+    for at in range(number):
+        one = start(layout, f"cut-{at}")
+        renamed(one)
+        one.sender.left = at
+        with suppress(Cut):
+            one.sync(RENAME)
+        one.sender.left = None
+
+        assert one.sync(RENAME).status in (Status.CHANGED, Status.UNCHANGED), at
+        assert stands(one.tree()) == expected, at
+
+
+def test_a_renaming_that_was_cut_off_is_named_by_a_pass_without_the_word(start: Start) -> None:
+    """The root's name is the last to change: until then the pass says what to run."""
+    one = start("devices")
+    renamed(one)
+    one.sender.left = 2
+    with suppress(Cut):
+        one.sync(RENAME)
+    one.sender.left = None
+
+    with pytest.raises(TreeMismatch, match="sync --rename-from host"):
+        one.sync()
+
+
+@pytest.mark.parametrize("layout", ["devices", "numa"])
+def test_a_tree_whose_root_was_renamed_first_is_finished_too(start: Start, layout: Layout) -> None:
+    """As version 0.1.0 left it when it was cut off."""
+    undisturbed = start(layout)
+    count(undisturbed)
+    one = start(layout, "other")
+    root = one.tree().root
+    assert root is not None
+    one.send("PUT", f"/resource_providers/{root.uuid}", {"name": "new"})
+    renamed(one)
+
+    assert one.sync(RENAME).status is Status.CHANGED
+    assert stands(one.tree()) == stands(undisturbed.tree())
+
+
+def test_nothing_is_reshaped_for_a_name(start: Start) -> None:
+    one = start("numa")
+    renamed(one)
+    plan = one.foresee(RENAME).plan
+
+    assert not plan.moves
+    names = [step.name for step in plan.operations if type(step).__name__ == "Rename"]
+    assert names[-1] == "new"
+    assert all(isinstance(seen, ObservedProvider) and seen.provider for seen in one.tree())
+    assert MARKER in one.tree().providers[0].provider.traits
