@@ -196,7 +196,7 @@ class Planner:
         allocations = self._allocations(plan, observed)
         moves, consumers, unplaceable = self._moves(Observed(observed, allocations), desired, holdings, ours)
         mine = ObservedTree(tuple(seen for seen in observed if ours.writes(seen)))
-        kept, held = hold(desired, mine, apply_moves(allocations, moves))
+        kept, held = hold(desired, mine, apply_moves(allocations, moves), elsewhere=holdings.elsewhere)
         return Prospect(
             root_uuid=root_uuid,
             desired=kept,

@@ -79,6 +79,7 @@ class Holdings:
     known: Mapping[str, Guest] = field(default_factory=dict)  # by uuid, all of ``guests``
     told: frozenset[str] = frozenset()  # the classes of which units and floats are all that guests have
     undecided: tuple[Undecided, ...] = ()  # devices that guests have besides; these are ``untold`` of their guests
+    elsewhere: frozenset[str] = frozenset()  # providers whose hardware, if they stand, is on offer in another form
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """What guests hold of devices that a host no longer offers: kept until they let go of it, and given to nobody else."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from reportclient.allocations import Allocation, usages
@@ -12,15 +12,19 @@ ONE_TIME = "HW_PCI_ONE_TIME_USE"
 
 
 def hold(
-    desired: ProviderTree, observed: ObservedTree, allocations: Iterable[Allocation]
+    desired: ProviderTree,
+    observed: ObservedTree,
+    allocations: Iterable[Allocation],
+    *,
+    elsewhere: Collection[str] = (),
 ) -> tuple[ProviderTree, tuple[str, ...]]:
     """
     The desired tree with what guests hold of devices on its children, and a sentence for each that was kept.
 
     What is kept is all reserved, so that nobody is given what a guest lets go of; HELD says that this is no operator's
-    word, and what an operator reserved is remembered beside it. Where the same device is on offer
-    in other words (as another class, whole instead of in parts, or as part of the root's total) nothing is kept: that
-    is a change of shape, and taking the stock away is refused as long as guests hold it.
+    word, and what an operator reserved is remembered beside it. Where the same device is on offer in other words (as
+    another class, whole instead of in parts, or as part of the root's total; ``elsewhere`` has such providers) nothing
+    is kept: that is a change of shape, and taking the stock away is refused as long as guests hold it.
     """
     providers = {provider.name: provider for provider in desired}
     notes: list[str] = []
@@ -31,7 +35,9 @@ def hold(
             continue
         wanted = providers.get(name)
         stays = wanted.inventories.get(resource_class) if wanted else None
-        if (stays and stays.total >= used) or _is_reshaped(seen, wanted, resource_class, desired, observed):
+        if (stays and stays.total >= used) or name in elsewhere:
+            continue
+        if _is_reshaped(seen, wanted, resource_class, desired, observed):
             continue
         kept = Inventory(total=used, reserved=used, max_unit=used)
         providers[name] = _marked(_with(wanted or _bare(seen), resource_class, kept), seen)

@@ -162,7 +162,10 @@ class Writer:
         except Forbidden:
             if reshape.rewrites:
                 raise
-            for one in sorted(reshape.inventories, key=self._gains):
+            for one in (
+                *filter(None, map(self._losses, reshape.inventories)),
+                *filter(self._gains, reshape.inventories),
+            ):
                 self._set_inventories(one)
             return
         touched = {uuid for one in reshape.rewrites for uuid in (*one.before, *one.after)}
@@ -193,6 +196,17 @@ class Writer:
             for uuid in (*each.before, *each.after):
                 self._stands.pop(uuid, None)  # their generations moved, and the answer tells none
             self._tell("%s consumer=%s", "replaced allocations" if each.after else "released", each.consumer)
+
+    def _losses(self, write: SetInventories) -> SetInventories | None:
+        """The part of a write that only takes away; None where it takes nothing."""
+        stands = self._stands[write.uuid].provider.inventories
+        left = {
+            name: write.inventories[name] if write.inventories[name].total <= stock.total else stock
+            for name, stock in stands.items()
+            if name in write.inventories
+        }
+        taken = left.keys() != stands.keys() or any(stands[name] != stock for name, stock in left.items())
+        return replace(write, inventories=left) if taken else None
 
     def _gains(self, write: SetInventories) -> bool:
         """Whether a write adds to a provider: then it waits for those that only take away, so that nothing is twice."""

@@ -5,11 +5,14 @@ Rules and names are nova's where it has any: a provider per PF or plain device, 
 physical GPU, memory encryption contexts.
 """
 
+from collections.abc import Iterable
+
 from drivers.devices.match import rules_by_function
 from drivers.devices.mdev import mdev_stock
 from drivers.devices.pci import pci_stock
 from drivers.devices.sev import sev_stock
 from drivers.devices.stock import DeviceStock, libvirt_name
+from drivers.errors import PolicyError
 from drivers.facts import HostFacts
 from drivers.policy import DevicePolicy
 from drivers.standing import Standing
@@ -24,11 +27,29 @@ def device_stock(facts: HostFacts, policy: DevicePolicy, standing: Standing) -> 
     Raises:
         PolicyError: the policy contradicts itself or this host.
     """
-    return (
-        *pci_stock(facts, policy, standing),
-        *mdev_stock(facts, policy.mdevs, standing),
-        *sev_stock(facts, standing),
-    )
+    whole = pci_stock(facts, policy, standing)
+    divided = mdev_stock(facts, policy.mdevs, standing, {name for one in whole for name in one.members})
+    _check_forms(whole, divided)
+    return (*whole, *divided, *sev_stock(facts, standing))
+
+
+def _check_forms(whole: Iterable[DeviceStock], divided: Iterable[DeviceStock]) -> None:
+    """
+    Refuse a function that is offered as it is, and divided into mediated devices too, by itself or by its VFs.
+
+    Raises:
+        PolicyError: one is.
+    """
+    offered = {address: one for one in whole for address in one.members}
+    for device in divided:
+        for address in sorted(device.hardware & offered.keys()):
+            pci = next(iter(offered[address].inventories.values()))[1]
+            mdev = next(iter(device.inventories.values()))[1]
+            raise PolicyError(
+                f"{pci.rule}, offers {address} as it is, and {mdev.rule}, which {device.suffix} makes of the same "
+                f"device: it is offered whole or divided, never both: name a product_id or address in the rule that "
+                f"leaves it out, or name the cards for the type in [mdev_TYPE] device_addresses"
+            )
 
 
 def idle(facts: HostFacts, policy: DevicePolicy) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Mediated devices: how many vGPUs each card has and can make, of the type that is enabled for it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from drivers.devices.health import ills
 from drivers.devices.reserve import marks, short
@@ -13,8 +13,15 @@ from reportclient.reserve import all_said
 from reportclient.tree import Inventory
 
 
-def mdev_stock(facts: HostFacts, rules: tuple[MdevRule, ...], standing: Standing) -> list[DeviceStock]:
-    """A provider for each parent that offers an enabled type."""
+def mdev_stock(
+    facts: HostFacts, rules: tuple[MdevRule, ...], standing: Standing, whole: Collection[str] = ()
+) -> list[DeviceStock]:
+    """
+    A provider for each parent that offers an enabled type.
+
+    ``whole`` are the addresses of functions that guests are given as they are: of one of these that has no driver
+    nothing is awaited.
+    """
     if not rules:
         return []
     functions = {function.address: function for function in facts.devices.functions}
@@ -32,7 +39,7 @@ def mdev_stock(facts: HostFacts, rules: tuple[MdevRule, ...], standing: Standing
     speaking = {parent.name for parent in facts.devices.mdev_parents}
     for function in facts.devices.functions:
         name = libvirt_name(str(function.address))
-        if function.driver is None and name not in speaking:
+        if function.driver is None and name not in speaking and str(function.address) not in whole:
             found += silenced(name, function, standing)
     return found
 
@@ -97,6 +104,7 @@ def _mdev_provider(
         inventories={rule.resource_class: (stock, reason)},
         traits=marks(f"{parent.name}: {why}", before) if why else short(before, {rule.resource_class: total}),
         members={mdev.uuid: rule.resource_class for mdev in made},
+        hardware=frozenset({str(one) for one in (parent.address, function.pf if function else None) if one}),
         ill=f"{parent.name}: {why}" if why else "",
     )
 

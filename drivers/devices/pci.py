@@ -96,10 +96,18 @@ def _pci_provider(
         inventories=inventories,
         traits=traits | (marks(why, before) if sick else short(before, totals)),
         members={str(match.function.address): match.resource_class for match in matched},
+        hardware=_hardware(address, matched, owner),
         once=any(match.rule and match.rule.one_time_use for match in matched),
         ill=why,
         untold=untold,
     )
+
+
+def _hardware(address: PciAddress, matched: list[Match], owner: PciFunction) -> frozenset[str]:
+    """The functions that are offered, their PF, and the VFs that go with a PF that is offered whole."""
+    whole = any(match.function.address == owner.address for match in matched)
+    functions = (address, *(match.function.address for match in matched), *(owner.vfs if whole else ()))
+    return frozenset(map(str, functions))
 
 
 def _used_for_good(matched: list[Match], held: frozenset[PciAddress]) -> dict[str, int]:
@@ -212,6 +220,7 @@ def _with_silent(
         inventories=inventories,
         traits={**traits, **marks(why, all_said(stands))},
         members=stock.members if stock else {},
+        hardware=frozenset({str(address), *(str(one.address) for one in silent), *(stock.hardware if stock else ())}),
         ill=why,
     )
 

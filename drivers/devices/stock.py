@@ -21,6 +21,7 @@ class DeviceStock:
     inventories: Mapping[str, tuple[Inventory, Reason]]
     traits: Mapping[str, Reason] = field(default_factory=dict)
     members: Mapping[str, str] = field(default_factory=dict)  # PCI address or mdev's uuid -> the class it counts as
+    hardware: frozenset[str] = frozenset()  # PCI addresses of all that a guest gets with it, its PF included
     once: bool = False  # its stock is used up by the first guest
     ill: str = ""  # why some of it is reserved by us; empty: all of it is well
     untold: frozenset[str] = frozenset()  # classes of which it has an amount that it does not tell now
@@ -29,6 +30,19 @@ class DeviceStock:
 def libvirt_name(address: str) -> str:
     """libvirt's name of the PCI function at an address."""
     return "pci_" + address.replace(":", "_").replace(".", "_")
+
+
+def other_forms(devices: Iterable[DeviceStock], *, in_total: bool) -> frozenset[str]:
+    """
+    The suffixes of providers that would offer the hardware of these devices in another form: whole, or divided.
+
+    ``in_total`` means that the devices are part of the root's total, so that providers of their own are another form.
+    """
+    found: set[str] = set()
+    for device in devices:
+        names = {name for address in device.hardware for name in (address, libvirt_name(address))}
+        found |= names | {device.suffix} if in_total else names - {device.suffix}
+    return frozenset(found)
 
 
 def inherit(devices: Iterable[DeviceStock], standing: Standing) -> tuple[DeviceStock, ...]:
@@ -80,6 +94,7 @@ def silenced(suffix: str, function: PciFunction, standing: Standing) -> list[Dev
         DeviceStock(
             suffix=suffix,
             cell=function.cell,
+            hardware=frozenset({str(function.address)}),
             inventories={name: (replace(one, reserved=one.total), Reason(why, RULE)) for name, one in stood.items()},
             traits=dict.fromkeys(own_traits(stands), Reason(why, RULE)) | marks(why, all_said(stands)),
             ill=why,

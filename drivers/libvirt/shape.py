@@ -7,7 +7,7 @@ from drivers.cells import memory_mib
 from drivers.devices import device_stock
 from drivers.devices.match import OF_DEVICES, PHYSNET
 from drivers.devices.reserve import RULE, marks, short
-from drivers.devices.stock import DeviceStock, inherit
+from drivers.devices.stock import DeviceStock, inherit, other_forms
 from drivers.errors import MalformedFact, PolicyError
 from drivers.facts import HostFacts
 from drivers.libvirt.holdings import holdings
@@ -64,7 +64,9 @@ def shape(facts: HostFacts, policy: Policy, observed: ObservedTree | None) -> Sh
 def _shape(facts: HostFacts, policy: Policy, standing: Standing) -> Shaped:
     devices = device_stock(facts, policy.devices, standing)
     devices = devices if policy.layout == "flat" else inherit(devices, standing)
-    held = holdings(facts, policy, devices)
+    forms = other_forms(devices, in_total=policy.layout == "flat")
+    elsewhere = frozenset(f"{facts.hostname}_{suffix}" for suffix in forms)
+    held = replace(holdings(facts, policy, devices), elsewhere=elsewhere)
     if policy.layout == "numa":
         stock, below = shape_cells(facts, policy, standing, devices)
         root = _root(facts, policy, {**stock, **present_only(disk_stock(facts, policy, standing))})

@@ -37,6 +37,19 @@ def test_without_the_reshaper_stock_is_taken_away_before_it_is_given_elsewhere()
     assert placement.written == ["c", "r"]
 
 
+def test_without_the_reshaper_a_provider_that_loses_and_gains_is_written_twice() -> None:
+    """Written once, whichever goes first, one of the two classes would be on offer on both for a moment."""
+    one, other = {"A": Inventory(total=8)}, {"B": Inventory(total=8)}
+    root = ObservedProvider(uuid="r", generation=1, provider=Provider(name="host", inventories=one))
+    card = ObservedProvider(uuid="c", generation=1, provider=Provider(name="card", parent="host", inventories=other))
+    placement = NoReshaper()
+    writer = Writer(cast(Transport, placement), ObservedTree((root, card)))
+
+    writer.write(Reshape((SetInventories("r", "host", other), SetInventories("c", "card", one))))
+
+    assert placement.written == ["r", "c", "r", "c"]
+
+
 class Gone:
     """A placement that deleted a provider already, when it was asked for the first time and its answer was lost."""
 
