@@ -1,6 +1,6 @@
 """What guests hold of devices that a host no longer offers: kept until they let go of it, and given to nobody else."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from reportclient.allocations import Allocation, usages
@@ -17,6 +17,7 @@ def hold(
     allocations: Iterable[Allocation],
     *,
     elsewhere: Collection[str] = (),
+    lost: Callable[[str], bool] = lambda _: False,
 ) -> tuple[ProviderTree, tuple[str, ...]]:
     """
     The desired tree with what guests hold of devices on its children, and a sentence for each that was kept.
@@ -25,6 +26,9 @@ def hold(
     word, and what an operator reserved is remembered beside it. Where the same device is on offer in other words (as
     another class, whole instead of in parts, or as part of the root's total; ``elsewhere`` has such providers) nothing
     is kept: that is a change of shape, and taking the stock away is refused as long as guests hold it.
+
+    What an operator reserved of a device that is ``lost``, by the name of its provider, is kept too: a card that drops
+    off the bus and comes back must not be on offer then.
     """
     providers = {provider.name: provider for provider in desired}
     notes: list[str] = []
@@ -43,9 +47,18 @@ def hold(
         providers[name] = _marked(_with(wanted or _bare(seen), resource_class, kept), seen)
         notes.append(f"{name} keeps {used} {resource_class}, which guests hold and this host no longer offers")
     for seen in observed:
-        if seen.name not in providers and seen.provider.parent in providers and is_used_up(seen):
+        if seen.name in providers or seen.provider.parent not in providers or seen.name in elsewhere:
+            continue
+        if is_used_up(seen):
             providers[seen.name] = seen.provider
             notes.append(f"{seen.name} is a one-time device that was used: it stays until it is no longer reserved")
+        elif lost(seen.name) and (reserved := _reserved_devices(seen)):
+            providers[seen.name] = _marked(replace(_bare(seen), inventories=reserved), seen)
+            told = ", ".join(f"{one.total} {name}" for name, one in reserved.items())
+            notes.append(
+                f"{seen.name} is gone from this host, and keeps {told} that an operator reserved: if it is gone for "
+                f"good, say sync --force"
+            )
     return (ProviderTree(tuple(providers.values())), tuple(notes)) if notes else (desired, ())
 
 
@@ -73,6 +86,15 @@ def _is_reshaped(
 def _total(inventories: Mapping[str, Inventory], resource_class: str) -> int:
     stock = inventories.get(resource_class)
     return stock.total if stock else 0
+
+
+def _reserved_devices(seen: ObservedProvider) -> dict[str, Inventory]:
+    """What an operator reserved of a provider's devices, as all that there is."""
+    return {
+        name: Inventory(total=amount, reserved=amount, max_unit=amount)
+        for name, amount in sorted(all_said(seen).items())
+        if name not in NO_DEVICES
+    }
 
 
 def _bare(seen: ObservedProvider) -> Provider:

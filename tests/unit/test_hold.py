@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from reportclient.allocations import Allocation
 from reportclient.hold import hold
 from reportclient.ownership import MARKER
+from reportclient.reserve import words
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 ROOT = Provider(name="host", inventories={"VCPU": Inventory(total=4)})
@@ -114,3 +115,24 @@ def test_holding_never_makes_room_for_anybody(
     for one in tree:
         for name, stock in one.inventories.items():
             assert stock.capacity <= wanted_room.get((one.name, name), 0)
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_what_an_operator_reserved_of_a_card_stays_while_the_card_is_lost(lost: bool) -> None:
+    """Taken out of the rules it goes: that is an operator's word too."""
+    card = Provider(
+        name="nic",
+        parent="host",
+        inventories={"VF": Inventory(total=8, reserved=3)},
+        traits=frozenset({MARKER}),
+    )
+    before = ObservedTree(tuple(ObservedProvider(uuid=one.name, generation=1, provider=one) for one in (ROOT, card)))
+
+    tree, notes = hold(ProviderTree((ROOT,)), before, [], lost=lambda _: lost)
+
+    assert stock(tree) == ({"nic": {"VF": 3}} if lost else {})
+    assert bool(notes) == lost
+    if lost:
+        again = ObservedTree(tuple(ObservedProvider(uuid=one.name, generation=1, provider=one) for one in tree))
+        assert words(tree.providers[1]) == {"VF": 3}  # so it is an operator's still when the card comes back
+        assert hold(ProviderTree((ROOT,)), again, [], lost=lambda _: True)[0] == tree
