@@ -17,11 +17,11 @@ from drivers.moves import displaced, plan_moves
 from drivers.strangers import find_stand_ins
 from reportclient.allocations import Allocation, Consumer, Holdings, Move, Observed, apply_moves
 from reportclient.client import PlacementClient
-from reportclient.diff import diff
+from reportclient.diff import adopted, diff
 from reportclient.errors import TreeMismatch, Unplaceable
 from reportclient.hold import ONE_TIME, hold
 from reportclient.names import is_custom
-from reportclient.ownership import Contest, Names, Ownership, contest, is_novas
+from reportclient.ownership import Contest, Names, Ownership, contest
 from reportclient.plan import Plan, lessened, recast
 from reportclient.renaming import as_called, called, former_name
 from reportclient.reserve import used_up
@@ -196,7 +196,14 @@ class Planner:
         allocations = self._allocations(plan, observed)
         moves, consumers, unplaceable = self._moves(Observed(observed, allocations), desired, holdings, ours)
         mine = ObservedTree(tuple(seen for seen in observed if ours.writes(seen)))
-        kept, held = hold(desired, mine, apply_moves(allocations, moves), elsewhere=holdings.elsewhere)
+        here = self.driver.present(survey)
+        kept, held = hold(
+            desired,
+            mine,
+            apply_moves(allocations, moves),
+            elsewhere=holdings.elsewhere,
+            lost=lambda name: not wishes.force and name not in here,
+        )
         return Prospect(
             root_uuid=root_uuid,
             desired=kept,
@@ -282,7 +289,7 @@ class Planner:
         return Ownership(
             emitted=self.driver.emitted,
             configured=_joined(memory.configured, memory.reported),
-            adopted=frozenset(seen.name for seen in observed if seen.name in names and is_novas(seen)),
+            adopted=adopted(observed, names),
         )
 
     def _used_once(self, shaped: ProviderTree, observed: ObservedTree, memory: NodeState) -> frozenset[str]:

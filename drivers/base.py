@@ -10,7 +10,8 @@ from drivers.moves import plan_moves
 from drivers.policy import Policy
 from drivers.reasons import Shaped
 from reportclient.allocations import Holdings, Instruction, Observed, instructions
-from reportclient.ownership import Names, Ownership, is_novas
+from reportclient.diff import adopted
+from reportclient.ownership import Names, Ownership
 from reportclient.tree import ObservedTree, ProviderTree
 
 
@@ -102,6 +103,5 @@ def update_provider_tree(
     survey = driver.survey(node)
     desired, holdings = driver.shape(survey, policy, observed.tree)
     names = driver.present(survey) | {provider.name for provider in desired}
-    adopted = frozenset(seen.name for seen in observed.tree if seen.name in names and is_novas(seen))
-    ours = ours or Ownership(emitted=driver.emitted, adopted=adopted)
+    ours = ours or Ownership(emitted=driver.emitted, adopted=adopted(observed.tree, names))
     return desired, instructions(plan_moves(observed, desired, holdings, ours))

@@ -1,11 +1,11 @@
 """From what placement holds to what it should hold: the pure planner of ordinary changes."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 
 from reportclient.allocations import Consumer, Move
 from reportclient.errors import TreeMismatch
 from reportclient.names import is_custom
-from reportclient.ownership import Ownership, carry_inventories, carry_traits, others_marks
+from reportclient.ownership import Ownership, carry_inventories, carry_traits, is_novas, others_marks
 from reportclient.plan import (
     Create,
     Delete,
@@ -26,6 +26,29 @@ from reportclient.renaming import child_uuid as child_uuid
 from reportclient.reserve import is_mark, is_reserved_by_us
 from reportclient.reshape import rewrites
 from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree, same_stock
+
+
+def adopted(observed: ObservedTree, names: Container[str]) -> frozenset[str]:
+    """
+    The children that are ours to write although they do not carry our mark, by name.
+
+    Those of ``names`` that nova made, and empty ones whose uuid is derived from our root's: a pass that was cut off
+    made them, and the next one may not want them any more.
+    """
+    root = observed.root
+    if root is None:
+        return frozenset()
+    return frozenset(
+        seen.name
+        for seen in observed
+        if (seen.name in names and is_novas(seen))
+        or (_is_bare(seen) and seen.uuid == child_uuid(root.uuid, root.name, seen.name))
+    )
+
+
+def _is_bare(seen: ObservedProvider) -> bool:
+    provider = seen.provider
+    return provider.parent is not None and not (provider.inventories or provider.traits or provider.aggregates)
 
 
 def diff(

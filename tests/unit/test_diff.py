@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from reportclient.diff import child_uuid, diff
+from reportclient.diff import adopted, child_uuid, diff
 from reportclient.errors import TreeMismatch
 from reportclient.forecast import forecast
 from reportclient.ownership import MARKER, Names, Ownership
@@ -304,3 +304,15 @@ def test_what_we_reserved_is_given_back_before_the_mark_that_says_so_goes() -> N
     assert marks <= steps[0].traits
     assert isinstance(steps[2], SetTraits)
     assert steps[2].removed == marks
+
+
+def test_an_empty_child_that_a_pass_of_ours_left_is_known_by_its_uuid() -> None:
+    """Cut off after it was made, and not wanted any more: nobody else would take it away."""
+    begun = ObservedProvider(
+        uuid=child_uuid(ROOT_UUID, ROOT, f"{ROOT}_0"), generation=0, provider=Provider(name=f"{ROOT}_0", parent=ROOT)
+    )
+    others = replace(begun, uuid=str(uuid.UUID(int=9)), provider=Provider(name=f"{ROOT}_1", parent=ROOT))
+    marked = replace(begun, provider=replace(begun.provider, traits=frozenset({"OWNER_CYBORG"})))
+
+    assert adopted(ObservedTree((*root_of(), begun, others)), ()) == {begun.name}
+    assert adopted(ObservedTree((*root_of(), marked)), ()) == frozenset()
