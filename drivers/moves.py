@@ -251,7 +251,7 @@ class _Planning:
         Where the guest has an undecided device too, what leaves a card may be of that device: then it goes only above
         or below.
         """
-        if word.amount != sum(parcel.amount for parcel in mine) or not word.places:
+        if word.overridden or not word.places or word.amount != sum(parcel.amount for parcel in mine):
             return False
         if any((provider, parcel.to_class) not in self._stock for provider in word.units for parcel in mine):
             return False

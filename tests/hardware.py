@@ -1,6 +1,7 @@
 """Made-up hardware for unit tests: values at the edge where drivers shape them, and Hypothesis strategies of them."""
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from hypothesis import strategies as st
@@ -19,9 +20,11 @@ from drivers.facts import (
     NetDevice,
     NumaCell,
     PciFunction,
+    Tenant,
 )
 from drivers.pci import PciAddress, parse_pci_address
-from drivers.policy import DevicePolicy, DeviceRule, MdevRule
+from drivers.policy import CpuPolicy, DevicePolicy, DeviceRule, Layout, MdevRule, Policy
+from drivers.rules import parse_rule
 from fakes import FACTS
 
 NETWORK, DISPLAY, BRIDGE = 0x020000, 0x030200, 0x060400
@@ -159,3 +162,115 @@ def occupied_hosts(draw: st.DrawFn) -> HostFacts:
             Guest(uuid=str(UUID(int=number)), state="running", pci=vfs, mdevs=held, vcpus=vcpus, memory=memory)
         )
     return replace(facts, devices=replace(facts.devices, mdevs=mdevs), guests=tuple(guests))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A host and its configuration before and after, while its guests run on."""
+
+    before: HostFacts
+    earlier: Policy
+    after: HostFacts
+    later: Policy
+    overridden: Mapping[str, int]  # by guest: how much VCPU its flavor asks for, whatever it has
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> Change:
+    """
+    Odd hosts that change: cards of one class that go, fall silent or get another class, and CPUs that are dedicated.
+
+    Guests are pinned over several cells, some with a CPU for their emulator alone; some have their VCPU overridden, or
+    a device that nothing offers.
+    """
+    facts = draw(crowded_hosts())
+    pins = frozenset().union(*(one for guest in facts.guests for one in (*guest.vcpus, guest.emulator_cpus)))
+    single = frozenset().union(*(one for guest in facts.guests for one in guest.vcpus if len(one) == 1))
+    dedicated = CpuPolicy(dedicated=pins, shared=facts.cpu_map.online - pins or None) if single else CpuPolicy()
+    cpus = (draw(st.sampled_from((CpuPolicy(), dedicated))), draw(st.sampled_from((dedicated, dedicated, CpuPolicy()))))
+    layouts: st.SearchStrategy[Layout] = st.sampled_from(("flat", "devices", "numa"))
+    overridden = {guest.uuid: draw(st.integers(1, 3)) for guest in facts.guests if guest.tenant}
+    return Change(
+        before=facts,
+        earlier=Policy(layout=draw(layouts), cpus=cpus[0], devices=draw(_offers(facts)), reserved_memory_mib=0),
+        after=draw(_losses(facts)),
+        later=Policy(layout=draw(layouts), cpus=cpus[1], devices=draw(_offers(facts)), reserved_memory_mib=0),
+        overridden=overridden,
+    )
+
+
+@st.composite
+def crowded_hosts(draw: st.DrawFn) -> HostFacts:
+    """Two cells, up to three vGPU cards of two types and two network cards, and guests on all of it."""
+    cpus = [tuple(HostCpu(n, cell, n, frozenset({n})) for n in range(8 * cell, 8 * cell + 8)) for cell in (0, 1)]
+    cells = tuple(NumaCell(id_, 16 << 20, cpus[id_], (MemoryPages(4, 0),)) for id_ in (0, 1))
+    gpus = [gpu(f"0000:{0x84 + n:02x}:00.0", draw(st.integers(0, 1))) for n in range(draw(st.integers(1, 3)))]
+    kinds = [draw(st.sampled_from("ab")) for _ in gpus]
+    parents = tuple(parent(one, **{kind: 8}) for one, kind in zip(gpus, kinds, strict=True))
+    nics = [card(f"0000:{0x21 + n:02x}:00.0", 3, cell=draw(st.integers(0, 1))) for n in range(draw(st.integers(0, 2)))]
+    mdevs = tuple(
+        Mdev(str(UUID(int=0x100 * number + n)), kind, one.name)
+        for number, (one, kind) in enumerate(zip(parents, kinds, strict=True))
+        for n in range(2)
+    )
+    facts = host(*gpus, *(function for nic in nics for function in nic), parents=parents, mdevs=mdevs)
+    free_cpus = list(draw(st.permutations(range(12))))
+    free_mdevs = list(draw(st.permutations([mdev.uuid for mdev in mdevs])))
+    free_vfs = list(draw(st.permutations([function.address for nic in nics for function in nic[1:]])))
+    guests = []
+    for number in range(draw(st.integers(1, 3))):
+        pinned = [frozenset({free_cpus.pop()}) for _ in range(draw(st.integers(0, 3)))]
+        where = draw(st.sampled_from((frozenset(), frozenset({6, 7}), frozenset({12, 13}))))
+        vcpus = (*pinned, *((where,) * draw(st.integers(0 if pinned else 1, 2))))
+        alone = bool(pinned) and draw(st.booleans())
+        bound = draw(st.sampled_from((frozenset(), frozenset({0}), frozenset({1}))))
+        guests.append(
+            Guest(
+                uuid=f"guest-{number}",
+                state="running",
+                pci=frozenset(free_vfs.pop() for _ in range(min(len(free_vfs), draw(st.integers(0, 2))))),
+                mdevs=frozenset(free_mdevs.pop() for _ in range(min(len(free_mdevs), draw(st.integers(0, 2))))),
+                vcpus=vcpus,
+                emulator_cpus=frozenset({free_cpus.pop()}) if alone else frozenset(),
+                memory=(GuestMemory(draw(st.integers(1, 300)), bound),),
+                tenant=Tenant("p", "u", None, frozenset({"VCPU"})) if draw(st.integers(0, 4)) == 0 else None,
+            )
+        )
+    online = frozenset(cpu.id for cell in cells for cpu in cell.cpus)
+    return replace(facts, cells=cells, cpu_map=CpuMap(16, online), guests=tuple(guests))
+
+
+@st.composite
+def _offers(draw: st.DrawFn, facts: HostFacts) -> DevicePolicy:
+    """Each type of vGPU under one of two classes or not at all, each network card by a rule of its own or by itself."""
+    parents = facts.devices.mdev_parents
+    mdevs = []
+    for kind in "ab":
+        names = frozenset(one.name for one in parents if one.types[0].id == kind)
+        name = draw(st.sampled_from(("VGPU", "VGPU", "CUSTOM_A", None)))
+        mdevs += [MdevRule(type=kind, addresses=names, resource_class=name)] if names and name else []
+    found: list[DeviceRule] = []
+    for function in facts.devices.functions:
+        name = draw(st.sampled_from(("CUSTOM_VF", None, None))) if function.is_pf else None
+        if name:
+            address = f"{str(function.address)[:-4]}10.*"
+            found.append(parse_rule({"address": address, "product_id": "1515", "resource_class": name}, len(found) + 1))
+    everything = draw(st.sampled_from((True, True, False)))
+    return DevicePolicy(report=True, rules=tuple(found), discover_all=everything, mdevs=tuple(mdevs))
+
+
+@st.composite
+def _losses(draw: st.DrawFn, facts: HostFacts) -> HostFacts:
+    """The same host, of which a card may be out of sight, or without its driver."""
+    devices = facts.devices
+    cards = [function.address for function in devices.functions if not function.is_vf]
+    lost = draw(st.sampled_from([None, None, *cards]))
+    silent = draw(st.booleans())
+    parents = tuple(one for one in devices.mdev_parents if one.address != lost)
+    if silent:
+        left = [replace(one, driver=None) if one.address == lost else one for one in devices.functions]
+    else:
+        left = [one for one in devices.functions if lost is None or lost not in (one.address, one.pf)]
+    names = {one.name for one in parents}
+    mdevs = tuple(mdev for mdev in devices.mdevs if mdev.parent in names)
+    return replace(facts, devices=Devices(functions=tuple(left), mdev_parents=parents, mdevs=mdevs))

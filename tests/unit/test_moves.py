@@ -12,7 +12,7 @@ from drivers.libvirt.shape import EMITTED, shape
 from drivers.moves import displaced, plan_moves
 from drivers.policy import DevicePolicy, Layout, MdevRule, Policy
 from drivers.strangers import find_stand_ins
-from hardware import occupied_hosts
+from hardware import Change, changes, occupied_hosts
 from reportclient.allocations import (
     Allocation,
     Consumer,
@@ -30,6 +30,7 @@ from reportclient.allocations import (
 from reportclient.diff import diff
 from reportclient.errors import Conflict, Unplaceable, UnsafePlan
 from reportclient.forecast import forecast
+from reportclient.hold import NO_DEVICES
 from reportclient.ownership import MARKER, Names, Ownership
 from reportclient.plan import Create, Delete, EnsureTraits, Plan, Reshape, SetTraits, check_use
 from reportclient.reshape import rewrites
@@ -166,6 +167,96 @@ def test_a_reshape_names_who_moves_and_repeats_what_they_have_abroad(
     assert {one.consumer for one in rewritten} == {move.consumer for move in plan.moves}
     assert all(one.after[ABROAD] == {"DISK_GB": 5} for one in rewritten)
     assert ABROAD not in {one.uuid for step in steps for one in step.inventories}
+
+
+def with_rows(change: Change) -> Observed:
+    """The host as it was, whose guests have been given what they hold; what floats is where it is likeliest."""
+    shaped = shape(change.before, change.earlier, None)
+    observed = forecast(diff(ObservedTree(), shaped.tree, OURS, root_uuid=ROOT_UUID), ObservedTree())
+    rows: dict[tuple[str, str, str], int] = {}
+    for unit in shaped.holdings.units:
+        rows[unit.consumer, unit.provider, unit.resource_class] = unit.amount
+    for one in shaped.holdings.floats:
+        key = one.consumer, one.providers[0], one.resource_class
+        rows[key] = rows.get(key, 0) + one.amount
+    for guest, amount in change.overridden.items():
+        slots = [key for key in sorted(rows) if (key[0], key[2]) == (guest, "VCPU")]
+        rows = {key: each for key, each in rows.items() if key not in slots}
+        rows |= dict.fromkeys(slots[:1], amount)
+    return Observed(observed, tuple(sorted(Allocation(*key, amount) for key, amount in rows.items())))
+
+
+def told(holdings: Holdings, slot: tuple[str, str, str]) -> tuple[int, int, set[str]]:
+    """Of a guest's class: its units on a provider, what may float there, and where else it may be."""
+    consumer, provider, name = slot
+    units = [one for one in holdings.units if (one.consumer, one.resource_class) == (consumer, name)]
+    floats = [one for one in holdings.floats if (one.consumer, one.resource_class) == (consumer, name)]
+    places = {one.provider for one in units} | {place for one in floats for place in one.providers}
+    here = sum(one.amount for one in units if one.provider == provider)
+    return here, sum(one.amount for one in floats if provider in one.providers), places
+
+
+def contradictions(
+    observed: Observed, after: Iterable[Allocation], desired: ProviderTree, holdings: Holdings
+) -> list[str]:
+    """What came to a place, or went from one, against what the hypervisor says of a known guest."""
+    was = {(one.consumer, one.provider, one.resource_class): one.amount for one in observed.allocations}
+    now = {(one.consumer, one.provider, one.resource_class): one.amount for one in after}
+    doubtful = {one.consumer for one in holdings.undecided}
+    found = []
+    for slot in sorted(was.keys() | now.keys()):
+        consumer, provider, name = slot
+        here, floating, places = told(holdings, slot)
+        came = now.get(slot, 0) - was.get(slot, 0)
+        offering = {one.name for one in desired if name in one.inventories}
+        if name in holdings.known[consumer].overridden:
+            bound = places | (told(holdings, (consumer, provider, "PCPU"))[2] if name == "VCPU" else set())
+            good = came <= 0 or provider in bound or not bound & offering
+        elif name not in NO_DEVICES and name not in holdings.told | {"VGPU", "SRIOV_NET_VF", "CUSTOM_A", "CUSTOM_VF"}:
+            good = True  # the hypervisor never speaks of it
+        elif came > 0:
+            only = offering == {provider} and places <= {provider} | ({"host"} if floating else set())
+            good = now[slot] <= here + floating or (only and (name in NO_DEVICES or consumer not in doubtful))
+        else:
+            good = now.get(slot, 0) >= min(was[slot], here)
+        if not good:
+            found.append(f"{slot}: {was.get(slot, 0)} -> {now.get(slot, 0)}, told {here}, {floating} floating")
+    return found
+
+
+@given(changes())
+def test_no_row_of_a_known_guest_is_moved_or_relabelled_against_the_hypervisors_word(change: Change) -> None:
+    observed = with_rows(change)
+    shaped = shape(change.after, change.later, observed.tree)
+    everything = Names(frozenset(observed_classes(observed)))
+    ours = replace(OURS, configured={seen.name: everything for seen in observed.tree})
+    try:
+        found = plan_moves(observed, shaped.tree, shaped.holdings, ours)
+    except Unplaceable:
+        event("refused")
+        return
+    event("moved" if found else "nothing to move")
+    after = apply_moves(observed.allocations, found)
+
+    assert contradictions(observed, after, shaped.tree, shaped.holdings) == []
+    assert not uncovered(observed, after, shaped.tree, shaped.holdings)
+
+
+def uncovered(
+    observed: Observed, after: Iterable[Allocation], desired: ProviderTree, holdings: Holdings
+) -> list[Holding]:
+    """The dedicated CPUs of guests that come on offer without being allocated for them."""
+    before, offered = stock(observed.tree), {one.name: one.inventories for one in desired}
+    has = sums(after)
+    total = sum(one.total for (_, name), one in before.items() if name == "PCPU")
+    grows = sum(stocks["PCPU"].total for stocks in offered.values() if "PCPU" in stocks) > total
+    return [
+        unit
+        for unit in holdings.units
+        if grows and unit.resource_class == "PCPU"
+        if (unit.consumer, "VCPU") in has or (unit.consumer, "PCPU") in has
+        if has.get((unit.consumer, "PCPU"), 0) < unit.amount
+    ]
 
 
 CARD, OTHER = "host_card", "host_other"
