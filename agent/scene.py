@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from reportclient.allocations import Allocation, Consumer, Holdings
+from reportclient.allocations import Allocation, Consumer, Float, Holding, Holdings
 from reportclient.hold import NO_DEVICES
 from reportclient.tree import ObservedTree
 
@@ -102,16 +102,13 @@ class Scene:
 
         None where the tree does not have what the hypervisor speaks of.
         """
-        offered = {seen.name for seen in self.tree if name in seen.provider.inventories}
+        offered = self._offering.get(name, set())
         wanted: dict[str, int] = {}
-        for unit in self.holdings.units:
-            if (unit.consumer, unit.resource_class) == (uuid, name):
-                wanted[unit.provider] = wanted.get(unit.provider, 0) + unit.amount
+        for unit in self._units.get((uuid, name), ()):
+            wanted[unit.provider] = wanted.get(unit.provider, 0) + unit.amount
         if not wanted.keys() <= offered:
             return None
-        for floating in self.holdings.floats:
-            if (floating.consumer, floating.resource_class) != (uuid, name):
-                continue
+        for floating in self._floats.get((uuid, name), ()):
             places = [place for place in floating.providers if place in offered]
             if not places:
                 return None
@@ -122,6 +119,31 @@ class Scene:
                 rest -= kept
             wanted[places[0]] = wanted.get(places[0], 0) + rest
         return {place: amount for place, amount in wanted.items() if amount}
+
+    @cached_property
+    def _offering(self) -> dict[str, set[str]]:
+        """The providers that have stock of a class."""
+        found: dict[str, set[str]] = {}
+        for seen in self.tree:
+            for name in seen.provider.inventories:
+                found.setdefault(name, set()).add(seen.name)
+        return found
+
+    @cached_property
+    def _units(self) -> dict[tuple[str, str], list[Holding]]:
+        """Units by guest and class."""
+        found: dict[tuple[str, str], list[Holding]] = {}
+        for unit in self.holdings.units:
+            found.setdefault((unit.consumer, unit.resource_class), []).append(unit)
+        return found
+
+    @cached_property
+    def _floats(self) -> dict[tuple[str, str], list[Float]]:
+        """What floats, by guest and class."""
+        found: dict[tuple[str, str], list[Float]] = {}
+        for one in self.holdings.floats:
+            found.setdefault((one.consumer, one.resource_class), []).append(one)
+        return found
 
     def differences(self, uuid: str) -> dict[str, dict[str, tuple[int, int]]]:
         """Class -> provider -> (what a guest has, what is allocated), where they differ."""

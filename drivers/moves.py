@@ -177,7 +177,7 @@ class _Planning:
             f"{self._named(consumer, guest)} has {has.get('VCPU', 0)} VCPU and {has.get('PCPU', 0)} PCPU allocated, "
             f"and really has {word.amount} PCPU (one for each pinned vCPU, and one for an emulator thread of its own), "
             f"which come on offer on {', '.join(grown)}: allocate {needed} VCPU for it first (compute-node-agent claim "
-            f"{guest} --replace), or resize it or move it away"
+            f"{guest} --replace --request FILE), or resize it or move it away"
         )
 
     def _grows(self, provider: str, name: str) -> bool:
