@@ -86,7 +86,8 @@ class Scene:
         """
         devices = (self.holdings.told | self._offered) - NO_DEVICES
         doubtful = any(one.consumer == uuid for one in self.holdings.undecided)
-        ahead = [kind for kind in (CPUS, devices) if any(self.truth(uuid, name, {}) is None for name in kind)]
+        kinds = CPUS, frozenset({"MEMORY_MB"}), devices
+        ahead = [kind for kind in kinds if any(self.truth(uuid, name, {}) is None for name in kind)]
         return self.holdings.known[uuid].untold.union(*ahead, devices if doubtful else ())
 
     @cached_property

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from beds.guests import METADATA, GuestSpec, add_guests
 from beds.placement import PlacementServer
 from beds.trees import add_consumer, identity
 from beds.upgrades import UPGRADES, Lab, Story, write_config
@@ -110,6 +111,56 @@ def test_an_evacuated_guest_with_allocations_on_two_hosts_is_converted(
     assert after["other-host"] == WHOLE
     assert after["four-cells"] == REST
     assert after[SECOND if here else FIRST] == {"VGPU": 1}
+
+
+def test_a_guest_whose_type_of_vgpu_is_off_is_not_given_a_vgpu_of_the_other_card(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    found = lab(placement_server, tmp_path, {"guest": [ON_FIRST]}, guest={"four-cells": WHOLE})
+    found.configured({**found.data["config"], "devices": {"enabled_mdev_types": "nvidia-231"}})
+
+    note = refused(found)
+
+    assert f"consumer {identity('guest')} has 1 VGPU on four-cells" in note
+    assert f"{ON_FIRST} ([devices] enabled_mdev_types does not offer its type nvidia-222" in note
+    assert "bring the card, type or rule back" in note
+
+
+def test_a_guest_with_an_emulator_thread_of_its_own_is_refused_until_it_is_allocated_too(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    found = lab(placement_server, tmp_path, {}, guest={"four-cells": {"VCPU": 2, "MEMORY_MB": 512}})
+    pinned = GuestSpec(vcpus=2, memory_mib=512, pins=("16", "17"), emulator_pin="18")
+    add_guests(tmp_path / "host", {identity("guest"): pinned})
+    sets = {"layout": "devices", "cpu_shared_set": "4-15", "cpu_dedicated_set": "0-3,16-31"}
+    found.configured({**found.data["config"], "compute": sets})
+
+    note = refused(found)
+    again = {"project": "project", "user": "user", "allocations": {"four-cells": {"VCPU": 3, "MEMORY_MB": 512}}}
+    found.placement.send("DELETE", f"/allocations/{identity('guest')}")
+    add_consumer(found.placement, "guest", again)
+
+    assert f"consumer {identity('guest')} has 2 VCPU and 0 PCPU allocated, and really has 3 PCPU" in note
+    assert f"allocate 3 VCPU for it first (compute-node-agent claim {identity('guest')} --replace" in note
+    assert converted(found)["guest"] == {"four-cells": {"PCPU": 3, "MEMORY_MB": 512}}
+
+
+def test_a_guest_whose_flavor_overrides_its_vcpus_goes_to_the_cell_where_it_is_bound(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    found = lab(placement_server, tmp_path, {}, guest={"four-cells": {"VCPU": 1, "MEMORY_MB": 512}})
+    overriding = METADATA.format(memory_mib=512, vcpus=4, user="user", project="project").replace(
+        "</nova:flavor>",
+        '<nova:extraSpecs><nova:extraSpec name="resources:VCPU">1</nova:extraSpec></nova:extraSpecs></nova:flavor>',
+    )
+    bound = GuestSpec(vcpus=4, memory_mib=512, cpuset="8-11", cells=(2,), metadata=overriding)
+    add_guests(tmp_path / "host", {identity("guest"): bound})
+    found.configured({**found.data["config"], "compute": {"layout": "numa"}})
+
+    assert converted(found)["guest"] == {
+        "four-cells_NUMA2": {"VCPU": 1},
+        "four-cells_NUMA2_PAGES_4": {"MEMORY_MB": 512},
+    }
 
 
 def test_a_consumer_that_the_hypervisor_does_not_know_goes_where_there_is_room(

@@ -144,3 +144,14 @@ def test_a_guest_without_allocations_is_not_given_a_part_of_what_it_has() -> Non
     (missing, *_) = findings(lost, placed(BOTH), ())
 
     assert (missing.kind.value, missing.repair, missing.safe) == ("missing", None, False)
+
+
+def test_a_guest_is_not_given_its_vcpus_alone_while_the_tree_does_not_have_its_pages() -> None:
+    guest = replace(GUEST, mdevs=frozenset(), memory=(GuestMemory(64, frozenset({0})),), tenant=Tenant("p", "u", None))
+    numa = Policy(layout="numa")
+    whole = placed(FACTS, numa)
+    tree = ObservedTree(tuple(seen for seen in whole if seen.name != "host_NUMA0_PAGES_4"))
+
+    (missing, *_) = findings(replace(FACTS, guests=(guest,)), tree, (), numa)
+
+    assert (missing.kind.value, missing.repair) == ("missing", None)
