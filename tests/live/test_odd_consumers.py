@@ -163,6 +163,31 @@ def test_a_guest_whose_flavor_overrides_its_vcpus_goes_to_the_cell_where_it_is_b
     }
 
 
+@pytest.mark.parametrize("layout", ["flat", "devices", "numa"])
+def test_the_class_of_one_of_two_cards_gets_a_new_name_under_its_guests(
+    layout: str, placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    found = lab(
+        placement_server,
+        tmp_path,
+        {"one": [ON_FIRST], "two": [ON_SECOND]},
+        one={"four-cells": WHOLE},
+        two={"four-cells": WHOLE},
+    )
+    config = {**found.data["config"], "compute": {"layout": layout}}
+    found.configured(config)
+    if layout != "flat":
+        converted(found)
+    found.configured({**config, "mdev_nvidia-231": {"device_addresses": "0000:86:00.0", "mdev_class": "CUSTOM_BIG"}})
+
+    after = converted(found)
+
+    at_first, at_second = ("four-cells", "four-cells") if layout == "flat" else (FIRST, SECOND)
+    assert after["one"][at_first]["VGPU"] == 1
+    assert after["two"][at_second]["CUSTOM_BIG"] == 1
+    assert not any("VGPU" in resources for resources in after["two"].values())
+
+
 def test_a_consumer_that_the_hypervisor_does_not_know_goes_where_there_is_room(
     placement_server: PlacementServer, tmp_path: Path
 ) -> None:
