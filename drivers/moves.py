@@ -148,7 +148,8 @@ class _Planning:
         A guest with an undecided device is believed on a device's own provider only: elsewhere what it has allocated
         may be that device's.
         """
-        if (provider, name) not in self._stock or (provider, name) in self._before:
+        stock = self._stock.get((provider, name))
+        if stock is None or stock.total <= self._before.get((provider, name), 0):
             return False
         if word.undecided:
             return provider in going and bool(self._parents.get(provider))

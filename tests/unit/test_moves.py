@@ -658,6 +658,13 @@ def test_one_of_two_cards_gets_a_new_name_for_what_its_guest_has_there() -> None
             tree({"VGPU": 8}), "host", tree({"VGPU": 4, "CUSTOM_A": 4}), "host", id="one of two types, in flat"
         ),
         pytest.param(
+            tree({"VGPU": 8, "CUSTOM_A": 4}),
+            "host",
+            tree({"VGPU": 4, "CUSTOM_A": 8}),
+            "host",
+            id="a name that another type has already",
+        ),
+        pytest.param(
             tree(card={"VGPU": 4}, other={"VGPU": 4}), CARD, tree({"VGPU": 4, "CUSTOM_A": 4}), "host", id="to flat"
         ),
         pytest.param(tree({"VGPU": 8}), "host", tree(card={"CUSTOM_A": 4}, other={"VGPU": 4}), CARD, id="from flat"),
