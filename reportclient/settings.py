@@ -86,7 +86,7 @@ def _lost_reservation(flow: _Flow) -> str:
     alone = len(said) == len(kept) == 1
     if not before or (alone and after >= before):
         return ""
-    if whole and all(amount >= one.inventories[flow.name].total for one, amount in kept):
+    if whole and all(amount == one.inventories[flow.name].total for one, amount in kept):
         return ""
     places = [(seen, amount) for seen, amount in said if amount]
     where = ", ".join(f"{amount} {flow.name} on {seen.name}" for seen, amount in places)

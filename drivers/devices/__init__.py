@@ -46,9 +46,9 @@ def _check_forms(whole: Iterable[DeviceStock], divided: Iterable[DeviceStock]) -
             pci = next(iter(offered[address].inventories.values()))[1]
             mdev = next(iter(device.inventories.values()))[1]
             raise PolicyError(
-                f"{pci.rule}, offers {address} as it is, and {mdev.rule}, which {device.suffix} makes of the same "
-                f"device: it is offered whole or divided, never both: name a product_id or address in the rule that "
-                f"leaves it out, or name the cards for the type in [mdev_TYPE] device_addresses"
+                f"{pci.rule}, offers {address} whole, and {mdev.rule.partition(',')[0]} for {device.suffix}, the same "
+                f"device: a device is offered whole or divided, never both: name a product_id or address in that rule "
+                f"that leaves it out, or name the cards of the type in [mdev_TYPE] device_addresses"
             )
 
 

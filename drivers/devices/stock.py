@@ -8,7 +8,7 @@ from drivers.facts import PciFunction
 from drivers.reasons import Reason
 from drivers.standing import Standing
 from reportclient.ownership import MARKER
-from reportclient.reserve import NO_DEVICES, all_said, is_reserved_by_us, keeps
+from reportclient.reserve import NO_DEVICES, UNHEALTHY, all_said, is_reserved_by_us, keeps
 from reportclient.tree import Inventory
 
 
@@ -49,18 +49,41 @@ def inherit(devices: Iterable[DeviceStock], standing: Standing) -> tuple[DeviceS
     """
     Devices below a root that had their total, with what an operator reserved of it: of the only one, or all of each.
 
-    Of what other reservations are, a total does not tell: they are for ``reportclient.settings`` to refuse.
+    Of what other reservations are, a total does not tell: they are for ``reportclient.settings`` to refuse. What of the
+    total devices do not tell now is theirs too, all reserved until they tell.
     """
-    found = list(devices)
     stood = standing.root.provider.inventories if standing.root else {}
+    found = _with_untold(list(devices), stood, standing)
     for name, amount in sorted(all_said(standing.root).items()):
         new = [number for number, one in enumerate(found) if name in one.inventories and not _has(one, name, standing)]
-        if name in NO_DEVICES or name not in stood or not (len(new) == 1 or amount >= stood[name].total):
+        whole = sum(found[number].inventories[name][0].total for number in new)
+        told = not any(name in found[number].untold for number in new)
+        if name in NO_DEVICES or name not in stood:
+            continue
+        if len(new) != 1 and not (told and stood[name].total <= amount == whole):
             continue
         for number in new:
             device = found[number]
             found[number] = _with_words(device, name, amount if len(new) == 1 else device.inventories[name][0].total)
     return tuple(found)
+
+
+def _with_untold(devices: list[DeviceStock], stood: Mapping[str, Inventory], standing: Standing) -> list[DeviceStock]:
+    """Devices with their parts of the rest of a total, as equal as can be where several do not tell theirs."""
+    for name in sorted(frozenset().union(*(device.untold for device in devices)) & stood.keys()):
+        silent = [number for number, one in enumerate(devices) if name in one.untold and not _has(one, name, standing)]
+        rest = stood[name].total - sum(one.inventories[name][0].total for one in devices if name in one.inventories)
+        for place, number in enumerate(silent):
+            part = max(0, rest) // len(silent) + (place < max(0, rest) % len(silent))
+            devices[number] = _with_silent(devices[number], name, part) if part else devices[number]
+    return devices
+
+
+def _with_silent(device: DeviceStock, name: str, part: int) -> DeviceStock:
+    why = f"{device.suffix} does not tell its {name} now"
+    stock = Inventory(total=part, max_unit=part, reserved=part), Reason(f"{why}: it is of what the root had", RULE)
+    traits = {**device.traits, **({} if UNHEALTHY in device.traits else marks(why, {}))}
+    return replace(device, inventories={**device.inventories, name: stock}, traits=traits, ill=device.ill or why)
 
 
 def _has(device: DeviceStock, name: str, standing: Standing) -> bool:

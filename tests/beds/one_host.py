@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,12 @@ ROOT = "a4f1c3f0-5d7f-4a3c-9d26-0c1f6b1de201"
 GUEST = "6f1f6a0c-4d3c-4b7e-8b9a-2f6b7a1c0d42"
 FORCE = Wishes(force=True)
 RESHAPE = Wishes(reshape=True, force=True)
+
+
+@cache
+def default_settings() -> Settings:
+    """Settings without any configuration file."""
+    return load_settings([])
 
 
 class Cut(Exception):
@@ -66,7 +73,7 @@ class OneHost:
 
     @property
     def settings(self) -> Settings:
-        found = load_settings([])
+        found = default_settings()
         folder = self.folder / "provider_config"
         return replace(found, state_directory=self.folder, recorded=True, policy=self.policy, provider_config=folder)
 

@@ -1,19 +1,27 @@
 """What operators set in placement by hand outlives a change of layout, or the change is refused and says so."""
 
-from collections.abc import Callable
+import os
+import tempfile
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 from agent.sync import Outcome, Status
 from beds.one_host import FORCE, RESHAPE, OneHost
-from drivers.facts import CpuMap, HostCpu, NetDevice, NumaCell, PciFunction
+from drivers.facts import CpuMap, HostCpu, HostFacts, NetDevice, NumaCell, PciFunction
 from drivers.policy import DevicePolicy, Layout, Policy, Ratio
 from hardware import card, host
+from reportclient.reserve import NO_DEVICES
+from reportclient.reserve import words as words_of
+from reportclient.tree import Provider
 
-VF = "SRIOV_NET_VF"
+EXAMPLES = int(os.environ.get("SETTINGS_EXAMPLES", "30"))
+VF, EGRESS = "SRIOV_NET_VF", "NET_BW_EGR_KILOBIT_PER_SEC"
 ONE, OTHER = "0000:01:00.0", "0000:81:00.0"
 VFS = DevicePolicy(discover_all=True)
 LAYOUTS: tuple[Layout, ...] = ("flat", "devices", "numa")
@@ -158,3 +166,68 @@ def test_a_cell_that_comes_has_the_ratio_of_all_others_or_the_initial_one(start:
     one.sync(FORCE, facts=facts)
     one.sync(facts=more)
     assert one.ratios("VCPU") == {"host_NUMA0": 3.0, "host_NUMA1": 7.0, "host_NUMA2": 4.0}
+
+
+def nic(address: str, vfs: int, mbps: int | None, driver: str | None) -> tuple[PciFunction, ...]:
+    link = NetDevice("ens", "up" if mbps else "down", mbps)
+    return card(address, vfs, net_devices=(link,), driver=driver)
+
+
+cards = st.builds(
+    nic, st.just(ONE), st.integers(1, 4), st.sampled_from((None, 1000, 10_000)), st.sampled_from(("ixgbe", None))
+)
+changes = st.tuples(cards, cards, st.sampled_from(LAYOUTS))
+
+
+@given(
+    st.sampled_from(LAYOUTS),
+    st.dictionaries(st.tuples(st.sampled_from((ONE, OTHER)), st.sampled_from((VF, EGRESS))), st.integers(0, 4)),
+    st.sampled_from((1, 2)),
+    st.lists(changes, max_size=5),
+)
+@settings(max_examples=EXAMPLES, phases=(Phase.explicit, Phase.generate))  # a story tells enough, and shrinks slowly
+def test_whatever_befell_the_cards_and_the_layout_what_was_reserved_by_hand_is_so_in_the_end(
+    first: Layout, words: dict[tuple[str, str], int], number: int, story: list[tuple[object, ...]]
+) -> None:
+    def host_of(*several: tuple[PciFunction, ...]) -> HostFacts:
+        return host(*(each for one in several[:number] for each in one))
+
+    well = nic(ONE, 4, 10_000, "ixgbe"), nic(OTHER, 4, 10_000, "ixgbe")
+    devices = DevicePolicy(discover_all=True, link_bandwidth=True)
+    with tempfile.TemporaryDirectory() as folder:
+        one = OneHost(Path(folder), host_of(*well), Policy(layout=first, devices=devices))
+        one.sync()
+        for (address, name), quarters in words.items():
+            place = "" if first == "flat" else address
+            if name in one.stock(place):
+                one.set_by_hand(place, name, reserved=one.stock(place)[name][0] * quarters // 4)
+        one.sync()
+        before = [seen.provider for seen in one.tree()]
+
+        for left, right, layout in story:
+            moved = replace_address(right, OTHER)  # type: ignore[arg-type]
+            one.sync(RESHAPE, facts=host_of(left, moved), policy=replace(one.policy, layout=layout))  # type: ignore[arg-type]
+        one.sync(RESHAPE, facts=host_of(*well))
+        ending = one.sync(RESHAPE, policy=replace(one.policy, layout=first))
+
+        if ending.status is Status.UNSAFE:  # it cannot be told apart any more: refused, and nothing of it is lost
+            assert all("reserved by hand" in note for note in ending.notes)
+            assert said_in(seen.provider for seen in one.tree()) == said_in(before)
+        else:
+            assert [seen.provider for seen in one.tree()] == before
+
+
+def said_in(providers: Iterable[Provider]) -> dict[str, int]:
+    """What is reserved by an operator's word of each class of devices, on all providers."""
+    found: dict[str, int] = {}
+    for provider in providers:
+        for name, amount in words_of(provider).items():
+            if name not in NO_DEVICES:
+                found[name] = found.get(name, 0) + amount
+    return found
+
+
+def replace_address(functions: tuple[PciFunction, ...], address: str) -> tuple[PciFunction, ...]:
+    """The same card at another address."""
+    pf = functions[0]
+    return card(address, len(pf.vfs), net_devices=pf.net_devices, driver=pf.driver)
