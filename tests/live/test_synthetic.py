@@ -68,6 +68,18 @@ def test_a_live_synthetic_host_has_the_tree_of_its_record(
     assert beyond_the_machine(shown.json) == beyond_the_machine(golden.read(layout))
 
 
+def test_a_card_that_is_configured_whole_and_divided_is_found_by_check(write_config: Write, tmp_path: Path) -> None:
+    golden = GoldenHost(Path(__file__).parents[1] / "hosts" / FOUR_CELLS.name)
+    rule = {"address": "0000:86:00.0", "resource_class": "CUSTOM_GPU"}
+    both = write_config(pci={"report_in_placement": True, "device_spec": json.dumps(rule)})
+    options = ("--host", golden.archive, "--config-file", golden.config, "--config-file", both)
+
+    checked = run_agent("check", *options, "--embedded-dir", tmp_path / "placement", "--format", "json")
+
+    assert checked.code == 3
+    assert "offers 0000:86:00.0 whole, and [devices] enabled_mdev_types has nvidia-231" in checked.out
+
+
 def sums(tree: dict[str, Any]) -> dict[str, int]:
     found: dict[str, int] = {}
     for provider in tree["providers"].values():
