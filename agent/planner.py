@@ -237,6 +237,8 @@ class Planner:
         if root is None or (root.name != self.node and root.name != formerly):
             return observed, memory  # another host's, or not to be renamed: ``diff`` says so
         before = {root.name, self.node, formerly or self.node}
+        if len(before) == 1:
+            return observed, memory
 
         def by_new_name(names: Mapping[str, Names]) -> dict[str, Names]:
             found: dict[str, Names] = {}
@@ -251,7 +253,7 @@ class Planner:
             configured=by_new_name(memory.configured),
             reported=by_new_name(memory.reported),
         )
-        return as_called(observed, self.node, formerly), memory if len(before) == 1 else remembered
+        return as_called(observed, self.node, formerly), remembered
 
     def _allocations(self, plan: Plan, observed: ObservedTree) -> tuple[Allocation, ...]:
         """Who holds what of the whole tree if anybody holds what loses stock; else it is of no concern."""

@@ -48,10 +48,11 @@ def pci_stock(facts: HostFacts, policy: DevicePolicy, standing: Standing) -> lis
         if match:
             groups.setdefault(function.pf or function.address, []).append(match)
     held = frozenset().union(*(guest.pci for guest in facts.guests))
+    divided = _divided(facts)
     stock = {}
     for address, matched in sorted(groups.items()):
         check_group(address, matched, facts)
-        stock[address] = _pci_provider(address, matched, functions, held, policy, standing)
+        stock[address] = _pci_provider(address, matched, functions, held, divided, policy, standing)
     for address, silent in _silent(functions, ruled).items():
         kept = _with_silent(stock.get(address), address, silent, standing)
         if kept:
@@ -64,6 +65,7 @@ def _pci_provider(
     matched: list[Match],
     functions: Mapping[PciAddress, PciFunction],
     held: frozenset[PciAddress],
+    divided: frozenset[PciAddress],
     policy: DevicePolicy,
     standing: Standing,
 ) -> DeviceStock:
@@ -72,7 +74,10 @@ def _pci_provider(
     sick = {
         match.function.address: why
         for match in matched
-        if (why := ills(match.function, functions.get(address), unruled=match.rule is None))
+        if (
+            why := _in_use(match.function, held, divided)
+            or ills(match.function, functions.get(address), unruled=match.rule is None)
+        )
     }
     stands = standing.provider(suffix)
     before = all_said(stands) | _used_for_good(matched, held)
@@ -101,6 +106,22 @@ def _pci_provider(
         ill=why,
         untold=untold,
     )
+
+
+def _divided(facts: HostFacts) -> frozenset[PciAddress]:
+    """The functions on which mediated devices exist, offered or not."""
+    parents = {mdev.parent for mdev in facts.devices.mdevs}
+    return frozenset(one.address for one in facts.devices.mdev_parents if one.address and one.name in parents)
+
+
+def _in_use(function: PciFunction, held: frozenset[PciAddress], divided: frozenset[PciAddress]) -> str | None:
+    """Why a function cannot be given as it is, since guests have it in another form; None when they do not."""
+    parts = {function.address, *function.vfs}
+    if made := sorted(parts & divided):
+        return f"mediated devices exist on {made[0]}"
+    if taken := sorted(held & frozenset(function.vfs)):
+        return f"a guest has its VF {taken[0]}"
+    return f"a guest has its PF {function.pf}" if function.pf in held else None
 
 
 def _hardware(address: PciAddress, matched: list[Match], owner: PciFunction) -> frozenset[str]:

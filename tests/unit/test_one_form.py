@@ -10,7 +10,7 @@ from agent.sync import Outcome, Status
 from beds.one_host import FORCE, OneHost
 from drivers.devices import device_stock
 from drivers.errors import PolicyError
-from drivers.facts import HostFacts, PciFunction
+from drivers.facts import Guest, HostFacts, Mdev, PciFunction
 from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy
 from drivers.standing import Standing
 from hardware import at, card, gpu, host, parent
@@ -148,3 +148,32 @@ def test_a_gpu_without_driver_that_a_rule_offers_whole_is_not_kept_as_vgpus(star
     one.sync(FORCE, facts=host(gpu(driver=None)), policy=replace(one.policy, devices=replace(PCI, mdevs=MDEVS.mdevs)))
 
     assert (one.stock(GPU), one.stock(WHOLE)) == ({}, {"CUSTOM_GPU": (1, 0)})
+
+
+@pytest.mark.parametrize("layout", ["flat", "devices", "numa"])
+def test_a_gpu_with_vgpus_on_it_is_not_given_whole_whatever_the_total_says(start: Start, layout: Layout) -> None:
+    """In a total nobody sees that what a guest holds is of the very card that a rule offers whole now."""
+    gpus = replace(gpu(), product_id="26b9"), gpu("0000:85:00.0")
+    parents = parent(gpus[0], a=3), parent(gpus[1], a=4)
+    facts = host(*gpus, parents=parents, mdevs=(Mdev("b6a39d0c-0000-4000-8000-000000000001", "a", GPU),))
+    rule = DeviceRule(number=1, product_id="26b9", resource_class="CUSTOM_GPU")
+    other = MdevRule(type="a", addresses=frozenset({"0000:85:00.0"}))
+    devices = DevicePolicy(report=True, rules=(rule,), mdevs=(other,))
+
+    one = start(facts, devices, layout)
+
+    place = "" if layout == "flat" else WHOLE
+    assert one.stock(place)["CUSTOM_GPU"] == (1, 1)
+    one.sync(facts=host(*gpus, parents=parents))
+    assert (one.stock(place)["CUSTOM_GPU"], one.marks(place)) == ((1, 0), frozenset())
+
+
+@pytest.mark.parametrize("layout", ["flat", "devices", "numa"])
+def test_a_card_of_which_a_guest_has_a_vf_is_not_given_whole(start: Start, layout: Layout) -> None:
+    pf, vf = card(WHOLE, 1)
+    rule = DeviceRule(number=1, product_id="1528", resource_class="CUSTOM_NIC")
+    guest = Guest(uuid="6f1f6a0c-4d3c-4b7e-8b9a-2f6b7a1c0d42", state="running", pci=frozenset({vf.address}))
+
+    one = start(replace(host(pf, vf), guests=(guest,)), DevicePolicy(report=True, rules=(rule,)), layout)
+
+    assert one.stock("" if layout == "flat" else WHOLE)["CUSTOM_NIC"] == (1, 1)

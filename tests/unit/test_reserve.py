@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.leaving import retire
 from agent.sync import Status
 from beds.one_host import FORCE, Cut, OneHost
 from drivers.facts import NetDevice, PciFunction
@@ -265,3 +266,16 @@ def test_a_flat_host_with_links_down_is_written_and_as_before_when_they_are_up(
     assert one.sync().status is Status.UNCHANGED
     one.sync(facts=host(*cards("up", "up")))
     assert (one.stock(), one.marks()) == (before, frozenset())
+
+
+@pytest.mark.parametrize("at", range(5))
+def test_a_retirement_may_be_cut_off_at_any_request(start: Start, at: int) -> None:
+    one = start(*nic(), *card("0000:01:00.0", 4, driver=None), devices=VFS)
+
+    one.sender.left = at
+    with suppress(Cut):
+        retire(one.planner)
+    one.sender.left = None
+    retire(one.planner)
+
+    assert one.tree().providers == ()
