@@ -146,8 +146,9 @@ def _check_tree(one: Planner, survey: Survey) -> str:
     if prospect.memory.contested:
         raise Finding("; ".join(prospect.memory.contested))
     if prospect.contest:
+        who = " (nova-compute, by its OWNER_NOVA)" if prospect.contest.nova else ""
         raise Finding(
-            f"a second writer on {one.node}{' (nova-compute, by its OWNER_NOVA)' if prospect.contest.nova else ''}: "
+            f"a second writer on {prospect.contest.provider}{who}: "
             f"{'; '.join(prospect.contest.changes)}: stop it, then run sync --take-over"
         )
     root = prospect.observed.root

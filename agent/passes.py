@@ -140,7 +140,7 @@ class Passes:
     def _take_one(self, planner: Planner, deep: bool) -> Taken:
         # What others disturb, or placement does not answer, the loop tries again, and looks up in between.
         convert = not self._started and self._settings.allow_reshape
-        outcome = run_locked(planner, Wishes(reshape=convert))
+        outcome = run_locked(planner, Wishes(reshape=convert, deep=deep))
         if outcome.status is Status.CHANGED:
             LOG.info(
                 "pass node=%s outcome=changed operations=%d digest=%s",
@@ -164,7 +164,7 @@ class Passes:
             return Counter()
         quiet = outcome.status is Status.UNCHANGED
         seen = (outcome.survey, outcome.observed) if quiet and outcome.survey else None
-        testimony = witness(planner, light=not deep, seen=seen)
+        testimony = witness(planner, light=not (deep or planner.client.went_back), seen=seen)
         if testimony.memory != testimony.before:
             write_memory(self._settings.state_directory, testimony.root_uuid, testimony.memory, clock=testimony.clock)
         cares = heal(planner, testimony, self._policy) if self._policy and may_heal else ()

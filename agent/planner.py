@@ -41,6 +41,9 @@ class Wishes:
     force: bool = False
     take_over: bool = False
     rename_from: str | None = None
+    deep: bool | None = (
+        None  # True: the service's pass that reads everything; False: one of those between; None: others
+    )
     reshape: bool = False  # guests' allocations may be moved
     agreed: str | None = None  # the digest of the plan that a person read
 
@@ -56,6 +59,7 @@ class Prospect:
     plan: Plan
     unplaceable: str  # why what guests hold has no place in what is wanted; empty: all has, or nobody must move
     contest: Contest | None
+    went_back: bool  # placement is in an older state than the one that the last pass left
     survey: Survey
     allocations: tuple[Allocation, ...]  # of the whole tree where guests hold what loses stock, else none
     held: tuple[str, ...]  # what is kept only because guests have it: a sentence each
@@ -113,7 +117,7 @@ class Planner:
         root_uuid = known or planned_identity(self.node)
         memory = left or self.state_file(root_uuid).read(self.where)
         self.client.microversion = memory.microversion or self.client.microversion
-        observed = self.client.observe(root_uuid, memory.observed)
+        memory, observed = self.look_at_tree(root_uuid, memory, deep=wishes.deep)
         return self._plan(survey, known, observed, memory, wishes)
 
     def sight(self) -> Sight:
@@ -133,6 +137,27 @@ class Planner:
             memory=memory,
             identified=known is not None or self.settings.recorded,
         )
+
+    def look_at_tree(
+        self, root_uuid: str, memory: NodeState, *, deep: bool | None = None
+    ) -> tuple[NodeState, ObservedTree]:
+        """
+        The tree in placement, and the memory to compare it with: without what is of a later state of placement.
+
+        Every provider is read where that was not done for ``full_audit_interval``, as nothing in a listing tells stock
+        of an old backup from what we left once claims have brought its generation up; the service does it ``deep``.
+
+        Raises:
+            as ``PlacementClient.observe``.
+        """
+        now_s, interval_s = time.time(), self.settings.full_audit_interval_s
+        patience_s = interval_s / 2 if deep else interval_s  # periods vary, and a start anew reads what is old
+        whole = deep is not False and not 0 <= now_s - memory.whole_s < patience_s
+        observed = self.client.observe(root_uuid, memory.observed, whole=whole)
+        if self.client.went_back and memory.observed:
+            LOG.warning("placement went back in time, everything is read anew node=%s where=%s", self.node, self.where)
+            memory = replace(memory, observed=None)
+        return replace(memory, whole_s=now_s) if whole or memory.observed is None else memory, observed
 
     def check_name(self, prospect: Prospect | Sight) -> None:
         """
@@ -172,9 +197,9 @@ class Planner:
         found, observed, memory = observed, *self._as_called(observed, memory, wishes.rename_from)
         shaped, holdings = self.driver.shape(survey, policy, observed)
         before = self.ownership(survey, shaped, observed, memory)
-        foreign = contest(memory.observed, observed, shaped.root, before, policy.free_ratios)
-        if foreign:  # ratios of a root that somebody else wrote on are not an operator's: those that we left count
-            shaped, holdings = self.driver.shape(survey, policy, _with_root(memory.observed, observed))
+        foreign = contest(memory.observed, observed, shaped, before, policy.free_ratios)
+        if foreign:  # ratios that somebody else wrote are not an operator's: those that we left count
+            shaped, holdings = self.driver.shape(survey, policy, _as_left(memory.observed, observed, foreign.uuids))
         shaped = _reserve_used(shaped, self._used_once(shaped, observed, memory))
         required = self.settings.provider_config_named or bool(memory.configured)
         additions = read_additions(self.settings.provider_config, required=required)
@@ -215,6 +240,7 @@ class Planner:
             allocations=allocations,
             held=held,
             contest=foreign,
+            went_back=self.client.went_back,
             identified=known is not None or self.settings.recorded,
             memory=memory,
             meanwhile=replace(
@@ -337,10 +363,10 @@ def look(survey: Callable[[], T]) -> T:
     return survey()
 
 
-def _with_root(left: ObservedTree | None, found: ObservedTree) -> ObservedTree:
-    """What was found, but for the root, which is as we left it."""
-    root = left.root if left else None
-    return ObservedTree((root, *found.providers[1:])) if root else found
+def _as_left(left: ObservedTree | None, found: ObservedTree, changed: Container[str]) -> ObservedTree:
+    """What was found, with the providers that somebody changed (by uuid) as we left them."""
+    before = {seen.uuid: seen for seen in left or () if seen.uuid in changed}
+    return ObservedTree(tuple(before.get(seen.uuid, seen) for seen in found))
 
 
 def _reserve_used(desired: ProviderTree, used: Container[str]) -> ProviderTree:

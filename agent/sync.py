@@ -151,11 +151,17 @@ def notes_on(prospect: Prospect) -> tuple[str, ...]:
     if prospect.contest:
         changes = "; ".join(prospect.contest.changes)
         notes.append(f"somebody changed {prospect.contest.provider} since the last pass: {changes}")
+    if prospect.went_back:
+        notes.append(
+            "placement went back in time (a restored backup?): all of this tree was read anew, and what differs from "
+            "this host is written again"
+        )
     notes += prospect.held
     if prospect.plan.left_out:
         notes.append("this placement is too old to know the traits " + ", ".join(sorted(prospect.plan.left_out)))
     if kept := _unexplained(prospect):
-        notes.append(f"state was lost; kept on the root, as it may be another's: {', '.join(kept)}")
+        lost = "" if prospect.went_back else "state was lost; "
+        notes.append(f"{lost}kept on the root, as it may be another's: {', '.join(kept)}")
     return tuple(notes)
 
 
@@ -292,7 +298,7 @@ def _contested(prospect: Prospect, wishes: Wishes) -> tuple[str, ...]:
     found, before = prospect.contest, prospect.memory.contested
     if found is None or not (found.nova or before or prospect.memory.strikes):
         return before
-    who = "nova-compute (the root carries OWNER_NOVA)" if found.marked else "another service"
+    who = "nova-compute (by its trait OWNER_NOVA)" if found.marked else "another service"
     return (
         f"{who} writes on {found.provider} too: " + "; ".join(found.changes),
         "nothing is written any more: stop that service on this host, then run sync --take-over",

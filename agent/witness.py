@@ -64,8 +64,12 @@ def witness(
     left = planner.state_file(root_uuid).read(planner.where)
     planner.client.microversion = left.microversion or planner.client.microversion
     memory = read_memory(planner.settings.state_directory, root_uuid, planner.where, clock=noted)
-    read = planner.client.glance if light else planner.client.observe
-    tree = seen[1] if seen else read(root_uuid, left.observed or ObservedTree())
+    if seen:
+        tree = seen[1]
+    elif light:
+        tree = planner.client.glance(root_uuid, left.observed or ObservedTree())
+    else:
+        left, tree = planner.look_at_tree(root_uuid, left)
     if tree.root is None:
         raise Absent(f"placement has no provider {planner.node}: run compute-node-agent sync first")
     allocations, generations = _read(planner, tree, memory if light else AuditMemory())

@@ -10,7 +10,7 @@ from reportclient.allocations import Allocation, Consumer
 from reportclient.errors import Absent, Conflict, Forbidden, Rejected, Unavailable
 from reportclient.plan import Plan
 from reportclient.transport import NEWEST, Transport, parse_date
-from reportclient.tree import ObservedProvider, ObservedTree, Provider
+from reportclient.tree import ObservedProvider, ObservedTree, Provider, went_back
 from reportclient.writer import Writer
 
 SHARES = "MISC_SHARES_VIA_AGGREGATE"
@@ -22,6 +22,7 @@ class PlacementClient:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
+        self.went_back = False  # in this pass placement was found in an older state than the one remembered
         self._latest: dict[str, ObservedProvider] = {}  # as read by this pass, which may have to look again at once
         self._listed: dict[str, int] = {}  # the generation of each consumer, as a provider's allocations told it last
         self._consumers: dict[str, tuple[Consumer, set[Allocation]]] = {}  # as read, and what they held here then
@@ -38,6 +39,7 @@ class PlacementClient:
     def begin(self) -> None:
         """Forget what was read: what is told twice within a pass rests on generations, which can come again later."""
         self._latest = {}
+        self.went_back = False
         self._listed.clear()
         self._consumers.clear()
 
@@ -75,13 +77,15 @@ class PlacementClient:
         """One root as it stands, without its children; three requests. Errors as ``observe``."""
         return self._observe_one(uuid, name, None, generation, None)
 
-    def observe(self, root_uuid: str, since: ObservedTree | None = None) -> ObservedTree:
+    def observe(self, root_uuid: str, since: ObservedTree | None = None, *, whole: bool = False) -> ObservedTree:
         """
         The tree under a root, at the price of one request when nothing changed since ``since``.
 
         Providers whose generation moved are read again, three requests each. No such root is an empty tree.
         A listing that is older than ``since`` comes from a cache, or from a database that was restored: then all is
-        read again, and what is stale in it is found out at the first write, by its generation.
+        read again, and what is stale in it is found out at the first write, by its generation. ``whole`` reads what did
+        not move too, but for what this pass has read, so that another history with the same generations is found;
+        ``went_back`` tells of both.
 
         Raises:
             Unavailable: no complete answer; never a shorter tree.
@@ -92,12 +96,12 @@ class PlacementClient:
             rows = payload.decode_listing(body)
         _check_tree(rows, root_uuid)
         if since and _is_older(rows, modified, since):
-            since = None
+            self.went_back, since = True, None
             self._latest.clear()
         known = self._latest | {
             seen.uuid: seen
-            for seen in since or ()
-            if seen.uuid not in self._latest or seen.generation >= self._latest[seen.uuid].generation
+            for seen in (() if whole else since or ())
+            if seen.uuid not in self._latest or seen.generation > self._latest[seen.uuid].generation
         }
         names = {uuid: name for uuid, name, _, _ in rows}
         parents = {uuid: names.get(parent) if parent else None for uuid, _, parent, _ in rows}
@@ -108,6 +112,7 @@ class PlacementClient:
             ),
             modified,
         )
+        self.went_back = self.went_back or (since is not None and went_back(since, tree))
         self._latest = tree.by_uuid
         return tree
 
@@ -126,7 +131,7 @@ class PlacementClient:
             rows = payload.decode_listing(body)
         _check_tree(rows, root_uuid)
         names = {uuid: name for uuid, name, _, _ in rows}
-        known = {seen.uuid: seen for seen in since}
+        known = {} if _is_older(rows, modified, since) else since.by_uuid
         found = []
         for uuid, name, parent, generation in _from_the_root(rows):
             stood = replace(known[uuid], generation=generation) if uuid in known else None

@@ -9,11 +9,12 @@ unchanged.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 MARKER = "CUSTOM_OWNER_COMPUTE_NODE_AGENT"
 MANAGED = "COMPUTE_MANAGED_PCI_DEVICE"  # nova's trait of the PCI devices that its flavors can ask for
 OWNER_NOVA = "OWNER_NOVA"  # nova 34 and later put it on the providers they write
+NO_DEVICES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})
 OWNERS = ("OWNER_", "CUSTOM_OWNER_")  # with these begin the traits by which services mark providers as theirs
 
 
@@ -69,12 +70,13 @@ class Ownership:
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """A sign that somebody else writes what is ours: what we left on the root, and what stands there now."""
+    """A sign that somebody else writes what is ours: what we left on our providers, and what stands there now."""
 
-    provider: str
+    provider: str  # or several, with commas
     changes: tuple[str, ...]  # one sentence each
-    nova: bool  # OWNER_NOVA came to the root with them; where it stood before, it says little of today
-    marked: bool  # OWNER_NOVA stands on the root
+    nova: bool  # OWNER_NOVA came with them; where it stood before, it says little of today
+    marked: bool  # OWNER_NOVA stands on the root, or where the changes are
+    uuids: frozenset[str] = frozenset()  # of the providers that stand and were changed
 
 
 def is_novas(observed: ObservedProvider) -> bool:
@@ -116,37 +118,79 @@ def carry_traits(observed: ObservedProvider, desired: Provider, ours: Ownership)
 
 
 def contest(
-    left: ObservedTree | None, found: ObservedTree, wanted: Provider, ours: Ownership, keep_ratio: frozenset[str]
+    left: ObservedTree | None, found: ObservedTree, wanted: ProviderTree, ours: Ownership, keep_ratio: frozenset[str]
 ) -> Contest | None:
     """
-    What somebody changed on the root's own classes since we left them (None: we do not know how); None if nothing.
+    What somebody changed on the providers that we write since we left them (None: we do not know how); None if nothing.
 
     What now stands as it is ``wanted`` is no contest. An allocation ratio is an operator's to set by hand where our
-    configuration names none (classes in ``keep_ratio``).
+    configuration names none (classes in ``keep_ratio``), and so are reservations and ratios of devices on children.
     """
-    before, now = left.root if left else None, found.root
-    if before is None or now is None or before.uuid != now.uuid or before.generation == now.generation:
+    root = left.root if left else None
+    if left is None or root is None or found.root is None or found.root.uuid != root.uuid:
         return None
+    wishes = {one.name.removeprefix(wanted.root.name): one for one in wanted}
+    pairs = [(seen, found.by_uuid.get(seen.uuid)) for seen in left if ours.writes(seen)]
+    changes: dict[str, list[str]] = {}
+    for before, now in pairs:
+        wish = wishes.get(before.name.removeprefix(root.name))
+        if now is None and wish:
+            changes[before.name] = [f"{before.name} was deleted"]
+        elif now and now.generation != before.generation:
+            changes[now.name] = _changes(before, now, wish, ours, keep_ratio)
+    names = [name for name, several in changes.items() if several]
+    if not names:
+        return None
+    sentences = tuple(sentence for name in names for sentence in changes[name])
+    if len(names) > 1:
+        sentences = tuple(_of(name, sentence) for name in names for sentence in changes[name])
+    changed = [(before, now) for before, now in pairs if now and now.name in names]
+    return Contest(
+        ", ".join(names),
+        sentences,
+        nova=any(OWNER_NOVA in now.provider.traits - before.provider.traits for before, now in changed),
+        marked=any(OWNER_NOVA in now.provider.traits for now in (found.root, *(now for _, now in changed))),
+        uuids=frozenset(before.uuid for before, _ in changed),
+    )
+
+
+def _changes(
+    before: ObservedProvider,
+    now: ObservedProvider,
+    wanted: Provider | None,
+    ours: Ownership,
+    keep_ratio: frozenset[str],
+) -> list[str]:
+    """What somebody changed on one provider: a sentence each."""
+    wishes = wanted.inventories if wanted else {}
+    is_child = before.provider.parent is not None
     changes = []
     for name in sorted(ours.classes(before) & before.provider.inventories.keys()):
-        was, stands = before.provider.inventories[name], now.provider.inventories.get(name)
-        wish = wanted.inventories.get(name)
+        was, stands, wish = before.provider.inventories[name], now.provider.inventories.get(name), wishes.get(name)
         if stands is None:
             changes += [f"{name} was removed"] if wish else []
-        elif not any(_agree(stands, other, name in keep_ratio) for other in (was, wish) if other):
+        elif not any(_agree(stands, other, name, is_child, keep_ratio) for other in (was, wish) if other):
             changes.append(
                 f"{name} total {was.total} reserved {was.reserved} ratio {was.allocation_ratio:g} became "
                 f"total {stands.total} reserved {stands.reserved} ratio {stands.allocation_ratio:g}"
             )
     for name in sorted((ours.classes(now) & now.provider.inventories.keys()) - before.provider.inventories.keys()):
-        wish = wanted.inventories.get(name)
-        if wish is None or not _agree(now.provider.inventories[name], wish, name in keep_ratio):
-            changes.append(f"{name} total {now.provider.inventories[name].total} was added")
+        stands, wish = now.provider.inventories[name], wishes.get(name)
+        if wish is None or not _agree(stands, wish, name, is_child, keep_ratio):
+            changes.append(f"{name} total {stands.total} was added")
     if MARKER in before.provider.traits - now.provider.traits:
         changes.append(f"trait {MARKER} was removed")
-    came = OWNER_NOVA in now.provider.traits - before.provider.traits
-    return Contest(now.name, tuple(changes), came, OWNER_NOVA in now.provider.traits) if changes else None
+    return changes
 
 
-def _agree(one: Inventory, other: Inventory, ignore_ratio: bool) -> bool:
-    return one.equals(replace(other, allocation_ratio=one.allocation_ratio) if ignore_ratio else other)
+def _agree(one: Inventory, other: Inventory, name: str, is_child: bool, keep_ratio: frozenset[str]) -> bool:
+    """Whether two stocks of a class are the same in what nobody but us may change."""
+    if is_child and name not in NO_DEVICES:
+        return (one.total, one.min_unit, one.step_size) == (other.total, other.min_unit, other.step_size)
+    return one.equals(replace(other, allocation_ratio=one.allocation_ratio) if name in keep_ratio else other)
+
+
+def _of(provider: str, sentence: str) -> str:
+    """The sentence of a change with its provider, where several were changed."""
+    subject, _, rest = sentence.partition(" ")
+    return sentence if subject == provider else f"{subject} of {provider} {rest}"

@@ -117,3 +117,22 @@ class ObservedTree:
 def same_stock(one: Mapping[str, Inventory], other: Mapping[str, Inventory]) -> bool:
     """Whether two sets of inventories say the same."""
     return one.keys() == other.keys() and all(stock.equals(other[name]) for name, stock in one.items())
+
+
+def went_back(left: ObservedTree, found: ObservedTree) -> bool:
+    """
+    Whether a tree is in an older state than the one that was left: a restored backup, or the copy of a cache.
+
+    Each write of stock or traits moves a provider's generation, so what differs at the same one was written in
+    another history.
+    """
+    for seen in found:
+        before = left.by_uuid.get(seen.uuid)
+        if before and (seen.generation < before.generation or _is_another(seen, before)):
+            return True
+    return False
+
+
+def _is_another(one: ObservedProvider, other: ObservedProvider) -> bool:
+    same = same_stock(one.provider.inventories, other.provider.inventories)
+    return one.generation == other.generation and not (same and one.provider.traits == other.provider.traits)

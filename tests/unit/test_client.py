@@ -6,7 +6,7 @@ from fakes import FakeAnswer, FakeSender
 from reportclient.client import PlacementClient
 from reportclient.errors import Conflict, Rejected, Unavailable
 from reportclient.transport import Transport
-from reportclient.tree import ObservedProvider, ObservedTree, Provider
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 LATE, EARLY = "Sat, 21 Nov 2026 03:00:00 GMT", "Sat, 21 Nov 2026 02:00:00 GMT"
 
@@ -129,3 +129,30 @@ def test_a_listing_that_is_not_the_tree_asked_for_is_not_believed(rows: list[tup
 
 def test_a_name_is_found_only_as_it_is_written() -> None:
     assert client(listing(LATE, "other")).find("r") is None
+
+
+@pytest.mark.parametrize(
+    ("generation", "total", "went_back"),
+    [
+        pytest.param(5, 8, False, id="the same"),
+        pytest.param(4, 8, True, id="an older generation"),
+        pytest.param(5, 4, True, id="other stock at the same generation"),
+        pytest.param(6, 4, False, id="somebody wrote"),
+    ],
+)
+def test_a_whole_look_tells_another_history(generation: int, total: int, went_back: bool) -> None:
+    row = {"uuid": "r", "name": "r", "parent_provider_uuid": None, "generation": generation}
+    answers = [FakeAnswer(200, {"resource_providers": [row]})]
+    answers += [
+        FakeAnswer(200, {"inventories": {"VCPU": {"total": total}}, "resource_provider_generation": generation}),
+        *aspects()[1:],
+    ]
+    stood = Provider(name="r", inventories={"VCPU": Inventory(total=8)}, traits=frozenset({"T"}))
+    one = client(*answers)
+
+    tree = one.observe("r", ObservedTree((ObservedProvider(uuid="r", generation=5, provider=stood),)), whole=True)
+
+    assert one.went_back is went_back
+    assert [seen.provider.inventories["VCPU"].total for seen in tree] == [total]
+    one.begin()
+    assert one.went_back is False

@@ -1,11 +1,12 @@
 """What is ours, and how a second writer shows."""
 
+import re
 from dataclasses import replace
 
 import pytest
 
 from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA, Contest, Names, Ownership, contest, is_novas
-from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 OURS = Ownership(emitted=Names(frozenset({"VCPU", "MEMORY_MB"}), frozenset({"COMPUTE_NODE"})))
 ROOT = ObservedProvider(
@@ -27,7 +28,7 @@ def found(generation: int = 5, **changes: object) -> ObservedTree:
 
 
 def judge(now: ObservedTree, keep_ratio: frozenset[str] = frozenset()) -> Contest | None:
-    return contest(ObservedTree((ROOT,)), now, ROOT.provider, OURS, keep_ratio)
+    return contest(ObservedTree((ROOT,)), now, ProviderTree((ROOT.provider,)), OURS, keep_ratio)
 
 
 def test_on_the_root_ours_is_what_drivers_emit_and_operators_configure() -> None:
@@ -96,7 +97,7 @@ def test_nova_is_known_by_its_trait_when_that_came_with_the_change() -> None:
     came, stood = found(inventories={}, traits=marked), replace(ROOT, provider=replace(ROOT.provider, traits=marked))
 
     fresh = judge(came)
-    old = contest(ObservedTree((stood,)), came, ROOT.provider, OURS, frozenset())
+    old = contest(ObservedTree((stood,)), came, ProviderTree((ROOT.provider,)), OURS, frozenset())
 
     assert fresh is not None
     assert old is not None
@@ -106,14 +107,14 @@ def test_nova_is_known_by_its_trait_when_that_came_with_the_change() -> None:
 def test_what_somebody_made_as_we_want_it_is_no_contest() -> None:
     now = found(inventories={"VCPU": Inventory(total=4)})
 
-    assert contest(ObservedTree((ROOT,)), now, now.providers[0].provider, OURS, frozenset()) is None
+    assert contest(ObservedTree((ROOT,)), now, ProviderTree((now.providers[0].provider,)), OURS, frozenset()) is None
 
 
 def test_a_ratio_in_single_precision_is_the_same_ratio() -> None:
     left = ObservedTree((replace(ROOT, provider=replace(ROOT.provider, inventories={"VCPU": third(4 / 3)})),))
     now = found(inventories={"VCPU": third(1.33333)})
 
-    assert contest(left, now, Provider(name="host"), OURS, frozenset()) is None
+    assert contest(left, now, ProviderTree((Provider(name="host"),)), OURS, frozenset()) is None
 
 
 def third(ratio: float) -> Inventory:
@@ -135,3 +136,91 @@ def test_an_owners_mark_that_our_own_rule_gave_is_not_anothers() -> None:
     given = replace(CHILD, provider=replace(CHILD.provider, traits=frozenset({MARKER, "CUSTOM_OWNER_TEAM"})))
 
     assert replace(OURS, configured={"host_c": Names(traits=frozenset({"CUSTOM_OWNER_TEAM"}))}).writes(given)
+
+
+CELL = Provider(
+    name="host_NUMA0",
+    parent="host",
+    inventories={"VCPU": Inventory(total=4, allocation_ratio=2.0), "MEMORY_MB": Inventory(total=64, reserved=8)},
+    traits=frozenset({MARKER, "HW_NUMA_ROOT"}),
+)
+GPU = Provider(name="host_gpu", parent="host", inventories=VGPU, traits=frozenset({MARKER}))
+LEFT = (ROOT.provider, CELL, GPU)
+
+
+def tree_of(*providers: Provider, generation: int) -> ObservedTree:
+    return ObservedTree(
+        tuple(ObservedProvider(uuid=one.name, generation=generation, provider=one) for one in providers)
+    )
+
+
+@pytest.mark.parametrize(
+    ("now", "change"),
+    [
+        pytest.param((ROOT.provider, CELL), "host_gpu was deleted", id="a child gone"),
+        pytest.param((ROOT.provider, CELL, replace(GPU, inventories={})), "VGPU was removed", id="a class gone"),
+        pytest.param(
+            (ROOT.provider, CELL, replace(GPU, inventories={"VGPU": Inventory(total=2)})),
+            "total 4 .* total 2",
+            id="total",
+        ),
+        pytest.param(
+            (ROOT.provider, CELL, replace(GPU, inventories={**VGPU, "CUSTOM_X": Inventory(total=1)})),
+            "CUSTOM_X total 1 was added",
+            id="a class more",
+        ),
+        pytest.param((ROOT.provider, CELL, replace(GPU, traits=frozenset())), f"{MARKER} was removed", id="our mark"),
+        pytest.param(
+            (ROOT.provider, replace(CELL, inventories={**CELL.inventories, "MEMORY_MB": Inventory(total=64)}), GPU),
+            "MEMORY_MB .* reserved 0",
+            id="a cell's reservation",
+        ),
+        pytest.param(
+            (ROOT.provider, replace(CELL, inventories={**CELL.inventories, "VCPU": Inventory(total=4)}), GPU),
+            "VCPU .* ratio 1",
+            id="a cell's ratio",
+        ),
+    ],
+)
+def test_a_second_writer_is_seen_by_what_it_does_to_children(now: tuple[Provider, ...], change: str) -> None:
+    left, found = tree_of(*LEFT, generation=4), tree_of(*now, generation=5)
+
+    sign = contest(left, found, ProviderTree(LEFT), OURS, frozenset())
+
+    assert sign is not None
+    assert sign.provider in ("host_NUMA0", "host_gpu")
+    assert re.search(change, "; ".join(sign.changes))
+
+
+@pytest.mark.parametrize(
+    "child",
+    [
+        pytest.param(replace(GPU, inventories={"VGPU": Inventory(total=4, reserved=4)}), id="reserved by an operator"),
+        pytest.param(replace(GPU, inventories={"VGPU": Inventory(total=4, allocation_ratio=2.0)}), id="a ratio"),
+        pytest.param(replace(GPU, traits=GPU.traits | {"CUSTOM_THEIRS"}), id="a trait"),
+    ],
+)
+def test_what_operators_may_set_on_a_device_is_no_sign(child: Provider) -> None:
+    found = tree_of(ROOT.provider, CELL, child, generation=5)
+
+    assert contest(tree_of(*LEFT, generation=4), found, ProviderTree(LEFT), OURS, frozenset()) is None
+
+
+def test_a_child_that_is_not_wanted_any_more_may_go() -> None:
+    left, found = tree_of(*LEFT, generation=4), tree_of(ROOT.provider, CELL, generation=5)
+
+    assert contest(left, found, ProviderTree((ROOT.provider, CELL)), OURS, frozenset()) is None
+
+
+def test_several_providers_are_named() -> None:
+    found = tree_of(ROOT.provider, replace(CELL, inventories={}), replace(GPU, inventories={}), generation=5)
+
+    sign = contest(tree_of(*LEFT, generation=4), found, ProviderTree(LEFT), OURS, frozenset())
+
+    assert sign is not None
+    assert sign.provider == "host_NUMA0, host_gpu"
+    assert sign.changes == (
+        "MEMORY_MB of host_NUMA0 was removed",
+        "VCPU of host_NUMA0 was removed",
+        "VGPU of host_gpu was removed",
+    )
