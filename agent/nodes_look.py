@@ -19,6 +19,7 @@ from reportclient.tree import ObservedProvider, Provider
 ASKED = 200  # nodes that went out of the listing, and of which Ironic is asked in one pass
 FEW = 50  # new nodes of which placement is asked one by one; of more it lists all that it has
 NOTHING = Plan(())
+_COLLIDES = "its class would be on offer under another resource class too"
 
 
 class Fate(Enum):
@@ -79,6 +80,8 @@ class Task:
     seen: ObservedProvider | None  # None: it must be read first, or placement does not have it
     generation: int | None  # None: placement does not have it
     because: str = ""  # why it is reserved
+    spelling: str | None = None  # the node's resource class, to be remembered once this is done
+    reserves: str = ""  # not empty: all that is to be done is to reserve this class, where it stands
 
     @property
     def given(self) -> frozenset[str]:
@@ -112,20 +115,27 @@ def look_at_nodes(planner: NodesPlanner, *, force: bool = False) -> Look:
     """
     memory, client = planner.memory(), planner.client
     client.microversion = memory.microversion or client.microversion
-    share = planner.driver.shape(planner.driver.survey())
+    nodes = planner.driver.survey()
     marked = client.generations(BARE_METAL)
+    reported = {uuid: known.spelling for uuid, known in memory.nodes.items() if known.spelling and uuid in marked}
+    share = planner.driver.shape(nodes, reported=reported, standing=marked)
     lacked = memory.lacked - client.known_traits(memory.lacked) if memory.lacked else frozenset()
     look = Look(memory, nodes={}, lacked=lacked)
     look.outcomes += [NodeOutcome(uuid, Fate.MISFIT, one.why) for uuid, one in sorted(share.misfits.items())]
     standing = marked | _generations_of(planner, [uuid for uuid in share.providers if uuid not in marked])
     for uuid, provider in sorted(share.providers.items()):
-        _compare(look, provider, standing.get(uuid), uuid in marked, share.reserved.get(uuid, ""))
+        because, spelling = share.reserved.get(uuid, ""), share.spellings[uuid]
+        _compare(look, provider, standing.get(uuid), uuid in marked, because, spelling)
     for uuid, known in memory.nodes.items():
         if uuid in share.misfits:
             look.nodes[uuid] = replace(known, gone_s=None)
             _reserve_misfit(look, look.nodes[uuid], share.misfits[uuid], marked.get(uuid))
         elif uuid in share.others:
             look.outcomes.append(NodeOutcome(uuid, Fate.LEFT, "it is another agent's now"))
+    for uuid, misfit in share.misfits.items():
+        if misfit.collides and uuid in marked and uuid not in memory.nodes:
+            provider = Provider(name=uuid, traits=MARKS)
+            look.tasks.append(Task(provider, None, None, marked[uuid], _COLLIDES, reserves=misfit.collides))
     here = share.providers.keys() | share.misfits.keys() | share.others
     _judge_absent(planner, look, {uuid: one for uuid, one in memory.nodes.items() if uuid not in here}, marked, force)
     if planner.driver.sees_all:
@@ -136,18 +146,21 @@ def look_at_nodes(planner: NodesPlanner, *, force: bool = False) -> Look:
     return look
 
 
-def _compare(look: Look, provider: Provider, generation: int | None, is_marked: bool, because: str) -> None:
+def _compare(
+    look: Look, provider: Provider, generation: int | None, is_marked: bool, because: str, spelling: str
+) -> None:
     """One node that can be reported: as it should be, or a task."""
     known = look.memory.nodes.get(provider.name)
     if known:
         known = look.nodes[provider.name] = replace(known, gone_s=None)
     current = known.seen if known and is_marked and known.seen.generation == generation else None
     wanted = replace(provider, traits=provider.traits - look.lacked)
-    task = Task(wanted, known, current, generation, because)
+    task = Task(wanted, known, current, generation, because, spelling)
     if known and current:
         look.believed.append(known)
     if known and current and known.given == task.given and _has(current, wanted):
         look.unchanged += 1
+        look.nodes[provider.name] = replace(known, spelling=spelling)
     else:
         look.tasks.append(replace(task, provider=provider))
 
@@ -156,12 +169,14 @@ def _reserve_misfit(look: Look, known: KnownNode, misfit: Misfit, generation: in
     """What stands for a node that cannot be reported any more stays, and is not on offer while the node is not."""
     because = why_reserved(misfit.node) if misfit.node else ""
     before = known.seen.provider
+    if misfit.collides in before.inventories:
+        because = because or _COLLIDES
     stock = {name: replace(one, reserved=1) for name, one in before.inventories.items() if name in known.given}
     if not because or generation is None or all(one.reserved for one in before.inventories.values()):
         return
     wanted = replace(before, inventories=stock, traits=(before.traits & known.given) | MARKS)
     current = known.seen if known.seen.generation == generation else None
-    look.tasks.append(Task(wanted, known, current, generation, because))
+    look.tasks.append(Task(wanted, known, current, generation, because, known.spelling))
 
 
 def _has(seen: ObservedProvider, wanted: Provider) -> bool:

@@ -34,6 +34,7 @@ class KnownNode:
     seen: ObservedProvider
     given: frozenset[str]  # the classes and traits that the node gave, and that go with it
     gone_s: float | None = None  # since when (seconds since the epoch) Ironic does not have the node; None: it has
+    spelling: str | None = None  # the resource class with which it was reported, as Ironic has it; None: not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,18 +137,21 @@ def own_mark(directory: Path, *, writes: bool) -> str:
 def _encode(known: KnownNode) -> list[Any]:
     seen = known.seen
     stock = {name: encode_inventory(one) for name, one in seen.provider.inventories.items()}
-    return [seen.uuid, seen.generation, stock, sorted(seen.provider.traits), sorted(known.given), known.gone_s]
+    traits, given = sorted(seen.provider.traits), sorted(known.given)
+    return [seen.uuid, seen.generation, stock, traits, given, known.gone_s, known.spelling]
 
 
 def _decode(row: list[Any], noted: Clock, now: Clock) -> KnownNode:
-    uuid, generation, stock, traits, given, gone_s = row
+    uuid, generation, stock, traits, given, gone_s, *later = row
+    spelling = intern(str(later[0])) if later and later[0] is not None else None  # files of 0.1.0 have none
     provider = Provider(
         name=uuid,
         inventories={intern(name): decode_inventory(one) for name, one in stock.items()},
         traits=frozenset(map(intern, traits)),
     )
     seen = ObservedProvider(uuid=uuid, generation=int(generation), provider=provider)
-    return KnownNode(seen, frozenset(map(intern, given)), None if gone_s is None else now.since(float(gone_s), noted))
+    since_s = None if gone_s is None else now.since(float(gone_s), noted)
+    return KnownNode(seen, frozenset(map(intern, given)), since_s, spelling)
 
 
 def _checksum(head: Mapping[str, Any], body: str) -> str:

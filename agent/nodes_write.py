@@ -13,7 +13,7 @@ from reportclient.diff import diff
 from reportclient.errors import Conflict, PlacementError, Rejected, Unavailable
 from reportclient.names import is_custom
 from reportclient.ownership import MARKER, OWNER_NOVA, Names, Ownership, others_marks
-from reportclient.plan import Delete, EnsureClasses, EnsureTraits, Plan
+from reportclient.plan import Delete, EnsureClasses, EnsureTraits, Plan, SetInventories
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, ProviderTree
 
 SILENCES = 5  # nodes of which placement says nothing that can be understood, until it is taken to be down
@@ -91,8 +91,14 @@ def settle(planner: NodesPlanner, task: Task, lacked: frozenset[str], wishes: Wi
         if stands is None:
             return NodeOutcome(uuid, Fate.FAILED, "its provider is gone"), None
         fate = Fate.CREATED if seen is None else Fate.CHANGED if plan.operations else Fate.UNCHANGED
-        return NodeOutcome(uuid, fate, _note(task, lacked), plan, seen), KnownNode(stands, task.given - lacked)
+        return NodeOutcome(uuid, fate, _note(task, lacked), plan, seen), _known(task, stands, lacked)
     return _held(planner, uuid) or NodeOutcome(uuid, Fate.FAILED, refusal), task.known
+
+
+def _known(task: Task, stands: ObservedProvider, lacked: frozenset[str]) -> KnownNode:
+    """What is remembered of a node that was written, or found as it should be."""
+    given = task.given | {task.reserves} & stands.provider.inventories.keys() if task.reserves else task.given
+    return KnownNode(stands, given - lacked, spelling=task.spelling)
 
 
 def delete(planner: NodesPlanner, known: KnownNode) -> NodeOutcome:
@@ -163,6 +169,8 @@ def _answers(planner: NodesPlanner, uuid: str) -> bool:
 
 
 def _plan(task: Task, seen: ObservedProvider | None, lacked: frozenset[str], wishes: Wishes) -> Plan:
+    if task.reserves:
+        return _reserve(task, seen)
     wanted = replace(task.provider, traits=task.provider.traits - lacked)
     before = task.known.given if task.known else frozenset()
     if seen:
@@ -172,6 +180,15 @@ def _plan(task: Task, seen: ObservedProvider | None, lacked: frozenset[str], wis
     tree = ObservedTree((seen,)) if seen else ObservedTree()
     plan = diff(tree, ProviderTree((wanted,)), ours, root_uuid=wanted.name, known_traits=wanted.traits)
     return Plan(tuple(step for step in plan.operations if not isinstance(step, EnsureClasses | EnsureTraits)))
+
+
+def _reserve(task: Task, seen: ObservedProvider | None) -> Plan:
+    """Take one class off offer, where it stands on a provider that is ours alone."""
+    stock = seen.provider.inventories.get(task.reserves) if seen else None
+    if seen is None or stock is None or stock.reserved == stock.total or others_marks(seen) - task.given:
+        return Plan(())
+    after = {**seen.provider.inventories, task.reserves: replace(stock, reserved=stock.total)}
+    return Plan((SetInventories(seen.uuid, seen.name, after),))
 
 
 def _adopted(task: Task, seen: ObservedProvider, wishes: Wishes) -> frozenset[str]:

@@ -1,12 +1,12 @@
 """The Ironic driver: all nodes of a share at one look, and the provider of each."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 
 from drivers.errors import DiscoveryError, Vanished
 from drivers.ironic.client import TRIES, IronicClient, unique
 from drivers.ironic.nodes import Misfit, Node, parse_node
-from drivers.ironic.shape import Share, shape_share
+from drivers.ironic.shape import NOTHING, Share, shape_share
 
 
 class IronicDriver:
@@ -40,9 +40,15 @@ class IronicDriver:
                 return tuple(parse_node(record) for record in unique(self._client.records()))
         raise DiscoveryError(f"nodes went away while they were listed, {TRIES} times: the next pass tries again")
 
-    def shape(self, nodes: tuple[Node | Misfit, ...]) -> Share:
-        """The providers that our nodes should have, judged among all that are listed; pure."""
-        share = shape_share(nodes)
+    def shape(
+        self,
+        nodes: tuple[Node | Misfit, ...],
+        *,
+        reported: Mapping[str, str] = NOTHING,
+        standing: Container[str] = (),
+    ) -> Share:
+        """The providers that our nodes should have, judged among all that are listed; pure. As ``shape_share``."""
+        share = shape_share(nodes, reported=reported, standing=standing)
         if self._mine is None:
             return share
         others = {uuid for uuid in (*share.providers, *share.misfits) if uuid and not self._mine(uuid)}
@@ -51,6 +57,7 @@ class IronicDriver:
             misfits={uuid: one for uuid, one in share.misfits.items() if uuid not in others},
             others=frozenset(others),
             reserved=share.reserved,
+            spellings=share.spellings,
         )
 
     def is_there(self, uuid: str) -> bool:

@@ -37,6 +37,7 @@ class Misfit:
     uuid: str  # "" where not even that can be told
     why: str
     node: "Node | None" = None  # what is known of it, where it is a node at all
+    collides: str = ""  # the class in placement that another resource class has; empty: it is another kind of misfit
 
 
 def parse_node(record: Any) -> Node | Misfit:

@@ -5,8 +5,9 @@ Name and uuid of the provider are the node's uuid. It has one unit of one class,
 which is reserved while the node cannot be deployed or is in use.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import os_resource_classes
 
@@ -21,6 +22,7 @@ MARKS = frozenset({MARKER, BARE_METAL})
 MOST_TRAITS = 50  # of a node, in Ironic's API
 AVAILABLE = ("available", None)  # None is what Ironic called it before Kilo
 NO_POWER = ("error", None)
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +33,23 @@ class Share:
     misfits: Mapping[str, Misfit]
     others: frozenset[str] = frozenset()  # nodes that are listed and another agent's
     reserved: Mapping[str, str] = field(default_factory=dict)  # why nobody may be placed on a node, by uuid
+    spellings: Mapping[str, str] = field(
+        default_factory=dict
+    )  # the resource class of each of ``providers``, as written
 
 
-def shape_share(nodes: Iterable[Node | Misfit]) -> Share:
+def shape_share(
+    nodes: Iterable[Node | Misfit],
+    *,
+    reported: Mapping[str, str] = NOTHING,
+    standing: Container[str] = (),
+) -> Share:
     """
     The providers of these nodes.
 
-    Two resource classes that placement could not tell apart are not mixed: what most nodes are called stays, and the
-    others are misfits.
+    Two resource classes that placement could not tell apart are not mixed: one stays, and the nodes of the others are
+    misfits. The one that is on offer stays, by ``reported`` (the resource class with which each node was reported, of
+    nodes that stand in placement), then the one of most nodes that are ``standing`` there, then the one of most nodes.
     """
     misfits: dict[str, Misfit] = {}
     fitting: dict[str, tuple[Node, str]] = {}
@@ -48,12 +59,13 @@ def shape_share(nodes: Iterable[Node | Misfit]) -> Share:
             misfits[found.uuid or f"record {number}"] = found
         elif isinstance(node, Node):
             fitting[node.uuid] = node, found
-    for uuid, misfit in _colliding(fitting).items():
+    for uuid, misfit in _colliding(fitting, reported, standing).items():
         misfits[uuid] = misfit
     return Share(
         providers={uuid: _provider(node, name) for uuid, (node, name) in fitting.items() if uuid not in misfits},
         misfits=misfits,
         reserved={node.uuid: why for node, _ in fitting.values() if (why := why_reserved(node))},
+        spellings={uuid: node.resource_class or "" for uuid, (node, _) in fitting.items() if uuid not in misfits},
     )
 
 
@@ -71,25 +83,48 @@ def _fit(node: Node) -> str | Misfit:
     return name
 
 
-def _colliding(fitting: Mapping[str, tuple[Node, str]]) -> dict[str, Misfit]:
-    """The nodes whose class another text makes too, and more nodes have that one."""
-    texts: dict[str, dict[str, int]] = {}
-    for node, name in fitting.values():
-        text = node.resource_class or ""
-        counts = texts.setdefault(name, {})
-        counts[text] = counts.get(text, 0) + 1
-    found = {}
+def _colliding(
+    fitting: Mapping[str, tuple[Node, str]], reported: Mapping[str, str], standing: Container[str]
+) -> dict[str, Misfit]:
+    """The nodes whose class in placement is another resource class's too, which stays."""
+    texts: dict[str, dict[str, _Weight]] = {}
     for uuid, (node, name) in fitting.items():
-        counts = texts[name]
-        first = min(counts, key=lambda text: (-counts[text], text))
-        if node.resource_class != first:
-            found[uuid] = Misfit(
-                uuid,
-                f"its resource class {node.resource_class!r} would be {name} in placement, as {first!r} of "
-                f"{counts[first]} {'nodes' if counts[first] > 1 else 'node'} is: rename one of them",
-                node,
-            )
-    return found
+        weight = texts.setdefault(name, {}).setdefault(node.resource_class or "", _Weight())
+        weight.nodes += 1
+        weight.standing += uuid in standing
+    for uuid, text in reported.items():
+        if uuid in fitting and fitting[uuid][0].resource_class != text:
+            continue  # it was renamed: this pass reports or reserves it anew
+        name = str(os_resource_classes.normalize_name(text))
+        if name in texts:
+            texts[name].setdefault(text, _Weight()).reported += 1
+    first = {name: min(weights, key=lambda text: (*weights[text].rank, text)) for name, weights in texts.items()}
+    return {
+        uuid: Misfit(uuid, _collision(node.resource_class or "", name, first[name]), node, name)
+        for uuid, (node, name) in fitting.items()
+        if node.resource_class != first[name]
+    }
+
+
+@dataclass(slots=True)
+class _Weight:
+    """How many nodes speak for one of several resource classes."""
+
+    reported: int = 0
+    standing: int = 0
+    nodes: int = 0
+
+    @property
+    def rank(self) -> tuple[int, int, int]:
+        """Lower goes first."""
+        return -self.reported, -self.standing, -self.nodes
+
+
+def _collision(text: str, name: str, first: str) -> str:
+    return (
+        f"its resource class {text!r} would be {name} in placement, as {first!r} of other nodes is: rename one of the "
+        f"two with openstack baremetal node set --resource-class"
+    )
 
 
 def _provider(node: Node, name: str) -> Provider:
