@@ -16,7 +16,7 @@ from agent.state import locked, serving
 from agent.sync import ATTEMPTS, Outcome, Status, foresee
 from reportclient.allocations import Allocation
 from reportclient.errors import Conflict
-from reportclient.ownership import MARKER, is_marked, is_novas, others_marks
+from reportclient.ownership import MARKER, Ownership, is_marked, is_novas, others_marks
 from reportclient.plan import Delete, Plan, Reshape, SetInventories, SetTraits
 from reportclient.reserve import given_back, is_mark
 from reportclient.tree import ObservedProvider, ObservedTree, same_stock
@@ -92,8 +92,15 @@ def against_retirement(prospect: Prospect, held: tuple[Allocation, ...]) -> tupl
     sentences = []
     if consumers := sorted({one.consumer for one in held}):
         sentences.append(f"{_list(consumers)} hold allocations here: move or delete them first")
+    return (*sentences, *against_foreign(observed, ours))
+
+
+def against_foreign(observed: ObservedTree, ours: Ownership) -> tuple[str, ...]:
+    """What others have in a tree, and must take away before the tree can go: a sentence each."""
+    sentences = []
     if foreign := [seen.name for seen in observed if not ours.writes(seen)]:
-        sentences.append(f"{_list(foreign)} below {root.name} are others' (Neutron's, for instance): stop them first")
+        root = observed.providers[0].name
+        sentences.append(f"{_list(foreign)} below {root} are others' (Neutron's, for instance): stop them first")
     for seen in observed:
         if ours.writes(seen) and (strange := sorted(seen.provider.inventories.keys() - ours.classes(seen))):
             sentences.append(f"{_list(strange)} on {seen.name} is not this agent's: its owner must take it away first")
