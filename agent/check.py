@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from agent.approval import approvals, tell_approval
 from agent.assembly import Choice, open_client, open_driver, settings_for
 from agent.config import Settings, slips_of_the_pen
 from agent.errors import USER_ERRORS, ConfigError, StateError
@@ -41,6 +42,7 @@ def check_host(choice: Choice) -> tuple[Check, ...]:
     except ConfigError as error:
         return tuple(Check("configuration", False, problem) for problem in error.problems)
     checks = [*check_names(settings), _check_state(settings), _try("service", partial(_check_service, settings))]
+    checks += _check_approvals(settings)
     surveys: dict[str, Survey] = {}
     try:
         with open_driver(settings, choice) as driver:
@@ -99,6 +101,15 @@ def _check_state(settings: Settings) -> Check:
     if not barred:
         return Check("state", True, f"{folder} can be written")
     return Check("state", False, f"{barred[0]} cannot be written: run as its owner, or set [agent] state_directory")
+
+
+def _check_approvals(settings: Settings) -> list[Check]:
+    """Conversions that wait for the next start of the service; one that does not count is a finding."""
+    try:
+        found = approvals(settings.state_directory)
+    except StateError as error:
+        return [Check("approval", False, str(error))]
+    return [Check("approval", not isinstance(one, str), tell_approval(path, one)) for path, one in found]
 
 
 def _check_shape(driver: Driver, survey: Survey, settings: Settings) -> str:

@@ -196,7 +196,18 @@ def _add_own(verb: argparse.ArgumentParser, name: str) -> None:
     if name in ("plan", "sync"):
         verb.add_argument("--rename-from", metavar="OLD", help="this host was called OLD: rename its providers")
     if name == "reshape":
-        verb.add_argument("--apply", action="store_true", help="carry it out")
+        how = verb.add_mutually_exclusive_group()
+        how.add_argument("--apply", action="store_true", help="carry it out")
+        how.add_argument(
+            "--approve",
+            action="store_true",
+            help="with --digest: let the service carry out that plan before it starts the next time, once",
+        )
+        verb.add_argument(
+            "--approved",
+            action="store_true",
+            help="with --apply: only what [agent] allow_reshape allows, or the plan that was approved; for units",
+        )
         verb.add_argument(
             "--digest", metavar="D", type=_digest, help="only the plan of this digest, as a dry run showed it"
         )
@@ -290,8 +301,8 @@ def _digest(text: str) -> str:
 
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> argparse.Namespace:
     """Options that contradict each other are a usage error."""
-    if getattr(options, "digest", None) is not None and not options.apply:
-        parser.error("--digest goes with --apply: it says which plan to carry out")
+    if options.verb == "reshape":
+        _check_reshape(parser, options)
     if getattr(options, "database", None) is not None and (options.embedded or options.embedded_dir):
         parser.error("--database and --embedded are two placements: name one")
     if options.verb == "claim":
@@ -305,6 +316,15 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> argp
     if getattr(options, "user", None) and not options.project:
         parser.error("--user goes with --project")
     return options
+
+
+def _check_reshape(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    if options.digest is not None and not (options.apply or options.approve):
+        parser.error("--digest goes with --apply or --approve: it says which plan to carry out")
+    if options.approve and options.digest is None:
+        parser.error("--approve needs --digest: a dry run shows it")
+    if options.approved and (not options.apply or options.digest is not None):
+        parser.error("--approved goes with --apply, and without --digest: the approval has it")
 
 
 def _example(verb: str) -> str:

@@ -117,7 +117,8 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
                     help="Promises of other services here, as traits of the root: COMPUTE_RESCUE_BFV, for one."),
         cfg.BoolOpt("allow_reshape", default=False,
                     help="Convert a host whose tree changes its shape under guests when the service starts, or by "
-                         "sync; else only compute-node-agent reshape --apply does."),
+                         "sync; else only compute-node-agent reshape --apply does, and before a start of the "
+                         "service the plan that a person approved (reshape --approve)."),
         cfg.IntOpt("reshape_timeout", default=300, min=1,
                    help="Seconds after which a conversion that others keep disturbing is given up; what it began "
                         "stands without harm, and the next one goes on from there."),

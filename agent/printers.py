@@ -55,6 +55,13 @@ def print_checks(out: Any, data: dict[str, Any]) -> None:
 
 def print_outcome(out: Any, data: dict[str, Any]) -> None:
     """How one node's pass ended."""
+    if data["outcome"] not in ("unchanged", "failed", "other-plan"):
+        print_plan(out, data)
+    print_start(out, data)
+
+
+def print_start(out: Any, data: dict[str, Any]) -> None:
+    """The same without the plan, a line for each note: for the journal."""
     sentences = {
         "unchanged": "nothing needed to change",
         "changed": "placement was brought up to date",
@@ -64,11 +71,9 @@ def print_outcome(out: Any, data: dict[str, Any]) -> None:
         "contested": "refused: another service writes here, nothing was written",
         "failed": "failed",
     }
-    if data["outcome"] not in ("unchanged", "failed", "other-plan"):
-        print_plan(out, data)
     out.print(f"{data['node']}: {sentences[data['outcome']]}", markup=False)
     for note in data["notes"]:
-        out.print(f"  {note}", markup=False)
+        out.print(f"  {note}", markup=False, soft_wrap=True)
 
 
 def print_left(out: Any, data: dict[str, Any]) -> None:

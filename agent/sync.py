@@ -1,11 +1,12 @@
 """One pass: plan, judge, execute, remember; and the loop around it for when somebody else wrote first."""
 
 import logging
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from agent.approval import spent
 from agent.identity import create_identity, read_identity
 from agent.journal import journaled
 from agent.planner import Planner, Prospect, Wishes
@@ -199,7 +200,7 @@ def _write(planner: Planner, prospect: Prospect, memory: NodeState) -> Outcome:
     state, plan, observed = planner.state_file(prospect.root_uuid), prospect.plan, prospect.observed
     if plan.operations:
         state.begin(replace(memory, configured=prospect.meanwhile.configured, reported=prospect.meanwhile.reported))
-        with journaled(planner, prospect) if plan.moves else nullcontext():
+        with _converting(planner, prospect) if plan.moves else nullcontext():
             observed = planner.client.execute(plan, observed)
     after = replace(
         memory,
@@ -220,6 +221,13 @@ def _write(planner: Planner, prospect: Prospect, memory: NodeState) -> Outcome:
         notes=notes_on(prospect),
         survey=prospect.survey,
     )
+
+
+@contextmanager
+def _converting(planner: Planner, prospect: Prospect) -> Iterator[None]:
+    """Inside, guests' allocations are moved: the journal tells it, and an approval is used up by it."""
+    with spent(planner, prospect), journaled(planner, prospect):
+        yield
 
 
 def _limits(planner: Planner, prospect: Prospect) -> Limits:

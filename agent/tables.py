@@ -111,6 +111,8 @@ def print_status(out: Console, status: Mapping[str, Any]) -> None:
         out.print(f"{node}: {outcome}")
     for note in status["notes"]:
         out.print(f"  {note}")
+    for approval in status.get("approvals", ()):
+        out.print(approval, markup=False, highlight=False)
     if status["last_pass_s"]:
         out.print(f"last pass {now - status['last_pass_s']:.0f} s ago, in {status['took_s']:.2f} s", highlight=False)
     out.print(f"pid {status['pid']}, version {status['version']}", highlight=False)

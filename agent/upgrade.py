@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,17 +19,20 @@ from tenacity import (
     wait_random_exponential,
 )
 
+from agent.approval import UntrustedApproval, find_approval, forget_approval
 from agent.disk import write_durably
 from agent.plan_changes import plan_changes
 from agent.planner import Planner, Prospect, Wishes
 from agent.shapes import encode_kept
-from agent.sync import Agree, Outcome, anything, run_pass
+from agent.state import locked
+from agent.sync import Agree, Outcome, Status, anything, foresee, judge, run_pass
 from reportclient.errors import Conflict, Unavailable
-from reportclient.plan import Plan
+from reportclient.plan import Outline
 
 LOG = logging.getLogger(__name__)
 KEPT = 50  # plans that were read, the latest
 NAMED = 4  # of the differences between two plans
+APPROVE = "look at it with compute-node-agent reshape, and approve what it shows with reshape --approve --digest D"
 _SHORT, _LONG = wait_random(0, 0.1), wait_random_exponential(multiplier=0.2, max=10)
 
 
@@ -43,6 +47,11 @@ def convert(planner: Planner, wishes: Wishes) -> Outcome:
         as ``run_pass``; Conflict, Unavailable: still so when the time was up.
     """
     agree: Agree = Agreement(wishes.agreed) if wishes.agreed else anything
+    return _patiently(planner, partial(run_pass, planner, replace(wishes, reshape=True), agree))
+
+
+def _patiently(planner: Planner, act: Callable[[], Outcome]) -> Outcome:
+    """One try, and others while somebody else writes or placement falters, until the time of a conversion is up."""
     tries = Retrying(
         retry=retry_if_exception_type((Conflict, Unavailable)),
         stop=stop_after_delay(planner.settings.reshape_timeout_s),
@@ -50,7 +59,7 @@ def convert(planner: Planner, wishes: Wishes) -> Outcome:
         before_sleep=before_sleep_log(LOG, logging.INFO),
         reraise=True,
     )
-    return tries(run_pass, planner, replace(wishes, reshape=True), agree)
+    return tries(act)
 
 
 def _pause(longest_s: float, state: RetryCallState) -> float:
@@ -72,30 +81,76 @@ def at_start(planner: Planner, wishes: Wishes = Wishes()) -> Outcome:
     return convert(planner, wishes) if planner.settings.allow_reshape else run_pass(planner, wishes)
 
 
+def convert_approved(planner: Planner, wishes: Wishes = Wishes()) -> Outcome:
+    """
+    The conversion before a start of the service: what the configuration allows, else the plan that a person approved.
+
+    What moves nobody is left to the pass of the service, which does it as any other.
+
+    Raises:
+        as ``convert``.
+    """
+    if planner.settings.allow_reshape:
+        return convert(planner, wishes)
+    return _patiently(planner, partial(_try_approved, planner, wishes))
+
+
+def _try_approved(planner: Planner, wishes: Wishes) -> Outcome:
+    prospect = foresee(planner, wishes)
+    ending = partial(Outcome, node=planner.node, plan=prospect.plan, observed=prospect.observed)
+    verdict = judge(planner, prospect, wishes)
+    try:
+        approval = find_approval(planner, prospect.root_uuid)
+    except UntrustedApproval as error:
+        approval, why = None, f"{error}: {APPROVE}"
+    else:
+        why = ""
+    if not prospect.plan.moves and not prospect.unplaceable:
+        if approval and approval.begun:  # it was carried out, and cut off before that was noted
+            with locked(planner.settings.state_directory):
+                forget_approval(planner, prospect.root_uuid)
+        left = ("nobody has to move: the next pass does what is to be done",) if prospect.plan.operations else ()
+        return ending(status=Status.UNCHANGED, notes=left)
+    if verdict.refused is not Status.RESHAPE_NEEDED:
+        return ending(status=verdict.refused or Status.UNSAFE, notes=verdict.notes)
+    if why:
+        return ending(status=Status.OTHER_PLAN, notes=(why,))
+    if approval is None:
+        return ending(status=Status.RESHAPE_NEEDED, notes=(_unapproved(planner, prospect),))
+    agreement = Agreement(approval.digest, approval.outline if approval.begun else None, again=APPROVE)
+    return run_pass(planner, replace(wishes, reshape=True, agreed=approval.digest), agreement)
+
+
+def _unapproved(planner: Planner, prospect: Prospect) -> str:
+    count = len({move.consumer for move in prospect.plan.moves})
+    return (
+        f"{count} consumer{'s' * (count > 1)} must move with what they hold, as {planner.node} changes its shape, and "
+        f"nobody approved that: {APPROVE}, or set [compute] layout back"
+    )
+
+
 @dataclass(slots=True)
 class Agreement:
     """A person read the plan of this digest, and agreed to that one."""
 
     digest: str
-    plan: Plan | None = field(default=None)  # once it was begun
+    begun: Outline | None = field(default=None)  # of that plan, once it was begun
+    again: str = "look at it again with the same options, without --apply"
 
     def __call__(self, planner: Planner, prospect: Prospect) -> tuple[str, ...]:
         plan = prospect.plan
         if not plan.operations:
             return ()  # it was carried out before
-        if self.plan is None and plan.digest == self.digest:
-            self.plan = plan
+        if self.begun is None and plan.digest == self.digest:
+            self.begun = plan.outline
             return ()
-        if self.plan is not None and plan.is_rest_of(self.plan):
+        if self.begun is not None and self.begun.covers(plan):
             return ()  # some of it was done before an answer was lost, or somebody wrote first
         try:
             changed = _differences(read_plan(planner, self.digest), encode_kept(plan, prospect.observed))
         except (KeyError, TypeError, AttributeError):
             changed = "what is kept of that plan is damaged"
-        return (
-            f"the plan is not {self.digest} any more but {plan.digest} ({changed}): look at it again with the same "
-            f"options, without --apply",
-        )
+        return (f"the plan is not {self.digest} any more but {plan.digest} ({changed}): {self.again}",)
 
 
 def remember_plan(planner: Planner, prospect: Prospect) -> None:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from agent import printers
+from agent.approval import approvals, approve, tell_approval
 from agent.assembly import BareMetal, open_client, open_driver, settings_for
 from agent.errors import USER_ERRORS, ConfigError
 from agent.exits import Exit
@@ -18,8 +19,9 @@ from agent.planner import Planner, Prospect, Wishes, look
 from agent.provider_config import add, read_additions
 from agent.report import Printer, Report, choice_of
 from agent.shapes import encode_conversion, encode_observed, encode_plan, encode_tree
+from agent.state import locked
 from agent.sync import Outcome, Status, foresee, judge, notes_on
-from agent.upgrade import at_start, convert, remember_plan
+from agent.upgrade import Agreement, at_start, convert, convert_approved, remember_plan
 from drivers import IRONIC
 
 ENDINGS = {
@@ -151,34 +153,64 @@ def plan(options: argparse.Namespace) -> Report:
 
 
 def reshape(options: argparse.Namespace) -> Report:
-    """The plan of a conversion, or with --apply the conversion."""
-    wishes = replace(_wishes(options), reshape=True, agreed=options.digest)
+    """The plan of a conversion; with --apply the conversion, with --approve an approval of the plan."""
     if options.apply:
-        with _planners(options, writes=True) as planners:
-            alone = len(planners) == 1
-            outcomes = [convert(one, wishes) if alone else _try(one, partial(convert, one, wishes)) for one in planners]
-        ending = max(ENDINGS[outcome.status] for outcome in outcomes)
-        records = [_encode_outcome(outcome) for outcome in outcomes]
-        remark = _layout_remark(options) if ending is Exit.DONE else ""
-        return replace(_for_each(records, "nodes", printers.print_outcome, ending), remark=remark)
+        return _convert(options)
+    wishes = replace(_wishes(options), reshape=True)
     prospects: list[Prospect] = []
     remarks: list[str] = []
-    refused = False
+    refused: list[bool] = []
     with _planners(options) as planners:
         for one in planners:
             prospect = _with_use(one, foresee(one, wishes))
             one.check_name(prospect)
             verdict = judge(one, prospect, replace(wishes, agreed=prospect.plan.digest))
+            doing = "approve" if options.approve else "apply"
+            remarks += [
+                *notes_on(prospect),
+                *(f"reshape --{doing} would refuse this: {note}" for note in verdict.notes),
+            ]
+            if options.approve and verdict.refused is None:
+                approved, remark = _approve(one, prospect, options.digest)
+                remarks.append(remark)
             remember_plan(one, prospect)
-            refused = refused or verdict.refused is not None
+            refused.append(verdict.refused is not None or (options.approve and not approved))
             prospects.append(prospect)
-            remarks += [*notes_on(prospect), *(f"reshape --apply would refuse this: {note}" for note in verdict.notes)]
-    ending = (
-        Exit.REFUSED if refused else Exit.DIFFERENCES if any(one.plan.operations for one in prospects) else Exit.DONE
-    )
+    changes = any(one.plan.operations for one in prospects) and not options.approve
+    # A digest is of one plan: with several nodes the others are not meant.
+    stopped = all(refused) if options.approve else any(refused)
+    ending = Exit.REFUSED if stopped else Exit.DIFFERENCES if changes else Exit.DONE
     return replace(
         _for_each(_conversions(prospects), "plans", printers.print_conversion, ending), remark="\n".join(remarks)
     )
+
+
+def _approve(planner: Planner, prospect: Prospect, digest: str) -> tuple[bool, str]:
+    """Approve the plan of now if it is that of the digest; whether nothing was refused, and what to say of it."""
+    if not prospect.plan.moves:
+        return True, f"nobody has to move on {planner.node}: a pass does that, without an approval"
+    if other := Agreement(digest, again="nothing was approved")(planner, prospect):
+        return False, other[0]
+    with locked(planner.settings.state_directory):
+        path = approve(planner, prospect)
+    return True, (
+        f"approved: the plan {digest} for {planner.node} is carried out before the service starts the next time; "
+        f"remove {path} to withdraw it"
+    )
+
+
+def _convert(options: argparse.Namespace) -> Report:
+    """The conversion, of what is right at this moment, or of what somebody agreed to."""
+    wishes = replace(_wishes(options), reshape=not options.approved, agreed=options.digest)
+    act = convert_approved if options.approved else convert
+    with _planners(options, writes=True) as planners:
+        alone = len(planners) == 1
+        outcomes = [act(one, wishes) if alone else _try(one, partial(act, one, wishes)) for one in planners]
+    ending = max(ENDINGS[outcome.status] for outcome in outcomes)
+    records = [_encode_outcome(outcome) for outcome in outcomes]
+    remark = _layout_remark(options) if ending is Exit.DONE else ""
+    table = printers.print_start if options.approved else printers.print_outcome
+    return replace(_for_each(records, "nodes", table, ending), remark=remark)
 
 
 def sync(options: argparse.Namespace) -> Report:
@@ -251,7 +283,9 @@ def status(options: argparse.Namespace) -> Report:
     """What the service last said of itself."""
     from agent.status import WELL, is_late, is_running, read_status
 
-    found = read_status(settings_for(choice_of(options)).state_directory)
+    directory = settings_for(choice_of(options)).state_directory
+    found = read_status(directory)
+    found["approvals"] = [tell_approval(path, one) for path, one in approvals(directory)]
     found |= {"running": is_running(found), "late": is_late(found)}
     refused = set(found["outcomes"].values()) - WELL
     well = found["ready"] and found["running"] and not found["late"] and not refused

@@ -177,19 +177,41 @@ class Plan:
 
     def is_rest_of(self, agreed: "Plan") -> bool:
         """Whether this is what is left to do of another plan once some of it was done, and nothing else."""
-        known = {_digest((step,)) for step in agreed.operations}
-        names = {
-            name for step in agreed.operations if isinstance(step, EnsureClasses | EnsureTraits) for name in step.names
-        }
-        traits = {(step.uuid, step.traits) for step in agreed.operations if isinstance(step, SetTraits)}
-        return self.moves in ((), agreed.moves) and all(
-            set(step.names) <= names
-            if isinstance(step, EnsureClasses | EnsureTraits)
-            else (step.uuid, step.traits) in traits
-            if isinstance(step, SetTraits)
-            else _digest((step,)) in known
-            for step in self.operations
+        return agreed.outline.covers(self)
+
+    @property
+    def outline(self) -> "Outline":
+        """What of this plan must be kept to know its rest later."""
+        ensured = [step for step in self.operations if isinstance(step, EnsureClasses | EnsureTraits)]
+        return Outline(
+            steps=frozenset(_digest((step,)) for step in self.operations),
+            names=frozenset(name for step in ensured for name in step.names),
+            traits={step.uuid: step.traits for step in self.operations if isinstance(step, SetTraits)},
+            moves=_digest(self.moves),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    """A plan in short: enough to tell whether another plan is the rest of it."""
+
+    steps: frozenset[str]  # the digest of each operation
+    names: frozenset[str]  # of classes and traits that it makes sure of
+    traits: Mapping[str, frozenset[str]]  # whole sets that it writes, by provider uuid
+    moves: str  # the digest of them all
+
+    def covers(self, plan: Plan) -> bool:
+        """Whether a plan does nothing but what is in this outline, and moves everybody that it moves, or nobody."""
+        return (not plan.moves or _digest(plan.moves) == self.moves) and all(map(self._has, plan.operations))
+
+    def _has(self, step: Operation) -> bool:
+        match step:
+            case EnsureClasses(names) | EnsureTraits(names):
+                return set(names) <= self.names
+            case SetTraits(uuid, _, traits):
+                return self.traits.get(uuid) == traits
+            case _:
+                return _digest((step,)) in self.steps
 
 
 def _digest(steps: Iterable[object]) -> str:

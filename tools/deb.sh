@@ -50,7 +50,7 @@ systemd-sysusers compute-node-agent.conf
 systemd-tmpfiles --create compute-node-agent.conf
 if [ -d /run/systemd/system ]; then
   systemctl daemon-reload
-  # After an upgrade a service that runs is started anew, and before it the conversion that the new layout may want.
+  # After an upgrade a service that runs is started anew, and before it the conversion that is allowed or was approved.
   systemctl try-restart compute-node-agent.service || true
 fi
 C

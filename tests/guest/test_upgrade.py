@@ -1,9 +1,11 @@
 """
 The package is upgraded on the full guest, and with it the layout: flat becomes numa under guests that go on.
 
-Each guest has a VF of a real card and a mediated device; the conversion runs before the service, as systemd orders it.
+Each guest has a VF of a real card and a mediated device; the conversion was approved before the upgrade, and runs
+before the service, as systemd orders it.
 """
 
+import json
 import re
 import shlex
 import subprocess
@@ -100,6 +102,7 @@ def test_an_upgrade_converts_the_host_under_its_guests(
         before = processes(guest)
         assert len(before) == len(guests)
 
+        approve(guest, "numa")
         began = time.monotonic()
         install(guest, package["next"], CONFIG.format(layout="numa", port=server.url.rpartition(":")[2]))
         wait_until_well(guest)
@@ -132,6 +135,13 @@ def install(guest: Guest, package: Path, config: str) -> None:
     guest.send("/etc/compute-node-agent/compute-node-agent.conf", config)
     guest.copy(package, "/root/agent.deb")
     guest.run("DEBIAN_FRONTEND=noninteractive dpkg -i --force-depends /root/agent.deb", timeout=900)
+
+
+def approve(guest: Guest, layout: str) -> None:
+    """As an operator does before an upgrade: the plan is read, and left for the next start of the service."""
+    planned = guest.run(f"compute-node-agent reshape --to {layout} --format json", check=False)
+    digest = json.loads(planned[planned.index("{") : planned.rindex("}") + 1])["digest"]
+    guest.run(f"compute-node-agent reshape --to {layout} --approve --digest {digest}")
 
 
 def start_guest(guest: Guest, identity: str, vf: str) -> None:

@@ -5,11 +5,13 @@ The host's real libvirtd runs outside of the container; its socket, which belong
 what its kernel would show are bound into the units' own view.
 """
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -168,13 +170,58 @@ def test_the_service_lives_its_life_under_systemd(installed: Installed) -> None:
 
 def test_the_reshape_before_the_start_is_harmless_when_repeated(installed: Installed) -> None:
     container = installed.container
-    container.run("systemctl", "start", RESHAPE)
+    container.run("systemctl", "start", UNIT)
+    installed.running()
+    container.run("systemctl", "stop", UNIT)
     installed.proxy.seen.clear()
 
     container.run("systemctl", "start", RESHAPE)
 
     assert container.show(RESHAPE, "Result") == "success"
     assert [seen.method for seen in installed.proxy.seen] == ["GET"]
+
+
+def by_hand(container: Container, *arguments: str) -> str:
+    """What the command prints for root, to whom the host looks as it does to the units."""
+    host = [f"--property={line}" for line in HOST.splitlines()[1:]]
+    command = ["systemd-run", "--quiet", "--wait", "--pipe", *host, "/usr/bin/compute-node-agent", *arguments]
+    return container.run(*command, check=False)
+
+
+def test_the_reshape_before_the_start_converts_only_what_was_approved(installed: Installed) -> None:
+    """The host changes its layout under somebody who holds a VF; root approves, and the agent's user uses that up."""
+    container, send = installed.container, installed.placement.send
+    container.run("systemctl", "start", UNIT)
+    installed.running()
+    container.run("systemctl", "stop", UNIT)
+    card = f"{QUEENS_FIRST.name}_{QUEENS_FIRST.nics[0].address}"
+    (provider,) = send("GET", f"/resource_providers?name={card}")["resource_providers"]
+    consumer = str(uuid.uuid4())
+    claim = {"project_id": "p", "user_id": "u", "consumer_generation": None, "consumer_type": "OTHER"}
+    slots = {provider["uuid"]: {"resources": {"SRIOV_NET_VF": 1}}}
+    send("PUT", f"/allocations/{consumer}", claim | {"allocations": slots})
+    path = "/etc/compute-node-agent/compute-node-agent.conf"
+    before = container.run("cat", path)
+    try:
+        container.run("tee", path, text=before + "[compute]\nlayout = flat\n")
+
+        container.run("systemctl", "start", RESHAPE)
+        assert "nobody approved that" in container.run("journalctl", "-u", RESHAPE, "--no-pager", "-n", "6")
+        assert set(send("GET", f"/allocations/{consumer}")["allocations"]) == set(slots)
+
+        planned = by_hand(container, "reshape", "--format", "json")
+        digest = json.loads(planned[planned.index("{") : planned.rindex("}") + 1])["digest"]
+        assert "approved: the plan" in by_hand(container, "reshape", "--approve", "--digest", digest)
+        owners = container.run("stat", "-c", "%U", "/var/lib/compute-node-agent/approvals")
+        container.run("systemctl", "start", RESHAPE)
+
+        assert owners.strip() == "compute-node-agent"
+        (root,) = send("GET", "/resource_providers")["resource_providers"]
+        assert set(send("GET", f"/allocations/{consumer}")["allocations"]) == {root["uuid"]}
+        assert container.run("ls", "/var/lib/compute-node-agent/approvals").strip() == ""
+    finally:
+        container.run("tee", path, text=before)
+        send("DELETE", f"/allocations/{consumer}")
 
 
 def test_a_reshape_that_fails_does_not_keep_the_service_from_starting(installed: Installed) -> None:

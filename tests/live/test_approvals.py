@@ -1,0 +1,253 @@
+"""The conversion before each start of the service: what the configuration allows, or a person approved, and no more."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from agent.status import ServiceStatus, write_status
+from beds.agents import COMMAND, Result, run_agent
+from beds.placement import PlacementServer
+from beds.proxy import Answer, Forward, Hook, Proxy, Request, pass_on
+from beds.trees import add_consumer, identity
+from beds.upgrades import UPGRADES, Lab, Story, write_config
+
+pytestmark = pytest.mark.live
+
+UNIT = Path(__file__).parents[2] / "systemd/compute-node-agent-reshape.service"
+STORY = Story(UPGRADES / "01-flat-vgpu-to-gpus")
+
+
+@pytest.fixture
+def lab(placement_server: PlacementServer, tmp_path: Path) -> Lab:
+    """A host that is configured for another shape than the one that its guests have in placement."""
+    return Lab(STORY.data, placement_server.url, tmp_path)
+
+
+def start_command(lab: Lab) -> tuple[object, ...]:
+    """What the unit runs before each start of the service, on this host and with its configuration."""
+    (line,) = [line for line in UNIT.read_text(encoding="utf-8").splitlines() if line.startswith("ExecStart=")]
+    _command, verb, *options = shlex.split(line.removeprefix("ExecStart="))
+    cut = options.index("--config-file")
+    return (verb, *options[:cut], *options[cut + 2 :], *lab.options)
+
+
+def at_start(lab: Lab, *more: object) -> Result:
+    return run_agent(*start_command(lab), *more, "--format", "json")
+
+
+def approve(lab: Lab, digest: str | None = None) -> str:
+    digest = digest or lab.run("reshape").json["digest"]
+    done = lab.run("reshape", "--approve", "--digest", digest)
+    assert done.code == 0, done.out + done.err
+    return digest
+
+
+def approvals(folder: Path) -> list[Path]:
+    return sorted((folder / "state" / "approvals").glob("*.json"))
+
+
+def test_a_start_converts_nothing_that_nobody_approved(lab: Lab) -> None:
+    before = lab.stands()
+
+    started = at_start(lab)
+
+    assert (started.code, started.json["outcome"]) == (3, "reshape-needed"), started.out + started.err
+    assert lab.stands() == before
+    (note,) = started.json["notes"]
+    assert "2 consumers must move" in note
+    assert "reshape --approve --digest" in note
+
+
+def test_a_start_converts_what_a_person_approved_once(lab: Lab, tmp_path: Path) -> None:
+    digest = approve(lab)
+    (path,) = approvals(tmp_path)
+    body = json.loads(path.read_text())["body"]
+
+    started = at_start(lab)
+    again = at_start(lab)
+
+    assert (body["node"], body["digest"]) == ("four-cells", digest)
+    assert lab.placement  # the approval names the placement that it is about
+    assert body["where"].startswith("placement at http")
+    assert (started.code, started.json["outcome"], started.json["digest"]) == (0, "changed", digest)
+    assert lab.stands() == {key: STORY.expected[key] for key in ("providers", "consumers")}
+    assert (again.code, again.json["outcome"]) == (0, "unchanged")
+    assert approvals(tmp_path) == []
+
+
+def test_a_start_does_not_convert_a_manual_conversion_back(lab: Lab, tmp_path: Path) -> None:
+    """The approval of the first plan is used up, and another one is not made by what a person does by hand."""
+    approve(lab)
+    assert at_start(lab).code == 0
+    back = lab.run("reshape", "--to", "flat", "--apply")
+    assert back.code == 0, back.out + back.err
+    before = lab.stands()
+
+    started = at_start(lab)
+
+    assert (started.code, started.json["outcome"]) == (3, "reshape-needed")
+    assert lab.stands() == before
+
+
+def test_an_approval_is_void_once_the_host_was_converted_by_hand(lab: Lab, tmp_path: Path) -> None:
+    digest = approve(lab)
+    assert lab.run("reshape", "--apply", "--digest", digest).code == 0
+    assert approvals(tmp_path) == []
+    assert lab.run("reshape", "--to", "flat", "--apply").code == 0
+
+    assert at_start(lab).code == 3
+
+
+def test_a_start_refuses_another_plan_than_the_approved_one_and_says_what_differs(lab: Lab, tmp_path: Path) -> None:
+    digest = approve(lab)
+    before = lab.stands()
+    changed = write_config({"DEFAULT": {"reserved_host_memory_mb": 2048}}, tmp_path / "changed.conf")
+
+    started = at_start(lab, "--config-file", changed)
+
+    assert (started.code, started.json["outcome"]) == (4, "other-plan")
+    (note,) = started.json["notes"]
+    assert f"the plan is not {digest} any more" in note
+    assert "reserved of MEMORY_MB on four-cells 512 -> 2048" in note
+    assert "--approve" in note
+    assert lab.stands() == before
+    assert len(approvals(tmp_path)) == 1
+
+
+def test_a_start_converts_whatever_is_right_where_the_configuration_allows_it(lab: Lab, tmp_path: Path) -> None:
+    allowed = write_config({"agent": {"allow_reshape": True}}, tmp_path / "allowed.conf")
+
+    started = at_start(lab, "--config-file", allowed)
+
+    assert (started.code, started.json["outcome"]) == (0, "changed"), started.out + started.err
+    assert lab.stands() == {key: STORY.expected[key] for key in ("providers", "consumers")}
+
+
+def test_a_start_leaves_to_the_service_what_moves_nobody(lab: Lab, tmp_path: Path) -> None:
+    for name in ("one", "two", "none"):
+        lab.placement.send("DELETE", f"/allocations/{identity(name)}")
+    before = lab.stands()
+
+    started = at_start(lab)
+
+    assert (started.code, started.json["outcome"]) == (0, "unchanged"), started.out + started.err
+    assert "the next pass" in started.json["notes"][0]
+    assert lab.stands() == before
+
+
+def test_only_the_plan_of_now_can_be_approved(lab: Lab, tmp_path: Path) -> None:
+    read = lab.run("reshape").json["digest"]
+    add_consumer(lab.placement, "three", {"allocations": {"four-cells": {"VGPU": 1}}})
+
+    refused = lab.run("reshape", "--approve", "--digest", read)
+
+    assert refused.code == 4
+    assert "new is the move of 1 VGPU" in refused.err
+    assert approvals(tmp_path) == []
+
+
+def test_what_moves_nobody_needs_no_approval(lab: Lab, tmp_path: Path) -> None:
+    for name in ("one", "two", "none"):
+        lab.placement.send("DELETE", f"/allocations/{identity(name)}")
+
+    done = lab.run("reshape", "--approve", "--digest", lab.run("reshape").json["digest"])
+
+    assert done.code == 0
+    assert "nobody has to move" in done.err
+    assert approvals(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        pytest.param(lambda text: text[:-20], "is damaged", id="torn"),
+        pytest.param(lambda text: text.replace("four-cells", "five-cells"), "is damaged", id="changed"),
+    ],
+)
+def test_an_approval_that_cannot_be_trusted_is_none(lab: Lab, tmp_path: Path, spoil: object, words: str) -> None:
+    approve(lab)
+    (path,) = approvals(tmp_path)
+    path.write_text(spoil(path.read_text()))  # type: ignore[operator]
+    before = lab.stands()
+
+    started = at_start(lab)
+
+    assert started.code == 4
+    assert f"{path} {words}" in started.json["notes"][0]
+    assert "reshape --approve" in started.json["notes"][0]
+    assert lab.stands() == before
+    assert approve(lab)
+    assert at_start(lab).code == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "after"),
+    [
+        pytest.param("POST", "/resource_providers", True, id="once a provider was made"),
+        pytest.param("POST", "/reshaper", False, id="before the reshape"),
+        pytest.param("POST", "/reshaper", True, id="after the reshape"),
+    ],
+)
+def test_a_start_that_is_cut_off_is_completed_by_the_next_ones_and_the_approval_is_used_once(
+    method: str, path: str, after: bool, placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    with Proxy(placement_server.url) as proxy:
+        lab = Lab(STORY.data, proxy.url, tmp_path)
+        approve(lab)
+        with subprocess.Popen([str(COMMAND), *map(str, start_command(lab))], stdout=subprocess.DEVNULL) as process:
+            proxy.hook = cut_off(process, method, path, after=after)
+            process.wait(timeout=60)
+        proxy.hook = pass_on
+        assert process.returncode == -signal.SIGKILL
+        (approval,) = approvals(tmp_path)
+        assert json.loads(approval.read_text())["body"]["begun"]
+
+        again = at_start(lab)
+        synced = lab.run("sync")
+
+        assert (again.code, synced.code) == (0, 0), again.out + again.err + synced.out + synced.err
+        assert lab.stands() == {key: STORY.expected[key] for key in ("providers", "consumers")}
+        assert approvals(tmp_path) == []
+        assert lab.run("reshape", "--to", "flat", "--apply").code == 0
+        assert at_start(lab).code == 3
+
+
+def cut_off(process: "subprocess.Popen[bytes]", method: str, path: str, *, after: bool) -> Hook:
+    """A hook that kills the command right before or after the first such request is processed."""
+
+    def hook(request: Request, forward: Forward) -> Answer:
+        if (request.method, request.path) != (method, path):
+            return forward(request)
+        if after:
+            forward(request)
+        process.kill()
+        raise ConnectionError("the client was killed")
+
+    return hook
+
+
+def test_status_names_an_approval_that_waits(lab: Lab, tmp_path: Path) -> None:
+    digest = approve(lab)
+    write_status(tmp_path / "state", ServiceStatus(version="1", pid=os.getpid(), started_s=0.0))
+    options = ("--config-file", tmp_path / "agent.conf")
+
+    (sentence,) = run_agent("status", *options, "--format", "json").json["approvals"]
+
+    assert digest in sentence
+    assert digest in run_agent("status", *options).out
+
+
+def test_check_names_an_approval_that_waits(lab: Lab, tmp_path: Path) -> None:
+    digest = approve(lab)
+    (path,) = approvals(tmp_path)
+
+    checks = {one["check"]: one for one in lab.run("check").json["checks"]}
+
+    assert checks["approval"]["ok"]
+    assert digest in checks["approval"]["detail"]
+    assert str(path) in checks["approval"]["detail"]
