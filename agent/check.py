@@ -1,7 +1,9 @@
-"""The pre-flight check: everything that a pass needs, tried without writing anything."""
+"""The pre-flight check: everything that a pass needs, tried; nothing is written to placement or left on the host."""
 
+import errno
 import os
 import socket
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -13,12 +15,14 @@ from agent.config import Settings, slips_of_the_pen
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.heal import read_policy
 from agent.planner import Planner, look
+from agent.state import RESERVE_BYTES
 from agent.status import is_running, read_status
 from drivers.base import Driver, Survey
 from drivers.host.process import probe_processes
 from reportclient.client import PlacementClient
 
 SKEW_LIMIT_S = 10
+METRICS_BYTES = 16 * 1024  # a textfile of metrics, roughly
 LOOPBACK = "127.0.0.1"
 
 
@@ -41,7 +45,7 @@ def check_host(choice: Choice) -> tuple[Check, ...]:
         settings = settings_for(choice)
     except ConfigError as error:
         return tuple(Check("configuration", False, problem) for problem in error.problems)
-    checks = [*check_names(settings), _check_state(settings), _try("service", partial(_check_service, settings))]
+    checks = [*check_names(settings), try_state(settings), _try("service", partial(_check_service, settings))]
     checks += _check_approvals(settings)
     surveys: dict[str, Survey] = {}
     try:
@@ -64,6 +68,10 @@ def check_names(settings: Settings) -> list[Check]:
     return [Check("configuration", False, slip) for slip in slips]
 
 
+def try_state(settings: Settings) -> Check:
+    return _try("state", partial(_check_state, settings))
+
+
 def _try(name: str, attempt: Callable[[], str]) -> Check:
     try:
         return Check(name, True, attempt())
@@ -78,6 +86,8 @@ def _check_service(settings: Settings) -> str:
     textfile = settings.metrics_textfile
     if textfile and not os.access(textfile if textfile.exists() else textfile.parent, os.W_OK):
         raise Finding(f"[agent] metrics_textfile: {textfile} cannot be written: is its folder there, and open to us?")
+    if textfile:
+        _try_room(textfile.parent, METRICS_BYTES, "make room or set [agent] metrics_textfile")
     if settings.metrics_port and not _is_running(settings.state_directory):
         try:
             socket.create_server((LOOPBACK, settings.metrics_port)).close()
@@ -93,14 +103,42 @@ def _is_running(directory: Path) -> bool:
         return False
 
 
-def _check_state(settings: Settings) -> Check:
+def _check_state(settings: Settings) -> str:
+    """
+    The state directory, with the room that a pass makes sure of; of one that is still to be made, its nearest parent.
+
+    Raises:
+        Finding: it cannot be written.
+    """
     folder = settings.state_directory
     place = next(path for path in (folder, *folder.parents) if os.path.exists(path))
     inside = tuple(folder.iterdir()) if os.path.isdir(folder) and os.access(folder, os.R_OK) else ()
     barred = [path for path in (place, *inside) if not os.access(path, os.W_OK)]
-    if not barred:
-        return Check("state", True, f"{folder} can be written")
-    return Check("state", False, f"{barred[0]} cannot be written: run as its owner, or set [agent] state_directory")
+    if barred:
+        reason = _why_barred(barred[0])
+        raise Finding(f"{barred[0]} cannot be written{reason}: run as its owner, or set [agent] state_directory")
+    _try_room(place, RESERVE_BYTES, "make room or set [agent] state_directory")
+    return f"{folder} can be written"
+
+
+def _why_barred(path: Path) -> str:
+    """The kernel's reason, where it is another than permissions."""
+    try:
+        read_only = os.statvfs(path).f_flag & os.ST_RDONLY
+    except OSError as error:
+        return f": {error.strerror}"
+    return f": {os.strerror(errno.EROFS)}" if read_only else ""
+
+
+def _try_room(folder: Path, size: int, advice: str) -> None:
+    """Write a file without a name and see it on disk; nothing is left of it."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b" " * size)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise Finding(f"{size // 1024} KiB cannot be written below {folder}: {error.strerror}: {advice}") from error
 
 
 def _check_approvals(settings: Settings) -> list[Check]:

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from agent.assembly import Choice, node_workers, open_client, open_nodes, settings_for
-from agent.check import check_names
+from agent.check import check_names, try_state
 from agent.config import Settings
 from agent.errors import ConfigError
 from agent.exits import Exit
@@ -97,7 +97,9 @@ def check(options: argparse.Namespace) -> Report:
         where = driver.where
     count = len(share.providers) + len(share.misfits)
     detail = f"{where} has {count if count else NO_NODES}{' nodes for this agent' if count else ''}"
-    checks = [{"check": one.name, "ok": one.ok, "detail": one.detail} for one in check_names(settings)]
+    checks = [
+        {"check": one.name, "ok": one.ok, "detail": one.detail} for one in (*check_names(settings), try_state(settings))
+    ]
     checks += [{"check": "ironic", "ok": bool(count), "detail": detail}]
     checks += [{"check": "node", "ok": False, "detail": f"{one.uuid}: {one.why}"} for one in share.misfits.values()]
     client, name = open_client(settings, choice)

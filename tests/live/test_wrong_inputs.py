@@ -7,7 +7,8 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -361,6 +362,60 @@ def test_a_full_disk_for_the_state_file(
 
     is_refused(refused, "No space left", "nothing was sent to placement")
     assert providers(placement_server) == []
+
+
+@contextmanager
+def mounted(folder: Path, options: str) -> Iterator[Path]:
+    """A small file system of its own in this folder, for as long as the context lasts."""
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def state_checked(done: Result) -> tuple[bool, str]:
+    (state,) = (one for one in done.json["checks"] if one["check"] == "state")
+    return state["ok"], state["detail"]
+
+
+@pytest.mark.parametrize("below", ["", "is/not/there/yet"], ids=["its folder", "a folder that is still to be made"])
+def test_a_check_finds_a_full_disk_for_the_state(
+    report: Callable[..., Result], placement_server: PlacementServer, tmp_path: Path, below: str
+) -> None:
+    with mounted(tmp_path / "full", "size=32k") as full:
+        done = report(
+            noauth(placement_server.url), "check", "--format", "json", agent={"state_directory": full / below}
+        )
+        left = list(full.iterdir())
+
+    ok, detail = state_checked(done)
+    assert (done.code, ok, left) == (3, False, [])
+    assert f"64 KiB cannot be written below {full}: No space left on device" in detail
+    assert "state_directory" in detail
+
+
+def test_a_check_finds_a_read_only_file_system_for_the_state(
+    report: Callable[..., Result], placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    with mounted(tmp_path / "read-only", "size=1m,ro") as folder:
+        done = report(noauth(placement_server.url), "check", "--format", "json", agent={"state_directory": folder})
+
+    assert state_checked(done)[0] is False
+    assert f"{folder} cannot be written: Read-only file system" in state_checked(done)[1]
+
+
+def test_a_check_leaves_nothing_in_a_folder_with_room(
+    report: Callable[..., Result], placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    with mounted(tmp_path / "roomy", "size=1m") as folder:
+        done = report(
+            noauth(placement_server.url), "check", "--format", "json", agent={"state_directory": folder / "new"}
+        )
+        left = list(folder.iterdir())
+
+    assert (state_checked(done), left) == ((True, f"{folder}/new can be written"), [])
 
 
 # -- a placement that is none, or unwell ------------------------------------------------------------------------------
