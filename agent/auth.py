@@ -2,8 +2,10 @@
 
 import os
 import threading
+from dataclasses import dataclass
 from typing import Any
 
+import requests
 from keystoneauth1 import exceptions, loading
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.noauth import NoAuth
@@ -14,8 +16,11 @@ from oslo_config import cfg
 from agent.config import Settings
 from agent.errors import ConfigError
 from agent.options import register_secrets
-from reportclient.errors import mask
+from reportclient.errors import LEAKED, mask, shorten
 
+LOOK_S = 3.0  # for an answer of an API that had better not run
+NO_API = (502, 503, 504)  # a proxy's answers for a service that is down
+REQUEST_ID = "x-openstack-request-id"  # in every answer of an OpenStack API
 NOAUTH_HEADERS = {"X-Auth-Token": "admin", "X-Roles": "service"}  # what a placement with noauth2 goes by
 EMBEDDED_URL = "http://embedded.placement"
 
@@ -63,6 +68,61 @@ def open_placement(settings: Settings) -> tuple[Adapter, str]:
         place = _place(conf, "placement", auth.endpoint, "endpoint = URL of placement")
         return adapter, f"placement at {mask(place).rstrip('/')}"
     return adapter, f"placement at {mask(adapter.endpoint_override or _catalog(conf, 'placement'))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """Whether the configured placement API answers, and a sentence for a person; ``up`` None: nobody can tell."""
+
+    up: bool | None
+    told: str = ""
+
+
+def look_for_placement(settings: Settings) -> Sighting:
+    """
+    Ask the configured placement API for anything at all, within seconds, and without a token for it.
+
+    Raises:
+        ConfigError: as ``open_placement``.
+    """
+    if not settings.placement_chosen:
+        return Sighting(None, "no placement API is configured, so none was looked for: make sure that none runs")
+    adapter, where = open_placement(settings)
+    adapter.session.timeout = LOOK_S
+    try:
+        url = adapter.endpoint_override or adapter.get_endpoint()
+    except (exceptions.ClientException, OSError, ValueError, *LEAKED) as error:
+        url, reason = None, f": {shorten(str(error))}"
+    else:
+        reason = ""
+    if not url:
+        return Sighting(None, f"{where} could not be looked for{reason}: make sure that no placement API runs")
+    return _look(adapter.session, url, where)
+
+
+def _look(session: Session, url: str, where: str) -> Sighting:
+    """What answers there; a proxy that has no API behind it is none, and who is silent or not trusted may be one."""
+    advice = "stop placement's API first, or leave out --database"
+    try:
+        answer = session.request(
+            url,
+            "GET",
+            authenticated=False,
+            raise_exc=False,
+            redirect=False,
+            connect_retries=0,
+            status_code_retries=0,
+            timeout=LOOK_S,
+        )
+    except exceptions.SSLError:
+        return Sighting(True, f"{where} answers with a certificate that is not trusted: {advice}")
+    except exceptions.ConnectTimeout as error:
+        silent = isinstance(error.__context__, requests.exceptions.ReadTimeout)
+        return Sighting(silent, f"{where} takes connections and does not answer: {advice}" if silent else "")
+    except (exceptions.ClientException, OSError, ValueError, *LEAKED):
+        return Sighting(False)
+    nobody = answer.status_code in NO_API or (answer.status_code == 404 and REQUEST_ID not in answer.headers)
+    return Sighting(not nobody, f"{where} answers ({answer.status_code}): {advice}")
 
 
 def open_ironic(settings: Settings) -> tuple[Adapter, str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent import printers
 from agent.approval import approvals, approve, tell_approval
@@ -23,6 +23,9 @@ from agent.state import locked
 from agent.sync import Outcome, Status, foresee, judge, notes_on
 from agent.upgrade import Agreement, at_start, convert, convert_approved, remember_plan
 from drivers import IRONIC
+
+if TYPE_CHECKING:
+    from agent.auth import Sighting
 
 ENDINGS = {
     Status.UNCHANGED: Exit.DONE,
@@ -157,8 +160,9 @@ def reshape(options: argparse.Namespace) -> Report:
     if options.apply:
         return _convert(options)
     wishes = replace(_wishes(options), reshape=True)
+    api = _look_for_api(options)
     prospects: list[Prospect] = []
-    remarks: list[str] = []
+    remarks = {True: [f"reshape --apply would refuse this: {api.told}"], None: [api.told], False: []}[api.up]
     refused: list[bool] = []
     with _planners(options) as planners:
         for one in planners:
@@ -199,8 +203,27 @@ def _approve(planner: Planner, prospect: Prospect, digest: str) -> tuple[bool, s
     )
 
 
+def _look_for_api(options: argparse.Namespace) -> "Sighting":
+    """Whether a conversion on the database would meet the API that serves it; of another nobody needs to know."""
+    from agent.auth import Sighting, look_for_placement
+
+    return Sighting(False) if options.database is None else look_for_placement(settings_for(choice_of(options)))
+
+
+def _refuse(options: argparse.Namespace, why: str) -> Report:
+    """A conversion that is not begun, whatever its plan would be."""
+    choice = choice_of(options)
+    with open_driver(settings_for(choice), choice) as driver:
+        outcomes = [Outcome(node=node, status=Status.UNSAFE, notes=(why,)) for node in driver.nodes()]
+    records = [_encode_outcome(outcome) for outcome in outcomes]
+    return _for_each(records, "nodes", printers.print_start, Exit.REFUSED)
+
+
 def _convert(options: argparse.Namespace) -> Report:
     """The conversion, of what is right at this moment, or of what somebody agreed to."""
+    api = _look_for_api(options)
+    if api.up:
+        return _refuse(options, api.told)
     wishes = replace(_wishes(options), reshape=not options.approved, agreed=options.digest)
     act = convert_approved if options.approved else convert
     with _planners(options, writes=True) as planners:
@@ -208,9 +231,9 @@ def _convert(options: argparse.Namespace) -> Report:
         outcomes = [act(one, wishes) if alone else _try(one, partial(act, one, wishes)) for one in planners]
     ending = max(ENDINGS[outcome.status] for outcome in outcomes)
     records = [_encode_outcome(outcome) for outcome in outcomes]
-    remark = _layout_remark(options) if ending is Exit.DONE else ""
+    remarks = [api.told if api.up is None else "", _layout_remark(options) if ending is Exit.DONE else ""]
     table = printers.print_start if options.approved else printers.print_outcome
-    return replace(_for_each(records, "nodes", table, ending), remark=remark)
+    return replace(_for_each(records, "nodes", table, ending), remark="\n".join(filter(None, remarks)))
 
 
 def sync(options: argparse.Namespace) -> Report:

@@ -1,5 +1,6 @@
 """Conversions with placement's API down, on its database: PostgreSQL and MariaDB, by the installed command."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -7,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from beds import databases
-from beds.agents import run_agent
+from beds.agents import Result, run_agent
 from beds.by_hand import ByHand
-from beds.placement import serving_on
+from beds.placement import PlacementServer, serving_on
 from beds.process import free_port
+from beds.proxy import Answer, Forward, Proxy, Request
 from beds.trees import add_consumer, lay_down, read_back
-from beds.upgrades import UPGRADES, Story, write_config, write_host
+from beds.upgrades import UPGRADES, Lab, Story, write_config, write_host
 
 pytestmark = pytest.mark.live
 
@@ -25,6 +27,94 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     serve: Serve = request.param
     with serve(tmp_path / "database") as url:
         yield url
+
+
+@pytest.fixture
+def lab(placement_server: PlacementServer, tmp_path: Path) -> Lab:
+    return Lab(STORY.data, placement_server.url, tmp_path)
+
+
+def on_its_database(lab: Lab, server: PlacementServer, *more: object) -> Result:
+    (file,) = server.directory.glob("*.sqlite*")
+    return lab.run("reshape", "--database", f"sqlite:///{file}", *more)
+
+
+def elsewhere(lab: Lab, folder: Path, placement: dict[str, object]) -> tuple[object, ...]:
+    """The options that say that placement's API is somewhere else, by default where nobody listens."""
+    return ("--config-file", write_config({"placement": placement}, folder / "elsewhere.conf"))
+
+
+def test_a_conversion_on_the_database_is_refused_while_the_api_answers(
+    lab: Lab, placement_server: PlacementServer
+) -> None:
+    before = lab.stands()
+
+    planned = on_its_database(lab, placement_server)
+    refused = on_its_database(lab, placement_server, "--apply", "--digest", planned.json["digest"])
+
+    assert (planned.code, refused.code, refused.json["outcome"]) == (3, 4, "unsafe")
+    for told in (planned.err, *refused.json["notes"]):
+        assert f"placement at {placement_server.url} answers" in told
+        assert "stop placement's API first, or leave out --database" in told
+    assert lab.stands() == before
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        pytest.param(Answer(401, (), b""), 4, id="an API that asks for a token"),
+        pytest.param(Answer(500, (), b""), 4, id="an API that fails"),
+        pytest.param(Answer(503, (), b"<html>no server is available"), 0, id="a balancer before no API"),
+        pytest.param(Answer(404, (), b"<html>"), 0, id="a web server that serves other APIs"),
+    ],
+)
+def test_who_answers_for_an_api(
+    answer: Answer, code: int, lab: Lab, placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    with Proxy(placement_server.url, hook=lambda *_: answer) as front:
+        other = elsewhere(lab, tmp_path, {"endpoint": front.url})
+        done = on_its_database(lab, placement_server, *other, "--apply")
+
+    assert done.code == code, done.out + done.err
+
+
+def test_an_api_that_takes_connections_and_is_silent_may_be_up(
+    lab: Lab, placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    def wait(_request: Request, _forward: Forward) -> Answer:
+        time.sleep(6)
+        return Answer(200, (), b"")
+
+    with Proxy(placement_server.url, hook=wait) as front:
+        done = on_its_database(lab, placement_server, *elsewhere(lab, tmp_path, {"endpoint": front.url}), "--apply")
+
+    assert done.code == 4, done.out + done.err
+    assert "takes connections and does not answer" in done.json["notes"][0]
+
+
+def test_an_api_that_cannot_be_reached_costs_no_time(
+    lab: Lab, placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    dropped = {"endpoint": "http://192.0.2.1:8778", "timeout": 60, "connect_retries": 3}  # TEST-NET-1 (RFC 5737)
+    began = time.monotonic()
+
+    done = on_its_database(lab, placement_server, *elsewhere(lab, tmp_path, dropped), "--apply")
+
+    assert (done.code, done.json["outcome"]) == (0, "changed"), done.out + done.err
+    assert time.monotonic() - began < 20
+
+
+def test_without_a_configured_api_a_person_is_told_that_none_was_looked_for(
+    lab: Lab, placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    own = {"agent": {"state_directory": tmp_path / "other"}, **STORY.data["config"]}
+    (file,) = placement_server.directory.glob("*.sqlite*")
+    options = ("--host", tmp_path / "host", "--config-file", write_config(own, tmp_path / "own.conf"))
+
+    done = run_agent("reshape", *options, "--database", f"sqlite:///{file}")
+
+    assert done.code == 3
+    assert "no placement API is configured" in done.err
 
 
 def test_a_host_is_converted_while_the_api_is_down_and_the_api_agrees_afterwards(database: str, tmp_path: Path) -> None:
