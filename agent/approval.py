@@ -174,7 +174,7 @@ def _encode(approval: Approval) -> str:
         "outline": {
             "steps": sorted(outline.steps),
             "names": sorted(outline.names),
-            "traits": {uuid: sorted(names) for uuid, names in outline.traits.items()},
+            "traits": sorted([uuid, sorted(names)] for uuid, names in outline.traits),
             "moves": outline.moves,
         }
     }
@@ -196,7 +196,7 @@ def _decode(text: str) -> Approval:
         outline=Outline(
             steps=frozenset(outline["steps"]),
             names=frozenset(outline["names"]),
-            traits={uuid: frozenset(names) for uuid, names in outline["traits"].items()},
+            traits=frozenset((uuid, frozenset(names)) for uuid, names in outline["traits"]),
             moves=outline["moves"],
         ),
     )

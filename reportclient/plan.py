@@ -186,7 +186,7 @@ class Plan:
         return Outline(
             steps=frozenset(_digest((step,)) for step in self.operations),
             names=frozenset(name for step in ensured for name in step.names),
-            traits={step.uuid: step.traits for step in self.operations if isinstance(step, SetTraits)},
+            traits=frozenset((step.uuid, step.traits) for step in self.operations if isinstance(step, SetTraits)),
             moves=_digest(self.moves),
         )
 
@@ -197,7 +197,7 @@ class Outline:
 
     steps: frozenset[str]  # the digest of each operation
     names: frozenset[str]  # of classes and traits that it makes sure of
-    traits: Mapping[str, frozenset[str]]  # whole sets that it writes, by provider uuid
+    traits: frozenset[tuple[str, frozenset[str]]]  # provider's uuid and whole set, for each that it writes
     moves: str  # the digest of them all
 
     def covers(self, plan: Plan) -> bool:
@@ -209,7 +209,7 @@ class Outline:
             case EnsureClasses(names) | EnsureTraits(names):
                 return set(names) <= self.names
             case SetTraits(uuid, _, traits):
-                return self.traits.get(uuid) == traits
+                return (uuid, traits) in self.traits
             case _:
                 return _digest((step,)) in self.steps
 

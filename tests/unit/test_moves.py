@@ -443,6 +443,8 @@ def test_a_plan_is_the_rest_of_another_only_if_it_does_nothing_else() -> None:
     assert not Plan((gone, Delete("p", "host_third"))).is_rest_of(agreed)
     assert not Plan((EnsureTraits(("C",)),)).is_rest_of(agreed)
     assert not Plan((replace(traits, traits=frozenset({"A", "B"})),)).is_rest_of(agreed)
+    twice = Plan((traits, replace(traits, traits=frozenset({"A", "B"}))))
+    assert all(Plan((step,)).is_rest_of(twice) for step in twice.operations)
     move = Move(consumer="guest", from_provider=OTHER, to_provider=CARD, moved_resources={"VCPU": 1}, because="room")
     assert not Plan((gone,), (move,)).is_rest_of(agreed)
     assert Plan((gone,), (replace(move, because="pinned"),)).is_rest_of(Plan((made, gone), (move,)))
