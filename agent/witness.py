@@ -119,19 +119,21 @@ def _scene(
 ) -> Scene:
     policy = planner.settings.policy
     layout = standing_layout(tree, planner.driver.emitted, policy.layout)
+    present = planner.driver.present(survey)
     try:
         desired, holdings = planner.driver.shape(survey, replace(policy, layout=layout), tree)
-    except PolicyError:  # the configuration says what only its own layout can
+    except PolicyError:  # the configuration says what only its own layout can: of the other one nothing is a ghost
         desired, holdings = planner.driver.shape(survey, policy, tree)
+        present |= tree.by_name.keys()
     ours = planner.ownership(survey, desired, tree, left)
-    present = planner.driver.present(survey) | {provider.name for provider in desired}
+    present |= {provider.name for provider in desired}
     return Scene(
         tree=tree,
         allocations=allocations,
         holdings=holdings,
         classes={seen.name: ours.classes(seen) for seen in tree},
         foreign=frozenset(seen.name for seen in tree if not ours.writes(seen)),
-        present=frozenset(present) | left.configured.keys(),
+        present=present | left.configured.keys(),
         layout=layout,
         configured_layout=policy.layout,
         typed=planner.client.microversion > UNTYPED,
