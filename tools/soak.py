@@ -28,6 +28,9 @@ class Step:
 STEPS = (
     Step(f"laws, {EXAMPLES} examples each", ("--hypothesis-profile=soak", "tests/unit", "-k", LAWS)),
     Step(
+        f"laws of whole passes, {EXAMPLES} worlds each", ("tests/contract/test_worlds.py",), {"WORLDS": str(EXAMPLES)}
+    ),
+    Step(
         "10,000 histories of guests in memory, 300 on placement's own application",
         ("-s", "tests/contract/test_histories.py"),
         {"HISTORIES": "10000", "REAL_HISTORIES": "300"},

@@ -1,0 +1,124 @@
+"""What is cut off at any of its requests, before or after placement took it, ends as if it had not been."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from agent.errors import USER_ERRORS
+from agent.leaving import hand_over, retire
+from beds.histories import Crash
+from beds.worlds import CARDS, NAMES, World, worlds
+
+pytestmark = pytest.mark.contract
+
+Act = Callable[[World], object]
+
+
+@pytest.fixture(scope="module")
+def make() -> Iterator[Any]:
+    with worlds() as maker:
+        yield maker
+
+
+def reserved(world: World) -> World:
+    """Operators' reservations and ratios, guests on every kind of card, one of them on an ill one."""
+    world.take()
+    world.spawn("pinned", 0, 0)
+    world.spawn("bound", 1, 2)
+    for one in CARDS:
+        suffix = "" if world.setup.layout == "flat" else one.suffixes[one.kind == "gpu"]
+        assert world.set_stock(suffix, one.class_of("first", shared=world.setup.shared), reserved=1)
+    if world.setup.layout == "numa":
+        assert world.set_stock("NUMA0", "VCPU", allocation_ratio=16.0)
+    world.change_card("up", 1, False)
+    world.take()
+    assert world.is_well, world.told
+    return world
+
+
+def made_by_nova(world: World) -> World:
+    """nova's tree, whose children have uuids of nova's; taken over by this agent's first pass."""
+    world.lay_down_as_nova()
+    world.take()
+    assert world.is_well, world.told
+    world.spawn("float", 0, 2)
+    return world
+
+
+def rename(world: World) -> None:
+    world.change(name=NAMES[1])
+    world.take()
+
+
+def lose_a_card(world: World) -> None:
+    """A pass that keeps what guests hold of a card that is gone."""
+    world.change_card("seen", 0, False)
+    for _ in range(3):  # more than 30 % of a class is believed at the third look
+        world.take()
+
+
+def free(world: World) -> None:
+    while world.guests:
+        world.end(0)
+
+
+def leave(end: Callable[[Any], object]) -> Act:
+    def act(world: World) -> None:
+        with suppress(*USER_ERRORS):
+            end(world.planner())
+
+    return act
+
+
+def retire_empty(world: World) -> None:
+    free(world)
+    leave(retire)(world)
+
+
+ACTS: dict[str, tuple[Callable[[World], World], dict[str, Any], Act]] = {
+    "rename": (reserved, {"layout": "devices"}, rename),
+    "rename, cells": (reserved, {"layout": "numa"}, rename),
+    "rename, nova's children": (made_by_nova, {"layout": "devices"}, rename),
+    "hand-over": (reserved, {"layout": "devices"}, leave(hand_over)),
+    "retire": (reserved, {"layout": "numa"}, retire_empty),
+    "a pass that holds devices": (reserved, {"layout": "devices", "bandwidth": True}, lose_a_card),
+    "a pass that holds devices in cells": (reserved, {"layout": "numa"}, lose_a_card),
+}
+
+
+def image(world: World) -> Any:
+    """All that stands: providers with their uuids, parents, stock and traits, and what each guest has."""
+    return world.tree(), world.providers(), world.traits(), {uuid: world.rows(uuid) for uuid in world.guests}
+
+
+def run(world: World, act: Act, left: int | None, after: bool) -> int:
+    """The act, ended at a request where ``left`` says so; the number of requests that it sent."""
+    world.crashing.left, world.crashing.after = (10**9 if left is None else left), after
+    world.cut = True
+    with suppress(Crash):
+        act(world)
+    sent = (10**9 if left is None else left) - (world.crashing.left or 0)
+    world.crashing.left, world.cut = None, False
+    return sent
+
+
+@pytest.mark.parametrize("name", ACTS)
+def test_it_ends_as_if_it_had_not_been_cut_off(make: Any, name: str) -> None:
+    prepare, beginning, act = ACTS[name]
+    undisturbed = prepare(make(**beginning))
+    sent = run(undisturbed, act, None, False)
+    act(undisturbed)
+    expected = image(undisturbed)
+    assert sent > 2, "nothing was sent that could be cut off"
+
+    for request in range(sent):
+        for after in (False, True):
+            world = prepare(make(**beginning))
+            run(world, act, request, after)
+            act(world)
+            act(world)
+            where = f"{name}, cut off {'after' if after else 'before'} request {request} of {sent}"
+            assert image(world) == expected, where
+    print(f"{name}: {2 * sent} kills")

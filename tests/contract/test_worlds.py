@@ -1,0 +1,204 @@
+"""
+Laws over a host on which anything changes at once: what guests have, what operators set, and what others put there.
+
+Cards come, go, break and are configured anew while guests hold them; layouts, classes and names change in the same
+pass; a pass may end at any of its requests. By hand: ``WORLDS=20000`` (make soak).
+"""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from beds.worlds import CARDS, NAMES, ROOT, STYLES, World, worlds
+
+pytestmark = pytest.mark.contract
+
+WORLDS = int(os.environ.get("WORLDS", "60"))
+LONG = settings(max_examples=WORLDS, deadline=None, suppress_health_check=list(HealthCheck))
+OFFERS = ("off", "first", "second", "whole", "both")
+
+numbers = st.integers(0, len(CARDS) - 1)
+nics = st.integers(0, 1)
+layouts = st.sampled_from(("flat", "devices", "numa"))
+spawns = st.tuples(st.just("spawn"), st.sampled_from(STYLES), nics, st.one_of(st.none(), numbers), st.integers(1, 2))
+changes = st.one_of(
+    st.tuples(st.just("layout"), layouts),
+    st.tuples(st.just("offers"), numbers, st.sampled_from(OFFERS)),
+    st.tuples(st.just("seen"), numbers, st.booleans()),
+    st.tuples(st.just("up"), nics, st.booleans()),
+    st.tuples(st.just("mbps"), nics, st.sampled_from((1_000, 10_000))),
+    st.tuples(st.just("bandwidth"), st.booleans()),
+    st.tuples(st.just("dedicated"), st.booleans()),
+    st.tuples(st.just("name"), st.sampled_from(NAMES)),
+)
+crashes = st.one_of(st.none(), st.none(), st.tuples(st.integers(0, 40), st.booleans()))
+passes = st.tuples(crashes, st.sampled_from((True, True, False)))  # where it ends, and whether it may convert
+turns = st.lists(
+    st.tuples(
+        st.lists(changes, min_size=1, max_size=3),
+        passes,
+        st.lists(st.one_of(spawns, st.tuples(st.just("end"), st.integers(0, 5))), max_size=2),
+    ),
+    min_size=1,
+    max_size=4,
+)
+beginnings = st.fixed_dictionaries({"layout": layouts, "shared": st.booleans(), "bandwidth": st.booleans()})
+
+
+@pytest.fixture(scope="module")
+def make() -> Iterator[Any]:
+    with worlds() as maker:
+        yield maker
+
+
+def begin(make: Any, beginning: dict[str, Any], guests: list[Any]) -> World:
+    """A world whose tree stands, with guests in it."""
+    world: World = make(**beginning)
+    world.take()
+    assert world.is_well, world.told
+    for _, *how in guests:
+        world.spawn(*how)
+    return world
+
+
+def change(world: World, what: str, *how: Any) -> None:
+    if what in ("offers", "seen", "up", "mbps"):
+        world.change_card(what, *how)
+    else:
+        world.change(**{what: how[0]})
+
+
+def play(world: World, turns: list[Any], *, but: frozenset[int] = frozenset()) -> Iterator[None]:
+    """Turn by turn: several changes, a pass, then guests come and go; no new rules for the cards ``but``."""
+    for several, (crash, reshape), lives in turns:
+        for one in several:
+            if one[0] != "offers" or one[1] not in but:
+                change(world, *one)
+        world.take(crash=crash, reshape=reshape)
+        event(world.outcome.status.value if world.outcome else world.why[:7])
+        for name, *how in lives:
+            getattr(world, name)(*how)
+        yield
+
+
+@LONG
+@given(beginnings, st.lists(spawns, max_size=4), turns)
+def test_no_row_of_a_running_guest_is_taken_or_moved_against_the_hypervisors_word(
+    make: Any, beginning: dict[str, Any], guests: list[Any], turns: list[Any]
+) -> None:
+    world = begin(make, beginning, guests)
+    for _ in play(world, turns):
+        world.audit()
+        assert not world.misplaced, world.misplaced
+
+
+@LONG
+@given(beginnings, st.lists(spawns, max_size=4), turns)
+def test_no_unit_of_hardware_is_ever_on_offer_in_two_forms(
+    make: Any, beginning: dict[str, Any], guests: list[Any], turns: list[Any]
+) -> None:
+    world = begin(make, beginning, guests)
+    for _ in play(world, turns):
+        assert not world.twice, world.twice
+
+
+settings_by_hand = st.lists(
+    st.one_of(
+        st.tuples(st.just("reserved"), numbers, st.integers(1, 3)),
+        st.tuples(st.just("ratio"), st.sampled_from(("VCPU", "MEMORY_MB")), nics, st.sampled_from((2.0, 16.0))),
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+
+def set_by_hand(world: World, what: str, *how: Any) -> None:
+    """An operator's reservation of a card's units, or a ratio, wherever the layout has them."""
+    layout = world.setup.layout
+    if what == "reserved":
+        one = CARDS[how[0]]
+        suffix = "" if layout == "flat" else one.suffixes[one.kind == "gpu"]
+        world.set_stock(suffix, one.class_of("first", shared=world.setup.shared), reserved=how[1])
+    else:
+        name, cell, ratio = how
+        pool = f"NUMA{cell}" if name == "VCPU" else f"NUMA{cell}_PAGES_4"
+        world.set_stock(pool if layout == "numa" else "", name, allocation_ratio=ratio)
+
+
+@LONG
+@given(beginnings, st.lists(spawns, max_size=3), settings_by_hand, turns)
+def test_there_and_back_is_identity_for_what_operators_set(
+    make: Any, beginning: dict[str, Any], guests: list[Any], by_hand: list[Any], turns: list[Any]
+) -> None:
+    """But for a card of which an operator reserved some, and then takes the rule away: that is a person's word too."""
+    world = begin(make, beginning, guests)
+    for what in by_hand:
+        set_by_hand(world, *what)
+    world.take()
+    assert world.is_well, world.told
+    origin, before, traits = world.setup, world.providers(), world.traits()
+    residents = set(world.guests)
+    reserved = frozenset(how[0] for what, *how in by_hand if what == "reserved")
+    for _ in play(world, turns, but=reserved):
+        pass
+    for uuid in set(world.guests) - residents:
+        world.end(sorted(world.guests).index(uuid))
+    world.setup = origin
+    for _ in range(10):
+        world.take()
+    if not world.is_well:
+        assert "by hand" in world.told, world.told  # a conversion that would lose it is refused, and says so
+    elif residents <= set(world.guests):
+        assert world.providers() == before
+        assert world.traits() == traits
+
+
+foreigners = st.lists(
+    st.one_of(
+        st.tuples(st.just("trait"), st.sampled_from(("CUSTOM_OPERATOR", "CUSTOM_PHYSNET_BLUE", "HW_NIC_SRIOV"))),
+        st.tuples(st.just("class"), st.sampled_from(("CUSTOM_LICENSE", "CUSTOM_OTHER"))),
+        st.tuples(st.just("aggregate")),
+        st.tuples(
+            st.just("child"),
+            st.sampled_from((":agent:br0", "_0000:20:00.0", "_pci_0000_21_00_0", "_NUMA0", "_license")),
+            st.sampled_from(("OWNER_CYBORG", "CUSTOM_OWNER_NEUTRON")),
+            st.sampled_from(("VGPU", "CUSTOM_LICENSE", "MEM_ENCRYPTION_CONTEXT")),
+        ),
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+
+@LONG
+@given(beginnings, foreigners, st.booleans(), turns)
+def test_what_others_put_into_the_tree_stays(
+    make: Any, beginning: dict[str, Any], others: list[Any], early: bool, turns: list[Any]
+) -> None:
+    world: World = make(**beginning)
+    if not early:
+        world.take()
+    for what, *how in others:
+        getattr(world, f"put_{what}")(*how)
+    before = world.foreign()
+    for _ in play(world, turns):
+        assert world.foreign() == before
+    world.leave()
+    stays = {what: stands for what, stands in before.items() if what.startswith(("child", "class"))}
+    assert {what: world.foreign()[what] for what in stays} == stays  # a mark on a root goes with that root
+
+
+def test_a_world_is_one_that_the_agent_can_report(make: Any) -> None:
+    """Else the laws would hold of a host on which every pass is refused."""
+    for layout in ("flat", "devices", "numa"):
+        world = begin(make, {"layout": layout, "bandwidth": True}, [])
+        for style in STYLES:
+            world.spawn(style, 0, 2)
+        assert len(world.guests) >= 4, (layout, world.guests)
+        assert not world.misplaced
+        assert not world.twice
+        assert ROOT in world.memory.snapshot()[0]
