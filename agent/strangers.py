@@ -37,7 +37,8 @@ def keeper_of(scene: Scene, guest: str) -> tuple[Consumer | None, bool]:
     if not keepers:
         return None, True
     keeper, sole = (exact or keepers)[0], len(exact or keepers) == 1
-    return keeper, sole and not _alike(scene, keeper, but=guest)
+    compared = bool(scene.told(guest))  # else nothing speaks for this keeper but its owner
+    return keeper, sole and compared and not _alike(scene, keeper, but=guest)
 
 
 def audit_strangers(scene: Scene) -> list[Finding]:

@@ -1,12 +1,12 @@
 """What guests hold of devices that a host no longer offers: kept until they let go of it, and given to nobody else."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from reportclient.allocations import Allocation, usages
 from reportclient.reserve import HELD, all_said, is_mark, keeps
 from reportclient.reserve import NO_DEVICES as NO_DEVICES  # a loss of these is for a person to look at
-from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree, total_of
 
 ONE_TIME = "HW_PCI_ONE_TIME_USE"
 
@@ -78,14 +78,9 @@ def _is_reshaped(
 ) -> bool:
     """Whether the class is gone because the same hardware is offered in another form, or is no device at all."""
     before = observed.root.provider.inventories if observed.root else {}
-    on_root = _total(desired.root.inventories, resource_class) > _total(before, resource_class)
+    on_root = total_of(desired.root.inventories, resource_class) > total_of(before, resource_class)
     other_classes = wanted is not None and bool(wanted.inventories.keys() - seen.provider.inventories.keys())
     return resource_class in NO_DEVICES or on_root or other_classes
-
-
-def _total(inventories: Mapping[str, Inventory], resource_class: str) -> int:
-    stock = inventories.get(resource_class)
-    return stock.total if stock else 0
 
 
 def _reserved_devices(seen: ObservedProvider) -> dict[str, Inventory]:

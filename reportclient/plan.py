@@ -10,7 +10,7 @@ from typing import Any, assert_never
 from reportclient.allocations import Allocation, AllocationRequest, Move, Slots, usages
 from reportclient.errors import UnsafePlan
 from reportclient.reserve import NO_DEVICES
-from reportclient.tree import Inventory, ObservedTree
+from reportclient.tree import Inventory, ObservedTree, total_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,12 +272,20 @@ def lessened(plan: Plan, observed: ObservedTree) -> frozenset[str]:
 
 
 def recast(plan: Plan, observed: ObservedTree) -> frozenset[str]:
-    """The uuids of providers with stock that get a class they did not have: guests may have it by another name."""
+    """
+    The uuids of providers with stock that get a class they did not have: guests may have it by another name.
+
+    So they may where there are more dedicated CPUs than before, though no other class has less.
+    """
     final = stock_writes(plan.operations)
     return frozenset(
         seen.uuid
         for seen in observed
-        if seen.provider.inventories and final.get(seen.uuid, {}).keys() - seen.provider.inventories.keys()
+        if seen.provider.inventories
+        and (
+            final.get(seen.uuid, {}).keys() - seen.provider.inventories.keys()
+            or total_of(final.get(seen.uuid, {}), "PCPU") > total_of(seen.provider.inventories, "PCPU")
+        )
     )
 
 

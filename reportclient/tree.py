@@ -114,6 +114,12 @@ class ObservedTree:
         return iter(self.providers)
 
 
+def total_of(inventories: Mapping[str, Inventory], resource_class: str) -> int:
+    """The total of a class; 0 where there is none of it."""
+    stock = inventories.get(resource_class)
+    return stock.total if stock else 0
+
+
 def same_stock(one: Mapping[str, Inventory], other: Mapping[str, Inventory]) -> bool:
     """Whether two sets of inventories say the same."""
     return one.keys() == other.keys() and all(stock.equals(other[name]) for name, stock in one.items())

@@ -16,6 +16,7 @@ from reportclient.plan import (
     SetTraits,
     check_use,
     lessened,
+    recast,
     shrinkage,
 )
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
@@ -39,6 +40,25 @@ def set_root(**stock: Inventory) -> Plan:
 
 def hold(amount: int, name: str = "VCPU", provider: str = "host") -> tuple[Allocation, ...]:
     return (Allocation("guest", provider, name, amount),)
+
+
+@pytest.mark.parametrize(
+    ("stock", "asked"),
+    [
+        pytest.param({"CUSTOM_NEW": 4}, {"r"}, id="a class that is new there"),
+        pytest.param({"PCPU": 6}, {"r"}, id="more dedicated CPUs, which a guest may have as VCPU"),
+        pytest.param({"PCPU": 4}, set(), id="as many as before"),
+        pytest.param({"MEMORY_MB": 200}, set(), id="more of another class"),
+    ],
+)
+def test_who_holds_what_is_asked_where_guests_may_have_it_by_another_name(
+    stock: dict[str, int], asked: set[str]
+) -> None:
+    before = {**STOCK, "PCPU": Inventory(total=4)}
+    root = replace(ROOT, provider=replace(ROOT.provider, inventories=before))
+    after = {**before, **{name: Inventory(total=total) for name, total in stock.items()}}
+
+    assert recast(Plan((SetInventories("r", "host", after),)), ObservedTree((root,))) == asked
 
 
 @pytest.mark.parametrize(
