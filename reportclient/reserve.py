@@ -27,11 +27,6 @@ def is_reserved_by_us(traits: Collection[str]) -> bool:
     return UNHEALTHY in traits or HELD in traits
 
 
-def said(stands: ObservedProvider | None, resource_class: str) -> int:
-    """How much of a class an operator reserved on a provider; 0 where nobody did."""
-    return all_said(stands).get(resource_class, 0)
-
-
 def all_said(stands: ObservedProvider | None) -> dict[str, int]:
     """How much of each class an operator reserved on a provider, classes that are away for now included."""
     return words(stands.provider) if stands else {}

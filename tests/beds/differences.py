@@ -48,7 +48,7 @@ HARDWARE_LOSS = (
 
 HELD = (
     "what guests hold of a device that is gone stays as in nova's tree, but all reserved: what one lets go of, nova "
-    "offers to others until its next update"
+    "offers to others until its next update; CUSTOM_DEVICE_HELD says that this is no operator's reservation"
 )
 
 GROWING_MEMORY = (

@@ -16,6 +16,7 @@ from beds.guests import GuestSpec, add_guests
 from beds.placement import PlacementServer
 from beds.trees import add_consumer, identity, lay_down
 from reportclient.ownership import MARKER, OWNER_NOVA
+from reportclient.reserve import HELD as HELD_MARK
 
 pytestmark = pytest.mark.live
 
@@ -77,6 +78,7 @@ def reserve_held(after: dict[str, Any], notes: list[str]) -> None:
         if found := re.match(r"(\S+) keeps (\d+) (\S+), which guests hold", note):
             name, amount, resource_class = found.groups()
             after["providers"][name]["inventories"][resource_class]["reserved"] = int(amount)
+            after["providers"][name]["traits"].append(HELD_MARK)
 
 
 @pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in CASES if reported(path)])
