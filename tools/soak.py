@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 EXAMPLES = 20_000  # as the profile "soak" in tests/conftest.py says
 LAWS = " or ".join(
     f"test_{name}"
-    for name in ("diff", "state", "shape", "parse", "layouts", "hold", "nodedev", "sysfs", "moves", "ironic")
+    for name in (
+        *("diff", "state", "shape", "parse", "layouts", "hold", "nodedev", "sysfs", "moves", "ironic"),
+        *("foreign", "nodes", "settings"),
+    )
 )
 LATE = "tests/live/test_audit.py::test_a_consumer_whose_guest_may_be_on_its_way_is_not_judged"
 KILLED = "tests/live/test_daemon.py::test_it_recovers_from_a_kill_at_any_moment"
