@@ -8,9 +8,9 @@ from agent.findings import Finding, Kind, Repair
 from agent.scene import Scene
 from reportclient.allocations import usages
 from reportclient.hold import ONE_TIME, is_used_up
+from reportclient.names import NO_DEVICES
 from reportclient.ownership import MARKER, is_novas
 from reportclient.plan import Delete, SetInventories
-from reportclient.reserve import NO_DEVICES
 from reportclient.tree import ObservedProvider
 
 DEVICE = re.compile(r"[0-9a-f]{4}[:_][0-9a-f]{2}[:_][0-9a-f]{2}[._][0-7]$")  # a PCI address at the end of a name

@@ -1,7 +1,7 @@
 """The layout in which a tree stands, whatever the configuration says."""
 
 from drivers.policy import Layout
-from reportclient.hold import NO_DEVICES
+from reportclient.names import NO_DEVICES
 from reportclient.ownership import Names, is_marked, is_novas, others_marks
 from reportclient.tree import ObservedTree
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from reportclient.allocations import Allocation, Consumer, Float, Holding, Holdings
-from reportclient.hold import NO_DEVICES
+from reportclient.names import NO_DEVICES
 from reportclient.tree import ObservedTree
 
 CPUS = frozenset({"VCPU", "PCPU"})

@@ -18,7 +18,7 @@ from drivers.standing import HUGE
 from drivers.words import CPUS, Word, Words
 from reportclient.allocations import Allocation, Holdings, Move, Observed, usages
 from reportclient.errors import Unplaceable
-from reportclient.hold import NO_DEVICES
+from reportclient.names import NO_DEVICES
 from reportclient.ownership import Ownership
 from reportclient.tree import Inventory, ObservedTree, ProviderTree
 

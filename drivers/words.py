@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from reportclient.allocations import Float, Holdings, Undecided
-from reportclient.hold import NO_DEVICES
+from reportclient.names import NO_DEVICES
 
 CPUS = frozenset({"VCPU", "PCPU"})  # classes of one thing, between which pinning decides
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from reportclient.allocations import Allocation, usages
+from reportclient.names import NO_DEVICES
 from reportclient.reserve import HELD, all_said, is_mark, keeps
-from reportclient.reserve import NO_DEVICES as NO_DEVICES  # a loss of these is for a person to look at
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree, total_of
 
 ONE_TIME = "HW_PCI_ONE_TIME_USE"

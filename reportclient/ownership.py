@@ -9,12 +9,12 @@ unchanged.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from reportclient.names import NO_DEVICES
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 MARKER = "CUSTOM_OWNER_COMPUTE_NODE_AGENT"
 MANAGED = "COMPUTE_MANAGED_PCI_DEVICE"  # nova's trait of the PCI devices that its flavors can ask for
 OWNER_NOVA = "OWNER_NOVA"  # nova 34 and later put it on the providers they write
-NO_DEVICES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})
 OWNERS = ("OWNER_", "CUSTOM_OWNER_")  # with these begin the traits by which services mark providers as theirs
 
 
@@ -124,7 +124,7 @@ def contest(
     What somebody changed on the providers that we write since we left them (None: we do not know how); None if nothing.
 
     What now stands as it is ``wanted`` is no contest. An allocation ratio is an operator's to set by hand where our
-    configuration names none (classes in ``keep_ratio``), and so are reservations and ratios of devices on children.
+    configuration names none (classes in ``keep_ratio``), and so are reservations and ratios of devices.
     """
     root = left.root if left else None
     if left is None or root is None or found.root is None or found.root.uuid != root.uuid:
@@ -163,29 +163,28 @@ def _changes(
 ) -> list[str]:
     """What somebody changed on one provider: a sentence each."""
     wishes = wanted.inventories if wanted else {}
-    is_child = before.provider.parent is not None
     changes = []
     for name in sorted(ours.classes(before) & before.provider.inventories.keys()):
         was, stands, wish = before.provider.inventories[name], now.provider.inventories.get(name), wishes.get(name)
         if stands is None:
             changes += [f"{name} was removed"] if wish else []
-        elif not any(_agree(stands, other, name, is_child, keep_ratio) for other in (was, wish) if other):
+        elif not any(_agree(stands, other, name, keep_ratio) for other in (was, wish) if other):
             changes.append(
                 f"{name} total {was.total} reserved {was.reserved} ratio {was.allocation_ratio:g} became "
                 f"total {stands.total} reserved {stands.reserved} ratio {stands.allocation_ratio:g}"
             )
     for name in sorted((ours.classes(now) & now.provider.inventories.keys()) - before.provider.inventories.keys()):
         stands, wish = now.provider.inventories[name], wishes.get(name)
-        if wish is None or not _agree(stands, wish, name, is_child, keep_ratio):
+        if wish is None or not _agree(stands, wish, name, keep_ratio):
             changes.append(f"{name} total {stands.total} was added")
     if MARKER in before.provider.traits - now.provider.traits:
         changes.append(f"trait {MARKER} was removed")
     return changes
 
 
-def _agree(one: Inventory, other: Inventory, name: str, is_child: bool, keep_ratio: frozenset[str]) -> bool:
+def _agree(one: Inventory, other: Inventory, name: str, keep_ratio: frozenset[str]) -> bool:
     """Whether two stocks of a class are the same in what nobody but us may change."""
-    if is_child and name not in NO_DEVICES:
+    if name not in NO_DEVICES:
         return (one.total, one.min_unit, one.step_size) == (other.total, other.min_unit, other.step_size)
     return one.equals(replace(other, allocation_ratio=one.allocation_ratio) if name in keep_ratio else other)
 

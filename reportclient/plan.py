@@ -9,7 +9,7 @@ from typing import Any, assert_never
 
 from reportclient.allocations import Allocation, AllocationRequest, Move, Slots, usages
 from reportclient.errors import UnsafePlan
-from reportclient.reserve import NO_DEVICES
+from reportclient.names import NO_DEVICES
 from reportclient.tree import Inventory, ObservedTree, total_of
 
 

@@ -14,7 +14,6 @@ from reportclient.tree import Inventory, ObservedProvider, Provider
 UNHEALTHY = "CUSTOM_DEVICE_UNHEALTHY"  # some of it is ill
 HELD = "CUSTOM_DEVICE_HELD"  # there is less of it than guests hold or an operator reserved
 KEEP = f"{UNHEALTHY}_KEEP_"  # followed by an amount, "_", and the class of which an operator reserved so much
-NO_DEVICES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})  # classes of which configuration says what is reserved
 
 
 def is_mark(trait: str) -> bool:

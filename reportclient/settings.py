@@ -4,7 +4,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from math import isclose
 
-from reportclient.reserve import NO_DEVICES, words
+from reportclient.names import NO_DEVICES
+from reportclient.reserve import words
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 HUGE = "CUSTOM_MEMORY_PAGE_SIZE_LARGE"  # of providers that nobody can overcommit
@@ -24,14 +25,34 @@ def lost_settings(
     observed: ObservedTree, desired: ProviderTree, owned: Collection[str], free_ratios: Collection[str]
 ) -> tuple[str, ...]:
     """
-    Why a change of layout would lose what an operator set: a sentence each; none when all of it comes along.
+    Why a change would lose what an operator set: a sentence each; none when all of it comes along.
 
-    ``owned`` are the names of the providers that we write; ``free_ratios`` the classes whose ratio nobody configured.
+    Changes are of the layout, and of the names of classes. ``owned`` are the names of the providers that we write;
+    ``free_ratios`` the classes whose ratio nobody configured.
     """
     flows = list(_flows(observed, desired, owned))
     sentences = [_lost_reservation(flow) for flow in flows if flow.name not in NO_DEVICES]
     sentences += [_lost_ratio(flow, observed, desired) for flow in flows if flow.name in free_ratios]
+    stood = observed.by_name
+    sentences += [_lost_name(stood[one.name], one) for one in desired if one.name in owned and one.name in stood]
     return tuple(filter(None, sentences))
+
+
+def _lost_name(seen: ObservedProvider, wanted: Provider) -> str:
+    """Why a reservation is lost as its class goes and another comes on that provider; empty when none is."""
+    came = sorted(wanted.inventories.keys() - seen.provider.inventories.keys() - NO_DEVICES)
+    gone = sorted(words(seen.provider).keys() - wanted.inventories.keys() - words(wanted).keys() - NO_DEVICES)
+    if not (came and gone):
+        return ""
+    return (
+        f"{words(seen.provider)[gone[0]]} {gone[0]} on {seen.name} are reserved by hand, and it is to offer "
+        f"{', '.join(came)} instead: {_take_off(seen, gone[0])}, and set it again on {came[0]} afterwards"
+    )
+
+
+def _take_off(seen: ObservedProvider, name: str) -> str:
+    command = f"openstack resource provider inventory set {seen.uuid} --amend --resource {name}:reserved=0"
+    return f"take the reservation off ({command})"
 
 
 def _flows(observed: ObservedTree, desired: ProviderTree, owned: Collection[str]) -> Iterable[_Flow]:
@@ -92,9 +113,8 @@ def _lost_reservation(flow: _Flow) -> str:
     where = ", ".join(f"{amount} {flow.name} on {seen.name}" for seen, amount in places)
     seen = places[0][0]
     return (
-        f"{where} are reserved by hand, and this change would lose which of the devices they are: take the reservation "
-        f"off (openstack resource provider inventory set {seen.uuid} --amend --resource {flow.name}:reserved=0), and "
-        f"set it again on {_first(one.name for one in flow.targets)} afterwards"
+        f"{where} are reserved by hand, and this change would lose which of the devices they are: "
+        f"{_take_off(seen, flow.name)}, and set it again on {_first(one.name for one in flow.targets)} afterwards"
     )
 
 

@@ -29,7 +29,11 @@ class Step:
 
 
 STEPS = (
-    Step(f"laws, {EXAMPLES} examples each", ("--hypothesis-profile=soak", "tests/unit", "-k", LAWS)),
+    Step(
+        f"laws, {EXAMPLES} examples each",
+        ("--hypothesis-profile=soak", "tests/unit", "-k", LAWS),
+        {"SETTINGS_EXAMPLES": "2000"},
+    ),
     Step(
         f"laws of whole passes, {EXAMPLES} worlds each", ("tests/contract/test_worlds.py",), {"WORLDS": str(EXAMPLES)}
     ),

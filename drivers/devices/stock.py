@@ -7,8 +7,9 @@ from drivers.devices.reserve import RULE, SHORT, marks, own_traits, short
 from drivers.facts import PciFunction
 from drivers.reasons import Reason
 from drivers.standing import Standing
+from reportclient.names import NO_DEVICES
 from reportclient.ownership import MARKER
-from reportclient.reserve import NO_DEVICES, UNHEALTHY, all_said, is_reserved_by_us, keeps
+from reportclient.reserve import UNHEALTHY, all_said, is_reserved_by_us, keeps
 from reportclient.tree import Inventory
 
 

@@ -30,7 +30,7 @@ from reportclient.allocations import (
 from reportclient.diff import diff
 from reportclient.errors import Conflict, Unplaceable, UnsafePlan
 from reportclient.forecast import forecast
-from reportclient.hold import NO_DEVICES
+from reportclient.names import NO_DEVICES
 from reportclient.ownership import MARKER, Names, Ownership
 from reportclient.plan import Create, Delete, EnsureTraits, Plan, Reshape, SetTraits, check_use
 from reportclient.reshape import rewrites

@@ -15,8 +15,9 @@ from agent.sync import Outcome, Status
 from beds.one_host import FORCE, RESHAPE, OneHost
 from drivers.facts import CpuMap, HostCpu, HostFacts, NetDevice, NumaCell, PciFunction
 from drivers.policy import DevicePolicy, Layout, Policy, Ratio
+from drivers.rules import parse_rule
 from hardware import card, host
-from reportclient.reserve import NO_DEVICES
+from reportclient.names import NO_DEVICES
 from reportclient.reserve import words as words_of
 from reportclient.tree import Provider
 
@@ -61,6 +62,29 @@ def test_what_is_reserved_of_the_only_card_comes_along_there_and_back(
         assert one.stock("" if layout == "flat" else ONE)[VF] == (4, reserved)
 
     assert [seen.provider for seen in one.tree()] == [seen.provider for seen in before]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_class_of_which_some_is_reserved_gets_no_other_name(start: Start, layout: Layout) -> None:
+    """The units would be on offer by the new one."""
+    one = start(*card(ONE, 4), layout=layout)
+    one.set_by_hand("" if layout == "flat" else ONE, VF, reserved=1)
+    named = DevicePolicy(report=True, rules=(parse_rule({"product_id": "1515", "resource_class": "FAST"}, 1),))
+
+    refused(one.sync(RESHAPE, policy=replace(one.policy, devices=named)), "1 SRIOV_NET_VF", "CUSTOM_FAST", "--amend")
+
+    one.set_by_hand("" if layout == "flat" else ONE, VF, reserved=0)
+    assert one.sync(RESHAPE).status is Status.CHANGED
+
+
+def test_a_reservation_on_a_flat_root_is_no_second_writers(start: Start) -> None:
+    one = start(*card(ONE, 4), layout="flat")
+    one.set_by_hand("", VF, reserved=1)
+
+    outcome = one.sync(policy=replace(one.policy, reserved_memory_mib=600))
+
+    assert (outcome.status, outcome.notes) == (Status.CHANGED, ())
+    assert one.stock()[VF] == (4, 1)
 
 
 @pytest.mark.parametrize("layout", ["devices", "numa"])
