@@ -63,7 +63,8 @@ class Prospect:
     survey: Survey
     allocations: tuple[Allocation, ...]  # of the whole tree where guests hold what loses stock, else none
     held: tuple[str, ...]  # what is kept only because guests have it: a sentence each
-    memory: NodeState  # as the last pass left it
+    memory: NodeState  # as the last pass left it, by the names that are wanted
+    refused: NodeState  # to remember where nothing is written: by the names that stand
     meanwhile: NodeState  # to remember while this plan is being carried out: what was ours, and what will be
     lasting: NodeState  # and once it is
     identified: bool  # False: root_uuid is a stand-in for the one that sync will make
@@ -194,7 +195,8 @@ class Planner:
     ) -> Prospect:
         root_uuid = known or planned_identity(self.node)
         policy = self.settings.policy
-        found, observed, memory = observed, *self._as_called(observed, memory, wishes.rename_from)
+        found, kept = observed, memory
+        observed, memory = self._as_called(found, kept, wishes.rename_from)
         shaped, holdings = self.driver.shape(survey, policy, observed)
         before = self.ownership(survey, shaped, observed, memory)
         foreign = contest(memory.observed, observed, shaped, before, policy.free_ratios)
@@ -222,7 +224,7 @@ class Planner:
         moves, consumers, unplaceable = self._moves(Observed(observed, allocations), desired, holdings, ours)
         mine = ObservedTree(tuple(seen for seen in observed if ours.writes(seen)))
         here = self.driver.present(survey)
-        kept, held = hold(
+        held_tree, held = hold(
             desired,
             mine,
             apply_moves(allocations, moves),
@@ -231,10 +233,10 @@ class Planner:
         )
         return Prospect(
             root_uuid=root_uuid,
-            desired=kept,
+            desired=held_tree,
             observed=observed,
             ours=ours,
-            plan=make(kept, moves=moves, consumers=consumers) if held or moves else plan,
+            plan=make(held_tree, moves=moves, consumers=consumers) if held or moves else plan,
             unplaceable=unplaceable,
             survey=survey,
             allocations=allocations,
@@ -243,8 +245,11 @@ class Planner:
             went_back=self.client.went_back,
             identified=known is not None or self.settings.recorded,
             memory=memory,
-            meanwhile=replace(
-                memory, configured=_joined(memory.configured, added), reported=_joined(memory.reported, reported)
+            refused=replace(kept, observed=found),
+            meanwhile=replace(  # a renaming that is cut off may be taken back: both names are known until it is done
+                memory,
+                configured=_joined(_joined(kept.configured, memory.configured), added),
+                reported=_joined(_joined(kept.reported, memory.reported), reported),
             ),
             lasting=replace(
                 memory,

@@ -184,7 +184,11 @@ def _carry_out(planner: Planner, prospect: Prospect, wishes: Wishes, agree: Agre
     if verdict.refused is None:
         return _write(planner, prospect, verdict.memory)
     # What was seen is what the next pass compares with, so that one change is never seen twice.
-    planner.state_file(prospect.root_uuid).write(replace(verdict.memory, observed=prospect.observed))
+    stands = prospect.refused
+    remembered = replace(
+        verdict.memory, observed=stands.observed, configured=stands.configured, reported=stands.reported
+    )
+    planner.state_file(prospect.root_uuid).write(remembered)
     notes = (*verdict.notes, *notes_on(prospect)) if verdict.refused is Status.UNSAFE else verdict.notes
     return Outcome(
         node=planner.node,

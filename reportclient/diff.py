@@ -21,7 +21,7 @@ from reportclient.plan import (
     SetInventories,
     SetTraits,
 )
-from reportclient.renaming import as_called
+from reportclient.renaming import as_called, is_begun
 from reportclient.renaming import child_uuid as child_uuid
 from reportclient.reserve import is_mark, is_reserved_by_us
 from reportclient.reshape import rewrites
@@ -39,16 +39,8 @@ def adopted(observed: ObservedTree, names: Container[str]) -> frozenset[str]:
     if root is None:
         return frozenset()
     return frozenset(
-        seen.name
-        for seen in observed
-        if (seen.name in names and is_novas(seen))
-        or (_is_bare(seen) and seen.uuid == child_uuid(root.uuid, root.name, seen.name))
+        seen.name for seen in observed if (seen.name in names and is_novas(seen)) or is_begun(seen, root.uuid)
     )
-
-
-def _is_bare(seen: ObservedProvider) -> bool:
-    provider = seen.provider
-    return provider.parent is not None and not (provider.inventories or provider.traits or provider.aggregates)
 
 
 def diff(

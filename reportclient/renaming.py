@@ -25,7 +25,7 @@ def as_called(observed: ObservedTree, name: str, formerly: str | None = None) ->
     if root is None or (root.name == name and formerly is None):
         return observed
     before = {root.name, name, formerly or name}
-    names = {seen.name: new_name(seen, root.uuid, name, before) for seen in observed if _is_meant(seen)}
+    names = {seen.name: new_name(seen, root.uuid, name, before) for seen in observed if _is_meant(seen, root.uuid)}
     return ObservedTree(
         tuple(
             replace(
@@ -60,13 +60,27 @@ def former_name(observed: ObservedTree) -> str | None:
     """What the host was called when a child of ours got its name, if the root is called otherwise by now."""
     root = observed.root
     for seen in observed:
-        if root is None or not seen.provider.parent or not is_marked(seen) or seen.name.startswith(f"{root.name}_"):
+        if root is None or not seen.provider.parent or seen.name.startswith(f"{root.name}_"):
             continue
-        for place in (number for number, letter in enumerate(seen.name) if letter == "_"):
-            if child_uuid(root.uuid, "", seen.name[place:]) == seen.uuid:
-                return seen.name[:place]
+        if (is_marked(seen) or is_begun(seen, root.uuid)) and (part := _own_part(seen, root.uuid)):
+            return seen.name.removesuffix(part)
     return None
 
 
-def _is_meant(seen: ObservedProvider) -> bool:
-    return seen.provider.parent is None or is_marked(seen) or is_novas(seen)
+def is_begun(seen: ObservedProvider, root_uuid: str) -> bool:
+    """Whether a child is ours although nothing marks it: empty, and its uuid derived from our root's."""
+    provider = seen.provider
+    if provider.parent is None or provider.inventories or provider.traits or provider.aggregates:
+        return False
+    return _own_part(seen, root_uuid) is not None
+
+
+def _own_part(seen: ObservedProvider, root_uuid: str) -> str | None:
+    """The part of a child's name that is its own, if we gave it its uuid; None if we did not."""
+    places = (number for number, letter in enumerate(seen.name) if letter == "_")
+    parts = (seen.name[place:] for place in places)
+    return next((part for part in parts if child_uuid(root_uuid, "", part) == seen.uuid), None)
+
+
+def _is_meant(seen: ObservedProvider, root_uuid: str) -> bool:
+    return seen.provider.parent is None or is_marked(seen) or is_novas(seen) or is_begun(seen, root_uuid)
