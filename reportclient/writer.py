@@ -85,6 +85,7 @@ class Writer:
                 with suppress(Absent):  # our own request was sent again after its answer was lost: it is gone
                     self._transport.send("DELETE", f"/resource_providers/{uuid}")
                 self._stands.pop(uuid, None)
+                self._last_modified = ""  # without this provider a listing may be of an earlier date
                 self._tell("deleted provider name=%s uuid=%s", name, uuid)
             case _:
                 assert_never(operation)
