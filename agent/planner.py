@@ -222,15 +222,8 @@ class Planner:
         plan = make(desired)
         allocations = self._allocations(plan, observed)
         moves, consumers, unplaceable = self._moves(Observed(observed, allocations), desired, holdings, ours)
-        mine = ObservedTree(tuple(seen for seen in observed if ours.writes(seen)))
-        here = self.driver.present(survey)
-        held_tree, held = hold(
-            desired,
-            mine,
-            apply_moves(allocations, moves),
-            elsewhere=holdings.elsewhere,
-            lost=lambda name: not wishes.force and name not in here,
-        )
+        after = Observed(observed, apply_moves(allocations, moves))
+        held_tree, held = self._held(survey, desired, after, holdings, ours, force=wishes.force)
         return Prospect(
             root_uuid=root_uuid,
             desired=held_tree,
@@ -257,6 +250,26 @@ class Planner:
                 reported=reported,
                 lacked_traits=lacked,
             ),
+        )
+
+    def _held(
+        self,
+        survey: Survey,
+        desired: ProviderTree,
+        observed: Observed,
+        holdings: Holdings,
+        ours: Ownership,
+        *,
+        force: bool,
+    ) -> tuple[ProviderTree, tuple[str, ...]]:
+        """What is wanted, with what guests hold or an operator reserved of devices that are gone; a sentence each."""
+        here = self.driver.present(survey)
+        return hold(
+            desired,
+            ObservedTree(tuple(seen for seen in observed.tree if ours.writes(seen))),
+            observed.allocations,
+            elsewhere=holdings.elsewhere,
+            lost=lambda name: not force and name not in here,
         )
 
     def _as_called(
