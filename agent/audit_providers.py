@@ -19,7 +19,8 @@ DEVICE = re.compile(r"[0-9a-f]{4}[:_][0-9a-f]{2}[:_][0-9a-f]{2}[._][0-7]$")  # a
 def audit_providers(scene: Scene) -> list[Finding]:
     """Findings of providers; ``scene`` needs no consumers for them."""
     booked = usages(scene.allocations)
-    used = {name for (name, _), amount in booked.items() if amount}
+    used_slots = [slot for slot, amount in booked.items() if amount]
+    used = {name for name, _ in used_slots}
     used |= {unit.provider for unit in scene.holdings.units}
     parents = {seen.provider.parent for seen in scene.tree}
     found: list[Finding] = []
@@ -32,14 +33,21 @@ def audit_providers(scene: Scene) -> list[Finding]:
         if is_ours and ONE_TIME in provider.traits and name in used:
             found += _to_be_reserved(seen)
         if is_ours and name not in scene.present and not is_used_up(seen):
-            held = name in parents or any(amount for (each, _), amount in booked.items() if each == name)
-            free = not held and DEVICE.search(name) is not None  # a cell, or a pool of pages, is sync's to take away
-            repair = Repair(text=f"delete {name}", operation=Delete(seen.uuid, name)) if free else None
-            why = "no hardware of this host matches this provider" + (", and it is in use" if held else "")
-            found.append(Finding(kind=Kind.GHOST, provider=name, seen=why, repair=repair, safe=free))
+            found.append(_ghost(seen, in_use=name in parents or any(place == name for place, _ in used_slots)))
         if not _is_owned(seen, scene.tree.providers[0].name):
             found.append(Finding(kind=Kind.OWNERLESS, provider=name, seen="it carries no owner's mark"))
     return [*found, *_duplicates(scene), *_other_layout(scene)]
+
+
+def _ghost(seen: ObservedProvider, *, in_use: bool) -> Finding:
+    """A provider of ours without hardware; what an operator reserved of a lost card waits for the card."""
+    reserved = any(one.reserved for name, one in seen.provider.inventories.items() if name not in NO_DEVICES)
+    free = not in_use and not reserved and DEVICE.search(seen.name) is not None  # cells and pools are sync's to remove
+    why = "no hardware of this host matches this provider" + (", and it is in use" if in_use else "")
+    if reserved and not in_use:
+        why += ", and what is reserved of it is kept until the device is back: sync --force if it is gone for good"
+    repair = Repair(text=f"delete {seen.name}", operation=Delete(seen.uuid, seen.name)) if free else None
+    return Finding(kind=Kind.GHOST, provider=seen.name, seen=why, repair=repair, safe=free)
 
 
 def _other_layout(scene: Scene) -> list[Finding]:

@@ -196,7 +196,8 @@ class Planner:
         root_uuid = known or planned_identity(self.node)
         policy = self.settings.policy
         found, kept = observed, memory
-        observed, memory = self._as_called(found, kept, wishes.rename_from)
+        formerly = wishes.rename_from or former_name(found, self._own_parts(survey))
+        observed, memory = self._as_called(found, kept, formerly)
         shaped, holdings = self.driver.shape(survey, policy, observed)
         before = self.ownership(survey, shaped, observed, memory)
         foreign = contest(memory.observed, observed, shaped, before, policy.free_ratios)
@@ -217,7 +218,7 @@ class Planner:
             root_uuid=root_uuid,
             known_traits=known_traits,
             rename=renamed,
-            formerly=wishes.rename_from,
+            formerly=formerly,
         )
         plan = make(desired)
         allocations = self._allocations(plan, observed)
@@ -272,12 +273,16 @@ class Planner:
             lost=lambda name: not force and name not in here,
         )
 
+    def _own_parts(self, survey: Survey) -> list[str]:
+        """The parts of providers' names that are the devices' own, longest first."""
+        names = (name.removeprefix(self.node) for name in self.driver.present(survey))
+        return sorted(names, key=lambda part: (-len(part), part))
+
     def _as_called(
         self, observed: ObservedTree, memory: NodeState, formerly: str | None
     ) -> tuple[ObservedTree, NodeState]:
         """What stands and what is remembered by the names that are wanted, while the host is being renamed."""
         root = observed.root
-        formerly = formerly or former_name(observed)
         if root is None or (root.name != self.node and root.name != formerly):
             return observed, memory  # another host's, or not to be renamed: ``diff`` says so
         before = {root.name, self.node, formerly or self.node}

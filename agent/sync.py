@@ -154,8 +154,8 @@ def notes_on(prospect: Prospect) -> tuple[str, ...]:
         notes.append(f"somebody changed {prospect.contest.provider} since the last pass: {changes}")
     if prospect.went_back:
         notes.append(
-            "placement went back in time (a restored backup?): all of this tree was read anew, and what differs from "
-            "this host is written again"
+            "placement went back in time (a restored backup, or a cache on the way?): all of this tree was read anew, "
+            "and what differs from this host is written again"
         )
     notes += prospect.held
     if prospect.plan.left_out:

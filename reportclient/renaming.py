@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import replace
 
+from reportclient.errors import TreeMismatch
 from reportclient.ownership import is_marked, is_novas
 from reportclient.tree import ObservedProvider, ObservedTree
 
@@ -21,7 +22,6 @@ def as_called(observed: ObservedTree, name: str, formerly: str | None = None) ->
     as it was ``formerly``: so a renaming that was cut off is recognised at whatever request that was.
     """
     root = observed.root
-    formerly = formerly or former_name(observed)
     if root is None or (root.name == name and formerly is None):
         return observed
     before = {root.name, name, formerly or name}
@@ -56,14 +56,31 @@ def new_name(seen: ObservedProvider, root_uuid: str, name: str, before: Iterable
     return called(seen.name, name, before)
 
 
-def former_name(observed: ObservedTree) -> str | None:
-    """What the host was called when a child of ours got its name, if the root is called otherwise by now."""
+def former_name(observed: ObservedTree, devices: Iterable[str] = ()) -> str | None:
+    """
+    What the host was called when a child of ours got its name, if the root is called otherwise by now; else None.
+
+    The uuid of a child that we made tells; a child that nova made is called after one of ``devices``, the parts of
+    names that are the devices' own (``_0000:81:00.0``).
+
+    Raises:
+        TreeMismatch: a child carries our mark, and nothing tells after what it is called.
+    """
     root = observed.root
-    for seen in observed:
-        if root is None or not seen.provider.parent or seen.name.startswith(f"{root.name}_"):
-            continue
-        if (is_marked(seen) or is_begun(seen, root.uuid)) and (part := _own_part(seen, root.uuid)):
+    strange = [seen for seen in observed if root and seen.provider.parent and not seen.name.startswith(f"{root.name}_")]
+    for seen in strange:
+        if root and (is_marked(seen) or is_begun(seen, root.uuid)) and (part := _own_part(seen, root.uuid)):
             return seen.name.removesuffix(part)
+    marked = [seen for seen in strange if is_marked(seen)]
+    for seen in marked:
+        if part := next((each for each in devices if seen.name.endswith(each)), None):
+            return seen.name.removesuffix(part)
+    if root and marked:
+        raise TreeMismatch(
+            f"provider {marked[0].name} ({marked[0].uuid}) carries this agent's mark and is not called after "
+            f"{root.name}: if the host was renamed, say sync --rename-from with the name that its providers begin "
+            f"with; else rename that provider back"
+        )
     return None
 
 

@@ -156,3 +156,21 @@ def test_a_whole_look_tells_another_history(generation: int, total: int, went_ba
     assert [seen.provider.inventories["VCPU"].total for seen in tree] == [total]
     one.begin()
     assert one.went_back is False
+
+
+def test_an_earlier_date_alone_is_no_earlier_state() -> None:
+    """The clock of one of several API servers may be behind: everything is read again, and is as it was."""
+    row = {"uuid": "r", "name": "r", "parent_provider_uuid": None, "generation": 5}
+    stood = Provider(name="r", inventories={"VCPU": Inventory(total=8)}, traits=frozenset({"T"}))
+    since = ObservedTree((ObservedProvider(uuid="r", generation=5, provider=stood),), LATE)
+    listed = FakeAnswer(200, {"resource_providers": [row]}, {"Last-Modified": EARLY})
+    one = client(
+        listed,
+        FakeAnswer(200, {"inventories": {"VCPU": {"total": 8}}, "resource_provider_generation": 5}),
+        *aspects()[1:],
+    )
+
+    tree = one.observe("r", since)
+
+    assert one.went_back is False
+    assert tree.providers == since.providers
