@@ -643,6 +643,7 @@ class World:
     def _twice(self) -> Iterator[str]:
         """Hardware that is on offer, or in use, more than once."""
         count: dict[str, int] = {}
+        whole_cards: dict[str, int] = {}  # that are free, by kind
         uuids, providers = self._uuids(), self.providers()
         for name, stock in providers.items():
             used = self._used(uuids[name])
@@ -655,11 +656,17 @@ class World:
                     each = units if whole else 1
                     taken = used.get(resource_class, 0) + free
                     count[kind] = count.get(kind, 0) + each * taken
+                    whole_cards[kind] = whole_cards.get(kind, 0) + free * whole
         for kind, number in count.items():
             most = self._capacity(kind)
             if number > most:
                 stock = {name: {key: one["total"] for key, one in each.items()} for name, each in providers.items()}
                 yield f"{number} units of {kind} are on offer or in use, and there are {most}: {stock}"
+
+        for kind, number in whole_cards.items():
+            idle = [one for one in CARDS if kind in (one.kind, str(one.number)) and not self._made(one)]
+            if number > len(idle):  # sums over several cards would not tell
+                yield f"{number} cards of {kind} are on offer whole, and guests have units of all but {idle}"
 
     def _spare_cpus(self) -> Iterator[str]:
         """Dedicated CPUs that are on offer while a guest runs on them alone."""

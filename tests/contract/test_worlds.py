@@ -17,7 +17,7 @@ from beds.worlds import CARDS, NAMES, ROOT, STYLES, World, worlds
 
 pytestmark = pytest.mark.contract
 
-WORLDS = int(os.environ.get("WORLDS", "60"))
+WORLDS = int(os.environ.get("WORLDS", "100"))
 LONG = settings(max_examples=WORLDS, deadline=None, suppress_health_check=list(HealthCheck))
 OFFERS = ("off", "first", "second", "whole", "both")
 
