@@ -41,6 +41,7 @@ class NodeState:
     lacked_traits: frozenset[str] = frozenset()  # standard ones that this placement is too old to know
     reported: Mapping[str, Names] = field(default_factory=dict)  # by provider: what devices and rules put there
     strikes: int = 0  # passes that found our own stock changed by somebody else
+    struck_s: float = 0.0  # when the last of them was, in seconds since the epoch
     quiet: int = 0  # passes since the last strike that found nothing of the kind
     contested: tuple[str, ...] = ()  # what the second writer did; not empty: we do not write
     smaller: str = ""  # the digest of a plan that was refused because it takes much away
@@ -199,6 +200,7 @@ def _encode(state: NodeState) -> str:
         "reported": _encode_names(state.reported),
         "lacked_traits": sorted(state.lacked_traits),
         "strikes": state.strikes,
+        "struck_s": state.struck_s,
         "quiet": state.quiet,
         "contested": state.contested,
         "smaller": state.smaller,
@@ -225,6 +227,7 @@ def _decode(text: str) -> NodeState:
         reported=_decode_names(body["reported"]),
         lacked_traits=frozenset(body["lacked_traits"]),
         strikes=body["strikes"],
+        struck_s=float(body.get("struck_s", 0.0)),  # files of 0.1.0 have none
         quiet=body["quiet"],
         contested=tuple(body["contested"]),
         smaller=body["smaller"],

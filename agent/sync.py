@@ -1,6 +1,7 @@
 """One pass: plan, judge, execute, remember; and the loop around it for when somebody else wrote first."""
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -23,7 +24,7 @@ LOG = logging.getLogger(__name__)
 ATTEMPTS = 5  # at planning again after somebody else wrote first
 PATIENCE = 3  # passes in a row that must want the same smaller host
 REPARENTING = (1, 37)  # the microversion from which on a provider's parent can be changed
-FORGIVEN = 10  # quiet passes after which a strike of a second writer no longer counts
+FORGIVEN = 10  # quiet passes, and periods, after which a strike of a second writer no longer counts
 
 
 class Status(Enum):
@@ -123,7 +124,8 @@ def judge(planner: Planner, prospect: Prospect, wishes: Wishes) -> Verdict:
     memory = prospect.memory
     if refusal := _contested(prospect, wishes) or _occupied(planner, prospect, wishes):
         return Verdict(refused=Status.CONTESTED, notes=refusal, memory=replace(memory, contested=refusal))
-    memory = replace(_count_strikes(prospect, wishes), contested=(), smaller="", smaller_seen=0)
+    struck = _count_strikes(prospect, wishes, time.time(), planner.settings.interval_s)
+    memory = replace(struck, contested=(), smaller="", smaller_seen=0)
     if wrong := _lacks_reparenting(planner, prospect.plan) or _twice(prospect) or _unplaceable(prospect):
         return Verdict(refused=Status.UNSAFE, notes=wrong, memory=memory)
     if lost := _lost_settings(planner, prospect):
@@ -290,16 +292,20 @@ def _needs_reshape(planner: Planner, prospect: Prospect) -> tuple[str, ...]:
     )
 
 
-def _count_strikes(prospect: Prospect, wishes: Wishes) -> NodeState:
-    """Remember a sign of a second writer, until enough quiet passes went by."""
+def _count_strikes(prospect: Prospect, wishes: Wishes, now_s: float, interval_s: float) -> NodeState:
+    """
+    Remember a sign of a second writer, until enough quiet passes went by.
+
+    Events make many passes within a minute, between two writes of a service that writes once a minute.
+    """
     memory = prospect.memory
     if wishes.take_over:
         return replace(memory, strikes=0, quiet=0)
     if prospect.contest:
-        return replace(memory, strikes=memory.strikes + 1, quiet=0)
+        return replace(memory, strikes=memory.strikes + 1, struck_s=now_s, quiet=0)
     if not memory.strikes:
         return memory
-    forgiven = memory.quiet + 1 >= FORGIVEN
+    forgiven = memory.quiet + 1 >= FORGIVEN and now_s - memory.struck_s >= FORGIVEN * interval_s
     return replace(memory, strikes=0 if forgiven else memory.strikes, quiet=0 if forgiven else memory.quiet + 1)
 
 

@@ -70,12 +70,20 @@ class OneHost:
     facts: HostFacts
     policy: Policy
     sender: Sender = field(default_factory=Sender)
+    interval_s: int = 60
 
     @property
     def settings(self) -> Settings:
         found = default_settings()
         folder = self.folder / "provider_config"
-        return replace(found, state_directory=self.folder, recorded=True, policy=self.policy, provider_config=folder)
+        return replace(
+            found,
+            state_directory=self.folder,
+            recorded=True,
+            policy=self.policy,
+            provider_config=folder,
+            interval_s=self.interval_s,
+        )
 
     @property
     def planner(self) -> Planner:

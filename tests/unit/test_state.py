@@ -24,6 +24,7 @@ FULL = NodeState(
     lacked_traits=frozenset({"T"}),
     reported={"host_0000:81:00.0": Names(frozenset({"CUSTOM_PCI_8086_1533"}), frozenset({"U"}))},
     strikes=1,
+    struck_s=1.5,
     quiet=3,
     contested=("somebody",),
     smaller="abc",
