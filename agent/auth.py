@@ -19,8 +19,10 @@ from agent.options import register_secrets
 from reportclient.errors import LEAKED, mask, shorten
 
 LOOK_S = 3.0  # for an answer of an API that had better not run
-NO_API = (502, 503, 504)  # a proxy's answers for a service that is down
+NO_API = (502, 503)  # a proxy's answers for a service that is down; 504 is of one that took the request
 REQUEST_ID = "x-openstack-request-id"  # in every answer of an OpenStack API
+STOP = "stop placement's API first, or leave out --database"
+MAKE_SURE = "make sure that no placement API runs, and say --api-is-down"
 NOAUTH_HEADERS = {"X-Auth-Token": "admin", "X-Roles": "service"}  # what a placement with noauth2 goes by
 EMBEDDED_URL = "http://embedded.placement"
 
@@ -72,7 +74,7 @@ def open_placement(settings: Settings) -> tuple[Adapter, str]:
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """Whether the configured placement API answers, and a sentence for a person; ``up`` None: nobody can tell."""
+    """Whether the configured placement API runs, and a sentence for a person; ``up`` None: it could not be told."""
 
     up: bool | None
     told: str = ""
@@ -86,23 +88,23 @@ def look_for_placement(settings: Settings) -> Sighting:
         ConfigError: as ``open_placement``.
     """
     if not settings.placement_chosen:
-        return Sighting(None, "no placement API is configured, so none was looked for: make sure that none runs")
+        return Sighting(None, f"no placement API is configured, so none was looked for: {MAKE_SURE}")
     adapter, where = open_placement(settings)
     adapter.session.timeout = LOOK_S
     try:
         url = adapter.endpoint_override or adapter.get_endpoint()
     except (exceptions.ClientException, OSError, ValueError, *LEAKED) as error:
-        url, reason = None, f": {shorten(str(error))}"
-    else:
-        reason = ""
-    if not url:
-        return Sighting(None, f"{where} could not be looked for{reason}: make sure that no placement API runs")
-    return _look(adapter.session, url, where)
+        return _untold(where, shorten(str(error)))
+    return _look(adapter.session, url, where) if url else _untold(where, "Keystone's catalog has no endpoint for it")
 
 
 def _look(session: Session, url: str, where: str) -> Sighting:
-    """What answers there; a proxy that has no API behind it is none, and who is silent or not trusted may be one."""
-    advice = "stop placement's API first, or leave out --database"
+    """
+    Tell by one request whether an API runs at a URL.
+
+    An answer with OpenStack's request id is an API's. A closed port, or a proxy that says so, tells that none runs.
+    Anything else, silence too, can have another reason than a stopped API.
+    """
     try:
         answer = session.request(
             url,
@@ -115,14 +117,31 @@ def _look(session: Session, url: str, where: str) -> Sighting:
             timeout=LOOK_S,
         )
     except exceptions.SSLError:
-        return Sighting(True, f"{where} answers with a certificate that is not trusted: {advice}")
+        return _untold(where, "it answers with a certificate that is not trusted")
     except exceptions.ConnectTimeout as error:
         silent = isinstance(error.__context__, requests.exceptions.ReadTimeout)
-        return Sighting(silent, f"{where} takes connections and does not answer: {advice}" if silent else "")
-    except (exceptions.ClientException, OSError, ValueError, *LEAKED):
+        return _untold(where, "it takes connections and does not answer" if silent else f"no answer in {LOOK_S:g} s")
+    except (exceptions.ClientException, OSError, ValueError, *LEAKED) as error:
+        return Sighting(False) if _is_refused(error) else _untold(where, shorten(str(error)))
+    if REQUEST_ID in answer.headers:
+        return Sighting(True, f"{where} answers ({answer.status_code}): {STOP}")
+    if answer.status_code in NO_API and not requests.utils.get_environ_proxies(url):
         return Sighting(False)
-    nobody = answer.status_code in NO_API or (answer.status_code == 404 and REQUEST_ID not in answer.headers)
-    return Sighting(not nobody, f"{where} answers ({answer.status_code}): {advice}")
+    return _untold(where, f"something answers there with {answer.status_code}, and not as an OpenStack API does")
+
+
+def _untold(where: str, why: str) -> Sighting:
+    """An API of which nothing is known: only a person can say that it does not run."""
+    return Sighting(None, f"whether {where} runs could not be told: {why}: {MAKE_SURE}, or leave out --database")
+
+
+def _is_refused(error: BaseException | None) -> bool:
+    """Whether a connection failed as the port is closed; a proxy's port tells nothing of the API behind it."""
+    while error and not isinstance(error, requests.exceptions.ProxyError):
+        if isinstance(error, ConnectionRefusedError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def open_ironic(settings: Settings) -> tuple[Adapter, str]:

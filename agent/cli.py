@@ -227,6 +227,11 @@ def _add_own(verb: argparse.ArgumentParser, name: str) -> None:
             metavar="URL",
             help="with placement's API down: its database, as postgresql://USER:PASSWORD@HOST/placement",
         )
+        verb.add_argument(
+            "--api-is-down",
+            action="store_true",
+            help="with --database: a person made sure that no placement API runs, where this host cannot tell",
+        )
     if name == "explain":
         verb.add_argument("name", metavar="NAME", help="a provider's name, or what follows the host's in it")
         verb.add_argument("what", metavar="CLASS or TRAIT", nargs="?", help="one of what it has; else all")
@@ -323,6 +328,8 @@ def _check_reshape(parser: argparse.ArgumentParser, options: argparse.Namespace)
         parser.error("--digest goes with --apply or --approve: it says which plan to carry out")
     if options.approve and options.digest is None:
         parser.error("--approve needs --digest: a dry run shows it")
+    if options.api_is_down and options.database is None:
+        parser.error("--api-is-down goes with --database: without it the API itself is asked")
     if options.approved and (not options.apply or options.digest is not None):
         parser.error("--approved goes with --apply, and without --digest: the approval has it")
 

@@ -162,7 +162,7 @@ def reshape(options: argparse.Namespace) -> Report:
     wishes = replace(_wishes(options), reshape=True)
     api = _look_for_api(options)
     prospects: list[Prospect] = []
-    remarks = {True: [f"reshape --apply would refuse this: {api.told}"], None: [api.told], False: []}[api.up]
+    remarks = [] if api.up is False else [f"reshape --apply would refuse this: {api.told}"]
     refused: list[bool] = []
     with _planners(options) as planners:
         for one in planners:
@@ -204,10 +204,13 @@ def _approve(planner: Planner, prospect: Prospect, digest: str) -> tuple[bool, s
 
 
 def _look_for_api(options: argparse.Namespace) -> "Sighting":
-    """Whether a conversion on the database would meet the API that serves it; of another nobody needs to know."""
+    """Look for the API that serves the database of a conversion; without --database no API stands in the way."""
     from agent.auth import Sighting, look_for_placement
 
-    return Sighting(False) if options.database is None else look_for_placement(settings_for(choice_of(options)))
+    if options.database is None:
+        return Sighting(False)
+    found = look_for_placement(settings_for(choice_of(options)))
+    return Sighting(False) if found.up is None and options.api_is_down else found
 
 
 def _refuse(options: argparse.Namespace, why: str) -> Report:
@@ -222,7 +225,7 @@ def _refuse(options: argparse.Namespace, why: str) -> Report:
 def _convert(options: argparse.Namespace) -> Report:
     """The conversion, of what is right at this moment, or of what somebody agreed to."""
     api = _look_for_api(options)
-    if api.up:
+    if api.up is not False:
         return _refuse(options, api.told)
     wishes = replace(_wishes(options), reshape=not options.approved, agreed=options.digest)
     act = convert_approved if options.approved else convert
@@ -231,9 +234,9 @@ def _convert(options: argparse.Namespace) -> Report:
         outcomes = [act(one, wishes) if alone else _try(one, partial(act, one, wishes)) for one in planners]
     ending = max(ENDINGS[outcome.status] for outcome in outcomes)
     records = [_encode_outcome(outcome) for outcome in outcomes]
-    remarks = [api.told if api.up is None else "", _layout_remark(options) if ending is Exit.DONE else ""]
     table = printers.print_start if options.approved else printers.print_outcome
-    return replace(_for_each(records, "nodes", table, ending), remark="\n".join(filter(None, remarks)))
+    remark = _layout_remark(options) if ending is Exit.DONE else ""
+    return replace(_for_each(records, "nodes", table, ending), remark=remark)
 
 
 def sync(options: argparse.Namespace) -> Report:
