@@ -3,23 +3,46 @@
 from drivers.policy import Layout
 from reportclient.names import NO_DEVICES
 from reportclient.ownership import Names, is_marked, is_novas, others_marks
-from reportclient.tree import ObservedTree
+from reportclient.reserve import HELD
+from reportclient.tree import ObservedProvider, ObservedTree
 
 CELL = "HW_NUMA_ROOT"
 
 
-def standing_layout(tree: ObservedTree, emitted: Names, configured: Layout) -> Layout:
+def standing_layout(
+    tree: ObservedTree,
+    emitted: Names,
+    configured: Layout,
+    *,
+    reported: Names | None = None,
+    added: Names = Names(),
+) -> Layout | None:
     """
-    The layout of a tree by what stands on and below its root; as ``configured`` where several layouts look alike.
+    The layout of a tree by the stock on and below its root; as ``configured`` where several layouts look alike.
 
-    A host without devices has the same tree in ``devices`` and ``flat``.
+    A host without devices has the same tree in ``devices`` and ``flat``. A child without stock is one that a conversion
+    made or left, and a held one stands for a lost device in any layout.
+
+    ``reported`` is what the last pass put on the root for devices, beyond ``emitted`` (None: no pass is known), and
+    ``added`` what the operator's files put there. None where a class of the root may be a device's or somebody else's.
     """
     root = tree.root
-    children = [seen for seen in tree if seen.provider.parent and not others_marks(seen)]
-    if root is None or any(is_marked(seen) and CELL in seen.provider.traits for seen in children):
-        return configured if root is None else "numa"
-    if root.provider.inventories.keys() & (emitted.classes - NO_DEVICES):
+    if root is None:
+        return configured
+    children = [seen for seen in tree if _tells(seen)]
+    if any(is_marked(seen) and CELL in seen.provider.traits for seen in children):
+        return "numa"
+    classes = root.provider.inventories.keys() - added.classes - NO_DEVICES
+    if classes & (emitted.classes | (reported or Names()).classes):
         return "flat"
     if any(is_marked(seen) or is_novas(seen) for seen in children):
         return "devices"
+    if reported is None and classes:
+        return None
     return "devices" if configured == "numa" else configured
+
+
+def _tells(seen: ObservedProvider) -> bool:
+    """Whether a provider is a child that can tell a layout."""
+    provider = seen.provider
+    return bool(provider.parent and provider.inventories) and HELD not in provider.traits and not others_marks(seen)

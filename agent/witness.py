@@ -1,8 +1,10 @@
 """One audit of a node: a look at the host, at placement, at what does not agree, and once more at the host."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import get_args
 
 from agent.audit import audit
 from agent.audit_memory import AuditMemory, Sighting, read_memory
@@ -14,8 +16,10 @@ from agent.scene import Scene, kin, suspects
 from agent.state import NodeState
 from drivers.base import Survey
 from drivers.errors import PolicyError
+from drivers.policy import Layout
 from reportclient.allocations import Allocation, Consumer
 from reportclient.errors import Absent
+from reportclient.ownership import Names
 from reportclient.payload import UNTYPED
 from reportclient.tree import ObservedTree
 
@@ -118,7 +122,7 @@ def _scene(
     planner: Planner, survey: Survey, tree: ObservedTree, allocations: tuple[Allocation, ...], left: NodeState
 ) -> Scene:
     policy = planner.settings.policy
-    layout = standing_layout(tree, planner.driver.emitted, policy.layout)
+    layout = _layout(planner, tree, left)
     present = planner.driver.present(survey)
     try:
         desired, holdings = planner.driver.shape(survey, replace(policy, layout=layout), tree)
@@ -127,6 +131,8 @@ def _scene(
         present |= tree.by_name.keys()
     ours = planner.ownership(survey, desired, tree, left)
     present |= {provider.name for provider in desired}
+    if any(ours.writes(seen) and seen.name not in present for seen in tree):
+        present |= _of_any_layout(planner, survey, tree)
     return Scene(
         tree=tree,
         allocations=allocations,
@@ -138,6 +144,26 @@ def _scene(
         configured_layout=policy.layout,
         typed=planner.client.microversion > UNTYPED,
     )
+
+
+def _layout(planner: Planner, tree: ObservedTree, left: NodeState) -> Layout:
+    """The layout to judge a tree by: its own, and the configured one where that cannot be told."""
+    configured = planner.settings.policy.layout
+    root = tree.root.name if tree.root else ""
+    known = left.observed or left.reported or left.configured
+    reported = left.reported.get(root, Names()) if known else None
+    added = left.configured.get(root, Names())
+    return standing_layout(tree, planner.driver.emitted, configured, reported=reported, added=added) or configured
+
+
+def _of_any_layout(planner: Planner, survey: Survey, tree: ObservedTree) -> frozenset[str]:
+    """The providers that this host has in one layout or another, for instance cells of a conversion cut off."""
+    names: set[str] = set()
+    for layout in get_args(Layout):
+        with suppress(PolicyError):  # this configuration makes no tree in that layout
+            desired, _ = planner.driver.shape(survey, replace(planner.settings.policy, layout=layout), tree)
+            names |= {provider.name for provider in desired}
+    return frozenset(names)
 
 
 def _verified(planner: Planner, scene: Scene) -> Scene:

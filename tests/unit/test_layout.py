@@ -1,18 +1,39 @@
-"""The layout of a tree is told by the tree."""
+"""The layout of a tree is told by the tree, and by what the last pass knows as a device's."""
+
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from agent.findings import Kind
 from agent.layout import standing_layout
+from agent.planner import Wishes
+from agent.witness import witness
+from beds.one_host import Cut, OneHost
 from drivers.libvirt.shape import EMITTED
-from drivers.policy import Layout
-from reportclient.ownership import MARKER, OWNER_NOVA
+from drivers.policy import DevicePolicy, Layout, Policy
+from drivers.rules import parse_rule
+from hardware import card, host
+from reportclient.ownership import MARKER, OWNER_NOVA, Names
+from reportclient.reserve import HELD
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
+CELL = "HW_NUMA_ROOT"
+FAST = Names(frozenset({"CUSTOM_FAST"}))
+NOTHING = Names()
+ONE, OTHER = "0000:01:00.0", "0000:81:00.0"
+RULES = DevicePolicy(report=True, rules=(parse_rule({"product_id": "1515", "resource_class": "FAST"}, 1),))
 
-def tree(*children: tuple[str, ...], root: str = "VCPU") -> ObservedTree:
-    """A root with stock of one class, and children with these traits."""
+
+def tree(*children: tuple[str, ...], root: str = "VCPU", stock: bool = True) -> ObservedTree:
+    """A root with stock of one class, and children with these traits, with stock or without."""
+    below = {"CUSTOM_ANY": Inventory(total=1)} if stock else {}
     providers = [Provider(name="host", inventories={root: Inventory(total=1)}, traits=frozenset({MARKER}))]
-    providers += [Provider(name=f"c{n}", parent="host", traits=frozenset(one)) for n, one in enumerate(children)]
+    providers += [
+        Provider(name=f"c{n}", parent="host", inventories=below, traits=frozenset(one))
+        for n, one in enumerate(children)
+    ]
     return ObservedTree(
         tuple(ObservedProvider(uuid=one.name, generation=1, provider=one) for one in providers),
     )
@@ -21,8 +42,8 @@ def tree(*children: tuple[str, ...], root: str = "VCPU") -> ObservedTree:
 @pytest.mark.parametrize(
     ("stands", "configured", "layout"),
     [
-        pytest.param(tree((MARKER, "HW_NUMA_ROOT")), "devices", "numa", id="a cell of ours"),
-        pytest.param(tree(("HW_NUMA_ROOT",)), "devices", "devices", id="somebody else's cell"),
+        pytest.param(tree((MARKER, CELL)), "devices", "numa", id="a cell of ours"),
+        pytest.param(tree((CELL,)), "devices", "devices", id="somebody else's cell"),
         pytest.param(tree((MARKER,)), "numa", "devices", id="a device of ours"),
         pytest.param(tree((OWNER_NOVA,)), "flat", "devices", id="a device of nova's"),
         pytest.param(tree((OWNER_NOVA, "OWNER_CYBORG")), "flat", "flat", id="a device of another service"),
@@ -32,7 +53,93 @@ def tree(*children: tuple[str, ...], root: str = "VCPU") -> ObservedTree:
         pytest.param(tree(), "devices", "devices", id="no devices either"),
         pytest.param(tree(), "numa", "devices", id="no cells"),
         pytest.param(ObservedTree(), "numa", "numa", id="nothing at all"),
+        pytest.param(tree((MARKER, CELL), stock=False), "devices", "devices", id="cells before their reshape"),
+        pytest.param(tree((MARKER, CELL), stock=False), "numa", "devices", id="cells that are to be filled"),
+        pytest.param(tree((MARKER, CELL), stock=False, root="VGPU"), "numa", "flat", id="cells below a total"),
+        pytest.param(tree((MARKER,), stock=False), "flat", "flat", id="a device before its reshape"),
+        pytest.param(tree((MARKER, HELD)), "flat", "flat", id="a lost device that is held"),
+        pytest.param(tree((MARKER, HELD)), "devices", "devices", id="a lost device as configured"),
+        pytest.param(tree((MARKER, HELD), (MARKER,)), "flat", "devices", id="a lost device and one on offer"),
     ],
 )
 def test_a_layout_is_told_by_what_stands(stands: ObservedTree, configured: Layout, layout: Layout) -> None:
     assert standing_layout(stands, EMITTED, configured) == layout
+
+
+@pytest.mark.parametrize(
+    ("stands", "reported", "added", "layout"),
+    [
+        pytest.param(tree(root="CUSTOM_FAST"), FAST, NOTHING, "flat", id="a total of a device"),
+        pytest.param(tree((MARKER,), root="CUSTOM_FAST"), FAST, NOTHING, "flat", id="a total, and a child left over"),
+        pytest.param(tree(root="CUSTOM_FAST"), NOTHING, NOTHING, "devices", id="somebody else's class"),
+        pytest.param(tree(root="CUSTOM_FAST"), NOTHING, FAST, "devices", id="a class of the operator's files"),
+        pytest.param(tree(root="VGPU"), NOTHING, Names(frozenset({"VGPU"})), "devices", id="the files' vGPUs"),
+        pytest.param(tree(root="CUSTOM_FAST"), None, FAST, "devices", id="the files name it, and no pass is known"),
+        pytest.param(tree(root="CUSTOM_FAST"), None, NOTHING, None, id="no pass is known: nobody can tell"),
+        pytest.param(tree((MARKER,), root="CUSTOM_FAST"), None, NOTHING, "devices", id="no pass is known: a device"),
+        pytest.param(tree((MARKER, CELL), root="CUSTOM_FAST"), None, NOTHING, "numa", id="no pass is known: a cell"),
+    ],
+)
+def test_a_class_of_the_root_is_a_devices_where_a_pass_put_it_there(
+    stands: ObservedTree, reported: Names | None, added: Names, layout: Layout | None
+) -> None:
+    assert standing_layout(stands, EMITTED, "devices", reported=reported, added=added) == layout
+
+
+def start(folder: Path, layout: Layout) -> OneHost:
+    """A host with two cards of a class by rule, in this layout."""
+    one = OneHost(folder, host(*card(ONE, 4), *card(OTHER, 4)), Policy(layout=layout, devices=RULES))
+    one.sync()
+    return one
+
+
+def found(one: OneHost, *kinds: Kind) -> list[tuple[str, str]]:
+    """What an audit finds of these kinds: provider and sentence."""
+    findings = witness(one.planner).findings
+    return [(str(each.provider), each.seen) for each in findings if each.kind in kinds]
+
+
+@pytest.mark.parametrize("configured", ["devices", "numa"])
+def test_an_audit_knows_a_flat_root_by_its_custom_classes(configured: Layout, tmp_path: Path) -> None:
+    one = start(tmp_path, "flat")
+    one.policy = replace(one.policy, layout=configured)
+
+    ((name, sentence),) = found(one, *Kind)
+
+    assert name == "host"
+    assert f"the tree stands in the layout flat, and [compute] layout is {configured}" in sentence
+
+
+def test_an_audit_without_a_memory_says_nothing_of_a_layout_and_tells_no_ghosts(tmp_path: Path) -> None:
+    one = start(tmp_path, "flat")
+    one.policy = replace(one.policy, layout="numa")
+    for path in tmp_path.glob("*.json"):
+        path.unlink()
+
+    assert found(one, *Kind) == []
+
+
+def test_an_audit_takes_cells_without_stock_for_no_layout_and_no_ghosts(tmp_path: Path) -> None:
+    seen = 0
+    for writes in range(1, 40):
+        one = start(tmp_path / str(writes), "devices")
+        one.sender.left = writes
+        with suppress(Cut):
+            one.reshape("numa")
+        one.sender.left = None
+        one.policy = replace(one.policy, layout="devices")
+        if "VCPU" not in one.stock():
+            break
+        seen += any(CELL in each.provider.traits for each in one.tree())
+        assert found(one, Kind.OTHER_LAYOUT, Kind.GHOST) == [], writes
+    assert seen
+
+
+def test_an_audit_takes_a_held_child_below_a_flat_root_for_no_layout(tmp_path: Path) -> None:
+    one = start(tmp_path, "devices")
+    one.set_by_hand(ONE, "CUSTOM_FAST", reserved=4)
+    for _ in range(4):
+        one.sync(facts=host(*card(OTHER, 4)))
+    one.sync(Wishes(reshape=True), policy=replace(one.policy, layout="flat"))
+
+    assert found(one, Kind.OTHER_LAYOUT) == []
