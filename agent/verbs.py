@@ -169,7 +169,7 @@ def reshape(options: argparse.Namespace) -> Report:
             prospect = _with_use(one, foresee(one, wishes))
             one.check_name(prospect)
             verdict = judge(one, prospect, replace(wishes, agreed=prospect.plan.digest))
-            doing = "approve" if options.approve else "apply"
+            doing, approved = ("approve" if options.approve else "apply"), False
             remarks += [
                 *notes_on(prospect),
                 *(f"reshape --{doing} would refuse this: {note}" for note in verdict.notes),
@@ -184,6 +184,11 @@ def reshape(options: argparse.Namespace) -> Report:
     # A digest is of one plan: with several nodes the others are not meant.
     stopped = all(refused) if options.approve else any(refused)
     ending = Exit.REFUSED if stopped else Exit.DIFFERENCES if changes else Exit.DONE
+    if options.approve and not stopped and (other := _other_layout(options)):
+        remarks.append(
+            f"set [compute] layout = {other} in the configuration before that start: a start plans with the configured "
+            "layout, and refuses this plan where that is another one"
+        )
     return replace(
         _for_each(_conversions(prospects), "plans", printers.print_conversion, ending), remark="\n".join(remarks)
     )
@@ -406,13 +411,16 @@ def _conversions(prospects: Iterable[Prospect]) -> list[dict[str, Any]]:
     return [encode_conversion(one.plan, one.observed, one.allocations, one.allocations_after) for one in prospects]
 
 
-def _layout_remark(options: argparse.Namespace) -> str:
+def _other_layout(options: argparse.Namespace) -> str | None:
+    """The layout of --to, where the configuration has another one."""
     configured = settings_for(replace(choice_of(options), layout=None)).policy.layout
-    if options.to in (None, configured):
-        return ""
-    return (
-        f"set [compute] layout = {options.to} in the configuration too: a pass with another layout wants that one back"
-    )
+    return None if options.to == configured else options.to
+
+
+def _layout_remark(options: argparse.Namespace) -> str:
+    other = _other_layout(options)
+    wanted = f"set [compute] layout = {other} in the configuration too: a pass with another layout wants that one back"
+    return wanted if other else ""
 
 
 def _encode_outcome(outcome: Outcome) -> dict[str, Any]:

@@ -80,6 +80,29 @@ def test_a_start_converts_what_a_person_approved_once(lab: Lab, tmp_path: Path) 
     assert approvals(tmp_path) == []
 
 
+def test_an_approval_of_another_layout_says_what_to_configure_before_the_start(lab: Lab, tmp_path: Path) -> None:
+    options = ("reshape", "--to", "numa")
+    digest = lab.run(*options).json["digest"]
+
+    approved = lab.run(*options, "--approve", "--digest", digest)
+    unlike = at_start(lab)
+    numa = write_config({"compute": {"layout": "numa"}}, tmp_path / "numa.conf")
+    followed = at_start(lab, "--config-file", numa)
+
+    assert approved.code == 0, approved.out + approved.err
+    assert "set [compute] layout = numa in the configuration before that start" in approved.err
+    assert (unlike.code, unlike.json["outcome"]) == (4, "other-plan"), unlike.out + unlike.err
+    assert (followed.code, followed.json["digest"]) == (0, digest), followed.out + followed.err
+
+
+def test_an_approval_of_the_configured_layout_says_nothing_of_layouts(lab: Lab) -> None:
+    digest = lab.run("reshape").json["digest"]
+
+    approved = lab.run("reshape", "--approve", "--digest", digest)
+
+    assert (approved.code, "[compute] layout" in approved.err) == (0, False), approved.err
+
+
 def test_a_start_does_not_convert_a_manual_conversion_back(lab: Lab, tmp_path: Path) -> None:
     """The approval of the first plan is used up, and another one is not made by what a person does by hand."""
     approve(lab)
