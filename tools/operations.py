@@ -71,7 +71,7 @@ POLICY = """
 
 `audit --heal --policy FILE` carries out what FILE lets, and nothing else; only `heal` must be there, and the others
 have these values by default.
-`ownerless`, `duplicate-provider` and `over-capacity` are never healed.
+`ownerless`, `duplicate-provider`, `over-capacity` and `other-layout` are never healed.
 
 ```yaml
 heal: [orphaned, leaked-migration, doubled]  # kinds
