@@ -175,10 +175,6 @@ class Plan:
         """
         return _digest((*self.operations, *self.moves))
 
-    def is_rest_of(self, agreed: "Plan") -> bool:
-        """Whether this is what is left to do of another plan once some of it was done, and nothing else."""
-        return agreed.outline.covers(self)
-
     @property
     def outline(self) -> "Outline":
         """What of this plan must be kept to know its rest later."""
