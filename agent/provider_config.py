@@ -16,10 +16,10 @@ import jsonschema
 import yaml
 
 from agent.errors import ConfigError
-from reportclient.diff import child_uuid
 from reportclient.names import is_custom
 from reportclient.ownership import Names
 from reportclient.payload import decode_inventory
+from reportclient.renaming import child_uuid
 from reportclient.tree import Inventory, ObservedTree, Provider, ProviderTree
 
 COMPUTE_NODE = "$COMPUTE_NODE"  # every root of this agent that no other entry names

@@ -5,10 +5,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from reportclient.allocations import Allocation, Consumer, Float, Holding, Holdings
-from reportclient.names import NO_DEVICES
+from reportclient.names import CPUS, NO_DEVICES
 from reportclient.tree import ObservedTree
-
-CPUS = frozenset({"VCPU", "PCPU"})
 
 
 @dataclass(frozen=True, kw_only=True)

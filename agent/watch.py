@@ -18,9 +18,10 @@ from agent.sync import PATIENCE, Status, run_pass
 from agent.wake_ups import SOON_S, WakeUps, announces_loss
 from drivers.base import Driver, Watchable
 from drivers.events import Event
-from reportclient.diff import child_uuid, diff
+from reportclient.diff import diff
 from reportclient.ownership import Names, Ownership
 from reportclient.plan import Plan
+from reportclient.renaming import child_uuid
 from reportclient.tree import ObservedProvider, ObservedTree, ProviderTree
 
 RETRY_S = 2.0  # after a look that failed

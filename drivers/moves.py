@@ -14,12 +14,12 @@ from functools import partial
 
 from drivers.packing import Load, limit, pack
 from drivers.parcels import Parcel, Slot, amounts, assemble, conversions, deal, relabel, staying
-from drivers.standing import HUGE
-from drivers.words import CPUS, Word, Words
+from drivers.words import Word, Words
 from reportclient.allocations import Allocation, Holdings, Move, Observed, usages
 from reportclient.errors import Unplaceable
-from reportclient.names import NO_DEVICES
+from reportclient.names import CPUS, NO_DEVICES
 from reportclient.ownership import Ownership
+from reportclient.settings import HUGE
 from reportclient.tree import Inventory, ObservedTree, ProviderTree
 
 SHOWN = 3  # of the reasons in one message

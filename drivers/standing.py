@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from math import isclose
 
 from reportclient.ownership import MARKER
-from reportclient.settings import HUGE as HUGE
+from reportclient.settings import HUGE
 from reportclient.tree import ObservedProvider, ObservedTree
 
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from reportclient.allocations import Float, Holdings, Undecided
 from reportclient.names import NO_DEVICES
 
-CPUS = frozenset({"VCPU", "PCPU"})  # classes of one thing, between which pinning decides
-
 
 @dataclass(frozen=True, slots=True)
 class Word:

@@ -21,8 +21,7 @@ from reportclient.plan import (
     SetInventories,
     SetTraits,
 )
-from reportclient.renaming import as_called, is_begun
-from reportclient.renaming import child_uuid as child_uuid
+from reportclient.renaming import as_called, child_uuid, is_begun
 from reportclient.reserve import is_mark, is_reserved_by_us
 from reportclient.reshape import rewrites
 from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree, same_stock

@@ -4,8 +4,8 @@ import uuid
 
 from hypothesis import strategies as st
 
-from reportclient.diff import child_uuid
 from reportclient.ownership import MARKER
+from reportclient.renaming import child_uuid
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 ROOT = "host"

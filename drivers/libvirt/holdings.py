@@ -9,9 +9,9 @@ from drivers.libvirt.stock import guest_cpus
 from drivers.policy import Policy
 from reportclient.allocations import Float, Holding, Holdings, Undecided
 from reportclient.allocations import Guest as Known
+from reportclient.names import CPUS
 
 CONTEXT = "MEM_ENCRYPTION_CONTEXT"
-CPUS = frozenset({"VCPU", "PCPU"})
 HOST_CLASSES = CPUS | {"MEMORY_MB"}
 
 

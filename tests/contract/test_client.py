@@ -7,10 +7,11 @@ import pytest
 
 from beds.agents import CountingSender
 from reportclient.client import PlacementClient
-from reportclient.diff import child_uuid, diff
+from reportclient.diff import diff
 from reportclient.errors import Conflict, NameTaken, Rejected, TreeMismatch
 from reportclient.ownership import MARKER, Names, Ownership
 from reportclient.plan import Create, Plan, Reshape, SetInventories
+from reportclient.renaming import child_uuid
 from reportclient.tree import Inventory, ObservedTree, Provider, ProviderTree
 
 pytestmark = pytest.mark.contract

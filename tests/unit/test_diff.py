@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from reportclient.diff import adopted, child_uuid, diff
+from reportclient.diff import adopted, diff
 from reportclient.errors import TreeMismatch
 from reportclient.forecast import forecast
 from reportclient.ownership import MARKER, Names, Ownership
@@ -24,6 +24,7 @@ from reportclient.plan import (
     SetInventories,
     SetTraits,
 )
+from reportclient.renaming import child_uuid
 from reportclient.reserve import HELD, KEEP
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 from strategies import (

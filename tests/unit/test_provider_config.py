@@ -6,8 +6,8 @@ import pytest
 
 from agent.errors import ConfigError
 from agent.provider_config import add, read_additions
-from reportclient.diff import child_uuid
 from reportclient.ownership import Names
+from reportclient.renaming import child_uuid
 from reportclient.tree import Inventory, Provider, ProviderTree
 
 ROOT_UUID = "00000000-0000-0000-0000-000000000001"
