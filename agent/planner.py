@@ -143,7 +143,9 @@ class Planner:
         self, root_uuid: str, memory: NodeState, *, deep: bool | None = None
     ) -> tuple[NodeState, ObservedTree]:
         """
-        The tree in placement, and the memory to compare it with: without what is of a later state of placement.
+        Read the tree in placement, and return it with the memory to compare it with.
+
+        Where placement went back in time, the remembered tree is of a later state, and is left out.
 
         Every provider is read where that was not done for ``full_audit_interval``, as nothing in a listing tells stock
         of an old backup from what we left once claims have brought its generation up; the service does it ``deep``.

@@ -42,7 +42,7 @@ class Float:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Undecided:
-    """A unit of hardware that a guest has and that nothing on this host offers now: of which class, nobody can tell."""
+    """A unit of hardware that a guest has and that nothing on this host offers now; its class cannot be told."""
 
     consumer: str
     unit: str  # a PCI address, the uuid of a mediated device, or a kind of memory encryption
