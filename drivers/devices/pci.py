@@ -54,7 +54,7 @@ def pci_stock(facts: HostFacts, policy: DevicePolicy, standing: Standing) -> lis
         check_group(address, matched, facts)
         stock[address] = _pci_provider(address, matched, functions, held, divided, policy, standing)
     for address, silent in _silent(functions, ruled).items():
-        kept = _with_silent(stock.get(address), address, silent, standing)
+        kept = _with_silent_functions(stock.get(address), address, silent, standing)
         if kept:
             stock[address] = kept
     return [stock[address] for address in sorted(stock)]
@@ -208,7 +208,7 @@ def _silent(
     return found
 
 
-def _with_silent(
+def _with_silent_functions(
     stock: DeviceStock | None, address: PciAddress, silent: list[PciFunction], standing: Standing
 ) -> DeviceStock | None:
     """

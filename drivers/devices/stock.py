@@ -54,7 +54,7 @@ def inherit(devices: Iterable[DeviceStock], standing: Standing) -> tuple[DeviceS
     total devices do not tell now is theirs too, all reserved until they tell.
     """
     stood = standing.root.provider.inventories if standing.root else {}
-    found = _with_untold(list(devices), stood, standing)
+    found = _with_shares_of_rest(list(devices), stood, standing)
     for name, amount in sorted(all_said(standing.root).items()):
         new = [number for number, one in enumerate(found) if name in one.inventories and not _has(one, name, standing)]
         whole = sum(found[number].inventories[name][0].total for number in new)
@@ -69,18 +69,20 @@ def inherit(devices: Iterable[DeviceStock], standing: Standing) -> tuple[DeviceS
     return tuple(found)
 
 
-def _with_untold(devices: list[DeviceStock], stood: Mapping[str, Inventory], standing: Standing) -> list[DeviceStock]:
+def _with_shares_of_rest(
+    devices: list[DeviceStock], stood: Mapping[str, Inventory], standing: Standing
+) -> list[DeviceStock]:
     """Devices with their parts of the rest of a total, as equal as can be where several do not tell theirs."""
     for name in sorted(frozenset().union(*(device.untold for device in devices)) & stood.keys()):
         silent = [number for number, one in enumerate(devices) if name in one.untold and not _has(one, name, standing)]
         rest = stood[name].total - sum(one.inventories[name][0].total for one in devices if name in one.inventories)
         for place, number in enumerate(silent):
             part = max(0, rest) // len(silent) + (place < max(0, rest) % len(silent))
-            devices[number] = _with_silent(devices[number], name, part) if part else devices[number]
+            devices[number] = _with_reserved_part(devices[number], name, part) if part else devices[number]
     return devices
 
 
-def _with_silent(device: DeviceStock, name: str, part: int) -> DeviceStock:
+def _with_reserved_part(device: DeviceStock, name: str, part: int) -> DeviceStock:
     why = f"{device.suffix} does not tell its {name} now"
     stock = Inventory(total=part, max_unit=part, reserved=part), Reason(f"{why}: it is of what the root had", RULE)
     traits = {**device.traits, **({} if UNHEALTHY in device.traits else marks(why, {}))}

@@ -113,7 +113,7 @@ def _whole_host(facts: HostFacts, policy: Policy, standing: Standing) -> dict[st
 def _with_totals(root: Reasoned, devices: tuple[DeviceStock, ...], standing: Standing) -> Reasoned:
     """A root that has the stock of all devices, of which others may have reserved some."""
     told = _totals(devices)
-    totals = _with_untold(told, devices, standing)
+    totals = _with_rest_of_root(told, devices, standing)
     silent = [f"{name}: part of it is not told" for name in sorted(totals) if totals[name] != told.get(name)]
     before = _said_of(devices, totals, standing)
     for name, (stock, reason) in totals.items():
@@ -134,7 +134,9 @@ def _said_of(devices: Iterable[DeviceStock], totals: Iterable[str], standing: St
     return said
 
 
-def _with_untold(totals: Mapping[str, Entry], devices: Iterable[DeviceStock], standing: Standing) -> dict[str, Entry]:
+def _with_rest_of_root(
+    totals: Mapping[str, Entry], devices: Iterable[DeviceStock], standing: Standing
+) -> dict[str, Entry]:
     """The totals, and, reserved, what the root has beyond them of classes of which a device does not tell its part."""
     found = dict(totals)
     root = standing.root.provider.inventories if standing.root else {}
