@@ -15,6 +15,7 @@ from agent.state import NodeState, locked
 from drivers.base import Survey
 from drivers.host.process import probe_processes
 from reportclient.errors import Conflict, NameTaken, UnsafePlan
+from reportclient.names import NO_DEVICES
 from reportclient.ownership import MARKER, Names
 from reportclient.plan import Limits, Plan, Reparent, check_use, shrinkage
 from reportclient.settings import lost_settings
@@ -186,9 +187,13 @@ def _carry_out(planner: Planner, prospect: Prospect, wishes: Wishes, agree: Agre
     if verdict.refused is None:
         return _write(planner, prospect, verdict.memory)
     # What was seen is what the next pass compares with, so that one change is never seen twice.
+    # But a memory that was lost stays lost until a pass is carried out, as only then it is known what is ours.
     stands = prospect.refused
     remembered = replace(
-        verdict.memory, observed=stands.observed, configured=stands.configured, reported=stands.reported
+        verdict.memory,
+        observed=stands.observed if prospect.memory.observed else None,
+        configured=stands.configured,
+        reported=stands.reported,
     )
     planner.state_file(prospect.root_uuid).write(remembered)
     notes = (*verdict.notes, *notes_on(prospect)) if verdict.refused is Status.UNSAFE else verdict.notes
@@ -255,10 +260,24 @@ def _twice(prospect: Prospect) -> tuple[str, ...]:
     children = [provider for provider in prospect.desired if provider.parent]
     both = sorted(name for name in carried if any(name in provider.inventories for provider in children))
     if not both:
-        return ()
+        return _renamed_unseen(prospect, sorted(carried))
     return (
         f"{root.name} holds {', '.join(both)}, which this agent cannot tell to be its own, and its children are to "
         f"get it too: take it away from {root.name} by hand if it stands for the same devices",
+    )
+
+
+def _renamed_unseen(prospect: Prospect, carried: list[str]) -> tuple[str, ...]:
+    """Why a class that nobody here can explain may be what a new one was called; empty while there is a memory."""
+    root = prospect.observed.root
+    stands = {name for seen in prospect.observed for name in seen.provider.inventories}
+    came = sorted({name for one in prospect.desired for name in one.inventories} - stands - NO_DEVICES)
+    if root is None or MARKER not in root.provider.traits or prospect.memory.observed or not (came and carried):
+        return ()
+    return (
+        f"state was lost, and {root.name} holds {', '.join(carried)}, which may be what {', '.join(came)} was called "
+        f"before: put the old name back into the configuration for one pass, which will know it again, or take it away "
+        f"from {root.name} by hand if it stands for the same devices",
     )
 
 

@@ -177,3 +177,24 @@ def test_a_card_of_which_a_guest_has_a_vf_is_not_given_whole(start: Start, layou
     one = start(replace(host(pf, vf), guests=(guest,)), DevicePolicy(report=True, rules=(rule,)), layout)
 
     assert one.stock("" if layout == "flat" else WHOLE)["CUSTOM_NIC"] == (1, 1)
+
+
+@pytest.mark.parametrize("after", ["flat", "devices"])
+def test_a_total_that_nobody_remembers_gets_no_second_name(start: Start, after: Layout) -> None:
+    """With its memory lost the agent cannot tell its own old name from another service's class."""
+    called = [
+        DevicePolicy(report=True, rules=(DeviceRule(number=1, product_id="1515", resource_class=name),))
+        for name in ("CUSTOM_A", "CUSTOM_B")
+    ]
+    one = start(host(*card()), called[0], "flat")
+    for file in one.folder.glob("*.json"):
+        file.unlink()
+
+    for _ in range(2):
+        refused(one.sync(FORCE, policy=Policy(layout=after, devices=called[1])), "CUSTOM_A", "CUSTOM_B", "for one pass")
+    assert one.stock() == {**one.stock(), "CUSTOM_A": (2, 0)}
+    assert "CUSTOM_B" not in one.stock()
+
+    assert one.sync(policy=Policy(layout="flat", devices=called[0])).status is Status.UNCHANGED
+    assert one.sync(FORCE, policy=Policy(layout=after, devices=called[1])).status is Status.CHANGED
+    assert "CUSTOM_A" not in one.stock()
