@@ -111,9 +111,10 @@ def _missing(scene: Scene, uuid: str) -> list[Finding]:
         safe = True
         seen = f"it runs here and does not migrate, and {keeper.uuid} keeps what it had here"
     else:
-        repair = _claim_again(scene, uuid, scene.holdings.known[uuid], consumer, rows)
+        unsure = _unsure(scene, uuid, consumer, rows)
+        repair = None if unsure else _claim_again(scene, uuid, consumer, rows)
         safe = repair is not None and not keeper and not abroad
-        seen = "it runs here, and has no allocations here" + (", only on another host" if abroad else "")
+        seen = "it runs here, and has no allocations here" + (", only on another host" if abroad else "") + unsure
     slots = sorted(rows) or [(scene.tree.providers[0].name, "VCPU")]
     return [
         Finding(
@@ -153,21 +154,45 @@ def _swap_back(scene: Scene, keeper: Consumer, guest: str) -> Repair:
     )
 
 
+def _unsure(scene: Scene, uuid: str, consumer: Consumer | None, rows: Mapping[tuple[str, str], int]) -> str:
+    """Why nobody can tell all that a guest is to have, and what to do; empty where the whole of it is known."""
+    known, others = scene.holdings.known[uuid], scene.others(consumer) if consumer else {}
+    held = {name for resources in others.values() for name in resources}
+    lacking = scene.undecided(uuid) | (known.named - {name for _, name in rows} - held)
+    if _disk(scene, known) is None and "DISK_GB" not in held:
+        lacking |= {"DISK_GB"}
+    if None in scene.owner(uuid):
+        why = "nobody tells of which project and user it is"
+    elif lacking:
+        why = f"nobody on this host tells how much {', '.join(sorted(lacking))} it is to have, and of which provider"
+    else:
+        return "" if rows else "; nothing of what it has is on offer here"
+    return f"; {why}: compute-node-agent claim {uuid} --request with all that it is to have"
+
+
+def _disk(scene: Scene, known: Guest) -> int | None:
+    """How much of this host's disk a guest is to have; None where that is not told."""
+    if "DISK_GB" not in scene.tree.providers[0].provider.inventories:
+        return 0 if known.disk_gb == 0 else None  # it is on storage that others share, and nobody says on which
+    return None if "DISK_GB" in known.named else known.disk_gb
+
+
 def _claim_again(
-    scene: Scene, uuid: str, known: Guest, consumer: Consumer | None, rows: Mapping[tuple[str, str], int]
+    scene: Scene, uuid: str, consumer: Consumer | None, rows: Mapping[tuple[str, str], int]
 ) -> Repair | None:
-    """A claim for what a guest has; None where nobody says whose it is, or not all that it has."""
+    """A claim for all that a guest has; None where nobody says whose it is."""
     root = scene.tree.providers[0]
-    project, user = (consumer.project, consumer.user) if consumer else (known.project, known.user)
-    if project is None or user is None or scene.undecided(uuid) or not rows:
+    project, user = scene.owner(uuid)
+    if project is None or user is None:
         return None
     slots: dict[str, dict[str, int]] = {}
     for (place, name), amount in rows.items():
         slots.setdefault(scene.tree.by_name[place].uuid, {})[name] = amount
     others = scene.others(consumer) if consumer else {}
     has_disk = any("DISK_GB" in resources for resources in others.values())
-    if known.disk_gb and "DISK_GB" in root.provider.inventories and not has_disk:
-        slots.setdefault(root.uuid, {})["DISK_GB"] = known.disk_gb
+    disk_gb = _disk(scene, scene.holdings.known[uuid])
+    if disk_gb and not has_disk:
+        slots.setdefault(root.uuid, {})["DISK_GB"] = disk_gb
     claim = Rewrite(
         consumer=uuid,
         generation=consumer.generation if consumer else None,

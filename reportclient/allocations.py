@@ -67,6 +67,7 @@ class Guest:
     disk_gb: int | None = None  # on this host's disk, by the guest's flavor; None: not told
     untold: frozenset[str] = frozenset()  # classes of which the hypervisor does not say what this one has
     overridden: frozenset[str] = frozenset()  # of these: the flavor gives the amount, the hypervisor only the place
+    named: frozenset[str] = frozenset()  # classes of which the flavor itself says how much, whoever reports them
 
 
 @dataclass(frozen=True, slots=True)

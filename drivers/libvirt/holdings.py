@@ -73,6 +73,7 @@ def _known(guest: Guest, of_devices: Set[str]) -> Known:
         | (frozenset() if guest.memory else {"MEMORY_MB"})
         | overridden,
         overridden=overridden,
+        named=tenant.overridden if tenant else frozenset(),
     )
 
 

@@ -1,0 +1,72 @@
+"""What an audit finds on a whole host, and what placement holds once its repairs were carried out."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agent.audit_memory import write_memory
+from agent.findings import Finding
+from agent.witness import witness
+from beds.worlds import World, worlds
+from drivers.facts import Tenant
+
+ORPHAN = "00000000-0000-0000-0000-0000000000aa"
+LONG_S = 100_000.0
+
+
+@pytest.fixture(scope="module")
+def make() -> Iterator[Any]:
+    with worlds() as maker:
+        yield maker
+
+
+def findings(world: World, *, light: bool = False) -> tuple[Finding, ...]:
+    """What an audit finds, long after all that was done; the next one remembers it."""
+    world.clock.now += LONG_S
+    found = witness(world.planner(), light=light, clock=world.clock)
+    write_memory(world.settings.state_directory, found.root_uuid, found.memory)
+    return found.findings
+
+
+def claim(world: World, consumer: str, slots: dict[str, dict[str, int]]) -> None:
+    body = {
+        "allocations": {uuid: {"resources": resources} for uuid, resources in slots.items()},
+        "project_id": "p",
+        "user_id": "u",
+        "consumer_generation": None,
+        "consumer_type": "INSTANCE",
+    }
+    assert world._send("PUT", f"/allocations/{consumer}", body).status_code == 204
+
+
+def child(world: World, ends: str) -> str:
+    """The uuid of a provider by the end of its name."""
+    return next(uuid for uuid, (name, _) in world.tree().items() if name.endswith(ends))
+
+
+@pytest.mark.parametrize(
+    ("tenant", "why"),
+    [
+        pytest.param(Tenant("p", "u", None), "DISK_GB", id="nobody tells its disk"),
+        pytest.param(Tenant("p", "u", 20, frozenset({"CUSTOM_LICENSE"})), "CUSTOM_LICENSE", id="a class of others"),
+        pytest.param(Tenant("p", "u", 20, frozenset({"DISK_GB"})), "DISK_GB", id="another amount of disk"),
+        pytest.param(Tenant("p", "u", 20), "", id="all is told"),
+        pytest.param(Tenant("p", "u", 20, frozenset({"CUSTOM_C2_FIRST"})), "", id="a class that the hypervisor tells"),
+    ],
+)
+def test_a_guest_is_allocated_again_only_with_all_that_it_had(make: Any, tenant: Tenant, why: str) -> None:
+    world: World = make(shared=False)
+    world.take()
+    world.spawn("bound", 0, 2)
+    (uuid,) = world.guests
+    world.guests[uuid] = replace(world.guests[uuid], guest=replace(world.guests[uuid].guest, tenant=tenant))
+    world._send("DELETE", f"/allocations/{uuid}")
+
+    found = findings(world)
+    world.audit()
+
+    assert {(one.kind.value, one.safe, one.repair is not None) for one in found} == {("missing", not why, not why)}
+    assert not why or all(why in one.seen and "compute-node-agent claim" in one.seen for one in found)
+    assert ("DISK_GB" in world.rows(uuid).get("host", {})) == (not why)
