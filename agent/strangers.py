@@ -14,6 +14,7 @@ from reportclient.plan import ReplaceAllocations
 FIRST = 1  # the generation of a consumer that was written once
 CLOCKS_S = 60  # by which the clocks of placement's servers may differ
 _OF_HOSTS = frozenset({"VCPU", "PCPU", "MEMORY_MB"})
+_ALL = "take away all that {} has"
 GUEST_TYPES = (None, INSTANCE, MIGRATION)  # consumers of other types are other services' to judge
 
 
@@ -48,17 +49,8 @@ def audit_strangers(scene: Scene) -> list[Finding]:
         if any(_may_keep(scene, one, guest) for guest in scene.without_rows):
             continue  # its guest is here: it migrates, awaits its confirmation, or is a finding of its own
         kind, seen, safe = _judge(scene, one)
-        rest = settled(
-            {
-                uuid: {
-                    name: amount
-                    for name, amount in resources.items()
-                    if uuid not in scene.tree.by_uuid or name not in scene.classes[scene.tree.by_uuid[uuid].name]
-                }
-                for uuid, resources in one.slots.items()
-            }
-        )
-        text = f"take away what {one.uuid} has here" + ("; what it has elsewhere stays" if rest else "")
+        rest = _rest(scene, one) if scene.elsewhere(one) else {}
+        text = f"take away what {one.uuid} has of this host's own; the rest stays" if rest else _ALL.format(one.uuid)
         repair = Repair(text=text, operation=ReplaceAllocations((rewrite(one, rest),)))
         found += [
             Finding(
@@ -77,6 +69,20 @@ def audit_strangers(scene: Scene) -> list[Finding]:
             for (place, name), amount in sorted(scene.rows(one.uuid).items())
         ]
     return found
+
+
+def _rest(scene: Scene, one: Consumer) -> dict[str, dict[str, int]]:
+    """What a consumer has besides this host's own stock: its guest may be on another host, and need it there."""
+    return settled(
+        {
+            uuid: {
+                name: amount
+                for name, amount in resources.items()
+                if uuid not in scene.tree.by_uuid or name not in scene.classes[scene.tree.by_uuid[uuid].name]
+            }
+            for uuid, resources in one.slots.items()
+        }
+    )
 
 
 def may_resize_here(scene: Scene, guest: Consumer) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from agent.audit_memory import write_memory
 from agent.findings import Finding
 from agent.witness import witness
-from beds.worlds import World, worlds
+from beds.worlds import ROOT, World, worlds
 from drivers.facts import Tenant
 
 ORPHAN = "00000000-0000-0000-0000-0000000000aa"
@@ -70,3 +70,19 @@ def test_a_guest_is_allocated_again_only_with_all_that_it_had(make: Any, tenant:
     assert {(one.kind.value, one.safe, one.repair is not None) for one in found} == {("missing", not why, not why)}
     assert not why or all(why in one.seen and "compute-node-agent claim" in one.seen for one in found)
     assert ("DISK_GB" in world.rows(uuid).get("host", {})) == (not why)
+
+
+def test_an_orphan_goes_with_all_its_rows(make: Any) -> None:
+    """Its guest is gone, so nobody has the bandwidth below our root either."""
+    world: World = make()
+    world.take()
+    world.put_child(":NIC Switch agent", "CUSTOM_OWNER_NEUTRON", "NET_BW_EGR_KILOBIT_PER_SEC")
+    world.take()
+    bandwidth = {child(world, "NIC Switch agent"): {"NET_BW_EGR_KILOBIT_PER_SEC": 2}}
+    claim(world, ORPHAN, {ROOT: {"VCPU": 1, "MEMORY_MB": 64}} | bandwidth)
+
+    found = findings(world)
+    world.audit()
+
+    assert {one.repair.text for one in found if one.repair} == {f"take away all that {ORPHAN} has"}
+    assert world.rows(ORPHAN) == {}
