@@ -36,6 +36,7 @@ class AuditMemory:
 
     where: str = ""  # the placement
     generations: Mapping[str, int] = field(default_factory=dict)  # by provider's uuid, when its allocations were read
+    names: Mapping[str, str] = field(default_factory=dict)  # the same providers', by which ``allocations`` go
     allocations: tuple[Allocation, ...] = ()
     sightings: Mapping[str, Sighting] = field(default_factory=dict)  # by ``Finding.key``
 
@@ -56,10 +57,15 @@ def read_memory(directory: Path, root_uuid: str, where: str, *, clock: Clock | N
         body = record["body"]
         if (record["format"], record["checksum"], body["where"]) != (FORMAT, _checksum(body), where):
             return AuditMemory(where=where)
+        # Older files have no names: all is read once, as providers may be called otherwise by now.
+        names = {str(uuid): str(name) for uuid, name in body.get("names", {}).items()}
         noted, now = decode_clock(body["clock"]), clock or probe_clock()
         return AuditMemory(
             where=where,
-            generations={str(uuid): int(generation) for uuid, generation in body["generations"].items()},
+            generations={
+                str(uuid): int(generation) for uuid, generation in body["generations"].items() if uuid in names
+            },
+            names=names,
             allocations=tuple(
                 Allocation(str(consumer), str(provider), str(name), int(amount))
                 for consumer, provider, name, amount in body["allocations"]
@@ -90,6 +96,7 @@ def write_memory(directory: Path, root_uuid: str, memory: AuditMemory, *, clock:
     body: dict[str, Any] = {
         "where": memory.where,
         "generations": dict(memory.generations),
+        "names": dict(memory.names),
         "allocations": [
             [one.consumer, one.provider, one.resource_class, one.amount] for one in sorted(memory.allocations)
         ],

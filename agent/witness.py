@@ -76,6 +76,7 @@ def witness(
         left, tree = planner.look_at_tree(root_uuid, left)
     if tree.root is None:
         raise Absent(f"placement has no provider {planner.node}: run compute-node-agent sync first")
+    names = {seen.uuid: seen.name for seen in tree}
     allocations, generations = _read(planner, tree, memory if light else AuditMemory())
     scene = _scene(planner, survey, tree, allocations, left)
     scene = replace(scene, asked=scene.holdings.guests & scene.holders if consumers else frozenset())
@@ -100,6 +101,7 @@ def witness(
         memory=AuditMemory(
             where=planner.where,
             generations=generations,
+            names=names,
             allocations=scene.allocations,
             sightings=sightings,
         ),
@@ -112,9 +114,10 @@ def witness(
 def _read(planner: Planner, tree: ObservedTree, memory: AuditMemory) -> tuple[tuple[Allocation, ...], dict[str, int]]:
     """Who holds what: as remembered where the generation is still the same, else read."""
     generations = {seen.uuid: seen.generation for seen in tree}
-    moved = [seen for seen in tree if memory.generations.get(seen.uuid) != seen.generation]
-    names = {seen.name for seen in tree} - {seen.name for seen in moved}
-    kept = tuple(one for one in memory.allocations if one.provider in names)
+    same = {uuid for uuid in memory.names if memory.generations.get(uuid) == generations.get(uuid)}
+    moved = [seen for seen in tree if seen.uuid not in same]
+    names = {memory.names[seen.uuid]: seen.name for seen in tree if seen.uuid in same}  # renaming moves no generation
+    kept = tuple(replace(one, provider=names[one.provider]) for one in memory.allocations if one.provider in names)
     return (*kept, *planner.client.allocations(moved)), generations
 
 

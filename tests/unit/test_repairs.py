@@ -86,3 +86,17 @@ def test_an_orphan_goes_with_all_its_rows(make: Any) -> None:
 
     assert {one.repair.text for one in found if one.repair} == {f"take away all that {ORPHAN} has"}
     assert world.rows(ORPHAN) == {}
+
+
+def test_a_light_audit_remembers_rows_of_a_host_that_is_called_otherwise(make: Any) -> None:
+    world: World = make()
+    world.take()
+    claim(world, ORPHAN, {child(world, "20_00_0"): {"VGPU": 1}})
+    world.take()
+    assert [one.provider for one in findings(world)] == ["host_pci_0000_20_00_0"]
+
+    world.change(name="renamed")
+    world.take()
+
+    assert [one.provider for one in findings(world, light=True)] == ["renamed_pci_0000_20_00_0"]
+    assert [one.provider for one in findings(world, light=True)] == ["renamed_pci_0000_20_00_0"]
