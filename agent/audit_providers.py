@@ -104,7 +104,12 @@ def _is_owned(seen: ObservedProvider, root: str) -> bool:
 
 
 def _duplicates(scene: Scene) -> list[Finding]:
-    """Children whose names end in one PCI address, however that is written."""
+    """
+    Children whose names end in one PCI address, however that is written.
+
+    Where all of them are ours and wanted there is none: a card makes mediated devices beside its virtual functions.
+    """
+    parts = scene.wanted - scene.foreign
     devices: dict[str, list[str]] = {}
     for seen in scene.tree:
         if seen.provider.parent is not None and seen.provider.inventories:
@@ -114,6 +119,6 @@ def _duplicates(scene: Scene) -> list[Finding]:
     return [
         Finding(kind=Kind.DUPLICATE, provider=name, seen=f"{' and '.join(names)} stand for one device: whose is each?")
         for names in devices.values()
-        if len(names) > 1
+        if len(names) > 1 and not parts.issuperset(names)
         for name in names
     ]

@@ -19,6 +19,7 @@ class Scene:
     classes: Mapping[str, frozenset[str]]  # which are ours, by provider's name
     foreign: frozenset[str] = frozenset()  # providers below the root that are others', by name
     present: frozenset[str] = frozenset()  # providers whose hardware is here, or that are wanted
+    wanted: frozenset[str] = frozenset()  # providers that this host is to have, by name
     consumers: Mapping[str, Consumer] = field(default_factory=dict)  # of ``suspects`` those that hold anything
     sharing: frozenset[str] = frozenset()  # the uuids of providers that share what they have
     layout: str = ""  # in which the tree stands

@@ -143,6 +143,7 @@ def _scene(
         classes={seen.name: ours.classes(seen) for seen in tree},
         foreign=frozenset(seen.name for seen in tree if not ours.writes(seen)),
         present=present | left.configured.keys(),
+        wanted=frozenset(provider.name for provider in desired),
         layout=layout,
         configured_layout=policy.layout,
         typed=planner.client.microversion > UNTYPED,

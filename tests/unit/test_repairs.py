@@ -10,7 +10,9 @@ from agent.audit_memory import write_memory
 from agent.findings import Finding
 from agent.witness import witness
 from beds.worlds import ROOT, World, worlds
-from drivers.facts import Tenant
+from drivers.facts import Devices, HostFacts, MdevParent, MdevType, Tenant
+from drivers.policy import MdevRule
+from hardware import at
 
 ORPHAN = "00000000-0000-0000-0000-0000000000aa"
 LONG_S = 100_000.0
@@ -100,3 +102,22 @@ def test_a_light_audit_remembers_rows_of_a_host_that_is_called_otherwise(make: A
 
     assert [one.provider for one in findings(world, light=True)] == ["renamed_pci_0000_20_00_0"]
     assert [one.provider for one in findings(world, light=True)] == ["renamed_pci_0000_20_00_0"]
+
+
+def test_a_card_that_makes_mdevs_beside_its_vfs_is_no_duplicate(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    world: World = make()
+    facts, policy = world.facts, world.setup.policy()
+    rule = MdevRule(type="type-x", addresses=frozenset({"0000:10:00.0"}), resource_class="CUSTOM_X")
+    policy = replace(policy, devices=replace(policy.devices, mdevs=(*policy.devices.mdevs, rule)))
+
+    def with_mdevs() -> HostFacts:
+        of: Devices = facts().devices
+        more = MdevParent("pci_0000_10_00_0", at("0000:10:00.0"), (MdevType("type-x", "", 4),))
+        return replace(facts(), devices=replace(of, mdev_parents=(*of.mdev_parents, more)))
+
+    monkeypatch.setattr(world, "facts", with_mdevs)
+    monkeypatch.setattr(type(world.setup), "policy", lambda _: policy)
+    world.take()
+
+    assert {"host_0000:10:00.0", "host_pci_0000_10_00_0"} <= world.providers().keys()
+    assert findings(world) == ()
