@@ -1,6 +1,6 @@
 """From what placement holds to what it should hold: the pure planner of ordinary changes."""
 
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from reportclient.allocations import Consumer, Move
 from reportclient.errors import TreeMismatch
@@ -21,24 +21,30 @@ from reportclient.plan import (
     SetInventories,
     SetTraits,
 )
-from reportclient.renaming import as_called, child_uuid, is_begun
+from reportclient.renaming import as_called, child_uuid, is_unmarked
 from reportclient.reserve import is_mark, is_reserved_by_us
 from reportclient.reshape import rewrites
 from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree, same_stock
 
 
-def adopted(observed: ObservedTree, names: Container[str]) -> frozenset[str]:
+def adopted(observed: ObservedTree, names: Collection[str]) -> frozenset[str]:
     """
     The children that are ours to write although they do not carry our mark, by name.
 
-    Those of ``names`` that nova made, and empty ones whose uuid is derived from our root's: a pass that was cut off
-    made them, and the next one may not want them any more.
+    Those of ``names`` that nova made, and those whose uuid is derived from our root's: a pass that was cut off or a
+    hand-over that was forced left them, and the next pass may not want them any more. Of ``names`` they may be called
+    otherwise by now.
     """
     root = observed.root
     if root is None:
         return frozenset()
+    derived = {child_uuid(root.uuid, root.name, name) for name in names}
     return frozenset(
-        seen.name for seen in observed if (seen.name in names and is_novas(seen)) or is_begun(seen, root.uuid)
+        seen.name
+        for seen in observed
+        if (seen.name in names and is_novas(seen))
+        or is_unmarked(seen, root.uuid)
+        or (seen.provider.parent and seen.uuid in derived and not others_marks(seen))
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from reportclient.errors import TreeMismatch
-from reportclient.ownership import is_marked, is_novas
+from reportclient.ownership import is_marked, is_novas, others_marks
 from reportclient.tree import ObservedProvider, ObservedTree
 
 
@@ -69,7 +69,7 @@ def former_name(observed: ObservedTree, devices: Iterable[str] = ()) -> str | No
     root = observed.root
     strange = [seen for seen in observed if root and seen.provider.parent and not seen.name.startswith(f"{root.name}_")]
     for seen in strange:
-        if root and (is_marked(seen) or is_begun(seen, root.uuid)) and (part := _own_part(seen, root.uuid)):
+        if root and (is_marked(seen) or is_unmarked(seen, root.uuid)) and (part := _own_part(seen, root.uuid)):
             return seen.name.removesuffix(part)
     marked = [seen for seen in strange if is_marked(seen)]
     for seen in marked:
@@ -84,10 +84,13 @@ def former_name(observed: ObservedTree, devices: Iterable[str] = ()) -> str | No
     return None
 
 
-def is_begun(seen: ObservedProvider, root_uuid: str) -> bool:
-    """Whether a child is ours although nothing marks it: empty, and its uuid derived from our root's."""
-    provider = seen.provider
-    if provider.parent is None or provider.inventories or provider.traits or provider.aggregates:
+def is_unmarked(seen: ObservedProvider, root_uuid: str) -> bool:
+    """
+    Whether a child is ours although nothing marks it: its uuid is derived from our root's, and nobody else marked it.
+
+    A pass that was cut off left it, or a hand-over that was forced; what nova took over since is nova's.
+    """
+    if seen.provider.parent is None or is_marked(seen) or is_novas(seen) or others_marks(seen):
         return False
     return _own_part(seen, root_uuid) is not None
 
@@ -100,4 +103,4 @@ def _own_part(seen: ObservedProvider, root_uuid: str) -> str | None:
 
 
 def _is_meant(seen: ObservedProvider, root_uuid: str) -> bool:
-    return seen.provider.parent is None or is_marked(seen) or is_novas(seen) or is_begun(seen, root_uuid)
+    return seen.provider.parent is None or is_marked(seen) or is_novas(seen) or is_unmarked(seen, root_uuid)

@@ -8,6 +8,7 @@ import pytest
 
 from agent.audit_memory import write_memory
 from agent.findings import Finding
+from agent.leaving import hand_over
 from agent.witness import witness
 from beds.worlds import ROOT, World, worlds
 from drivers.facts import Devices, HostFacts, MdevParent, MdevType, Tenant
@@ -121,3 +122,24 @@ def test_a_card_that_makes_mdevs_beside_its_vfs_is_no_duplicate(make: Any, monke
 
     assert {"host_0000:10:00.0", "host_pci_0000_10_00_0"} <= world.providers().keys()
     assert findings(world) == ()
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+def test_a_pass_takes_back_what_a_forced_hand_over_left(make: Any, renamed: bool) -> None:
+    """The uuid of a provider without any mark proves that this agent made it."""
+    world: World = make(shared=False)
+    world.take()
+    world.spawn("float", 0, 2)  # on a card that nova would not keep
+    before, (guest,) = world.providers(), world.guests
+    rows = world.rows(guest)
+    hand_over(world.planner(), force=True)
+    uuid = child(world, "20_00_0")
+    if renamed:
+        world._send("PUT", f"/resource_providers/{uuid}", {"name": "old-gpu", "parent_provider_uuid": ROOT})
+
+    world.take()
+
+    assert world.is_well, world.told
+    assert world.providers().keys() == before.keys()
+    assert child(world, "20_00_0") == uuid
+    assert world.rows(guest) == rows
