@@ -11,6 +11,7 @@ from contextlib import nullcontext, suppress
 from typing import TypeVar
 
 from agent.audit_memory import forget_memory
+from agent.layout import standing_layout
 from agent.planner import Planner, Prospect, Sight, Wishes
 from agent.state import locked, serving
 from agent.sync import ATTEMPTS, Outcome, Status, foresee
@@ -49,7 +50,8 @@ def hand_over(planner: Planner, *, dry: bool = False, force: bool = False) -> Ou
     """
 
     def against(sight: Sight, _held: tuple[Allocation, ...]) -> tuple[str, ...]:
-        return against_hand_over(sight.observed, planner.settings.policy.layout, force=force)
+        stands = standing_layout(sight.observed, planner.driver.emitted, planner.settings.policy.layout)
+        return against_hand_over(sight.observed, stands, force=force)
 
     return _leave(planner, _sight, against, plan_hand_over, dry=dry)
 
@@ -112,7 +114,10 @@ def against_hand_over(observed: ObservedTree, layout: str, *, force: bool = Fals
     if observed.root is None or not any(map(is_marked, observed)):
         return ()
     if layout != "devices":
-        return (f"[compute] layout is {layout}, which nova does not know: reshape --to devices first, and set it so",)
+        return (
+            f"the tree stands in the layout {layout}, which nova does not know: set [compute] layout = devices, and "
+            f"compute-node-agent reshape --to devices first",
+        )
     children = [seen for seen in observed if seen.provider.parent and is_marked(seen)]
     both = [seen.name for seen in children if others_marks(seen)]
     if both and not force:

@@ -9,6 +9,7 @@ import pytest
 from agent.audit_memory import write_memory
 from agent.findings import Finding
 from agent.leaving import hand_over
+from agent.sync import Status
 from agent.witness import witness
 from beds.worlds import ROOT, World, worlds
 from drivers.facts import Devices, HostFacts, MdevParent, MdevType, Tenant
@@ -143,3 +144,19 @@ def test_a_pass_takes_back_what_a_forced_hand_over_left(make: Any, renamed: bool
     assert world.providers().keys() == before.keys()
     assert child(world, "20_00_0") == uuid
     assert world.rows(guest) == rows
+
+
+def test_a_hand_over_judges_the_layout_that_stands(make: Any) -> None:
+    """The configuration may be ahead of the tree, either way."""
+    world: World = make(shared=False, layout="numa")
+    world.take()
+    world.change(layout="devices")
+
+    refused = hand_over(world.planner(), force=True)
+
+    assert refused.status is Status.UNSAFE
+    assert "the tree stands in the layout numa" in refused.notes[0]
+
+    world.take(force=True)
+    world.change(layout="numa")
+    assert hand_over(world.planner(), force=True).status is Status.CHANGED
