@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from agent.assembly import open_client, open_driver, settings_for
-from agent.claims import Claimant, misfits
+from agent.claims import Claimant, misfits, others_stock
 from agent.errors import ConfigError
 from agent.exits import Exit
 from agent.migrations import merge_set
 from agent.operations import Ending, Operations, Told
-from agent.planner import look
+from agent.planner import Planner, look
 from agent.report import Report, choice_of
 from reportclient.allocations import AllocationRequest
 from reportclient.client import PlacementClient
@@ -27,8 +27,8 @@ def run(verb: str, options: argparse.Namespace) -> Report:
         ConfigError: a file that holds no allocation request. PlacementError: as ``Operations``.
     """
     choice = choice_of(options)
-    client, _ = open_client(settings_for(choice), choice)
-    ending = _act(verb, options, client)
+    client, where = open_client(settings_for(choice), choice)
+    ending = _act(verb, options, client, where)
     # What is to be let go and is gone already is nothing to do.
     done = ending.told is Told.DONE or (ending.told is Told.ABSENT and verb in ("confirm", "release"))
     record = {
@@ -42,7 +42,7 @@ def run(verb: str, options: argparse.Namespace) -> Report:
     )
 
 
-def _act(verb: str, options: argparse.Namespace, client: PlacementClient) -> Ending:
+def _act(verb: str, options: argparse.Namespace, client: PlacementClient, where: str) -> Ending:
     operations = Operations(client)
     consumer = options.consumer
     if verb == "confirm":
@@ -53,7 +53,7 @@ def _act(verb: str, options: argparse.Namespace, client: PlacementClient) -> End
         return operations.revert(consumer, options.migration)
     requests = [_read(path) for path in (options.request, *options.alternate)]
     if options.fit:
-        requests, reasons = _fitting(options, client, requests)
+        requests, reasons = _fitting(options, client, where, requests)
         if not requests:
             return Ending(told=Told.NO_ROOM, consumer=consumer, note="; ".join(reasons))
     if other := _others(options, client):
@@ -91,7 +91,7 @@ def _read(path: Path) -> AllocationRequest:
 
 
 def _fitting(
-    options: argparse.Namespace, client: PlacementClient, requests: Sequence[AllocationRequest]
+    options: argparse.Namespace, client: PlacementClient, where: str, requests: Sequence[AllocationRequest]
 ) -> tuple[list[AllocationRequest], list[str]]:
     """The requests that fit this host as it really is, and why the others do not."""
     choice = choice_of(options)
@@ -109,8 +109,13 @@ def _fitting(
             names = {seen.uuid: seen.name for seen in observed}
             booked = client.allocations(observed)
             claimant = _claimant(options, client)
+            planner = Planner(node=node, driver=driver, client=client, settings=settings, where=where)
+            left = planner.state_file(standing).read(where)
+            ours = planner.ownership(survey, tree, observed, left)
+            theirs = others_stock(observed, tree, ours, left.configured)
             for request in requests:
-                found = misfits(decode_request(request), names, tree, booked, holdings.units, claimant=claimant)
+                slots = decode_request(request)
+                found = misfits(slots, names, tree, booked, holdings.units, claimant=claimant, theirs=theirs)
                 fitting += [] if found else [request]
                 reasons += found
     return fitting, reasons

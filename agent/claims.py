@@ -1,10 +1,11 @@
 """Whether a request fits the cells, pages and devices that a host really has, said before placement is asked."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from reportclient.allocations import Allocation, Holding, Slots, usages
-from reportclient.tree import Inventory, ProviderTree
+from reportclient.ownership import Names, Ownership
+from reportclient.tree import Inventory, ObservedTree, ProviderTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ def misfits(
     units: Iterable[Holding],
     *,
     claimant: Claimant | None = None,
+    theirs: Container[tuple[str, str]] = (),
 ) -> tuple[str, ...]:
     """
     Why a request does not fit: one sentence each, none when it does as far as this host can tell.
@@ -34,7 +36,7 @@ def misfits(
     ``names`` gives the names of this host's providers by uuid; what a request asks of others is theirs to judge.
     ``tree`` is what the host has now, ``allocations`` what placement says is taken of it, and ``units`` what guests
     really have: of the two what takes more counts. Without ``claimant`` everybody's count, as in a move: the migration
-    keeps what its guest has.
+    keeps what its guest has. ``theirs`` is as ``others_stock`` gives it: placement alone judges that.
     """
     replaced, keeps = (claimant.uuid, claimant.keeps) if claimant else (None, {})
     booked = usages(one for one in allocations if one.consumer != replaced)
@@ -47,12 +49,30 @@ def misfits(
             continue
         for name, amount in resources.items():
             slot = provider, name
+            if slot in theirs:
+                continue
             if slot not in stocks:
                 reasons.append(f"{provider} has no {name} on this host now")
             else:
                 taken = _taken(booked.get(slot, 0), held.get(slot, 0), others=claimant is not None)
                 reasons += _misfits(slot, amount, stocks[slot], taken, keeps.get(uuid, {}).get(name, 0))
     return tuple(reasons)
+
+
+def others_stock(
+    observed: ObservedTree, tree: ProviderTree, ours: Ownership, configured: Mapping[str, Names]
+) -> frozenset[tuple[str, str]]:
+    """
+    The (provider, class) pairs that stand in placement and that no driver of this host reports.
+
+    ``tree`` is what the driver reports now, and ``configured`` what provider.yaml added to it.
+    """
+    reported = {(one.name, name) for one in tree for name in one.inventories}
+    found = set()
+    for seen in observed:
+        added = configured.get(seen.name, Names()).classes
+        found |= {(seen.name, name) for name in seen.provider.inventories.keys() - (ours.classes(seen) - added)}
+    return frozenset(found - reported)
 
 
 def _sums(units: Iterable[Holding]) -> dict[tuple[str, str], int]:

@@ -37,6 +37,7 @@ $ compute-node-agent release $GUEST
 this host's inventory allows, and as much must be free as others neither have allocated nor really hold.
 What the guest itself has does not stand against its request, which replaces it or, with `--merge`, is added to it; only
 `move` counts it too, as the migration keeps it.
+Classes of provider.yaml and what others put below this host's root are judged by placement alone.
 It refuses, and rearranges nothing.
 
 Placement does not tell which guest a migration is of.
