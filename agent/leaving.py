@@ -11,7 +11,6 @@ from contextlib import nullcontext, suppress
 from typing import TypeVar
 
 from agent.audit_memory import forget_memory
-from agent.layout import standing_layout
 from agent.planner import Planner, Prospect, Sight, Wishes
 from agent.state import locked, serving
 from agent.sync import ATTEMPTS, Outcome, Status, foresee
@@ -50,7 +49,7 @@ def hand_over(planner: Planner, *, dry: bool = False, force: bool = False) -> Ou
     """
 
     def against(sight: Sight, _held: tuple[Allocation, ...]) -> tuple[str, ...]:
-        stands = standing_layout(sight.observed, planner.driver.emitted, planner.settings.policy.layout)
+        stands = planner.standing_layout(sight.observed, sight.memory)
         return against_hand_over(sight.observed, stands, force=force)
 
     return _leave(planner, _sight, against, plan_hand_over, dry=dry)

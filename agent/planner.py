@@ -9,11 +9,13 @@ from typing import TypeVar
 
 from agent.config import Settings
 from agent.identity import parse_identity, planned_identity, read_identity
+from agent.layout import standing_layout
 from agent.provider_config import add, read_additions, still_named
 from agent.state import NodeState, StateFile
 from drivers.base import Driver, Survey
 from drivers.errors import Vanished
 from drivers.moves import displaced, plan_moves
+from drivers.policy import Layout
 from drivers.strangers import find_stand_ins
 from reportclient.allocations import Allocation, Consumer, Holdings, Move, Observed, apply_moves
 from reportclient.client import PlacementClient
@@ -179,6 +181,15 @@ class Planner:
             f"{known or 'not made yet'}: if that provider is this host's, put its uuid into "
             f"{self.settings.identity_folders[0] / 'compute_id'}; else rename one of the two hosts"
         )
+
+    def standing_layout(self, tree: ObservedTree, left: NodeState) -> Layout:
+        """The layout to judge a tree by: its own, and the configured one where that cannot be told."""
+        configured = self.settings.policy.layout
+        root = tree.root.name if tree.root else ""
+        known = left.observed or left.reported or left.configured
+        reported = left.reported.get(root, Names()) if known else None
+        added = left.configured.get(root, Names())
+        return standing_layout(tree, self.driver.emitted, configured, reported=reported, added=added) or configured
 
     def state_file(self, root_uuid: str) -> StateFile:
         """Where this node's memory is kept."""

@@ -10,7 +10,6 @@ from agent.audit import audit
 from agent.audit_memory import AuditMemory, Sighting, read_memory
 from agent.clock import Clock, probe_clock
 from agent.findings import Finding
-from agent.layout import standing_layout
 from agent.planner import Planner, look
 from agent.scene import Scene, kin, suspects
 from agent.state import NodeState
@@ -19,7 +18,6 @@ from drivers.errors import PolicyError
 from drivers.policy import Layout
 from reportclient.allocations import Allocation, Consumer
 from reportclient.errors import Absent
-from reportclient.ownership import Names
 from reportclient.payload import UNTYPED
 from reportclient.tree import ObservedTree
 
@@ -125,7 +123,7 @@ def _scene(
     planner: Planner, survey: Survey, tree: ObservedTree, allocations: tuple[Allocation, ...], left: NodeState
 ) -> Scene:
     policy = planner.settings.policy
-    layout = _layout(planner, tree, left)
+    layout = planner.standing_layout(tree, left)
     present = planner.driver.present(survey)
     try:
         desired, holdings = planner.driver.shape(survey, replace(policy, layout=layout), tree)
@@ -148,16 +146,6 @@ def _scene(
         configured_layout=policy.layout,
         typed=planner.client.microversion > UNTYPED,
     )
-
-
-def _layout(planner: Planner, tree: ObservedTree, left: NodeState) -> Layout:
-    """The layout to judge a tree by: its own, and the configured one where that cannot be told."""
-    configured = planner.settings.policy.layout
-    root = tree.root.name if tree.root else ""
-    known = left.observed or left.reported or left.configured
-    reported = left.reported.get(root, Names()) if known else None
-    added = left.configured.get(root, Names())
-    return standing_layout(tree, planner.driver.emitted, configured, reported=reported, added=added) or configured
 
 
 def _of_any_layout(planner: Planner, survey: Survey, tree: ObservedTree) -> frozenset[str]:
