@@ -26,7 +26,7 @@ def apportion(amount: int, weights: Mapping[int, int]) -> dict[int, int]:
 
 
 def cpus_by_cell(facts: HostFacts) -> dict[int, frozenset[int]]:
-    """The CPUs of each cell: those of libvirt's topology, and those that are off by the kernel's word."""
+    """The CPUs of each cell: those of libvirt's topology, and those that it lacks by the kernel's word."""
     return {
         cell.id: frozenset(cpu.id for cpu in cell.cpus) | {cpu for cpu, home in facts.offline_cpus if home == cell.id}
         for cell in facts.cells

@@ -219,4 +219,4 @@ class HostFacts:
     guests: tuple[Guest, ...] = ()  # every domain, by uuid
     isolated_cpus: frozenset[int] | None = None  # kept from the kernel's scheduler; None: not told
     sev: SevKernel | None = None  # None: not told, or no kvm_amd
-    offline_cpus: tuple[tuple[int, int], ...] = ()  # (CPU that is off, its cell), where the kernel tells
+    offline_cpus: tuple[tuple[int, int], ...] = ()  # (CPU that the topology lacks, as those that are off, its cell)

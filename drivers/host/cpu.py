@@ -30,16 +30,21 @@ def probe_sev(files: KernelFiles) -> SevKernel | None:
     return SevKernel(**{name: document is not None and _parse_switch(document) for name, document in told.items()})
 
 
-def probe_offline(files: KernelFiles, cpu_map: CpuMap, cells: Iterable[int]) -> tuple[tuple[int, int], ...]:
+def probe_offline(
+    files: KernelFiles, cpu_map: CpuMap, cells: Iterable[int], *, unplaced: Iterable[int] = ()
+) -> tuple[tuple[int, int], ...]:
     """
     (CPU, cell) of the CPUs that are off, lowest first; a CPU of which the kernel tells no cell is left out.
+
+    ``unplaced`` are online CPUs that libvirt's topology lacks: they may have come online after it was read.
 
     The kernel keeps the link ``cpuN/nodeM`` while a CPU is off; libvirt's topology and the node's own list of CPUs
     leave it out. A link cannot be recorded, so a file behind it is read.
     """
     found = []
-    for cpu in sorted(set(range(cpu_map.total)) - cpu_map.online):
-        for cell in cells:
+    known = tuple(cells)
+    for cpu in sorted(set(range(cpu_map.total)) - cpu_map.online | set(unplaced)):
+        for cell in known:
             if files.read(f"sys/devices/system/cpu/cpu{cpu}/node{cell}/distance") is not None:
                 found.append((cpu, cell))
                 break

@@ -8,11 +8,12 @@ from types import MappingProxyType
 
 from drivers.base import Survey
 from drivers.devices import idle, present
-from drivers.errors import DiscoveryError, PolicyError
+from drivers.errors import DiscoveryError, PolicyError, Vanished
 from drivers.events import Wake
-from drivers.facts import Devices, DiskSpace, HostFacts
+from drivers.facts import CpuMap, Devices, DiskSpace, HostFacts
 from drivers.host.archive import Document
 from drivers.host.cpu import probe_isolated, probe_offline, probe_sev
+from drivers.host.parse import format_cpu_set
 from drivers.host.pci import probe_pci
 from drivers.host.residency import probe_residency
 from drivers.host.sysfs import KernelFiles
@@ -27,7 +28,7 @@ from drivers.libvirt.capabilities import (
 )
 from drivers.libvirt.connection import HOST_CPU, Connection, LiveConnection, is_local
 from drivers.libvirt.domains import machine_of, parse_guest
-from drivers.libvirt.nodedev import parse_devices
+from drivers.libvirt.nodedev import check_whole, parse_devices
 from drivers.libvirt.recorded import write_archive
 from drivers.policy import GuestPolicy, Policy
 from drivers.reasons import Shaped
@@ -84,7 +85,6 @@ class LibvirtDriver:
             for name, cpu in self._models(capabilities).items()
         }
         cpu_map = self._connection.cpu_map()
-        cells = tuple(cell.id for cell in capabilities.cells)
         facts = HostFacts(
             hostname=node,
             versions=self._connection.versions(),
@@ -107,13 +107,34 @@ class LibvirtDriver:
             ),
             isolated_cpus=probe_isolated(self._files) if self._files else None,
             sev=probe_sev(self._files) if self._files else None,
-            offline_cpus=probe_offline(self._files, cpu_map, cells) if self._files else (),
+            offline_cpus=self._homes(capabilities, cpu_map),
         )
         return Survey(facts, self._compute_id())
 
+    def _homes(self, capabilities: Capabilities, cpu_map: CpuMap) -> tuple[tuple[int, int], ...]:
+        """
+        (CPU, cell) of CPUs that the topology lacks, by the kernel's word.
+
+        Raises:
+            Vanished: an online CPU has no place, and the topology is another now: the CPU came online in between.
+        """
+        placed = _placed(capabilities)
+        cells = (cell.id for cell in capabilities.cells)
+        homes = probe_offline(self._files, cpu_map, cells, unplaced=cpu_map.online - placed) if self._files else ()
+        homeless = cpu_map.online - placed - {cpu for cpu, _ in homes}
+        if homeless and _placed(parse_capabilities(self._connection.capabilities())) != placed:
+            raise Vanished(f"CPU {format_cpu_set(homeless)} came online while the host was read")
+        return homes
+
     def devices(self) -> Devices:
-        """Everything with an address, from libvirt's node devices and, where they can be read, the kernel's files."""
+        """
+        Everything with an address, from libvirt's node devices and, where they can be read, the kernel's files.
+
+        Raises:
+            Vanished: the list is not whole.
+        """
         found = parse_devices(self._connection.node_devices())
+        check_whole(found)
         if self._files is None:
             return found
         return replace(found, functions=probe_pci(self._files, found.functions, self._attributes))
@@ -165,7 +186,8 @@ class LibvirtDriver:
             probe_pci(kernel, parse_devices(connection.node_devices()).functions, self._attributes)
             probe_isolated(kernel)
             probe_sev(kernel)
-            probe_offline(kernel, connection.cpu_map(), (cell.id for cell in capabilities.cells))
+            cpu_map, cells = connection.cpu_map(), (cell.id for cell in capabilities.cells)
+            probe_offline(kernel, cpu_map, cells, unplaced=cpu_map.online - _placed(capabilities))
             for machine in filter(None, (machine_of(domain.document) for domain in connection.domains())):
                 probe_residency(kernel, *machine)
         return files
@@ -205,3 +227,8 @@ class LibvirtDriver:
     def _listed(self, capabilities: Capabilities) -> frozenset[str]:
         """The features that the host's CPU lists, where guests have that CPU and libvirt cannot expand it."""
         return frozenset() if self._guests.cpu_mode in ("custom", "none") else capabilities.features
+
+
+def _placed(capabilities: Capabilities) -> frozenset[int]:
+    """The CPUs that libvirt's topology lists."""
+    return frozenset(cpu.id for cell in capabilities.cells for cpu in cell.cpus)

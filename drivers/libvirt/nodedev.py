@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import lru_cache
 from xml.etree.ElementTree import Element
 
-from drivers.errors import MalformedFact
+from drivers.errors import MalformedFact, Vanished
 from drivers.facts import Devices, Mdev, MdevParent, MdevType, NetDevice, PciFunction
 from drivers.host.archive import Document, fields
 from drivers.libvirt.xml import attribute, number, parse_xml, require, text_of
@@ -57,6 +57,23 @@ def parse_devices(documents: tuple[Document, ...]) -> Devices:
         mdev_parents=tuple(sorted(parents, key=lambda parent: parent.name)),
         mdevs=tuple(sorted(mdevs, key=lambda mdev: mdev.uuid)),
     )
+
+
+def check_whole(devices: Devices) -> None:
+    """
+    Refuse a list that lacks VFs: a PF's XML names them from the kernel, and the list has them after udev's event.
+
+    Raises:
+        Vanished: a PF names a VF that is not listed.
+    """
+    listed = {function.address for function in devices.functions}
+    for pf in devices.functions:
+        missing = [vf for vf in pf.vfs if vf not in listed]
+        if missing:
+            raise Vanished(
+                f"libvirt's PF {pf.address} has VF {missing[0]}, which the list of node devices lacks: it came or went "
+                f"while the host was read; if it stays so, restart virtnodedevd or libvirtd (or record the host again)"
+            )
 
 
 def parse_address(element: Element, source: str) -> PciAddress:

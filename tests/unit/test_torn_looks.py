@@ -1,0 +1,89 @@
+"""A host that changes while it is read: the look is taken again, and never a smaller or another host."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from drivers.errors import Vanished
+from drivers.facts import CpuMap
+from drivers.host.archive import Document, HostArchive
+from drivers.host.sysfs import KernelFiles
+from drivers.libvirt.driver import LibvirtDriver
+from drivers.libvirt.recorded import RecordedConnection
+from drivers.policy import GuestPolicy
+
+RECORDED = Path(__file__).parents[1] / "hosts/full-guest/archive"
+CPU = "<cpu id='{0}' socket_id='0' die_id='0' core_id='{0}' siblings='{0}'/>"
+PF = """<device><name>pci_0000_81_00_0</name><capability type='pci'><domain>0</domain><bus>129</bus>
+<slot>0</slot><function>0</function><product id='0x10fb'/><vendor id='0x8086'/><capability type='virt_functions'>
+<address domain='0x0000' bus='0x81' slot='0x10' function='0x0'/>
+<address domain='0x0000' bus='0x81' slot='0x10' function='0x2'/></capability></capability></device>"""
+VF = """<device><name>pci_0000_81_10_{0}</name><capability type='pci'><domain>0</domain><bus>129</bus>
+<slot>16</slot><function>{0}</function><product id='0x10ed'/><vendor id='0x8086'/><capability type='phys_function'>
+<address domain='0x0000' bus='0x81' slot='0x00' function='0x0'/></capability></capability></device>"""
+
+
+@dataclass
+class Moving(RecordedConnection):
+    """A recorded host whose topology is another one at each look, and whose CPU map is one of them."""
+
+    topologies: Iterable[Iterable[Iterable[int]]] = (((0, 1), (2, 3)),)
+    cpus: int = 4
+    devices: tuple[Document, ...] = ()
+    _looks: list[Document] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__(HostArchive(RECORDED))
+        self._looks = [Document(capabilities(cells), "libvirt") for cells in self.topologies]
+
+    def capabilities(self) -> Document:
+        return self._looks.pop(0) if len(self._looks) > 1 else self._looks[0]
+
+    def node_devices(self) -> tuple[Document, ...]:
+        return self.devices
+
+    def cpu_map(self) -> CpuMap:
+        return CpuMap(self.cpus, frozenset(range(self.cpus)))
+
+
+def capabilities(cells: Iterable[Iterable[int]]) -> str:
+    listed = "".join(
+        f"<cell id='{id_}'><memory unit='KiB'>4194304</memory><cpus>{''.join(map(CPU.format, cpus))}</cpus></cell>"
+        for id_, cpus in enumerate(cells)
+    )
+    return (
+        f"<capabilities><host><cpu><arch>x86_64</arch></cpu><topology><cells>{listed}</cells></topology></host>"
+        f"</capabilities>"
+    )
+
+
+def look(connection: Moving, files: KernelFiles | None = None) -> tuple[tuple[int, int], ...]:
+    driver = LibvirtDriver(connection, GuestPolicy(virt_type="qemu"), HostArchive(RECORDED).disk, files=files)
+    return driver.survey("host").facts.offline_cpus
+
+
+def test_a_cpu_that_came_online_after_the_topology_was_read_means_another_look() -> None:
+    with pytest.raises(Vanished, match="CPU 3 came online while the host was read"):
+        look(Moving(topologies=[[(0, 1), (2,)], [(0, 1), (2, 3)]]))
+
+
+def test_a_cpu_that_came_online_is_in_the_cell_that_the_kernel_tells(tmp_path: Path) -> None:
+    home = tmp_path / "sys/devices/system/cpu/cpu3/node1/distance"
+    home.parent.mkdir(parents=True)
+    home.write_text("20 10\n")
+
+    assert look(Moving(topologies=[[(0, 1), (2,)], [(0, 1), (2, 3)]]), KernelFiles(tmp_path)) == ((3, 1),)
+
+
+def test_an_online_cpu_of_which_nobody_knows_a_place_needs_no_other_look(tmp_path: Path) -> None:
+    assert look(Moving(topologies=[[(0, 1), (2,)]]), KernelFiles(tmp_path)) == ()
+
+
+def test_a_list_of_devices_that_lacks_vfs_of_a_pf_means_another_look() -> None:
+    pf, vf, vf2 = (Document(text, "libvirt") for text in (PF, VF.format(0), VF.format(2)))
+    look(Moving(devices=(pf, vf, vf2)))
+
+    with pytest.raises(Vanished, match=r"PF 0000:81:00.0 has VF 0000:81:10.2, which the list of node devices lacks"):
+        look(Moving(devices=(pf, vf)))
