@@ -92,6 +92,7 @@ class NetDevice:
     state: str | None = None  # the kernel's operstate, for instance "up" or "down"; None where libvirt does not say
     speed_mbps: int | None = None  # of the link; None while it has none
     carries_host_traffic: bool = False  # it has routes or addresses of the host's own, or is part of a bond or bridge
+    represents: str | None = None  # the port of another function that it stands for, for instance "pf0vf1"; None: none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +120,11 @@ class PciFunction:
     @property
     def is_vf(self) -> bool:
         return self.pf is not None
+
+    @property
+    def links(self) -> tuple[NetDevice, ...]:
+        """Its interfaces without those that only represent VFs on a switch in the card (switchdev)."""
+        return tuple(net for net in self.net_devices if net.represents is None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,8 @@ def _ills_of_pf(pf: PciFunction | None) -> str | None:
         return f"the kernel reports the power state of its PF {pf.address} as error"
     if pf.driver is None:
         return f"its PF {pf.address} has no driver"
-    if pf.net_devices and all(_is_down(net) for net in pf.net_devices):
-        return f"the link of its PF is down ({', '.join(net.name for net in pf.net_devices)})"
+    if pf.links and all(_is_down(net) for net in pf.links):
+        return f"the link of its PF is down ({', '.join(net.name for net in pf.links)})"
     return None
 
 

@@ -175,9 +175,9 @@ def _bandwidth(
         return [], frozenset()
     wish = (rule.bandwidth if rule else None) or Bandwidth()
     because = f"bandwidth in [pci] device_spec, rule {rule.number}" if rule else "[pci] link_bandwidth"
-    speeds = [net.speed_mbps for net in pf.net_devices if net.speed_mbps]
+    speeds = [net.speed_mbps for net in pf.links if net.speed_mbps]
     mbps = max(speeds, default=0)  # interfaces of one card may be views of the same link
-    whole = len(speeds) == len(pf.net_devices)
+    whole = len(speeds) == len(pf.links)
     found = []
     untold = set()
     for name, kbps in ((EGRESS, wish.egress_kbps), (INGRESS, wish.ingress_kbps)):

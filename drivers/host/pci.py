@@ -1,5 +1,6 @@
 """What the kernel tells of PCI functions and their interfaces beside what libvirt tells."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from drivers.host.parse import parse_inet6, parse_routes
 from drivers.host.sysfs import KernelFiles
 
 BRIDGE = 0x06  # PCI's base class of host, ISA and PCI-to-PCI bridges, which nobody passes to a guest
+REPRESENTOR = re.compile(r"(c\d+)?pf\d+\w*")  # devlink's names: "pf0vf1", "c1pf0sf2"; an uplink is "p0"
 POWER_STATES = frozenset({"D0", "D1", "D2", "D3hot", "D3cold", "unknown", "error"})  # sysfs-bus-pci, power_state
 
 
@@ -40,10 +42,13 @@ def _probe(
     if power_state is None and files.live and files.read(f"{folder}/vendor") is None:
         raise Vanished(f"/{folder} went away while the host was read")
     told = [(name, files.read(f"{folder}/{name}")) for name in sorted(attributes)]
+    several = len(function.net_devices) > 1  # of one function: ports of the card, or representors beside the uplink
     return replace(
         function,
         power_state=parse_power_state(power_state) if power_state else None,
-        net_devices=tuple(_probe_net(files, one, host_interfaces) for one in function.net_devices),
+        net_devices=tuple(
+            _probe_net(files, one, host_interfaces, port=several and function.is_pf) for one in function.net_devices
+        ),
         attributes=tuple((name, _first_line(text)) for name, text in told if text),
     )
 
@@ -56,9 +61,18 @@ def parse_power_state(document: Document) -> str:
     return state
 
 
-def _probe_net(files: KernelFiles, device: NetDevice, host_interfaces: frozenset[str]) -> NetDevice:
+def _probe_net(files: KernelFiles, device: NetDevice, host_interfaces: frozenset[str], *, port: bool) -> NetDevice:
     enslaved = files.read(f"sys/class/net/{device.name}/master/ifindex") is not None
-    return replace(device, carries_host_traffic=True) if enslaved or device.name in host_interfaces else device
+    if enslaved or device.name in host_interfaces:
+        device = replace(device, carries_host_traffic=True)
+    document = files.read(f"sys/class/net/{device.name}/phys_port_name") if port else None
+    return replace(device, represents=parse_represented(document)) if document else device
+
+
+def parse_represented(document: Document) -> str | None:
+    """The port of another function that an interface stands for (sysfs-class-net, phys_port_name); None for an own."""
+    name = document.text.strip()
+    return name if REPRESENTOR.fullmatch(name) else None
 
 
 def _probe_host_interfaces(files: KernelFiles) -> frozenset[str]:

@@ -26,7 +26,7 @@ class KernelFiles:
 
     def read(self, name: str) -> Document | None:
         """
-        One file's text; None when there is no such file.
+        One file's text; None when there is no such file, or its device's driver does not serve it.
 
         Raises:
             DiscoveryError: it cannot be read. MalformedFact: it is no text. Vanished: its device went away.
@@ -37,6 +37,8 @@ class KernelFiles:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
+            if error.errno == errno.EOPNOTSUPP:
+                return None
             if error.errno in GONE:
                 raise Vanished(f"{path} went away while it was read") from error
             raise DiscoveryError(f"cannot read {path}: {error.strerror}: is this agent run as root?") from error

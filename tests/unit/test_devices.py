@@ -169,6 +169,11 @@ def test_a_vf_that_carries_the_hosts_own_traffic_is_reserved_unless_a_rule_offer
         pytest.param(
             {"net_devices": (NetDevice("ens1", "down"),)}, "link of its PF is down \\(ens1\\)", id="link down"
         ),
+        pytest.param(
+            {"net_devices": (NetDevice("eth0", "up", represents="pf0vf0"), NetDevice("ens1", "down"))},
+            "link of its PF is down \\(ens1\\)",
+            id="uplink down beside a representor",
+        ),
         pytest.param({"power_state": "error"}, "power state of its PF 0000:81:00.0 as error", id="PCI error"),
     ],
 )
@@ -311,6 +316,13 @@ def test_a_one_time_device_is_reserved_once_a_guest_has_it(held: bool, stands: i
         pytest.param(Bandwidth(7, 7), (), None, 7, id="the rule's number"),
         pytest.param(Bandwidth(), (NetDevice("e", "down"),), 9, 9, id="no speed now: what stands"),
         pytest.param(Bandwidth(), (), None, None, id="no speed, nothing stands"),
+        pytest.param(
+            Bandwidth(),
+            (NetDevice("eth0", "up", represents="pf0vf0"), NetDevice("ens1", "up", 1_000)),
+            10_000_000,
+            1_000_000,
+            id="the uplink's, beside a representor without a speed",
+        ),
     ],
 )
 def test_bandwidth_of_a_pf(

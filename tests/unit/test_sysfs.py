@@ -1,5 +1,6 @@
 """The kernel's files: what is absent is told from what cannot be read, and nothing unreadable makes a host smaller."""
 
+import errno
 import os
 import re
 import tempfile
@@ -104,6 +105,33 @@ def test_a_long_table_is_read_to_its_end() -> None:
 
     assert document is not None
     assert len(document.text.splitlines()) >= len(whole.splitlines()) > 60
+
+
+def test_the_kernel_tells_representors_from_uplinks(tmp_path: Path) -> None:
+    ports = {"ens1f0np0": "p0", "ens1f0npf0vf1": "pf0vf1", "eth2": "c1pf0sf3", "eth3": "1", "eth4": None}
+    for name, port in ports.items():
+        if port:
+            write(tmp_path, f"sys/class/net/{name}/phys_port_name", f"{port}\n")
+
+    (found, *_) = probe(tmp_path, *card(net_devices=tuple(map(NetDevice, ports))))
+
+    assert {net.name: net.represents for net in found.net_devices if net.represents} == {
+        "ens1f0npf0vf1": "pf0vf1",
+        "eth2": "c1pf0sf3",
+    }
+    assert [net.name for net in found.links] == ["ens1f0np0", "eth3", "eth4"]
+
+
+def test_a_file_that_the_driver_does_not_serve_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel answers so for phys_port_name of interfaces whose driver has no ports."""
+
+    def refuse(descriptor: int, count: int) -> bytes:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    write(tmp_path, "sys/class/net/eth0/phys_port_name", "")
+    monkeypatch.setattr(os, "read", refuse)
+
+    assert KernelFiles(tmp_path).read("sys/class/net/eth0/phys_port_name") is None
 
 
 def test_a_device_that_went_away_is_looked_at_again(tmp_path: Path) -> None:
