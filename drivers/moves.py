@@ -19,6 +19,7 @@ from reportclient.allocations import Allocation, Holdings, Move, Observed, usage
 from reportclient.errors import Unplaceable
 from reportclient.names import CPUS, NO_DEVICES
 from reportclient.ownership import Ownership
+from reportclient.reserve import UNHEALTHY, words
 from reportclient.settings import HUGE
 from reportclient.tree import Inventory, ObservedTree, ProviderTree
 
@@ -72,6 +73,7 @@ class _Planning:
         self._parents = {seen.name: seen.provider.parent for seen in observed.tree}
         self._parents |= {provider.name: provider.parent for provider in desired}
         self._huge = {provider.name for provider in desired if HUGE in provider.traits}
+        self._kept = _kept(desired)
         self._words = Words(holdings)
         self._stand_ins = stand_ins
         self._problems: list[str] = []
@@ -94,7 +96,7 @@ class _Planning:
             decided += sure
             floating += [loads] if loads.demands else []
         room = self._room(decided)
-        packed, homeless = pack(floating, room, self._stock, self._parents, amounts(decided))
+        packed, homeless = pack(floating, room, self._stock, self._parents, amounts(decided), kept=self._kept)
         self._problems += homeless
         if self._problems:
             more = f"; and {len(self._problems) - SHOWN} more" if len(self._problems) > SHOWN else ""
@@ -390,10 +392,12 @@ class _Planning:
             if stock is None or (consumer, provider, name) not in moved:
                 continue
             if used[provider, name] > max(stock.capacity, before.get((provider, name), 0)):
+                advice = self._kept.get((provider, name))
                 self._problems.append(
                     f"consumer {consumer} has {amount} {name} that belong on {provider}, and {used[provider, name]} "
                     f"would be used there of {stock.capacity} ({stock.total} less {stock.reserved} reserved, times "
-                    f"{stock.allocation_ratio:g}): make room or lower what is reserved"
+                    f"{stock.allocation_ratio:g})"
+                    + (f", {advice}" if advice else ": make room or lower what is reserved")
                 )
             elif not limit(stock).takes(amount):
                 self._problems.append(
@@ -412,6 +416,21 @@ def _by_class(parcels: Iterable[Parcel]) -> dict[str, int]:
 
 def _stock(desired: ProviderTree) -> dict[Slot, Inventory]:
     return {(provider.name, name): stock for provider in desired for name, stock in provider.inventories.items()}
+
+
+def _kept(desired: ProviderTree) -> dict[Slot, str]:
+    """By slot of which this agent reserves some for ill devices: how much, and what to do about that."""
+    found = {}
+    for provider in desired:
+        said = words(provider)
+        for name, stock in provider.inventories.items():
+            ours = stock.reserved - said.get(name, 0)
+            if ours > 0 and UNHEALTHY in provider.traits:
+                found[provider.name, name] = (
+                    f"{ours} of them reserved by this agent while devices are ill: wait until they are well, or move "
+                    f"that guest away (compute-node-agent explain {provider.name} {name} tells what ails them)"
+                )
+    return found
 
 
 def _leaving(observed: ObservedTree, desired: ProviderTree) -> Callable[[Slot], bool]:

@@ -1,7 +1,8 @@
 """What has no unit in particular goes where there is room: whole and together if it can, the same way each time."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from drivers.parcels import Slot
 from reportclient.tree import Inventory
@@ -51,13 +52,16 @@ def pack(
     stock: Mapping[Slot, Inventory],
     parents: Mapping[str, str | None],
     held: Mapping[tuple[str, str, str], int],
+    *,
+    kept: Mapping[Slot, str] = MappingProxyType({}),
 ) -> tuple[list[Placed], list[str]]:
     """
     Every load in its place, and a sentence for each that has none.
 
     The largest come first. One goes whole below one provider under the root where that has room (a cell has CPUs and
     memory); else class by class to one provider; else it is split. ``held`` is what consumers have in their places
-    already, by (consumer, provider, class): what comes to it must fit with it.
+    already, by (consumer, provider, class): what comes to it must fit with it. ``kept`` says what to do about slots of
+    which some is reserved by this agent itself.
     """
     left = dict(room)
     placed: list[Placed] = []
@@ -71,7 +75,7 @@ def pack(
             if missing:
                 homeless.append(
                     f"consumer {load.consumer} has {demand.amount} {demand.resource_class}, and {missing} of it find "
-                    f"no room on {', '.join(demand.places)}: make room, or raise its allocation ratio"
+                    f"no room on {', '.join(demand.places)}{_advice(demand, left, limits, kept)}"
                 )
                 continue
             placed += _fill(load.consumer, demand, parts)
@@ -100,6 +104,17 @@ class Limit:
 def limit(stock: Inventory, held: int = 0) -> Limit:
     """What one consumer may be given of a stock, of which it has ``held`` already."""
     return Limit(max(1, stock.min_unit - held), stock.max_unit - held, stock.step_size, held)
+
+
+def _advice(demand: Demand, left: Mapping[Slot, int], limits: Mapping[Slot, Limit], kept: Mapping[Slot, str]) -> str:
+    """What a person can do about a demand that finds no room."""
+    slots = [(place, demand.resource_class) for place in demand.places]
+    loose = {slot: replace(limits[slot], step=1) for slot in slots}
+    if sum(amount for _, amount in _apart(demand, left, loose)) == demand.amount:
+        steps = ", ".join(str(step) for step in sorted({limits[slot].step for slot in slots}))
+        return f", which give it in steps of {steps} only: resize or move that guest first"
+    ours = [kept[slot] for slot in slots if slot in kept]
+    return f", {ours[0]}" if ours else ": make room, or raise its allocation ratio"
 
 
 def _together(

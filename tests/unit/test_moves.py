@@ -1,5 +1,6 @@
 """Who moves where: laws over generated hosts and their guests, and an example for each rule and each edge."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -33,6 +34,7 @@ from reportclient.forecast import forecast
 from reportclient.names import NO_DEVICES
 from reportclient.ownership import MARKER, Names, Ownership
 from reportclient.plan import Create, Delete, EnsureTraits, Plan, Reshape, SetTraits, check_use
+from reportclient.reserve import KEEP, UNHEALTHY
 from reportclient.reshape import rewrites
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 from strategies import ROOT_UUID
@@ -260,6 +262,7 @@ def uncovered(
 
 
 CARD, OTHER = "host_card", "host_other"
+BOTH = (CARD, OTHER)
 
 
 def tree(root: Mapping[str, int] = {}, **children: Mapping[str, int]) -> ProviderTree:
@@ -471,6 +474,43 @@ def test_a_card_that_has_less_than_its_guests_hold_is_refused_with_what_it_can_g
 
     with pytest.raises(Unplaceable, match=r"1 would be used there of 0 \(4 less 4 reserved"):
         moves(before, desired, known(Holding("a", CARD, "VGPU", 1)))
+
+
+@pytest.mark.parametrize(
+    ("traits", "advice"),
+    [
+        pytest.param({UNHEALTHY}, "times 1), 4 of them reserved by this agent while devices are ill: wait", id="ours"),
+        pytest.param({UNHEALTHY, f"{KEEP}4_VGPU"}, "times 1): make room or lower what is reserved", id="an operator's"),
+        pytest.param({UNHEALTHY, f"{KEEP}1_VGPU"}, "times 1), 3 of them reserved by this agent", id="both's"),
+    ],
+)
+def test_advice_about_what_is_reserved_can_be_followed(traits: set[str], advice: str) -> None:
+    before = holding(Allocation("a", "host", "VGPU", 1), of=tree({"VGPU": 8}))
+    stock = {"VGPU": Inventory(total=4, reserved=4)}
+    ill = Provider(name=CARD, parent="host", inventories=stock, traits=frozenset(traits))
+    desired = ProviderTree((*tree().providers, ill, *tree(other={"VGPU": 4}).providers[1:]))
+
+    with pytest.raises(Unplaceable, match=re.escape(advice)):
+        moves(before, desired, known(Holding("a", CARD, "VGPU", 1)))
+
+
+def test_what_finds_no_room_where_devices_are_ill_is_said_to_wait() -> None:
+    before = holding(Allocation("stranger", "host", "VGPU", 1), of=tree({"VGPU": 8}))
+    stock = {"VGPU": Inventory(total=4, reserved=4)}
+    ill = [Provider(name=name, parent="host", inventories=stock, traits=frozenset({UNHEALTHY})) for name in BOTH]
+
+    with pytest.raises(Unplaceable, match="no room on host_card, host_other, 4 of them reserved by this agent"):
+        moves(before, ProviderTree((*tree().providers, *ill)), known())
+
+
+def test_what_is_no_multiple_of_the_step_size_is_refused_with_the_step_size() -> None:
+    before = holding(Allocation("a", "host", "MEMORY_MB", 512), of=tree({"MEMORY_MB": 4096}))
+    pages = {"MEMORY_MB": Inventory(total=2048, step_size=1024)}
+    desired = ProviderTree((*tree().providers, *(Provider(name=one, parent="host", inventories=pages) for one in BOTH)))
+    floats = (Float("a", "MEMORY_MB", 512, BOTH, "its pages"),)
+
+    with pytest.raises(Unplaceable, match="which give it in steps of 1024 only: resize or move that guest first"):
+        moves(before, desired, known(floats=floats))
 
 
 def test_a_floating_guest_goes_where_its_memory_is_whole_if_it_fits_and_else_in_parts() -> None:
