@@ -10,7 +10,7 @@ from typing import TypeVar
 from agent.config import Settings
 from agent.identity import parse_identity, planned_identity, read_identity
 from agent.layout import standing_layout
-from agent.provider_config import add, read_additions, still_named
+from agent.provider_config import add, check_names, read_additions, still_named
 from agent.state import NodeState, StateFile
 from drivers.base import Driver, Survey
 from drivers.errors import Vanished
@@ -219,6 +219,7 @@ class Planner:
         shaped = _reserve_used(shaped, self._used_once(shaped, observed, memory))
         required = self.settings.provider_config_named or bool(memory.configured)
         additions = read_additions(self.settings.provider_config, required=required)
+        check_names(additions, found, observed, formerly)
         desired, added = add(shaped, root_uuid, additions, observed=observed)
         reported = _beyond(shaped, self.driver.emitted)
         ours = replace(before, configured=_joined(_joined(before.configured, reported), added))

@@ -111,6 +111,29 @@ def still_named(before: Mapping[str, Names], observed: ObservedTree, additions: 
     return found
 
 
+def check_names(
+    additions: Iterable[Addition], found: ObservedTree, observed: ObservedTree, formerly: str | None
+) -> None:
+    """
+    Refuse entries that call a provider by the name that it has until a renaming: what they add would be withdrawn.
+
+    ``observed`` is the tree that was ``found``, by the names that are wanted; ``formerly`` is the host's former name.
+
+    Raises:
+        ConfigError: an entry has a former name, and none the new one or the uuid.
+    """
+    by_provider = {addition.provider: addition for addition in additions}
+    pairs = [(before.name, observed.by_uuid[before.uuid]) for before in found]
+    pairs += [(formerly, observed.root)] if formerly and observed.root else []
+    for old, after in pairs:
+        entry = by_provider.get(old)
+        if entry and old != after.name and not by_provider.keys() & {after.name, after.uuid}:
+            raise ConfigError(
+                f"{entry.source}: provider {old} is to be called {after.name}, and this entry would be another host's "
+                f"then: put name {after.name} or uuid {after.uuid} in its place"
+            )
+
+
 def _choose(provider: Provider, uuid: str, by_provider: Mapping[str, Addition]) -> Addition | None:
     by_name, by_uuid = by_provider.get(provider.name), by_provider.get(uuid)
     if by_name and by_uuid:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.errors import ConfigError
 from agent.planner import Wishes
 from agent.sync import Status
 from beds.one_host import FORCE, Cut, OneHost
@@ -152,3 +153,29 @@ def test_nothing_is_reshaped_for_a_name(start: Start) -> None:
     assert names[-1] == "new"
     assert all(isinstance(seen, ObservedProvider) and seen.provider for seen in one.tree())
     assert MARKER in one.tree().providers[0].provider.traits
+
+
+@pytest.mark.parametrize("suffix", ["", f"_{NIC}"], ids=["root", "child"])
+def test_a_file_with_the_former_name_is_named_before_anything_is_withdrawn(tmp_path: Path, suffix: str) -> None:
+    one = OneHost(tmp_path, facts(), Policy(layout="devices", devices=DEVICES))  # type: ignore[arg-type]
+    write_entry(one, f"host{suffix}")
+    one.sync()
+    renamed = replace(one.facts, hostname="renamed")
+
+    with pytest.raises(ConfigError, match=rf"own.yaml: provider host{suffix} is to be called renamed{suffix}"):
+        one.sync(RENAME, facts=renamed)
+
+    assert f"host{suffix}" in one.tree().by_name
+    write_entry(one, f"renamed{suffix}")
+    assert one.sync(RENAME).status is Status.CHANGED
+    assert one.stock(suffix.removeprefix("_"))["CUSTOM_TOKEN"] == (4, 0)
+
+
+def write_entry(one: OneHost, name: str) -> None:
+    """A file that adds a class to the provider of this name."""
+    folder = one.settings.provider_config
+    folder.mkdir(exist_ok=True)
+    (folder / "own.yaml").write_text(
+        f"{{meta: {{schema_version: '1.0'}}, providers: [{{identification: {{name: '{name}'}}, "
+        f"inventories: {{additional: [{{CUSTOM_TOKEN: {{total: 4}}}}]}}}}]}}"
+    )
