@@ -30,7 +30,7 @@ from drivers.reasons import Reason, Reasoned, Shaped
 from drivers.standing import Standing
 from reportclient.ownership import MARKER, Names
 from reportclient.reserve import HELD, KEEP, UNHEALTHY, all_said
-from reportclient.tree import Inventory, ObservedTree
+from reportclient.tree import MAX_INT, Inventory, ObservedTree
 
 LONGEST_NAME = 200  # in placement's schema
 ROOT_CLASSES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})
@@ -167,8 +167,22 @@ def _totals(devices: Iterable[DeviceStock]) -> dict[str, Entry]:
             )
         for name, (stock, reason) in device.inventories.items():
             before = found.get(name)
+            if before:
+                _check_countable(name, before[0].total + stock.total, reason)
             found[name] = (_sum(before[0], stock), _also(before[1], reason)) if before else (stock, reason)
     return found
+
+
+def _check_countable(name: str, total: int, reason: Reason) -> None:
+    """
+    Raises:
+        PolicyError: the total of all devices is above what placement takes.
+    """
+    if total > MAX_INT:
+        raise PolicyError(
+            f"the devices of this host have {total} {name} together ({reason.rule}), and placement counts to {MAX_INT} "
+            f"on one provider: use [compute] layout devices or numa, or do without {reason.rule}"
+        )
 
 
 def _sum(one: Inventory, other: Inventory) -> Inventory:

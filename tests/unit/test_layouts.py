@@ -9,9 +9,19 @@ from hypothesis import strategies as st
 
 from drivers.cells import apportion, page_mib
 from drivers.errors import MalformedFact, PolicyError
-from drivers.facts import CpuMap, Guest, HostFacts, MemoryPages, NumaCell
+from drivers.facts import CpuMap, Guest, HostFacts, MemoryPages, NetDevice, NumaCell
 from drivers.libvirt.shape import shape
-from drivers.policy import CpuPolicy, DevicePolicy, DeviceRule, Layout, MdevRule, Policy, Ratio, ReservedPages
+from drivers.policy import (
+    Bandwidth,
+    CpuPolicy,
+    DevicePolicy,
+    DeviceRule,
+    Layout,
+    MdevRule,
+    Policy,
+    Ratio,
+    ReservedPages,
+)
 from fakes import FACTS
 from hardware import card, gpu, host, hosts, parent, plain, policies, rules
 from reportclient.allocations import Holding
@@ -218,6 +228,26 @@ def test_a_one_time_device_cannot_be_told_from_others_in_a_total() -> None:
 
     with pytest.raises(PolicyError, match="needs a provider of its own"):
         tree(host(plain()), "flat", devices=policy)
+
+
+@pytest.mark.parametrize(
+    ("policy", "option"),
+    [
+        pytest.param(DevicePolicy(report=True, discover_all=True, link_bandwidth=True), "link_bandwidth", id="option"),
+        pytest.param(
+            rules(DeviceRule(number=1, product_id="1515", bandwidth=Bandwidth())), "device_spec, rule 1", id="rule"
+        ),
+    ],
+)
+def test_a_flat_total_above_what_placement_counts_to_is_refused_with_class_and_option(
+    policy: DevicePolicy, option: str
+) -> None:
+    fast = (NetDevice("ens1", "up", 1_200_000),)
+    facts = host(*card(net_devices=fast), *card("0000:82:00.0", net_devices=fast))
+
+    with pytest.raises(PolicyError, match=rf"2400000000 NET_BW_EGR_KILOBIT_PER_SEC together .*{option}\), .*layout"):
+        tree(facts, "flat", devices=policy)
+    assert len(tree(facts, "devices", devices=policy).providers) == 3
 
 
 MANAGED_CPUS = CpuPolicy(dedicated=frozenset({1, 2, 3}), shared=frozenset({0}), power_management=True)
