@@ -110,7 +110,8 @@ def _advice(demand: Demand, left: Mapping[Slot, int], limits: Mapping[Slot, Limi
     """What a person can do about a demand that finds no room."""
     slots = [(place, demand.resource_class) for place in demand.places]
     loose = {slot: replace(limits[slot], step=1) for slot in slots}
-    if sum(amount for _, amount in _apart(demand, left, loose)) == demand.amount:
+    empty = dict.fromkeys(slots, demand.amount)
+    if any(_finds(demand, room, loose) and not _finds(demand, room, limits) for room in (left, empty)):
         steps = ", ".join(str(step) for step in sorted({limits[slot].step for slot in slots}))
         return f", which give it in steps of {steps} only: resize or move that guest first"
     ours = [kept[slot] for slot in slots if slot in kept]
@@ -157,6 +158,11 @@ def _apart(demand: Demand, left: Mapping[Slot, int], limits: Mapping[Slot, Limit
             parts.append((place, most))
             rest -= most
     return parts
+
+
+def _finds(demand: Demand, left: Mapping[Slot, int], limits: Mapping[Slot, Limit]) -> bool:
+    """Whether one class finds room for all of it."""
+    return sum(amount for _, amount in _apart(demand, left, limits)) == demand.amount
 
 
 def _fits(place: str, name: str, amount: int, left: Mapping[Slot, int], limits: Mapping[Slot, Limit]) -> bool:
