@@ -34,7 +34,10 @@ from reportclient.names import is_custom, is_name, is_standard_trait
 
 LOG = logging.getLogger(__name__)
 DEFAULT_FILE = Path("/etc/compute-node-agent/compute-node-agent.conf")
-REFERENCE = re.compile(r"\$\{?(?:(\w+)\.)?(\w+)\}?")  # as oslo.config substitutes it
+LOGIN = ("auth_type", "auth_section")  # read before it is known which other options there are
+DOLLAR = r"a dollar sign itself is written $$ or \$"
+UNRESOLVED = f"has a $ that refers to what no file gives; {DOLLAR}"
+SECRET = re.compile("pass|secret|token|key|credential")  # in the name of an option: its value is not shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,11 +116,19 @@ def load_settings(files: Iterable[Path], directories: Iterable[Path] = (), *, se
         conf(arguments, project="compute-node-agent", default_config_files=[], default_config_dirs=[])
     except (cfg.Error, OSError, UnicodeDecodeError) as error:
         where = ", ".join(map(str, [*named, *directories]))
-        raise ConfigError(f"configuration {where}: {_one_line(error)}") from error
-    register_auth(conf)
+        raise ConfigError(f"configuration {where}: {_without_line(error)}") from error
+    except RecursionError as error:  # by options that oslo.config reads at once, as those of the log
+        raise ConfigError(f"configuration {', '.join(map(str, named))}: an option refers to itself") from error
+    _learn_login(conf)
     _take_credentials(conf)
     _resolve_references(conf)
+    _check_login(conf)
     return _Reader(conf).settings([path.absolute().parent for path in named])
+
+
+def literal(text: str) -> str:
+    """The text as an oslo.config value that means exactly it: a dollar sign refers to nothing."""
+    return text.replace("$", r"\$")  # not $$: after a backslash, oslo.config would read the first of them as escaped
 
 
 def slips_of_the_pen(settings: Settings) -> tuple[str, ...]:
@@ -320,12 +331,7 @@ class _Reader:
         return any(mention == [group, name] for _, _, *mention, _ in _mentions(self._conf))
 
     def _problem(self, group: str, name: str, text: str) -> None:
-        self._problems.append(f"{self._place(group, name)}[{group}] {name} {text}")
-
-    def _place(self, group: str, name: str) -> str:
-        """``FILE:LINE: `` of the mention that counts, the last one; empty where no file mentions the option."""
-        places = [f"{path}:{line}: " for path, line, *mention, _ in _mentions(self._conf) if mention == [group, name]]
-        return places[-1] if places else ""
+        self._problems.append(f"{_place(self._conf, group, name)}[{group}] {name} {text}")
 
     def _check_own_names(self) -> None:
         """In the groups that are ours alone, a name that we do not know is a slip of the pen."""
@@ -334,27 +340,76 @@ class _Reader:
                 self._problems.append(f"{path}:{line}: [{group}] {name} is no option of this agent")
 
 
-def _resolve_references(conf: cfg.ConfigOpts) -> None:
+def _learn_login(conf: cfg.ConfigOpts) -> None:
+    """
+    Make known which way to log in is chosen, and in which group its options stand.
+
+    Raises:
+        ConfigError: auth_type or auth_section cannot be resolved.
+    """
+    for _ in range(2):  # the second time for the auth_type of an auth_section
+        _resolve_references(conf, LOGIN)
+        _check_login(conf, LOGIN)
+        register_auth(conf)
+
+
+def _check_login(conf: cfg.ConfigOpts, names: Iterable[str] = ()) -> None:
+    """
+    Read the options of placement's and Ironic's login, those of ``names`` or all, as keystoneauth will.
+
+    Raises:
+        ConfigError: one refers to itself, or to what nobody gives.
+    """
+    groups = ("placement", "ironic")
+    sections = () if names else tuple(filter(None, (conf[group].auth_section for group in groups)))
+    for group in dict.fromkeys((*groups, *sections)):
+        for name in tuple(names or conf[group]):
+            try:
+                conf[group][name]
+            except RecursionError as error:
+                raise ConfigError(f"{_place(conf, group, name)}[{group}] {name} refers to itself") from error
+            except (cfg.NoSuchOptError, cfg.NoSuchGroupError, cfg.TemplateSubstitutionError) as error:
+                raise ConfigError(f"{_place(conf, group, name)}[{group}] {name} {UNRESOLVED}") from error
+            except (ValueError, cfg.Error):
+                continue  # a value of the wrong type matters to those who log in there
+
+
+def _resolve_references(conf: cfg.ConfigOpts, names: Iterable[str] = ()) -> None:
     """
     Make known what values of ours refer to as ``$name`` or ``${group.name}`` and only other services have options for.
+
+    Only the values of the options ``names`` are looked at, where some are given.
 
     Raises:
         ConfigError: no file gives it, so that it can only be a default of a service that is not here, or a slip.
     """
     given = {(group, name) for _, _, group, name, _ in _mentions(conf)}
     for path, line, group, name, value in _mentions(conf):
-        if group != "placement" and not _is_registered(conf, group, name):
+        if (names and name not in names) or (group != "placement" and not _is_registered(conf, group, name)):
             continue
-        for target, option in REFERENCE.findall(value.replace("$$", "")):
-            if _is_registered(conf, target, option):
+        for target, option in _references(value):
+            if _is_registered(conf, target or group, option) or _is_registered(conf, target, option):
                 continue
             if (target or "DEFAULT", option) not in given:
                 reference = f"{target}.{option}" if target else option
-                raise ConfigError(
-                    f"{path}:{line}: [{group}] {name} refers to ${reference}, which no file gives; "
-                    f"a dollar sign itself is written $$"
+                told = (
+                    UNRESOLVED if _is_secret(name, value) else f"refers to ${reference}, which no file gives; {DOLLAR}"
                 )
+                raise ConfigError(f"{path}:{line}: [{group}] {name} {told}")
             conf.register_opt(cfg.StrOpt(option), group=target or None)
+
+
+def _references(value: str) -> Iterator[tuple[str, str]]:
+    """(group, option) of what oslo.config substitutes; no group: the value's own, or DEFAULT."""
+    for match in cfg.ConfigOpts.Template.pattern.finditer(value.replace(r"\$", "$$")):
+        if key := match["named"] or match["braced"]:
+            group, dot, option = key.partition(".")
+            yield (group, option) if dot else ("", key)
+
+
+def _is_secret(name: str, value: str) -> bool:
+    """Whether no part of the value may be shown: a secret, or a URL that may have a password in it."""
+    return bool(SECRET.search(name.lower())) or "@" in value
 
 
 def _is_registered(conf: cfg.ConfigOpts, group: str, name: str) -> bool:
@@ -376,6 +431,12 @@ def _mentions(conf: cfg.ConfigOpts) -> Iterator[tuple[Path, int, str, str, str]]
             elif line[:1].isalpha():
                 name, _, value = line.replace(":", "=", 1).partition("=") if "=" not in line else line.partition("=")
                 yield path, count, group, name.strip(), value
+
+
+def _place(conf: cfg.ConfigOpts, group: str, name: str) -> str:
+    """``FILE:LINE: `` of the mention that counts, the last one; empty where no file mentions the option."""
+    places = [f"{path}:{line}: " for path, line, *mention, _ in _mentions(conf) if mention == [group, name]]
+    return places[-1] if places else ""
 
 
 def _default(group: str, name: str) -> Any:
@@ -403,6 +464,14 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
+def _without_line(error: Exception) -> str:
+    """One line; of a file that cannot be parsed the place only, as the line itself may hold a secret."""
+    cause = error.__context__
+    if isinstance(error, cfg.ConfigFileParseError) and isinstance(cause, cfg.ParseError):
+        return f"{cause.filename}:{cause.lineno} cannot be read: {cause.msg}"
+    return _one_line(error)
+
+
 def _take_credentials(conf: cfg.ConfigOpts) -> None:
     """
     Secrets that systemd hands over (LoadCredential=), instead of what the files say: GROUP-NAME-OF-THE-OPTION.
@@ -416,7 +485,7 @@ def _take_credentials(conf: cfg.ConfigOpts) -> None:
             path = Path(folder or "/", f"{group}-{option.replace('_', '-')}")
             if folder and path.exists():
                 try:
-                    conf.set_override(option, path.read_text(encoding="utf-8").rstrip("\n"), group=section)
+                    conf.set_override(option, literal(path.read_text(encoding="utf-8").rstrip("\n")), group=section)
                 except (OSError, UnicodeDecodeError) as error:
                     raise ConfigError(f"the credential {path} cannot be read: {error}") from error
 

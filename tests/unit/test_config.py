@@ -260,7 +260,7 @@ def test_a_value_may_refer_to_what_only_other_services_have_options_for(write_co
     ("groups", "message"),
     [
         pytest.param(
-            {"placement": {"password": "pa$word"}}, "[placement] password refers to $word", id="a dollar sign"
+            {"placement": {"password": "pa$word"}}, "[placement] password has a $ that refers", id="a dollar sign"
         ),
         pytest.param({"libvirt": {"connection_uri": "qemu://$my_ip/"}}, "refers to $my_ip, which no", id="a default"),
         pytest.param({"DEFAULT": {"state_path": "$instances_path"}}, "", id="a loop"),
@@ -333,6 +333,91 @@ def test_a_secret_comes_from_systemd_or_is_asked_for(
 
     assert open_placement(settings)
     assert settings.source.placement[credential.replace("-", "_")] == "secret"
+
+
+@pytest.mark.parametrize("secret", ["plain", "a$$b", "Tr0ub4$dor", "x$username", r"a\$b", "$", "${agent.interval}"])
+def test_a_secret_from_systemd_means_itself(secret: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "agent.conf"
+    path.write_text("[placement]\nauth_type = password\nusername = u\nauth_url = http://k/v3\n", encoding="utf-8")
+    (tmp_path / "placement-password").write_text(f"{secret}\n", encoding="utf-8")
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+
+    assert load_settings([path]).source["placement"]["password"] == secret
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        pytest.param(r"pa\$word", "pa$word", id="backslash"),
+        pytest.param("pa$$word", "pa$word", id="two"),
+        pytest.param(r"$$\$x", "$$x", id="both"),
+        pytest.param("pa$1", "pa$1", id="no name follows"),
+        pytest.param("$username", "u", id="an option of the same group"),
+    ],
+)
+def test_a_dollar_sign_is_read_as_nova_reads_it(written: str, meant: str, write_config: Write) -> None:
+    login = {"auth_type": "password", "auth_url": "http://k/v3", "username": "u", "password": written}
+
+    settings = load_settings([write_config(placement=login, ironic=login)])
+
+    assert settings.source["placement"]["password"] == settings.source["ironic"]["password"] == meant
+
+
+@pytest.mark.parametrize("group", ["placement", "ironic"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        pytest.param("auth_type", "$site", id="auth_type"),
+        pytest.param("auth_type", "${site.kind}", id="auth_type of a group"),
+        pytest.param("auth_type", "$auth_type", id="auth_type itself"),
+        pytest.param("auth_section", "$site", id="auth_section"),
+        pytest.param("auth_section", "$auth_section", id="auth_section itself"),
+        pytest.param("password", "$password", id="password itself"),
+        pytest.param("password", "${placement.password}${ironic.password}", id="password of the group"),
+    ],
+)
+def test_a_login_that_cannot_be_resolved_is_told_with_its_place(
+    group: str, name: str, value: str, write_config: Write
+) -> None:
+    login = {"auth_type": "password", "auth_url": "http://k/v3", "username": "u", "password": "p"} | {name: value}
+
+    text = problem(write_config(**{group: login}))
+
+    assert f"[{group}] {name} " in text
+    assert ".conf:" in text
+
+
+@pytest.mark.parametrize("name", ["debug", "log_file"])
+def test_an_option_of_the_log_that_refers_to_itself_is_told(name: str, write_config: Write) -> None:
+    with pytest.raises(ConfigError, match="an option refers to itself"):
+        load_settings([write_config(DEFAULT={name: f"${name}"})], service=True)
+
+
+def test_the_login_in_another_group_is_resolved_too(write_config: Write) -> None:
+    path = write_config(placement={"auth_section": "site"}, site={"auth_type": "$kind"})
+    assert "[site] auth_type refers to $kind" in problem(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param("[placement]\npassword hunter2\n", id="no equals sign"),
+        pytest.param("[placement]\npassword = pa$hunter2\n", id="a dollar sign"),
+        pytest.param("[placement]\nauth_type=v3token\ntoken = ${x.hunter2}\n", id="a token"),
+        pytest.param("[placement]\nauth_url = http://u:pa$hunter2@k/v3\n", id="in a URL"),
+        pytest.param("[placement]\n  hunter2\n", id="goes on from nothing"),
+        pytest.param("[placement\npassword=hunter2\n", id="no end of the group's name"),
+        pytest.param("[hunter2\n", id="no group"),
+    ],
+)
+def test_no_message_shows_a_secret(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.conf"
+    path.write_text(content)
+
+    text = problem(path)
+
+    assert str(path) in text
+    assert "hunter2" not in text
 
 
 @pytest.mark.parametrize(
