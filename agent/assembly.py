@@ -230,7 +230,8 @@ def _open_database(settings: Settings, database: str) -> tuple["Sender", str, st
         name = f"the placement database {name_of(database)}"
     except (*DATABASE_ERRORS, ValueError) as error:
         raise ConfigError(
-            "--database names no database: it looks as postgresql://USER:PASSWORD@HOST/placement"
+            "--database names no database: it looks as postgresql://USER:PASSWORD@HOST/placement, with an @ in "
+            "the password as %40 and a / as %2F"
         ) from error
     try:
         sender = open_embedded(open_database(database, EMBEDDED_URL))

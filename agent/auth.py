@@ -194,10 +194,23 @@ class _Login:
 
 
 def _check_url(conf: Any, group: str) -> None:
-    """What keystoneauth would take for a Keystone without a catalog."""
-    url = conf[group].auth_url if "auth_url" in conf[group] else None
-    if url and not url.startswith(("http://", "https://")):
-        raise ConfigError(f"[{group}] auth_url = {mask(url)} is no URL: it begins with http:// or https://")
+    """
+    Refuse what keystoneauth would take for a Keystone without a catalog, or for another host.
+
+    Raises:
+        ConfigError: a URL is none. It is not shown, as it may have a password at an unexpected place.
+    """
+    section = conf[group].auth_section or group
+    for name in ("auth_url", "endpoint", "endpoint_override"):
+        place = group if name in conf[group] and conf[group][name] else section
+        url = str(conf[place][name] or "") if name in conf[place] else ""
+        if url and "@" in url.partition("://")[2].partition("@")[2]:
+            raise ConfigError(f"[{place}] {name} has more than one @: in a user or password, write it as %40")
+        if url and "@" in url.partition("://")[2].partition("/")[2]:
+            raise ConfigError(f"[{place}] {name} has a / before an @: in a user or password, write it as %2F")
+        if name == "auth_url" and url and not url.startswith(("http://", "https://")):
+            shown = "" if "@" in url else f" = {url}"
+            raise ConfigError(f"[{place}] auth_url{shown} is no URL: it begins with http:// or https://")
 
 
 def _settle(session: Any) -> None:

@@ -20,6 +20,8 @@ from requests.adapters import BaseAdapter
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
+from agent.config import literal
+
 DATABASE = "placement.sqlite"
 DATABASE_ERRORS = (SQLAlchemyError, DBError, OSError)
 CONNECTS = 3  # times that a database is tried
@@ -65,10 +67,17 @@ def open_database(database: str, url: str) -> requests.Session:
 
 
 def name_of(database: str) -> str:
-    """A database's URL as it may be shown: without its password."""
+    """
+    A database's URL as it may be shown: without its password.
+
+    Raises:
+        ValueError: it names no database, or has an @ in its password that is not escaped.
+    """
     url = make_url(database)
     if not url.drivername or (url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file()):
         raise ValueError("no database of this name")
+    if "@" in (url.host or ""):  # the end of a password, which the drivers would take for a host and tell
+        raise ValueError("a password with an @ in it")
     secret = {key: "***" for key in url.query if "passw" in key.lower()}
     return url.update_query_dict(secret).render_as_string(hide_password=True)
 
@@ -83,7 +92,7 @@ def _configure(connection: str, *, make_tables: bool) -> cfg.ConfigOpts:
     conf = cfg.ConfigOpts()
     placement_conf.register_opts(conf)
     conf.set_override("auth_strategy", "noauth2", group="api")
-    conf.set_override("connection", connection, group="placement_database")
+    conf.set_override("connection", literal(connection), group="placement_database")
     conf.set_override("sync_on_startup", make_tables, group="placement_database")
     conf.set_override("max_retries", CONNECTS, group="placement_database")
     conf.set_override("retry_interval", 1, group="placement_database")

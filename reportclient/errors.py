@@ -20,7 +20,8 @@ import re
 KEYSTONE_AWAY = "Keystone gives no token: does it run, and is auth_url right?"
 LEAKED = (KeyError, IndexError, TypeError, AttributeError, RecursionError)
 """By keystoneauth, of answers that are none of Keystone's."""
-USERINFO = re.compile(r"(?<=://)[^/\s\"'<>]*@")  # of a URL: user and password, up to the last @ before its path
+USERINFO = re.compile(r"(?<=://)(?:[^\s\"'<>?#]*@(?:[^\s\"'<>/]*@)?|[^\s\"'<>/]*@)")
+"""Of a URL: user and password, which may have a /, an @ or a ? in it that nobody escaped; never its query."""
 
 
 def mask(text: str) -> str:

@@ -9,6 +9,7 @@ from agent.auth import open_ironic, open_placement
 from agent.config import load_settings
 from agent.errors import ConfigError
 from drivers.policy import CpuPolicy, MdevRule, Policy, Ratio, ReservedPages
+from reportclient.errors import mask
 
 Write = Callable[..., Path]
 
@@ -447,3 +448,50 @@ def test_a_service_without_keystone_needs_a_place(kind: dict[str, object], write
         open_placement(settings)
     with pytest.raises(ConfigError, match=r"\[ironic\] auth_type = \w+ needs endpoint_override = URL of Ironic"):
         open_ironic(settings)
+
+
+@pytest.mark.parametrize(
+    ("option", "url", "advice"),
+    [
+        pytest.param("endpoint", "http://admin:s3/cret@127.0.0.1:1", "%2F", id="slash"),
+        pytest.param("endpoint_override", "http://admin:12/cret@127.0.0.1:1", "%2F", id="slash after a number"),
+        pytest.param("endpoint", "http://admin:s3@cret@127.0.0.1:1", "%40", id="at"),
+        pytest.param("auth_url", "admin:cret@127.0.0.1:1", "http://", id="no scheme"),
+    ],
+)
+@pytest.mark.parametrize("group", ["placement", "ironic"])
+def test_a_password_that_is_not_escaped_in_a_url_is_refused_and_not_shown(
+    group: str, option: str, url: str, advice: str, write_config: Write
+) -> None:
+    kind = (
+        {"auth_type": "password", "username": "u", "password": "p"} if option == "auth_url" else {"auth_type": "none"}
+    )
+    settings = load_settings([write_config(**{group: kind | {option: url}})])
+
+    with pytest.raises(ConfigError, match=advice) as caught:
+        (open_placement if group == "placement" else open_ironic)(settings)
+
+    assert f"[{group}] {option}" in str(caught.value)
+    assert "cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        pytest.param("GET http://u:p@h/x: no", "GET http://***@h/x: no", id="plain"),
+        pytest.param("http://admin:s3/cret@h:1/x", "http://***@h:1/x", id="slash"),
+        pytest.param("postgresql://u:hun@ter2@h/p", "postgresql://***@h/p", id="at"),
+        pytest.param("http://u:p?q@h/x", "http://***@h/x", id="question mark"),
+        pytest.param("http://u:p@h/x?a=b@c", "http://***@h/x?a=b@c", id="in the query"),
+        pytest.param("http://h/a, to a@b", "http://h/a, to a@b", id="none"),
+    ],
+)
+def test_a_url_is_shown_without_its_password(text: str, shown: str) -> None:
+    assert mask(text) == shown
+
+
+def test_a_database_whose_password_is_not_escaped_is_refused() -> None:
+    name_of = pytest.importorskip("agent.embedded").name_of  # which needs placement
+    with pytest.raises(ValueError, match="an @ in it"):
+        name_of("postgresql://u:hun@ter2@127.0.0.1/placement")
+    assert name_of("postgresql://u:hun%40ter2@h/placement") == "postgresql://u:***@h/placement"
