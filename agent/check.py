@@ -14,9 +14,10 @@ from agent.assembly import Choice, open_client, open_driver, settings_for
 from agent.config import Settings, slips_of_the_pen
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.heal import read_policy
-from agent.planner import Planner, look
+from agent.planner import Planner, Wishes, look
 from agent.state import RESERVE_BYTES
 from agent.status import is_running, read_status
+from agent.sync import judge
 from drivers.base import Driver, Survey
 from drivers.host.process import probe_processes
 from reportclient.client import PlacementClient
@@ -70,6 +71,11 @@ def check_names(settings: Settings) -> list[Check]:
 
 def try_state(settings: Settings) -> Check:
     return _try("state", partial(_check_state, settings))
+
+
+def try_tree(one: Planner, survey: Survey) -> Check:
+    """Whether a pass over this node would write, or be refused."""
+    return _try("tree", partial(_check_tree, one, survey))
 
 
 def _try(name: str, attempt: Callable[[], str]) -> Check:
@@ -167,7 +173,7 @@ def _check_placement(settings: Settings, choice: Choice, driver: Driver, surveys
     checks += [_try("role", partial(_check_role, client))]
     for node, survey in surveys.items():
         one = Planner(node=node, driver=driver, client=client, settings=settings, where=where)
-        checks.append(_try("tree", partial(_check_tree, one, survey)))
+        checks.append(try_tree(one, survey))
     return checks
 
 
@@ -189,7 +195,8 @@ def _check_role(client: PlacementClient) -> str:
 
 
 def _check_tree(one: Planner, survey: Survey) -> str:
-    prospect = one.prospect(survey=survey)
+    wishes = Wishes(reshape=one.settings.allow_reshape)  # as the first pass of sync and of the service
+    prospect = one.prospect(wishes, survey=survey)
     one.check_name(prospect)
     writers = probe_processes("nova-compute") if Path("/proc").is_dir() and not one.settings.recorded else ()
     if prospect.memory.contested:
@@ -206,5 +213,8 @@ def _check_tree(one: Planner, survey: Survey) -> str:
             f"nova-compute (pid {writers[0]}) runs here and reports {one.node} too: two writers on one "
             f"root; stop it, or keep this agent from reporting"
         )
+    verdict = judge(one, prospect, wishes)
+    if verdict.refused:
+        raise Finding(f"{one.node}: sync would end with {verdict.refused.value}: {'; '.join(verdict.notes)}")
     count = len(prospect.plan.operations)
     return f"{one.node} is as it should be" if not count else f"{one.node}: sync has {count} thing(s) to do, see plan"

@@ -1,0 +1,60 @@
+"""The check tells what a pass would be refused for."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.check import Check, try_tree
+from agent.sync import Status
+from beds.one_host import OneHost
+from drivers.policy import DevicePolicy, MdevRule, Policy
+from hardware import gpu, host, parent
+
+GPU = "pci_0000_84_00_0"
+MDEVS = DevicePolicy(report=True, mdevs=(MdevRule(type="a"),))
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> OneHost:
+    """A host whose guest holds a unit of a card, after its first pass."""
+    found = OneHost(tmp_path, host(gpu(), parents=(parent(gpu(), a=4),)), Policy(layout="devices", devices=MDEVS))
+    assert found.sync().status is Status.CHANGED
+    found.claim({GPU: {"VGPU": 1}})
+    return found
+
+
+def check(one: OneHost) -> Check:
+    planner = one.planner
+    return try_tree(planner, planner.driver.survey(planner.node))
+
+
+def test_a_host_that_needs_nothing_is_ok(one: OneHost) -> None:
+    assert check(one).ok
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        pytest.param({"layout": "flat"}, Status.RESHAPE_NEEDED, id="a conversion"),
+        pytest.param({"reserved_memory_mib": 1900}, Status.UNSAFE, id="more than is free"),
+        pytest.param(
+            {"devices": DevicePolicy(report=True, mdevs=(MdevRule(type="a", resource_class="CUSTOM_VGPU"),))},
+            Status.RESHAPE_NEEDED,
+            id="another class",
+        ),
+    ],
+)
+def test_what_a_pass_would_be_refused_for_is_a_finding(
+    one: OneHost, changes: dict[str, object], status: Status
+) -> None:
+    one.claim({GPU: {"VGPU": 1}, "": {"MEMORY_MB": 1000}})
+    one.policy = replace(one.policy, **changes)  # type: ignore[arg-type]
+
+    found = check(one)
+    done = one.sync()
+
+    assert done.status is status
+    assert not found.ok
+    assert f"sync would end with {status.value}: " in found.detail
+    assert done.notes[0] in found.detail
