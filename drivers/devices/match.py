@@ -107,9 +107,11 @@ def check_group(address: PciAddress, matched: list[Match], facts: HostFacts) -> 
 
 def traits_of(match: Match) -> frozenset[str]:
     """The traits of the provider of a function, but for what its health adds."""
-    rule = match.rule
-    if rule is None:
-        return frozenset({"HW_NIC_SRIOV"})
+    return traits_by(match.rule) if match.rule else frozenset({"HW_NIC_SRIOV"})
+
+
+def traits_by(rule: DeviceRule) -> frozenset[str]:
+    """The traits that a rule gives to the provider of what it offers."""
     own = {
         "HW_PCI_LIVE_MIGRATABLE": rule.live_migratable,
         "HW_PCI_ONE_TIME_USE": bool(rule.one_time_use),

@@ -19,8 +19,8 @@ def mdev_stock(
     """
     A provider for each parent that offers an enabled type.
 
-    ``whole`` are the addresses of functions that guests are given as they are: of one of these that has no driver
-    nothing is awaited.
+    Of a card without a driver nothing is awaited where no rule names it, or where guests are given it as it is: its
+    address is in ``whole``.
     """
     if not rules:
         return []
@@ -39,7 +39,8 @@ def mdev_stock(
     speaking = {parent.name for parent in facts.devices.mdev_parents}
     for function in facts.devices.functions:
         name = libvirt_name(str(function.address))
-        if function.driver is None and name not in speaking and str(function.address) not in whole:
+        awaited = _rule_for({name, str(function.address)}, rules) and str(function.address) not in whole
+        if function.driver is None and name not in speaking and awaited:
             found += silenced(name, function, standing)
     return found
 
@@ -62,9 +63,12 @@ def _made(
 
 
 def _mdev_rule(parent: MdevParent, rules: Iterable[MdevRule]) -> MdevRule | None:
-    """The rule that names a parent by its address or name, else the first that names none."""
-    names = {parent.name, str(parent.address)}
-    by_address = next((rule for rule in rules if rule.addresses & names), None)
+    return _rule_for({parent.name, str(parent.address)}, rules)
+
+
+def _rule_for(names: Collection[str], rules: Iterable[MdevRule]) -> MdevRule | None:
+    """The rule that names a card by one of its names, address or libvirt's, else the first that names none."""
+    by_address = next((rule for rule in rules if not rule.addresses.isdisjoint(names)), None)
     return by_address or next((rule for rule in rules if not rule.addresses), None)
 
 

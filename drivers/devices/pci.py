@@ -11,9 +11,10 @@ from drivers.devices.match import (
     listed,
     rule_text,
     rules_by_function,
+    traits_by,
     traits_of,
 )
-from drivers.devices.reserve import RULE, marks, own_traits, short
+from drivers.devices.reserve import RULE, marks, short
 from drivers.devices.stock import DeviceStock
 from drivers.errors import PolicyError
 from drivers.facts import HostFacts, PciFunction
@@ -21,7 +22,7 @@ from drivers.pci import PciAddress
 from drivers.policy import Bandwidth, DevicePolicy, DeviceRule
 from drivers.reasons import Reason
 from drivers.standing import Standing
-from reportclient.ownership import MANAGED
+from reportclient.ownership import MANAGED, others_marks
 from reportclient.reserve import all_said
 from reportclient.tree import Inventory, ObservedProvider
 
@@ -54,7 +55,7 @@ def pci_stock(facts: HostFacts, policy: DevicePolicy, standing: Standing) -> lis
         check_group(address, matched, facts)
         stock[address] = _pci_provider(address, matched, functions, held, divided, policy, standing)
     for address, silent in _silent(functions, ruled).items():
-        kept = _with_silent_functions(stock.get(address), address, silent, standing)
+        kept = _with_silent_functions(stock.get(address), address, silent, ruled[silent[0].address], standing)
         if kept:
             stock[address] = kept
     return [stock[address] for address in sorted(stock)]
@@ -209,15 +210,16 @@ def _silent(
 
 
 def _with_silent_functions(
-    stock: DeviceStock | None, address: PciAddress, silent: list[PciFunction], standing: Standing
+    stock: DeviceStock | None, address: PciAddress, silent: list[PciFunction], rule: DeviceRule, standing: Standing
 ) -> DeviceStock | None:
     """
     A provider's stock and, reserved, what stood there of functions that tell nothing now.
 
-    No such file is not the same as a file that says 0: a driver that is gone comes back with its vGPUs.
+    No such file is not the same as a file that says 0: a driver that is gone comes back with its vGPUs. Traits are
+    those of the ``rule``: a copy of what stands there would make other people's traits ours.
     """
     stands = standing.provider(str(address))
-    if stands is None:
+    if stands is None or others_marks(stands) - rule.traits:
         return stock
     why = f"{silent[0].address}: its driver does not show what it is"
     inventories = dict(stock.inventories) if stock else {}
@@ -234,7 +236,7 @@ def _with_silent_functions(
             left -= missing
     if not inventories:
         return stock
-    traits = stock.traits if stock else dict.fromkeys(own_traits(stands), Reason(why, RULE))
+    traits = stock.traits if stock else dict.fromkeys(traits_by(rule), Reason(why, RULE))
     return DeviceStock(
         suffix=str(address),
         cell=silent[0].cell,

@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 
 from drivers.reasons import Reason
-from reportclient.ownership import MARKER
-from reportclient.reserve import HELD, UNHEALTHY, is_mark, keeps
-from reportclient.tree import ObservedProvider
+from reportclient.reserve import HELD, UNHEALTHY, keeps
 
 RULE = "ill devices are reserved until they are well"
 SHORT = "what is reserved of a device that is away for now is reserved again once it is back"
@@ -23,8 +21,3 @@ def short(reserved_before: Mapping[str, int], totals: Mapping[str, int]) -> dict
         return {}
     why = ", ".join(f"{amount} {name} are reserved, and there are {totals[name]}" for name, amount in missing.items())
     return dict.fromkeys([HELD, *sorted(keeps(reserved_before))], Reason(why, SHORT))
-
-
-def own_traits(stands: ObservedProvider) -> frozenset[str]:
-    """What a provider carries beside our marks."""
-    return frozenset(name for name in stands.provider.traits - {MARKER} if not is_mark(name))

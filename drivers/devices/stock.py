@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from drivers.devices.reserve import RULE, SHORT, marks, own_traits, short
+from drivers.devices.reserve import RULE, SHORT, marks, short
 from drivers.facts import PciFunction
 from drivers.reasons import Reason
 from drivers.standing import Standing
 from reportclient.names import NO_DEVICES
-from reportclient.ownership import MARKER
+from reportclient.ownership import is_marked, others_marks
 from reportclient.reserve import UNHEALTHY, all_said, is_reserved_by_us, keeps
 from reportclient.tree import Inventory
 
@@ -110,9 +110,13 @@ def _with_words(device: DeviceStock, name: str, amount: int) -> DeviceStock:
 
 
 def silenced(suffix: str, function: PciFunction, standing: Standing) -> list[DeviceStock]:
-    """The stock that a card had before its driver went: all of it reserved until the driver is back."""
+    """
+    The stock that a card had before its driver went: all of it reserved until the driver is back.
+
+    Its other traits are not copied: they stay as they are, and a copy would make other people's traits ours.
+    """
     stands = standing.provider(suffix)
-    if stands is None or MARKER not in stands.provider.traits or not stands.provider.inventories:
+    if stands is None or not is_marked(stands) or others_marks(stands) or not stands.provider.inventories:
         return []
     why = f"{function.address} has no driver, and so does not tell what it can be"
     stood = stands.provider.inventories
@@ -122,7 +126,7 @@ def silenced(suffix: str, function: PciFunction, standing: Standing) -> list[Dev
             cell=function.cell,
             hardware=frozenset({str(function.address)}),
             inventories={name: (replace(one, reserved=one.total), Reason(why, RULE)) for name, one in stood.items()},
-            traits=dict.fromkeys(own_traits(stands), Reason(why, RULE)) | marks(why, all_said(stands)),
+            traits=marks(why, all_said(stands)),
             ill=why,
         )
     ]

@@ -1,7 +1,7 @@
 """One made-up host, its passes, and a placement in memory: what stands there after each change."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -18,6 +18,7 @@ from drivers.devices import present
 from drivers.facts import HostFacts
 from drivers.policy import Policy
 from reportclient.client import PlacementClient
+from reportclient.names import is_custom
 from reportclient.payload import encode_inventories
 from reportclient.transport import Transport
 from reportclient.tree import Inventory, ObservedTree
@@ -135,13 +136,30 @@ class OneHost:
         body = encode_inventories(stock, seen.generation)
         self.send("PUT", f"/resource_providers/{seen.uuid}/inventories", body)
 
-    def write_provider_config(self, suffix: str, resource_class: str, total: int) -> None:
-        """A file of the operator's that adds a class to a provider."""
+    def traits(self, suffix: str = "") -> frozenset[str]:
+        """All traits of a provider; empty where there is none."""
+        seen = self._find(suffix)
+        return frozenset(seen.traits) if seen else frozenset()
+
+    def put_trait(self, suffix: str, name: str, *, away: bool = False) -> None:
+        """Somebody else's trait, put on a provider or taken away."""
+        seen = self.tree().by_name[f"{self.facts.hostname}_{suffix}"]
+        if is_custom(name):
+            self.send("PUT", f"/traits/{name}")
+        traits = sorted(seen.provider.traits - {name} if away else seen.provider.traits | {name})
+        body = {"traits": traits, "resource_provider_generation": seen.generation}
+        self.send("PUT", f"/resource_providers/{seen.uuid}/traits", body)
+
+    def write_provider_config(
+        self, suffix: str, resource_class: str, total: int, *, traits: Iterable[str] = (), reserved: int = 0
+    ) -> None:
+        """A file of the operator's that adds a class, and traits, to a provider."""
         folder = self.settings.provider_config
         folder.mkdir(exist_ok=True)
         entry = {
             "identification": {"name": f"{self.facts.hostname}_{suffix}"},
-            "inventories": {"additional": [{resource_class: {"total": total}}]},
+            "inventories": {"additional": [{resource_class: {"total": total, "reserved": reserved}}]},
+            "traits": {"additional": [*traits]},
         }
         content = {"meta": {"schema_version": "1.0"}, "providers": [entry]}
         (folder / "own.yaml").write_text(json.dumps(content), encoding="utf-8")

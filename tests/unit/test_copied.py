@@ -1,0 +1,120 @@
+"""What stands on a provider and is an operator's or another service's never becomes something that we reported."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.sync import Status
+from beds.one_host import FORCE, OneHost
+from drivers.facts import HostFacts, PciFunction
+from drivers.policy import DevicePolicy, DeviceRule, MdevRule, Policy
+from hardware import card, gpu, host, parent, rules
+
+GPU, NIC = "pci_0000_84_00_0", "0000:81:00.0"
+TYPE = MdevRule(type="a", addresses=frozenset({"0000:84:00.0"}), resource_class="CUSTOM_A")
+OTHER = MdevRule(type="b", addresses=frozenset({"0000:85:00.0"}), resource_class="CUSTOM_B")
+SPEAKING = host(gpu(), gpu("0000:85:00.0"), parents=(parent(gpu(), a=4), parent(gpu("0000:85:00.0"), b=4)))
+SILENT = host(gpu(driver=None), gpu("0000:85:00.0"), parents=(parent(gpu("0000:85:00.0"), b=4),))
+BOTH = DevicePolicy(mdevs=(TYPE, OTHER))
+KIND = "vendor/kind"
+BY_FILE = DeviceRule(number=1, product_id="1515", class_attribute=KIND)
+Start = Callable[[HostFacts, DevicePolicy], OneHost]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    """Starts a host of these facts, and makes its first pass."""
+
+    def begin(facts: HostFacts, devices: DevicePolicy) -> OneHost:
+        one = OneHost(tmp_path, facts, Policy(layout="devices", devices=devices))
+        assert one.sync().status is Status.CHANGED
+        return one
+
+    return begin
+
+
+def nic(*kinds: str) -> tuple[PciFunction, ...]:
+    """A card with two VFs, which show what they are; without ``kinds`` they show nothing."""
+    pf, *vfs = card(NIC, 2, net_devices=())
+    if not kinds:
+        return (pf, *vfs)
+    return (pf, *(replace(vf, attributes=((KIND, kind),)) for vf, kind in zip(vfs, kinds, strict=True)))
+
+
+def own(one: OneHost, suffix: str) -> frozenset[str]:
+    """The traits of a provider that are neither standard nor this agent's marks."""
+    found = {name for name in one.traits(suffix) if name.startswith(("CUSTOM_", "OWNER_"))}
+    return frozenset(found - one.marks(suffix) - {"CUSTOM_OWNER_COMPUTE_NODE_AGENT"})
+
+
+def with_rule(one: OneHost, *found: DeviceRule) -> Policy:
+    return replace(one.policy, devices=rules(*found))
+
+
+def test_an_operators_trait_on_a_gpu_outlives_the_loss_of_its_driver(start: Start) -> None:
+    one = start(SPEAKING, BOTH)
+    one.put_trait(GPU, "CUSTOM_RACK_7")
+
+    one.sync(facts=SILENT)
+    one.sync()
+    assert (one.stock(GPU), own(one, GPU)) == ({"CUSTOM_A": (4, 4)}, frozenset({"CUSTOM_RACK_7"}))
+    one.sync(facts=SPEAKING)
+
+    assert (one.stock(GPU), own(one, GPU)) == ({"CUSTOM_A": (4, 0)}, frozenset({"CUSTOM_RACK_7"}))
+
+
+def test_a_gpu_that_another_service_took_is_not_touched_when_its_driver_goes(start: Start) -> None:
+    one = start(SPEAKING, BOTH)
+    one.put_trait(GPU, "OWNER_CYBORG")
+    one.sync(policy=replace(one.policy, devices=DevicePolicy(mdevs=(OTHER,))))
+    taken = one.tree().by_name[f"host_{GPU}"]
+
+    for facts in (SILENT, SILENT, SPEAKING):
+        one.sync(FORCE, facts=facts)
+
+        assert one.tree().by_name[f"host_{GPU}"] == taken
+
+
+def test_a_gpu_with_another_services_mark_and_a_type_of_ours_is_not_touched_when_its_driver_goes(start: Start) -> None:
+    one = start(SPEAKING, BOTH)
+    one.put_trait(GPU, "OWNER_CYBORG")
+    taken = one.tree().by_name[f"host_{GPU}"]
+
+    one.sync(FORCE, facts=SILENT)
+
+    assert one.tree().by_name[f"host_{GPU}"] == taken
+
+
+def test_a_card_that_another_service_took_is_not_touched_while_its_vfs_show_nothing(start: Start) -> None:
+    one = start(host(*nic("7", "7")), rules(BY_FILE))
+    one.put_trait(NIC, "OWNER_CYBORG")
+    taken = one.tree().by_name[f"host_{NIC}"]
+
+    one.sync(FORCE, facts=host(*nic()))
+
+    assert one.tree().by_name[f"host_{NIC}"] == taken
+
+
+def test_an_operators_trait_on_a_card_outlives_the_silence_of_its_vfs(start: Start) -> None:
+    one = start(host(*nic("7", "7")), rules(replace(BY_FILE, traits=frozenset({"CUSTOM_GOLD"}))))
+    one.put_trait(NIC, "CUSTOM_RACK_7")
+
+    one.sync(facts=host(*nic()))
+    assert own(one, NIC) == {"CUSTOM_RACK_7", "CUSTOM_GOLD"}
+    one.sync(policy=with_rule(one, BY_FILE))
+    assert own(one, NIC) == {"CUSTOM_RACK_7"}
+    one.sync(facts=host(*nic("7", "7")))
+
+    assert own(one, NIC) == {"CUSTOM_RACK_7"}
+
+
+def test_the_type_of_a_gpu_without_a_driver_can_be_withdrawn(start: Start) -> None:
+    one = start(SPEAKING, BOTH)
+    one.sync(facts=SILENT)
+
+    one.sync(policy=replace(one.policy, devices=DevicePolicy(mdevs=(OTHER,))))
+
+    assert one.stock(GPU) == {}
+    assert one.stock("pci_0000_85_00_0") == {"CUSTOM_B": (4, 0)}
