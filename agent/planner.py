@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -10,7 +10,15 @@ from typing import TypeVar
 from agent.config import Settings
 from agent.identity import parse_identity, planned_identity, read_identity
 from agent.layout import standing_layout
-from agent.provider_config import add, check_names, read_additions, still_named
+from agent.provider_config import (
+    Addition,
+    add,
+    check_names,
+    now_named,
+    read_additions,
+    still_named,
+    without,
+)
 from agent.state import NodeState, StateFile
 from drivers.base import Driver, Survey
 from drivers.errors import Vanished
@@ -23,7 +31,7 @@ from reportclient.diff import adopted, diff
 from reportclient.errors import TreeMismatch, Unplaceable
 from reportclient.hold import ONE_TIME, hold
 from reportclient.names import is_custom
-from reportclient.ownership import Contest, Names, Ownership, contest
+from reportclient.ownership import OWNERS, Contest, Names, Ownership, contest
 from reportclient.plan import Plan, lessened, recast
 from reportclient.renaming import as_called, called, former_name
 from reportclient.reserve import used_up
@@ -211,14 +219,16 @@ class Planner:
         found, kept = observed, memory
         formerly = wishes.rename_from or former_name(found, self._own_parts(survey))
         observed, memory = self._as_called(found, kept, formerly)
-        shaped, holdings = self.driver.shape(survey, policy, observed)
+        required = self.settings.provider_config_named or bool(memory.configured)
+        additions = read_additions(self.settings.provider_config, required=required)
+        named = _named(observed, memory, additions)
+        shaped, holdings = self.driver.shape(survey, policy, without(observed, named))
         before = self.ownership(survey, shaped, observed, memory)
         foreign = contest(memory.observed, observed, shaped, before, policy.free_ratios)
         if foreign:  # ratios that somebody else wrote are not an operator's: those that we left count
-            shaped, holdings = self.driver.shape(survey, policy, _as_left(memory.observed, observed, foreign.uuids))
+            as_left = _as_left(memory.observed, observed, foreign.uuids)
+            shaped, holdings = self.driver.shape(survey, policy, without(as_left, named))
         shaped = _reserve_used(shaped, self._used_once(shaped, observed, memory))
-        required = self.settings.provider_config_named or bool(memory.configured)
-        additions = read_additions(self.settings.provider_config, required=required)
         check_names(additions, found, observed, formerly)
         desired, added = add(shaped, root_uuid, additions, observed=observed)
         reported = _beyond(shaped, self.driver.emitted)
@@ -422,6 +432,19 @@ def _beyond(shaped: ProviderTree, emitted: Names) -> dict[str, Names]:
         for provider in shaped
     }
     return {name: names for name, names in found.items() if names.classes or names.traits}
+
+
+def _named(observed: ObservedTree, memory: NodeState, additions: Iterable[Addition]) -> dict[str, Names]:
+    """What the operator's files put on the providers that stand, and the marks of owners that rules gave them."""
+    found = dict(memory.configured)
+    for name, now in now_named(observed, additions).items():
+        ours = memory.reported.get(name, Names())
+        found = _joined(found, {name: Names(now.classes - ours.classes, now.traits - ours.traits)})
+    owners = {
+        name: Names(traits=frozenset(trait for trait in names.traits if trait.startswith(OWNERS)))
+        for name, names in memory.reported.items()
+    }
+    return _joined(found, owners)
 
 
 def _joined(one: Mapping[str, Names], other: Mapping[str, Names]) -> dict[str, Names]:

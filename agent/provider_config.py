@@ -20,7 +20,8 @@ from reportclient.names import is_custom
 from reportclient.ownership import Names
 from reportclient.payload import decode_inventory
 from reportclient.renaming import child_uuid
-from reportclient.tree import Inventory, ObservedTree, Provider, ProviderTree
+from reportclient.reserve import is_reserved_by_us, keeps, without_words
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 COMPUTE_NODE = "$COMPUTE_NODE"  # every root of this agent that no other entry names
 NOTHING = ObservedTree()
@@ -100,14 +101,21 @@ def still_named(before: Mapping[str, Names], observed: ObservedTree, additions: 
 
     What is not among it was withdrawn by the operator; what is, and goes, goes with its provider.
     """
+    return {
+        name: Names(before[name].classes & now.classes, before[name].traits & now.traits)
+        for name, now in now_named(observed, additions).items()
+        if name in before
+    }
+
+
+def now_named(observed: ObservedTree, additions: Iterable[Addition]) -> dict[str, Names]:
+    """What the files name now of the providers that stand, wanted or not, by provider name."""
     by_provider = {addition.provider: addition for addition in additions}
     found = {}
     for seen in observed:
         keys = (seen.name, seen.uuid, *((COMPUTE_NODE,) if seen.provider.parent is None else ()))
-        addition = next((by_provider[key] for key in keys if key in by_provider), None)
-        names = before.get(seen.name)
-        if addition and names:
-            found[seen.name] = Names(names.classes & addition.inventories.keys(), names.traits & addition.traits)
+        if addition := next((by_provider[key] for key in keys if key in by_provider), None):
+            found[seen.name] = Names(frozenset(addition.inventories), addition.traits)
     return found
 
 
@@ -134,6 +142,24 @@ def check_names(
             )
 
 
+def without(observed: ObservedTree, named: Mapping[str, Names]) -> ObservedTree:
+    """
+    What stands, less what the files name on children and the marks that go with that.
+
+    A driver looks up in it what devices had, and must not take up what the files added to them.
+    """
+    return replace(observed, providers=tuple(_without(seen, named.get(seen.name, Names())) for seen in observed))
+
+
+def _without(seen: ObservedProvider, named: Names) -> ObservedProvider:
+    provider = seen.provider
+    if provider.parent is None or not (named.classes or named.traits):
+        return seen
+    stock = {name: one for name, one in provider.inventories.items() if name not in named.classes}
+    traits = without_words(provider.traits, named.classes) - named.traits
+    return replace(seen, provider=replace(provider, inventories=stock, traits=traits))
+
+
 def _choose(provider: Provider, uuid: str, by_provider: Mapping[str, Addition]) -> Addition | None:
     by_name, by_uuid = by_provider.get(provider.name), by_provider.get(uuid)
     if by_name and by_uuid:
@@ -144,10 +170,11 @@ def _choose(provider: Provider, uuid: str, by_provider: Mapping[str, Addition]) 
 def _extend(provider: Provider, addition: Addition) -> Provider:
     if both := addition.inventories.keys() & provider.inventories.keys() or addition.traits & provider.traits:
         raise ConfigError(f"{addition.source}: {', '.join(sorted(both))} of {provider.name} is reported by the driver")
+    said = keeps({name: one.reserved for name, one in addition.inventories.items()})
     return replace(
         provider,
         inventories={**provider.inventories, **addition.inventories},
-        traits=provider.traits | addition.traits,
+        traits=provider.traits | addition.traits | (said if is_reserved_by_us(provider.traits) else frozenset()),
     )
 
 

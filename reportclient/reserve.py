@@ -61,6 +61,11 @@ def keeps(reserved: Mapping[str, int]) -> frozenset[str]:
     return frozenset(filter(is_name, names))
 
 
+def without_words(traits: Collection[str], classes: Collection[str]) -> frozenset[str]:
+    """The traits but for those that remember what was reserved of these classes."""
+    return frozenset(name for name in traits if _kept([name]).keys().isdisjoint(classes))
+
+
 def _kept(traits: Collection[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for trait in traits:

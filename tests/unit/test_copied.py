@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from agent.errors import ConfigError
 from agent.sync import Status
 from beds.one_host import FORCE, OneHost
 from drivers.facts import HostFacts, PciFunction
 from drivers.policy import DevicePolicy, DeviceRule, MdevRule, Policy
 from hardware import card, gpu, host, parent, rules
+from reportclient.tree import ObservedTree
 
 GPU, NIC = "pci_0000_84_00_0", "0000:81:00.0"
 TYPE = MdevRule(type="a", addresses=frozenset({"0000:84:00.0"}), resource_class="CUSTOM_A")
@@ -118,3 +120,53 @@ def test_the_type_of_a_gpu_without_a_driver_can_be_withdrawn(start: Start) -> No
 
     assert one.stock(GPU) == {}
     assert one.stock("pci_0000_85_00_0") == {"CUSTOM_B": (4, 0)}
+
+
+@pytest.mark.parametrize(
+    ("suffix", "devices", "speaking", "silent"),
+    [
+        pytest.param(GPU, BOTH, SPEAKING, SILENT, id="gpu without driver"),
+        pytest.param(NIC, rules(BY_FILE), host(*nic("7", "7")), host(*nic()), id="silent VFs"),
+    ],
+)
+def test_what_files_add_to_a_device_stays_theirs_while_the_device_tells_nothing(
+    start: Start, suffix: str, devices: DevicePolicy, speaking: HostFacts, silent: HostFacts
+) -> None:
+    one = start(speaking, devices)
+    one.write_provider_config(suffix, "CUSTOM_TOKEN", 4, traits=("CUSTOM_FAST", "CUSTOM_OWNER_TEAM_A"), reserved=1)
+    one.sync()
+    before: ObservedTree = one.tree()
+
+    assert one.sync(facts=silent).status is Status.CHANGED
+    (device,) = one.stock(suffix).keys() - {"CUSTOM_TOKEN"}
+    total = one.stock(suffix)[device][0]
+    assert one.stock(suffix) == {device: (total, total), "CUSTOM_TOKEN": (4, 1)}
+    assert one.sync().status is Status.UNCHANGED
+    one.sync(facts=speaking)
+    assert one.tree().by_name[f"host_{suffix}"].provider == before.by_name[f"host_{suffix}"].provider
+
+    one.sync(facts=silent)
+    one.write_provider_config("elsewhere", "CUSTOM_TOKEN", 4)
+    one.sync(FORCE)
+
+    assert one.stock(suffix) == {device: (total, total)}
+    assert one.marks(suffix) == {"CUSTOM_DEVICE_UNHEALTHY"}
+    assert own(one, suffix) == frozenset()
+
+
+def test_a_file_does_not_put_a_device_without_driver_on_offer(start: Start) -> None:
+    one = start(SPEAKING, BOTH)
+    one.sync(facts=SILENT)
+
+    one.write_provider_config(GPU, "CUSTOM_A", 4)
+
+    with pytest.raises(ConfigError, match="CUSTOM_A of host_pci_0000_84_00_0 is reported by the driver"):
+        one.sync()
+
+
+def test_an_owners_mark_that_a_rule_no_longer_gives_is_ours_while_the_vfs_show_nothing(start: Start) -> None:
+    one = start(host(*nic("7", "7")), rules(replace(BY_FILE, traits=frozenset({"CUSTOM_OWNER_TEAM_A"}))))
+
+    one.sync(facts=host(*nic()), policy=with_rule(one, BY_FILE))
+
+    assert (one.stock(NIC), own(one, NIC)) == ({"CUSTOM_VENDOR_7": (2, 2)}, frozenset())
