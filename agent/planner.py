@@ -32,7 +32,7 @@ from reportclient.errors import TreeMismatch, Unplaceable
 from reportclient.hold import ONE_TIME, hold
 from reportclient.names import is_custom
 from reportclient.ownership import OWNERS, Contest, Names, Ownership, contest
-from reportclient.plan import Plan, lessened, recast
+from reportclient.plan import Delete, Plan, lessened, recast
 from reportclient.renaming import as_called, called, former_name
 from reportclient.reserve import used_up
 from reportclient.tree import ObservedTree, ProviderTree
@@ -249,12 +249,14 @@ class Planner:
         moves, consumers, unplaceable = self._moves(Observed(observed, allocations), desired, holdings, ours)
         after = Observed(observed, apply_moves(allocations, moves))
         held_tree, held = self._held(survey, desired, after, holdings, ours, force=wishes.force)
+        plan = make(held_tree, moves=moves, consumers=consumers) if held or moves else plan
+        stay = _left_standing(observed, desired, plan)
         return Prospect(
             root_uuid=root_uuid,
             desired=held_tree,
             observed=observed,
             ours=ours,
-            plan=make(held_tree, moves=moves, consumers=consumers) if held or moves else plan,
+            plan=plan,
             unplaceable=unplaceable,
             survey=survey,
             allocations=allocations,
@@ -272,7 +274,7 @@ class Planner:
             lasting=replace(
                 memory,
                 configured=_joined(still_named(memory.configured, observed, additions), added),
-                reported=reported,
+                reported=_joined(_traits_on(stay, before.configured), reported),
                 lacked_traits=lacked,
             ),
         )
@@ -445,6 +447,18 @@ def _named(observed: ObservedTree, memory: NodeState, additions: Iterable[Additi
         for name, names in memory.reported.items()
     }
     return _joined(found, owners)
+
+
+def _left_standing(observed: ObservedTree, desired: ProviderTree, plan: Plan) -> frozenset[str]:
+    """The providers that the host and its configuration do not give and that stay: held, or another service's now."""
+    gone = {step.uuid for step in plan.operations if isinstance(step, Delete)}
+    wanted = {provider.name for provider in desired}
+    return frozenset(seen.name for seen in observed if seen.uuid not in gone and seen.name not in wanted)
+
+
+def _traits_on(providers: Container[str], names: Mapping[str, Names]) -> dict[str, Names]:
+    """The traits that rules and files gave these providers: they are still ours to take back."""
+    return {name: Names(traits=each.traits) for name, each in names.items() if name in providers and each.traits}
 
 
 def _joined(one: Mapping[str, Names], other: Mapping[str, Names]) -> dict[str, Names]:

@@ -22,6 +22,7 @@ SILENT = host(gpu(driver=None), gpu("0000:85:00.0"), parents=(parent(gpu("0000:8
 BOTH = DevicePolicy(mdevs=(TYPE, OTHER))
 KIND = "vendor/kind"
 BY_FILE = DeviceRule(number=1, product_id="1515", class_attribute=KIND)
+VFS = DeviceRule(number=1, product_id="1515", resource_class="CUSTOM_VF")
 Start = Callable[[HostFacts, DevicePolicy], OneHost]
 
 
@@ -170,3 +171,54 @@ def test_an_owners_mark_that_a_rule_no_longer_gives_is_ours_while_the_vfs_show_n
     one.sync(facts=host(*nic()), policy=with_rule(one, BY_FILE))
 
     assert (one.stock(NIC), own(one, NIC)) == ({"CUSTOM_VENDOR_7": (2, 2)}, frozenset())
+
+
+def test_a_rules_trait_on_a_held_device_goes_once_the_device_is_back_without_it(start: Start) -> None:
+    one = start(host(*nic()), rules(replace(VFS, traits=frozenset({"CUSTOM_GOLD"}))))
+    one.claim({NIC: {"CUSTOM_VF": 1}})
+
+    one.sync(FORCE, facts=host())
+    one.sync()
+    assert own(one, NIC) == {"CUSTOM_GOLD"}
+    one.sync(facts=host(*nic()), policy=with_rule(one, VFS))
+
+    assert (one.stock(NIC), own(one, NIC)) == ({"CUSTOM_VF": (2, 0)}, frozenset())
+
+
+def test_a_held_device_with_an_owners_mark_of_our_rule_stays_ours(start: Start) -> None:
+    one = start(host(*nic()), rules(replace(VFS, traits=frozenset({"CUSTOM_OWNER_TEAM_A"}))))
+    one.claim({NIC: {"CUSTOM_VF": 1}})
+    one.sync(policy=with_rule(one))
+    assert one.sync().notes, "it is still known to be held"
+
+    one.claim({})
+    one.sync()
+
+    assert f"host_{NIC}" not in one.tree().by_name
+
+
+def test_a_files_trait_on_a_held_device_goes_once_the_file_is_withdrawn_and_the_device_back(start: Start) -> None:
+    one = start(host(*nic()), rules(VFS))
+    one.write_provider_config(NIC, "CUSTOM_TOKEN", 4, traits=("CUSTOM_FAST",))
+    one.sync()
+    one.claim({NIC: {"CUSTOM_VF": 1}})
+    one.sync(policy=with_rule(one))
+
+    one.write_provider_config("elsewhere", "CUSTOM_TOKEN", 4)
+    one.sync()
+    one.sync()
+    one.sync(policy=with_rule(one, VFS))
+
+    assert (one.stock(NIC), own(one, NIC)) == ({"CUSTOM_VF": (2, 0)}, frozenset())
+
+
+def test_a_rules_trait_on_a_card_that_another_service_had_goes_once_the_card_is_back(start: Start) -> None:
+    one = start(host(*nic()), rules(replace(VFS, traits=frozenset({"CUSTOM_GOLD"}))))
+    one.put_trait(NIC, "OWNER_CYBORG")
+    one.sync(policy=with_rule(one))
+    one.sync()
+
+    one.put_trait(NIC, "OWNER_CYBORG", away=True)
+    one.sync(policy=with_rule(one, VFS))
+
+    assert own(one, NIC) == frozenset()
