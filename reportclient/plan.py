@@ -361,8 +361,11 @@ def check_use(plan: Plan, observed: ObservedTree, allocations: Iterable[Allocati
                 f"move the guests away first"
             )
         # What is reserved of a device that guests hold is kept from others, and taken from nobody.
-        kept = resource_class not in NO_DEVICES and final[provider.uuid][resource_class].total >= used
-        if not force and stays < used and not kept and (stands is None or stays < stands.capacity):
+        of_devices, total = resource_class not in NO_DEVICES, final[provider.uuid][resource_class].total
+        kept = of_devices and total >= used
+        # Where all of it was reserved there was no room to lose, and yet units that guests hold would go.
+        fewer = stands is None or stays < stands.capacity or (of_devices and total < stands.total)
+        if not force and stays < used and not kept and fewer:
             raise UnsafePlan(
                 f"{used} {resource_class} on {name} are allocated, and the plan would leave room for "
                 f"{stays}: move guests away, correct the configuration, or say --force"

@@ -194,3 +194,14 @@ def test_what_is_all_reserved_and_goes_is_looked_at_all_the_same() -> None:
     kept = replace(GPUS[0], provider=replace(GPUS[0].provider, inventories=stock))
 
     assert lessened(gone(kept), ObservedTree((ROOT, kept))) == {"g0"}
+
+
+def test_fewer_devices_than_guests_hold_are_refused_where_all_were_reserved() -> None:
+    """No capacity is lost, as there was none; a unit that a guest holds would be lost all the same."""
+    stock = {"VGPU": Inventory(total=4, reserved=4)}
+    kept = replace(GPUS[0], provider=replace(GPUS[0].provider, inventories=stock))
+    plan = Plan((SetInventories("g0", "gpu0", {"VGPU": Inventory(total=2, reserved=2)}),))
+
+    with pytest.raises(UnsafePlan, match="3 VGPU on gpu0 are allocated, and the plan would leave room for 0"):
+        check_use(plan, ObservedTree((ROOT, kept)), hold(3, "VGPU", "gpu0"))
+    check_use(plan, ObservedTree((ROOT, kept)), hold(2, "VGPU", "gpu0"))
