@@ -248,7 +248,7 @@ class Planner:
         allocations = self._allocations(plan, observed)
         moves, consumers, unplaceable = self._moves(Observed(observed, allocations), desired, holdings, ours)
         after = Observed(observed, apply_moves(allocations, moves))
-        held_tree, held = self._held(survey, desired, after, holdings, ours, force=wishes.force)
+        held_tree, held = self._held(survey, desired, after, holdings, ours, force=wishes.force, named=named)
         plan = make(held_tree, moves=moves, consumers=consumers) if held or moves else plan
         stay = _left_standing(observed, desired, plan)
         return Prospect(
@@ -288,6 +288,7 @@ class Planner:
         ours: Ownership,
         *,
         force: bool,
+        named: Mapping[str, Names],
     ) -> tuple[ProviderTree, tuple[str, ...]]:
         """What is wanted, with what guests hold or an operator reserved of devices that are gone; a sentence each."""
         here = self.driver.present(survey)
@@ -297,6 +298,7 @@ class Planner:
             observed.allocations,
             elsewhere=holdings.elsewhere,
             lost=lambda name: not force and name not in here,
+            besides={name: each.classes for name, each in named.items()},
         )
 
     def _own_parts(self, survey: Survey) -> list[str]:

@@ -1,14 +1,16 @@
 """What guests hold of devices that a host no longer offers: kept until they let go of it, and given to nobody else."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from reportclient.allocations import Allocation, usages
-from reportclient.names import NO_DEVICES
+from reportclient.names import BANDWIDTH, NO_DEVICES
 from reportclient.reserve import HELD, all_said, is_mark, keeps
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree, total_of
 
 ONE_TIME = "HW_PCI_ONE_TIME_USE"
+CELL = "HW_NUMA_ROOT"
+PAGES = "CUSTOM_MEMORY_PAGE_SIZE_"
 
 
 def hold(
@@ -18,6 +20,7 @@ def hold(
     *,
     elsewhere: Collection[str] = (),
     lost: Callable[[str], bool] = lambda _: False,
+    besides: Mapping[str, Collection[str]] | None = None,
 ) -> tuple[ProviderTree, tuple[str, ...]]:
     """
     The desired tree with what guests hold of devices on its children, and a sentence for each that was kept.
@@ -29,31 +32,37 @@ def hold(
 
     What an operator reserved of a device that is ``lost``, by the name of its provider, is kept too: a card that drops
     off the bus and comes back must not be on offer then.
+
+    What is kept below a cell that goes comes below the root. ``besides`` has, by provider, classes of which the
+    operator's files put stock beside the devices.
     """
+    besides = besides or {}
+    wanted_names = {provider.name for provider in desired}
     providers = {provider.name: provider for provider in desired}
+    stood = _placed(observed, wanted_names, desired.root.name)
     notes: list[str] = []
     for (name, resource_class), used in sorted(usages(allocations).items()):
-        seen = observed.by_name.get(name)
+        seen = stood.get(name)
         stands = seen.provider.inventories.get(resource_class) if seen else None
-        if seen is None or stands is None or seen.provider.parent not in providers:
+        if seen is None or stands is None:
             continue
         wanted = providers.get(name)
         stays = wanted.inventories.get(resource_class) if wanted else None
         if (stays and stays.total >= used) or name in elsewhere:
             continue
-        if _is_reshaped(seen, wanted, resource_class, desired, observed):
+        if _is_reshaped(seen, wanted, resource_class, desired, observed, besides.get(name, ())):
             continue
         kept = Inventory(total=used, reserved=used, max_unit=used)
-        providers[name] = _marked(_with(wanted or _bare(seen), resource_class, kept), seen)
+        providers[name] = _marked(_with(wanted or _bare(seen), resource_class, kept), seen, besides.get(name, ()))
         notes.append(f"{name} keeps {used} {resource_class}, which guests hold and this host no longer offers")
-    for seen in observed:
-        if seen.name in providers or seen.provider.parent not in providers or seen.name in elsewhere:
+    for seen in stood.values():
+        if seen.name in wanted_names or seen.name in elsewhere:
             continue
-        if is_used_up(seen):
-            providers[seen.name] = seen.provider
+        if is_used_up(seen, besides.get(seen.name, ())):
+            providers[seen.name] = _without(seen, besides.get(seen.name, ()), providers.get(seen.name))
             notes.append(f"{seen.name} is a one-time device that was used: it stays until it is no longer reserved")
-        elif lost(seen.name) and (reserved := _reserved_devices(seen)):
-            providers[seen.name] = _marked(replace(_bare(seen), inventories=reserved), seen)
+        elif seen.name not in providers and lost(seen.name) and (reserved := _reserved_devices(seen)):
+            providers[seen.name] = _marked(replace(_bare(seen), inventories=reserved), seen, besides.get(seen.name, ()))
             told = ", ".join(f"{one.total} {name}" for name, one in reserved.items())
             notes.append(
                 f"{seen.name} is gone from this host, and keeps {told} that an operator reserved: if it is gone for "
@@ -62,11 +71,56 @@ def hold(
     return (ProviderTree(tuple(providers.values())), tuple(notes)) if notes else (desired, ())
 
 
-def is_used_up(seen: ObservedProvider) -> bool:
-    """Whether it is a one-time device without anything left to give: out of sight it must not become new again."""
-    stock, words = seen.provider.inventories, all_said(seen)
-    used = all(words.get(name, 0) >= one.total for name, one in stock.items())
+def is_used_up(seen: ObservedProvider, besides: Collection[str] = ()) -> bool:
+    """
+    Whether it is a one-time device without anything left to give: out of sight it must not become new again.
+
+    Bandwidth and what the operator's files put beside the device (``besides``) do not matter.
+    """
+    said = all_said(seen)
+    stock = _of_devices(seen.provider.inventories, besides)
+    used = all(said.get(name, 0) >= one.total for name, one in stock.items())
     return ONE_TIME in seen.provider.traits and bool(stock) and used
+
+
+def is_spent(wanted: Provider, besides: Collection[str] = ()) -> bool:
+    """Whether a wanted provider is a one-time device without anything left to give."""
+    return is_used_up(ObservedProvider(uuid="", generation=0, provider=wanted), besides)
+
+
+def _is_of_devices(resource_class: str, besides: Collection[str]) -> bool:
+    return resource_class not in NO_DEVICES and resource_class not in BANDWIDTH and resource_class not in besides
+
+
+def _placed(observed: ObservedTree, wanted: Collection[str], root: str) -> dict[str, ObservedProvider]:
+    """By name, what stands below a provider that stays, or below one of ours that goes: that is below the root then."""
+    found = {}
+    for seen in observed:
+        parent = seen.provider.parent
+        if parent is None or _is_of_the_host(seen.provider):
+            continue
+        if parent in wanted:
+            found[seen.name] = seen
+        elif parent in observed.by_name:
+            found[seen.name] = replace(seen, provider=replace(seen.provider, parent=root))
+    return found
+
+
+def _is_of_the_host(provider: Provider) -> bool:
+    """Whether it is a cell or a pool of pages: no device, whatever the operator's files put on it."""
+    return CELL in provider.traits or any(name.startswith(PAGES) for name in provider.traits)
+
+
+def _without(seen: ObservedProvider, besides: Collection[str], kept: Provider | None) -> Provider:
+    """A used one-time device without what is beside it, but for what guests hold of that (``kept``)."""
+    if kept:
+        stock = {name: one for name, one in seen.provider.inventories.items() if name not in kept.inventories}
+        return replace(kept, inventories={**_of_devices(stock, besides), **kept.inventories})
+    return replace(seen.provider, inventories=_of_devices(seen.provider.inventories, besides))
+
+
+def _of_devices(stock: Mapping[str, Inventory], besides: Collection[str]) -> dict[str, Inventory]:
+    return {name: one for name, one in stock.items() if _is_of_devices(name, besides)}
 
 
 def _is_reshaped(
@@ -75,12 +129,13 @@ def _is_reshaped(
     resource_class: str,
     desired: ProviderTree,
     observed: ObservedTree,
+    besides: Collection[str],
 ) -> bool:
     """Whether the class is gone because the same hardware is offered in another form, or is no device at all."""
     before = observed.root.provider.inventories if observed.root else {}
     on_root = total_of(desired.root.inventories, resource_class) > total_of(before, resource_class)
-    other_classes = wanted is not None and bool(wanted.inventories.keys() - seen.provider.inventories.keys())
-    return resource_class in NO_DEVICES or on_root or other_classes
+    came = wanted.inventories.keys() - seen.provider.inventories.keys() if wanted else frozenset()
+    return resource_class in NO_DEVICES or on_root or any(_is_of_devices(name, besides) for name in came)
 
 
 def _reserved_devices(seen: ObservedProvider) -> dict[str, Inventory]:
@@ -97,9 +152,10 @@ def _bare(seen: ObservedProvider) -> Provider:
     return Provider(name=seen.name, parent=seen.provider.parent, traits=own)
 
 
-def _marked(provider: Provider, seen: ObservedProvider) -> Provider:
+def _marked(provider: Provider, seen: ObservedProvider, besides: Collection[str]) -> Provider:
     """The provider with the mark of what is kept; what guests hold of a one-time device is used up for good."""
-    used = {name: one.total for name, one in provider.inventories.items() if ONE_TIME in seen.provider.traits}
+    once = _of_devices(provider.inventories, besides) if ONE_TIME in seen.provider.traits else {}
+    used = {name: one.total for name, one in once.items()}
     return replace(provider, traits=provider.traits | {HELD} | keeps(all_said(seen) | used))
 
 

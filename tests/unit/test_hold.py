@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reportclient.allocations import Allocation
-from reportclient.hold import hold
+from reportclient.hold import ONE_TIME, hold
 from reportclient.ownership import MARKER
 from reportclient.reserve import words
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
@@ -136,3 +136,68 @@ def test_what_an_operator_reserved_of_a_card_stays_while_the_card_is_lost(lost: 
         again = ObservedTree(tuple(ObservedProvider(uuid=one.name, generation=1, provider=one) for one in tree))
         assert words(tree.providers[1]) == {"VF": 3}  # so it is an operator's still when the card comes back
         assert hold(ProviderTree((ROOT,)), again, [], lost=lambda _: True)[0] == tree
+
+
+ONCE = frozenset({MARKER, ONE_TIME})
+
+
+def tree_of(*providers: Provider) -> ObservedTree:
+    return ObservedTree(tuple(ObservedProvider(uuid=one.name, generation=1, provider=one) for one in providers))
+
+
+@pytest.mark.parametrize("class_beside", ["NET_BW_EGR_KILOBIT_PER_SEC", "CUSTOM_TOKEN"])
+def test_a_used_one_time_device_stays_whatever_else_is_on_its_provider(class_beside: str) -> None:
+    own = {"NIC": Inventory(total=1, reserved=1), class_beside: Inventory(total=4)}
+    before = tree_of(ROOT, Provider(name="nic", parent="host", inventories=own, traits=ONCE))
+
+    tree, _ = hold(ProviderTree((ROOT,)), before, [], besides={"nic": {"CUSTOM_TOKEN"}})
+
+    assert tree.providers[1].inventories == {"NIC": own["NIC"]}
+
+
+def test_a_used_one_time_device_stays_while_guests_hold_what_is_beside_it() -> None:
+    own = {"NIC": Inventory(total=1, reserved=1), "CUSTOM_TOKEN": Inventory(total=4)}
+    before = tree_of(ROOT, Provider(name="nic", parent="host", inventories=own, traits=ONCE))
+    rows = [Allocation("g", "nic", "CUSTOM_TOKEN", 2)]
+
+    tree, _ = hold(ProviderTree((ROOT,)), before, rows, besides={"nic": {"CUSTOM_TOKEN"}})
+    again, _ = hold(ProviderTree((ROOT,)), tree_of(*tree), [], besides={"nic": {"CUSTOM_TOKEN"}})
+
+    assert (stock(tree), words(tree.providers[1])) == ({"nic": {"NIC": 1, "CUSTOM_TOKEN": 2}}, {"NIC": 1})
+    assert (stock(again), words(again.providers[1])) == ({"nic": {"NIC": 1}}, {"NIC": 1})
+
+
+@pytest.mark.parametrize("kind", ["used", "reserved", "held"])
+def test_what_is_kept_below_a_cell_that_goes_comes_below_the_root(kind: str) -> None:
+    cell = Provider(name="cell", parent="host", traits=frozenset({MARKER, "HW_NUMA_ROOT"}))
+    reserved = {"NIC": Inventory(total=1, reserved=int(kind != "held"))}
+    traits = ONCE if kind == "used" else frozenset({MARKER})
+    before = tree_of(ROOT, cell, Provider(name="nic", parent="cell", inventories=reserved, traits=traits))
+    rows = [Allocation("g", "nic", "NIC", 1)] if kind == "held" else []
+
+    tree, _ = hold(ProviderTree((ROOT,)), before, rows, lost=lambda _: kind == "reserved")
+
+    assert [(one.name, one.parent) for one in tree] == [("host", None), ("nic", "host")]
+    assert tree.providers[1].inventories["NIC"].capacity == 0
+
+
+@pytest.mark.parametrize("trait", ["HW_NUMA_ROOT", "CUSTOM_MEMORY_PAGE_SIZE_2048"])
+@pytest.mark.parametrize("amount", [0, 2])
+def test_cells_and_pools_of_pages_are_not_kept_for_what_files_put_on_them(trait: str, amount: int) -> None:
+    own = {"CUSTOM_LLC": Inventory(total=11, reserved=1)}
+    before = tree_of(ROOT, Provider(name="cell", parent="host", inventories=own, traits=frozenset({MARKER, trait})))
+    rows = [Allocation("g", "cell", "CUSTOM_LLC", amount)] if amount else []
+
+    assert hold(ProviderTree((ROOT,)), before, rows, lost=lambda _: True) == (ProviderTree((ROOT,)), ())
+
+
+@pytest.mark.parametrize("came", ["NET_BW_EGR_KILOBIT_PER_SEC", "CUSTOM_TOKEN"])
+def test_what_comes_beside_the_devices_is_no_other_form_of_them(came: str) -> None:
+    own = {"VF": Inventory(total=1), came: Inventory(total=9)}
+    wanted = ProviderTree((ROOT, Provider(name="nic", parent="host", inventories=own)))
+    rows = [Allocation("g", "nic", "VF", 2)]
+
+    tree, _ = hold(wanted, observed(nic={"VF": 2}), rows, besides={"nic": {"CUSTOM_TOKEN"}})
+
+    assert stock(tree) == {"nic": {"VF": 2, came: 9}}
+    assert tree.providers[1].inventories["VF"].capacity == 0
