@@ -7,8 +7,8 @@ from dataclasses import replace
 from agent.findings import Finding, Kind, Repair
 from agent.scene import Scene
 from reportclient.allocations import usages
-from reportclient.hold import ONE_TIME, is_used_up
-from reportclient.names import NO_DEVICES
+from reportclient.hold import is_used_up
+from reportclient.names import NO_DEVICES, ONE_TIME
 from reportclient.ownership import MARKER, is_novas
 from reportclient.plan import Delete, SetInventories
 from reportclient.tree import ObservedProvider

@@ -10,6 +10,7 @@ from typing import TypeVar
 from agent.config import Settings
 from agent.identity import parse_identity, planned_identity, read_identity
 from agent.layout import standing_layout
+from agent.one_time import Uses, find_uses, one_time, to_ask
 from agent.provider_config import (
     Addition,
     add,
@@ -29,7 +30,7 @@ from reportclient.allocations import Allocation, Consumer, Holdings, Move, Obser
 from reportclient.client import PlacementClient
 from reportclient.diff import adopted, diff
 from reportclient.errors import TreeMismatch, Unplaceable
-from reportclient.hold import ONE_TIME, hold
+from reportclient.hold import hold
 from reportclient.names import is_custom
 from reportclient.ownership import OWNERS, Contest, Names, Ownership, contest
 from reportclient.plan import Delete, Plan, lessened, recast
@@ -228,7 +229,9 @@ class Planner:
         if foreign:  # ratios that somebody else wrote are not an operator's: those that we left count
             as_left = _as_left(memory.observed, observed, foreign.uuids)
             shaped, holdings = self.driver.shape(survey, policy, without(as_left, named))
-        shaped = _reserve_used(shaped, self._used_once(shaped, observed, memory))
+        uses = self._used_once(shaped, observed, memory, before)
+        memory = replace(memory, used=uses.uuids)
+        shaped = _reserve_used(shaped, uses.names)
         check_names(additions, found, observed, formerly)
         desired, added = add(shaped, root_uuid, additions, observed=observed)
         reported = _beyond(shaped, self.driver.emitted)
@@ -247,7 +250,7 @@ class Planner:
         plan = make(desired)
         allocations = self._allocations(plan, observed)
         moves, consumers, unplaceable = self._moves(Observed(observed, allocations), desired, holdings, ours)
-        after = Observed(observed, apply_moves(allocations, moves))
+        after = Observed(_with_uses(observed, uses), apply_moves(allocations, moves))
         held_tree, held = self._held(survey, desired, after, holdings, ours, force=wishes.force, named=named)
         plan = make(held_tree, moves=moves, consumers=consumers) if held or moves else plan
         stay = _left_standing(observed, desired, plan)
@@ -260,12 +263,12 @@ class Planner:
             unplaceable=unplaceable,
             survey=survey,
             allocations=allocations,
-            held=held,
+            held=(*uses.notes, *held),
             contest=foreign,
             went_back=self.client.went_back,
             identified=known is not None or self.settings.recorded,
             memory=memory,
-            refused=replace(kept, observed=found),
+            refused=replace(kept, observed=found, used=uses.uuids),
             meanwhile=replace(  # a renaming that is cut off may be taken back: both names are known until it is done
                 memory,
                 configured=_joined(_joined(kept.configured, memory.configured), added),
@@ -276,6 +279,7 @@ class Planner:
                 configured=_joined(still_named(memory.configured, observed, additions), added),
                 reported=_joined(_traits_on(stay, before.configured), reported),
                 lacked_traits=lacked,
+                used=frozenset(),
             ),
         )
 
@@ -371,16 +375,11 @@ class Planner:
             adopted=adopted(observed, names),
         )
 
-    def _used_once(self, shaped: ProviderTree, observed: ObservedTree, memory: NodeState) -> frozenset[str]:
-        """The one-time devices with allocations; asked where something changed since the last pass, as a claim does."""
-        known = memory.observed.by_uuid if memory.observed else {}
-        once = {one.name for one in shaped if ONE_TIME in one.traits}
-        changed = [
-            seen
-            for seen in observed
-            if seen.name in once and (seen.uuid not in known or known[seen.uuid].generation != seen.generation)
-        ]
-        return frozenset(one.provider for one in self.client.allocations(changed))
+    def _used_once(self, shaped: ProviderTree, observed: ObservedTree, memory: NodeState, ours: Ownership) -> Uses:
+        """The one-time devices that were used; asked where something changed since the last pass, as a claim does."""
+        standing = one_time(shaped, observed, ours)
+        holding = {one.provider for one in self.client.allocations(to_ask(standing, memory))}
+        return find_uses(standing, holding, shaped, memory)
 
     def _learn_traits(
         self, desired: ProviderTree, observed: ObservedTree, memory: NodeState
@@ -423,6 +422,14 @@ def _as_left(left: ObservedTree | None, found: ObservedTree, changed: Container[
 def _reserve_used(desired: ProviderTree, used: Container[str]) -> ProviderTree:
     """One-time devices that a guest has by placement's word are reserved too, whatever the hypervisor shows now."""
     return ProviderTree(tuple(used_up(one) if one.name in used else one for one in desired))
+
+
+def _with_uses(observed: ObservedTree, uses: Uses) -> ObservedTree:
+    """What stands, with the one-time devices that were used reserved: so they are kept while they are out of sight."""
+    return ObservedTree(
+        tuple(replace(seen, provider=used_up(seen.provider)) if seen.name in uses.names else seen for seen in observed),
+        observed.last_modified,
+    )
 
 
 def _beyond(shaped: ProviderTree, emitted: Names) -> dict[str, Names]:

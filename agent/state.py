@@ -46,6 +46,7 @@ class NodeState:
     contested: tuple[str, ...] = ()  # what the second writer did; not empty: we do not write
     smaller: str = ""  # the digest of a plan that was refused because it takes much away
     smaller_seen: int = 0  # and how many passes in a row wanted it
+    used: frozenset[str] = frozenset()  # one-time devices that were used and are not yet reserved, by uuid
     whole_s: float = 0.0  # when the tree was last read whole, in seconds since the epoch
 
 
@@ -205,6 +206,7 @@ def _encode(state: NodeState) -> str:
         "contested": state.contested,
         "smaller": state.smaller,
         "smaller_seen": state.smaller_seen,
+        "used": sorted(state.used),
         "whole_s": state.whole_s,
     }
     return json.dumps({"format": FORMAT, "checksum": _checksum(body), "body": body}, indent=1) + "\n"
@@ -232,7 +234,8 @@ def _decode(text: str) -> NodeState:
         contested=tuple(body["contested"]),
         smaller=body["smaller"],
         smaller_seen=body["smaller_seen"],
-        whole_s=float(body.get("whole_s", 0.0)),  # files of 0.1.0 have none
+        used=frozenset(body.get("used", ())),  # files of 0.1.0 have neither
+        whole_s=float(body.get("whole_s", 0.0)),
     )
 
 

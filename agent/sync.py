@@ -14,8 +14,8 @@ from agent.planner import Planner, Prospect, Wishes
 from agent.state import NodeState, locked
 from drivers.base import Survey
 from drivers.host.process import probe_processes
-from reportclient.errors import Conflict, NameTaken, UnsafePlan
-from reportclient.names import NO_DEVICES
+from reportclient.errors import Conflict, NameTaken, PlacementError, UnsafePlan
+from reportclient.names import NO_DEVICES, ONE_TIME
 from reportclient.ownership import MARKER, Names
 from reportclient.plan import Limits, Plan, Reparent, check_use, shrinkage
 from reportclient.settings import lost_settings
@@ -212,13 +212,14 @@ def _write(planner: Planner, prospect: Prospect, memory: NodeState) -> Outcome:
     if plan.operations:
         state.begin(replace(memory, configured=prospect.meanwhile.configured, reported=prospect.meanwhile.reported))
         with _converting(planner, prospect) if plan.moves else nullcontext():
-            observed = planner.client.execute(plan, observed)
+            observed = _with_one_time(planner, prospect, planner.client.execute(plan, observed))
     after = replace(
         memory,
         observed=observed,
         configured=prospect.lasting.configured,
         reported=prospect.lasting.reported,
         lacked_traits=prospect.lasting.lacked_traits,
+        used=prospect.lasting.used,
         microversion=planner.client.microversion,
     )
     if after != state.read(planner.where):
@@ -232,6 +233,19 @@ def _write(planner: Planner, prospect: Prospect, memory: NodeState) -> Outcome:
         notes=notes_on(prospect),
         survey=prospect.survey,
     )
+
+
+def _with_one_time(planner: Planner, prospect: Prospect, left: ObservedTree) -> ObservedTree:
+    """What was written; read again where a reshape wrote one-time devices, as it answers no generations."""
+    once = {one.name for one in prospect.desired if ONE_TIME in one.traits}
+    if once <= left.by_name.keys():
+        return left
+    try:
+        found = planner.client.observe(prospect.root_uuid, left)
+    except PlacementError as error:
+        LOG.info("what was written is read by the next pass node=%s reason=%s", planner.node, error)
+        return left
+    return ObservedTree(tuple(left.by_uuid.get(seen.uuid, seen) for seen in found), left.last_modified)
 
 
 @contextmanager

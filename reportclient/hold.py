@@ -4,11 +4,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from reportclient.allocations import Allocation, usages
-from reportclient.names import BANDWIDTH, NO_DEVICES
+from reportclient.names import BANDWIDTH, NO_DEVICES, ONE_TIME
 from reportclient.reserve import HELD, all_said, is_mark, keeps
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree, total_of
 
-ONE_TIME = "HW_PCI_ONE_TIME_USE"
 CELL = "HW_NUMA_ROOT"
 PAGES = "CUSTOM_MEMORY_PAGE_SIZE_"
 
@@ -83,13 +82,9 @@ def is_used_up(seen: ObservedProvider, besides: Collection[str] = ()) -> bool:
     return ONE_TIME in seen.provider.traits and bool(stock) and used
 
 
-def is_spent(wanted: Provider, besides: Collection[str] = ()) -> bool:
-    """Whether a wanted provider is a one-time device without anything left to give."""
-    return is_used_up(ObservedProvider(uuid="", generation=0, provider=wanted), besides)
-
-
-def _is_of_devices(resource_class: str, besides: Collection[str]) -> bool:
-    return resource_class not in NO_DEVICES and resource_class not in BANDWIDTH and resource_class not in besides
+def device_classes(names: Iterable[str], besides: Collection[str] = ()) -> frozenset[str]:
+    """Those classes that are devices: not the host's own, no bandwidth, and none that files put ``besides``."""
+    return frozenset(names) - NO_DEVICES - BANDWIDTH - frozenset(besides)
 
 
 def _placed(observed: ObservedTree, wanted: Collection[str], root: str) -> dict[str, ObservedProvider]:
@@ -120,7 +115,8 @@ def _without(seen: ObservedProvider, besides: Collection[str], kept: Provider | 
 
 
 def _of_devices(stock: Mapping[str, Inventory], besides: Collection[str]) -> dict[str, Inventory]:
-    return {name: one for name, one in stock.items() if _is_of_devices(name, besides)}
+    names = device_classes(stock, besides)
+    return {name: one for name, one in stock.items() if name in names}
 
 
 def _is_reshaped(
@@ -135,7 +131,7 @@ def _is_reshaped(
     before = observed.root.provider.inventories if observed.root else {}
     on_root = total_of(desired.root.inventories, resource_class) > total_of(before, resource_class)
     came = wanted.inventories.keys() - seen.provider.inventories.keys() if wanted else frozenset()
-    return resource_class in NO_DEVICES or on_root or any(_is_of_devices(name, besides) for name in came)
+    return resource_class in NO_DEVICES or on_root or bool(device_classes(came, besides))
 
 
 def _reserved_devices(seen: ObservedProvider) -> dict[str, Inventory]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from math import isclose
 
-from reportclient.names import NO_DEVICES
+from reportclient.names import NO_DEVICES, ONE_TIME
 from reportclient.reserve import words
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
@@ -42,7 +42,8 @@ def _lost_name(seen: ObservedProvider, wanted: Provider) -> str:
     """Why a reservation is lost as its class goes and another comes on that provider; empty when none is."""
     came = sorted(wanted.inventories.keys() - seen.provider.inventories.keys() - NO_DEVICES)
     gone = sorted(words(seen.provider).keys() - wanted.inventories.keys() - words(wanted).keys() - NO_DEVICES)
-    if not (came and gone):
+    spent = all(words(wanted).get(name, 0) >= wanted.inventories[name].total for name in came)
+    if not (came and gone) or (spent and ONE_TIME in seen.provider.traits & wanted.traits):
         return ""
     return (
         f"{words(seen.provider)[gone[0]]} {gone[0]} on {seen.name} are reserved by hand, and it is to offer "

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reportclient.allocations import Allocation
-from reportclient.hold import ONE_TIME, hold
+from reportclient.hold import hold
+from reportclient.names import ONE_TIME
 from reportclient.ownership import MARKER
 from reportclient.reserve import words
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree

@@ -29,6 +29,7 @@ FULL = NodeState(
     contested=("somebody",),
     smaller="abc",
     smaller_seen=2,
+    used=frozenset({"d41f"}),
 )
 
 

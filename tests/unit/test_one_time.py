@@ -1,0 +1,159 @@
+"""A one-time device that was used is on offer to nobody before a person says so, whatever happened meanwhile."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.planner import Wishes
+from agent.sync import Status
+from beds.one_host import FORCE, RESHAPE, OneHost
+from drivers.policy import DevicePolicy, DeviceRule, Policy
+from hardware import card, host, plain
+
+NIC, OTHER = "0000:05:00.0", "0000:81:00.0"
+CLASS = "CUSTOM_NIC"
+OFFERED, USED = {CLASS: (1, 0)}, {CLASS: (1, 1)}
+Start = Callable[..., OneHost]
+
+
+def devices(resource_class: str = CLASS, *, once: bool = True) -> DevicePolicy:
+    rule = DeviceRule(number=1, product_id="1533", resource_class=resource_class, one_time_use=once)
+    return DevicePolicy(report=True, discover_all=True, rules=(rule,))
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    """Starts a host with a one-time device and a card with VFs, and makes its first pass."""
+
+    def begin(*, once: bool = True) -> OneHost:
+        one = OneHost(tmp_path, host(plain(), *card(OTHER, 4)), Policy(devices=devices(once=once)))
+        assert one.sync().status is Status.CHANGED
+        return one
+
+    return begin
+
+
+def claim(one: OneHost) -> None:
+    one.claim({NIC: {CLASS: 1}})
+
+
+def lose_card(one: OneHost) -> None:
+    """All VFs of the other card: more than one pass may take."""
+    one.facts = host(plain())
+
+
+def find_card(one: OneHost) -> None:
+    one.facts = host(plain(), *card(OTHER, 4))
+
+
+def test_a_use_that_only_a_refused_pass_saw_is_written_later(start: Start) -> None:
+    one = start()
+    lose_card(one)
+    claim(one)
+
+    assert one.sync().status is Status.UNSAFE
+    one.claim({})
+    assert one.sync().status is Status.UNSAFE
+    find_card(one)
+    outcome = one.sync()
+
+    assert one.stock(NIC) == USED
+    assert "give it back after this pass" in outcome.notes[0]
+    one.set_by_hand(NIC, CLASS, reserved=0)
+    one.sync()
+    assert one.stock(NIC) == OFFERED  # what was written is an operator's to give back
+
+
+def test_a_use_that_only_a_refused_pass_saw_is_known_when_the_device_went_meanwhile(start: Start) -> None:
+    one = start()
+    lose_card(one)
+    claim(one)
+    assert one.sync().status is Status.UNSAFE
+    one.claim({})
+
+    one.sync(FORCE, facts=host(*card(OTHER, 4)))
+    assert one.stock(NIC) == USED
+    one.sync(facts=host(plain(), *card(OTHER, 4)))
+
+    assert one.stock(NIC) == USED
+
+
+def test_a_use_that_only_a_pass_saw_that_may_not_convert_is_written_by_the_conversion(start: Start) -> None:
+    one = start()
+    one.claim({"": {"VCPU": 1}, NIC: {CLASS: 1}})
+    one.policy = replace(one.policy, layout="numa")
+    one.sync(Wishes(force=True))
+    one.claim({})
+    one.sync(RESHAPE)
+
+    assert one.stock(NIC) == USED
+
+
+def test_a_claim_that_came_and_went_between_two_passes_is_a_use(start: Start) -> None:
+    one = start()
+    claim(one)
+    one.claim({})
+
+    outcome = one.sync()
+
+    assert one.stock(NIC) == USED
+    assert f"host_{NIC} is a one-time device, and was claimed since" in outcome.notes[0]
+    assert one.sync().status is Status.UNCHANGED
+
+
+def test_a_claim_that_came_and_went_is_a_use_though_the_device_went_too(start: Start) -> None:
+    one = start()
+    claim(one)
+    one.claim({})
+
+    one.sync(FORCE, facts=host(*card(OTHER, 4)))
+
+    assert one.stock(NIC) == USED
+
+
+def test_what_an_operator_writes_is_no_use(start: Start) -> None:
+    """Reserved and given back, each seen by a pass, and an aggregate."""
+    one = start()
+    for reserved in (1, 0):
+        one.set_by_hand(NIC, CLASS, reserved=reserved)
+        one.sync()
+    seen = one.tree().by_name[f"host_{NIC}"]
+    body = {"aggregates": [seen.uuid], "resource_provider_generation": seen.generation}
+    one.send("PUT", f"/resource_providers/{seen.uuid}/aggregates", body)
+    one.sync()
+
+    assert one.stock(NIC) == OFFERED
+
+
+@pytest.mark.parametrize("layout", ["numa", "devices"])
+def test_our_own_writes_are_no_use(start: Start, layout: str) -> None:
+    one = start()
+    one.reshape("numa")
+    one.reshape(layout)
+    one.sync()
+
+    assert one.sync().status is Status.UNCHANGED
+    assert one.stock(NIC) == OFFERED
+
+
+def test_claims_before_a_device_was_for_one_time_use_are_none_after_they_ended(start: Start) -> None:
+    one = start(once=False)
+    claim(one)
+    one.claim({})
+
+    one.sync(policy=replace(one.policy, devices=devices()))
+
+    assert one.stock(NIC) == OFFERED
+
+
+def test_a_used_device_is_used_under_another_class(start: Start) -> None:
+    one = start()
+    claim(one)
+    one.sync()
+    one.claim({})
+
+    one.sync(FORCE, policy=replace(one.policy, devices=devices("CUSTOM_OTHER")))
+
+    assert one.stock(NIC) == {"CUSTOM_OTHER": (1, 1)}
