@@ -19,7 +19,7 @@ from reportclient.allocations import Allocation, Holdings, Move, Observed, usage
 from reportclient.errors import Unplaceable
 from reportclient.names import CPUS, NO_DEVICES
 from reportclient.ownership import Ownership
-from reportclient.reserve import UNHEALTHY, words
+from reportclient.reserve import UNHEALTHY, reserved_by_operator
 from reportclient.settings import HUGE
 from reportclient.tree import Inventory, ObservedTree, ProviderTree
 
@@ -422,7 +422,7 @@ def _kept(desired: ProviderTree) -> dict[Slot, str]:
     """By slot of which this agent reserves some for ill devices: how much, and what to do about that."""
     found = {}
     for provider in desired:
-        said = words(provider)
+        said = reserved_by_operator(provider)
         for name, stock in provider.inventories.items():
             ours = stock.reserved - said.get(name, 0)
             if ours > 0 and UNHEALTHY in provider.traits:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from reportclient.allocations import Allocation, usages
 from reportclient.names import BANDWIDTH, NO_DEVICES, ONE_TIME
-from reportclient.reserve import HELD, all_said, is_mark, keeps
+from reportclient.reserve import HELD, is_mark, keeps, reserved_by_operator_on
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree, total_of
 
 CELL = "HW_NUMA_ROOT"
@@ -76,7 +76,7 @@ def is_used_up(seen: ObservedProvider, besides: Collection[str] = ()) -> bool:
 
     Bandwidth and what the operator's files put beside the device (``besides``) do not matter.
     """
-    said = all_said(seen)
+    said = reserved_by_operator_on(seen)
     stock = _of_devices(seen.provider.inventories, besides)
     used = all(said.get(name, 0) >= one.total for name, one in stock.items())
     return ONE_TIME in seen.provider.traits and bool(stock) and used
@@ -138,7 +138,7 @@ def _reserved_devices(seen: ObservedProvider) -> dict[str, Inventory]:
     """What an operator reserved of a provider's devices, as all that there is."""
     return {
         name: Inventory(total=amount, reserved=amount, max_unit=amount)
-        for name, amount in sorted(all_said(seen).items())
+        for name, amount in sorted(reserved_by_operator_on(seen).items())
         if name not in NO_DEVICES
     }
 
@@ -152,7 +152,7 @@ def _marked(provider: Provider, seen: ObservedProvider, besides: Collection[str]
     """The provider with the mark of what is kept; what guests hold of a one-time device is used up for good."""
     once = _of_devices(provider.inventories, besides) if ONE_TIME in seen.provider.traits else {}
     used = {name: one.total for name, one in once.items()}
-    return replace(provider, traits=provider.traits | {HELD} | keeps(all_said(seen) | used))
+    return replace(provider, traits=provider.traits | {HELD} | keeps(reserved_by_operator_on(seen) | used))
 
 
 def _with(provider: Provider, resource_class: str, stock: Inventory) -> Provider:

@@ -26,21 +26,21 @@ def is_reserved_by_us(traits: Collection[str]) -> bool:
     return UNHEALTHY in traits or HELD in traits
 
 
-def all_said(stands: ObservedProvider | None) -> dict[str, int]:
-    """How much of each class an operator reserved on a provider, classes that are away for now included."""
-    return words(stands.provider) if stands else {}
+def reserved_by_operator_on(stands: ObservedProvider | None) -> dict[str, int]:
+    """Amount of each class that an operator reserved on a provider, classes that are away for now included."""
+    return reserved_by_operator(stands.provider) if stands else {}
 
 
-def words(provider: Provider) -> dict[str, int]:
+def reserved_by_operator(provider: Provider) -> dict[str, int]:
     """The same of a provider that stands or is wanted."""
     if is_reserved_by_us(provider.traits):
-        return _kept(provider.traits)
+        return _remembered(provider.traits)
     return {name: stock.reserved for name, stock in provider.inventories.items() if stock.reserved}
 
 
 def given_back(stands: ObservedProvider) -> dict[str, Inventory]:
     """A provider's stock without what we reserved of it."""
-    theirs = all_said(stands)
+    theirs = reserved_by_operator_on(stands)
     return {
         name: replace(stock, reserved=min(stock.total, theirs.get(name, 0)))
         for name, stock in stands.provider.inventories.items()
@@ -63,10 +63,10 @@ def keeps(reserved: Mapping[str, int]) -> frozenset[str]:
 
 def without_words(traits: Collection[str], classes: Collection[str]) -> frozenset[str]:
     """The traits but for those that remember what was reserved of these classes."""
-    return frozenset(name for name in traits if _kept([name]).keys().isdisjoint(classes))
+    return frozenset(name for name in traits if _remembered([name]).keys().isdisjoint(classes))
 
 
-def _kept(traits: Collection[str]) -> dict[str, int]:
+def _remembered(traits: Collection[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for trait in traits:
         amount, _, resource_class = trait.removeprefix(KEEP).partition("_")

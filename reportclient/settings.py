@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import isclose
 
 from reportclient.names import NO_DEVICES, ONE_TIME
-from reportclient.reserve import words
+from reportclient.reserve import reserved_by_operator
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 HUGE = "CUSTOM_MEMORY_PAGE_SIZE_LARGE"  # of providers that nobody can overcommit
@@ -41,12 +41,18 @@ def lost_settings(
 def _lost_name(seen: ObservedProvider, wanted: Provider) -> str:
     """Why a reservation is lost as its class goes and another comes on that provider; empty when none is."""
     came = sorted(wanted.inventories.keys() - seen.provider.inventories.keys() - NO_DEVICES)
-    gone = sorted(words(seen.provider).keys() - wanted.inventories.keys() - words(wanted).keys() - NO_DEVICES)
-    spent = all(words(wanted).get(name, 0) >= wanted.inventories[name].total for name in came)
+    gone = sorted(
+        reserved_by_operator(seen.provider).keys()
+        - wanted.inventories.keys()
+        - reserved_by_operator(wanted).keys()
+        - NO_DEVICES
+    )
+    spent = all(after.get(name, 0) >= wanted.inventories[name].total for name in came)
     if not (came and gone) or (spent and ONE_TIME in seen.provider.traits & wanted.traits):
         return ""
+    amount = reserved_by_operator(seen.provider)[gone[0]]
     return (
-        f"{words(seen.provider)[gone[0]]} {gone[0]} on {seen.name} are reserved by hand, and it is to offer "
+        f"{amount} {gone[0]} on {seen.name} are reserved by hand, and it is to offer "
         f"{', '.join(came)} instead: {_take_off(seen, gone[0])}, and set it again on {came[0]} afterwards"
     )
 
@@ -101,8 +107,8 @@ def _relations(observed: ObservedTree, desired: ProviderTree) -> Callable[[str, 
 
 def _lost_reservation(flow: _Flow) -> str:
     """Why a reservation is lost or could not come back; empty when it comes along."""
-    said = [(seen, words(seen.provider).get(flow.name, 0)) for seen in flow.sources]
-    kept = [(one, words(one).get(flow.name, 0)) for one in flow.targets]
+    said = [(seen, reserved_by_operator(seen.provider).get(flow.name, 0)) for seen in flow.sources]
+    kept = [(one, reserved_by_operator(one).get(flow.name, 0)) for one in flow.targets]
     before, after = sum(amount for _, amount in said), sum(amount for _, amount in kept)
     whole = all(amount >= seen.provider.inventories[flow.name].total for seen, amount in said)
     alone = len(said) == len(kept) == 1

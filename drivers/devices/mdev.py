@@ -9,7 +9,7 @@ from drivers.facts import HostFacts, Mdev, MdevParent, PciFunction
 from drivers.policy import MdevRule
 from drivers.reasons import Reason
 from drivers.standing import Standing
-from reportclient.reserve import all_said
+from reportclient.reserve import reserved_by_operator_on
 from reportclient.tree import Inventory
 
 
@@ -97,7 +97,7 @@ def _mdev_provider(
     why: str | None,
     standing: Standing,
 ) -> DeviceStock:
-    before = all_said(standing.provider(parent.name))
+    before = reserved_by_operator_on(standing.provider(parent.name))
     kept = total if why else min(total, before.get(rule.resource_class, 0))
     stock = Inventory(total=total, max_unit=total, reserved=kept)
     fact = f"{len(made)} mdevs exist on {parent.name}, {total - len(made)} more of type {rule.type} can be made"

@@ -23,7 +23,7 @@ from drivers.policy import Bandwidth, DevicePolicy, DeviceRule
 from drivers.reasons import Reason
 from drivers.standing import Standing
 from reportclient.ownership import MANAGED, others_marks
-from reportclient.reserve import all_said
+from reportclient.reserve import reserved_by_operator_on
 from reportclient.tree import Inventory, ObservedProvider
 
 EGRESS, INGRESS = "NET_BW_EGR_KILOBIT_PER_SEC", "NET_BW_IGR_KILOBIT_PER_SEC"
@@ -81,7 +81,7 @@ def _pci_provider(
         )
     }
     stands = standing.provider(suffix)
-    before = all_said(stands) | _used_for_good(matched, held)
+    before = reserved_by_operator_on(stands) | _used_for_good(matched, held)
     inventories: dict[str, tuple[Inventory, Reason]] = {}
     for name in sorted({match.resource_class for match in matched}):
         members = [match for match in matched if match.resource_class == name]
@@ -241,7 +241,7 @@ def _with_silent_functions(
         suffix=str(address),
         cell=silent[0].cell,
         inventories=inventories,
-        traits={**traits, **marks(why, all_said(stands))},
+        traits={**traits, **marks(why, reserved_by_operator_on(stands))},
         members=stock.members if stock else {},
         hardware=frozenset({str(address), *(str(one.address) for one in silent), *(stock.hardware if stock else ())}),
         ill=why,

@@ -5,7 +5,7 @@ from drivers.devices.stock import DeviceStock
 from drivers.facts import HostFacts
 from drivers.reasons import Reason
 from drivers.standing import Standing
-from reportclient.reserve import all_said
+from reportclient.reserve import reserved_by_operator_on
 from reportclient.tree import Inventory
 
 CONTEXT = "MEM_ENCRYPTION_CONTEXT"
@@ -32,7 +32,7 @@ def sev_stock(facts: HostFacts, standing: Standing) -> list[DeviceStock]:
 
 
 def _sev_provider(suffix: str, count: int, standing: Standing) -> DeviceStock:
-    before = all_said(standing.provider(suffix))
+    before = reserved_by_operator_on(standing.provider(suffix))
     kept = min(count, before.get(CONTEXT, 0))
     trait = f"HW_CPU_X86_{suffix.upper()}"
     reason = Reason(

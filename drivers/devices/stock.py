@@ -9,7 +9,7 @@ from drivers.reasons import Reason
 from drivers.standing import Standing
 from reportclient.names import NO_DEVICES
 from reportclient.ownership import is_marked, others_marks
-from reportclient.reserve import UNHEALTHY, all_said, is_reserved_by_us, keeps
+from reportclient.reserve import UNHEALTHY, is_reserved_by_us, keeps, reserved_by_operator_on
 from reportclient.tree import Inventory
 
 
@@ -55,7 +55,7 @@ def inherit(devices: Iterable[DeviceStock], standing: Standing) -> tuple[DeviceS
     """
     stood = standing.root.provider.inventories if standing.root else {}
     found = _with_shares_of_rest(list(devices), stood, standing)
-    for name, amount in sorted(all_said(standing.root).items()):
+    for name, amount in sorted(reserved_by_operator_on(standing.root).items()):
         new = [number for number, one in enumerate(found) if name in one.inventories and not _has(one, name, standing)]
         whole = sum(found[number].inventories[name][0].total for number in new)
         told = not any(name in found[number].untold for number in new)
@@ -65,7 +65,7 @@ def inherit(devices: Iterable[DeviceStock], standing: Standing) -> tuple[DeviceS
             continue
         for number in new:
             device = found[number]
-            found[number] = _with_words(device, name, amount if len(new) == 1 else device.inventories[name][0].total)
+            found[number] = _with_reserved(device, name, amount if len(new) == 1 else device.inventories[name][0].total)
     return tuple(found)
 
 
@@ -94,7 +94,7 @@ def _has(device: DeviceStock, name: str, standing: Standing) -> bool:
     return stands is not None and name in stands.provider.inventories
 
 
-def _with_words(device: DeviceStock, name: str, amount: int) -> DeviceStock:
+def _with_reserved(device: DeviceStock, name: str, amount: int) -> DeviceStock:
     """A device of which an operator reserved an amount of a class."""
     stock, reason = device.inventories[name]
     kept = replace(stock, reserved=max(stock.reserved, min(stock.total, amount)))
@@ -126,7 +126,7 @@ def silenced(suffix: str, function: PciFunction, standing: Standing) -> list[Dev
             cell=function.cell,
             hardware=frozenset({str(function.address)}),
             inventories={name: (replace(one, reserved=one.total), Reason(why, RULE)) for name, one in stood.items()},
-            traits=marks(why, all_said(stands)),
+            traits=marks(why, reserved_by_operator_on(stands)),
             ill=why,
         )
     ]

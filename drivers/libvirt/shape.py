@@ -29,7 +29,7 @@ from drivers.policy import Policy
 from drivers.reasons import Reason, Reasoned, Shaped
 from drivers.standing import Standing
 from reportclient.ownership import MARKER, Names
-from reportclient.reserve import HELD, KEEP, UNHEALTHY, all_said
+from reportclient.reserve import HELD, KEEP, UNHEALTHY, reserved_by_operator_on
 from reportclient.tree import MAX_INT, Inventory, ObservedTree
 
 LONGEST_NAME = 200  # in placement's schema
@@ -128,9 +128,9 @@ def _with_totals(root: Reasoned, devices: tuple[DeviceStock, ...], standing: Sta
 def _said_of(devices: Iterable[DeviceStock], totals: Iterable[str], standing: Standing) -> dict[str, int]:
     """What operators reserved, by class: of the root's total, or of the devices that had it by themselves so far."""
     stood = standing.root.provider.inventories if standing.root else {}
-    said = {name: amount for name, amount in all_said(standing.root).items() if name not in ROOT_CLASSES}
+    said = {name: amount for name, amount in reserved_by_operator_on(standing.root).items() if name not in ROOT_CLASSES}
     for name in set(totals) - stood.keys() - said.keys():
-        said[name] = sum(all_said(standing.provider(device.suffix)).get(name, 0) for device in devices)
+        said[name] = sum(reserved_by_operator_on(standing.provider(device.suffix)).get(name, 0) for device in devices)
     return said
 
 

@@ -8,7 +8,7 @@ from reportclient.allocations import Allocation
 from reportclient.hold import hold
 from reportclient.names import ONE_TIME
 from reportclient.ownership import MARKER
-from reportclient.reserve import words
+from reportclient.reserve import reserved_by_operator
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 ROOT = Provider(name="host", inventories={"VCPU": Inventory(total=4)})
@@ -135,7 +135,9 @@ def test_what_an_operator_reserved_of_a_card_stays_while_the_card_is_lost(lost: 
     assert bool(notes) == lost
     if lost:
         again = ObservedTree(tuple(ObservedProvider(uuid=one.name, generation=1, provider=one) for one in tree))
-        assert words(tree.providers[1]) == {"VF": 3}  # so it is an operator's still when the card comes back
+        assert reserved_by_operator(tree.providers[1]) == {
+            "VF": 3
+        }  # so it is an operator's still when the card comes back
         assert hold(ProviderTree((ROOT,)), again, [], lost=lambda _: True)[0] == tree
 
 
@@ -164,8 +166,11 @@ def test_a_used_one_time_device_stays_while_guests_hold_what_is_beside_it() -> N
     tree, _ = hold(ProviderTree((ROOT,)), before, rows, besides={"nic": {"CUSTOM_TOKEN"}})
     again, _ = hold(ProviderTree((ROOT,)), tree_of(*tree), [], besides={"nic": {"CUSTOM_TOKEN"}})
 
-    assert (stock(tree), words(tree.providers[1])) == ({"nic": {"NIC": 1, "CUSTOM_TOKEN": 2}}, {"NIC": 1})
-    assert (stock(again), words(again.providers[1])) == ({"nic": {"NIC": 1}}, {"NIC": 1})
+    assert (stock(tree), reserved_by_operator(tree.providers[1])) == (
+        {"nic": {"NIC": 1, "CUSTOM_TOKEN": 2}},
+        {"NIC": 1},
+    )
+    assert (stock(again), reserved_by_operator(again.providers[1])) == ({"nic": {"NIC": 1}}, {"NIC": 1})
 
 
 @pytest.mark.parametrize("kind", ["used", "reserved", "held"])

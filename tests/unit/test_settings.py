@@ -18,7 +18,7 @@ from drivers.policy import DevicePolicy, Layout, Policy, Ratio
 from drivers.rules import parse_rule
 from hardware import card, host
 from reportclient.names import NO_DEVICES
-from reportclient.reserve import words as words_of
+from reportclient.reserve import reserved_by_operator
 from reportclient.tree import Provider
 
 EXAMPLES = int(os.environ.get("SETTINGS_EXAMPLES", "30"))
@@ -245,7 +245,7 @@ def said_in(providers: Iterable[Provider]) -> dict[str, int]:
     """What is reserved by an operator's word of each class of devices, on all providers."""
     found: dict[str, int] = {}
     for provider in providers:
-        for name, amount in words_of(provider).items():
+        for name, amount in reserved_by_operator(provider).items():
             if name not in NO_DEVICES:
                 found[name] = found.get(name, 0) + amount
     return found
