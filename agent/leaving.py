@@ -35,7 +35,7 @@ def retire(planner: Planner, *, dry: bool = False) -> Outcome:
     Raises:
         as ``Planner.prospect``; StateError: the service runs. Conflict: others wrote first at each of several attempts.
     """
-    return _leave(planner, _prospect, against_retirement, plan_retirement, dry=dry)
+    return _leave(planner, _prospect, against_retirement, lambda prospect: plan_retirement(prospect.observed), dry=dry)
 
 
 def hand_over(planner: Planner, *, dry: bool = False, force: bool = False) -> Outcome:
@@ -52,7 +52,7 @@ def hand_over(planner: Planner, *, dry: bool = False, force: bool = False) -> Ou
         stands = planner.standing_layout(sight.observed, sight.memory)
         return against_hand_over(sight.observed, stands, force=force)
 
-    return _leave(planner, _sight, against, plan_hand_over, dry=dry)
+    return _leave(planner, _sight, against, lambda sight: plan_hand_over(sight.said), dry=dry)
 
 
 def plan_retirement(observed: ObservedTree) -> Plan:
@@ -146,7 +146,7 @@ def _leave(
     planner: Planner,
     look: Callable[[Planner], Seen],
     against: Callable[[Seen, tuple[Allocation, ...]], tuple[str, ...]],
-    plan_: Callable[[ObservedTree], Plan],
+    plan_: Callable[[Seen], Plan],
     *,
     dry: bool,
 ) -> Outcome:
@@ -163,14 +163,14 @@ def _try(
     planner: Planner,
     seen: Seen,
     against: Callable[[Seen, tuple[Allocation, ...]], tuple[str, ...]],
-    plan_: Callable[[ObservedTree], Plan],
+    plan_: Callable[[Seen], Plan],
     *,
     dry: bool,
 ) -> Outcome:
     planner.check_name(seen)
     observed = seen.observed
     held = planner.client.allocations(one for one in observed if one.provider.inventories)
-    plan = plan_(observed)
+    plan = plan_(seen)
     if why := against(seen, held):
         return Outcome(node=planner.node, status=Status.UNSAFE, plan=plan, observed=observed, notes=why)
     if dry or not plan.operations:

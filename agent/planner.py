@@ -35,7 +35,7 @@ from reportclient.names import is_custom
 from reportclient.ownership import OWNERS, Contest, Names, Ownership, contest
 from reportclient.plan import Delete, Plan, lessened, recast
 from reportclient.renaming import as_called, called, former_name
-from reportclient.reserve import used_up
+from reportclient.reserve import set_by_operator, used_up, with_reservations
 from reportclient.tree import ObservedTree, ProviderTree
 
 T = TypeVar("T")
@@ -66,6 +66,7 @@ class Prospect:
     root_uuid: str
     desired: ProviderTree
     observed: ObservedTree
+    said: ObservedTree  # the same, with traits that say what operators reserved meanwhile
     ours: Ownership
     plan: Plan
     unplaceable: str  # why what guests hold has no place in what is wanted; empty: all has, or nobody must move
@@ -91,6 +92,7 @@ class Sight:
 
     root_uuid: str
     observed: ObservedTree
+    said: ObservedTree
     memory: NodeState
     identified: bool  # as in ``Prospect``
 
@@ -112,13 +114,14 @@ class Planner:
         identity: str | None = None,
         left: NodeState | None = None,
         survey: Survey | None = None,
+        tried: tuple[ObservedTree, ...] = (),
     ) -> Prospect:
         """
         Look at host and placement and plan; writes nothing anywhere.
 
         ``identity`` is the root's uuid when it was just made; else it is read, or a stand-in where there is none.
         ``left`` is the memory to compare with, by default that on disk; ``survey`` what was just seen of the host, by
-        default a new look.
+        default a new look. ``tried`` are the trees that cut-off attempts since then were to make.
 
         Raises:
             DiscoveryError, PolicyError: of the host. ConfigError, StateError: of our own files.
@@ -130,7 +133,7 @@ class Planner:
         memory = left or self.state_file(root_uuid).read(self.where)
         self.client.microversion = memory.microversion or self.client.microversion
         memory, observed = self.look_at_tree(root_uuid, memory, deep=wishes.deep)
-        return self._plan(survey, known, observed, memory, wishes)
+        return self._plan(survey, known, observed, memory, wishes, tried)
 
     def sight(self) -> Sight:
         """
@@ -143,10 +146,13 @@ class Planner:
         root_uuid = known or planned_identity(self.node)
         memory = self.state_file(root_uuid).read(self.where)
         self.client.microversion = memory.microversion or self.client.microversion
+        observed = self.client.observe(root_uuid)
+        reserved = set_by_operator(observed, memory.observed, memory.reserved)
         return Sight(
             root_uuid=root_uuid,
-            observed=self.client.observe(root_uuid),
-            memory=memory,
+            observed=observed,
+            said=with_reservations(observed, reserved),
+            memory=replace(memory, reserved=reserved),
             identified=known is not None or self.settings.recorded,
         )
 
@@ -170,7 +176,7 @@ class Planner:
         observed = self.client.observe(root_uuid, memory.observed, whole=whole)
         if self.client.went_back and memory.observed:
             LOG.warning("placement went back in time, everything is read anew node=%s where=%s", self.node, self.where)
-            memory = replace(memory, observed=None)
+            memory = replace(memory, observed=None, reserved={})
         return replace(memory, whole_s=now_s) if whole or memory.observed is None else memory, observed
 
     def check_name(self, prospect: Prospect | Sight) -> None:
@@ -213,7 +219,13 @@ class Planner:
         return self.client.find(self.node)
 
     def _plan(
-        self, survey: Survey, known: str | None, observed: ObservedTree, memory: NodeState, wishes: Wishes
+        self,
+        survey: Survey,
+        known: str | None,
+        observed: ObservedTree,
+        memory: NodeState,
+        wishes: Wishes,
+        tried: tuple[ObservedTree, ...],
     ) -> Prospect:
         root_uuid = known or planned_identity(self.node)
         policy = self.settings.policy
@@ -223,14 +235,18 @@ class Planner:
         required = self.settings.provider_config_named or bool(memory.configured)
         additions = read_additions(self.settings.provider_config, required=required)
         named = _named(observed, memory, additions)
-        shaped, holdings = self.driver.shape(survey, policy, without(observed, named))
+        reserved = set_by_operator(observed, memory.observed, memory.reserved, tried=tried)
+        said = with_reservations(observed, reserved)
+        shaped, holdings = self.driver.shape(survey, policy, without(said, named))
         before = self.ownership(survey, shaped, observed, memory)
         foreign = contest(memory.observed, observed, shaped, before, policy.free_ratios)
-        if foreign:  # ratios that somebody else wrote are not an operator's: those that we left count
-            as_left = _as_left(memory.observed, observed, foreign.uuids)
+        if foreign:  # ratios and reservations that somebody else wrote are no operator's: those that we left count
+            reserved = set_by_operator(observed, memory.observed, memory.reserved, tried=tried, contested=foreign.uuids)
+            said = with_reservations(observed, reserved)
+            as_left = with_reservations(_as_left(memory.observed, observed, foreign.uuids), reserved)
             shaped, holdings = self.driver.shape(survey, policy, without(as_left, named))
         uses = self._used_once(shaped, observed, memory, before)
-        memory = replace(memory, used=uses.uuids)
+        memory = replace(memory, used=uses.uuids, reserved=reserved)
         shaped = _reserve_used(shaped, uses.names)
         check_names(additions, found, observed, formerly)
         desired, added = add(shaped, root_uuid, additions, observed=observed)
@@ -250,7 +266,7 @@ class Planner:
         plan = make(desired)
         allocations = self._allocations(plan, observed)
         moves, consumers, unplaceable = self._moves(Observed(observed, allocations), desired, holdings, ours)
-        after = Observed(_with_uses(observed, uses), apply_moves(allocations, moves))
+        after = Observed(_with_uses(said, uses), apply_moves(allocations, moves))
         held_tree, held = self._held(survey, desired, after, holdings, ours, force=wishes.force, named=named)
         plan = make(held_tree, moves=moves, consumers=consumers) if held or moves else plan
         stay = _left_standing(observed, desired, plan)
@@ -258,6 +274,7 @@ class Planner:
             root_uuid=root_uuid,
             desired=held_tree,
             observed=observed,
+            said=said,
             ours=ours,
             plan=plan,
             unplaceable=unplaceable,
@@ -278,6 +295,7 @@ class Planner:
                 memory,
                 configured=_joined(still_named(memory.configured, observed, additions), added),
                 reported=_joined(_traits_on(stay, before.configured), reported),
+                reserved={},
                 lacked_traits=lacked,
                 used=frozenset(),
             ),

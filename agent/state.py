@@ -22,6 +22,7 @@ from agent.disk import sync_folder, write_durably
 from agent.errors import StateError
 from reportclient.ownership import Names
 from reportclient.payload import decode_observed, encode_observed
+from reportclient.reserve import Reservations
 from reportclient.tree import ObservedTree
 
 LOG = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ class NodeState:
     smaller: str = ""  # the digest of a plan that was refused because it takes much away
     smaller_seen: int = 0  # and how many passes in a row wanted it
     used: frozenset[str] = frozenset()  # one-time devices that were used and are not yet reserved, by uuid
+    reserved: Reservations = field(default_factory=dict)  # by operators, and not written as traits yet
     whole_s: float = 0.0  # when the tree was last read whole, in seconds since the epoch
 
 
@@ -207,6 +209,7 @@ def _encode(state: NodeState) -> str:
         "smaller": state.smaller,
         "smaller_seen": state.smaller_seen,
         "used": sorted(state.used),
+        "reserved": {uuid: dict(amounts) for uuid, amounts in state.reserved.items()},
         "whole_s": state.whole_s,
     }
     return json.dumps({"format": FORMAT, "checksum": _checksum(body), "body": body}, indent=1) + "\n"
@@ -234,7 +237,8 @@ def _decode(text: str) -> NodeState:
         contested=tuple(body["contested"]),
         smaller=body["smaller"],
         smaller_seen=body["smaller_seen"],
-        used=frozenset(body.get("used", ())),  # files of 0.1.0 have neither
+        used=frozenset(body.get("used", ())),  # files of 0.1.0 have none of these
+        reserved=body.get("reserved", {}),
         whole_s=float(body.get("whole_s", 0.0)),
     )
 

@@ -15,6 +15,7 @@ from agent.state import NodeState, locked
 from drivers.base import Survey
 from drivers.host.process import probe_processes
 from reportclient.errors import Conflict, NameTaken, PlacementError, UnsafePlan
+from reportclient.forecast import forecast
 from reportclient.names import NO_DEVICES, ONE_TIME
 from reportclient.ownership import MARKER, Names
 from reportclient.plan import Limits, Plan, Reparent, check_use, shrinkage
@@ -83,12 +84,16 @@ def run_pass(planner: Planner, wishes: Wishes = Wishes(), agree: Agree = anythin
 def run_locked(planner: Planner, wishes: Wishes = Wishes(), agree: Agree = anything) -> Outcome:
     """The same for who is ``locked`` already, and goes on being so; errors as ``run_pass``."""
     left: NodeState | None = None  # what we compare with at all attempts, so that no sign of another writer is lost
+    tried: list[tuple[Plan, ObservedTree]] = []  # what those attempts were to make of what, which is nobody else's
     planner.client.begin()
     identity = _own_identity(planner)
     for attempt in range(ATTEMPTS):
         try:
-            prospect = planner.prospect(wishes, identity=identity, left=left)
+            prospect = planner.prospect(
+                wishes, identity=identity, left=left, tried=tuple(forecast(*one) for one in tried)
+            )
             left = prospect.memory
+            tried.append((prospect.plan, prospect.observed))
             return _carry_out(planner, prospect, wishes, agree)
         except NameTaken as error:
             standing = planner.client.find(planner.node)
@@ -218,6 +223,7 @@ def _write(planner: Planner, prospect: Prospect, memory: NodeState) -> Outcome:
         observed=observed,
         configured=prospect.lasting.configured,
         reported=prospect.lasting.reported,
+        reserved=prospect.lasting.reserved,
         lacked_traits=prospect.lasting.lacked_traits,
         used=prospect.lasting.used,
         microversion=planner.client.microversion,
@@ -298,7 +304,7 @@ def _renamed_unseen(prospect: Prospect, carried: list[str]) -> tuple[str, ...]:
 def _lost_settings(planner: Planner, prospect: Prospect) -> tuple[str, ...]:
     """Why the plan would lose what an operator set by hand; empty when all of it comes along."""
     owned = {seen.name for seen in prospect.observed if prospect.ours.writes(seen)}
-    return lost_settings(prospect.observed, prospect.desired, owned, planner.settings.policy.free_ratios)
+    return lost_settings(prospect.said, prospect.desired, owned, planner.settings.policy.free_ratios)
 
 
 def _lacks_reparenting(planner: Planner, plan: Plan) -> tuple[str, ...]:

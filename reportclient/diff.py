@@ -244,8 +244,15 @@ def _arrange(
 
 
 def _is_late(operation: Operation, restocked: frozenset[str]) -> bool:
-    """Whether a provider only loses traits, and its stock changes too: then the stock goes first."""
-    return isinstance(operation, SetTraits) and not operation.added and operation.uuid in restocked
+    """
+    Whether a provider only loses traits, and its stock changes too: then the stock goes first.
+
+    Not so where an operator took a reservation off while our mark stays: with the trait cut off from what is reserved,
+    that word would be lost.
+    """
+    if not isinstance(operation, SetTraits) or operation.added or operation.uuid not in restocked:
+        return False
+    return not (is_reserved_by_us(operation.traits) and all(map(is_mark, operation.removed)))
 
 
 def _unknown_standard(desired: ProviderTree, known_traits: frozenset[str] | None) -> frozenset[str]:

@@ -2,18 +2,22 @@
 What is reserved, and whose word that is, as placement itself remembers it.
 
 ``reserved`` is an operator's word, unless the provider carries one of our marks. While it does, traits that begin with
-``KEEP`` say what the operator reserved, so that exactly that is left once our reason is gone.
+``KEEP`` say what the operator reserved, so that exactly that is left once our reason is gone. What differs then from
+what we left is an operator's word again, and goes into those traits.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import replace
 
-from reportclient.names import is_name
-from reportclient.tree import Inventory, ObservedProvider, Provider
+from reportclient.names import NO_DEVICES, is_name
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 UNHEALTHY = "CUSTOM_DEVICE_UNHEALTHY"  # some of it is ill
 HELD = "CUSTOM_DEVICE_HELD"  # there is less of it than guests hold or an operator reserved
 KEEP = f"{UNHEALTHY}_KEEP_"  # followed by an amount, "_", and the class of which an operator reserved so much
+
+Reservations = Mapping[str, Mapping[str, int]]
+"""Provider's uuid -> resource class -> amount that an operator reserved and that no trait says yet; 0 is one too."""
 
 
 def is_mark(trait: str) -> bool:
@@ -36,6 +40,43 @@ def reserved_by_operator(provider: Provider) -> dict[str, int]:
     if is_reserved_by_us(provider.traits):
         return _remembered(provider.traits)
     return {name: stock.reserved for name, stock in provider.inventories.items() if stock.reserved}
+
+
+def set_by_operator(
+    observed: ObservedTree,
+    left: ObservedTree | None,
+    before: Reservations,
+    *,
+    tried: Iterable[ObservedTree] = (),
+    contested: Container[str] = (),
+) -> Reservations:
+    """
+    What operators reserved while a mark of ours stood, since we ``left`` the tree (None: we do not know how).
+
+    ``before`` is what was found so and is not written yet. ``tried`` is what we may have made of the tree meanwhile;
+    ``contested`` are the uuids of providers that another service writes. A class whose KEEP trait changed is none of
+    it: then that trait is the later word.
+    """
+    trees = [tree.by_uuid for tree in ((left, *tried) if left else ())]
+    found: dict[str, Mapping[str, int]] = {}
+    for seen in observed:
+        if not is_reserved_by_us(seen.provider.traits):
+            continue
+        amounts = dict(before.get(seen.uuid, {}))
+        ours = [tree[seen.uuid] for tree in trees if seen.uuid in tree]
+        if seen.uuid not in contested and ours and ours[0].generation != seen.generation:
+            amounts |= _reserved_otherwise(seen, ours)
+            amounts = {name: amount for name, amount in amounts.items() if _is_kept_as_left(seen, ours, name)}
+        if amounts:
+            found[seen.uuid] = amounts
+    return found
+
+
+def with_reservations(observed: ObservedTree, reservations: Reservations) -> ObservedTree:
+    """The tree with KEEP traits that say what operators reserved."""
+    if not reservations:
+        return observed
+    return replace(observed, providers=tuple(_with_amounts(seen, reservations.get(seen.uuid)) for seen in observed))
 
 
 def given_back(stands: ObservedProvider) -> dict[str, Inventory]:
@@ -64,6 +105,29 @@ def keeps(reserved: Mapping[str, int]) -> frozenset[str]:
 def without_words(traits: Collection[str], classes: Collection[str]) -> frozenset[str]:
     """The traits but for those that remember what was reserved of these classes."""
     return frozenset(name for name in traits if _remembered([name]).keys().isdisjoint(classes))
+
+
+def _reserved_otherwise(seen: ObservedProvider, ours: Collection[ObservedProvider]) -> dict[str, int]:
+    """What is reserved of classes of devices in an amount in which we never left it."""
+    found = {}
+    for name, stock in seen.provider.inventories.items():
+        left = [one.provider.inventories[name].reserved for one in ours if name in one.provider.inventories]
+        if name not in NO_DEVICES and left and stock.reserved not in left:
+            found[name] = stock.reserved
+    return found
+
+
+def _is_kept_as_left(seen: ObservedProvider, ours: Iterable[ObservedProvider], name: str) -> bool:
+    kept = _remembered(seen.provider.traits).get(name)
+    return any(_remembered(one.provider.traits).get(name) == kept for one in ours)
+
+
+def _with_amounts(seen: ObservedProvider, amounts: Mapping[str, int] | None) -> ObservedProvider:
+    if not amounts:
+        return seen
+    others = frozenset(name for name in seen.provider.traits if not name.startswith(KEEP))
+    kept = keeps({**_remembered(seen.provider.traits), **amounts})
+    return replace(seen, provider=replace(seen.provider, traits=others | kept))
 
 
 def _remembered(traits: Collection[str]) -> dict[str, int]:

@@ -47,7 +47,7 @@ def _lost_name(seen: ObservedProvider, wanted: Provider) -> str:
         - reserved_by_operator(wanted).keys()
         - NO_DEVICES
     )
-    spent = all(after.get(name, 0) >= wanted.inventories[name].total for name in came)
+    spent = all(reserved_by_operator(wanted).get(name, 0) >= wanted.inventories[name].total for name in came)
     if not (came and gone) or (spent and ONE_TIME in seen.provider.traits & wanted.traits):
         return ""
     amount = reserved_by_operator(seen.provider)[gone[0]]

@@ -136,6 +136,14 @@ class OneHost:
         body = encode_inventories(stock, seen.generation)
         self.send("PUT", f"/resource_providers/{seen.uuid}/inventories", body)
 
+    def remove_traits(self, suffix: str, *traits: str) -> None:
+        """Traits that an operator takes off a provider."""
+        name = f"{self.facts.hostname}_{suffix}" if suffix else self.facts.hostname
+        seen = self.tree().by_name[name]
+        left = sorted(seen.provider.traits - set(traits))
+        body = {"traits": left, "resource_provider_generation": seen.generation}
+        self.send("PUT", f"/resource_providers/{seen.uuid}/traits", body)
+
     def traits(self, suffix: str = "") -> frozenset[str]:
         """All traits of a provider; empty where there is none."""
         seen = self._find(suffix)

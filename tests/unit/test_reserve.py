@@ -10,10 +10,11 @@ import pytest
 from agent.leaving import retire
 from agent.sync import Status
 from beds.one_host import FORCE, Cut, OneHost
-from drivers.facts import NetDevice, PciFunction
+from drivers.facts import HostFacts, NetDevice, PciFunction
 from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy
 from hardware import card, gpu, host, parent, plain, rules
 from reportclient.ownership import MARKER
+from reportclient.reserve import KEEP
 
 EGRESS = "NET_BW_EGR_KILOBIT_PER_SEC"
 NIC, GPU = "0000:81:00.0", "pci_0000_84_00_0"
@@ -279,3 +280,173 @@ def test_a_retirement_may_be_cut_off_at_any_request(start: Start, at: int) -> No
     retire(one.planner)
 
     assert one.tree().providers == ()
+
+
+# What an operator reserves while one of our marks stands.
+
+
+def two_kinds(mbps: int | None) -> HostFacts:
+    """A host with a card of VFs whose link is up or down, and a plain device."""
+    return host(*nic(mbps, state="up" if mbps else "down"), plain())
+
+
+NAMED = rules(
+    DeviceRule(number=1, product_id="1515", resource_class="CUSTOM_FAST"),
+    DeviceRule(number=2, product_id="1533", resource_class="CUSTOM_CARD"),
+)
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 3), (1, 4), (2, 1), (2, 0)])
+def test_a_reservation_beside_bandwidth_that_is_held_is_an_operators(start: Start, before: int, after: int) -> None:
+    one = start(*nic(), devices=LINKED)
+    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=before)
+    one.claim({NIC: {EGRESS: 5_000_000}})
+    one.sync(FORCE, facts=host(*nic(1000)))
+
+    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=after)
+    one.sync(FORCE)
+    assert one.stock(NIC)["SRIOV_NET_VF"] == (4, after)
+    one.sync(facts=host(*nic()))
+
+    assert (one.stock(NIC)["SRIOV_NET_VF"], one.marks(NIC)) == ((4, after), frozenset())
+
+
+@pytest.mark.parametrize("before", [1, 4])
+@pytest.mark.parametrize("after", [0, 1, 2, 3])
+@pytest.mark.parametrize("well_at_once", [False, True])
+def test_a_reservation_that_is_changed_on_an_ill_card_is_the_operators_once_it_is_well(
+    start: Start, before: int, after: int, well_at_once: bool
+) -> None:
+    one = start(*nic(), devices=VFS)
+    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=before)
+    one.sync(facts=host(*nic(state="down")))
+
+    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=after)
+    if not well_at_once:
+        assert one.sync().status is Status.CHANGED
+        assert one.stock(NIC) == {"SRIOV_NET_VF": (4, 4)}
+        assert one.sync().status is Status.UNCHANGED
+    one.sync(facts=host(*nic()))
+
+    assert (one.stock(NIC), one.marks(NIC)) == ({"SRIOV_NET_VF": (4, after)}, frozenset())
+
+
+def test_all_of_a_card_is_reserved_by_an_operator_while_one_vf_is_ill(start: Start) -> None:
+    pf, ill, *others = card(NIC, 4)
+    one = start(pf, replace(ill, power_state="error"), *others, devices=VFS)
+    one.sync()  # what was just created is known from the next pass on
+    assert one.stock(NIC) == {"SRIOV_NET_VF": (4, 1)}
+
+    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=4)
+    one.sync()
+    assert one.stock(NIC) == {"SRIOV_NET_VF": (4, 4)}
+    one.sync(facts=host(*card(NIC, 4)))
+
+    assert (one.stock(NIC), one.marks(NIC)) == ({"SRIOV_NET_VF": (4, 4)}, frozenset())
+
+
+def test_a_reservation_on_a_flat_root_is_an_operators_while_devices_of_another_class_are_ill(tmp_path: Path) -> None:
+    one = OneHost(tmp_path, two_kinds(10_000), Policy(layout="flat", devices=NAMED))
+    one.sync()
+    one.sync(facts=two_kinds(None))
+
+    one.set_by_hand("", "CUSTOM_CARD", reserved=1)
+    one.sync()
+    assert (one.stock()["CUSTOM_CARD"], one.stock()["CUSTOM_FAST"]) == ((1, 1), (4, 4))
+    one.sync(facts=two_kinds(10_000))
+
+    assert (one.stock()["CUSTOM_CARD"], one.stock()["CUSTOM_FAST"], one.marks()) == ((1, 1), (4, 0), frozenset())
+
+
+def test_a_lost_card_whose_reservation_is_taken_off_goes(start: Start) -> None:
+    one = start(*nic(), plain(), devices=VFS)
+    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=2)
+    one.sync(FORCE)
+    for _ in range(4):
+        one.sync(facts=host(plain()))
+    assert one.stock(NIC) == {"SRIOV_NET_VF": (2, 2)}
+
+    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=0)
+    for _ in range(3):  # a loss is believed when it is seen three times
+        one.sync()
+
+    assert one.stock(NIC) == {}
+
+
+def test_a_reservation_is_not_forgotten_by_passes_that_are_refused(start: Start) -> None:
+    one = start(*nic(), devices=VFS)
+    one.sync(facts=host(*nic(state="down")))
+    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=2)
+
+    well, policy = one.policy, replace(one.policy, reserved_memory_mib=2001)
+    one.claim({"": {"MEMORY_MB": 64}})
+    for _ in range(2):
+        assert one.sync(policy=policy).status is Status.UNSAFE
+    one.sync(policy=well)
+    one.sync(facts=host(*nic()))
+
+    assert (one.stock(NIC), one.marks(NIC)) == ({"SRIOV_NET_VF": (4, 2)}, frozenset())
+
+
+def test_a_trait_that_is_taken_away_is_a_later_word_than_a_reservation(start: Start) -> None:
+    one = start(*nic(), devices=VFS)
+    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=2)
+    one.sync(facts=host(*nic(state="down")))
+    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=3)
+    one.claim({"": {"MEMORY_MB": 64}})
+    well = one.policy
+    assert one.sync(policy=replace(one.policy, reserved_memory_mib=2001)).status is Status.UNSAFE
+
+    one.remove_traits(NIC, f"{KEEP}2_SRIOV_NET_VF")
+    one.sync(policy=well)
+    one.sync(facts=host(*nic()))
+
+    assert (one.stock(NIC), one.marks(NIC)) == ({"SRIOV_NET_VF": (4, 0)}, frozenset())
+
+
+@pytest.mark.parametrize("before", [0, 1, 3])
+@pytest.mark.parametrize("after", [0, 2])
+@pytest.mark.parametrize("at", range(6))
+def test_a_pass_that_learns_what_an_operator_reserved_may_be_cut_off_at_any_request(
+    start: Start, before: int, after: int, at: int
+) -> None:
+    one = start(*nic(), devices=VFS)
+    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=before)
+    one.sync(facts=host(*nic(state="down")))
+    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=after)
+
+    one.sender.left = at
+    with suppress(Cut):
+        one.sync()
+    one.sender.left = None
+    one.sync(facts=host(*nic()))
+
+    assert (one.stock(NIC), one.marks(NIC)) == ({"SRIOV_NET_VF": (4, after)}, frozenset())
+
+
+@pytest.mark.parametrize("at", [None, *range(4)])
+def test_hand_over_keeps_what_an_operator_reserved_since_the_last_pass(start: Start, at: int | None) -> None:
+    one = start(*nic(), devices=VFS)
+    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=1)
+    one.sync(facts=host(*nic(state="down")))
+    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=3)
+
+    one.sender.left = at
+    with suppress(Cut):
+        one.hand_over()
+    one.sender.left = None
+    one.hand_over()
+
+    assert (one.stock(NIC), one.marks(NIC)) == ({"SRIOV_NET_VF": (4, 3)}, frozenset())
+
+
+def test_what_another_service_writes_is_no_operators_reservation(start: Start) -> None:
+    one = start(*nic(), devices=VFS)
+    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=2)
+    one.sync(facts=host(*nic(state="down")))
+
+    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=0, total=8)
+    one.sync()
+    one.sync(facts=host(*nic()))
+
+    assert one.stock(NIC) == {"SRIOV_NET_VF": (4, 2)}
