@@ -6,8 +6,9 @@ that somebody holds, or that this agent did not write.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
+from types import MappingProxyType
 from typing import TypeVar
 
 from agent.audit_memory import forget_memory
@@ -16,12 +17,13 @@ from agent.state import locked, serving
 from agent.sync import ATTEMPTS, Outcome, Status, foresee
 from reportclient.allocations import Allocation
 from reportclient.errors import Conflict
-from reportclient.ownership import MARKER, Ownership, is_marked, is_novas, others_marks
+from reportclient.ownership import MARKER, Names, Ownership, is_marked, is_novas, others_marks
 from reportclient.plan import Delete, Plan, Reshape, SetInventories, SetTraits
 from reportclient.reserve import given_back, is_mark
 from reportclient.tree import ObservedProvider, ObservedTree, same_stock
 
 LOG = logging.getLogger(__name__)
+NONE: Mapping[str, Names] = MappingProxyType({})
 NAMED = 4  # consumers or providers in a sentence
 Seen = TypeVar("Seen", Prospect, Sight)
 
@@ -52,7 +54,7 @@ def hand_over(planner: Planner, *, dry: bool = False, force: bool = False) -> Ou
         stands = planner.standing_layout(sight.observed, sight.memory)
         return against_hand_over(sight.observed, stands, force=force)
 
-    return _leave(planner, _sight, against, lambda sight: plan_hand_over(sight.said), dry=dry)
+    return _leave(planner, _sight, against, _plan_hand_over, dry=dry)
 
 
 def plan_retirement(observed: ObservedTree) -> Plan:
@@ -62,10 +64,11 @@ def plan_retirement(observed: ObservedTree) -> Plan:
     return Plan((*((Reshape(stocked),) if stocked else ()), *deletes))
 
 
-def plan_hand_over(observed: ObservedTree) -> Plan:
+def plan_hand_over(observed: ObservedTree, configured: Mapping[str, Names] = NONE) -> Plan:
     """
     What we reserved is given back, and our marks go, the root's last; the rest of the stock, names and uuids stay.
-    Providers with the mark of another service stay as they are.
+    Providers with the mark of another service stay as they are, and so do classes that the operator's files added
+    (``configured``).
 
     The stock goes first: a run that is cut off then finds by the marks what an operator reserved.
     """
@@ -73,13 +76,20 @@ def plan_hand_over(observed: ObservedTree) -> Plan:
     stock = tuple(
         SetInventories(seen.uuid, seen.name, after)
         for seen in own
-        if is_marked(seen) and not same_stock(after := given_back(seen), seen.provider.inventories)
+        if is_marked(seen)
+        and not same_stock(
+            after := given_back(seen, configured.get(seen.name, Names()).classes), seen.provider.inventories
+        )
     )
     writes = []
     for seen in own:
         if marks := frozenset(filter(_is_mark, seen.provider.traits)):
             writes.append(SetTraits(seen.uuid, seen.name, seen.provider.traits - marks, frozenset(), marks))
     return Plan((*((Reshape(stock),) if len(stock) > 1 else stock), *writes))
+
+
+def _plan_hand_over(sight: Sight) -> Plan:
+    return plan_hand_over(sight.said, sight.memory.configured)
 
 
 def against_retirement(prospect: Prospect, held: tuple[Allocation, ...]) -> tuple[str, ...]:

@@ -66,7 +66,7 @@ class Prospect:
     root_uuid: str
     desired: ProviderTree
     observed: ObservedTree
-    said: ObservedTree  # the same, with traits that say what operators reserved meanwhile
+    said: ObservedTree  # the same without what the operator's files add, and with what operators reserved meanwhile
     ours: Ownership
     plan: Plan
     unplaceable: str  # why what guests hold has no place in what is wanted; empty: all has, or nobody must move
@@ -74,6 +74,7 @@ class Prospect:
     went_back: bool  # placement is in an older state than the one that the last pass left
     survey: Survey
     allocations: tuple[Allocation, ...]  # of the whole tree where guests hold what loses stock, else none
+    elsewhere: frozenset[str]  # providers whose hardware, if they stand, is on offer in another form
     held: tuple[str, ...]  # what is kept only because guests have it: a sentence each
     memory: NodeState  # as the last pass left it, by the names that are wanted
     refused: NodeState  # to remember where nothing is written: by the names that stand
@@ -92,7 +93,7 @@ class Sight:
 
     root_uuid: str
     observed: ObservedTree
-    said: ObservedTree
+    said: ObservedTree  # the same, with traits that say what operators reserved meanwhile
     memory: NodeState
     identified: bool  # as in ``Prospect``
 
@@ -236,13 +237,15 @@ class Planner:
         additions = read_additions(self.settings.provider_config, required=required)
         named = _named(observed, memory, additions)
         reserved = set_by_operator(observed, memory.observed, memory.reserved, tried=tried)
-        said = with_reservations(observed, reserved)
-        shaped, holdings = self.driver.shape(survey, policy, without(said, named))
+        standing = with_reservations(observed, reserved)
+        said = without(standing, named)
+        shaped, holdings = self.driver.shape(survey, policy, said)
         before = self.ownership(survey, shaped, observed, memory)
         foreign = contest(memory.observed, observed, shaped, before, policy.free_ratios)
         if foreign:  # ratios and reservations that somebody else wrote are no operator's: those that we left count
             reserved = set_by_operator(observed, memory.observed, memory.reserved, tried=tried, contested=foreign.uuids)
-            said = with_reservations(observed, reserved)
+            standing = with_reservations(observed, reserved)
+            said = without(standing, named)
             as_left = with_reservations(_as_left(memory.observed, observed, foreign.uuids), reserved)
             shaped, holdings = self.driver.shape(survey, policy, without(as_left, named))
         uses = self._used_once(shaped, observed, memory, before)
@@ -266,7 +269,7 @@ class Planner:
         plan = make(desired)
         allocations = self._allocations(plan, observed)
         moves, consumers, unplaceable = self._moves(Observed(observed, allocations), desired, holdings, ours)
-        after = Observed(_with_uses(said, uses), apply_moves(allocations, moves))
+        after = Observed(_with_uses(standing, uses), apply_moves(allocations, moves))
         held_tree, held = self._held(survey, desired, after, holdings, ours, force=wishes.force, named=named)
         plan = make(held_tree, moves=moves, consumers=consumers) if held or moves else plan
         stay = _left_standing(observed, desired, plan)
@@ -280,6 +283,7 @@ class Planner:
             unplaceable=unplaceable,
             survey=survey,
             allocations=allocations,
+            elsewhere=holdings.elsewhere,
             held=(*uses.notes, *held),
             contest=foreign,
             went_back=self.client.went_back,

@@ -20,7 +20,7 @@ from reportclient.names import is_custom
 from reportclient.ownership import Names
 from reportclient.payload import decode_inventory
 from reportclient.renaming import child_uuid
-from reportclient.reserve import is_reserved_by_us, keeps, without_words
+from reportclient.reserve import without_words
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 COMPUTE_NODE = "$COMPUTE_NODE"  # every root of this agent that no other entry names
@@ -144,7 +144,7 @@ def check_names(
 
 def without(observed: ObservedTree, named: Mapping[str, Names]) -> ObservedTree:
     """
-    What stands, less what the files name on children and the marks that go with that.
+    What stands, less what the files name and the marks that go with that.
 
     A driver looks up in it what devices had, and must not take up what the files added to them.
     """
@@ -153,7 +153,7 @@ def without(observed: ObservedTree, named: Mapping[str, Names]) -> ObservedTree:
 
 def _without(seen: ObservedProvider, named: Names) -> ObservedProvider:
     provider = seen.provider
-    if provider.parent is None or not (named.classes or named.traits):
+    if not (named.classes or named.traits):
         return seen
     stock = {name: one for name, one in provider.inventories.items() if name not in named.classes}
     traits = without_words(provider.traits, named.classes) - named.traits
@@ -170,11 +170,10 @@ def _choose(provider: Provider, uuid: str, by_provider: Mapping[str, Addition]) 
 def _extend(provider: Provider, addition: Addition) -> Provider:
     if both := addition.inventories.keys() & provider.inventories.keys() or addition.traits & provider.traits:
         raise ConfigError(f"{addition.source}: {', '.join(sorted(both))} of {provider.name} is reported by the driver")
-    said = keeps({name: one.reserved for name, one in addition.inventories.items()})
     return replace(
         provider,
         inventories={**provider.inventories, **addition.inventories},
-        traits=provider.traits | addition.traits | (said if is_reserved_by_us(provider.traits) else frozenset()),
+        traits=provider.traits | addition.traits,
     )
 
 

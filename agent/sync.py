@@ -303,8 +303,19 @@ def _renamed_unseen(prospect: Prospect, carried: list[str]) -> tuple[str, ...]:
 
 def _lost_settings(planner: Planner, prospect: Prospect) -> tuple[str, ...]:
     """Why the plan would lose what an operator set by hand; empty when all of it comes along."""
-    owned = {seen.name for seen in prospect.observed if prospect.ours.writes(seen)}
-    return lost_settings(prospect.said, prospect.desired, owned, planner.settings.policy.free_ratios)
+    ours, files = prospect.ours, prospect.meanwhile.configured
+    owned = {seen.name for seen in prospect.observed if ours.writes(seen)}
+    apart = {name: names.classes for name, names in files.items()}
+    for seen in prospect.observed:
+        apart[seen.name] = apart.get(seen.name, frozenset()) | (seen.provider.inventories.keys() - ours.classes(seen))
+    return lost_settings(
+        prospect.said,
+        prospect.desired,
+        owned,
+        planner.settings.policy.free_ratios,
+        elsewhere=prospect.elsewhere,
+        apart=apart,
+    )
 
 
 def _lacks_reparenting(planner: Planner, plan: Plan) -> tuple[str, ...]:

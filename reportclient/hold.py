@@ -60,7 +60,11 @@ def hold(
         if is_used_up(seen, besides.get(seen.name, ())):
             providers[seen.name] = _without(seen, besides.get(seen.name, ()), providers.get(seen.name))
             notes.append(f"{seen.name} is a one-time device that was used: it stays until it is no longer reserved")
-        elif seen.name not in providers and lost(seen.name) and (reserved := _reserved_devices(seen)):
+        elif (
+            seen.name not in providers
+            and lost(seen.name)
+            and (reserved := _reserved_devices(seen, besides.get(seen.name, ())))
+        ):
             providers[seen.name] = _marked(replace(_bare(seen), inventories=reserved), seen, besides.get(seen.name, ()))
             told = ", ".join(f"{one.total} {name}" for name, one in reserved.items())
             notes.append(
@@ -134,12 +138,12 @@ def _is_reshaped(
     return resource_class in NO_DEVICES or on_root or bool(device_classes(came, besides))
 
 
-def _reserved_devices(seen: ObservedProvider) -> dict[str, Inventory]:
+def _reserved_devices(seen: ObservedProvider, besides: Collection[str]) -> dict[str, Inventory]:
     """What an operator reserved of a provider's devices, as all that there is."""
     return {
         name: Inventory(total=amount, reserved=amount, max_unit=amount)
         for name, amount in sorted(reserved_by_operator_on(seen).items())
-        if name not in NO_DEVICES
+        if name not in NO_DEVICES and name not in besides
     }
 
 

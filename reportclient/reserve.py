@@ -79,11 +79,24 @@ def with_reservations(observed: ObservedTree, reservations: Reservations) -> Obs
     return replace(observed, providers=tuple(_with_amounts(seen, reservations.get(seen.uuid)) for seen in observed))
 
 
-def given_back(stands: ObservedProvider) -> dict[str, Inventory]:
-    """A provider's stock without what we reserved of it."""
+def without(provider: Provider, classes: Collection[str]) -> Provider:
+    """A provider without the stock of some classes, and without the traits that say what of them was reserved."""
+    left = {name: stock for name, stock in provider.inventories.items() if name not in classes}
+    kept = {name: amount for name, amount in _remembered(provider.traits).items() if name not in classes}
+    others = frozenset(name for name in provider.traits if not name.startswith(KEEP))
+    return replace(provider, inventories=left, traits=others | keeps(kept)) if classes else provider
+
+
+def keep_trait(provider: Provider, name: str) -> str:
+    """The trait that says how much of a class an operator reserved; empty where none does."""
+    return next(iter(keeps({name: _remembered(provider.traits).get(name, 0)})), "")
+
+
+def given_back(stands: ObservedProvider, apart: Collection[str] = ()) -> dict[str, Inventory]:
+    """A provider's stock without what we reserved of it; classes that are set ``apart`` stay as they are."""
     theirs = reserved_by_operator_on(stands)
     return {
-        name: replace(stock, reserved=min(stock.total, theirs.get(name, 0)))
+        name: stock if name in apart else replace(stock, reserved=min(stock.total, theirs.get(name, 0)))
         for name, stock in stands.provider.inventories.items()
     }
 

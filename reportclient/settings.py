@@ -1,14 +1,17 @@
 """What operators set in placement by hand, and plans that would lose it: reservations of devices, allocation ratios."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isclose
+from types import MappingProxyType
 
 from reportclient.names import NO_DEVICES, ONE_TIME
-from reportclient.reserve import reserved_by_operator
+from reportclient.reserve import keep_trait, reserved_by_operator, without
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 HUGE = "CUSTOM_MEMORY_PAGE_SIZE_LARGE"  # of providers that nobody can overcommit
+BANDWIDTH = "NET_BW_"  # begins the classes that count kbit/s
+NONE: Mapping[str, Collection[str]] = MappingProxyType({})
 OPTIONS = {"VCPU": "cpu_allocation_ratio", "MEMORY_MB": "ram_allocation_ratio", "DISK_GB": "disk_allocation_ratio"}
 
 
@@ -22,44 +25,90 @@ class _Flow:
 
 
 def lost_settings(
-    observed: ObservedTree, desired: ProviderTree, owned: Collection[str], free_ratios: Collection[str]
+    observed: ObservedTree,
+    desired: ProviderTree,
+    owned: Collection[str],
+    free_ratios: Collection[str],
+    *,
+    elsewhere: Collection[str] = (),
+    apart: Mapping[str, Collection[str]] = NONE,
 ) -> tuple[str, ...]:
     """
     Why a change would lose what an operator set: a sentence each; none when all of it comes along.
 
     Changes are of the layout, and of the names of classes. ``owned`` are the names of the providers that we write;
-    ``free_ratios`` the classes whose ratio nobody configured.
+    ``free_ratios`` the classes whose ratio nobody configured; ``elsewhere`` the providers whose hardware is to be on
+    offer in another form. ``apart`` has the classes, by provider's name, that are no device's: those of the operator's
+    files, and others'.
     """
+    observed = replace(
+        observed,
+        providers=tuple(replace(seen, provider=without(seen.provider, apart.get(seen.name, ()))) for seen in observed),
+    )
+    desired = ProviderTree(tuple(without(one, apart.get(one.name, ())) for one in desired))
     flows = list(_flows(observed, desired, owned))
     sentences = [_lost_reservation(flow) for flow in flows if flow.name not in NO_DEVICES]
     sentences += [_lost_ratio(flow, observed, desired) for flow in flows if flow.name in free_ratios]
-    stood = observed.by_name
-    sentences += [_lost_name(stood[one.name], one) for one in desired if one.name in owned and one.name in stood]
+    related = _relations(observed, desired)
+    for seen in observed:
+        if seen.name in owned:
+            flown = {flow.name for flow in flows if seen in flow.sources}
+            near = [one for one in desired if one.name == seen.name or related(one.name, seen.name)]
+            sentences.append(_lost_name(seen, near, flown, observed, is_elsewhere=seen.name in elsewhere))
     return tuple(filter(None, sentences))
 
 
-def _lost_name(seen: ObservedProvider, wanted: Provider) -> str:
-    """Why a reservation is lost as its class goes and another comes on that provider; empty when none is."""
-    came = sorted(wanted.inventories.keys() - seen.provider.inventories.keys() - NO_DEVICES)
-    gone = sorted(
-        reserved_by_operator(seen.provider).keys()
-        - wanted.inventories.keys()
-        - reserved_by_operator(wanted).keys()
-        - NO_DEVICES
-    )
-    spent = all(reserved_by_operator(wanted).get(name, 0) >= wanted.inventories[name].total for name in came)
-    if not (came and gone) or (spent and ONE_TIME in seen.provider.traits & wanted.traits):
-        return ""
-    amount = reserved_by_operator(seen.provider)[gone[0]]
-    return (
-        f"{amount} {gone[0]} on {seen.name} are reserved by hand, and it is to offer "
-        f"{', '.join(came)} instead: {_take_off(seen, gone[0])}, and set it again on {came[0]} afterwards"
-    )
+def _lost_name(
+    seen: ObservedProvider,
+    near: Collection[Provider],
+    flown: Collection[str],
+    observed: ObservedTree,
+    *,
+    is_elsewhere: bool,
+) -> str:
+    """
+    Why a reservation is lost as the same hardware is to be on offer by another name; empty when none is.
+
+    ``near`` are the providers that may get it: the same one, and those above and below; ``flown`` the classes that
+    they get by the same name.
+    """
+    stays = {name for one in near if one.name == seen.name for name in one.inventories}
+    for name, amount in sorted(reserved_by_operator(seen.provider).items()):
+        if name in NO_DEVICES or name in stays or name in flown:
+            continue
+        came = _came(near, observed, name)
+        spent = [one for one in near if one.name == seen.name and ONE_TIME in one.traits & seen.provider.traits]
+        if came and all(reserved_by_operator(one).get(each, 0) for one in spent for each in came) and spent:
+            continue  # a one-time device that was used is used by whatever name
+        if came or is_elsewhere:
+            other = ", ".join(came) or "the same hardware in another form"
+            return (
+                f"{amount} {name} on {seen.name} are reserved by hand, and {other} is to be on offer instead, which "
+                f"may be the same devices: {_take_off(seen, name)}, and set it again on {came[0] if came else 'that'} "
+                f"afterwards"
+            )
+    return ""
+
+
+def _came(near: Iterable[Provider], observed: ObservedTree, gone: str) -> list[str]:
+    """The classes that providers get and that may be another name of one that goes: bandwidth is none of devices."""
+    stood = observed.by_name
+    before = {one.name: stood[one.name].provider.inventories.keys() if one.name in stood else () for one in near}
+    came = {name for one in near for name in one.inventories if name not in before[one.name]}
+    return sorted(name for name in came - NO_DEVICES if name.startswith(BANDWIDTH) == gone.startswith(BANDWIDTH))
 
 
 def _take_off(seen: ObservedProvider, name: str) -> str:
-    command = f"openstack resource provider inventory set {seen.uuid} --amend --resource {name}:reserved=0"
-    return f"take the reservation off ({command})"
+    """How a person takes a reservation off: in the stock, or where that says 0 or is away, in our trait."""
+    stock = seen.provider.inventories.get(name)
+    if stock and stock.reserved:
+        command = f"openstack resource provider inventory set {seen.uuid} --amend --resource {name}:reserved=0"
+        return f"take the reservation off ({command})"
+    trait = keep_trait(seen.provider, name)
+    return (
+        f"take the trait {trait} off {seen.name} (openstack resource provider trait set {seen.uuid}, with --trait for "
+        f"each of its other traits)"
+    )
 
 
 def _flows(observed: ObservedTree, desired: ProviderTree, owned: Collection[str]) -> Iterable[_Flow]:

@@ -136,6 +136,19 @@ class OneHost:
         body = encode_inventories(stock, seen.generation)
         self.send("PUT", f"/resource_providers/{seen.uuid}/inventories", body)
 
+    def add_by_hand(self, suffix: str, resource_class: str, total: int) -> None:
+        """A class that somebody else puts on a provider."""
+        name = f"{self.facts.hostname}_{suffix}" if suffix else self.facts.hostname
+        seen = self.tree().by_name[name]
+        self.send("PUT", f"/resource_classes/{resource_class}")
+        stock = {**seen.provider.inventories, resource_class: Inventory(total=total)}
+        body = encode_inventories(stock, seen.generation)
+        self.send("PUT", f"/resource_providers/{seen.uuid}/inventories", body)
+
+    def forget(self) -> None:
+        """The state on this host's disk is lost."""
+        self.planner.state_file(ROOT).forget()
+
     def remove_traits(self, suffix: str, *traits: str) -> None:
         """Traits that an operator takes off a provider."""
         name = f"{self.facts.hostname}_{suffix}" if suffix else self.facts.hostname
@@ -159,13 +172,13 @@ class OneHost:
         self.send("PUT", f"/resource_providers/{seen.uuid}/traits", body)
 
     def write_provider_config(
-        self, suffix: str, resource_class: str, total: int, *, traits: Iterable[str] = (), reserved: int = 0
+        self, suffix: str, resource_class: str, total: int, reserved: int = 0, *, traits: Iterable[str] = ()
     ) -> None:
         """A file of the operator's that adds a class, and traits, to a provider."""
         folder = self.settings.provider_config
         folder.mkdir(exist_ok=True)
         entry = {
-            "identification": {"name": f"{self.facts.hostname}_{suffix}"},
+            "identification": {"name": f"{self.facts.hostname}_{suffix}" if suffix else self.facts.hostname},
             "inventories": {"additional": [{resource_class: {"total": total, "reserved": reserved}}]},
             "traits": {"additional": [*traits]},
         }

@@ -1,6 +1,7 @@
 """What operators set in placement by hand outlives a change of layout, or the change is refused and says so."""
 
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -11,12 +12,13 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from agent.planner import Wishes
 from agent.sync import Outcome, Status
 from beds.one_host import FORCE, RESHAPE, OneHost
 from drivers.facts import CpuMap, HostCpu, HostFacts, NetDevice, NumaCell, PciFunction
-from drivers.policy import DevicePolicy, Layout, Policy, Ratio
+from drivers.policy import DevicePolicy, Layout, MdevRule, Policy, Ratio
 from drivers.rules import parse_rule
-from hardware import card, host
+from hardware import card, gpu, host, parent
 from reportclient.names import NO_DEVICES
 from reportclient.reserve import reserved_by_operator
 from reportclient.tree import Provider
@@ -255,3 +257,175 @@ def replace_address(functions: tuple[PciFunction, ...], address: str) -> tuple[P
     """The same card at another address."""
     pf = functions[0]
     return card(address, len(pf.vfs), net_devices=pf.net_devices, driver=pf.driver)
+
+
+# Names, forms and files.
+
+FAST = DevicePolicy(report=True, rules=(parse_rule({"product_id": "1515", "resource_class": "FAST"}, 1),))
+CARD = DevicePolicy(report=True, rules=(parse_rule({"product_id": "1533", "resource_class": "CARD"}, 1),))
+COMMAND = re.compile(r"inventory set (\S+) --amend --resource (\w+):reserved=0")
+TRAIT = re.compile(r"take the trait (\w+) off (\S+) \(")
+
+
+def follow_advice(one: OneHost, outcome: Outcome) -> None:
+    """Do what each refusal of a pass says, until none is left: what is told first is done first."""
+    for _ in range(8):
+        if outcome.status is not Status.UNSAFE:
+            break
+        names = {seen.uuid: seen.name for seen in one.tree()}
+        told = "; ".join(outcome.notes)
+        steps = [(names[uuid].partition("_")[2], name) for uuid, name in COMMAND.findall(told)]
+        traits = [(name.partition("_")[2], trait) for trait, name in TRAIT.findall(told)]
+        assert steps or traits, f"no next step: {told}"
+        for suffix, name in steps:
+            one.set_by_hand(suffix, name, reserved=0)
+        for suffix, trait in traits:
+            one.remove_traits(suffix, trait)
+        outcome = one.sync(RESHAPE)
+    assert outcome.status in (Status.CHANGED, Status.UNCHANGED), outcome.notes
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("state_lost", [False, True])
+def test_a_class_of_an_ill_card_of_which_some_is_reserved_gets_no_other_name(
+    start: Start, layout: Layout, state_lost: bool
+) -> None:
+    one = start(*nic(ONE, 4, 10_000, "ixgbe"), layout=layout)
+    place = "" if layout == "flat" else ONE
+    one.set_by_hand(place, VF, reserved=2)
+    one.sync(facts=host(*nic(ONE, 4, None, "ixgbe")))
+
+    for facts in (one.facts, host(*nic(ONE, 4, 10_000, "ixgbe"))):
+        outcome = one.sync(RESHAPE, facts=facts, policy=replace(one.policy, devices=FAST))
+        refused(outcome, "2 SRIOV_NET_VF", "CUSTOM_FAST")
+        if state_lost:
+            one.forget()
+
+    follow_advice(one, outcome)
+    assert (one.stock(place)["CUSTOM_FAST"], one.marks(place)) == ((4, 0), frozenset())
+
+
+@pytest.mark.parametrize(("first", "second"), list(permutations(LAYOUTS, 2)))
+def test_a_class_of_which_some_is_reserved_gets_no_other_name_with_another_layout(
+    start: Start, first: Layout, second: Layout
+) -> None:
+    one = start(*card(ONE, 4), layout=first)
+    one.set_by_hand("" if first == "flat" else ONE, VF, reserved=1)
+
+    outcome = one.sync(RESHAPE, policy=replace(one.policy, layout=second, devices=FAST))
+
+    refused(outcome, "1 SRIOV_NET_VF", "CUSTOM_FAST", "--amend")
+    follow_advice(one, outcome)
+
+
+def test_a_lost_card_that_comes_back_with_another_class_is_refused_until_the_reservation_is_off(start: Start) -> None:
+    one = start(*card(ONE, 4), *card(OTHER, 4), layout="devices")
+    one.set_by_hand(ONE, VF, reserved=2)
+    one.sync()
+    for _ in range(4):
+        one.sync(facts=host(*card(OTHER, 4)))
+    one.sync(Wishes(reshape=True), policy=replace(one.policy, devices=FAST))
+
+    outcome = one.sync(Wishes(reshape=True), facts=host(*card(ONE, 4), *card(OTHER, 4)))
+
+    refused(outcome, "2 SRIOV_NET_VF", "--amend")
+    follow_advice(one, outcome)
+    assert one.stock(ONE) == {"CUSTOM_FAST": (4, 0)}
+
+
+def test_a_part_of_an_ill_card_that_another_layout_would_lose_is_taken_off_as_advised(start: Start) -> None:
+    one = start(*card(ONE, 4), *card(OTHER, 4), layout="devices")
+    one.set_by_hand(ONE, VF, reserved=2)
+    one.sync(facts=host(*nic(ONE, 4, None, "ixgbe"), *card(OTHER, 4)))
+
+    outcome = one.reshape("flat")
+
+    refused(outcome, "2 SRIOV_NET_VF", "--amend")
+    follow_advice(one, outcome)
+    assert one.stock()[VF] == (8, 4)
+
+
+def test_a_reservation_that_was_taken_off_before_the_state_was_lost_is_taken_off_with_its_trait(start: Start) -> None:
+    one = start(*card(ONE, 4), layout="devices")
+    one.set_by_hand(ONE, VF, reserved=2)
+    one.sync(facts=host(*nic(ONE, 4, None, "ixgbe")))
+    one.set_by_hand(ONE, VF, reserved=0)
+    one.forget()
+
+    outcome = one.sync(RESHAPE, policy=replace(one.policy, devices=FAST))
+
+    refused(outcome, "CUSTOM_DEVICE_UNHEALTHY_KEEP_2_SRIOV_NET_VF")
+    follow_advice(one, outcome)
+    assert one.stock(ONE) == {"CUSTOM_FAST": (4, 4)}
+
+
+@pytest.mark.parametrize("reserved", [0, 1, 4])
+@pytest.mark.parametrize("layout", ["devices", "numa"])
+def test_a_gpu_whose_vgpus_an_operator_reserved_is_not_on_offer_whole(
+    start: Start, layout: Layout, reserved: int
+) -> None:
+    one = start(gpu(), layout=layout)
+    divided = replace(one.policy, devices=DevicePolicy(report=True, mdevs=(MdevRule(type="a"),)))
+    one.sync(RESHAPE, facts=host(gpu(), parents=(parent(gpu(), a=4),)), policy=divided)
+    one.set_by_hand("pci_0000_84_00_0", "VGPU", reserved=reserved)
+    whole = DevicePolicy(report=True, rules=(parse_rule({"product_id": "1eb8", "resource_class": "GPU"}, 1),))
+
+    outcome = one.sync(RESHAPE, facts=host(gpu(driver="vfio-pci")), policy=replace(one.policy, devices=whole))
+
+    if reserved:
+        refused(outcome, f"{reserved} VGPU on host_pci_0000_84_00_0", "another form", "--amend")
+    follow_advice(one, outcome)
+    assert one.stock("0000:84:00.0") == {"CUSTOM_GPU": (1, 0)}
+
+
+@pytest.mark.parametrize("suffix", ["", ONE])
+def test_a_class_of_the_operators_files_gets_another_name_by_the_files(start: Start, suffix: str) -> None:
+    one = start(*card(ONE, 4), layout="devices")
+    one.write_provider_config(suffix, "CUSTOM_LICENSE", 8, reserved=2)
+    one.sync()
+    one.write_provider_config(suffix, "CUSTOM_LICENCE_2026", 8, reserved=2)
+
+    outcome = one.sync()
+
+    assert (outcome.status, outcome.notes) == (Status.CHANGED, ())
+    assert "CUSTOM_LICENSE" not in one.stock(suffix)
+    assert one.stock(suffix)["CUSTOM_LICENCE_2026"] == (8, 2)
+
+
+def test_what_the_operators_files_reserve_of_a_lost_card_goes_with_it(start: Start) -> None:
+    one = start(*card(ONE, 4), *card(OTHER, 4), layout="devices")
+    one.write_provider_config(ONE, "CUSTOM_LICENSE", 8, reserved=2)
+    one.sync()
+
+    for _ in range(4):
+        one.sync(facts=host(*card(OTHER, 4)))
+    assert one.stock(ONE) == {}
+    one.sync(facts=host(*card(ONE, 4), *card(OTHER, 4)))
+
+    assert one.stock(ONE) == {VF: (4, 0), "CUSTOM_LICENSE": (8, 2)}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_the_operators_files_reserve_outlives_ill_health_as_the_files_say(start: Start, layout: Layout) -> None:
+    one = start(*card(ONE, 4), layout=layout)
+    place = "" if layout == "flat" else ONE
+    one.write_provider_config(place, "CUSTOM_LICENSE", 8, reserved=2)
+    one.sync()
+
+    one.sync(facts=host(*nic(ONE, 4, None, "ixgbe")))
+    assert one.stock(place)["CUSTOM_LICENSE"] == (8, 2)
+    assert one.marks(place) == {"CUSTOM_DEVICE_UNHEALTHY"}
+    if layout == "devices":
+        one.hand_over()
+        assert one.stock(place) == {VF: (4, 0), "CUSTOM_LICENSE": (8, 2)}
+
+
+def test_a_reservation_of_another_services_class_on_the_root_is_its_own(start: Start) -> None:
+    one = start(*card(ONE, 4), layout="flat")
+    one.add_by_hand("", "CUSTOM_FOREIGN", 4)
+    one.set_by_hand("", "CUSTOM_FOREIGN", reserved=1)
+
+    outcome = one.sync(RESHAPE, policy=replace(one.policy, devices=FAST))
+
+    assert (outcome.status, outcome.notes) == (Status.CHANGED, ())
+    assert one.stock()["CUSTOM_FOREIGN"] == (4, 1)
