@@ -8,6 +8,7 @@ from drivers.pci import parse_pci_address
 from drivers.policy import DeviceRule, MdevRule, ReservedPages
 from drivers.rules import parse_rule
 from reportclient.names import is_custom, is_name
+from reportclient.reserve import check_length
 
 UNITS_KIB = {"kb": 1, "mb": 1024, "gb": 1024**2}
 
@@ -81,6 +82,10 @@ def _parse_mdev_rule(type_: str, options: Mapping[str, Any]) -> MdevRule:
         raise ValueError(
             f"has [mdev_{type_}] mdev_class {resource_class}, which is neither VGPU nor CUSTOM_ and A-Z, 0-9 or _"
         )
+    try:
+        check_length(resource_class)
+    except ValueError as error:
+        raise ValueError(f"has [mdev_{type_}] mdev_class, which {error}") from error
     return MdevRule(
         type=type_,
         addresses=frozenset(_parse_parent(text, type_) for text in options["device_addresses"]),

@@ -8,6 +8,8 @@ from drivers.facts import PciFunction
 from drivers.pci import PciAddress, parse_pci_address
 from drivers.policy import Bandwidth, DevicePolicy, DeviceRule
 from reportclient.names import normalise_class, normalise_trait
+from reportclient.reserve import check_length
+from reportclient.tree import MAX_INT
 
 PARTS = (("domain", 4, 0xFFFF), ("bus", 2, 0xFF), ("slot", 2, 0x1F), ("function", 1, 0x7))
 SWITCHES = {"true": True, "1": True, "yes": True, "on": True, "t": True, "y": True,
@@ -30,7 +32,9 @@ def parse_rule(record: Mapping[str, Any], number: int) -> DeviceRule:
         raise ValueError("names a device by devname, which may change: use its address")
     if _switch(record, "remote_managed"):
         raise ValueError("has remote_managed, which is not supported")
-    resource_class = normalise_class(_text(record, "resource_class")) if record.get("resource_class") else None
+    resource_class = None
+    if record.get("resource_class"):
+        resource_class = check_length(normalise_class(_text(record, "resource_class")))
     if resource_class in NO_DEVICE or (resource_class or "").startswith("NET_BW_"):
         raise ValueError(f"has resource_class {resource_class}, which is no device's")
     if record.get("resource_class") and record.get("resource_class_attribute"):
@@ -152,6 +156,8 @@ def _parse_attribute(record: Mapping[str, Any]) -> str | None:
         raise ValueError(f"has {text!r} as resource_class_attribute, where a file below the device's folder is named")
     if text and _parse_id(record, "vendor_id") is None:
         raise ValueError("has resource_class_attribute without the vendor_id whose driver makes that file")
+    if text:
+        check_length(normalise_class(f"{text.split('/')[0]}_{MAX_INT}"))
     return text or None
 
 

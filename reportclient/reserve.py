@@ -9,15 +9,31 @@ what we left is an operator's word again, and goes into those traits.
 from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import replace
 
-from reportclient.names import NO_DEVICES, is_name
-from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
+from reportclient.names import LONGEST, NO_DEVICES, is_name
+from reportclient.tree import MAX_INT, Inventory, ObservedProvider, ObservedTree, Provider
 
 UNHEALTHY = "CUSTOM_DEVICE_UNHEALTHY"  # some of it is ill
 HELD = "CUSTOM_DEVICE_HELD"  # there is less of it than guests hold or an operator reserved
 KEEP = f"{UNHEALTHY}_KEEP_"  # followed by an amount, "_", and the class of which an operator reserved so much
+LONGEST_CLASS = LONGEST - len(f"{KEEP}{MAX_INT}_")  # of which any amount can be remembered
 
 Reservations = Mapping[str, Mapping[str, int]]
 """Provider's uuid -> resource class -> amount that an operator reserved and that no trait says yet; 0 is one too."""
+
+
+def check_length(name: str) -> str:
+    """
+    A class of devices of which any reserved amount fits into a trait.
+
+    Raises:
+        ValueError: it is too long.
+    """
+    if len(name) > LONGEST_CLASS:
+        raise ValueError(
+            f"names the class {name[:40]}... of {len(name)} characters, and at most {LONGEST_CLASS} leave room for the "
+            f"trait that remembers what is reserved of it: give it a shorter name"
+        )
+    return name
 
 
 def is_mark(trait: str) -> bool:

@@ -8,6 +8,8 @@ from agent.device_options import parse_mdev_rules, parse_pages, parse_rules
 from drivers.policy import Bandwidth, MdevRule, ReservedPages
 from drivers.rules import matches, parse_rule
 from hardware import card, plain
+from reportclient.reserve import keeps
+from reportclient.tree import MAX_INT
 
 
 def rule_matches(record: dict[str, Any], *, address: str = "0000:05:00.0", pf_exists: bool = False) -> bool:
@@ -65,6 +67,10 @@ def test_the_one_address_of_a_pf_means_its_vfs_only_where_there_is_a_pf(address:
         pytest.param({"address": 5}, "neither a text nor a table", id="address of another kind"),
         pytest.param({"one_time_use": "perhaps"}, "'perhaps' as one_time_use", id="switch"),
         pytest.param({"resource_class": "!!!"}, "no name can be made", id="class"),
+        pytest.param({"resource_class": "X" * 209}, "of 216 characters, and at most 215", id="class without a trait"),
+        pytest.param(
+            {"vendor_id": "10de", "resource_class_attribute": "x" * 198}, "at most 215", id="file of a long name"
+        ),
         pytest.param({"traits": "a" * 300}, "no name can be made", id="trait"),
         pytest.param(
             {"resource_class_attribute": "nvidia/current_vgpu_type"}, "without the vendor_id", id="whose file"
@@ -79,6 +85,13 @@ def test_the_one_address_of_a_pf_means_its_vfs_only_where_there_is_a_pf(address:
 def test_what_cannot_be_meant_is_refused(record: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_rule(record, 1)
+
+
+def test_the_longest_class_fits_a_trait_with_the_largest_amount() -> None:
+    name = f"CUSTOM_{'X' * 208}"
+
+    assert parse_rule({"resource_class": name}, 1).resource_class == name
+    assert {len(trait) for trait in keeps({name: MAX_INT})} == {255}
 
 
 @pytest.mark.parametrize(
@@ -121,6 +134,7 @@ def test_of_types_without_addresses_the_first_counts() -> None:
             mdev(device_addresses=["0000:84:00.0"]), r"in both \[mdev_a\] and \[mdev_b\]", id="one card, two types"
         ),
         pytest.param(mdev(device_addresses=["84:00"]), "'84:00' is no PCI address", id="address"),
+        pytest.param(mdev(mdev_class=f"CUSTOM_{'X' * 209}"), "at most 215", id="class without a trait"),
         pytest.param(mdev(mdev_class="PGPU"), "neither VGPU nor CUSTOM_", id="class"),
     ],
 )
