@@ -202,7 +202,7 @@ def nic(address: str, vfs: int, mbps: int | None, driver: str | None) -> tuple[P
 cards = st.builds(
     nic, st.just(ONE), st.integers(1, 4), st.sampled_from((None, 1000, 10_000)), st.sampled_from(("ixgbe", None))
 )
-changes = st.tuples(cards, cards, st.sampled_from(LAYOUTS))
+changes = st.tuples(cards, cards, st.sampled_from(LAYOUTS), st.sampled_from((RESHAPE, Wishes(reshape=True))))
 
 
 @given(
@@ -230,17 +230,62 @@ def test_whatever_befell_the_cards_and_the_layout_what_was_reserved_by_hand_is_s
         one.sync()
         before = [seen.provider for seen in one.tree()]
 
-        for left, right, layout in story:
+        for left, right, layout, wishes in story:
             moved = replace_address(right, OTHER)  # type: ignore[arg-type]
-            one.sync(RESHAPE, facts=host_of(left, moved), policy=replace(one.policy, layout=layout))  # type: ignore[arg-type]
+            one.sync(wishes, facts=host_of(left, moved), policy=replace(one.policy, layout=layout))  # type: ignore[arg-type]
         one.sync(RESHAPE, facts=host_of(*well))
         ending = one.sync(RESHAPE, policy=replace(one.policy, layout=first))
 
         if ending.status is Status.UNSAFE:  # it cannot be told apart any more: refused, and nothing of it is lost
             assert all("reserved by hand" in note for note in ending.notes)
             assert said_in(seen.provider for seen in one.tree()) == said_in(before)
+            follow_advice(one, ending)
         else:
             assert [seen.provider for seen in one.tree()] == before
+
+
+Card = tuple[PciFunction, ...]
+Step = tuple[str, str, int]  # address, class, quarters of the total
+steps = st.none() | st.tuples(st.sampled_from((ONE, OTHER)), st.sampled_from((VF, EGRESS)), st.integers(0, 4))
+turns = st.tuples(cards, cards, steps, st.booleans())
+
+
+@given(st.sampled_from(LAYOUTS), st.sampled_from((1, 2)), st.lists(turns, max_size=5))
+@settings(max_examples=EXAMPLES, phases=(Phase.explicit, Phase.generate))
+def test_what_an_operator_reserves_at_any_time_is_so_once_all_cards_are_well(
+    layout: Layout, number: int, story: list[tuple[Card, Card, Step | None, bool]]
+) -> None:
+    """Whatever marks stand meanwhile, and whether a pass comes between the operator's step and the next change."""
+
+    def host_of(*several: tuple[PciFunction, ...]) -> HostFacts:
+        return host(*(each for one in several[:number] for each in one))
+
+    well = nic(ONE, 4, 10_000, "ixgbe"), nic(OTHER, 4, 10_000, "ixgbe")
+    devices = DevicePolicy(discover_all=True, link_bandwidth=True)
+    last: dict[tuple[str, str], int] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        one = OneHost(Path(folder), host_of(*well), Policy(layout=layout, devices=devices))
+        one.sync()
+        for left, right, step, at_once in story:
+            facts = host_of(left, replace_address(right, OTHER))
+            for _ in range(4):  # a loss is believed when it is seen three times; the last one knows what stands
+                one.sync(facts=facts)
+            address, name, quarters = step or ("", "", 0)
+            place = "" if layout == "flat" else address
+            if step and name in one.stock(place):
+                total, before = one.stock(place)[name]
+                amount = total * quarters // 4
+                if amount != before:
+                    last[place, name] = amount
+                one.set_by_hand(place, name, reserved=amount)
+            if not at_once:
+                one.sync()
+        for _ in range(4):
+            one.sync(facts=host_of(*well))
+
+        for (place, name), amount in last.items():
+            assert one.stock(place)[name][1] == amount
+        assert not any(one.marks(seen.name.partition("_")[2]) for seen in one.tree())
 
 
 def said_in(providers: Iterable[Provider]) -> dict[str, int]:
