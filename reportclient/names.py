@@ -11,7 +11,6 @@ CPUS = frozenset({"VCPU", "PCPU"})  # classes of one thing, between which pinnin
 NO_DEVICES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})  # classes of the host's own, and of no device
 BANDWIDTH = frozenset({"NET_BW_EGR_KILOBIT_PER_SEC", "NET_BW_IGR_KILOBIT_PER_SEC"})  # of a link, beside its devices
 ONE_TIME = "HW_PCI_ONE_TIME_USE"  # trait of devices that the first guest uses up
-FORM = re.compile("(?!CUSTOM_*$)[A-Z0-9_]{1,255}")  # of names in placement's schema
 LONGEST = 255  # characters of a name
 FORM = re.compile(f"(?!CUSTOM_*$)[A-Z0-9_]{{1,{LONGEST}}}")  # of names in placement's schema
 
