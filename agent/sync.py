@@ -19,6 +19,7 @@ from reportclient.forecast import forecast
 from reportclient.names import NO_DEVICES, ONE_TIME
 from reportclient.ownership import MARKER, Names
 from reportclient.plan import Limits, Plan, Reparent, check_use, shrinkage
+from reportclient.reserve import is_reserved_by_us
 from reportclient.settings import lost_settings
 from reportclient.tree import ObservedTree
 
@@ -26,6 +27,7 @@ LOG = logging.getLogger(__name__)
 ATTEMPTS = 5  # at planning again after somebody else wrote first
 PATIENCE = 3  # passes in a row that must want the same smaller host
 REPARENTING = (1, 37)  # the microversion from which on a provider's parent can be changed
+UNKNOWN = -1  # a generation that no provider has
 FORGIVEN = 10  # quiet passes, and periods, after which a strike of a second writer no longer counts
 
 
@@ -217,7 +219,8 @@ def _write(planner: Planner, prospect: Prospect, memory: NodeState) -> Outcome:
     if plan.operations:
         state.begin(replace(memory, configured=prospect.meanwhile.configured, reported=prospect.meanwhile.reported))
         with _converting(planner, prospect) if plan.moves else nullcontext():
-            observed = _with_one_time(planner, prospect, planner.client.execute(plan, observed))
+            written = _with_one_time(planner, prospect, planner.client.execute(plan, observed))
+            observed = _with_marked(written, forecast(plan, prospect.observed))
     after = replace(
         memory,
         observed=observed,
@@ -269,6 +272,25 @@ def _limits(planner: Planner, prospect: Prospect) -> Limits:
     return Limits(
         fraction=planner.settings.shrink_fraction, withdrawn=withdrawn, present=planner.driver.present(prospect.survey)
     )
+
+
+def _with_marked(known: ObservedTree, foreseen: ObservedTree) -> ObservedTree:
+    """
+    What is known to stand, and the providers with our marks that were just made or written together with others.
+
+    Their generations are not told; but what is reserved there otherwise at the next pass is an operator's word.
+    """
+    stands = known.by_uuid
+    unsure = [seen for seen in foreseen if seen.uuid not in stands and is_reserved_by_us(seen.provider.traits)]
+    if not unsure:
+        return known
+    needed = {seen.uuid for seen in (*unsure, *foreseen.providers[:1])}
+    found = (
+        stands.get(seen.uuid) or replace(seen, generation=UNKNOWN)
+        for seen in foreseen
+        if seen.uuid in stands or seen.uuid in needed
+    )
+    return replace(known, providers=tuple(found))
 
 
 def _twice(prospect: Prospect) -> tuple[str, ...]:

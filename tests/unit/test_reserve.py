@@ -334,7 +334,6 @@ def test_a_reservation_that_is_changed_on_an_ill_card_is_the_operators_once_it_i
 def test_all_of_a_card_is_reserved_by_an_operator_while_one_vf_is_ill(start: Start) -> None:
     pf, ill, *others = card(NIC, 4)
     one = start(pf, replace(ill, power_state="error"), *others, devices=VFS)
-    one.sync()  # what was just created is known from the next pass on
     assert one.stock(NIC) == {"SRIOV_NET_VF": (4, 1)}
 
     one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=4)
@@ -343,6 +342,18 @@ def test_all_of_a_card_is_reserved_by_an_operator_while_one_vf_is_ill(start: Sta
     one.sync(facts=host(*card(NIC, 4)))
 
     assert (one.stock(NIC), one.marks(NIC)) == ({"SRIOV_NET_VF": (4, 4)}, frozenset())
+
+
+def test_a_reservation_right_after_a_pass_that_wrote_several_cards_at_once_is_the_operators(start: Start) -> None:
+    one = start(*cards("up", "up"), devices=VFS)
+    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=1)
+    one.sync(facts=host(*cards("down", "down")))
+
+    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=3)
+    one.sync()
+    one.sync(facts=host(*cards("up", "up")))
+
+    assert (one.stock(NIC), one.marks(NIC)) == ({"SRIOV_NET_VF": (4, 3)}, frozenset())
 
 
 def test_a_reservation_on_a_flat_root_is_an_operators_while_devices_of_another_class_are_ill(tmp_path: Path) -> None:
