@@ -49,8 +49,9 @@ def audit_strangers(scene: Scene) -> list[Finding]:
         if any(_may_keep(scene, one, guest) for guest in scene.without_rows):
             continue  # its guest is here: it migrates, awaits its confirmation, or is a finding of its own
         kind, seen, safe = _judge(scene, one)
-        rest = _rest(scene, one) if scene.elsewhere(one) else {}
-        text = f"take away what {one.uuid} has of this host's own; the rest stays" if rest else _ALL.format(one.uuid)
+        rest = _rest(scene, one) if scene.elsewhere(one) else _beyond(scene, one)
+        of = "of this host's own" if scene.elsewhere(one) else "on this host, others' providers below it too"
+        text = f"take away what {one.uuid} has {of}; the rest stays" if rest else _ALL.format(one.uuid)
         repair = Repair(text=text, operation=ReplaceAllocations((rewrite(one, rest),)))
         found += [
             Finding(
@@ -69,6 +70,11 @@ def audit_strangers(scene: Scene) -> list[Finding]:
             for (place, name), amount in sorted(scene.rows(one.uuid).items())
         ]
     return found
+
+
+def _beyond(scene: Scene, one: Consumer) -> dict[str, dict[str, int]]:
+    """What a consumer has outside of this tree, as of storage that hosts share: its data may still be there."""
+    return {uuid: dict(resources) for uuid, resources in one.slots.items() if uuid not in scene.tree.by_uuid}
 
 
 def _rest(scene: Scene, one: Consumer) -> dict[str, dict[str, int]]:

@@ -98,7 +98,7 @@ def test_a_sound_host_has_no_findings(placement_server: PlacementServer, tmp_pat
     assert found(one) == []
 
 
-def test_a_consumer_without_a_guest_is_orphaned_and_goes_with_its_shared_storage(
+def test_a_consumer_without_a_guest_is_orphaned_and_its_shared_storage_stays(
     placement_server: PlacementServer, tmp_path: Path
 ) -> None:
     one = lab(placement_server, tmp_path, {}, gone={ROOT: SMALL, "storage": {"DISK_GB": 5}})
@@ -107,7 +107,7 @@ def test_a_consumer_without_a_guest_is_orphaned_and_goes_with_its_shared_storage
         ("orphaned", ROOT, "VCPU", 0, 1),
         ("orphaned", ROOT, "MEMORY_MB", 0, 512),
     }
-    assert healed(one, tmp_path) == {"gone": {}}
+    assert healed(one, tmp_path) == {"gone": {"storage": {"DISK_GB": 5}}}
 
 
 def test_a_consumer_whose_guest_may_be_on_its_way_is_not_judged(
