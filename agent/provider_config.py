@@ -20,7 +20,7 @@ from reportclient.names import is_custom
 from reportclient.ownership import Names
 from reportclient.payload import decode_inventory
 from reportclient.renaming import child_uuid
-from reportclient.reserve import without_words
+from reportclient.reserve import without as strip
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 COMPUTE_NODE = "$COMPUTE_NODE"  # every root of this agent that no other entry names
@@ -152,12 +152,8 @@ def without(observed: ObservedTree, named: Mapping[str, Names]) -> ObservedTree:
 
 
 def _without(seen: ObservedProvider, named: Names) -> ObservedProvider:
-    provider = seen.provider
-    if not (named.classes or named.traits):
-        return seen
-    stock = {name: one for name, one in provider.inventories.items() if name not in named.classes}
-    traits = without_words(provider.traits, named.classes) - named.traits
-    return replace(seen, provider=replace(provider, inventories=stock, traits=traits))
+    left = strip(seen.provider, named.classes)
+    return replace(seen, provider=replace(left, traits=left.traits - named.traits))
 
 
 def _choose(provider: Provider, uuid: str, by_provider: Mapping[str, Addition]) -> Addition | None:

@@ -131,11 +131,6 @@ def keeps(reserved: Mapping[str, int]) -> frozenset[str]:
     return frozenset(filter(is_name, names))
 
 
-def without_words(traits: Collection[str], classes: Collection[str]) -> frozenset[str]:
-    """The traits but for those that remember what was reserved of these classes."""
-    return frozenset(name for name in traits if _remembered([name]).keys().isdisjoint(classes))
-
-
 def _reserved_otherwise(seen: ObservedProvider, ours: Collection[ObservedProvider]) -> dict[str, int]:
     """What is reserved of classes of devices in an amount in which we never left it."""
     found = {}
