@@ -8,7 +8,7 @@ What has no such place makes the whole plan ``Unplaceable``; what is of a device
 ``reportclient.hold``.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -218,7 +218,7 @@ class _Planning:
             out = [parcel for parcel in mine if self._leaving((parcel.provider, name))]
             word = self._words.of(guest, name)
             decides = self._decides(word, mine, out)
-            if not out and not (name in anew and decides):
+            if not out and not (name in anew and (decides or word.overridden)):
                 sure += [staying(parcel) for parcel in mine]
             elif (only := self._only_place(name, out)) and self._allows(guest, name, only):
                 sure += [
@@ -228,8 +228,11 @@ class _Planning:
                     for parcel in mine
                 ]
             elif word.overridden:
-                sure += [staying(parcel) for parcel in mine if parcel not in out]
-                self._spread(guest, out, load)
+                bound = self._bound(guest, name)
+                astray = [parcel for parcel in changed if bound and parcel.provider not in bound]
+                going = [parcel for parcel in mine if parcel in out or parcel in astray]
+                sure += [staying(parcel) for parcel in mine if parcel not in going]
+                self._spread(going, bound or self._candidates(name), load)
             elif decides:
                 dealt, rest = deal(mine, word.units, self._said(consumer, guest))
                 kept = [parcel for parcel in rest if self._may_stay(parcel, word, name in anew)]
@@ -267,15 +270,17 @@ class _Planning:
             return self._words.of(guest, name).allows(only)
         return not any(self._words.of(absent, name).undecided for absent in self._absent())
 
-    def _spread(self, guest: str, rest: list[Parcel], load: Load) -> None:
-        """Let what a flavor gives the amount of go where the guest is bound, whole if it can."""
-        name = rest[0].to_class
-        bound = [name, *sorted(CPUS - {name})] if name in CPUS else [name]
-        places = [place for each in bound for place in self._words.of(guest, each).places]
-        offered = [place for place in dict.fromkeys(places) if (place, name) in self._stock] or self._candidates(name)
-        if offered:
-            sources = tuple((parcel.provider, parcel.resource_class, parcel.amount) for parcel in rest)
-            load.add(name, sources, offered, "its flavor gives the amount, and the guest is bound there")
+    def _bound(self, guest: str, name: str) -> list[str]:
+        """Where a guest is bound of the providers that offer a class; for CPUs of one kind also by the other kind."""
+        names = [name, *sorted(CPUS - {name})] if name in CPUS else [name]
+        places = [place for each in names for place in self._words.of(guest, each).places]
+        return [place for place in dict.fromkeys(places) if (place, name) in self._stock]
+
+    def _spread(self, going: list[Parcel], places: Sequence[str], load: Load) -> None:
+        """Let what a flavor gives the amount of go to the first of these places that has room, whole if it can."""
+        if going and places:
+            sources = tuple((parcel.provider, parcel.resource_class, parcel.amount) for parcel in going)
+            load.add(going[0].to_class, sources, places, "its flavor gives the amount, and the guest is bound there")
 
     def _only_place(self, name: str, out: Collection[Parcel]) -> str | None:
         """The only provider of a class, where it is above or below all that has to go; a sibling is another device."""

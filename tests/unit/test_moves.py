@@ -690,6 +690,16 @@ def test_what_a_flavor_overrides_goes_whole_if_it_can_and_else_over_all_that_the
     assert ends(10) == {OTHER: 8, CARD: 2}
 
 
+def test_a_cpu_that_is_dedicated_no_longer_leaves_a_cell_that_its_overridden_guest_is_not_bound_to() -> None:
+    rows = (Allocation("a", CARD, "VCPU", 1), Allocation("a", CARD, "PCPU", 1), Allocation("a", OTHER, "PCPU", 1))
+    observed = holding(*rows, of=tree(card={"VCPU": 6, "PCPU": 2}, other={"VCPU": 6, "PCPU": 2}))
+    bound = overriding("VCPU", of=guest_of(Holding("a", CARD, "VCPU", 3)))
+
+    found = moves(observed, tree(card={"VCPU": 8}, other={"VCPU": 8}), bound)
+
+    assert apply_moves(observed.allocations, found) == (Allocation("a", CARD, "VCPU", 3),)
+
+
 def test_one_of_two_cards_gets_a_new_name_for_what_its_guest_has_there() -> None:
     rows = (Allocation("a", CARD, "VGPU", 1), Allocation("a", OTHER, "VGPU", 2))
     observed = holding(*rows, of=tree(card={"VGPU": 4}, other={"VGPU": 4}))
