@@ -1,14 +1,20 @@
-"""Runs for long what make test runs once; SOAK_SEED repeats a seed, SOAK_ONLY (a step's number) runs one step."""
+"""
+Runs for long what make test runs once, two steps at a time: laws beside services.
+
+SOAK_SEED repeats a seed, SOAK_ONLY (a step's number) runs one step.
+"""
 
 import os
 import random
 import subprocess
 import sys
 import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 EXAMPLES = 20_000  # as the profile "soak" in tests/conftest.py says
-LAWS = " or ".join(
+UNIT_LAWS = " or ".join(
     f"test_{name}"
     for name in (
         *("diff", "state", "shape", "parse", "layouts", "hold", "nodedev", "sysfs", "moves", "ironic"),
@@ -28,20 +34,34 @@ class Step:
     much: dict[str, str] = field(default_factory=dict)
 
 
-STEPS = (
-    Step(
-        f"laws, {EXAMPLES} examples each",
-        ("--hypothesis-profile=soak", "tests/unit", "-k", LAWS),
-        {"SETTINGS_EXAMPLES": "2000"},
+# What only computes.
+LAWS = (
+    *(
+        Step(
+            f"law of whole passes, {EXAMPLES} worlds: {what}",
+            ("tests/contract/test_worlds.py", "-k", name),
+            {"WORLDS": str(EXAMPLES)},
+        )
+        for name, what in (
+            ("identity", "there and back is identity for what operators set"),
+            ("hypervisors_word", "no guest's row goes against the hypervisor's word"),
+            ("two_forms", "no unit is on offer in two forms"),
+            ("others_put", "what others put stays"),
+        )
     ),
     Step(
-        f"laws of whole passes, {EXAMPLES} worlds each", ("tests/contract/test_worlds.py",), {"WORLDS": str(EXAMPLES)}
+        f"laws of values and planners, {EXAMPLES} examples each",
+        ("--hypothesis-profile=soak", "tests/unit", "-k", UNIT_LAWS),
+        {"SETTINGS_EXAMPLES": "2000"},
     ),
     Step(
         "10,000 histories of guests in memory, 300 on placement's own application",
         ("-s", "tests/contract/test_histories.py"),
         {"HISTORIES": "10000", "REAL_HISTORIES": "300"},
     ),
+)
+# What starts services, and is to have half of the machine to itself.
+SERVICES = (
     Step(
         "eight clients and two auditors on PostgreSQL for 300 s",
         ("-s", "tests/live/test_crowd.py", LATE),
@@ -63,23 +83,64 @@ STEPS = (
 )
 
 
+@dataclass(frozen=True)
+class Result:
+    """How one step went."""
+
+    number: int
+    step: Step
+    passed: bool
+    seconds: float
+
+
+def run(number: int, step: Step, seed: str) -> Result:
+    """One step to its end; what it printed is shown in one piece, as two steps run at a time."""
+    tell(f"{time.strftime('%H:%M:%S')} {number}. begins: {step.what}")
+    began = time.monotonic()
+    command = [sys.executable, "-m", "pytest", "-q", "--color=no", f"--hypothesis-seed={seed}", *step.arguments]
+    done = subprocess.run(
+        command,
+        check=False,
+        env=os.environ | step.much | {"SOAK_SEED": seed},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    result = Result(number, step, done.returncode == 0, time.monotonic() - began)
+    tell(f"\n{done.stdout}{time.strftime('%H:%M:%S')} {line(result)}\n")
+    return result
+
+
+def line(result: Result) -> str:
+    return f"{result.number}. {'passed' if result.passed else 'FAILED'} {result.seconds:6.0f} s  {result.step.what}"
+
+
+def tell(text: str) -> None:
+    print(text, flush=True)
+
+
 def main() -> int:
     """Every step, even after one that failed; the seed makes a failure repeatable."""
     seed = os.environ.get("SOAK_SEED") or str(random.SystemRandom().randrange(2**32))
     only = os.environ.get("SOAK_ONLY")
-    print(f"seed {seed}; repeat with SOAK_SEED={seed} make soak, one step with SOAK_ONLY=NUMBER", flush=True)
-    told = []
-    for number, step in enumerate(STEPS, 1):
-        if only in (None, str(number)):
-            print(f"\n== {number}. {step.what}", flush=True)
-            began = time.monotonic()
-            command = [sys.executable, "-m", "pytest", "-q", f"--hypothesis-seed={seed}", *step.arguments]
-            code = subprocess.run(command, check=False, env=os.environ | step.much | {"SOAK_SEED": seed}).returncode
-            told.append((number, code, time.monotonic() - began, step.what))
-    print()
-    for number, code, seconds, what in told:
-        print(f"{number}. {'passed' if code == 0 else 'FAILED'} {seconds:6.0f} s  {what}")
-    return max((code for _, code, _, _ in told), default=0)
+    tell(f"seed {seed}; repeat with SOAK_SEED={seed} make soak, one step with SOAK_ONLY=NUMBER")
+    chosen = [(number, step) for number, step in enumerate((*LAWS, *SERVICES), 1) if only in (None, str(number))]
+    laws, services = (deque(one for one in chosen if one[1] in kind) for kind in (LAWS, SERVICES))
+    results: list[Result] = []
+
+    def work(*queues: deque[tuple[int, Step]]) -> None:
+        for queue in queues:
+            while queue:
+                results.append(run(*queue.popleft(), seed))
+
+    with ThreadPoolExecutor(2) as pool:
+        lanes = [pool.submit(work, laws), pool.submit(work, services, laws)]
+    for lane in lanes:
+        lane.result()
+    tell("")
+    for result in sorted(results, key=lambda one: one.number):
+        tell(line(result))
+    return 0 if all(result.passed for result in results) else 1
 
 
 if __name__ == "__main__":
