@@ -18,6 +18,7 @@ from agent.planner import Planner, Wishes, look
 from agent.state import RESERVE_BYTES
 from agent.status import is_running, read_status
 from agent.sync import judge
+from agent.unmatched import resembling
 from drivers.base import Driver, Survey
 from drivers.host.process import probe_processes
 from reportclient.client import PlacementClient
@@ -76,6 +77,16 @@ def try_state(settings: Settings) -> Check:
 def try_tree(one: Planner, survey: Survey) -> Check:
     """Whether a pass over this node would write, or be refused."""
     return _try("tree", partial(_check_tree, one, survey))
+
+
+def try_entries(one: Planner, survey: Survey) -> list[Check]:
+    """Entries of provider.yaml that are nearly, and not quite, a provider of this host."""
+    try:
+        prospect = one.prospect(Wishes(), survey=survey)
+        slips = resembling(prospect.strays, prospect.desired, one.client.exists)
+    except USER_ERRORS:
+        return []  # the check of the tree tells
+    return [Check("provider_config", False, slip) for slip in slips]
 
 
 def _try(name: str, attempt: Callable[[], str]) -> Check:
@@ -173,7 +184,7 @@ def _check_placement(settings: Settings, choice: Choice, driver: Driver, surveys
     checks += [_try("role", partial(_check_role, client))]
     for node, survey in surveys.items():
         one = Planner(node=node, driver=driver, client=client, settings=settings, where=where)
-        checks.append(try_tree(one, survey))
+        checks += [try_tree(one, survey), *try_entries(one, survey)]
     return checks
 
 

@@ -21,6 +21,7 @@ from agent.provider_config import (
     without,
 )
 from agent.state import NodeState, StateFile
+from agent.unmatched import refuse_lost, unmatched
 from drivers.base import Driver, Survey
 from drivers.errors import Vanished
 from drivers.moves import displaced, plan_moves
@@ -76,6 +77,7 @@ class Prospect:
     allocations: tuple[Allocation, ...]  # of the whole tree where guests hold what loses stock, else none
     elsewhere: frozenset[str]  # providers whose hardware, if they stand, is on offer in another form
     held: tuple[str, ...]  # what is kept only because guests have it: a sentence each
+    strays: tuple[Addition, ...]  # entries of the operator's files that match no provider of this host
     memory: NodeState  # as the last pass left it, by the names that are wanted
     refused: NodeState  # to remember where nothing is written: by the names that stand
     meanwhile: NodeState  # to remember while this plan is being carried out: what was ours, and what will be
@@ -253,6 +255,8 @@ class Planner:
         shaped = _reserve_used(shaped, uses.names)
         check_names(additions, found, observed, formerly)
         desired, added = add(shaped, root_uuid, additions, observed=observed)
+        strays = unmatched(additions, root_uuid, desired, (found, observed))
+        refuse_lost(strays, memory.configured, observed, additions, self.client.exists)
         reported = _beyond(shaped, self.driver.emitted)
         ours = replace(before, configured=_joined(_joined(before.configured, reported), added))
         renamed = found.root is not None and found.root.name == wishes.rename_from
@@ -285,6 +289,7 @@ class Planner:
             allocations=allocations,
             elsewhere=holdings.elsewhere,
             held=(*uses.notes, *held),
+            strays=strays,
             contest=foreign,
             went_back=self.client.went_back,
             identified=known is not None or self.settings.recorded,

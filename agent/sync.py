@@ -12,6 +12,7 @@ from agent.identity import create_identity, read_identity
 from agent.journal import journaled
 from agent.planner import Planner, Prospect, Wishes
 from agent.state import NodeState, locked
+from agent.unmatched import misspelt
 from drivers.base import Survey
 from drivers.host.process import probe_processes
 from reportclient.errors import Conflict, NameTaken, PlacementError, UnsafePlan
@@ -168,6 +169,7 @@ def notes_on(prospect: Prospect) -> tuple[str, ...]:
             "and what differs from this host is written again"
         )
     notes += prospect.held
+    notes += misspelt(prospect.strays, prospect.desired)
     if prospect.plan.left_out:
         notes.append("this placement is too old to know the traits " + ", ".join(sorted(prospect.plan.left_out)))
     if kept := _unexplained(prospect):

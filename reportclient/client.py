@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from urllib.parse import urlencode
+from uuid import UUID
 
 from reportclient import payload
 from reportclient.allocations import Allocation, Consumer
@@ -54,6 +55,18 @@ class PlacementClient:
         with payload.in_form(f"the provider named {name}"):
             rows = payload.decode_listing(body)
         return next((uuid for uuid, found, _, _ in rows if found == name), None)
+
+    def exists(self, name_or_uuid: str) -> bool:
+        """Whether a provider of any host has exactly this name or this uuid. At most two requests."""
+        if self.find(name_or_uuid):
+            return True
+        try:
+            uuid = str(UUID(name_or_uuid))
+        except ValueError:
+            return False
+        body, _ = self._transport.get(f"/resource_providers?{urlencode({'uuid': uuid})}")
+        with payload.in_form(f"the provider {uuid}"):
+            return bool(payload.decode_listing(body))
 
     def generations(self, trait: str | None = None, *, uuid: str | None = None) -> dict[str, int]:
         """

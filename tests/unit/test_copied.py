@@ -147,7 +147,7 @@ def test_what_files_add_to_a_device_stays_theirs_while_the_device_tells_nothing(
     assert one.tree().by_name[f"host_{suffix}"].provider == before.by_name[f"host_{suffix}"].provider
 
     one.sync(facts=silent)
-    one.write_provider_config("elsewhere", "CUSTOM_TOKEN", 4)
+    one.write_provider_config("elsewhere", "CUSTOM_OTHER", 4)
     one.sync(FORCE)
 
     assert one.stock(suffix) == {device: (total, total)}
@@ -204,7 +204,7 @@ def test_a_files_trait_on_a_held_device_goes_once_the_file_is_withdrawn_and_the_
     one.claim({NIC: {"CUSTOM_VF": 1}})
     one.sync(policy=with_rule(one))
 
-    one.write_provider_config("elsewhere", "CUSTOM_TOKEN", 4)
+    one.write_provider_config("elsewhere", "CUSTOM_OTHER", 4)
     one.sync()
     one.sync()
     one.sync(policy=with_rule(one, VFS))

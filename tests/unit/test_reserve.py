@@ -230,7 +230,7 @@ def test_a_class_that_the_operators_file_no_longer_names_goes_at_once(start: Sta
     one = start(*nic(), devices=VFS)
     one.write_provider_config(NIC, "CUSTOM_LICENSE", 8)
     one.sync()
-    one.write_provider_config("elsewhere", "CUSTOM_LICENSE", 8)
+    one.write_provider_config("elsewhere", "CUSTOM_OTHER", 8)
 
     assert one.sync().status is Status.CHANGED
     assert "CUSTOM_LICENSE" not in one.stock(NIC)

@@ -1,0 +1,110 @@
+"""Entries of provider.yaml that match no provider of this host."""
+
+from pathlib import Path
+
+import pytest
+
+from agent.check import try_entries
+from agent.errors import ConfigError
+from agent.sync import Status
+from beds.one_host import OneHost
+from drivers.policy import DevicePolicy, Policy
+from hardware import card, host
+
+NIC = "0000:81:00.0"
+CLASS = "CUSTOM_LICENSE"
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> OneHost:
+    """A host with a card, to which a file of the operator's added a class and a trait."""
+    found = OneHost(tmp_path, host(*card(NIC)), Policy(layout="devices", devices=DevicePolicy(discover_all=True)))
+    found.write_provider_config(NIC, CLASS, 8, traits=("CUSTOM_FAST",))
+    assert found.sync().status is Status.CHANGED
+    assert found.stock(NIC)[CLASS] == (8, 0)
+    return found
+
+
+@pytest.mark.parametrize("suffix", ["0000:81:00.1", "0000-81-00.0", "elsewhere"])
+def test_a_name_that_matches_nothing_anywhere_withdraws_nothing(one: OneHost, suffix: str) -> None:
+    one.write_provider_config(suffix, CLASS, 8, traits=("CUSTOM_FAST",))
+    before = one.tree()
+
+    with pytest.raises(ConfigError, match=rf"own.yaml: .* host_{suffix}, and CUSTOM_FAST, .* put name host_{NIC} in"):
+        one.sync()
+
+    assert one.tree().by_name == before.by_name
+    one.write_provider_config(NIC, CLASS, 8, traits=("CUSTOM_FAST",))
+    assert one.sync().status is Status.UNCHANGED
+
+
+def test_a_trait_alone_is_not_withdrawn_by_a_wrong_name_either(one: OneHost) -> None:
+    one.write_provider_config("elsewhere", "CUSTOM_OTHER", 8, traits=("CUSTOM_FAST",))
+
+    with pytest.raises(ConfigError, match=f"CUSTOM_FAST would be withdrawn from host_{NIC}"):
+        one.sync()
+
+
+def test_an_entry_of_another_host_in_placement_does_not_hold_a_withdrawal_up(one: OneHost) -> None:
+    one.send("POST", "/resource_providers", {"name": "host_elsewhere"})
+    one.write_provider_config("elsewhere", CLASS, 8, traits=("CUSTOM_FAST",))
+
+    assert one.sync().status is Status.CHANGED
+    assert CLASS not in one.stock(NIC)
+
+
+def test_an_entry_of_another_host_by_uuid_does_not_hold_a_withdrawal_up(one: OneHost) -> None:
+    made = one.send("POST", "/resource_providers", {"name": "another"})
+    path = one.settings.provider_config / "own.yaml"
+    path.write_text(path.read_text().replace(f'"name": "host_{NIC}"', f'"uuid": "{made["uuid"]}"'))
+
+    assert one.sync().status is Status.CHANGED
+    assert CLASS not in one.stock(NIC)
+
+
+def test_a_uuid_that_is_nowhere_withdraws_nothing(one: OneHost) -> None:
+    path = one.settings.provider_config / "own.yaml"
+    path.write_text(path.read_text().replace(f'"name": "host_{NIC}"', '"uuid": "00000000-0000-0000-0000-00000000000f"'))
+
+    with pytest.raises(ConfigError, match="no provider 00000000-0000-0000-0000-00000000000f"):
+        one.sync()
+
+
+def test_a_card_that_is_gone_is_no_wrong_name(one: OneHost) -> None:
+    assert one.sync(facts=host()).status is not Status.FAILED
+
+
+def test_a_name_of_this_host_that_matches_nothing_is_told_at_each_pass(one: OneHost) -> None:
+    (one.settings.provider_config / "own.yaml").unlink()
+    one.sync()
+    one.write_provider_config("0000:81:00.1", CLASS, 8)
+
+    done = one.sync()
+
+    assert done.status is Status.UNCHANGED
+    assert [note.partition("own.yaml: ")[2] for note in done.notes] == [
+        f"no provider of this host is called host_0000:81:00.1: is host_{NIC} meant?"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        pytest.param("hots", 1, id="two letters in the wrong order"),
+        pytest.param("hosts", 1, id="nearly this host's"),
+        pytest.param("host_0000:81:00.1", 1, id="of this host"),
+        pytest.param("elsewhere", 0, id="another host's"),
+        pytest.param("host1", 0, id="another host's that placement has"),
+    ],
+)
+def test_the_check_names_entries_that_are_nearly_a_provider_of_this_host(one: OneHost, name: str, count: int) -> None:
+    one.send("POST", "/resource_providers", {"name": "host1"})
+    one.write_provider_config(NIC, CLASS, 8, traits=("CUSTOM_FAST",))
+    path = one.settings.provider_config / "own.yaml"
+    (one.settings.provider_config / "b.yaml").write_text(path.read_text().replace(f"host_{NIC}", name))
+    planner = one.planner
+
+    found = try_entries(planner, planner.driver.survey(planner.node))
+
+    assert len(found) == count
+    assert all(f"called {name}: is host" in check.detail and not check.ok for check in found)
