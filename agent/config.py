@@ -132,14 +132,21 @@ def literal(text: str) -> str:
 
 
 def slips_of_the_pen(settings: Settings) -> tuple[str, ...]:
-    """Names in the files that are nearly, and not quite, an option that is read: one sentence each."""
-    found = []
+    """Names in the files that are nearly, and not quite, a group or an option that is read: one sentence each."""
+    found = _groups_nearly_read(settings.source)
     for path, line, group, name, _ in _mentions(settings.source):
         known = [option.name for option in OPTIONS.get(group, ())]
         near = [] if _is_registered(settings.source, group, name) else difflib.get_close_matches(name, known, 1, 0.85)
         if near:
             found.append(f"{path}:{line}: [{group}] {name} is not read: is {near[0]} meant?")
     return tuple(found)
+
+
+def files_of(settings: Settings, group: str, name: str) -> tuple[Path, ...]:
+    """The files that give an option, under any of its names, in the order in which they count."""
+    option = next(option for option in OPTIONS[group] if option.name == name)
+    names = {(group, name)} | {(old.group or group, old.name or name) for old in option.deprecated_opts}
+    return tuple(dict.fromkeys(path for path, _, *mention, _ in _mentions(settings.source) if tuple(mention) in names))
 
 
 def keep_in(settings: Settings, folder: Path) -> Settings:
@@ -337,7 +344,22 @@ class _Reader:
         """In the groups that are ours alone, a name that we do not know is a slip of the pen."""
         for path, line, group, name, _ in _mentions(self._conf):
             if group in OWN_GROUPS and name not in {option.name for option in OPTIONS[group]}:
-                self._problems.append(f"{path}:{line}: [{group}] {name} is no option of this agent")
+                near = difflib.get_close_matches(name, [option.name for option in OPTIONS[group]], 1)
+                meant = f": is {near[0]} meant?" if near else ""
+                self._problems.append(f"{path}:{line}: [{group}] {name} is no option of this agent{meant}")
+
+
+def _groups_nearly_read(conf: cfg.ConfigOpts) -> list[str]:
+    """Groups of the files that are nearly one of ours; nova's many others are not alike enough."""
+    known = {group.lower(): group for group in (*OPTIONS, "placement")}
+    found: dict[tuple[Path, str], str] = {}
+    for path, line, group, _, _ in _mentions(conf):
+        if group == "DEFAULT" or group in conf:
+            continue
+        if near := difflib.get_close_matches(group, known, 1, 0.75):
+            text = f"{path}:{line}: the group [{group}] is not read: is [{known[near[0]]}] meant?"
+            found.setdefault((path, group), text)
+    return list(found.values())
 
 
 def _learn_login(conf: cfg.ConfigOpts) -> None:
@@ -428,6 +450,7 @@ def _mentions(conf: cfg.ConfigOpts) -> Iterator[tuple[Path, int, str, str, str]]
         for count, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
             if line.startswith("["):
                 group = line.strip("[] \t")
+                group = group if group == "DEFAULT" else group.lower()  # as oslo.config reads it
             elif line[:1].isalpha():
                 name, _, value = line.replace(":", "=", 1).partition("=") if "=" not in line else line.partition("=")
                 yield path, count, group, name.strip(), value

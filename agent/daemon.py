@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from agent import VERSION, signals
 from agent.assembly import Choice, settings_for
-from agent.config import Settings
+from agent.config import Settings, slips_of_the_pen
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.findings import Kind
 from agent.heal import HealPolicy, read_policy
@@ -106,6 +106,7 @@ class Daemon:
         self._passes.open()
         with serving(self._settings.state_directory):
             self._serve_metrics()
+            self._warn_of_slips()
             self._notifier.ready("starting")
             self._tell()
             try:
@@ -285,6 +286,7 @@ class Daemon:
             gc.unfreeze()  # what is replaced, with its connections, is to be freed when the next pass is done
             self._frozen = False
             LOG.info("configuration read anew")
+            self._warn_of_slips()
         self._status = self._status.seen(CONFIGURATION, reason, time.time())
         self._status = replace(self._status, interval_s=self._settings.interval_s)
         self._metrics.asked(CONFIGURATION, 0.0, reason)
@@ -302,6 +304,10 @@ class Daemon:
                 raise ConfigError(f"[agent] {name} is another one: restart the service for it")
 
     # -- what is told --------------------------------------------------------------------------------------------------
+
+    def _warn_of_slips(self) -> None:
+        for slip in slips_of_the_pen(self._settings):
+            LOG.warning("%s", slip)
 
     def _serve_metrics(self) -> None:
         if self._settings.metrics_port is None:

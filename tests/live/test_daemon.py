@@ -69,6 +69,14 @@ def test_a_quiet_service_asks_once_a_pass_and_logs_nothing(placement_server: Pla
         assert service.log.stat().st_size == size
 
 
+def test_a_group_that_is_not_read_is_told_at_the_start(placement_server: PlacementServer, tmp_path: Path) -> None:
+    conf = made_up(tmp_path, noauth(placement_server.url)) | {"agnet": {"interval": 5}}
+    with serving(tmp_path, conf) as service:
+        service.wait_for_passes(2)
+
+        assert service.lines().count("the group [agnet] is not read: is [agent] meant?") == 1
+
+
 def test_placement_that_goes_away_is_told_once_and_recovered_from(
     placement_server: PlacementServer, tmp_path: Path
 ) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent.auth import open_ironic, open_placement
-from agent.config import load_settings
+from agent.config import load_settings, slips_of_the_pen
 from agent.errors import ConfigError
 from drivers.policy import CpuPolicy, MdevRule, Policy, Ratio, ReservedPages
 from reportclient.errors import mask
@@ -495,3 +495,47 @@ def test_a_database_whose_password_is_not_escaped_is_refused() -> None:
     with pytest.raises(ValueError, match="an @ in it"):
         name_of("postgresql://u:hun@ter2@127.0.0.1/placement")
     assert name_of("postgresql://u:hun%40ter2@h/placement") == "postgresql://u:***@h/placement"
+
+
+@pytest.mark.parametrize(
+    ("group", "meant"),
+    [
+        pytest.param("agnet", "agent", id="letters in the wrong order"),
+        pytest.param("libvrit", "libvirt", id="one of nova's that is read"),
+        pytest.param("device", "devices", id="a letter less"),
+        pytest.param("placment", "placement", id="placement"),
+        pytest.param("default", "DEFAULT", id="in small letters"),
+    ],
+)
+def test_a_group_that_is_nearly_one_that_is_read_is_told_once(write_config: Write, group: str, meant: str) -> None:
+    path = write_config(**{group: {"one": 1, "two": 2}})
+
+    found = slips_of_the_pen(load_settings([path]))
+
+    assert found == (f"{path}:2: the group [{group}] is not read: is [{meant}] meant?",)
+
+
+@pytest.mark.parametrize("group", ["api", "api_database", "quota", "cache", "profiler", "mdev_nvidia-35"])
+def test_other_groups_are_novas(write_config: Write, group: str) -> None:
+    assert slips_of_the_pen(load_settings([write_config(**{group: {"interval": 1}})])) == ()
+
+
+def test_a_real_nova_conf_has_no_slips() -> None:
+    assert slips_of_the_pen(load_settings([Path(__file__).parents[1] / "data" / "nova.conf"])) == ()
+
+
+def test_an_unknown_option_of_our_own_groups_is_told_with_the_one_that_is_nearest(write_config: Write) -> None:
+    text = problem(write_config(agent={"intervall": 5}))
+
+    assert "[agent] intervall is no option of this agent: is interval meant?" in text
+
+
+def test_a_group_in_capitals_is_read_and_its_options_are_checked(write_config: Write) -> None:
+    assert load_settings([write_config(Agent={"interval": 7})]).interval_s == 7
+    assert "[agent] intervall is no option" in problem(write_config(Agent={"intervall": 7}))
+
+
+def test_a_reference_to_an_option_of_a_group_in_capitals_is_resolved(write_config: Write) -> None:
+    path = write_config(Vendor={"folder": "/srv"}, DEFAULT={"instances_path": "${vendor.folder}/guests"})
+
+    assert load_settings([path]).instances == Path("/srv/guests")
