@@ -11,7 +11,7 @@ from pathlib import Path
 
 from agent.approval import approvals, tell_approval
 from agent.assembly import Choice, open_client, open_driver, settings_for
-from agent.config import Settings, slips_of_the_pen
+from agent.config import Settings, files_of, slips_of_the_pen
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.heal import read_policy
 from agent.planner import Planner, Wishes, look
@@ -47,7 +47,8 @@ def check_host(choice: Choice) -> tuple[Check, ...]:
         settings = settings_for(choice)
     except ConfigError as error:
         return tuple(Check("configuration", False, problem) for problem in error.problems)
-    checks = [*check_names(settings), try_state(settings), _try("service", partial(_check_service, settings))]
+    checks = [*check_names(settings), *tell_rules(settings), try_state(settings)]
+    checks.append(_try("service", partial(_check_service, settings)))
     checks += _check_approvals(settings)
     surveys: dict[str, Survey] = {}
     try:
@@ -68,6 +69,15 @@ def check_names(settings: Settings) -> list[Check]:
     if not slips:
         return [Check("configuration", True, "no wrong or unsupported option")]
     return [Check("configuration", False, slip) for slip in slips]
+
+
+def tell_rules(settings: Settings) -> list[Check]:
+    """The files that rules come from: oslo.config adds their rules up, and replaces other options by a later file's."""
+    files, count = files_of(settings, "pci", "device_spec"), len(settings.policy.devices.rules)
+    if not count:
+        return []
+    more = "; the rules of all files count, a later file replaces none" if len(files) > 1 else ""
+    return [Check("device_spec", True, f"{count} rule(s) from {', '.join(map(str, files))}{more}")]
 
 
 def try_state(settings: Settings) -> Check:

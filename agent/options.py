@@ -92,6 +92,7 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
                         deprecated_opts=[cfg.DeprecatedOpt("passthrough_whitelist", group="pci"),
                                          cfg.DeprecatedOpt("pci_passthrough_whitelist", group="DEFAULT")],
                         help="Rules for the PCI devices that guests may have, each a JSON object as nova takes it; "
+                             "those of all configuration files count, a later file replaces none; "
                              "beyond nova: resource_class_attribute names a file of the vendor's driver below the "
                              "device's folder in sysfs whose number makes the class (nvidia/current_vgpu_type), and "
                              "bandwidth is \"link\", kbit/s, or an object of egress and ingress."),

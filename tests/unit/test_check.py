@@ -1,16 +1,19 @@
 """The check tells what a pass would be refused for."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from agent.check import Check, try_tree
+from agent.check import Check, tell_rules, try_tree
+from agent.config import load_settings
 from agent.sync import Status
 from beds.one_host import OneHost
 from drivers.policy import DevicePolicy, MdevRule, Policy
 from hardware import gpu, host, parent
 
+Write = Callable[..., Path]
 GPU = "pci_0000_84_00_0"
 MDEVS = DevicePolicy(report=True, mdevs=(MdevRule(type="a"),))
 
@@ -58,3 +61,21 @@ def test_what_a_pass_would_be_refused_for_is_a_finding(
     assert not found.ok
     assert f"sync would end with {status.value}: " in found.detail
     assert done.notes[0] in found.detail
+
+
+def test_the_files_that_rules_come_from_are_told_as_their_rules_add_up(write_config: Write) -> None:
+    rule = '{"vendor_id": "8086", "product_id": "%s"}'
+    one = write_config("a.conf", pci={"device_spec": rule % "154c"})
+    other = write_config("b.conf", pci={"passthrough_whitelist": rule % "1572"}, agent={"interval": 5})
+    none = write_config("c.conf", agent={"interval": 6})
+
+    (alone,) = tell_rules(load_settings([one, none]))
+    (both,) = tell_rules(load_settings([one, other, none]))
+
+    assert alone.detail == f"1 rule(s) from {one}"
+    assert both.detail == f"2 rule(s) from {one}, {other}; the rules of all files count, a later file replaces none"
+    assert both.ok
+
+
+def test_without_rules_nothing_is_told_of_their_files(write_config: Write) -> None:
+    assert tell_rules(load_settings([write_config(agent={"interval": 5})])) == []
