@@ -77,8 +77,8 @@ def print_start(out: Any, data: dict[str, Any]) -> None:
 
 
 def print_left(out: Any, data: dict[str, Any]) -> None:
-    """How the end of one node went."""
-    if data["operations"]:
+    """How the end of one node went; of one that is refused no plan, which nobody carries out."""
+    if data["operations"] and data["outcome"] != "unsafe":
         print_plan(out, data)
     sentence = {
         "unchanged": "this would be done" if data["operations"] else "there is nothing to do",
