@@ -75,9 +75,8 @@ def check_group(address: PciAddress, matched: list[Match], facts: HostFacts) -> 
     if whole and parts:
         raise PolicyError(
             f"[pci] device_spec, rule {_numbers(matched)}, offers both {address} and its VF "
-            f"{parts[0].function.address}: a PF is offered whole or as its VFs, never both (the address of a PF means "
-            f"its VFs too): name a product_id, {whole[0].function.product_id} for the PF or "
-            f"{parts[0].function.product_id} for its VFs"
+            f"{parts[0].function.address}: a PF is offered whole or as its VFs, never both: "
+            f"{_tell_apart(whole[0].function, parts[0].function)}"
         )
     for match in parts:
         if match.rule and match.rule.one_time_use is not None:
@@ -145,6 +144,20 @@ def _class_of(function: PciFunction, rule: DeviceRule) -> str | None:
     if not (kind.isdecimal() and len(kind) < 10):
         raise MalformedFact(f"{function.address}: {rule.class_attribute} shows {kind[:40]!r}, which is no number")
     return None if int(kind) == int(NO_TYPE) else normalise_class(f"{rule.class_attribute.split('/')[0]}_{int(kind)}")
+
+
+def _tell_apart(pf: PciFunction, vf: PciFunction) -> str:
+    """What to write into a rule that it means either a PF or its VFs."""
+    if pf.product_id == vf.product_id:
+        return (
+            f"both have the product_id {pf.product_id}: to offer only its VFs, name each in a rule of its own by its "
+            f'address, as "address": "{vf.address}"; to offer only the PF, set its sriov_numvfs to 0'
+        )
+    return (
+        f'to offer only its VFs, give that rule "product_id": "{vf.product_id}"; to offer only the PF, '
+        f'"product_id": "{pf.product_id}"; if this card alone is meant, "address": "{pf.address}" too (without a '
+        f"product_id it means the PF and its VFs)"
+    )
 
 
 def _numbers(matched: Iterable[Match]) -> str:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from agent.device_options import parse_rules
 from drivers.devices import device_stock, present
 from drivers.devices.stock import DeviceStock
 from drivers.errors import PolicyError
@@ -99,6 +100,39 @@ def test_reporting_cannot_be_turned_off_while_devices_stand_in_placement() -> No
 def test_what_nova_refuses_is_refused(policy: DevicePolicy, message: str) -> None:
     with pytest.raises(PolicyError, match=message):
         device_stock(host(*card()), policy, NOWHERE)
+
+
+@pytest.mark.parametrize(
+    ("wish", "cls"),
+    [
+        pytest.param("only the PF, ", "CUSTOM_PCI_8086_1528", id="the PF"),
+        pytest.param("only its VFs, give that rule ", "CUSTOM_PCI_8086_1515", id="its VFs"),
+    ],
+)
+def test_the_refusal_of_a_pf_with_its_vfs_advises_what_is_not_refused(wish: str, cls: str) -> None:
+    facts = host(*card(), *card("0000:82:00.0"))
+    with pytest.raises(PolicyError) as caught:
+        device_stock(facts, rules(ANY), NOWHERE)
+
+    (product,) = re.findall(f'{wish}("product_id": "[^"]*")', str(caught.value))
+    (address,) = re.findall(r'if this card alone is meant, ("address": "[^"]*")', str(caught.value))
+    of_the_card = offered(facts, rules(*parse_rules([f"{{{product}, {address}}}"])))
+    of_all = offered(facts, rules(*parse_rules([f"{{{product}}}"])))
+
+    assert {suffix: list(stock) for suffix, stock in of_the_card.items()} == {"0000:81:00.0": [cls]}
+    assert {suffix: list(stock) for suffix, stock in of_all.items()} == {"0000:81:00.0": [cls], "0000:82:00.0": [cls]}
+
+
+def test_the_refusal_of_a_pf_with_vfs_of_the_same_product_advises_a_vfs_address() -> None:
+    pf, *vfs = card()
+    facts = host(pf, *(replace(vf, product_id=pf.product_id) for vf in vfs))
+    with pytest.raises(PolicyError, match="sriov_numvfs to 0") as caught:
+        device_stock(facts, rules(ANY), NOWHERE)
+
+    (advised,) = re.findall(r'"address": "[^"]*"', str(caught.value))
+
+    found = offered(facts, rules(*parse_rules([f"{{{advised}}}"])))
+    assert found == {"0000:81:00.0": {"CUSTOM_PCI_8086_1528": (1, 0)}}
 
 
 @pytest.mark.parametrize(
