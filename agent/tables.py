@@ -174,7 +174,23 @@ def print_conversion(out: Console, data: Mapping[str, Any]) -> None:
         kind = f"{method} {_kind_of(path)}"
         counts[kind] = counts.get(kind, 0) + 1
     out.print(Text.assemble(("requests ", "bold"), ", ".join(f"{count} {kind}" for kind, count in counts.items())))
-    out.print(f"digest {data['digest']}: to carry out exactly this, add --apply --digest {data['digest']}")
+    out.print(f"digest {data['digest']}: {_next_step(data)}")
+
+
+def _next_step(data: Mapping[str, Any]) -> str:
+    """What becomes of a plan that is shown."""
+    match data.get("approval"):
+        case "approved":
+            return (
+                "approved: the service's unit carries it out before the service starts the next time; to do it now, "
+                "say --apply in place of --approve"
+            )
+        case "refused":
+            return "not approved, nothing will be carried out"
+        case "not-needed":
+            return "nobody has to move: the next pass does this, without an approval"
+        case _:
+            return f"to carry out exactly this, add --apply --digest {data['digest']}"
 
 
 def print_reasons(out: Console, data: Mapping[str, Any]) -> None:

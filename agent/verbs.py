@@ -3,7 +3,7 @@
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -152,7 +152,9 @@ def plan(options: argparse.Namespace) -> Report:
             if not prospect.identified:
                 remarks.append(f"{one.node} has no compute_id yet: the uuid is a stand-in, sync makes the real one")
     ending = Exit.DIFFERENCES if any(prospect.plan.operations for prospect in prospects) else Exit.DONE
-    return replace(_for_each(_conversions(prospects), "plans", printers.print_plan, ending), remark="\n".join(remarks))
+    return replace(
+        _for_each([*map(_conversion, prospects)], "plans", printers.print_plan, ending), remark="\n".join(remarks)
+    )
 
 
 def reshape(options: argparse.Namespace) -> Report:
@@ -164,22 +166,24 @@ def reshape(options: argparse.Namespace) -> Report:
     prospects: list[Prospect] = []
     remarks = [] if api.up is False else [f"reshape --apply would refuse this: {api.told}"]
     refused: list[bool] = []
+    records: list[dict[str, Any]] = []
     with _planners(options) as planners:
         for one in planners:
             prospect = _with_use(one, foresee(one, wishes))
             one.check_name(prospect)
             verdict = judge(one, prospect, replace(wishes, agreed=prospect.plan.digest))
-            doing, approved = ("approve" if options.approve else "apply"), False
+            doing, approval = ("approve" if options.approve else "apply"), "refused"
             remarks += [
                 *notes_on(prospect),
                 *(f"reshape --{doing} would refuse this: {note}" for note in verdict.notes),
             ]
             if options.approve and verdict.refused is None:
-                approved, remark = _approve(one, prospect, options.digest)
+                approval, remark = _approve(one, prospect, options.digest)
                 remarks.append(remark)
             remember_plan(one, prospect)
-            refused.append(verdict.refused is not None or (options.approve and not approved))
+            refused.append(verdict.refused is not None or (options.approve and approval == "refused"))
             prospects.append(prospect)
+            records.append(_conversion(prospect) | ({"approval": approval} if options.approve else {}))
     changes = any(one.plan.operations for one in prospects) and not options.approve
     # A digest is of one plan: with several nodes the others are not meant.
     stopped = all(refused) if options.approve else any(refused)
@@ -189,20 +193,18 @@ def reshape(options: argparse.Namespace) -> Report:
             f"set [compute] layout = {other} in the configuration before that start: a start plans with the configured "
             "layout, and refuses this plan where that is another one"
         )
-    return replace(
-        _for_each(_conversions(prospects), "plans", printers.print_conversion, ending), remark="\n".join(remarks)
-    )
+    return replace(_for_each(records, "plans", printers.print_conversion, ending), remark="\n".join(remarks))
 
 
-def _approve(planner: Planner, prospect: Prospect, digest: str) -> tuple[bool, str]:
-    """Approve the plan of now if it is that of the digest; whether nothing was refused, and what to say of it."""
+def _approve(planner: Planner, prospect: Prospect, digest: str) -> tuple[str, str]:
+    """Approve the plan of now if it is that of the digest; what became of the approval, and what to say of it."""
     if not prospect.plan.moves:
-        return True, f"nobody has to move on {planner.node}: a pass does that, without an approval"
+        return "not-needed", f"nobody has to move on {planner.node}: a pass does that, without an approval"
     if other := Agreement(digest, again="nothing was approved")(planner, prospect):
-        return False, other[0]
+        return "refused", other[0]
     with locked(planner.settings.state_directory):
         path = approve(planner, prospect)
-    return True, (
+    return "approved", (
         f"approved: the plan {digest} for {planner.node} is carried out before the service starts the next time; "
         f"remove {path} to withdraw it"
     )
@@ -407,8 +409,8 @@ def _wishes(options: argparse.Namespace) -> Wishes:
     )
 
 
-def _conversions(prospects: Iterable[Prospect]) -> list[dict[str, Any]]:
-    return [encode_conversion(one.plan, one.observed, one.allocations, one.allocations_after) for one in prospects]
+def _conversion(one: Prospect) -> dict[str, Any]:
+    return encode_conversion(one.plan, one.observed, one.allocations, one.allocations_after)
 
 
 def _other_layout(options: argparse.Namespace) -> str | None:

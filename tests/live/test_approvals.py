@@ -101,6 +101,7 @@ def test_an_approval_of_the_configured_layout_says_nothing_of_layouts(lab: Lab) 
     approved = lab.run("reshape", "--approve", "--digest", digest)
 
     assert (approved.code, "[compute] layout" in approved.err) == (0, False), approved.err
+    assert approved.json["approval"] == "approved"
 
 
 def test_a_start_does_not_convert_a_manual_conversion_back(lab: Lab, tmp_path: Path) -> None:
@@ -169,7 +170,7 @@ def test_only_the_plan_of_now_can_be_approved(lab: Lab, tmp_path: Path) -> None:
 
     refused = lab.run("reshape", "--approve", "--digest", read)
 
-    assert refused.code == 4
+    assert (refused.code, refused.json["approval"]) == (4, "refused")
     assert "new is the move of 1 VGPU" in refused.err
     assert approvals(tmp_path) == []
 
@@ -180,7 +181,7 @@ def test_what_moves_nobody_needs_no_approval(lab: Lab, tmp_path: Path) -> None:
 
     done = lab.run("reshape", "--approve", "--digest", lab.run("reshape").json["digest"])
 
-    assert done.code == 0
+    assert (done.code, done.json["approval"]) == (0, "not-needed")
     assert "nobody has to move" in done.err
     assert approvals(tmp_path) == []
 

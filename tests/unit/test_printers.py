@@ -5,7 +5,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from agent.printers import print_left
+from agent.printers import print_conversion, print_left
 
 OPERATION = {"operation": "delete", "provider": "host", "uuid": "u"}
 
@@ -29,3 +29,22 @@ def test_a_retirement_that_is_done_or_would_be_shows_its_plan_first(outcome: str
 
     assert "host: " not in first
     assert rest[-1].startswith("host: ")
+
+
+@pytest.mark.parametrize(
+    ("approval", "words"),
+    [
+        pytest.param({}, "to carry out exactly this, add --apply --digest d1", id="a dry run"),
+        pytest.param({"approval": "approved"}, "approved: the service's unit carries it out before", id="approved"),
+        pytest.param({"approval": "refused"}, "not approved, nothing will be carried out", id="another plan"),
+        pytest.param({"approval": "not-needed"}, "nobody has to move: the next pass does this", id="nobody moves"),
+    ],
+)
+def test_the_last_line_of_a_conversion_says_what_comes_next(approval: dict[str, str], words: str) -> None:
+    out = StringIO()
+    trees: dict[str, dict[str, object]] = {"before": {"providers": {}}, "after": {"providers": {}}, "capacity": {}}
+    plan = {"operations": [OPERATION], "moves": [], "requests": ["DELETE /resource_providers/u"], "digest": "d1"}
+
+    print_conversion(Console(file=out, width=200), trees | plan | approval)
+
+    assert out.getvalue().splitlines()[-1].startswith(f"digest d1: {words}")
