@@ -16,6 +16,7 @@ from typing import Any
 
 from agent.disk import sync_folder, write_durably
 from agent.errors import StateError
+from agent.places import same_place
 from agent.planner import Planner, Prospect
 from reportclient.plan import Outline
 
@@ -71,7 +72,7 @@ def find_approval(planner: Planner, root_uuid: str) -> Approval | None:
     """
     path = approval_path(planner, root_uuid)
     approval = read_approval(path)
-    if approval and (approval.node, approval.where) != (planner.node, planner.where):
+    if approval and (approval.node != planner.node or not same_place(approval.where, planner.where)):
         raise UntrustedApproval(
             f"{path} approves a plan for {approval.node} in {approval.where}, not in this placement"
         )

@@ -15,6 +15,7 @@ from typing import Any
 from agent.clock import Clock, decode_clock, encode_clock, probe_clock
 from agent.disk import sync_folder, write_durably
 from agent.errors import StateError
+from agent.places import same_place
 from reportclient.allocations import Allocation
 
 FAR_FUTURE_S = 253402300800.0  # the year 10000
@@ -55,7 +56,8 @@ def read_memory(directory: Path, root_uuid: str, where: str, *, clock: Clock | N
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         body = record["body"]
-        if (record["format"], record["checksum"], body["where"]) != (FORMAT, _checksum(body), where):
+        whole = (record["format"], record["checksum"]) == (FORMAT, _checksum(body))
+        if not (whole and same_place(body["where"], where)):
             return AuditMemory(where=where)
         # Older files have no names: all is read once, as providers may be called otherwise by now.
         names = {str(uuid): str(name) for uuid, name in body.get("names", {}).items()}

@@ -18,6 +18,7 @@ from uuid import uuid4
 from agent.clock import Clock, decode_clock, encode_clock, probe_clock
 from agent.disk import sync_folder, write_durably
 from agent.errors import StateError
+from agent.places import same_place
 from reportclient.payload import decode_inventory, encode_inventory
 from reportclient.tree import ObservedProvider, Provider
 
@@ -64,7 +65,7 @@ def read_nodes(directory: Path, where: str, ironic: str, *, clock: Clock | None 
         record = json.loads(head)
         if (record["format"], record.pop("checksum")) != (FORMAT, _checksum(record, body)):
             raise ValueError("another format or checksum")
-        if (record["where"], record["ironic"]) != (where, ironic):
+        if not (same_place(record["where"], where) and same_place(record["ironic"], ironic)):
             raise ValueError(f"it is about {record['ironic']} and {record['where']}")
         version = record["microversion"]
         noted, now = decode_clock(record["clock"]), clock or probe_clock()

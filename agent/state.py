@@ -20,6 +20,7 @@ from oslo_concurrency import lockutils
 
 from agent.disk import sync_folder, write_durably
 from agent.errors import StateError
+from agent.places import same_place
 from reportclient.ownership import Names
 from reportclient.payload import decode_observed, encode_observed
 from reportclient.reserve import Reservations
@@ -77,7 +78,7 @@ class StateFile:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             LOG.warning("state is not trusted and read anew from placement file=%s reason=%s", self._path, error)
             return NodeState(where=where)
-        return state if state.where == where else NodeState(where=where)
+        return replace(state, where=where) if same_place(state.where, where) else NodeState(where=where)
 
     def begin(self, state: NodeState) -> None:
         """
