@@ -19,6 +19,7 @@ TEST = [
     "mypy>=2.1,<3",
     "pytest>=8.4,<10",
     "pytest-cov>=6,<8",
+    "pytest-xdist>=3.6,<4",
     "reno>=4.1,<5",
     "ruff>=0.17,<0.18",
     "types-PyYAML>=6.0.12,<7",
