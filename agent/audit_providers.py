@@ -7,7 +7,7 @@ from dataclasses import replace
 from agent.findings import Finding, Kind, Repair
 from agent.scene import Scene
 from reportclient.allocations import usages
-from reportclient.hold import is_used_up
+from reportclient.hold import if_gone_for_good, is_used_up
 from reportclient.names import NO_DEVICES, ONE_TIME
 from reportclient.ownership import MARKER, is_novas
 from reportclient.plan import Delete, SetInventories
@@ -45,7 +45,7 @@ def _ghost(seen: ObservedProvider, *, in_use: bool) -> Finding:
     free = not in_use and not reserved and DEVICE.search(seen.name) is not None  # cells and pools are sync's to remove
     why = "no hardware of this host matches this provider" + (", and it is in use" if in_use else "")
     if reserved and not in_use:
-        why += ", and what is reserved of it is kept until the device is back: sync --force if it is gone for good"
+        why += f", and what is reserved of it is kept until the device is back: {if_gone_for_good(seen)}"
     repair = Repair(text=f"delete {seen.name}", operation=Delete(seen.uuid, seen.name)) if free else None
     return Finding(kind=Kind.GHOST, provider=seen.name, seen=why, repair=repair, safe=free)
 

@@ -274,7 +274,7 @@ class Planner:
         allocations = self._allocations(plan, observed)
         moves, consumers, unplaceable = self._moves(Observed(observed, allocations), desired, holdings, ours)
         after = Observed(_with_uses(standing, uses), apply_moves(allocations, moves))
-        held_tree, held = self._held(survey, desired, after, holdings, ours, force=wishes.force, named=named)
+        held_tree, held = self._held(survey, desired, after, holdings, ours, named)
         plan = make(held_tree, moves=moves, consumers=consumers) if held or moves else plan
         stay = _left_standing(observed, desired, plan)
         return Prospect(
@@ -317,8 +317,6 @@ class Planner:
         observed: Observed,
         holdings: Holdings,
         ours: Ownership,
-        *,
-        force: bool,
         named: Mapping[str, Names],
     ) -> tuple[ProviderTree, tuple[str, ...]]:
         """What is wanted, with what guests hold or an operator reserved of devices that are gone; a sentence each."""
@@ -328,7 +326,7 @@ class Planner:
             ObservedTree(tuple(seen for seen in observed.tree if ours.writes(seen))),
             observed.allocations,
             elsewhere=holdings.elsewhere,
-            lost=lambda name: not force and name not in here,
+            lost=lambda name: name not in here,
             besides={name: each.classes for name, each in named.items()},
         )
 

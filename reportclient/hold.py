@@ -68,8 +68,8 @@ def hold(
             providers[seen.name] = _marked(replace(_bare(seen), inventories=reserved), seen, besides.get(seen.name, ()))
             told = ", ".join(f"{one.total} {name}" for name, one in reserved.items())
             notes.append(
-                f"{seen.name} is gone from this host, and keeps {told} that an operator reserved: if it is gone for "
-                f"good, say sync --force"
+                f"{seen.name} keeps {told} that an operator reserved, and this host shows none of it now: "
+                f"{if_gone_for_good(seen)}"
             )
     return (ProviderTree(tuple(providers.values())), tuple(notes)) if notes else (desired, ())
 
@@ -84,6 +84,11 @@ def is_used_up(seen: ObservedProvider, besides: Collection[str] = ()) -> bool:
     stock = _of_devices(seen.provider.inventories, besides)
     used = all(said.get(name, 0) >= one.total for name, one in stock.items())
     return ONE_TIME in seen.provider.traits and bool(stock) and used
+
+
+def if_gone_for_good(seen: ObservedProvider) -> str:
+    """What a person does who no longer awaits a device, and so needs no reservation of it."""
+    return f"if it is gone for good, delete it (openstack resource provider delete {seen.uuid})"
 
 
 def device_classes(names: Iterable[str], besides: Collection[str] = ()) -> frozenset[str]:

@@ -27,7 +27,7 @@ def tree(reserved: int) -> ObservedTree:
     [
         pytest.param(0, 0, True, "no hardware", id="nobody wants it"),
         pytest.param(0, 1, False, "in use", id="a guest has some of it"),
-        pytest.param(2, 0, False, "sync --force", id="an operator reserved it, and the card may come back"),
+        pytest.param(2, 0, False, "resource provider delete", id="an operator reserved it, and the card may come back"),
     ],
 )
 def test_a_card_that_is_gone_may_be_deleted_only_if_nothing_rests_on_it(

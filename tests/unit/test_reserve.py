@@ -384,6 +384,30 @@ def test_a_lost_card_whose_reservation_is_taken_off_goes(start: Start) -> None:
     assert one.stock(NIC) == {}
 
 
+def test_force_that_is_said_for_something_else_leaves_what_is_reserved_of_a_lost_card(start: Start) -> None:
+    one = start(*nic(), plain(), devices=VFS)
+    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=2)
+
+    done = one.sync(FORCE, facts=host(plain()))
+
+    assert one.stock(NIC) == {"SRIOV_NET_VF": (2, 2)}
+    assert "keeps 2 SRIOV_NET_VF" in done.notes[0]
+    one.sync(FORCE, facts=host(*nic(), plain()))
+    assert (one.stock(NIC), one.marks(NIC)) == ({"SRIOV_NET_VF": (4, 2)}, frozenset())
+
+
+def test_a_lost_card_goes_as_its_note_says(start: Start) -> None:
+    one = start(*nic(), plain(), devices=VFS)
+    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=2)
+    done = one.sync(FORCE, facts=host(plain()))
+
+    uuid = one.tree().by_name[f"host_{NIC}"].uuid
+    assert done.notes[0].endswith(f"(openstack resource provider delete {uuid})")
+    one.send("DELETE", f"/resource_providers/{uuid}")
+
+    assert (one.sync().status, one.sync().status, one.stock(NIC)) == (Status.UNCHANGED, Status.UNCHANGED, {})
+
+
 def test_a_reservation_is_not_forgotten_by_passes_that_are_refused(start: Start) -> None:
     one = start(*nic(), devices=VFS)
     one.sync(facts=host(*nic(state="down")))
