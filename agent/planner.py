@@ -326,7 +326,7 @@ class Planner:
             ObservedTree(tuple(seen for seen in observed.tree if ours.writes(seen))),
             observed.allocations,
             elsewhere=holdings.elsewhere,
-            lost=lambda name: name not in here,
+            lost=lambda name: name not in here or name in holdings.silent,
             besides={name: each.classes for name, each in named.items()},
         )
 

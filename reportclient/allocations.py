@@ -81,6 +81,7 @@ class Holdings:
     told: frozenset[str] = frozenset()  # the classes of which units and floats are all that guests have
     undecided: tuple[Undecided, ...] = ()  # devices that guests have besides; these are ``untold`` of their guests
     elsewhere: frozenset[str] = frozenset()  # providers whose hardware, if they stand, is on offer in another form
+    silent: frozenset[str] = frozenset()  # providers whose card is there and shows nothing of what it can offer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ def hold(
     is kept: that is a change of shape, and taking the stock away is refused as long as guests hold it.
 
     What an operator reserved of a device that is ``lost``, by the name of its provider, is kept too: a card that drops
-    off the bus and comes back must not be on offer then.
+    off the bus, or shows no VFs for a while, must not be on offer once it is back.
 
     What is kept below a cell that goes comes below the root. ``besides`` has, by provider, classes of which the
     operator's files put stock beside the devices.

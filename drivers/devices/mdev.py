@@ -25,7 +25,7 @@ def mdev_stock(
     if not rules:
         return []
     functions = {function.address: function for function in facts.devices.functions}
-    chosen = [(parent, rule) for parent in facts.devices.mdev_parents if (rule := _mdev_rule(parent, rules))]
+    chosen = [(parent, rule) for parent in facts.devices.mdev_parents if (rule := rule_of(parent, rules))]
     made = _made(facts, rules, chosen)
     room = _room(chosen, made)
     found = []
@@ -62,7 +62,8 @@ def _made(
     return found
 
 
-def _mdev_rule(parent: MdevParent, rules: Iterable[MdevRule]) -> MdevRule | None:
+def rule_of(parent: MdevParent, rules: Iterable[MdevRule]) -> MdevRule | None:
+    """The rule that enables a type on a card; None: none is enabled there."""
     return _rule_for({parent.name, str(parent.address)}, rules)
 
 

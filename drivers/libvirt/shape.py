@@ -7,6 +7,7 @@ from drivers.cells import memory_mib
 from drivers.devices import device_stock
 from drivers.devices.match import OF_DEVICES, PHYSNET
 from drivers.devices.reserve import RULE, marks, short
+from drivers.devices.silence import silent
 from drivers.devices.stock import DeviceStock, inherit, other_forms
 from drivers.errors import MalformedFact, PolicyError
 from drivers.facts import HostFacts
@@ -66,7 +67,8 @@ def _shape(facts: HostFacts, policy: Policy, standing: Standing) -> Shaped:
     devices = devices if policy.layout == "flat" else inherit(devices, standing)
     forms = other_forms(devices, in_total=policy.layout == "flat")
     elsewhere = frozenset(f"{facts.hostname}_{suffix}" for suffix in forms)
-    held = replace(holdings(facts, policy, devices), elsewhere=elsewhere)
+    mute = frozenset(f"{facts.hostname}_{suffix}" for suffix in silent(facts, policy.devices.mdevs))
+    held = replace(holdings(facts, policy, devices), elsewhere=elsewhere, silent=mute)
     if policy.layout == "numa":
         stock, below = shape_cells(facts, policy, standing, devices)
         root = _root(facts, policy, {**stock, **present_only(disk_stock(facts, policy, standing))})

@@ -118,6 +118,7 @@ class Setup:
     bandwidth: bool = False
     dedicated: bool = False
     seen: tuple[bool, ...] = (True, True, True, True)
+    shown: tuple[bool, ...] = (True, True, True, True)  # False: a card that is there shows no VFs, or no types
     up: tuple[bool, ...] = (True, True)
     mbps: tuple[int, ...] = (10_000, 10_000)
     name: str = NAMES[0]
@@ -231,7 +232,7 @@ class World:
         self.clean = False
 
     def change_card(self, what: str, number: int, value: object) -> None:
-        """One card's part of ``offers``, ``seen``, ``up`` or ``mbps``."""
+        """One card's part of ``offers``, ``seen``, ``shown``, ``up`` or ``mbps``."""
         before = getattr(self.setup, what)
         self.change(**{what: (*before[:number], value, *before[number + 1 :])})
 
@@ -449,17 +450,20 @@ class World:
             if one.kind == "nic":
                 up = self.setup.up[one.number]
                 link = NetDevice("ens1", "up" if up else "down", self.setup.mbps[one.number] if up else None)
-                functions += card(one.address, one.units, cell=one.cell, net_devices=(link,))
+                units = one.units if self.setup.shown[one.number] else 0
+                functions += card(one.address, units, cell=one.cell, net_devices=(link,))
             else:
                 function = gpu(one.address, one.cell)
                 functions.append(function)
+                if not self.setup.shown[one.number]:
+                    continue
                 free = one.units - len(self._made(one))
                 types = (MdevType(f"type-{one.number}", "", free),)
                 parents.append(MdevParent(one.suffixes[1], function.address, types))
         mdevs = tuple(
             Mdev(unit, f"type-{one.number}", one.suffixes[1])
             for one in CARDS
-            if one.kind == "gpu" and self.setup.seen[one.number]
+            if one.kind == "gpu" and self.setup.seen[one.number] and self.setup.shown[one.number]
             for unit in sorted(self._made(one))
         )
         return replace(
@@ -561,7 +565,7 @@ class World:
         if number is None or self.setup.offers[number] in ("whole", "both") or not self.setup.seen[number]:
             return ()
         one = CARDS[number]
-        if one.kind == "nic" and not self.setup.up[number]:
+        if not self.setup.shown[number] or (one.kind == "nic" and not self.setup.up[number]):
             return ()
         free = [unit for unit in map(one.unit, range(one.units)) if unit not in self._made(one)]
         return tuple((number, unit) for unit in free[:count])

@@ -29,6 +29,7 @@ changes = st.one_of(
     st.tuples(st.just("layout"), layouts),
     st.tuples(st.just("offers"), numbers, st.sampled_from(OFFERS)),
     st.tuples(st.just("seen"), numbers, st.booleans()),
+    st.tuples(st.just("shown"), numbers, st.booleans()),
     st.tuples(st.just("up"), nics, st.booleans()),
     st.tuples(st.just("mbps"), nics, st.sampled_from((1_000, 10_000))),
     st.tuples(st.just("bandwidth"), st.booleans()),
@@ -66,7 +67,7 @@ def begin(make: Any, beginning: dict[str, Any], guests: list[Any]) -> World:
 
 
 def change(world: World, what: str, *how: Any) -> None:
-    if what in ("offers", "seen", "up", "mbps"):
+    if what in ("offers", "seen", "shown", "up", "mbps"):
         world.change_card(what, *how)
     else:
         world.change(**{what: how[0]})

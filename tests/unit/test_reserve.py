@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from agent.leaving import retire
+from agent.planner import Wishes
 from agent.sync import Status
 from beds.one_host import FORCE, Cut, OneHost
-from drivers.facts import HostFacts, NetDevice, PciFunction
+from drivers.facts import HostFacts, MdevParent, NetDevice, PciFunction
 from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy
 from hardware import card, gpu, host, parent, plain, rules
 from reportclient.ownership import MARKER
@@ -382,6 +383,66 @@ def test_a_lost_card_whose_reservation_is_taken_off_goes(start: Start) -> None:
         one.sync()
 
     assert one.stock(NIC) == {}
+
+
+@pytest.mark.parametrize("layout", ["devices", "numa"])
+@pytest.mark.parametrize("wishes", [Wishes(), FORCE])
+def test_a_card_that_shows_no_vfs_for_a_while_keeps_what_an_operator_reserved(
+    start: Start, layout: Layout, wishes: Wishes
+) -> None:
+    """Its driver is loaded anew, or its VFs are made anew."""
+    one = start(*nic(), devices=LINKED, layout=layout)
+    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=2)
+    one.sync()
+    before = one.stock(NIC)
+
+    done = one.sync(wishes, facts=host(*nic(vfs=0)))
+    assert one.stock(NIC) == {"SRIOV_NET_VF": (2, 2)}
+    assert f"host_{NIC} keeps 2 SRIOV_NET_VF that an operator reserved" in done.notes[0]
+    assert one.sync(wishes).status is Status.UNCHANGED
+    one.sync(facts=host(*nic()))
+
+    assert (one.stock(NIC), one.marks(NIC)) == (before, frozenset())
+
+
+TYPED = DevicePolicy(mdevs=(MdevRule(type="a"),))
+NO_TYPES: dict[str, tuple[MdevParent, ...]] = {
+    "no parent": (),
+    "no types": (parent(gpu()),),
+    "another type": (parent(gpu(), b=2),),
+    "no room": (parent(gpu(), a=0),),
+}
+
+
+@pytest.mark.parametrize("parents", NO_TYPES.values(), ids=NO_TYPES)
+def test_a_gpu_that_shows_no_types_for_a_while_keeps_what_an_operator_reserved(
+    start: Start, tmp_path: Path, parents: tuple[MdevParent, ...]
+) -> None:
+    well = host(gpu(), parents=(parent(gpu(), a=4),))
+    one = OneHost(tmp_path, well, Policy(layout="devices", devices=TYPED))
+    one.sync()
+    one.set_by_hand(GPU, "VGPU", reserved=3)
+
+    one.sync(facts=host(gpu(), parents=parents))
+    assert one.stock(GPU) == {"VGPU": (3, 3)}
+    one.sync(facts=well)
+
+    assert (one.stock(GPU), one.marks(GPU)) == ({"VGPU": (4, 3)}, frozenset())
+
+
+@pytest.mark.parametrize("kind", ["nic", "gpu", "plain"])
+def test_a_rule_that_is_taken_away_from_a_card_that_shows_its_parts_takes_the_reservation_along(
+    tmp_path: Path, kind: str
+) -> None:
+    facts = host(*nic(), plain(), gpu(), parents=(parent(gpu(), a=4),))
+    one = OneHost(tmp_path, facts, Policy(layout="devices", devices=replace(NAMED, mdevs=TYPED.mdevs)))
+    one.sync()
+    place, name = {"nic": (NIC, "CUSTOM_FAST"), "gpu": (GPU, "VGPU"), "plain": ("0000:05:00.0", "CUSTOM_CARD")}[kind]
+    one.set_by_hand(place, name, reserved=1)
+
+    one.sync(FORCE, policy=replace(one.policy, devices=DevicePolicy(report=True)))
+
+    assert one.stock(place) == {}
 
 
 def test_force_that_is_said_for_something_else_leaves_what_is_reserved_of_a_lost_card(start: Start) -> None:
