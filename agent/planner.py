@@ -76,6 +76,7 @@ class Prospect:
     survey: Survey
     allocations: tuple[Allocation, ...]  # of the whole tree where guests hold what loses stock, else none
     elsewhere: frozenset[str]  # providers whose hardware, if they stand, is on offer in another form
+    away: frozenset[str]  # classes that the root has, partly reserved, and no device to have them now
     held: tuple[str, ...]  # what is kept only because guests have it: a sentence each
     strays: tuple[Addition, ...]  # entries of the operator's files that match no provider of this host
     memory: NodeState  # as the last pass left it, by the names that are wanted
@@ -288,6 +289,7 @@ class Planner:
             survey=survey,
             allocations=allocations,
             elsewhere=holdings.elsewhere,
+            away=holdings.away,
             held=(*uses.notes, *held),
             strays=strays,
             contest=foreign,

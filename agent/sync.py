@@ -338,6 +338,7 @@ def _lost_settings(planner: Planner, prospect: Prospect) -> tuple[str, ...]:
         owned,
         planner.settings.policy.free_ratios,
         elsewhere=prospect.elsewhere,
+        away=prospect.away,
         apart=apart,
     )
 

@@ -82,6 +82,7 @@ class Holdings:
     undecided: tuple[Undecided, ...] = ()  # devices that guests have besides; these are ``untold`` of their guests
     elsewhere: frozenset[str] = frozenset()  # providers whose hardware, if they stand, is on offer in another form
     silent: frozenset[str] = frozenset()  # providers whose card is there and shows nothing of what it can offer
+    away: frozenset[str] = frozenset()  # classes that the root has, partly reserved, and no device to have them now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ def lost_settings(
     free_ratios: Collection[str],
     *,
     elsewhere: Collection[str] = (),
+    away: Collection[str] = (),
     apart: Mapping[str, Collection[str]] = NONE,
 ) -> tuple[str, ...]:
     """
@@ -38,8 +39,8 @@ def lost_settings(
 
     Changes are of the layout, and of the names of classes. ``owned`` are the names of the providers that we write;
     ``free_ratios`` the classes whose ratio nobody configured; ``elsewhere`` the providers whose hardware is to be on
-    offer in another form. ``apart`` has the classes, by provider's name, that are no device's: those of the operator's
-    files, and others'.
+    offer in another form; ``away`` the classes of a root's total of which no device has any now. ``apart`` has the
+    classes, by provider's name, that are no device's: those of the operator's files, and others'.
     """
     observed = replace(
         observed,
@@ -49,6 +50,7 @@ def lost_settings(
     flows = list(_flows(observed, desired, owned))
     sentences = [_lost_reservation(flow) for flow in flows if flow.name not in NO_DEVICES]
     sentences += [_lost_ratio(flow, observed, desired) for flow in flows if flow.name in free_ratios]
+    sentences += [_lost_total(observed.root, name) for name in sorted(away) if observed.root]
     related = _relations(observed, desired)
     for seen in observed:
         if seen.name in owned:
@@ -56,6 +58,17 @@ def lost_settings(
             near = [one for one in desired if one.name == seen.name or related(one.name, seen.name)]
             sentences.append(_lost_name(seen, near, flown, observed, is_elsewhere=seen.name in elsewhere))
     return tuple(filter(None, sentences))
+
+
+def _lost_total(root: ObservedProvider, name: str) -> str:
+    """Why a reservation of devices that are away is lost with the root's total of them; empty when none stands."""
+    amount = reserved_by_operator(root.provider).get(name, 0)
+    if not amount:
+        return ""
+    return (
+        f"{amount} {name} on {root.name} are reserved by hand, and no device of this host has any now that could keep "
+        f"it: wait until one is back, or {_take_off(root, name)}"
+    )
 
 
 def _lost_name(

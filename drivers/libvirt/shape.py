@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from drivers.cells import memory_mib
 from drivers.devices import device_stock
+from drivers.devices.away import away
 from drivers.devices.match import OF_DEVICES, PHYSNET
 from drivers.devices.reserve import RULE, marks, short
 from drivers.devices.silence import silent
@@ -68,14 +69,16 @@ def _shape(facts: HostFacts, policy: Policy, standing: Standing) -> Shaped:
     forms = other_forms(devices, in_total=policy.layout == "flat")
     elsewhere = frozenset(f"{facts.hostname}_{suffix}" for suffix in forms)
     mute = frozenset(f"{facts.hostname}_{suffix}" for suffix in silent(facts, policy.devices.mdevs))
-    held = replace(holdings(facts, policy, devices), elsewhere=elsewhere, silent=mute)
+    here = {name for device in devices for name in device.inventories}
+    missing = frozenset() if policy.layout == "flat" else frozenset(away(policy.devices, standing, here))
+    held = replace(holdings(facts, policy, devices), elsewhere=elsewhere, silent=mute, away=missing)
     if policy.layout == "numa":
         stock, below = shape_cells(facts, policy, standing, devices)
         root = _root(facts, policy, {**stock, **present_only(disk_stock(facts, policy, standing))})
         return Shaped((root, *below), holdings=held)
     root = _root(facts, policy, _whole_host(facts, policy, standing))
     if policy.layout == "flat":
-        whole = _with_totals(root, devices, standing)
+        whole = _with_totals(root, devices, policy, standing)
         below = [device_provider(one, facts.hostname, facts.hostname) for one in devices]
         return Shaped((whole,), tuple(below), held)
     return Shaped((root, *(device_provider(one, facts.hostname, facts.hostname) for one in devices)), holdings=held)
@@ -112,17 +115,20 @@ def _whole_host(facts: HostFacts, policy: Policy, standing: Standing) -> dict[st
     )
 
 
-def _with_totals(root: Reasoned, devices: tuple[DeviceStock, ...], standing: Standing) -> Reasoned:
+def _with_totals(root: Reasoned, devices: tuple[DeviceStock, ...], policy: Policy, standing: Standing) -> Reasoned:
     """A root that has the stock of all devices, of which others may have reserved some."""
     told = _totals(devices)
     totals = _with_rest_of_root(told, devices, standing)
     silent = [f"{name}: part of it is not told" for name in sorted(totals) if totals[name] != told.get(name)]
+    there = {name: stock.total for name, (stock, _) in totals.items()}
+    missing = away(policy.devices, standing, totals)
+    totals |= missing
     before = _said_of(devices, totals, standing)
     for name, (stock, reason) in totals.items():
         kept = min(stock.total, max(stock.reserved, before.get(name, 0)))
         totals[name] = replace(stock, reserved=kept), reason
     ill = "; ".join((*(device.ill for device in devices if device.ill), *silent))
-    there = {name: stock.total for name, (stock, _) in totals.items()}
+    there |= dict.fromkeys(missing, 0)
     traits = {**root.traits, **(marks(ill, before) if ill else short(before, there))}
     return replace(root, inventories={**root.inventories, **totals}, traits=traits)
 

@@ -66,6 +66,49 @@ def test_what_is_reserved_of_the_only_card_comes_along_there_and_back(
     assert [seen.provider for seen in one.tree()] == [seen.provider for seen in before]
 
 
+@pytest.mark.parametrize("left", [(), card(ONE, 0)], ids=["lost", "without VFs"])
+@pytest.mark.parametrize("reserved", [1, 4])
+def test_a_total_of_which_the_only_card_is_lost_keeps_what_is_reserved_of_it(
+    start: Start, left: tuple[PciFunction, ...], reserved: int
+) -> None:
+    one = start(*card(ONE, 4), layout="flat")
+    one.set_by_hand("", VF, reserved=reserved)
+    before = one.stock()
+
+    for _ in range(4):  # a loss is believed when it is seen three times
+        outcome = one.sync(facts=host(*left))
+    assert (outcome.status, one.stock()[VF]) == (Status.UNCHANGED, (reserved, reserved))
+    for layout in ("devices", "numa"):
+        refused(one.reshape(layout), f"{reserved} SRIOV_NET_VF on host are reserved by hand", "reserved=0")
+    one.sync(facts=host(*card(ONE, 4)), policy=replace(one.policy, layout="flat"))
+
+    assert (one.stock(), one.marks()) == (before, frozenset())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_is_reserved_of_a_total_without_devices_goes_when_a_person_takes_it_off(
+    start: Start, layout: Layout
+) -> None:
+    one = start(*card(ONE, 4), layout="flat")
+    one.set_by_hand("", VF, reserved=2)
+    for _ in range(4):
+        one.sync(facts=host())
+
+    one.set_by_hand("", VF, reserved=0)
+    one.sync(RESHAPE, policy=replace(one.policy, layout=layout))
+
+    assert (VF in one.stock(), one.marks()) == (False, frozenset())
+
+
+def test_what_is_reserved_of_a_total_goes_with_the_rule_for_it(start: Start) -> None:
+    one = start(*card(ONE, 4), layout="flat")
+    one.set_by_hand("", VF, reserved=2)
+
+    one.sync(FORCE, policy=replace(one.policy, devices=DevicePolicy(report=True)))
+
+    assert (VF in one.stock(), one.marks()) == (False, frozenset())
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_class_of_which_some_is_reserved_gets_no_other_name(start: Start, layout: Layout) -> None:
     """The units would be on offer by the new one."""

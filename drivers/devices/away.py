@@ -1,0 +1,49 @@
+"""What an operator reserved of a root's total of devices none of which is on the host now."""
+
+from collections.abc import Iterable
+
+from drivers.devices.reserve import SHORT
+from drivers.devices.sev import CONTEXT
+from drivers.policy import DevicePolicy, DeviceRule
+from drivers.reasons import Reason
+from drivers.standing import Standing
+from reportclient.names import BANDWIDTH, NO_DEVICES, normalise_class
+from reportclient.reserve import reserved_by_operator_on
+from reportclient.tree import Inventory
+
+
+def away(policy: DevicePolicy, standing: Standing, here: Iterable[str]) -> dict[str, tuple[Inventory, Reason]]:
+    """
+    Stock of the classes that an operator reserved on the root and that none of the devices ``here`` has, all reserved.
+
+    A class that the configuration no longer offers is none: to take a rule away is a person's word too.
+    """
+    said = reserved_by_operator_on(standing.root)
+    missing = {name: amount for name, amount in said.items() if name not in {*here, *NO_DEVICES}}
+    return {
+        name: (
+            Inventory(total=amount, reserved=amount, max_unit=amount),
+            Reason(f"{amount} {name} were reserved, and no device of this host has any now", SHORT),
+        )
+        for name, amount in sorted(missing.items())
+        if _is_offered(name, policy)
+    }
+
+
+def _is_offered(name: str, policy: DevicePolicy) -> bool:
+    """Whether the configuration offers a class wherever there is hardware for it."""
+    rules = policy.rules if policy.report else ()
+    if name in BANDWIDTH:
+        return policy.link_bandwidth or any(rule.bandwidth for rule in rules)
+    by_itself = name == CONTEXT or (policy.discover_all and name == "SRIOV_NET_VF")
+    return by_itself or any(rule.resource_class == name for rule in policy.mdevs) or any(_gives(r, name) for r in rules)
+
+
+def _gives(rule: DeviceRule, name: str) -> bool:
+    """Whether some device may count as this class by a rule."""
+    if rule.class_attribute:
+        return name.startswith(normalise_class(f"{rule.class_attribute.split('/')[0]}_"))
+    if rule.resource_class:
+        return rule.resource_class == name
+    vendor, product = (rule.vendor_id or "").upper(), (rule.product_id or "").upper()
+    return name.startswith(f"CUSTOM_PCI_{vendor}") and name.endswith(product)
