@@ -174,7 +174,7 @@ def _lost_reservation(flow: _Flow) -> str:
     before, after = sum(amount for _, amount in said), sum(amount for _, amount in kept)
     whole = all(amount >= seen.provider.inventories[flow.name].total for seen, amount in said)
     alone = len(said) == len(kept) == 1
-    if not before or (alone and after >= before):
+    if not before or (alone and after >= before and not _may_be_of_others(flow, before)):
         return ""
     if whole and all(amount == one.inventories[flow.name].total for one, amount in kept):
         return ""
@@ -185,6 +185,13 @@ def _lost_reservation(flow: _Flow) -> str:
         f"{where} are reserved by hand, and this change would lose which of the devices they are: "
         f"{_take_off(seen, flow.name)}, and set it again on {_first(one.name for one in flow.targets)} afterwards"
     )
+
+
+def _may_be_of_others(flow: _Flow, amount: int) -> bool:
+    """Whether a root's total counted more devices than are here to get what is reserved of it: one may be lost."""
+    (source,), (target,) = flow.sources, flow.targets
+    most = max(amount, source.provider.inventories[flow.name].total)
+    return source.provider.parent is None and most > target.inventories[flow.name].total
 
 
 def _lost_ratio(flow: _Flow, observed: ObservedTree, desired: ProviderTree) -> str:

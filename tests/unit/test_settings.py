@@ -159,6 +159,46 @@ def test_part_of_a_total_that_nobody_can_tell_the_cards_of_is_refused(start: Sta
 
 
 @pytest.mark.parametrize("layout", ["devices", "numa"])
+@pytest.mark.parametrize(("reserved", "passes"), [(3, 0), (8, 0), (8, 4)])
+def test_what_may_be_reserved_of_a_lost_card_is_not_given_to_the_other_one(
+    start: Start, layout: Layout, reserved: int, passes: int
+) -> None:
+    one = start(*card(ONE, 4), *card(OTHER, 4), layout="flat")
+    one.set_by_hand("", VF, reserved=reserved)
+    one.sync()
+    before = one.stock()[VF]
+    for _ in range(passes):
+        one.sync(facts=host(*card(OTHER, 4)))
+
+    refused(one.sync(RESHAPE, facts=host(*card(OTHER, 4)), policy=replace(one.policy, layout=layout)), "reserved=0")
+
+    one.sync(facts=host(*card(ONE, 4), *card(OTHER, 4)), policy=replace(one.policy, layout="flat"))
+    assert one.stock()[VF] == before
+
+
+@pytest.mark.parametrize(("first", "second"), [("numa", "devices"), ("devices", "numa")])
+@pytest.mark.parametrize("passes", [0, 4])
+def test_a_lost_card_takes_its_reservation_along_to_another_layout(
+    start: Start, first: Layout, second: Layout, passes: int
+) -> None:
+    """Below the cell that goes it would go too."""
+    one = start(*card(ONE, 4), *card(OTHER, 4), layout=first)
+    one.set_by_hand(ONE, VF, reserved=2)
+    one.sync()
+    before = one.tree()
+    for _ in range(passes):
+        one.sync(facts=host(*card(OTHER, 4)))
+
+    outcome = one.sync(RESHAPE, facts=host(*card(OTHER, 4)), policy=replace(one.policy, layout=second))
+    assert (outcome.status, one.stock(ONE)[VF]) == (Status.CHANGED, (2, 2))
+    one.sync(facts=host(*card(ONE, 4), *card(OTHER, 4)))
+    assert (one.stock(ONE)[VF], one.marks(ONE)) == ((4, 2), frozenset())
+
+    one.reshape(first)
+    assert [seen.provider for seen in one.tree()] == [seen.provider for seen in before]
+
+
+@pytest.mark.parametrize("layout", ["devices", "numa"])
 def test_a_part_of_one_card_that_a_total_could_not_give_back_is_refused(start: Start, layout: Layout) -> None:
     one = start(*card(ONE, 4), *card(OTHER, 4), layout=layout)
     one.set_by_hand(ONE, VF, reserved=3)
