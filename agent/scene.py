@@ -1,6 +1,6 @@
 """All that an audit looks at, and where what guests really have differs from what is allocated for them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -100,12 +100,16 @@ class Scene:
         """
         What a guest has of a class, by provider, with ``rows`` as what it has allocated.
 
-        None where the tree does not have what the hypervisor speaks of.
+        A device of a network's port counts as far as it is allocated: nova allocates none for Neutron's ports. None
+        where the tree does not have what the hypervisor speaks of.
         """
         offered = self._offering.get(name, set())
         wanted: dict[str, int] = {}
         for unit in self._units.get((uuid, name), ()):
             wanted[unit.provider] = wanted.get(unit.provider, 0) + unit.amount
+        for port in self.ports(uuid, name):
+            least = wanted.get(port.provider, 0) - port.amount
+            wanted[port.provider] = min(wanted[port.provider], max(least, rows.get((port.provider, name), 0)))
         if not wanted.keys() <= offered:
             return None
         for floating in self._floats.get((uuid, name), ()):
@@ -129,13 +133,17 @@ class Scene:
                 found.setdefault(name, set()).add(seen.name)
         return found
 
+    def ports(self, uuid: str, name: str) -> list[Holding]:
+        """The devices of a class that a guest has by ports of networks, allocated or not."""
+        return self._ports.get((uuid, name), [])
+
+    @cached_property
+    def _ports(self) -> dict[tuple[str, str], list[Holding]]:
+        return _by_guest_and_class(self.holdings.ports)
+
     @cached_property
     def _units(self) -> dict[tuple[str, str], list[Holding]]:
-        """Units by guest and class."""
-        found: dict[tuple[str, str], list[Holding]] = {}
-        for unit in self.holdings.units:
-            found.setdefault((unit.consumer, unit.resource_class), []).append(unit)
-        return found
+        return _by_guest_and_class(self.holdings.units)
 
     @cached_property
     def _floats(self) -> dict[tuple[str, str], list[Float]]:
@@ -158,6 +166,13 @@ class Scene:
             if wrong := {place: pair for place, pair in pairs.items() if pair[0] != pair[1]}:
                 found[name] = wrong
         return found
+
+
+def _by_guest_and_class(several: Iterable[Holding]) -> dict[tuple[str, str], list[Holding]]:
+    found: dict[tuple[str, str], list[Holding]] = {}
+    for one in several:
+        found.setdefault((one.consumer, one.resource_class), []).append(one)
+    return found
 
 
 def suspects(scene: Scene) -> frozenset[str]:

@@ -166,7 +166,8 @@ def _keeps(scene: Scene, stranger: Consumer, guest: str) -> bool:
     for (_, name), amount in scene.rows(stranger.uuid).items():
         kept[name] = kept.get(name, 0) + amount
     has = {name: sum((scene.truth(guest, name, {}) or {}).values()) for name in scene.told(guest)}
-    return all(kept.get(name, 0) == amount for name, amount in has.items())
+    besides = {name: sum(port.amount for port in scene.ports(guest, name)) for name in has}
+    return all(amount <= kept.get(name, 0) <= amount + besides[name] for name, amount in has.items())
 
 
 def _alike(scene: Scene, stranger: Consumer, *, but: str = "") -> list[str]:

@@ -181,6 +181,7 @@ class Guest:
     uuid: str
     state: str  # libvirt's: "running", "paused", "shutoff" ...
     pci: frozenset[PciAddress] = frozenset()  # <hostdev> and <interface type='hostdev'>
+    ports: frozenset[PciAddress] = frozenset()  # those of <interface type='hostdev'>: a port of a network has them
     mdevs: frozenset[str] = frozenset()  # uuids
     vcpus: tuple[frozenset[int], ...] = ()  # the host's CPUs that each may run on, empty: any; () where not told
     emulator_cpus: frozenset[int] = frozenset()  # those of emulatorpin; empty: any

@@ -78,6 +78,7 @@ class Holdings:
     units: tuple[Holding, ...] = ()
     floats: tuple[Float, ...] = ()
     known: Mapping[str, Guest] = field(default_factory=dict)  # by uuid, all of ``guests``
+    ports: tuple[Holding, ...] = ()  # those of ``units`` that networks' ports have: allocated or not
     told: frozenset[str] = frozenset()  # the classes of which units and floats are all that guests have
     undecided: tuple[Undecided, ...] = ()  # devices that guests have besides; these are ``untold`` of their guests
     elsewhere: frozenset[str] = frozenset()  # providers whose hardware, if they stand, is on offer in another form

@@ -37,13 +37,14 @@ def parse_guest(
         elif device.get("type") == "mdev":
             address = require(device, "source/address", source)
             mdevs.add(attribute(address, "uuid", source).lower())
-    for interface in domain.iterfind("devices/interface[@type='hostdev']"):
-        pci.add(_source_address(interface, source))
+    interfaces = domain.iterfind("devices/interface[@type='hostdev']")
+    ports = frozenset(_source_address(interface, source) for interface in interfaces)
     emulator = domain.find("cputune/emulatorpin")
     return Guest(
         uuid=uuid,
         state=state,
-        pci=frozenset(pci),
+        pci=frozenset(pci) | ports,
+        ports=ports,
         mdevs=frozenset(mdevs),
         vcpus=_parse_vcpus(domain, source),
         emulator_cpus=_cpus(attribute(emulator, "cpuset", source), source) if emulator is not None else frozenset(),

@@ -1,8 +1,10 @@
 """What each guest of a libvirt host really has: the units of the tree that the host is to have."""
 
-from collections.abc import Container, Iterable, Iterator, Set
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Set
 
 from drivers.cells import cpus_by_cell, page_mib, small_page_kib
+from drivers.devices.match import PHYSNET
 from drivers.devices.stock import DeviceStock
 from drivers.facts import Guest, GuestMemory, HostFacts, NumaCell
 from drivers.libvirt.stock import guest_cpus
@@ -27,9 +29,11 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
     owners = _owners(facts.hostname, policy, devices)
     units: list[Holding] = []
     floats: list[Float] = []
+    ports = {guest.uuid: _ports(guest, devices, owners) for guest in facts.guests}
     undecided = tuple(one for guest in facts.guests for one in _undecided(guest, facts, devices, owners))
     for guest in facts.guests:
-        units += _device_units(guest, facts.hostname, policy, devices, owners)
+        units += _units_of(guest.uuid, (*map(str, guest.pci), *guest.mdevs), owners)
+        units += _context_units(guest, facts.hostname, policy, devices)
         pinned = [cpus for cpus in guest.vcpus if len(cpus) == 1 and cpus <= dedicated]
         others = [cpus for cpus in guest.vcpus if not (len(cpus) == 1 and cpus <= dedicated)]
         alone = len(guest.emulator_cpus) == 1 and guest.emulator_cpus <= dedicated - frozenset().union(*pinned)
@@ -52,15 +56,25 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
         frozenset(guest.uuid for guest in facts.guests),
         tuple(units),
         tuple(floats),
-        known={guest.uuid: _known(guest, of_devices if guest.uuid in doubtful else set()) for guest in facts.guests},
+        known={
+            guest.uuid: _known(guest, of_devices if guest.uuid in doubtful else set(), ports[guest.uuid])
+            for guest in facts.guests
+        },
+        ports=tuple(one for several in ports.values() for one in several),
         told=HOST_CLASSES | of_devices,
         undecided=undecided,
     )
 
 
-def _known(guest: Guest, of_devices: Set[str]) -> Known:
-    """What is known of a guest; ``of_devices`` are the classes that one of its devices may or may not count as."""
+def _known(guest: Guest, of_devices: Set[str], ports: Iterable[Holding]) -> Known:
+    """
+    What is known of a guest; ``of_devices`` are the classes that one of its devices may or may not count as.
+
+    Nova allocates nothing for the devices of Neutron's ports, unless the flavor names their class. Who made a guest
+    without nova's metadata may allocate them or not.
+    """
     tenant = guest.tenant
+    of_ports = {one.resource_class for one in ports}
     overridden = tenant.overridden & HOST_CLASSES if tenant else frozenset()
     return Known(
         active=guest.state not in ("shutoff", "crashed"),
@@ -69,6 +83,7 @@ def _known(guest: Guest, of_devices: Set[str]) -> Known:
         user=tenant.user if tenant else None,
         disk_gb=tenant.disk_gb if tenant else None,
         untold=frozenset(of_devices)
+        | (of_ports & tenant.overridden if tenant else of_ports)
         | (frozenset() if guest.vcpus else CPUS)
         | (frozenset() if guest.memory else {"MEMORY_MB"})
         | overridden,
@@ -90,15 +105,25 @@ def _owners(root: str, policy: Policy, devices: Iterable[DeviceStock]) -> dict[s
     }
 
 
-def _device_units(
-    guest: Guest, root: str, policy: Policy, devices: Iterable[DeviceStock], owners: dict[str, tuple[str, str]]
-) -> Iterator[Holding]:
-    held: dict[tuple[str, str], int] = {}
-    for unit in (*map(str, guest.pci), *guest.mdevs):
-        if unit in owners:
-            held[owners[unit]] = held.get(owners[unit], 0) + 1
-    for (provider, name), amount in sorted(held.items()):
-        yield Holding(guest.uuid, provider, name, amount)
+def _units_of(guest: str, devices: Iterable[str], owners: Mapping[str, tuple[str, str]]) -> list[Holding]:
+    held = Counter(owners[device] for device in devices if device in owners)
+    return [Holding(guest, provider, name, amount) for (provider, name), amount in sorted(held.items())]
+
+
+def _ports(guest: Guest, devices: Iterable[DeviceStock], owners: Mapping[str, tuple[str, str]]) -> list[Holding]:
+    """
+    The units that a guest has by ports of networks: as interfaces, or from rules with a physical network.
+
+    Nova attaches a port with the vnic_type direct-physical like a device of a flavor's alias.
+    """
+    of_networks = {
+        unit for device in devices for unit in device.members if any(name.startswith(PHYSNET) for name in device.traits)
+    }
+    ports = set(map(str, guest.ports)) | (set(map(str, guest.pci)) & of_networks)
+    return _units_of(guest.uuid, ports, owners)
+
+
+def _context_units(guest: Guest, root: str, policy: Policy, devices: Iterable[DeviceStock]) -> Iterator[Holding]:
     for device in devices:
         if guest.encryption == device.suffix:
             yield Holding(guest.uuid, root if policy.layout == "flat" else f"{root}_{device.suffix}", CONTEXT, 1)

@@ -149,6 +149,7 @@ def test_a_guest_has_vfs_cards_and_mediated_devices() -> None:
     guest = parse_guest(Document(xml, "domain"), "u", "running")
 
     assert guest.pci == {at("0000:81:10.0"), at("0000:81:10.2")}
+    assert guest.ports == {at("0000:81:10.2")}
     assert guest.mdevs == {UUID}
 
 

@@ -10,7 +10,8 @@ from agent.findings import Finding
 from agent.scene import Scene, suspects
 from drivers.facts import DomainCapabilities, Guest, GuestMemory, HostFacts, Mdev, Tenant
 from drivers.libvirt.shape import EMITTED, shape
-from drivers.policy import CpuPolicy, DevicePolicy, MdevRule, Policy
+from drivers.pci import PciAddress
+from drivers.policy import CpuPolicy, DevicePolicy, Layout, MdevRule, Policy
 from drivers.rules import parse_rule
 from fakes import FACTS
 from hardware import at, card, gpu, host, parent
@@ -117,6 +118,61 @@ def test_a_vf_whose_rule_was_withdrawn_is_no_difference() -> None:
 
     assert findings(facts, placed(facts, before), (*rows(), row), before) == ()
     assert findings(facts, placed(facts, before), (*rows(), row), after) == ()
+
+
+NOVAS = Tenant("p", "u", 20)
+FIRST_VF, SECOND_VF, OTHER_VF = at("0000:81:10.0"), at("0000:81:10.1"), at("0000:83:10.0")
+
+
+def vfs(network: str | None = None) -> Policy:
+    """VFs of two cards, by a rule with a physical network or without."""
+    spec = {"product_id": "1515", "resource_class": "CUSTOM_VF"} | ({"physical_network": network} if network else {})
+    return Policy(devices=DevicePolicy(report=True, rules=(parse_rule(spec, 1),)))
+
+
+@pytest.mark.parametrize("layout", ["flat", "devices"])
+@pytest.mark.parametrize(
+    ("tenant", "ports", "network", "allocated", "said"),
+    [
+        pytest.param(NOVAS, {FIRST_VF}, None, 1, (), id="nova allocated the alias's VF and none for the port"),
+        pytest.param(NOVAS, {FIRST_VF}, None, 2, (), id="the port's VF was allocated too"),
+        pytest.param(NOVAS, {FIRST_VF}, None, 0, (1, 0), id="the alias's VF is not allocated"),
+        pytest.param(NOVAS, {FIRST_VF}, None, 3, (2, 3), id="more than the guest has"),
+        pytest.param(NOVAS, set(), "phys", 0, (), id="the rule has a physical network"),
+        pytest.param(NOVAS, set(), None, 1, (2, 1), id="no port"),
+        pytest.param(replace(NOVAS, overridden=frozenset({"CUSTOM_VF"})), {FIRST_VF}, None, 0, (), id="by its flavor"),
+        pytest.param(None, {FIRST_VF}, None, 0, (), id="nobody tells who allocates"),
+        pytest.param(None, {FIRST_VF}, None, 3, (), id="nobody tells who allocated"),
+        pytest.param(None, set(), None, 1, (2, 1), id="no port, of nobody's"),
+    ],
+)
+def test_vfs_of_networks_ports_are_allocated_or_not(
+    layout: Layout,
+    tenant: Tenant | None,
+    ports: set[PciAddress],
+    network: str | None,
+    allocated: int,
+    said: tuple[int, int],
+) -> None:
+    pci = frozenset({FIRST_VF, SECOND_VF})
+    guest = replace(GUEST, mdevs=frozenset(), pci=pci, ports=frozenset(ports), tenant=tenant)
+    facts = replace(host(*card(vfs=4), *card("0000:83:00.0")), guests=(guest,))
+    policy = replace(vfs(network), layout=layout)
+    row = Allocation("guest", "host" if layout == "flat" else "host_0000:81:00.0", "CUSTOM_VF", allocated)
+
+    found = findings(facts, placed(facts, policy), (*rows(), *([row] if allocated else [])), policy)
+
+    assert [(one.kind.value, one.expected, one.actual) for one in found] == ([("wrong-amount", *said)] if said else [])
+
+
+def test_a_guest_of_novas_with_a_port_and_no_allocations_is_given_none_for_its_port() -> None:
+    guest = replace(GUEST, mdevs=frozenset(), pci=frozenset({FIRST_VF, OTHER_VF}), ports=frozenset({FIRST_VF}))
+    facts = replace(host(*card(), *card("0000:83:00.0")), guests=(replace(guest, tenant=NOVAS),))
+
+    found = findings(facts, placed(facts, vfs()), (), vfs())
+
+    told = {(one.provider, one.expected) for one in found if one.resource_class == "CUSTOM_VF"}
+    assert told == {("host_0000:83:00.0", 1)}
 
 
 def test_an_encryption_context_of_a_kind_that_is_off_is_no_difference() -> None:
