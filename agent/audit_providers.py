@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from agent.findings import Finding, Kind, Repair
+from agent.novas import advice, open_stock
 from agent.scene import Scene
 from reportclient.allocations import usages
 from reportclient.hold import if_gone_for_good, is_used_up
@@ -34,6 +35,8 @@ def audit_providers(scene: Scene) -> list[Finding]:
             found += _to_be_reserved(seen)
         if is_ours and name not in scene.present and not is_used_up(seen):
             found.append(_ghost(seen, in_use=name in parents or any(place == name for place, _ in used_slots)))
+        if name in scene.foreign and is_novas(seen) and open_stock(seen):
+            found.append(Finding(kind=Kind.GHOST, provider=name, seen=advice(seen)))
         if not _is_owned(seen, scene.tree.providers[0].name):
             found.append(Finding(kind=Kind.OWNERLESS, provider=name, seen="it carries no owner's mark"))
     return [*found, *_duplicates(scene), *_other_layout(scene)]

@@ -39,7 +39,7 @@ MEANINGS = {
     Kind.TO_BE_RESERVED: "a one-time-use device was used, and is still on offer",
     Kind.OWNERLESS: "a provider is below this host's root, and nobody marked it as theirs",
     Kind.DUPLICATE: "two providers below this host's root stand for one device",
-    Kind.GHOST: "a provider of ours stands for hardware that this host does not have",
+    Kind.GHOST: "a provider of ours, or one that nova made, stands for hardware that this host does not have",
     Kind.OVER: "more of a class is allocated than its provider can give",
     Kind.OTHER_LAYOUT: "the tree stands in another layout than `[compute] layout` says",
 }

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from agent.audit_memory import forget_memory
+from agent.novas import advice, stranded
 from agent.planner import Planner, Prospect, Sight, Wishes
 from agent.state import locked, serving
 from agent.sync import ATTEMPTS, Outcome, Status, foresee
@@ -109,7 +110,9 @@ def against_retirement(prospect: Prospect, held: tuple[Allocation, ...]) -> tupl
 def against_foreign(observed: ObservedTree, ours: Ownership) -> tuple[str, ...]:
     """What others have in a tree, and must take away before the tree can go: a sentence each."""
     sentences = []
-    if foreign := [seen.name for seen in observed if not ours.writes(seen)]:
+    novas = stranded(observed, ours)
+    sentences += [advice(seen) for seen in novas]
+    if foreign := [seen.name for seen in observed if not ours.writes(seen) and seen not in novas]:
         root = observed.providers[0].name
         sentences.append(f"{_list(foreign)} below {root} are others' (Neutron's, for instance): stop them first")
     for seen in observed:

@@ -10,6 +10,7 @@ from enum import Enum
 from agent.approval import spent
 from agent.identity import create_identity, read_identity
 from agent.journal import journaled
+from agent.novas import advice, open_stock, stranded
 from agent.planner import Planner, Prospect, Wishes
 from agent.state import NodeState, locked
 from agent.unmatched import misspelt
@@ -170,6 +171,7 @@ def notes_on(prospect: Prospect) -> tuple[str, ...]:
         )
     notes += prospect.held
     notes += misspelt(prospect.strays, prospect.desired)
+    notes += [advice(seen) for seen in stranded(prospect.observed, prospect.ours) if open_stock(seen)]
     if prospect.plan.left_out:
         notes.append("this placement is too old to know the traits " + ", ".join(sorted(prospect.plan.left_out)))
     if kept := _unexplained(prospect):

@@ -10,17 +10,22 @@ import pytest
 from agent.leaving import retire
 from agent.planner import Wishes
 from agent.sync import Status
-from beds.one_host import FORCE, Cut, OneHost
+from agent.witness import witness
+from beds.one_host import FORCE, GUEST, ROOT, Cut, OneHost
 from drivers.facts import HostFacts, MdevParent, NetDevice, PciFunction
 from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy
 from hardware import card, gpu, host, parent, plain, rules
-from reportclient.ownership import MARKER
+from reportclient.ownership import MANAGED, MARKER
 from reportclient.reserve import KEEP
 
 EGRESS = "NET_BW_EGR_KILOBIT_PER_SEC"
 NIC, GPU = "0000:81:00.0", "pci_0000_84_00_0"
 LINKED = DevicePolicy(discover_all=True, link_bandwidth=True)
 VFS = DevicePolicy(discover_all=True)
+NAMED = rules(
+    DeviceRule(number=1, product_id="1515", resource_class="CUSTOM_FAST"),
+    DeviceRule(number=2, product_id="1533", resource_class="CUSTOM_CARD"),
+)
 Start = Callable[..., OneHost]
 
 
@@ -283,18 +288,37 @@ def test_a_retirement_may_be_cut_off_at_any_request(start: Start, at: int) -> No
     assert one.tree().providers == ()
 
 
+def test_a_device_of_novas_that_is_not_here_is_told_with_what_to_do(start: Start) -> None:
+    one = start(plain(), devices=NAMED)
+    dead = f"{one.facts.hostname}_{NIC}"
+    body = {"name": dead, "uuid": GUEST, "parent_provider_uuid": ROOT}
+    one.send("POST", "/resource_providers", body)
+    one.put_trait(NIC, MANAGED)
+    one.add_by_hand(NIC, "CUSTOM_FAST", 4)
+
+    done = one.sync()
+    refused = retire(one.planner, dry=True)
+    found = witness(one.planner, light=False).findings
+    one.set_by_hand(NIC, "CUSTOM_FAST", reserved=4)
+
+    assert one.stock(NIC) == {"CUSTOM_FAST": (4, 4)}
+    (note,) = done.notes
+    assert all(word in note for word in (dead, "CUSTOM_FAST:reserved=4", f"resource provider delete {GUEST}"))
+    assert (refused.status, refused.notes) == (Status.UNSAFE, (note,))
+    assert [(each.kind.value, each.provider, each.seen, each.safe) for each in found] == [
+        ("ghost-provider", dead, note, False)
+    ]
+    assert (one.sync().notes, witness(one.planner, light=False).findings) == ((), ())
+    assert one.sync(facts=host(*nic(), plain())).status is Status.CHANGED
+    assert (one.stock(NIC), MARKER in one.traits(NIC)) == ({"CUSTOM_FAST": (4, 4)}, True)
+
+
 # What an operator reserves while one of our marks stands.
 
 
 def two_kinds(mbps: int | None) -> HostFacts:
     """A host with a card of VFs whose link is up or down, and a plain device."""
     return host(*nic(mbps, state="up" if mbps else "down"), plain())
-
-
-NAMED = rules(
-    DeviceRule(number=1, product_id="1515", resource_class="CUSTOM_FAST"),
-    DeviceRule(number=2, product_id="1533", resource_class="CUSTOM_CARD"),
-)
 
 
 @pytest.mark.parametrize(("before", "after"), [(0, 3), (1, 4), (2, 1), (2, 0)])

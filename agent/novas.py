@@ -1,0 +1,28 @@
+"""Providers that nova made and this agent cannot take over, as no device of this host matches them."""
+
+from collections.abc import Iterable
+
+from reportclient.ownership import Ownership, is_novas
+from reportclient.tree import ObservedProvider
+
+
+def stranded(observed: Iterable[ObservedProvider], ours: Ownership) -> list[ObservedProvider]:
+    """The children of nova's that stay nova's: a provider whose device is here is ours from the first pass."""
+    return [seen for seen in observed if seen.provider.parent and is_novas(seen) and not ours.writes(seen)]
+
+
+def open_stock(seen: ObservedProvider) -> list[str]:
+    """The classes of a provider of which guests can be given something."""
+    return sorted(name for name, stock in seen.provider.inventories.items() if stock.reserved < stock.total)
+
+
+def advice(seen: ObservedProvider) -> str:
+    """What stands there, and what a person can do about it."""
+    open_ = open_stock(seen)
+    stands = f", and its {', '.join(open_)} stays on offer" if open_ else ""
+    reserved = " ".join(f"--resource {name}:reserved={seen.provider.inventories[name].total}" for name in open_)
+    kept = f" (until then: openstack resource provider inventory set {seen.uuid} --amend {reserved})" if open_ else ""
+    return (
+        f"nova made {seen.name}, no device of this host matches it{stands}: bring the device back and sync{kept}, or "
+        f"if it is gone for good: openstack resource provider delete {seen.uuid}"
+    )
