@@ -153,6 +153,7 @@ def _reserved(
     """
     How many of a class are kept from guests, and a remark on why; ``others`` is what somebody else reserved.
 
+    That names no device: it may be other devices than the ill ones, so both count, and the sum may exceed the members.
     A one-time device that a guest has is reserved, and only somebody else ever gives it back (nova's semantics).
     """
     ill = sum(match.function.address in sick for match in members)
@@ -160,7 +161,7 @@ def _reserved(
     if once and any(match.function.address in held for match in members):
         return len(members), "; a guest has it, so it is reserved for good"
     note = f"; {ill} of them ill" if ill else ""
-    return max(ill, others), note + (f"; {others} reserved in placement" if others > ill else "")
+    return ill + others, note + (f"; {others} reserved in placement" if others else "")
 
 
 def _bandwidth(

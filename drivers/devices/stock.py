@@ -97,7 +97,7 @@ def _has(device: DeviceStock, name: str, standing: Standing) -> bool:
 def _with_reserved(device: DeviceStock, name: str, amount: int) -> DeviceStock:
     """A device of which an operator reserved an amount of a class."""
     stock, reason = device.inventories[name]
-    kept = replace(stock, reserved=max(stock.reserved, min(stock.total, amount)))
+    kept = replace(stock, reserved=min(stock.total, stock.reserved + amount))
     if is_reserved_by_us(device.traits):
         traits = dict.fromkeys(keeps({name: amount}), Reason(f"{amount} {name} were reserved", SHORT))
     else:

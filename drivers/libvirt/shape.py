@@ -125,7 +125,8 @@ def _with_totals(root: Reasoned, devices: tuple[DeviceStock, ...], policy: Polic
     totals |= missing
     before = _said_of(devices, totals, standing)
     for name, (stock, reason) in totals.items():
-        kept = min(stock.total, max(stock.reserved, before.get(name, 0)))
+        more = before.get(name, 0) - _said_of_devices(devices, name, standing)
+        kept = min(stock.total, stock.reserved + max(0, more))
         totals[name] = replace(stock, reserved=kept), reason
     ill = "; ".join((*(device.ill for device in devices if device.ill), *silent))
     there |= dict.fromkeys(missing, 0)
@@ -138,8 +139,13 @@ def _said_of(devices: Iterable[DeviceStock], totals: Iterable[str], standing: St
     stood = standing.root.provider.inventories if standing.root else {}
     said = {name: amount for name, amount in reserved_by_operator_on(standing.root).items() if name not in ROOT_CLASSES}
     for name in set(totals) - stood.keys() - said.keys():
-        said[name] = sum(reserved_by_operator_on(standing.provider(device.suffix)).get(name, 0) for device in devices)
+        said[name] = _said_of_devices(devices, name, standing)
     return said
+
+
+def _said_of_devices(devices: Iterable[DeviceStock], name: str, standing: Standing) -> int:
+    """What operators reserved of a class on providers of devices: it is part of what these offer as reserved."""
+    return sum(reserved_by_operator_on(standing.provider(device.suffix)).get(name, 0) for device in devices)
 
 
 def _with_rest_of_root(

@@ -325,6 +325,21 @@ def test_one_ill_vf_reserves_one() -> None:
     assert found == {"0000:81:00.0": {"SRIOV_NET_VF": (2, 1)}}
 
 
+def test_what_a_person_reserved_counts_beside_what_is_ill_as_it_names_no_device() -> None:
+    pf, first, second, *rest = card(vfs=5)
+    ill = (pf, *(replace(one, power_state="error") for one in (first, second)), *rest)
+    before = standing("0000:81:00.0", SRIOV_NET_VF=Inventory(total=5, reserved=2))
+
+    during = only(host(*ill), ALL, before)
+    stock, why = during.inventories["SRIOV_NET_VF"]
+    after = standing("0000:81:00.0", frozenset(during.traits), SRIOV_NET_VF=stock)
+    more = only(host(pf, *ill[1:3], replace(rest[0], power_state="error"), *rest[1:]), ALL, after)
+
+    assert (stock.reserved, why.fact.partition("; ")[2]) == (4, "2 of them ill; 2 reserved in placement")
+    assert more.inventories["SRIOV_NET_VF"][0].reserved == 5
+    assert offered(host(*card(vfs=5)), ALL, after) == {"0000:81:00.0": {"SRIOV_NET_VF": (5, 2)}}
+
+
 @pytest.mark.parametrize(
     ("held", "stands", "reserved"),
     [

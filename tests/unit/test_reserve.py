@@ -268,8 +268,8 @@ def test_a_flat_host_with_links_down_is_written_and_as_before_when_they_are_up(
     done = one.sync(facts=host(*cards(*states)))
 
     assert (done.status, done.notes) == (Status.CHANGED, ())
-    assert one.stock()["SRIOV_NET_VF"] == (8, 4 * down)
-    assert one.stock()[EGRESS] == (20_000_000, 10_000_000 * down)
+    assert one.stock()["SRIOV_NET_VF"] == (8, min(8, 4 * down + 1))
+    assert one.stock()[EGRESS] == (20_000_000, min(20_000_000, 10_000_000 * down + 1_000_000))
     assert one.sync().status is Status.UNCHANGED
     one.sync(facts=host(*cards("up", "up")))
     assert (one.stock(), one.marks()) == (before, frozenset())

@@ -109,6 +109,23 @@ def test_what_is_reserved_of_a_total_goes_with_the_rule_for_it(start: Start) -> 
     assert (VF in one.stock(), one.marks()) == (False, frozenset())
 
 
+def test_an_operators_part_beside_ill_devices_is_the_same_in_every_layout(start: Start) -> None:
+    pf, *vfs = card(ONE, 5)
+    ill = host(pf, *(replace(one, power_state="error") for one in vfs[:2]), *vfs[2:])
+    one = start(pf, *vfs, layout="devices")
+    one.set_by_hand(ONE, VF, reserved=2)
+    one.sync(facts=ill)
+    assert one.stock(ONE)[VF] == (5, 4)
+
+    for layout in (*LAYOUTS, *reversed(LAYOUTS)):
+        one.reshape(layout)
+        assert one.stock("" if layout == "flat" else ONE)[VF] == (5, 4)
+        assert one.sync().status is Status.UNCHANGED
+
+    one.sync(facts=host(pf, *vfs))
+    assert (one.stock()[VF], one.marks()) == ((5, 2), frozenset())
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_class_of_which_some_is_reserved_gets_no_other_name(start: Start, layout: Layout) -> None:
     """The units would be on offer by the new one."""
