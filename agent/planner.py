@@ -24,7 +24,7 @@ from agent.state import NodeState, StateFile
 from agent.unmatched import refuse_lost, unmatched
 from drivers.base import Driver, Survey
 from drivers.errors import Vanished
-from drivers.moves import displaced, plan_moves
+from drivers.moves import displaced, exchanged, plan_moves
 from drivers.policy import Layout
 from drivers.strangers import find_stand_ins
 from reportclient.allocations import Allocation, Consumer, Holdings, Move, Observed, apply_moves
@@ -272,8 +272,9 @@ class Planner:
             formerly=formerly,
         )
         plan = make(desired)
-        allocations = self._allocations(plan, observed)
-        moves, consumers, unplaceable = self._moves(Observed(observed, allocations), desired, holdings, ours)
+        recast_as = exchanged(memory.kinds, holdings.kinds)
+        allocations = self._allocations(plan, observed, anyhow=bool(recast_as))
+        moves, consumers, unplaceable = self._moves(Observed(observed, allocations), desired, holdings, ours, recast_as)
         after = Observed(_with_uses(standing, uses), apply_moves(allocations, moves))
         held_tree, held = self._held(survey, desired, after, holdings, ours, named)
         plan = make(held_tree, moves=moves, consumers=consumers) if held or moves else plan
@@ -307,6 +308,7 @@ class Planner:
                 configured=_joined(still_named(memory.configured, observed, additions), added),
                 reported=_joined(_traits_on(stay, before.configured), reported),
                 reserved={},
+                kinds={**memory.kinds, **holdings.kinds} if holdings.kinds else {},
                 lacked_traits=lacked,
                 used=frozenset(),
             ),
@@ -363,9 +365,14 @@ class Planner:
         )
         return as_called(observed, self.node, formerly), remembered
 
-    def _allocations(self, plan: Plan, observed: ObservedTree) -> tuple[Allocation, ...]:
-        """Who holds what of the whole tree if anybody holds what loses stock; else it is of no concern."""
+    def _allocations(self, plan: Plan, observed: ObservedTree, *, anyhow: bool) -> tuple[Allocation, ...]:
+        """
+        Who holds what of the whole tree if anybody holds what loses stock; else it is of no concern.
+
+        With ``anyhow`` the root's holders are of concern whatever the plan does with its stock.
+        """
         losing = lessened(plan, observed) | recast(plan, observed)
+        losing |= {observed.root.uuid} if anyhow and observed.root else set()
         first = self.client.allocations((seen for seen in observed if seen.uuid in losing), as_observed=True)
         if not first:
             return ()
@@ -373,7 +380,12 @@ class Planner:
         return (*first, *self.client.allocations(others, as_observed=True))
 
     def _moves(
-        self, observed: Observed, desired: ProviderTree, holdings: Holdings, ours: Ownership
+        self,
+        observed: Observed,
+        desired: ProviderTree,
+        holdings: Holdings,
+        ours: Ownership,
+        recast_as: frozenset[tuple[str, str]],
     ) -> tuple[tuple[Move, ...], tuple[Consumer, ...], str]:
         """Who must move, those consumers whole, and why somebody cannot; nobody while the root is being renamed."""
         root = observed.tree.root
@@ -386,7 +398,7 @@ class Planner:
         unknown = [one for one in known if one.uuid in strangers]
         stand_ins = find_stand_ins(unknown, known, holdings, rows)
         try:
-            moves = plan_moves(observed, desired, holdings, ours, stand_ins=stand_ins)
+            moves = plan_moves(observed, desired, holdings, ours, stand_ins=stand_ins, recast_as=recast_as)
         except Unplaceable as error:
             return (), (), str(error)
         read = {one.uuid for one in known}

@@ -50,6 +50,7 @@ class NodeState:
     smaller_seen: int = 0  # and how many passes in a row wanted it
     used: frozenset[str] = frozenset()  # one-time devices that were used and are not yet reserved, by uuid
     reserved: Reservations = field(default_factory=dict)  # by operators, and not written as traits yet
+    kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)  # classes of each device that a total counts
     whole_s: float = 0.0  # when the tree was last read whole, in seconds since the epoch
 
 
@@ -211,6 +212,7 @@ def _encode(state: NodeState) -> str:
         "smaller_seen": state.smaller_seen,
         "used": sorted(state.used),
         "reserved": {uuid: dict(amounts) for uuid, amounts in state.reserved.items()},
+        "kinds": {device: sorted(names) for device, names in sorted(state.kinds.items())},
         "whole_s": state.whole_s,
     }
     return json.dumps({"format": FORMAT, "checksum": _checksum(body), "body": body}, indent=1) + "\n"
@@ -240,6 +242,7 @@ def _decode(text: str) -> NodeState:
         smaller_seen=body["smaller_seen"],
         used=frozenset(body.get("used", ())),  # files of 0.1.0 have none of these
         reserved=body.get("reserved", {}),
+        kinds={device: frozenset(names) for device, names in body.get("kinds", {}).items()},
         whole_s=float(body.get("whole_s", 0.0)),
     )
 

@@ -231,6 +231,7 @@ def _write(planner: Planner, prospect: Prospect, memory: NodeState) -> Outcome:
         configured=prospect.lasting.configured,
         reported=prospect.lasting.reported,
         reserved=prospect.lasting.reserved,
+        kinds=prospect.lasting.kinds,
         lacked_traits=prospect.lasting.lacked_traits,
         used=prospect.lasting.used,
         microversion=planner.client.microversion,

@@ -33,17 +33,34 @@ def plan_moves(
     ours: Ownership,
     *,
     stand_ins: Mapping[str, str] | None = None,
+    recast_as: Collection[tuple[str, str]] = (),
 ) -> tuple[Move, ...]:
     """
     The moves that lead from what consumers have to what ``desired`` offers; none when all of it has its place.
 
     Providers are called by the same names in both trees. ``stand_ins`` gives the guest of a consumer that is not a
-    guest itself: a migration.
+    guest itself: a migration. ``recast_as`` is as ``exchanged`` tells it.
 
     Raises:
         Unplaceable: what a consumer has finds no place, or several and nobody tells which.
     """
-    return _Planning(observed, desired, holdings, ours, stand_ins or {}).moves()
+    return _Planning(observed, desired, holdings, ours, stand_ins or {}, recast_as).moves()
+
+
+def exchanged(before: Mapping[str, Collection[str]], now: Mapping[str, Collection[str]]) -> frozenset[tuple[str, str]]:
+    """
+    (class, the class that it is now) of devices that a total counts, by the classes of each device then and now.
+
+    A total does not show that two devices exchanged their classes.
+    """
+    both = before.keys() & now.keys()
+    return frozenset(
+        (old, new)
+        for device in both
+        for old in before[device]
+        for new in now[device]
+        if old not in now[device] and new not in before[device]
+    )
 
 
 def displaced(observed: Observed, desired: ProviderTree, ours: Ownership) -> frozenset[str]:
@@ -62,6 +79,7 @@ class _Planning:
         holdings: Holdings,
         ours: Ownership,
         stand_ins: Mapping[str, str],
+        recast_as: Collection[tuple[str, str]],
     ) -> None:
         self._observed = observed
         self._ours = ours
@@ -77,6 +95,8 @@ class _Planning:
         self._words = Words(holdings)
         self._stand_ins = stand_ins
         self._problems: list[str] = []
+        root = desired.root.name  # a class of which it has less is gone from there, which tells enough
+        self._recast = {(old, new) for old, new in recast_as if not self._shrinks(root, old)}
 
     def moves(self) -> tuple[Move, ...]:
         by_consumer: dict[str, list[Parcel]] = {}
@@ -120,6 +140,7 @@ class _Planning:
         """Parcels of which the guest has another class in truth, or whose class goes by another name now."""
         guest = self._stand_ins.get(consumer, consumer)
         if guest not in self._words.guests:
+            self._check_recast(consumer, guest, parcels)
             return [self._renamed(parcel) for parcel in parcels]
         has, holds = _by_class(parcels), self._words.sums(guest)
         surplus = {name: has[name] - holds.get(name, 0) for name in has if has[name] > holds.get(name, 0)}
@@ -129,6 +150,7 @@ class _Planning:
             units = self._words.of(guest, other).units
             parcels = relabel(parcels, name, other, amount, units, partial(self._distance, units))
         self._check_pinned(consumer, guest, parcels)
+        self._check_recast(consumer, guest, parcels)
         return parcels
 
     def _becomes(self, guest: str, parcels: Iterable[Parcel], name: str, other: str) -> bool:
@@ -138,6 +160,8 @@ class _Planning:
         word = self._words.of(guest, other)
         if {name, other} & NO_DEVICES or not word.units:
             return False
+        if (name, other) in self._recast:
+            return not word.undecided
         going = {
             parcel.provider for parcel in parcels if parcel.to_class == name and self._shrinks(parcel.provider, name)
         }
@@ -182,6 +206,18 @@ class _Planning:
             f"which come on offer on {', '.join(grown)}: allocate {needed} VCPU for it first (compute-node-agent claim "
             f"{guest} --replace --request FILE), or resize it or move it away"
         )
+
+    def _check_recast(self, consumer: str, guest: str, parcels: Iterable[Parcel]) -> None:
+        """Refuse to leave as they are the allocations of a class of which nobody can tell which device they are."""
+        has = _by_class(parcels)
+        for old, new in sorted(self._recast):
+            word = self._words.of(guest, old)
+            if has.get(old, 0) > word.amount or (word.undecided and old in has):
+                self._problems.append(
+                    f"{self._named(consumer, guest)} has {has[old]} {old}, devices that were {old} are {new} now, and "
+                    f"the hypervisor gives its guest {word.amount} {old}: move that guest away, end its migration or "
+                    f"release its allocations if it is gone, or take the change of classes back"
+                )
 
     def _grows(self, provider: str, name: str) -> bool:
         """Whether a provider offers more of a class than it and those above and below it did."""

@@ -84,6 +84,7 @@ class Holdings:
     elsewhere: frozenset[str] = frozenset()  # providers whose hardware, if they stand, is on offer in another form
     silent: frozenset[str] = frozenset()  # providers whose card is there and shows nothing of what it can offer
     away: frozenset[str] = frozenset()  # classes that the root has, partly reserved, and no device to have them now
+    kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)  # the classes of each device that a total counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

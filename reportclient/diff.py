@@ -239,8 +239,14 @@ def _arrange(
     described = [step for step in steps if not isinstance(step, Create | Reparent | SetInventories)]
     late = [step for step in described if _is_late(step, restocked)]
     early = [step for step in described if not _is_late(step, restocked)]
-    at_once = (Reshape(stock, moved),) if moved or len(stock) > 1 else stock
+    at_once = (Reshape(stock or _as_it_is(observed), moved),) if moved or len(stock) > 1 else stock
     return (*created, *placed, *_vocabulary(observed, steps, known_traits), *early, *at_once, *late)
+
+
+def _as_it_is(observed: ObservedTree) -> tuple[SetInventories, ...]:
+    """The root's stock unchanged: placement takes no reshape without any."""
+    root = observed.root
+    return (SetInventories(root.uuid, root.name, root.provider.inventories),) if root else ()
 
 
 def _is_late(operation: Operation, restocked: frozenset[str]) -> bool:

@@ -80,7 +80,8 @@ def _shape(facts: HostFacts, policy: Policy, standing: Standing) -> Shaped:
     if policy.layout == "flat":
         whole = _with_totals(root, devices, policy, standing)
         below = [device_provider(one, facts.hostname, facts.hostname) for one in devices]
-        return Shaped((whole,), tuple(below), held)
+        kinds = {device.suffix: frozenset(device.inventories) for device in devices}
+        return Shaped((whole,), tuple(below), replace(held, kinds=kinds))
     return Shaped((root, *(device_provider(one, facts.hostname, facts.hostname) for one in devices)), holdings=held)
 
 

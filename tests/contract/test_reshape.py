@@ -14,14 +14,14 @@ from drivers.libvirt.shape import EMITTED, shape
 from drivers.moves import plan_moves
 from drivers.policy import DevicePolicy, Layout, MdevRule, Policy
 from hardware import occupied_hosts
-from reportclient.allocations import Allocation, Holdings, Observed, apply_moves
+from reportclient.allocations import Allocation, Holding, Holdings, Observed, apply_moves
 from reportclient.client import PlacementClient
 from reportclient.diff import diff
 from reportclient.errors import Rejected, UnsafePlan
-from reportclient.ownership import Names, Ownership
+from reportclient.ownership import MARKER, Names, Ownership
 from reportclient.plan import check_use
 from reportclient.transport import Transport
-from reportclient.tree import ObservedTree, ProviderTree
+from reportclient.tree import Inventory, ObservedTree, Provider, ProviderTree
 
 pytestmark = pytest.mark.contract
 
@@ -146,3 +146,32 @@ def test_a_generated_host_goes_there_and_back_again(way: tuple[Layout, Layout], 
 
     there_and_back()
     assert converted, "every host was refused"
+
+
+def test_a_conversion_in_which_no_stock_changes_is_taken(sender: CountingSender) -> None:
+    root, guest = str(uuid4()), str(uuid4())
+    name = f"host-{root[:8]}"
+    client = PlacementClient(Transport(sender, where="placement in this process"))
+    stock = {each: Inventory(total=4) for each in ("CUSTOM_A", "CUSTOM_B", "VCPU")}
+    desired = ProviderTree((Provider(name=name, inventories=stock, traits=frozenset({MARKER})),))
+    ours = Ownership(emitted=EMITTED, configured={name: Names(frozenset(stock))})
+    client.execute(diff(ObservedTree(), desired, ours, root_uuid=root), ObservedTree())
+    body = {
+        "allocations": {root: {"resources": {"CUSTOM_A": 1, "VCPU": 2}}},
+        "project_id": "p",
+        "user_id": "u",
+        "consumer_generation": None,
+        "consumer_type": "INSTANCE",
+    }
+    Transport(sender, where="by hand").send("PUT", f"/allocations/{guest}", body)
+    before = client.observe(root)
+    rows = client.allocations(before, as_observed=True)
+    has = Holdings(frozenset({guest}), (Holding(guest, name, "CUSTOM_B", 1), Holding(guest, name, "VCPU", 2)))
+
+    moves = plan_moves(Observed(before, rows), desired, has, ours, recast_as={("CUSTOM_A", "CUSTOM_B")})
+    consumers = client.consumers({guest}, rows)
+    client.execute(diff(before, desired, ours, root_uuid=root, moves=moves, consumers=consumers), before)
+
+    (consumer,) = client.consumers({guest}, client.allocations(client.observe(root)))
+    assert consumer.slots == {root: {"CUSTOM_B": 1, "VCPU": 2}}
+    assert client.observe(root).by_uuid[root].provider == before.by_uuid[root].provider
