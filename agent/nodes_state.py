@@ -2,7 +2,8 @@
 What is remembered of bare-metal nodes: how each one's provider stood when we left it, and what of it the node gave.
 
 One checksummed file for all of them, replaced whole. A missing, torn or foreign one is as good as none: then providers
-are read before they are written, and nothing is taken away that only this file could tell to be ours.
+are read before they are written, and nothing is taken away that only this file could tell to be ours: of stock under
+our marks, what has not the form in which we report a node.
 """
 
 import hashlib

@@ -14,7 +14,7 @@ from reportclient.errors import Conflict, PlacementError, Rejected, Unavailable
 from reportclient.names import is_custom
 from reportclient.ownership import MARKER, OWNER_NOVA, Names, Ownership, others_marks
 from reportclient.plan import Delete, EnsureClasses, EnsureTraits, Plan, SetInventories
-from reportclient.tree import Inventory, ObservedProvider, ObservedTree, ProviderTree
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 SILENCES = 5  # nodes of which placement says nothing that can be understood, until it is taken to be down
 TRIES = 3  # at a node on whose provider others write
@@ -92,7 +92,7 @@ def settle(planner: NodesPlanner, task: Task, lacked: frozenset[str], wishes: Wi
             return NodeOutcome(uuid, Fate.FAILED, "its provider is gone"), None
         fate = Fate.CREATED if seen is None else Fate.CHANGED if plan.operations else Fate.UNCHANGED
         return NodeOutcome(uuid, fate, _note(task, lacked), plan, seen), _known(task, stands, lacked)
-    return _held(planner, uuid) or NodeOutcome(uuid, Fate.FAILED, refusal), task.known
+    return _held(planner, task, wishes) or (NodeOutcome(uuid, Fate.FAILED, refusal), task.known)
 
 
 def _known(task: Task, stands: ObservedProvider, lacked: frozenset[str]) -> KnownNode:
@@ -120,7 +120,8 @@ def delete(planner: NodesPlanner, known: KnownNode) -> NodeOutcome:
             return NodeOutcome(uuid, Fate.CONTESTED, f"its node is gone, and {_claimed(marks)}")
         planner.client.execute(plan, ObservedTree())
     except (Conflict, Rejected) as error:
-        return _held(planner, uuid) or NodeOutcome(uuid, Fate.FAILED, str(error), plan)
+        held = _held(planner, Task(Provider(name=uuid), known, None, None), Wishes())
+        return held[0] if held else NodeOutcome(uuid, Fate.FAILED, str(error), plan)
     except PlacementError as error:
         return NodeOutcome(uuid, Fate.UNFINISHED, str(error), plan)
     return NodeOutcome(uuid, Fate.DELETED, "", plan)
@@ -184,16 +185,25 @@ def _plan(task: Task, seen: ObservedProvider | None, lacked: frozenset[str], wis
 
 def _reserve(task: Task, seen: ObservedProvider | None) -> Plan:
     """Take one class off offer, where it stands on a provider that is ours alone."""
-    stock = seen.provider.inventories.get(task.reserves) if seen else None
-    if seen is None or stock is None or stock.reserved == stock.total or others_marks(seen) - task.given:
+    if seen is None or others_marks(seen) - task.given:
         return Plan(())
-    after = {**seen.provider.inventories, task.reserves: replace(stock, reserved=stock.total)}
-    return Plan((SetInventories(seen.uuid, seen.name, after),))
+    return _reserve_whole(seen, frozenset({task.reserves}))
+
+
+def _reserve_whole(seen: ObservedProvider, names: frozenset[str]) -> Plan:
+    """Take these classes off offer, where they stand."""
+    stock = seen.provider.inventories
+    free = {name for name in names & stock.keys() if stock[name].reserved != stock[name].total}
+    after = {**stock, **{name: replace(stock[name], reserved=stock[name].total) for name in free}}
+    return Plan((SetInventories(seen.uuid, seen.name, after),) if free else ())
 
 
 def _adopted(task: Task, seen: ObservedProvider, wishes: Wishes) -> frozenset[str]:
     """
-    The classes on a provider that are ours although we do not remember them: nova's, where it was nova's alone.
+    The classes on a provider that are ours although we do not remember them.
+
+    These are nova's, where it was nova's alone, and under our marks those in the form in which we report a node: a node
+    has one class only, so they are of a former one.
 
     Raises:
         Contested: another agent writes there, or stock stands there that would be the node's a second time.
@@ -216,12 +226,15 @@ def _adopted(task: Task, seen: ObservedProvider, wishes: Wishes) -> frozenset[st
         if (wanted | given) & seen.provider.inventories.keys():
             return frozenset()  # nova reports one class of a node, so the others are somebody else's
         return _novas_class(seen, others, wanted, force=wishes.force)
-    if others and not written and not wishes.force:
+    if wishes.force or written:
+        return others if wishes.force else frozenset()
+    former = {name for name in others if _is_node_stock(seen.provider.inventories[name])}
+    if strange := others - former:
         raise Contested(
-            f"its provider has {', '.join(sorted(others))} too, which this agent does not remember to have put there: "
+            f"its provider has {', '.join(sorted(strange))} too, which this agent does not remember to have put there: "
             f"take it away by hand, or sync --force"
         )
-    return others if wishes.force else frozenset()
+    return others
 
 
 def _novas_class(
@@ -233,7 +246,7 @@ def _novas_class(
     Raises:
         Contested: it cannot be told from what others put there, and ``force`` does not say that all may go.
     """
-    if force or (len(others) == 1 and all(_as_nova_writes(seen.provider.inventories[name]) for name in others)):
+    if force or (len(others) == 1 and all(_is_node_stock(seen.provider.inventories[name]) for name in others)):
         return others
     raise Contested(
         f"nova made its provider, which has {', '.join(sorted(others))} and not {', '.join(wanted)}: the class that "
@@ -242,8 +255,8 @@ def _novas_class(
     )
 
 
-def _as_nova_writes(stock: Inventory) -> bool:
-    """Whether a stock is in the form in which nova's Ironic driver reports a node."""
+def _is_node_stock(stock: Inventory) -> bool:
+    """Whether a stock is in the form in which this agent and nova's Ironic driver report a node."""
     return replace(stock, reserved=0).equals(Inventory(total=1, max_unit=1))
 
 
@@ -255,18 +268,23 @@ def _claimed(marks: frozenset[str]) -> str:
     )
 
 
-def _held(planner: NodesPlanner, uuid: str) -> NodeOutcome | None:
-    """That a node is allocated, if it is: then its class stays, and its provider."""
+def _held(planner: NodesPlanner, task: Task, wishes: Wishes) -> Result | None:
+    """That a node is allocated, if it is: then its class stays, reserved whole where it is not the node's any more."""
+    uuid = task.provider.name
     try:
         root = planner.client.observe(uuid).root
         holders = planner.client.allocations((root,)) if root else ()
-    except PlacementError:
+        if root is None or not holders:
+            return None
+        held = {one.resource_class for one in holders}
+        ours = task.given | (task.known.given if task.known else frozenset()) | _adopted(task, root, wishes)
+        plan = _reserve_whole(root, ours) if held & ours - task.given else Plan(())
+        stands = planner.client.execute(plan, ObservedTree((root,))).root
+    except (PlacementError, Contested):
         return None  # then what placement said at first is what is told
-    if not holders:
-        return None
-    first = holders[0]
-    why = f"consumer {first.consumer} holds {first.resource_class}, which stays until it is released"
-    return NodeOutcome(uuid, Fate.HELD, why)
+    why = f"consumer {holders[0].consumer} holds {holders[0].resource_class}, which stays until it is released"
+    known = replace(task.known, seen=stands, given=task.known.given | ours) if task.known and stands else task.known
+    return NodeOutcome(uuid, Fate.HELD, why, plan, root), known
 
 
 def _read(planner: NodesPlanner, task: Task) -> ObservedProvider | None:

@@ -325,7 +325,7 @@ def test_a_class_that_somebody_holds_stays_and_the_node_is_told(
     done = agent.run("sync")
 
     assert (done.code, done.json["summary"]) == (3, {"held": 1, "changed": 1})
-    assert reserved(placed.send, first) == {"CUSTOM_GOLD": 0}
+    assert reserved(placed.send, first) == {"CUSTOM_GOLD": 1}  # free, it would be on offer under a wrong class
     assert reserved(placed.send, second) == {"CUSTOM_SILVER": 0}
 
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 from uuid import UUID
 
 import os_resource_classes
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ from beds.memory import MemoryPlacement
 from drivers.ironic.client import IronicClient
 from drivers.ironic.driver import IronicDriver
 from reportclient.client import PlacementClient
+from reportclient.payload import encode_inventory
 from reportclient.transport import Transport
 from reportclient.tree import ObservedProvider, Provider
 
@@ -54,7 +56,8 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.nodes = Nodes()
         self.folder = folder
-        self.client = PlacementClient(Transport(MemoryPlacement(), where="placement"))
+        self.placement = MemoryPlacement()
+        self.client = PlacementClient(Transport(self.placement, where="placement"))
         self.planner = NodesPlanner(
             driver=IronicDriver(cast(IronicClient, self.nodes)),
             client=self.client,
@@ -69,6 +72,33 @@ class World:
             if text:
                 self._named[number, os_resource_classes.normalize_name(text)] = text
         return run_nodes(self.planner)
+
+    def stock(self, number: int) -> dict[str, int]:
+        """Class -> how much of a node's provider is reserved; empty where nothing stands."""
+        root = self.client.observe(uuid_of(number)).root
+        return {name: one.reserved for name, one in root.provider.inventories.items()} if root else {}
+
+    def claim(self, number: int, name: str) -> None:
+        """Somebody holds this node by a class."""
+        one = {"resources": {name: 1}}
+        body = {"allocations": {uuid_of(number): one}, "project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
+        self._send("PUT", f"/allocations/{uuid_of(1000 + number)}", {**body, "consumer_generation": None})
+
+    def release(self, number: int) -> None:
+        self._send("DELETE", f"/allocations/{uuid_of(1000 + number)}")
+
+    def offer(self, number: int, name: str, **more: int) -> None:
+        """Somebody puts a class on a node's provider by hand."""
+        root = self.client.observe(uuid_of(number)).root
+        assert root is not None
+        stock = {old: encode_inventory(one) for old, one in root.provider.inventories.items()}
+        body = {"resource_provider_generation": root.generation, "inventories": {**stock, name: {"total": 1, **more}}}
+        self._send("PUT", f"/resource_classes/{name}")
+        self._send("PUT", f"/resource_providers/{uuid_of(number)}/inventories", body)
+
+    def _send(self, method: str, path: str, body: Any = None) -> None:
+        answer = self.placement.request(path, method, microversion="1.39", json=body)
+        assert answer.status_code < 300, answer.text
 
     def offered(self) -> dict[str, set[str]]:
         """Class in placement -> the resource classes under which it is on offer."""
@@ -122,6 +152,63 @@ def test_what_stands_is_told_apart_without_a_memory_too() -> None:
         one.sync()
 
         assert one.offered() == {CLASS: {DASH}}
+
+
+def test_a_class_that_changed_while_the_memory_was_away_is_replaced() -> None:
+    with world() as one:
+        one.nodes.classes = {1: "gold"}
+        one.sync()
+        (one.folder / NAME).unlink()
+        one.nodes.classes = {1: "silver"}
+
+        assert one.sync().count(Fate.CHANGED) == 1
+
+        assert one.stock(1) == {"CUSTOM_SILVER": 0}
+        assert one.sync().unchanged == 1
+
+
+def test_a_former_class_beside_the_nodes_own_goes_without_a_memory_too() -> None:
+    with world() as one:
+        one.nodes.classes = {1: "silver"}
+        one.sync()
+        one.offer(1, "CUSTOM_GOLD", max_unit=1)
+        (one.folder / NAME).unlink()
+
+        one.sync()
+
+        assert one.stock(1) == {"CUSTOM_SILVER": 0}
+
+
+@pytest.mark.parametrize("remembers", [True, False])
+def test_a_former_class_that_is_held_is_reserved_until_it_is_released(remembers: bool) -> None:
+    with world() as one:
+        one.nodes.classes = {1: "gold"}
+        one.sync()
+        one.claim(1, "CUSTOM_GOLD")
+        if not remembers:
+            (one.folder / NAME).unlink()
+        one.nodes.classes = {1: "silver"}
+
+        for _ in range(2):
+            assert one.sync().count(Fate.HELD) == 1
+            assert one.stock(1) == {"CUSTOM_GOLD": 1}
+        one.release(1)
+        one.sync()
+
+        assert one.stock(1) == {"CUSTOM_SILVER": 0}
+
+
+def test_a_class_in_no_form_of_ours_is_told_and_stays_without_a_memory() -> None:
+    with world() as one:
+        one.nodes.classes = {1: "gold"}
+        one.sync()
+        one.offer(1, "CUSTOM_LICENCE")
+        (one.folder / NAME).unlink()
+        one.nodes.classes = {1: "silver"}
+
+        assert one.sync().count(Fate.CONTESTED) == 1
+
+        assert set(one.stock(1)) == {"CUSTOM_GOLD", "CUSTOM_LICENCE"}
 
 
 def test_a_file_of_before_knows_no_spelling(tmp_path: Path) -> None:
