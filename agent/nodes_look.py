@@ -81,7 +81,10 @@ class Task:
     generation: int | None  # None: placement does not have it
     because: str = ""  # why it is reserved
     spelling: str | None = None  # the node's resource class, to be remembered once this is done
-    reserves: str = ""  # not empty: all that is to be done is to reserve this class, where it stands
+    reserves: frozenset[str] = (
+        frozenset()
+    )  # if any, all that is to be done is to reserve these classes, where they stand
+    fate: Fate | None = None  # what became of the node; None: the write tells
 
     @property
     def given(self) -> frozenset[str]:
@@ -135,7 +138,9 @@ def look_at_nodes(planner: NodesPlanner, *, force: bool = False) -> Look:
     for uuid, misfit in share.misfits.items():
         if misfit.collides and uuid in marked and uuid not in memory.nodes:
             provider = Provider(name=uuid, traits=MARKS)
-            look.tasks.append(Task(provider, None, None, marked[uuid], _COLLIDES, reserves=misfit.collides))
+            look.tasks.append(
+                Task(provider, None, None, marked[uuid], _COLLIDES, reserves=frozenset({misfit.collides}))
+            )
     here = share.providers.keys() | share.misfits.keys() | share.others
     _judge_absent(planner, look, {uuid: one for uuid, one in memory.nodes.items() if uuid not in here}, marked, force)
     if planner.driver.sees_all:
@@ -203,7 +208,8 @@ def _judge_absent(
 ) -> None:
     """Of nodes that are not listed any more: Ironic has them for somebody else, or twice says that it has them not."""
     now = planner.now_s()
-    asked = random.sample(sorted(absent), min(ASKED, len(absent)))
+    new_first = sorted(absent, key=lambda uuid: (absent[uuid].gone_s is not None, random.random()))
+    asked = new_first[:ASKED]
     elsewhere = set()
     for uuid in asked[:]:
         try:
@@ -225,9 +231,12 @@ def _judge_absent(
         look.nodes[uuid] = known
         gone_s = now - (known.gone_s or now)
         if absent[uuid].gone_s is None or gone_s < planner.settings.node_grace_s:
-            look.outcomes.append(NodeOutcome(uuid, Fate.GOING, _patience(planner, gone_s)))
+            why = _patience(planner, gone_s)
+            if not _take_off_offer(look, known, marked[uuid], why):
+                look.outcomes.append(NodeOutcome(uuid, Fate.GOING, why))
         elif missing > limit:
             refused += 1
+            _take_off_offer(look, known, marked[uuid], "Ironic has it not, and it may not go yet")
         else:
             look.deletions.append(known)
     if refused:
@@ -240,6 +249,17 @@ def _judge_absent(
     if len(absent) > len(asked):
         rest = "are not listed either, and Ironic is asked of them in the next passes"
         look.outcomes.append(NodeOutcome(f"{len(absent) - len(asked)} nodes", Fate.GOING, rest))
+
+
+def _take_off_offer(look: Look, known: KnownNode, generation: int, why: str) -> bool:
+    """Whether what stands for a node that is gone is still to be reserved, as far as can be told; then it is a task."""
+    uuid, stock = known.seen.uuid, known.seen.provider.inventories
+    current = known.seen if known.seen.generation == generation else None
+    if current and all(one.reserved == one.total for name, one in stock.items() if name in known.given):
+        return False
+    provider = Provider(name=uuid)
+    look.tasks.append(Task(provider, known, current, generation, why, reserves=known.given, fate=Fate.GOING))
+    return True
 
 
 def _patience(planner: NodesPlanner, gone_s: float) -> str:

@@ -65,8 +65,7 @@ def foresee(planner: NodesPlanner, task: Task, lacked: frozenset[str], wishes: W
         return NodeOutcome(task.provider.name, Fate.CONTESTED, str(error)), None
     except (Conflict, Rejected) as error:
         return NodeOutcome(task.provider.name, Fate.FAILED, str(error)), None
-    fate = Fate.CHANGED if plan.operations else Fate.UNCHANGED
-    return NodeOutcome(task.provider.name, fate if seen else Fate.CREATED, _note(task, lacked), plan, seen), None
+    return NodeOutcome(task.provider.name, _fate(task, seen, plan), _note(task, lacked), plan, seen), None
 
 
 def settle(planner: NodesPlanner, task: Task, lacked: frozenset[str], wishes: Wishes) -> Result:
@@ -90,14 +89,22 @@ def settle(planner: NodesPlanner, task: Task, lacked: frozenset[str], wishes: Wi
             return NodeOutcome(uuid, Fate.FAILED, str(error)), task.known
         if stands is None:
             return NodeOutcome(uuid, Fate.FAILED, "its provider is gone"), None
-        fate = Fate.CREATED if seen is None else Fate.CHANGED if plan.operations else Fate.UNCHANGED
-        return NodeOutcome(uuid, fate, _note(task, lacked), plan, seen), _known(task, stands, lacked)
+        return NodeOutcome(uuid, _fate(task, seen, plan), _note(task, lacked), plan, seen), _known(task, stands, lacked)
     return _held(planner, task, wishes) or (NodeOutcome(uuid, Fate.FAILED, refusal), task.known)
+
+
+def _fate(task: Task, seen: ObservedProvider | None, plan: Plan) -> Fate:
+    """What becomes of a node by a plan that was made from what was ``seen``."""
+    if task.fate:
+        return task.fate
+    return Fate.CREATED if seen is None else Fate.CHANGED if plan.operations else Fate.UNCHANGED
 
 
 def _known(task: Task, stands: ObservedProvider, lacked: frozenset[str]) -> KnownNode:
     """What is remembered of a node that was written, or found as it should be."""
-    given = task.given | {task.reserves} & stands.provider.inventories.keys() if task.reserves else task.given
+    if task.known and task.reserves:
+        return replace(task.known, seen=stands)
+    given = task.given | task.reserves & stands.provider.inventories.keys()
     return KnownNode(stands, given - lacked, spelling=task.spelling)
 
 
@@ -184,10 +191,11 @@ def _plan(task: Task, seen: ObservedProvider | None, lacked: frozenset[str], wis
 
 
 def _reserve(task: Task, seen: ObservedProvider | None) -> Plan:
-    """Take one class off offer, where it stands on a provider that is ours alone."""
-    if seen is None or others_marks(seen) - task.given:
+    """Take classes off offer, where they stand on a provider that is ours alone."""
+    given = task.given | (task.known.given if task.known else frozenset())
+    if seen is None or others_marks(seen) - given:
         return Plan(())
-    return _reserve_whole(seen, frozenset({task.reserves}))
+    return _reserve_whole(seen, task.reserves)
 
 
 def _reserve_whole(seen: ObservedProvider, names: frozenset[str]) -> Plan:

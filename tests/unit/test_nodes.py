@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.config import load_settings
-from agent.nodes import NodesOutcome, run_nodes
+from agent.nodes import NodesOutcome, foresee_nodes, run_nodes
 from agent.nodes_look import Fate, NodesPlanner
 from agent.nodes_state import NAME, KnownNode, NodesMemory, read_nodes, write_nodes
 from beds.memory import MemoryPlacement
@@ -73,6 +73,9 @@ class World:
                 self._named[number, os_resource_classes.normalize_name(text)] = text
         return run_nodes(self.planner)
 
+    def plan(self) -> NodesOutcome:
+        return foresee_nodes(self.planner)
+
     def stock(self, number: int) -> dict[str, int]:
         """Class -> how much of a node's provider is reserved; empty where nothing stands."""
         root = self.client.observe(uuid_of(number)).root
@@ -86,6 +89,10 @@ class World:
 
     def release(self, number: int) -> None:
         self._send("DELETE", f"/allocations/{uuid_of(1000 + number)}")
+
+    def free(self, number: int, name: str) -> None:
+        """Somebody takes our reservation off."""
+        self.offer(number, name, max_unit=1)
 
     def offer(self, number: int, name: str, **more: int) -> None:
         """Somebody puts a class on a node's provider by hand."""
@@ -209,6 +216,53 @@ def test_a_class_in_no_form_of_ours_is_told_and_stays_without_a_memory() -> None
         assert one.sync().count(Fate.CONTESTED) == 1
 
         assert set(one.stock(1)) == {"CUSTOM_GOLD", "CUSTOM_LICENCE"}
+
+
+def test_a_node_that_is_gone_is_reserved_before_it_is_deleted() -> None:
+    with world() as one:
+        one.nodes.classes = {1: "gold", 2: "gold"}
+        one.sync()
+        del one.nodes.classes[1]
+
+        assert one.plan().count(Fate.GOING) == 1
+        assert one.stock(1) == {"CUSTOM_GOLD": 0}
+        assert one.sync().count(Fate.GOING) == 1
+        assert one.stock(1) == {"CUSTOM_GOLD": 1}
+        assert one.sync().count(Fate.DELETED) == 1
+        assert one.stock(1) == {}
+
+
+def test_nodes_that_may_not_go_at_once_are_not_on_offer_and_are_so_again_when_they_come_back() -> None:
+    with world() as one:
+        everybody = one.nodes.classes = dict.fromkeys(range(1, 5), "gold")
+        one.sync()
+        one.nodes.classes = {}
+        assert one.sync().count(Fate.GOING) == 4
+        for number in (1, 2):  # somebody frees one again, another one is read anew only
+            one.offer(number, "CUSTOM_LICENCE")
+        one.free(1, "CUSTOM_GOLD")
+
+        assert one.sync().count(Fate.REFUSED) == 1
+        assert all(one.stock(number)["CUSTOM_GOLD"] for number in everybody)
+        assert [outcome.fate for outcome in one.sync().outcomes] == [Fate.REFUSED]
+
+        one.nodes.classes = everybody
+        one.sync()
+        assert not any(one.stock(number)["CUSTOM_GOLD"] for number in everybody)
+
+
+def test_a_node_that_is_gone_and_held_is_not_on_offer_when_it_is_released() -> None:
+    with world() as one:
+        one.nodes.classes = {1: "gold", 2: "gold"}
+        one.sync()
+        one.claim(1, "CUSTOM_GOLD")
+        del one.nodes.classes[1]
+
+        one.sync()
+        one.free(1, "CUSTOM_GOLD")
+        assert one.sync().count(Fate.HELD) == 1
+
+        assert one.stock(1) == {"CUSTOM_GOLD": 1}
 
 
 def test_a_file_of_before_knows_no_spelling(tmp_path: Path) -> None:
