@@ -71,6 +71,7 @@ def run_nodes(planner: NodesPlanner, wishes: Wishes = Wishes(), progress: Progre
         microversion=planner.client.microversion,
         lacked=lacked,
         nodes=dict(look.nodes),
+        left=look.left,
     )
     if look.tasks:
         begun = {task.provider.name: _begun(task) for task in look.tasks}

@@ -7,11 +7,12 @@ from enum import Enum
 
 from agent.clock import Clock, probe_clock
 from agent.config import Settings
+from agent.nodes_left import look_at_left, strays
 from agent.nodes_state import UNREAD, KnownNode, NodesMemory, read_nodes
 from drivers.errors import DiscoveryError
 from drivers.ironic.driver import IronicDriver
 from drivers.ironic.nodes import Misfit
-from drivers.ironic.shape import BARE_METAL, MARKS, why_reserved
+from drivers.ironic.shape import BARE_METAL, MARKS, Share, why_reserved
 from reportclient.client import PlacementClient
 from reportclient.plan import Plan
 from reportclient.tree import ObservedProvider, Provider
@@ -37,7 +38,7 @@ class Fate(Enum):
     REFUSED = "refused"  # too many nodes are gone at once
     GOING = "going"  # Ironic does not have it any more: looked at again before its provider goes
     LEFT = "left"  # Ironic has it, and it is not of this agent's share any more
-    STRAY = "stray"  # a provider with our mark, of which neither Ironic nor our memory knows a node
+    STRAY = "stray"  # a provider with our mark of which Ironic has no node, and that is not of this agent's share
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +82,7 @@ class Task:
     generation: int | None  # None: placement does not have it
     because: str = ""  # why it is reserved
     spelling: str | None = None  # the node's resource class, to be remembered once this is done
-    reserves: frozenset[str] = (
-        frozenset()
-    )  # if any, all that is to be done is to reserve these classes, where they stand
+    reserves: frozenset[str] = frozenset()  # if any: only these classes are to be reserved, where they stand
     fate: Fate | None = None  # what became of the node; None: the write tells
 
     @property
@@ -103,6 +102,7 @@ class Look:
     outcomes: list[NodeOutcome] = field(default_factory=list)
     deletions: list[KnownNode] = field(default_factory=list)
     believed: list[KnownNode] = field(default_factory=list)  # whose memory is of what stands now
+    left: Mapping[str, float | None] = field(default_factory=dict)  # as ``NodesMemory`` has it
     unchanged: int = 0
 
 
@@ -144,11 +144,27 @@ def look_at_nodes(planner: NodesPlanner, *, force: bool = False) -> Look:
     here = share.providers.keys() | share.misfits.keys() | share.others
     _judge_absent(planner, look, {uuid: one for uuid, one in memory.nodes.items() if uuid not in here}, marked, force)
     if planner.driver.sees_all:
-        why = "a provider with our mark of which Ironic has no node: delete it if it is no other Ironic's"
-        look.outcomes += [
-            NodeOutcome(uuid, Fate.STRAY, why) for uuid in sorted(marked.keys() - here - memory.nodes.keys())
-        ]
+        unknown = sorted(marked.keys() - here - memory.nodes.keys())
+        look.outcomes += [_stray(uuid, "if it is of no other Ironic") for uuid in unknown]
+    else:
+        _judge_left(planner, look, marked, share)
     return look
+
+
+def _judge_left(planner: NodesPlanner, look: Look, marked: Mapping[str, int], share: Share) -> None:
+    """Nodes of this Ironic that left our share, now or before: those that it does not have any more are told."""
+    now_s, before = planner.now_s(), look.memory.left
+    ours = share.providers.keys() | share.misfits.keys()
+    new = {one.node for one in look.outcomes if one.fate is Fate.LEFT}
+    standing = {uuid: before.get(uuid) for uuid in sorted((before.keys() | new) & marked.keys() - ours)}
+    look.left = look_at_left(planner.driver, standing, share.others | new, now_s)
+    gone = strays(look.left, before, now_s, planner.settings.node_grace_s)
+    look.outcomes += [_stray(uuid, "if no other agent deletes it") for uuid in gone]
+
+
+def _stray(uuid: str, unless: str) -> NodeOutcome:
+    why = f"Ironic has no node of this provider: {unless}, openstack resource provider delete {uuid} removes it"
+    return NodeOutcome(uuid, Fate.STRAY, why)
 
 
 def _compare(

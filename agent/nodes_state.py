@@ -48,6 +48,7 @@ class NodesMemory:
     lacked: frozenset[str] = frozenset()  # standard traits that this placement is too old to know
     microversion: tuple[int, int] | None = None
     nodes: Mapping[str, KnownNode] = field(default_factory=dict)  # by uuid
+    left: Mapping[str, float | None] = field(default_factory=dict)  # nodes that left the share: as ``gone_s``, by uuid
 
 
 def read_nodes(directory: Path, where: str, ironic: str, *, clock: Clock | None = None) -> NodesMemory:
@@ -76,6 +77,7 @@ def read_nodes(directory: Path, where: str, ironic: str, *, clock: Clock | None 
             lacked=frozenset(map(str, record["lacked"])),
             microversion=(int(version[0]), int(version[1])) if version else None,
             nodes={row[0]: _decode(row, noted, now) for row in map(json.loads, body.splitlines())},
+            left={str(uuid): _since(gone_s, noted, now) for uuid, gone_s in record.get("left", {}).items()},
         )
     except FileNotFoundError:
         return fresh
@@ -101,6 +103,7 @@ def write_nodes(directory: Path, memory: NodesMemory, *, clock: Clock | None = N
         "ironic": memory.ironic,
         "lacked": sorted(memory.lacked),
         "microversion": memory.microversion,
+        "left": dict(memory.left),
         "clock": encode_clock(clock or probe_clock()),
     }
     try:
@@ -152,8 +155,11 @@ def _decode(row: list[Any], noted: Clock, now: Clock) -> KnownNode:
         traits=frozenset(map(intern, traits)),
     )
     seen = ObservedProvider(uuid=uuid, generation=int(generation), provider=provider)
-    since_s = None if gone_s is None else now.since(float(gone_s), noted)
-    return KnownNode(seen, frozenset(map(intern, given)), since_s, spelling)
+    return KnownNode(seen, frozenset(map(intern, given)), _since(gone_s, noted, now), spelling)
+
+
+def _since(moment_s: Any, noted: Clock, now: Clock) -> float | None:
+    return None if moment_s is None else now.since(float(moment_s), noted)
 
 
 def _checksum(head: Mapping[str, Any], body: str) -> str:

@@ -22,8 +22,9 @@ from drivers.ironic.client import IronicClient
 from drivers.ironic.driver import IronicDriver
 from reportclient.client import PlacementClient
 from reportclient.payload import encode_inventory
+from reportclient.plan import Delete, Plan
 from reportclient.transport import Transport
-from reportclient.tree import ObservedProvider, Provider
+from reportclient.tree import ObservedProvider, ObservedTree, Provider
 
 DASH, DOT, CLASS = "gold-x", "gold.x", "CUSTOM_GOLD_X"
 KNOWN = KnownNode(ObservedProvider(uuid="n", generation=1, provider=Provider(name="n")), frozenset({"T"}), None, DASH)
@@ -40,10 +41,13 @@ class Nodes:
     classes: dict[int, str | None] = field(default_factory=dict)
     name: str = "Ironic"
     lists_all: bool = True
+    elsewhere: set[int] = field(default_factory=set)  # nodes of another shard, which are not listed
 
     def records(self) -> Iterator[Mapping[str, Any]]:
         usual = {"traits": [], "maintenance": False, "power_state": "power off", "instance_uuid": None}
         for number, text in self.classes.items():
+            if number in self.elsewhere:
+                continue
             yield {**usual, "uuid": uuid_of(number), "resource_class": text, "provision_state": "available"}
 
     def is_there(self, uuid: str) -> bool:
@@ -265,8 +269,43 @@ def test_a_node_that_is_gone_and_held_is_not_on_offer_when_it_is_released() -> N
         assert one.stock(1) == {"CUSTOM_GOLD": 1}
 
 
+def test_a_node_that_left_the_shard_and_is_deleted_then_is_told_and_never_deleted() -> None:
+    with world() as one:
+        one.nodes.lists_all = False
+        one.nodes.classes = {1: "gold", 2: "gold"}
+        one.sync()
+        one.nodes.elsewhere = {1}
+        assert one.sync().count(Fate.LEFT) == 1
+        assert one.sync().outcomes == ()
+        del one.nodes.classes[1]
+        one.sync()
+
+        for done in (one.plan(), one.sync(), one.sync()):
+            (told,) = done.outcomes
+            assert (told.node, told.fate) == (uuid_of(1), Fate.STRAY)
+            assert f"openstack resource provider delete {uuid_of(1)}" in told.why
+        assert one.stock(1) == {"CUSTOM_GOLD": 0}
+
+        one.client.execute(Plan((Delete(uuid_of(1), uuid_of(1)),)), ObservedTree())
+        assert one.sync().outcomes == ()
+
+
+def test_a_node_that_comes_back_to_the_shard_is_ours_again() -> None:
+    with world() as one:
+        one.nodes.lists_all = False
+        one.nodes.classes = {1: "gold", 2: "gold"}
+        one.sync()
+        one.nodes.elsewhere = {1}
+        one.sync()
+        one.nodes.elsewhere = set()
+
+        assert one.sync().unchanged == 2
+        del one.nodes.classes[1]
+        assert [one.sync().outcomes[0].fate for _ in range(2)] == [Fate.GOING, Fate.DELETED]
+
+
 def test_a_file_of_before_knows_no_spelling(tmp_path: Path) -> None:
-    memory = NodesMemory(where="w", ironic="i", nodes={"n": KNOWN})
+    memory = NodesMemory(where="w", ironic="i", nodes={"n": KNOWN}, left={"m": None, "l": 5.0})
     write_nodes(tmp_path, memory)
     assert read_nodes(tmp_path, "w", "i") == memory
 
