@@ -131,7 +131,7 @@ def look_at_nodes(planner: NodesPlanner, *, force: bool = False) -> Look:
         _compare(look, provider, standing.get(uuid), uuid in marked, because, spelling)
     for uuid, known in memory.nodes.items():
         if uuid in share.misfits:
-            look.nodes[uuid] = replace(known, gone_s=None)
+            look.nodes[uuid] = replace(known, gone_s=None, may_go=False)
             _reserve_misfit(look, look.nodes[uuid], share.misfits[uuid], marked.get(uuid))
         elif uuid in share.others:
             look.outcomes.append(NodeOutcome(uuid, Fate.LEFT, "it is another agent's now"))
@@ -173,7 +173,7 @@ def _compare(
     """One node that can be reported: as it should be, or a task."""
     known = look.memory.nodes.get(provider.name)
     if known:
-        known = look.nodes[provider.name] = replace(known, gone_s=None)
+        known = look.nodes[provider.name] = replace(known, gone_s=None, may_go=False)
     current = known.seen if known and is_marked and known.seen.generation == generation else None
     wanted = replace(provider, traits=provider.traits - look.lacked)
     task = Task(wanted, known, current, generation, because, spelling)
@@ -239,7 +239,8 @@ def _judge_absent(
         NodeOutcome(uuid, Fate.LEFT, "Ironic has it, and it is not of this agent's share") for uuid in sorted(elsewhere)
     ]
     look.nodes |= {uuid: known for uuid, known in absent.items() if uuid not in asked}
-    missing, whole = len(absent) - len(elsewhere), len(look.memory.nodes)
+    leftovers = {uuid for uuid, known in absent.items() if known.may_go} - elsewhere
+    missing, whole = len(absent) - len(elsewhere | leftovers), len(look.memory.nodes) - len(leftovers)
     limit = whole if force else max(1.0, whole * planner.settings.shrink_fraction) if missing < whole else 0
     refused = 0
     for uuid in sorted(going):
@@ -250,10 +251,11 @@ def _judge_absent(
             why = _patience(planner, gone_s)
             if not _take_off_offer(look, known, marked[uuid], why):
                 look.outcomes.append(NodeOutcome(uuid, Fate.GOING, why))
-        elif missing > limit:
+        elif missing > limit and not known.may_go:
             refused += 1
             _take_off_offer(look, known, marked[uuid], "Ironic has it not, and it may not go yet")
         else:
+            look.nodes[uuid] = replace(known, may_go=True)
             look.deletions.append(known)
     if refused:
         why = (

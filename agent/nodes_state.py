@@ -37,6 +37,7 @@ class KnownNode:
     given: frozenset[str]  # the classes and traits that the node gave, and that go with it
     gone_s: float | None = None  # since when (seconds since the epoch) Ironic does not have the node; None: it has
     spelling: str | None = None  # the resource class with which it was reported, as Ironic has it; None: not known
+    may_go: bool = False  # gone, and the limit of changes let it go: what is left of it is in use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +144,7 @@ def _encode(known: KnownNode) -> list[Any]:
     seen = known.seen
     stock = {name: encode_inventory(one) for name, one in seen.provider.inventories.items()}
     traits, given = sorted(seen.provider.traits), sorted(known.given)
-    return [seen.uuid, seen.generation, stock, traits, given, known.gone_s, known.spelling]
+    return [seen.uuid, seen.generation, stock, traits, given, known.gone_s, known.spelling, known.may_go]
 
 
 def _decode(row: list[Any], noted: Clock, now: Clock) -> KnownNode:
@@ -155,7 +156,9 @@ def _decode(row: list[Any], noted: Clock, now: Clock) -> KnownNode:
         traits=frozenset(map(intern, traits)),
     )
     seen = ObservedProvider(uuid=uuid, generation=int(generation), provider=provider)
-    return KnownNode(seen, frozenset(map(intern, given)), _since(gone_s, noted, now), spelling)
+    return KnownNode(
+        seen, frozenset(map(intern, given)), _since(gone_s, noted, now), spelling, may_go=later[1:] == [True]
+    )
 
 
 def _since(moment_s: Any, noted: Clock, now: Clock) -> float | None:

@@ -28,6 +28,7 @@ from reportclient.tree import ObservedProvider, ObservedTree, Provider
 
 DASH, DOT, CLASS = "gold-x", "gold.x", "CUSTOM_GOLD_X"
 KNOWN = KnownNode(ObservedProvider(uuid="n", generation=1, provider=Provider(name="n")), frozenset({"T"}), None, DASH)
+GONE = replace(KNOWN, seen=replace(KNOWN.seen, uuid="o", provider=Provider(name="o")), gone_s=7.0, may_go=True)
 
 
 def uuid_of(number: int) -> str:
@@ -269,6 +270,43 @@ def test_a_node_that_is_gone_and_held_is_not_on_offer_when_it_is_released() -> N
         assert one.stock(1) == {"CUSTOM_GOLD": 1}
 
 
+def test_leftovers_that_are_held_count_against_the_limit_once() -> None:
+    with world() as one:
+        one.planner = replace(one.planner, settings=replace(one.planner.settings, shrink_fraction=0.0))  # one goes
+        one.nodes.classes = dict.fromkeys(range(1, 9), "gold")
+        one.sync()
+        one.claim(1, "CUSTOM_GOLD")
+        del one.nodes.classes[1]
+        one.sync()
+        assert one.sync().count(Fate.HELD) == 1
+        del one.nodes.classes[2]
+        one.sync()
+
+        done = one.sync()
+        assert {told.node: told.fate for told in done.outcomes} == {uuid_of(1): Fate.HELD, uuid_of(2): Fate.DELETED}
+
+        one.nodes.classes |= {1: "gold"}
+        one.sync()
+        for number in (1, 3):
+            del one.nodes.classes[number]
+        one.sync()
+        assert [told.fate for told in one.sync().outcomes] == [Fate.REFUSED]  # it came back, so it is a new loss
+
+
+def test_all_that_is_left_goes_although_other_leftovers_are_held() -> None:
+    with world() as one:
+        one.nodes.classes = {1: "gold", 2: "gold"}
+        one.sync()
+        one.claim(1, "CUSTOM_GOLD")
+        del one.nodes.classes[1]
+        for _ in range(2):
+            one.sync()
+        one.release(1)
+
+        assert one.sync().count(Fate.DELETED) == 1
+        assert one.sync().unchanged == 1
+
+
 def test_a_node_that_left_the_shard_and_is_deleted_then_is_told_and_never_deleted() -> None:
     with world() as one:
         one.nodes.lists_all = False
@@ -305,7 +343,7 @@ def test_a_node_that_comes_back_to_the_shard_is_ours_again() -> None:
 
 
 def test_a_file_of_before_knows_no_spelling(tmp_path: Path) -> None:
-    memory = NodesMemory(where="w", ironic="i", nodes={"n": KNOWN}, left={"m": None, "l": 5.0})
+    memory = NodesMemory(where="w", ironic="i", nodes={"n": KNOWN, "o": GONE}, left={"m": None, "l": 5.0})
     write_nodes(tmp_path, memory)
     assert read_nodes(tmp_path, "w", "i") == memory
 
