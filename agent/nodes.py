@@ -67,7 +67,7 @@ def run_nodes(planner: NodesPlanner, wishes: Wishes = Wishes(), progress: Progre
     lacked = lacked_traits(planner, look, make=True)
     kept = NodesMemory(
         where=planner.where,
-        ironic=planner.driver.where,
+        ironic=planner.driver.ironic,
         microversion=planner.client.microversion,
         lacked=lacked,
         nodes=dict(look.nodes),

@@ -69,7 +69,7 @@ class NodesPlanner:
 
     def memory(self) -> NodesMemory:
         """What the last pass left about this Ironic and this placement; errors as ``read_nodes``."""
-        return read_nodes(self.settings.state_directory, self.where, self.driver.where, clock=self.noted)
+        return read_nodes(self.settings.state_directory, self.where, self.driver.ironic, clock=self.noted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Look:
     outcomes: list[NodeOutcome] = field(default_factory=list)
     deletions: list[KnownNode] = field(default_factory=list)
     believed: list[KnownNode] = field(default_factory=list)  # whose memory is of what stands now
-    left: Mapping[str, float | None] = field(default_factory=dict)  # as ``NodesMemory`` has it
+    left: Mapping[str, KnownNode] = field(default_factory=dict)  # as ``NodesMemory`` has it
     unchanged: int = 0
 
 
@@ -122,6 +122,8 @@ def look_at_nodes(planner: NodesPlanner, *, force: bool = False) -> Look:
     marked = client.generations(BARE_METAL)
     reported = {uuid: known.spelling for uuid, known in memory.nodes.items() if known.spelling and uuid in marked}
     share = planner.driver.shape(nodes, reported=reported, standing=marked)
+    back = {uuid: one for uuid, one in memory.left.items() if uuid in share.providers or uuid in share.misfits}
+    memory = replace(memory, nodes={**memory.nodes, **back})
     lacked = memory.lacked - client.known_traits(memory.lacked) if memory.lacked else frozenset()
     look = Look(memory, nodes={}, lacked=lacked)
     look.outcomes += [NodeOutcome(uuid, Fate.MISFIT, one.why) for uuid, one in sorted(share.misfits.items())]
@@ -156,7 +158,8 @@ def _judge_left(planner: NodesPlanner, look: Look, marked: Mapping[str, int], sh
     now_s, before = planner.now_s(), look.memory.left
     ours = share.providers.keys() | share.misfits.keys()
     new = {one.node for one in look.outcomes if one.fate is Fate.LEFT}
-    standing = {uuid: before.get(uuid) for uuid in sorted((before.keys() | new) & marked.keys() - ours)}
+    known = {**before, **{uuid: look.memory.nodes[uuid] for uuid in new}}
+    standing = {uuid: known[uuid] for uuid in sorted(known.keys() & marked.keys() - ours)}
     look.left = look_at_left(planner.driver, standing, share.others | new, now_s)
     gone = strays(look.left, before, now_s, planner.settings.node_grace_s)
     look.outcomes += [_stray(uuid, "if no other agent deletes it") for uuid in gone]

@@ -49,7 +49,7 @@ class NodesMemory:
     lacked: frozenset[str] = frozenset()  # standard traits that this placement is too old to know
     microversion: tuple[int, int] | None = None
     nodes: Mapping[str, KnownNode] = field(default_factory=dict)  # by uuid
-    left: Mapping[str, float | None] = field(default_factory=dict)  # nodes that left the share: as ``gone_s``, by uuid
+    left: Mapping[str, KnownNode] = field(default_factory=dict)  # nodes that left the share as we left them, by uuid
 
 
 def read_nodes(directory: Path, where: str, ironic: str, *, clock: Clock | None = None) -> NodesMemory:
@@ -68,7 +68,8 @@ def read_nodes(directory: Path, where: str, ironic: str, *, clock: Clock | None 
         record = json.loads(head)
         if (record["format"], record.pop("checksum")) != (FORMAT, _checksum(record, body)):
             raise ValueError("another format or checksum")
-        if not (same_place(record["where"], where) and same_place(record["ironic"], ironic)):
+        before = record["ironic"].partition(", ")[0]  # 0.1.0 added the share
+        if not (same_place(record["where"], where) and same_place(before, ironic)):
             raise ValueError(f"it is about {record['ironic']} and {record['where']}")
         version = record["microversion"]
         noted, now = decode_clock(record["clock"]), clock or probe_clock()
@@ -78,7 +79,7 @@ def read_nodes(directory: Path, where: str, ironic: str, *, clock: Clock | None 
             lacked=frozenset(map(str, record["lacked"])),
             microversion=(int(version[0]), int(version[1])) if version else None,
             nodes={row[0]: _decode(row, noted, now) for row in map(json.loads, body.splitlines())},
-            left={str(uuid): _since(gone_s, noted, now) for uuid, gone_s in record.get("left", {}).items()},
+            left={row[0]: _decode(row, noted, now) for row in record.get("left", [])},
         )
     except FileNotFoundError:
         return fresh
@@ -104,7 +105,7 @@ def write_nodes(directory: Path, memory: NodesMemory, *, clock: Clock | None = N
         "ironic": memory.ironic,
         "lacked": sorted(memory.lacked),
         "microversion": memory.microversion,
-        "left": dict(memory.left),
+        "left": [_encode(known) for known in memory.left.values()],
         "clock": encode_clock(clock or probe_clock()),
     }
     try:

@@ -22,6 +22,11 @@ class IronicDriver:
         return self._client.name
 
     @property
+    def ironic(self) -> str:
+        """The Ironic's name, whatever of it is this agent's."""
+        return self._client.where
+
+    @property
     def sees_all(self) -> bool:
         """Whether the share is all that Ironic has: then a provider of ours without a node of it is nobody's."""
         return self._mine is None and self._client.lists_all

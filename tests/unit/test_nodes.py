@@ -20,6 +20,7 @@ from agent.nodes_state import NAME, KnownNode, NodesMemory, read_nodes, write_no
 from beds.memory import MemoryPlacement
 from drivers.ironic.client import IronicClient
 from drivers.ironic.driver import IronicDriver
+from drivers.ironic.shape import MARKS
 from reportclient.client import PlacementClient
 from reportclient.payload import encode_inventory
 from reportclient.plan import Delete, Plan
@@ -40,12 +41,14 @@ class Nodes:
     """What Ironic's client tells: nodes that can be deployed, by number, with their resource classes."""
 
     classes: dict[int, str | None] = field(default_factory=dict)
-    name: str = "Ironic"
+    name: str = "Ironic, shard 'one'"
+    where: str = "Ironic"
     lists_all: bool = True
+    traits: list[str] = field(default_factory=list)
     elsewhere: set[int] = field(default_factory=set)  # nodes of another shard, which are not listed
 
     def records(self) -> Iterator[Mapping[str, Any]]:
-        usual = {"traits": [], "maintenance": False, "power_state": "power off", "instance_uuid": None}
+        usual = {"traits": self.traits, "maintenance": False, "power_state": "power off", "instance_uuid": None}
         for number, text in self.classes.items():
             if number in self.elsewhere:
                 continue
@@ -342,8 +345,37 @@ def test_a_node_that_comes_back_to_the_shard_is_ours_again() -> None:
         assert [one.sync().outcomes[0].fate for _ in range(2)] == [Fate.GOING, Fate.DELETED]
 
 
+@pytest.mark.parametrize("first", ["configuration", "Ironic"])
+def test_a_shard_that_is_renamed_keeps_what_was_reported(first: str) -> None:
+    with world() as one:
+        one.nodes.lists_all = False
+        one.nodes.classes, one.nodes.traits = {1: "gold"}, ["CUSTOM_MINE"]
+        one.sync()
+        for half in range(2):
+            one.nodes.elsewhere = set() if half else {1}
+            if (first == "configuration") is not bool(half):
+                one.nodes.name = "Ironic, shard 'other'"
+            one.sync()
+        assert one.sync().unchanged == 1
+        one.nodes.traits = []
+        one.sync()
+
+        root = one.client.observe(uuid_of(1)).root
+        assert root is not None
+        assert root.provider.traits == MARKS
+
+
+def test_a_memory_of_before_that_names_the_share_is_of_its_ironic_only(tmp_path: Path) -> None:
+    memory = NodesMemory(where="w", ironic="http://one/, shard 'a'", nodes={"n": KNOWN})
+    write_nodes(tmp_path, memory)
+
+    assert read_nodes(tmp_path, "w", "http://one/").nodes == memory.nodes
+    assert not read_nodes(tmp_path, "w", "http://on").nodes
+    assert not read_nodes(tmp_path, "w", "http://one/, shard 'a', more").nodes
+
+
 def test_a_file_of_before_knows_no_spelling(tmp_path: Path) -> None:
-    memory = NodesMemory(where="w", ironic="i", nodes={"n": KNOWN, "o": GONE}, left={"m": None, "l": 5.0})
+    memory = NodesMemory(where="w", ironic="i", nodes={"n": KNOWN}, left={"o": GONE})
     write_nodes(tmp_path, memory)
     assert read_nodes(tmp_path, "w", "i") == memory
 
