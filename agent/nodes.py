@@ -72,6 +72,8 @@ def run_nodes(planner: NodesPlanner, wishes: Wishes = Wishes(), progress: Progre
         lacked=lacked,
         nodes=dict(look.nodes),
         left=look.left,
+        whole_s=look.memory.whole_s,
+        behind=look.behind,
     )
     if look.tasks:
         begun = {task.provider.name: _begun(task) for task in look.tasks}
@@ -90,6 +92,8 @@ def run_nodes(planner: NodesPlanner, wishes: Wishes = Wishes(), progress: Progre
         if outcome.fate is Fate.DELETED:
             del nodes[outcome.node]
     after = replace(kept, microversion=planner.client.microversion, nodes=nodes)
+    if look.whole and all(one.fate is not Fate.UNFINISHED for one in outcomes):
+        after = replace(after, whole_s=planner.now_s())
     if look.tasks or after != look.memory:
         write_nodes(planner.settings.state_directory, after, clock=planner.noted)
     return NodesOutcome.of(outcomes, look.unchanged)

@@ -1,5 +1,6 @@
 """What a pass over bare-metal nodes finds before it writes: who is as it should be, who is not, and who is gone."""
 
+import logging
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from reportclient.client import PlacementClient
 from reportclient.plan import Plan
 from reportclient.tree import ObservedProvider, Provider
 
+LOG = logging.getLogger(__name__)
 ASKED = 200  # nodes that went out of the listing, and of which Ironic is asked in one pass
 FEW = 50  # new nodes of which placement is asked one by one; of more it lists all that it has
 NOTHING = Plan(())
@@ -104,6 +106,12 @@ class Look:
     believed: list[KnownNode] = field(default_factory=list)  # whose memory is of what stands now
     left: Mapping[str, KnownNode] = field(default_factory=dict)  # as ``NodesMemory`` has it
     unchanged: int = 0
+    whole: bool = False  # nothing is believed: every provider is read
+    behind: frozenset[str] = frozenset()  # nodes with a lower generation than the one remembered
+
+    def current(self, known: KnownNode | None, generation: int | None) -> ObservedProvider | None:
+        """A provider as it stands, where that is known without reading it."""
+        return known.seen if known and not self.whole and known.seen.generation == generation else None
 
 
 def look_at_nodes(planner: NodesPlanner, *, force: bool = False) -> Look:
@@ -126,6 +134,7 @@ def look_at_nodes(planner: NodesPlanner, *, force: bool = False) -> Look:
     memory = replace(memory, nodes={**memory.nodes, **back})
     lacked = memory.lacked - client.known_traits(memory.lacked) if memory.lacked else frozenset()
     look = Look(memory, nodes={}, lacked=lacked)
+    _doubt(planner, look, marked)
     look.outcomes += [NodeOutcome(uuid, Fate.MISFIT, one.why) for uuid, one in sorted(share.misfits.items())]
     standing = marked | _generations_of(planner, [uuid for uuid in share.providers if uuid not in marked])
     for uuid, provider in sorted(share.providers.items()):
@@ -153,6 +162,22 @@ def look_at_nodes(planner: NodesPlanner, *, force: bool = False) -> Look:
     return look
 
 
+def _doubt(planner: NodesPlanner, look: Look, marked: Mapping[str, int]) -> None:
+    """
+    Whether every provider is read: once in ``full_audit_interval``, and when placement went back in time.
+
+    A lower generation is of another history. One that is only the same may be too, once claims have brought it up.
+    """
+    memory = look.memory
+    look.behind = frozenset(
+        uuid for uuid, known in memory.nodes.items() if marked.get(uuid, known.seen.generation) < known.seen.generation
+    )
+    went_back = bool(look.behind - memory.behind)
+    if went_back:
+        LOG.warning("placement went back in time, all nodes are read anew where=%s", planner.where)
+    look.whole = went_back or not 0 <= planner.now_s() - memory.whole_s < planner.settings.full_audit_interval_s
+
+
 def _judge_left(planner: NodesPlanner, look: Look, marked: Mapping[str, int], share: Share) -> None:
     """Nodes of this Ironic that left our share, now or before: those that it does not have any more are told."""
     now_s, before = planner.now_s(), look.memory.left
@@ -177,7 +202,7 @@ def _compare(
     known = look.memory.nodes.get(provider.name)
     if known:
         known = look.nodes[provider.name] = replace(known, gone_s=None, may_go=False)
-    current = known.seen if known and is_marked and known.seen.generation == generation else None
+    current = look.current(known, generation) if is_marked else None
     wanted = replace(provider, traits=provider.traits - look.lacked)
     task = Task(wanted, known, current, generation, because, spelling)
     if known and current:
@@ -196,10 +221,10 @@ def _reserve_misfit(look: Look, known: KnownNode, misfit: Misfit, generation: in
     if misfit.collides in before.inventories:
         because = because or _COLLIDES
     stock = {name: replace(one, reserved=1) for name, one in before.inventories.items() if name in known.given}
-    if not because or generation is None or all(one.reserved for one in before.inventories.values()):
+    current = look.current(known, generation)
+    if not because or generation is None or (current and all(one.reserved for one in before.inventories.values())):
         return
     wanted = replace(before, inventories=stock, traits=(before.traits & known.given) | MARKS)
-    current = known.seen if known.seen.generation == generation else None
     look.tasks.append(Task(wanted, known, current, generation, because, known.spelling))
 
 
@@ -275,7 +300,7 @@ def _judge_absent(
 def _take_off_offer(look: Look, known: KnownNode, generation: int, why: str) -> bool:
     """Whether what stands for a node that is gone is still to be reserved, as far as can be told; then it is a task."""
     uuid, stock = known.seen.uuid, known.seen.provider.inventories
-    current = known.seen if known.seen.generation == generation else None
+    current = look.current(known, generation)
     if current and all(one.reserved == one.total for name, one in stock.items() if name in known.given):
         return False
     provider = Provider(name=uuid)

@@ -50,6 +50,10 @@ class NodesMemory:
     microversion: tuple[int, int] | None = None
     nodes: Mapping[str, KnownNode] = field(default_factory=dict)  # by uuid
     left: Mapping[str, KnownNode] = field(default_factory=dict)  # nodes that left the share as we left them, by uuid
+    whole_s: float = 0.0  # when (seconds since the epoch) all providers were read, whatever was remembered of them
+    behind: frozenset[str] = (
+        frozenset()
+    )  # nodes whose providers had a lower generation than what is remembered, by uuid
 
 
 def read_nodes(directory: Path, where: str, ironic: str, *, clock: Clock | None = None) -> NodesMemory:
@@ -80,6 +84,8 @@ def read_nodes(directory: Path, where: str, ironic: str, *, clock: Clock | None 
             microversion=(int(version[0]), int(version[1])) if version else None,
             nodes={row[0]: _decode(row, noted, now) for row in map(json.loads, body.splitlines())},
             left={row[0]: _decode(row, noted, now) for row in record.get("left", [])},
+            whole_s=_since(record.get("whole_s"), noted, now) or 0.0,
+            behind=frozenset(map(str, record.get("behind", []))),
         )
     except FileNotFoundError:
         return fresh
@@ -106,6 +112,8 @@ def write_nodes(directory: Path, memory: NodesMemory, *, clock: Clock | None = N
         "lacked": sorted(memory.lacked),
         "microversion": memory.microversion,
         "left": [_encode(known) for known in memory.left.values()],
+        "whole_s": memory.whole_s,
+        "behind": sorted(memory.behind),
         "clock": encode_clock(clock or probe_clock()),
     }
     try:

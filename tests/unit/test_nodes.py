@@ -1,5 +1,6 @@
 """Passes over bare-metal nodes against a placement in memory: two resource classes that placement cannot tell apart."""
 
+import copy
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -45,10 +46,16 @@ class Nodes:
     where: str = "Ironic"
     lists_all: bool = True
     traits: list[str] = field(default_factory=list)
+    maintenance: bool = False
     elsewhere: set[int] = field(default_factory=set)  # nodes of another shard, which are not listed
 
     def records(self) -> Iterator[Mapping[str, Any]]:
-        usual = {"traits": self.traits, "maintenance": False, "power_state": "power off", "instance_uuid": None}
+        usual = {
+            "traits": self.traits,
+            "maintenance": self.maintenance,
+            "power_state": "power off",
+            "instance_uuid": None,
+        }
         for number, text in self.classes.items():
             if number in self.elsewhere:
                 continue
@@ -83,6 +90,20 @@ class World:
 
     def plan(self) -> NodesOutcome:
         return foresee_nodes(self.planner)
+
+    def restore(self, backup: MemoryPlacement) -> None:
+        """Placement goes back to what it was."""
+        self.placement = backup
+        self.client = PlacementClient(Transport(backup, where="placement"))
+        self.planner = replace(self.planner, client=self.client)
+
+    def wait(self, seconds: float) -> None:
+        now_s = self.planner.now_s() + seconds
+        self.planner = replace(self.planner, clock=lambda: now_s)
+
+    def traits(self, number: int) -> frozenset[str]:
+        root = self.client.observe(uuid_of(number)).root
+        return root.provider.traits - MARKS if root else frozenset()
 
     def stock(self, number: int) -> dict[str, int]:
         """Class -> how much of a node's provider is reserved; empty where nothing stands."""
@@ -360,9 +381,7 @@ def test_a_shard_that_is_renamed_keeps_what_was_reported(first: str) -> None:
         one.nodes.traits = []
         one.sync()
 
-        root = one.client.observe(uuid_of(1)).root
-        assert root is not None
-        assert root.provider.traits == MARKS
+        assert one.traits(1) == frozenset()
 
 
 def test_a_memory_of_before_that_names_the_share_is_of_its_ironic_only(tmp_path: Path) -> None:
@@ -372,6 +391,56 @@ def test_a_memory_of_before_that_names_the_share_is_of_its_ironic_only(tmp_path:
     assert read_nodes(tmp_path, "w", "http://one/").nodes == memory.nodes
     assert not read_nodes(tmp_path, "w", "http://on").nodes
     assert not read_nodes(tmp_path, "w", "http://one/, shard 'a', more").nodes
+
+
+def test_a_restored_placement_is_found_out_at_intervals_when_claims_hide_it() -> None:
+    with world() as one:
+        one.nodes.classes = {1: "gold"}
+        one.sync()
+        backup = copy.deepcopy(one.placement)
+        one.nodes.traits = ["CUSTOM_MINE"]
+        one.sync()
+        one.restore(backup)
+        one.claim(1, "CUSTOM_GOLD")  # the generation is the one remembered
+        assert one.sync().unchanged == 1
+        assert one.traits(1) == frozenset()
+
+        one.wait(one.planner.settings.full_audit_interval_s)
+        assert one.sync().count(Fate.CHANGED) == 1
+
+        assert one.traits(1) == {"CUSTOM_MINE"}
+        assert one.sync().unchanged == 1
+
+
+def test_one_provider_that_went_back_has_all_of_them_read() -> None:
+    with world() as one:
+        one.nodes.classes = {1: "gold", 2: "gold"}
+        one.sync()
+        backup = copy.deepcopy(one.placement)
+        one.nodes.traits = ["CUSTOM_MINE"]
+        one.sync()
+        one.restore(backup)
+        one.claim(1, "CUSTOM_GOLD")
+
+        assert one.sync().count(Fate.CHANGED) == 2
+
+        assert one.traits(1) == one.traits(2) == {"CUSTOM_MINE"}
+
+
+def test_a_misfit_that_a_restored_placement_has_on_offer_is_reserved_again() -> None:
+    with world() as one:
+        one.nodes.classes = {1: "gold", 2: "silver"}
+        one.sync()
+        backup = copy.deepcopy(one.placement)
+        one.nodes.maintenance = True
+        one.sync()
+        one.nodes.classes[1] = None
+        one.sync()
+        one.restore(backup)
+
+        one.sync()
+
+        assert one.stock(1) == {"CUSTOM_GOLD": 1}
 
 
 def test_a_file_of_before_knows_no_spelling(tmp_path: Path) -> None:
