@@ -277,11 +277,11 @@ def _judge_absent(
         gone_s = now - (known.gone_s or now)
         if absent[uuid].gone_s is None or gone_s < planner.settings.node_grace_s:
             why = _patience(planner, gone_s)
-            if not _take_off_offer(look, known, marked[uuid], why):
+            too_many = missing > limit and not known.may_go
+            if too_many or not _take_off_offer(look, known, marked[uuid], why):
                 look.outcomes.append(NodeOutcome(uuid, Fate.GOING, why))
         elif missing > limit and not known.may_go:
             refused += 1
-            _take_off_offer(look, known, marked[uuid], "Ironic has it not, and it may not go yet")
         else:
             look.nodes[uuid] = replace(known, may_go=True)
             look.deletions.append(known)
