@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from agent.disk import sync_folder, write_durably
+from agent.draft import Prospect
 from agent.errors import StateError
 from agent.places import same_place
-from agent.planner import Planner, Prospect
+from agent.planner import Planner
 from reportclient.plan import Outline
 
 FORMAT = 1

@@ -7,10 +7,11 @@ from typing import Any
 
 from agent.assembly import open_client, open_driver, settings_for
 from agent.audit_memory import read_memory, write_memory
+from agent.draft import Wishes
 from agent.errors import StateError
 from agent.exits import Exit
 from agent.heal import Care, Healed, HealPolicy, heal, judge, read_policy
-from agent.planner import Planner, Wishes
+from agent.planner import Planner
 from agent.report import Report, choice_of
 from agent.state import locked
 from agent.sync import foresee

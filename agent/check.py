@@ -12,9 +12,10 @@ from pathlib import Path
 from agent.approval import approvals, tell_approval
 from agent.assembly import Choice, open_client, open_driver, settings_for
 from agent.config import Settings, files_of, slips_of_the_pen
+from agent.draft import Wishes
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.heal import read_policy
-from agent.planner import Planner, Wishes, look
+from agent.planner import Planner, look
 from agent.state import RESERVE_BYTES
 from agent.status import is_running, read_status
 from agent.sync import judge

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from agent.disk import sync_folder, write_durably
+from agent.draft import Prospect
 from agent.errors import StateError
-from agent.planner import Planner, Prospect
+from agent.planner import Planner
 from agent.shapes import encode_after, encode_observed, encode_plan
 from reportclient.errors import PlacementError
 

@@ -12,8 +12,9 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from agent.audit_memory import forget_memory
+from agent.draft import Prospect, Wishes
 from agent.novas import advice, stranded
-from agent.planner import Planner, Prospect, Sight, Wishes
+from agent.planner import Planner, Sight
 from agent.state import locked, serving
 from agent.sync import ATTEMPTS, Outcome, Status, foresee
 from reportclient.allocations import Allocation

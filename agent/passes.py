@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from agent.assembly import Choice, node_workers, open_driver, open_nodes, open_sender
 from agent.audit_memory import write_memory
 from agent.config import Settings
+from agent.draft import Wishes
 from agent.errors import USER_ERRORS
 from agent.findings import Finding
 from agent.heal import Healed, HealPolicy, heal
 from agent.nodes import run_nodes
 from agent.nodes_look import Fate, NodesPlanner
-from agent.planner import Planner, Wishes
+from agent.planner import Planner
 from agent.state import locked
 from agent.sync import Outcome, Status, run_locked
 from agent.witness import witness

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from agent.approval import spent
+from agent.draft import Prospect, Wishes
 from agent.identity import create_identity, read_identity
 from agent.journal import journaled
 from agent.novas import advice, open_stock, stranded
-from agent.planner import Planner, Prospect, Wishes
+from agent.planner import Planner
 from agent.state import NodeState, locked
 from agent.unmatched import misspelt
 from drivers.base import Survey
-from drivers.host.process import probe_processes
 from reportclient.errors import Conflict, NameTaken, PlacementError, UnsafePlan
 from reportclient.forecast import forecast
 from reportclient.names import NO_DEVICES, ONE_TIME
@@ -132,7 +132,7 @@ def judge(planner: Planner, prospect: Prospect, wishes: Wishes) -> Verdict:
         PlacementError: the allocations on what would shrink cannot be read.
     """
     memory = prospect.memory
-    if refusal := _contested(prospect, wishes) or _occupied(planner, prospect, wishes):
+    if refusal := _contested(prospect, wishes) or _occupied(prospect, wishes):
         return Verdict(refused=Status.CONTESTED, notes=refusal, memory=replace(memory, contested=refusal))
     struck = _count_strikes(prospect, wishes, time.time(), planner.settings.interval_s)
     memory = replace(struck, contested=(), smaller="", smaller_seen=0)
@@ -274,9 +274,7 @@ def _limits(planner: Planner, prospect: Prospect) -> Limits:
         provider: names.classes - prospect.lasting.configured.get(provider, Names()).classes
         for provider, names in prospect.memory.configured.items()
     }
-    return Limits(
-        fraction=planner.settings.shrink_fraction, withdrawn=withdrawn, present=planner.driver.present(prospect.survey)
-    )
+    return Limits(fraction=planner.settings.shrink_fraction, withdrawn=withdrawn, present=prospect.present)
 
 
 def _with_marked(known: ObservedTree, foreseen: ObservedTree) -> ObservedTree:
@@ -401,16 +399,14 @@ def _contested(prospect: Prospect, wishes: Wishes) -> tuple[str, ...]:
     )
 
 
-def _occupied(planner: Planner, prospect: Prospect, wishes: Wishes) -> tuple[str, ...]:
+def _occupied(prospect: Prospect, wishes: Wishes) -> tuple[str, ...]:
     """Why a root that was never ours is not taken while nova-compute runs beside us; empty when it may be."""
     root = prospect.observed.root
-    if wishes.take_over or planner.settings.recorded or root is None or MARKER in root.provider.traits:
-        return ()
-    pids = probe_processes("nova-compute")
-    if not pids:
+    if wishes.take_over or root is None or MARKER in root.provider.traits or not prospect.nova_compute:
         return ()
     return (
-        f"nova-compute (pid {pids[0]}) runs here and reports {root.name}, which this agent never wrote",
+        f"nova-compute (pid {prospect.nova_compute[0]}) runs here and reports {root.name}, "
+        "which this agent never wrote",
         "nothing is written: stop it, or if it does not report this host, run sync --take-over",
     )
 

@@ -8,7 +8,6 @@ provider of this host that no entry names any more, and where placement has no p
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 
-from agent.errors import ConfigError
 from agent.provider_config import COMPUTE_NODE, Addition, now_named
 from reportclient.ownership import Names
 from reportclient.renaming import child_uuid
@@ -29,32 +28,28 @@ def unmatched(
     return tuple(entry for entry in additions if entry.provider not in known)
 
 
-def refuse_lost(
+def lost_entries(
     unmatched: Iterable[Addition],
     before: Mapping[str, Names],
     observed: ObservedTree,
     additions: Iterable[Addition],
-    exists: Callable[[str], bool],
-) -> None:
+) -> dict[str, str]:
     """
-    Refuse an entry that matches nothing and has what would be withdrawn from a provider of this host.
+    Entries that match nothing here and have what would be withdrawn from a provider of this host, each with why not.
 
-    ``before`` is what the files named at the last pass, by provider; ``exists`` asks placement for a name or a uuid.
-
-    Raises:
-        ConfigError: there is one.
+    ``before`` is what the files named at the last pass, by provider. An entry is by the name or uuid that it gives; it
+    is another host's, and no fault, where placement has that provider.
     """
-    lost = _withdrawn(before, observed, additions)
+    lost, found = _withdrawn(before, observed, additions), {}
     for entry in unmatched:
         both = {name: names & (entry.inventories.keys() | entry.traits) for name, names in lost.items()}
         if name := next((name for name, names in both.items() if names), None):
-            if exists(entry.provider):
-                continue
-            raise ConfigError(
+            found[entry.provider] = (
                 f"{entry.source}: placement has no provider {entry.provider}, and {', '.join(sorted(both[name]))} "
                 f"would be withdrawn from {name}, which no entry names any more: put name {name} in this entry, or "
                 f"remove the entry to withdraw it; nothing was changed"
             )
+    return found
 
 
 def misspelt(unmatched: Iterable[Addition], desired: ProviderTree) -> tuple[str, ...]:

@@ -21,8 +21,9 @@ from tenacity import (
 
 from agent.approval import UntrustedApproval, find_approval, forget_approval
 from agent.disk import write_durably
+from agent.draft import Prospect, Wishes
 from agent.plan_changes import plan_changes
-from agent.planner import Planner, Prospect, Wishes
+from agent.planner import Planner
 from agent.shapes import encode_kept
 from agent.state import locked
 from agent.sync import Agree, Outcome, Status, anything, foresee, judge, run_pass

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from agent import printers
 from agent.approval import approvals, approve, tell_approval
 from agent.assembly import BareMetal, open_client, open_driver, settings_for
+from agent.draft import Prospect, Wishes
 from agent.errors import USER_ERRORS, ConfigError
 from agent.exits import Exit
 from agent.identity import parse_identity, planned_identity, read_identity
-from agent.planner import Planner, Prospect, Wishes, look
+from agent.planner import Planner, look
 from agent.provider_config import add, read_additions
 from agent.report import Printer, Report, choice_of
 from agent.shapes import encode_conversion, encode_observed, encode_plan, encode_tree

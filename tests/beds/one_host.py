@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from agent.config import Settings, load_settings
+from agent.draft import Wishes
 from agent.leaving import hand_over
-from agent.planner import Planner, Wishes
+from agent.planner import Planner
 from agent.sync import Outcome, foresee, run_pass
 from beds.histories import ModelDriver
 from beds.memory import MemoryPlacement

@@ -16,11 +16,12 @@ from uuid import UUID
 
 from agent.audit_memory import write_memory
 from agent.config import Settings, load_settings
+from agent.draft import Wishes
 from agent.errors import USER_ERRORS
 from agent.findings import Kind
 from agent.heal import HealPolicy, heal
 from agent.leaving import hand_over, retire
-from agent.planner import Planner, Wishes
+from agent.planner import Planner
 from agent.sync import Outcome, run_pass
 from agent.witness import witness
 from beds.histories import Clock, Crash, Crashing

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from agent.draft import Wishes
 from agent.findings import Kind
 from agent.layout import standing_layout
-from agent.planner import Wishes
 from agent.witness import witness
 from beds.one_host import Cut, OneHost
 from drivers.libvirt.shape import EMITTED

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.planner import Wishes
+from agent.draft import Wishes
 from agent.sync import Status
 from beds.one_host import FORCE, RESHAPE, OneHost
 from drivers.policy import DevicePolicy, DeviceRule, Policy

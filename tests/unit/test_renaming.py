@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.draft import Wishes
 from agent.errors import ConfigError
-from agent.planner import Wishes
 from agent.sync import Status
 from beds.one_host import FORCE, Cut, OneHost
 from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.draft import Wishes
 from agent.leaving import retire
-from agent.planner import Wishes
 from agent.sync import Status
 from agent.witness import witness
 from beds.one_host import FORCE, GUEST, ROOT, Cut, OneHost
