@@ -1,7 +1,8 @@
 """What a virt driver is, and the seed's ``update_provider_tree`` as the composition of its parts."""
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from drivers.events import Wake
@@ -21,6 +22,9 @@ class Survey:
 
     facts: HostFacts
     compute_id: str | None = None  # an archive's own identity; None on a live host, where the agent keeps it
+    files: Mapping[str, str] = field(
+        default_factory=dict, compare=False, repr=False
+    )  # what was read, as a host archive
 
 
 class Driver(Protocol):

@@ -12,6 +12,7 @@ from drivers.errors import DiscoveryError, MalformedFact
 from drivers.facts import DiskSpace
 
 FORMAT = 1
+DISK = "disk.json"
 MAX_BYTES = 16 * 1024 * 1024  # of one file; libvirt's largest answers are below 1 MiB
 
 
@@ -107,13 +108,18 @@ class HostArchive:
 
     def disk(self) -> DiskSpace:
         """The recorded file system of the instances."""
-        with fields(self.root / "disk.json"):
-            disk = self.read_json("disk.json")
+        with fields(self.root / DISK):
+            disk = self.read_json(DISK)
             return DiskSpace(total_bytes=whole(disk["total_bytes"]), free_bytes=whole(disk["free_bytes"]))
 
     def compute_id(self) -> str | None:
         """The recorded identity as it stands in its file, None when the host had none."""
         return self.read("compute_id").text if (self.root / "compute_id").exists() else None
+
+
+def encode_disk(disk: DiskSpace) -> str:
+    """The file of the instances' file system."""
+    return json.dumps({"total_bytes": disk.total_bytes, "free_bytes": disk.free_bytes}, indent=1) + "\n"
 
 
 def whole(value: object) -> int:

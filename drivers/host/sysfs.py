@@ -24,6 +24,10 @@ class KernelFiles:
         self._record = record
         self.live = live
 
+    def recording(self, files: MutableMapping[str, str]) -> "KernelFiles":
+        """The same files, of which each that is read is kept: name -> text."""
+        return KernelFiles(Path(self._root or "/"), live=self.live, record=files)
+
     def read(self, name: str) -> Document | None:
         """
         One file's text; None when there is no such file, or its device's driver does not serve it.

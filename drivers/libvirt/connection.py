@@ -37,11 +37,16 @@ class Connection(Protocol):
 
     def hostname(self) -> str: ...
     def versions(self) -> Versions: ...
+
+    def hypervisor_type(self) -> str:
+        """libvirt's name of the driver behind it, as "QEMU"; for people."""
+        ...
+
     def cpu_map(self) -> CpuMap: ...
     def capabilities(self) -> Document: ...
 
-    def domain_capabilities(self, virt_type: str, offers: tuple[Offer, ...]) -> tuple[Document, ...]:
-        """The answers to all ``offers``, which are those of this virt type."""
+    def domain_capabilities(self, virt_type: str, offers: tuple[Offer, ...]) -> tuple[tuple[str, Document], ...]:
+        """The answers to all ``offers``, which are those of this virt type, each with ARCH-MACHINE-VIRTTYPE."""
         ...
 
     def cpu_models(self, arch: str) -> tuple[str, ...]:
@@ -52,9 +57,9 @@ class Connection(Protocol):
         """A ``<cpu>`` with all features that its model implies; ``name`` says which one in messages and archives."""
         ...
 
-    def node_devices(self) -> tuple[Document, ...]:
+    def node_devices(self) -> tuple[tuple[str, Document], ...]:
         """
-        The XML of every PCI function, network interface, mediated device and parent of such; others may be among them.
+        Name and XML of every PCI function, network interface, mediated device and parent of such, at least.
 
         Raises:
             Vanished: one went away between the list and its XML.
@@ -95,6 +100,7 @@ class LiveConnection:
         self._told = told
         self._open: Any = None
         self._version: int | None = None  # libvirt's own
+        self._type: str | None = None
         self._completed: tuple[str, str] | None = None  # the kernel's host name, and what libvirt made of it
         self._expanded: dict[tuple[str, str], Document] = {}  # by this connection
 
@@ -131,8 +137,11 @@ class LiveConnection:
         return self._version
 
     def hypervisor_type(self) -> str:
-        with self._explained("its type", "virConnectGetType"):
-            return str(self._libvirt.getType())
+        connection = self._libvirt
+        if self._type is None:
+            with self._explained("its type", "virConnectGetType"):
+                self._type = str(connection.getType())
+        return self._type
 
     def cpu_map(self) -> CpuMap:
         with self._explained("the CPU map", "virNodeGetCPUMap"):
@@ -143,8 +152,8 @@ class LiveConnection:
         with self._explained("the host's capabilities", "virConnectGetCapabilities"):
             return self._document("capabilities", self._libvirt.getCapabilities())
 
-    def domain_capabilities(self, virt_type: str, offers: tuple[Offer, ...]) -> tuple[Document, ...]:
-        return tuple(self.offered(offer) for offer in offers)
+    def domain_capabilities(self, virt_type: str, offers: tuple[Offer, ...]) -> tuple[tuple[str, Document], ...]:
+        return tuple((f"{one.arch}-{one.machine}-{one.virt_type}", self.offered(one)) for one in offers)
 
     def offered(self, offer: Offer) -> Document:
         """The domain capabilities of one offer."""
@@ -169,10 +178,10 @@ class LiveConnection:
             text = self._libvirt.baselineCPU([cpu], libvirt.VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES)
         return self._document(f"features of CPU {name}", text)
 
-    def node_devices(self) -> tuple[Document, ...]:
-        return tuple(document for _, document in self.named_devices(self._device_kinds()))
+    def node_devices(self) -> tuple[tuple[str, Document], ...]:
+        return self.all_devices(self._device_kinds())
 
-    def named_devices(self, kinds: int = 0) -> tuple[tuple[str, Document], ...]:
+    def all_devices(self, kinds: int = 0) -> tuple[tuple[str, Document], ...]:
         """
         Node devices of these kinds (VIR_CONNECT_LIST_NODE_DEVICES_*; 0: of all) with their names.
 
@@ -256,7 +265,7 @@ class LiveConnection:
             event_loop().start()  # for keep-alive
             self._open = open_connection(self._uri, seconds=self._opening_s)
             self._expanded.clear()
-            self._version = self._completed = None
+            self._version = self._type = self._completed = None
         return self._open
 
     @contextmanager

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from types import MappingProxyType
 
 from drivers.base import Survey
@@ -11,7 +10,7 @@ from drivers.devices import idle, present
 from drivers.errors import DiscoveryError, PolicyError, Vanished
 from drivers.events import Wake
 from drivers.facts import CpuMap, Devices, DiskSpace, HostFacts
-from drivers.host.archive import Document
+from drivers.host.archive import DISK, Document, encode_disk
 from drivers.host.cpu import probe_isolated, probe_offline, probe_sev
 from drivers.host.parse import format_cpu_set
 from drivers.host.pci import probe_pci
@@ -26,10 +25,10 @@ from drivers.libvirt.capabilities import (
     parse_cpu_features,
     parse_domain_capabilities,
 )
-from drivers.libvirt.connection import HOST_CPU, Connection, LiveConnection, is_local
+from drivers.libvirt.connection import HOST_CPU, Connection, LiveConnection
 from drivers.libvirt.domains import machine_of, parse_guest
 from drivers.libvirt.nodedev import check_whole, parse_devices
-from drivers.libvirt.recorded import write_archive
+from drivers.libvirt.recorded import RecordingConnection
 from drivers.policy import GuestPolicy, Policy
 from drivers.reasons import Shaped
 from reportclient.allocations import Holdings
@@ -74,74 +73,28 @@ class LibvirtDriver:
         return (self._connection.hostname(),)
 
     def survey(self, node: str) -> Survey:
-        with self._connection.unheard():
-            return self._survey(node)
-
-    def _survey(self, node: str) -> Survey:
-        capabilities = parse_capabilities(self._connection.capabilities())
-        offered = self._connection.domain_capabilities(self._guests.virt_type, self._offers(capabilities))
-        features = {
-            name: parse_cpu_features(self._connection.expand(name, cpu))
-            for name, cpu in self._models(capabilities).items()
-        }
-        cpu_map = self._connection.cpu_map()
-        facts = HostFacts(
-            hostname=node,
-            versions=self._connection.versions(),
-            cpu_map=cpu_map,
-            arch=capabilities.arch,
-            guest_features=frozenset().union(*features.values()) or self._listed(capabilities),
-            cells=capabilities.cells,
-            domain_capabilities=tuple(map(parse_domain_capabilities, offered)),
-            disk=self._disk(),
-            devices=self.devices(),
-            guests=tuple(
-                parse_guest(
-                    domain.document,
-                    domain.uuid,
-                    domain.state,
-                    self._residency(domain.document),
-                    migrating=domain.migrating,
-                )
-                for domain in self._connection.domains()
-            ),
-            isolated_cpus=probe_isolated(self._files) if self._files else None,
-            sev=probe_sev(self._files) if self._files else None,
-            offline_cpus=self._homes(capabilities, cpu_map),
+        files: dict[str, str] = {}
+        look = _Look(
+            RecordingConnection(self._connection, files),
+            self._files.recording(files) if self._files else None,
+            self._guests,
+            self._attributes,
+            residency=self._residencies,
         )
-        return Survey(facts, self._compute_id())
-
-    def _homes(self, capabilities: Capabilities, cpu_map: CpuMap) -> tuple[tuple[int, int], ...]:
-        """
-        (CPU, cell) of CPUs that the topology lacks, by the kernel's word.
-
-        Raises:
-            Vanished: an online CPU has no place, and the topology is another now: the CPU came online in between.
-        """
-        placed = _placed(capabilities)
-        cells = (cell.id for cell in capabilities.cells)
-        homes = probe_offline(self._files, cpu_map, cells, unplaced=cpu_map.online - placed) if self._files else ()
-        homeless = cpu_map.online - placed - {cpu for cpu, _ in homes}
-        if homeless and _placed(parse_capabilities(self._connection.capabilities())) != placed:
-            raise Vanished(f"CPU {format_cpu_set(homeless)} came online while the host was read")
-        return homes
+        with self._connection.unheard():
+            disk, identity = self._disk(), self._compute_id()
+            facts = look.facts(node, disk)
+        files[DISK] = encode_disk(disk)
+        return Survey(facts, identity, files)
 
     def devices(self) -> Devices:
         """
-        Everything with an address, from libvirt's node devices and, where they can be read, the kernel's files.
+        Everything with an address, as ``survey`` reads it.
 
         Raises:
             Vanished: the list is not whole.
         """
-        found = parse_devices(self._connection.node_devices())
-        check_whole(found)
-        if self._files is None:
-            return found
-        return replace(found, functions=probe_pci(self._files, found.functions, self._attributes))
-
-    def _residency(self, domain: Document) -> tuple[tuple[int, int], ...]:
-        machine = machine_of(domain) if self._files and self._residencies else None
-        return probe_residency(self._files, *machine) if self._files and machine else ()
+        return _Look(self._connection, self._files, self._guests, self._attributes).devices()
 
     def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
         asked = (survey, policy, observed)
@@ -177,20 +130,90 @@ class LibvirtDriver:
                 with udev.watching(wake):
                     yield
 
-    def record(self, connection: LiveConnection) -> dict[str, str]:
-        """libvirt's and the kernel's part of a host archive: file name -> text."""
-        capabilities = parse_capabilities(connection.capabilities())
-        files = write_archive(connection, self._offers(capabilities), self._models(capabilities))
-        if is_local(connection.uri):
-            kernel = KernelFiles(Path("/"), live=True, record=files)
-            probe_pci(kernel, parse_devices(connection.node_devices()).functions, self._attributes)
-            probe_isolated(kernel)
-            probe_sev(kernel)
-            cpu_map, cells = connection.cpu_map(), (cell.id for cell in capabilities.cells)
-            probe_offline(kernel, cpu_map, cells, unplaced=cpu_map.online - _placed(capabilities))
-            for machine in filter(None, (machine_of(domain.document) for domain in connection.domains())):
-                probe_residency(kernel, *machine)
-        return files
+
+class _Look:
+    """One look at a host through one connection."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        files: KernelFiles | None,
+        guests: GuestPolicy,
+        attributes: Mapping[str, frozenset[str]],
+        *,
+        residency: bool = False,
+    ) -> None:
+        self._connection = connection
+        self._files = files
+        self._guests = guests
+        self._attributes = attributes
+        self._residencies = residency
+
+    def facts(self, node: str, disk: DiskSpace) -> HostFacts:
+        """All that this look tells; errors as ``Driver.survey``."""
+        capabilities = parse_capabilities(self._connection.capabilities())
+        offered = self._connection.domain_capabilities(self._guests.virt_type, self._offers(capabilities))
+        features = {
+            name: parse_cpu_features(self._connection.expand(name, cpu))
+            for name, cpu in self._models(capabilities).items()
+        }
+        cpu_map = self._connection.cpu_map()
+        return HostFacts(
+            hostname=node,
+            versions=self._connection.versions(),
+            cpu_map=cpu_map,
+            arch=capabilities.arch,
+            guest_features=frozenset().union(*features.values()) or self._listed(capabilities),
+            cells=capabilities.cells,
+            domain_capabilities=tuple(parse_domain_capabilities(document) for _, document in offered),
+            disk=disk,
+            devices=self.devices(),
+            guests=tuple(
+                parse_guest(
+                    domain.document,
+                    domain.uuid,
+                    domain.state,
+                    self._residency(domain.document),
+                    migrating=domain.migrating,
+                )
+                for domain in self._connection.domains()
+            ),
+            isolated_cpus=probe_isolated(self._files) if self._files else None,
+            sev=probe_sev(self._files) if self._files else None,
+            offline_cpus=self._homes(capabilities, cpu_map),
+        )
+
+    def _homes(self, capabilities: Capabilities, cpu_map: CpuMap) -> tuple[tuple[int, int], ...]:
+        """
+        (CPU, cell) of CPUs that the topology lacks, by the kernel's word.
+
+        Raises:
+            Vanished: an online CPU has no place, and the topology is another now: the CPU came online in between.
+        """
+        placed = _placed(capabilities)
+        cells = (cell.id for cell in capabilities.cells)
+        homes = probe_offline(self._files, cpu_map, cells, unplaced=cpu_map.online - placed) if self._files else ()
+        homeless = cpu_map.online - placed - {cpu for cpu, _ in homes}
+        if homeless and _placed(parse_capabilities(self._connection.capabilities())) != placed:
+            raise Vanished(f"CPU {format_cpu_set(homeless)} came online while the host was read")
+        return homes
+
+    def devices(self) -> Devices:
+        """
+        Everything with an address, from libvirt's node devices and, where they can be read, the kernel's files.
+
+        Raises:
+            Vanished: the list is not whole.
+        """
+        found = parse_devices(tuple(document for _, document in self._connection.node_devices()))
+        check_whole(found)
+        if self._files is None:
+            return found
+        return replace(found, functions=probe_pci(self._files, found.functions, self._attributes))
+
+    def _residency(self, domain: Document) -> tuple[tuple[int, int], ...]:
+        machine = machine_of(domain) if self._files and self._residencies else None
+        return probe_residency(self._files, *machine) if self._files and machine else ()
 
     def _offers(self, capabilities: Capabilities) -> tuple[Offer, ...]:
         """

@@ -1,7 +1,7 @@
 """A hypervisor as a host archive recorded it: libvirt's part of the archive, written and read."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import MutableMapping
 from contextlib import AbstractContextManager, nullcontext
 
 from drivers.errors import DiscoveryError
@@ -9,7 +9,17 @@ from drivers.facts import CpuMap, Versions
 from drivers.host.archive import Document, HostArchive, fields, whole
 from drivers.host.parse import HIGHEST_CPU
 from drivers.libvirt.capabilities import Offer
-from drivers.libvirt.connection import HOST_CPU, Domain, LiveConnection
+from drivers.libvirt.connection import HOST_CPU, Connection, Domain
+
+VERSION = "libvirt/version.json"
+CPU_MAP = "libvirt/cpumap.json"
+CAPABILITIES = "libvirt/capabilities.xml"
+OFFERS = "libvirt/domcapabilities"
+MODELS = "libvirt/models"
+DEVICES = "libvirt/nodedevs"
+DOMAINS = "libvirt/domains"
+STATES = "libvirt/domains.json"
+MIGRATING = "libvirt/migrating.json"  # where domains migrate to or from here at this moment
 
 
 class RecordedConnection:
@@ -25,29 +35,32 @@ class RecordedConnection:
         return self._archive.hostname()
 
     def versions(self) -> Versions:
-        record = self._archive.read_json("libvirt/version.json")
-        with fields(f"{self._archive.root}/libvirt/version.json"):
+        record = self._archive.read_json(VERSION)
+        with fields(f"{self._archive.root}/{VERSION}"):
             return Versions(libvirt=whole(record["libvirt"]), hypervisor=whole(record["hypervisor"]))
 
+    def hypervisor_type(self) -> str:
+        return str(self._archive.read_json(VERSION).get("type", ""))
+
     def cpu_map(self) -> CpuMap:
-        record = self._archive.read_json("libvirt/cpumap.json")
-        with fields(f"{self._archive.root}/libvirt/cpumap.json"):
+        record = self._archive.read_json(CPU_MAP)
+        with fields(f"{self._archive.root}/{CPU_MAP}"):
             total, online = whole(record["total"]), frozenset(whole(cpu) for cpu in record["online"])
             if total > HIGHEST_CPU + 1 or any(cpu >= total for cpu in online):
                 raise ValueError(f"CPUs beyond {min(total, HIGHEST_CPU + 1)}")
             return CpuMap(total, online)
 
     def capabilities(self) -> Document:
-        return self._archive.read("libvirt/capabilities.xml")
+        return self._archive.read(CAPABILITIES)
 
-    def domain_capabilities(self, virt_type: str, offers: tuple[Offer, ...]) -> tuple[Document, ...]:
+    def domain_capabilities(self, virt_type: str, offers: tuple[Offer, ...]) -> tuple[tuple[str, Document], ...]:
         """
         All that was recorded for this virt type; none where an archive has no such folder.
 
         Raises:
             DiscoveryError: it was recorded for other virt types only.
         """
-        names = self._archive.names("libvirt/domcapabilities")
+        names = self._archive.names(OFFERS)
         found = [name for name in names if name.endswith(f"-{virt_type}.xml")]
         if names and not found:
             raise DiscoveryError(
@@ -55,53 +68,96 @@ class RecordedConnection:
                 f"{', '.join(sorted({name.removesuffix('.xml').rpartition('-')[2] for name in names}))}, and it is "
                 f"{virt_type} here: set it in the configuration (--config-file)"
             )
-        return tuple(self._archive.read(f"libvirt/domcapabilities/{name}") for name in found)
+        return tuple((name.removesuffix(".xml"), self._archive.read(f"{OFFERS}/{name}")) for name in found)
 
     def cpu_models(self, arch: str) -> tuple[str, ...]:
         """Those that were recorded."""
-        names = (name.removesuffix(".xml") for name in self._archive.names("libvirt/models"))
+        names = (name.removesuffix(".xml") for name in self._archive.names(MODELS))
         return tuple(name.removeprefix(f"{arch}-") for name in names if name.startswith(f"{arch}-"))
 
     def expand(self, name: str, cpu: str) -> Document:
         """As recorded. Without a record the host's CPU stays as its capabilities name it."""
-        path = f"libvirt/models/{name}.xml"
+        path = f"{MODELS}/{name}.xml"
         if name == HOST_CPU and not (self._archive.root / path).exists():
-            return Document(cpu, f"{self._archive.root}/libvirt/capabilities.xml")
+            return Document(cpu, f"{self._archive.root}/{CAPABILITIES}")
         return self._archive.read(path)
 
-    def node_devices(self) -> tuple[Document, ...]:
-        names = self._archive.names("libvirt/nodedevs")
-        return tuple(self._archive.read(f"libvirt/nodedevs/{name}") for name in names if name.endswith(".xml"))
+    def node_devices(self) -> tuple[tuple[str, Document], ...]:
+        names = (name.removesuffix(".xml") for name in self._archive.names(DEVICES) if name.endswith(".xml"))
+        return tuple((name, self._archive.read(f"{DEVICES}/{name}.xml")) for name in names)
 
     def domains(self) -> tuple[Domain, ...]:
-        files = [name for name in self._archive.names("libvirt/domains") if name.endswith(".xml")]
-        states = self._archive.read_json("libvirt/domains.json") if files else {}
+        files = [name for name in self._archive.names(DOMAINS) if name.endswith(".xml")]
+        states = self._archive.read_json(STATES) if files else {}
+        migrating = self._archive.read_json(MIGRATING) if (self._archive.root / MIGRATING).exists() else {}
         return tuple(
-            Domain(uuid, str(states.get(uuid, "shutoff")), self._archive.read(f"libvirt/domains/{uuid}.xml"))
+            Domain(
+                uuid,
+                str(states.get(uuid, "shutoff")),
+                self._archive.read(f"{DOMAINS}/{uuid}.xml"),
+                uuid in migrating.get("migrating", ()),
+            )
             for uuid in (name.removesuffix(".xml") for name in files)
         )
 
 
-def write_archive(connection: LiveConnection, offers: tuple[Offer, ...], models: Mapping[str, str]) -> dict[str, str]:
-    """libvirt's part of a host archive: file name -> text. ``models`` are the CPUs to expand, by name."""
-    versions, cpu_map, domains = connection.versions(), connection.cpu_map(), connection.domains()
-    return {
-        "libvirt/version.json": _json(
-            {"libvirt": versions.libvirt, "hypervisor": versions.hypervisor, "type": connection.hypervisor_type()}
-        ),
-        "libvirt/cpumap.json": _json({"total": cpu_map.total, "online": sorted(cpu_map.online)}),
-        "libvirt/capabilities.xml": connection.capabilities().text,
-        "libvirt/domains.json": _json({domain.uuid: domain.state for domain in domains}),
-        **{
-            f"libvirt/domcapabilities/{offer.arch}-{offer.machine}-{offer.virt_type}.xml": connection.offered(
-                offer
-            ).text
-            for offer in offers
-        },
-        **{f"libvirt/models/{name}.xml": connection.expand(name, cpu).text for name, cpu in models.items()},
-        **{f"libvirt/nodedevs/{name}.xml": document.text for name, document in connection.named_devices()},
-        **{f"libvirt/domains/{domain.uuid}.xml": domain.document.text for domain in domains},
-    }
+class RecordingConnection:
+    """A connection that keeps what it is told as files of a host archive: file name -> text."""
+
+    def __init__(self, connection: Connection, files: MutableMapping[str, str]) -> None:
+        self._connection = connection
+        self._files = files
+
+    def unheard(self) -> AbstractContextManager[None]:
+        return self._connection.unheard()
+
+    def hostname(self) -> str:
+        return self._connection.hostname()
+
+    def versions(self) -> Versions:
+        found = self._connection.versions()
+        told = {"libvirt": found.libvirt, "hypervisor": found.hypervisor, "type": self.hypervisor_type()}
+        self._files[VERSION] = _json(told)
+        return found
+
+    def hypervisor_type(self) -> str:
+        return self._connection.hypervisor_type()
+
+    def cpu_map(self) -> CpuMap:
+        found = self._connection.cpu_map()
+        self._files[CPU_MAP] = _json({"total": found.total, "online": sorted(found.online)})
+        return found
+
+    def capabilities(self) -> Document:
+        found = self._connection.capabilities()
+        self._files[CAPABILITIES] = found.text
+        return found
+
+    def domain_capabilities(self, virt_type: str, offers: tuple[Offer, ...]) -> tuple[tuple[str, Document], ...]:
+        found = self._connection.domain_capabilities(virt_type, offers)
+        self._files.update((f"{OFFERS}/{name}.xml", document.text) for name, document in found)
+        return found
+
+    def cpu_models(self, arch: str) -> tuple[str, ...]:
+        return self._connection.cpu_models(arch)
+
+    def expand(self, name: str, cpu: str) -> Document:
+        found = self._connection.expand(name, cpu)
+        self._files[f"{MODELS}/{name}.xml"] = found.text
+        return found
+
+    def node_devices(self) -> tuple[tuple[str, Document], ...]:
+        found = self._connection.node_devices()
+        self._files.update((f"{DEVICES}/{name}.xml", document.text) for name, document in found)
+        return found
+
+    def domains(self) -> tuple[Domain, ...]:
+        found = self._connection.domains()
+        self._files.update((f"{DOMAINS}/{domain.uuid}.xml", domain.document.text) for domain in found)
+        self._files[STATES] = _json({domain.uuid: domain.state for domain in found})
+        if migrating := [domain.uuid for domain in found if domain.migrating]:
+            self._files[MIGRATING] = _json({"migrating": migrating})
+        return found
 
 
 def _json(value: object) -> str:

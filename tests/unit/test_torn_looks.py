@@ -41,8 +41,8 @@ class Moving(RecordedConnection):
     def capabilities(self) -> Document:
         return self._looks.pop(0) if len(self._looks) > 1 else self._looks[0]
 
-    def node_devices(self) -> tuple[Document, ...]:
-        return self.devices
+    def node_devices(self) -> tuple[tuple[str, Document], ...]:
+        return tuple((str(number), document) for number, document in enumerate(self.devices))
 
     def cpu_map(self) -> CpuMap:
         return CpuMap(self.cpus, frozenset(range(self.cpus)))
