@@ -4,6 +4,7 @@ import os
 import pwd
 import shutil
 import socket
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ NOBODY = "nobody"  # neither server runs as root
 
 @contextmanager
 def postgresql(directory: Path) -> Iterator[str]:
-    """The URL of an empty database of a PostgreSQL server with its data in ``directory``."""
+    """The URL of an empty database of a PostgreSQL server with its log in ``directory``."""
     binaries = max(POSTGRESQL.glob("*/bin"), default=None)
     if binaries is None:
         raise BedError(f"no PostgreSQL below {POSTGRESQL}: tools/host.sh databases installs it")
@@ -40,7 +41,7 @@ def postgresql(directory: Path) -> Iterator[str]:
 
 @contextmanager
 def mariadb(directory: Path) -> Iterator[str]:
-    """The URL of an empty database of a MariaDB server with its data in ``directory``."""
+    """The URL of an empty database of a MariaDB server with its log in ``directory``."""
     program = shutil.which("mariadbd", path="/usr/sbin:/usr/bin")
     if program is None:
         raise BedError("no mariadbd here: tools/host.sh databases installs it")
@@ -73,17 +74,20 @@ def _as_nobody() -> list[str]:
 
 @contextmanager
 def _owned(directory: Path) -> Iterator[tuple[Path, Path]]:
-    """A folder for data that ``nobody`` can reach, and a log."""
+    """
+    A folder for data that ``nobody`` can reach, and a log in ``directory``.
+
+    The data are not below ``directory``: each start of pytest closes the folders of all its runs to other users.
+    """
     directory.mkdir(parents=True, exist_ok=True)
-    data = directory / "data"
-    data.mkdir()
-    if os.geteuid() == 0:
-        owner = pwd.getpwnam(NOBODY)
-        os.chown(data, owner.pw_uid, owner.pw_gid)
-        for folder in (directory, *directory.parents):
-            if folder.stat().st_uid == 0 and not folder.stat().st_mode & 0o001:
-                folder.chmod(folder.stat().st_mode | 0o001)  # to be passed through, as pytest's are closed to others
-    yield data, directory / "server.log"
+    with tempfile.TemporaryDirectory(prefix="compute-node-agent-", ignore_cleanup_errors=True) as folder:
+        data = Path(folder, "data")
+        data.mkdir()
+        if os.geteuid() == 0:
+            owner = pwd.getpwnam(NOBODY)
+            os.chown(data, owner.pw_uid, owner.pw_gid)
+            Path(folder).chmod(0o711)
+        yield data, directory / "server.log"
 
 
 def _wait_for_port(port: int, log: Path, timeout: float = 30.0) -> None:
