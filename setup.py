@@ -35,7 +35,12 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11",
     packages=find_packages(include=["agent*", "drivers*", "reportclient*"]),
-    package_data={"agent": ["py.typed", "*.json"], "drivers": ["py.typed"], "reportclient": ["py.typed"]},
+    package_data={
+        "agent": ["py.typed"],
+        "agent.sync": ["*.json"],
+        "drivers": ["py.typed"],
+        "reportclient": ["py.typed"],
+    },
     install_requires=[
         "jsonschema>=4.23,<5",
         "keystoneauth1>=5.10,<6",
@@ -59,7 +64,7 @@ setup(
         "test": LIBVIRT + IRONIC + EMBEDDED + OFFLINE + TEST,
     },
     entry_points={
-        "console_scripts": ["compute-node-agent = agent.cli:main"],
-        "oslo.config.opts": ["compute-node-agent = agent.options:list_opts"],
+        "console_scripts": ["compute-node-agent = agent.command.arguments:main"],
+        "oslo.config.opts": ["compute-node-agent = agent.settings.options:list_opts"],
     },
 )

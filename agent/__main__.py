@@ -1,6 +1,6 @@
 """``python -m agent``."""
 
-from agent.cli import main
+from agent.command.arguments import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

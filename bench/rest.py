@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.auth import ENVIRONMENT
+from agent.connect.keystone import ENVIRONMENT
 from beds import libvirtd
 from beds.placement import serving as serving_placement
 from beds.service import Service, noauth, serving
@@ -22,7 +22,14 @@ SHARE = 0.5
 LOOK_S = 0.5
 UNIT = {"WATCHDOG_USEC": "300000000"}  # what systemd tells a unit's process besides its socket
 LARGE_KIB = 3 * 1024
-MODULES = ("agent.cli", "agent.verbs", "agent.daemon", "agent.auth", "drivers.libvirt.driver", "drivers.host.udev")
+MODULES = (
+    "agent.command.arguments",
+    "agent.command.host_verbs",
+    "agent.service.loop",
+    "agent.connect.keystone",
+    "drivers.libvirt.driver",
+    "drivers.host.udev",
+)
 
 
 def measure_rest(scratch: Path, template: Path) -> tuple[Goal, ...]:

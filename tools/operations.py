@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from agent.conflicts import write_documentation
-from agent.findings import MEANINGS
+from agent.allocations.decide.rules import write_documentation
+from agent.audit.decide.findings import MEANINGS
 
 HEAD = """\
 # Operations and findings
 
-Made by `make sample` from `agent/conflicts.py` and `agent/findings.py`: change those.
+Made by `make sample` from `agent/allocations/decide/rules.py` and `agent/audit/decide/findings.py`: change those.
 
 ## What can be done to a guest's allocations
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from agent.auth import EMBEDDED_URL, open_embedded
-from agent.embedded import open_application
+from agent.connect.embedded import open_application
+from agent.connect.keystone import EMBEDDED_URL, open_embedded
 from reportclient.client import PlacementClient
 from reportclient.transport import Transport
 

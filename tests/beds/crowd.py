@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
-from agent.audit_memory import write_memory
-from agent.config import Settings
-from agent.findings import Kind
-from agent.heal import Care, Healed, HealPolicy, heal
-from agent.operations import Operations, Told
-from agent.planner import Planner
-from agent.sync import run_pass
-from agent.witness import witness
+from agent.allocations.operations import Operations, Told
+from agent.audit.decide.findings import Kind
+from agent.audit.heal import Care, Healed, HealPolicy, heal
+from agent.audit.run import witness
+from agent.settings.read import Settings
+from agent.state.audit import write_memory
+from agent.sync.node import Planner
+from agent.sync.run import run_pass
 from beds.histories import Crash, Crashing, ModelDriver, guests_of, request_for, set_for
 from drivers.base import Survey
 from fakes import FACTS

@@ -7,10 +7,10 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from agent.assembly import Choice
-from agent.daemon import Daemon
-from agent.notify import Notifier
-from agent.status import ServiceStatus
+from agent.connect.choice import Choice
+from agent.service.loop import Daemon
+from agent.service.status import ServiceStatus
+from agent.service.systemd import Notifier
 from beds.process import BedError
 from beds.upgrades import write_config
 

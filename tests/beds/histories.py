@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from agent.audit_memory import write_memory
-from agent.config import Settings, load_settings
-from agent.findings import Kind
-from agent.heal import HealPolicy, heal
-from agent.operations import Operations, Told
-from agent.planner import Planner
-from agent.sync import run_pass
-from agent.witness import witness
+from agent.allocations.operations import Operations, Told
+from agent.audit.decide.findings import Kind
+from agent.audit.heal import HealPolicy, heal
+from agent.audit.run import witness
+from agent.settings.read import Settings, load_settings
+from agent.state.audit import write_memory
+from agent.sync.node import Planner
+from agent.sync.run import run_pass
 from drivers.base import Survey
 from drivers.facts import Guest, GuestMemory, HostFacts, Tenant
 from drivers.libvirt import shape

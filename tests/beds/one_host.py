@@ -7,11 +7,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from agent.config import Settings, load_settings
-from agent.draft import Wishes
-from agent.leaving import hand_over
-from agent.planner import Planner
-from agent.sync import Outcome, foresee, run_pass
+from agent.settings.read import Settings, load_settings
+from agent.sync.decide.draft import Wishes
+from agent.sync.leave import hand_over
+from agent.sync.node import Planner
+from agent.sync.run import Outcome, foresee, run_pass
 from beds.histories import ModelDriver
 from beds.memory import MemoryPlacement
 from drivers.base import Survey

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
 
-from agent.audit_memory import write_memory
-from agent.config import Settings, load_settings
-from agent.draft import Wishes
+from agent.audit.decide.findings import Kind
+from agent.audit.heal import HealPolicy, heal
+from agent.audit.run import witness
 from agent.errors import USER_ERRORS
-from agent.findings import Kind
-from agent.heal import HealPolicy, heal
-from agent.leaving import hand_over, retire
-from agent.planner import Planner
-from agent.sync import Outcome, run_pass
-from agent.witness import witness
+from agent.settings.read import Settings, load_settings
+from agent.state.audit import write_memory
+from agent.sync.decide.draft import Wishes
+from agent.sync.leave import hand_over, retire
+from agent.sync.node import Planner
+from agent.sync.run import Outcome, run_pass
 from beds.histories import Clock, Crash, Crashing
 from beds.memory import MemoryPlacement
 from drivers.base import Survey

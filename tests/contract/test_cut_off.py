@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent.errors import USER_ERRORS
-from agent.leaving import hand_over, retire
+from agent.sync.leave import hand_over, retire
 from beds.histories import Crash
 from beds.worlds import CARDS, NAMES, World, worlds
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from keystoneauth1 import exceptions
 
-from agent.conflicts import RULES, TRIES, Operation, Reaction
-from agent.migrations import merge_set, moved_sets, replace_set, reverted_set, rewrite
-from agent.operations import Ending, Operations, Told
+from agent.allocations.decide.rules import RULES, TRIES, Operation, Reaction
+from agent.allocations.decide.sets import merge_set, moved_sets, replace_set, reverted_set, rewrite
+from agent.allocations.operations import Ending, Operations, Told
 from beds.agents import CountingSender
 from beds.meddler import Act, Meddler, first, lost, raced
 from reportclient.allocations import AllocationRequest, Slots

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.status import ServiceStatus, write_status
+from agent.service.status import ServiceStatus, write_status
 from beds.agents import COMMAND, Result, run_agent
 from beds.placement import PlacementServer
 from beds.proxy import Answer, Forward, Hook, Proxy, Request, pass_on

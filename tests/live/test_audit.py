@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.audit import NOBODY
+from agent.audit.decide.guests import NOBODY
 from beds.agents import run_agent
 from beds.guests import METADATA, add_guests, read_spec
 from beds.placement import PlacementServer

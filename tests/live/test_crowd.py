@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from keystoneauth1.adapter import Adapter
 
-from agent.auth import open_placement
-from agent.config import load_settings
+from agent.connect.keystone import open_placement
+from agent.settings.read import load_settings
 from beds import databases
 from beds.crowd import GRACE_S, Crowd
 from beds.placement import serving_on

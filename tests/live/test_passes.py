@@ -562,7 +562,7 @@ def test_a_fleet_from_a_seed_is_reported_by_one_agent(placement_server: Placemen
 
 def test_discover_loads_neither_placement_nor_the_sdk(cloud_of_one: Cloud) -> None:
     code = (
-        "import sys; from agent.cli import main; "
+        "import sys; from agent.command.arguments import main; "
         f"main(['discover', '--host', {str(cloud_of_one.archive)!r}, '--format', 'json']); "
         "heavy = {'placement', 'openstack', 'sqlalchemy', 'libvirt'}; print(heavy & set(sys.modules), file=sys.stderr)"
     )

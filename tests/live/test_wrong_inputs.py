@@ -201,9 +201,10 @@ def test_a_socket_without_permission(hypervisor: Libvirtd, write_config: Write, 
             folder.chmod(0o755)
 
     code = f"""\
-import os, sys, agent.tables, agent.verbs, libvirt  # loaded before, as nobody may not look into the clone
+# Loaded before, as nobody may not look into the clone.
+import os, sys, agent.command.host_tables, agent.command.host_verbs, libvirt
 import drivers.host.disk, drivers.libvirt.driver
-from agent.cli import main
+from agent.command.arguments import main
 os.setgroups([]), os.setgid({NOBODY}), os.setuid({NOBODY})
 sys.exit(main(["discover", "--config-file", {str(config)!r}]))
 """

@@ -2,9 +2,9 @@
 
 import pytest
 
-from agent.audit_providers import audit_providers
-from agent.findings import Kind
-from agent.scene import Scene
+from agent.audit.decide.findings import Kind
+from agent.audit.decide.providers import audit_providers
+from agent.audit.decide.snapshot import Scene
 from reportclient.allocations import Allocation, Holdings
 from reportclient.ownership import MARKER
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 import fakes
-from agent.planner import LOOKS, look
+from agent.sync.node import LOOKS, look
 from drivers.base import Survey, update_provider_tree
 from drivers.errors import DiscoveryError, Vanished
 from drivers.policy import Policy

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.check import Check, tell_rules, try_tree
-from agent.config import load_settings
-from agent.sync import Status
+from agent.command.check import Check, tell_rules, try_tree
+from agent.settings.read import load_settings
+from agent.sync.run import Status
 from beds.one_host import OneHost
 from drivers.policy import DevicePolicy, MdevRule, Policy
 from hardware import gpu, host, parent

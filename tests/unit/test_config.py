@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.auth import open_ironic, open_placement
-from agent.config import load_settings, slips_of_the_pen
+from agent.connect.keystone import open_ironic, open_placement
 from agent.errors import ConfigError
+from agent.settings.read import load_settings, slips_of_the_pen
 from drivers.policy import CpuPolicy, MdevRule, Policy, Ratio, ReservedPages
 from reportclient.errors import mask
 
@@ -491,7 +491,7 @@ def test_a_url_is_shown_without_its_password(text: str, shown: str) -> None:
 
 
 def test_a_database_whose_password_is_not_escaped_is_refused() -> None:
-    name_of = pytest.importorskip("agent.embedded").name_of  # which needs placement
+    name_of = pytest.importorskip("agent.connect.embedded").name_of  # which needs placement
     with pytest.raises(ValueError, match="an @ in it"):
         name_of("postgresql://u:hun@ter2@127.0.0.1/placement")
     assert name_of("postgresql://u:hun%40ter2@h/placement") == "postgresql://u:***@h/placement"

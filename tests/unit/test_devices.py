@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.device_options import parse_rules
+from agent.settings.devices import parse_rules
 from drivers.devices import device_stock, present
 from drivers.devices.stock import DeviceStock
 from drivers.errors import PolicyError

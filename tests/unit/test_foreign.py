@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.leaving import against_foreign, against_hand_over, plan_hand_over
+from agent.sync.leave import against_foreign, against_hand_over, plan_hand_over
 from drivers.libvirt.shape import EMITTED
 from reportclient.diff import diff
 from reportclient.errors import TreeMismatch

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.draft import Wishes
-from agent.findings import Kind
-from agent.layout import standing_layout
-from agent.witness import witness
+from agent.audit.decide.findings import Kind
+from agent.audit.run import witness
+from agent.sync.decide.draft import Wishes
+from agent.sync.decide.layout import standing_layout
 from beds.one_host import Cut, OneHost
 from drivers.libvirt.shape import EMITTED
 from drivers.policy import DevicePolicy, Layout, Policy

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.config import load_settings
-from agent.nodes import NodesOutcome, foresee_nodes, run_nodes
-from agent.nodes_look import Fate, NodesPlanner
-from agent.nodes_state import NAME, KnownNode, NodesMemory, read_nodes, write_nodes
+from agent.bare_metal.compare import Fate, NodesPlanner
+from agent.bare_metal.run import NodesOutcome, foresee_nodes, run_nodes
+from agent.settings.read import load_settings
+from agent.state.nodes import NAME, KnownNode, NodesMemory, read_nodes, write_nodes
 from beds.memory import MemoryPlacement
 from drivers.ironic.client import IronicClient
 from drivers.ironic.driver import IronicDriver

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.draft import Wishes
-from agent.sync import Status
+from agent.sync.decide.draft import Wishes
+from agent.sync.run import Status
 from beds.one_host import FORCE, RESHAPE, OneHost
 from drivers.policy import DevicePolicy, DeviceRule, Policy
 from hardware import card, host, plain

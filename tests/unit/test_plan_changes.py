@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from agent.plan_changes import NOT_KEPT, plan_changes
-from agent.shapes import encode_kept
+from agent.sync.decide.plan_changes import NOT_KEPT, plan_changes
+from agent.sync.json_form import encode_kept
 from reportclient.allocations import Move, Slots
 from reportclient.plan import Create, Delete, EnsureTraits, Plan, Reshape, Rewrite, SetInventories, SetTraits
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider

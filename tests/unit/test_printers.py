@@ -5,7 +5,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from agent.printers import print_conversion, print_left
+from agent.command.printers import print_conversion, print_left
 
 OPERATION = {"operation": "delete", "provider": "host", "uuid": "u"}
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ConfigError
-from agent.provider_config import add, read_additions
+from agent.sync.provider_yaml import add, read_additions
 from reportclient.ownership import Names
 from reportclient.renaming import child_uuid
 from reportclient.tree import Inventory, Provider, ProviderTree

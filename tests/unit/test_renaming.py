@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.draft import Wishes
 from agent.errors import ConfigError
-from agent.sync import Status
+from agent.sync.decide.draft import Wishes
+from agent.sync.run import Status
 from beds.one_host import FORCE, Cut, OneHost
 from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy
 from hardware import card, gpu, host, parent, plain

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from agent.audit_memory import write_memory
-from agent.claims import misfits, others_stock
-from agent.findings import Finding
-from agent.leaving import hand_over
-from agent.sync import Status
-from agent.witness import witness
+from agent.allocations.decide.fit import misfits, others_stock
+from agent.audit.decide.findings import Finding
+from agent.audit.run import witness
+from agent.state.audit import write_memory
+from agent.sync.leave import hand_over
+from agent.sync.run import Status
 from beds.worlds import ROOT, World, worlds
 from drivers.facts import Devices, HostFacts, MdevParent, MdevType, Tenant
 from drivers.policy import MdevRule

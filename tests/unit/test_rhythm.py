@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.config import Settings, load_settings
-from agent.rhythm import Rhythm
+from agent.service.timetable import Rhythm
+from agent.settings.read import Settings, load_settings
 
 
 class Clock:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.device_options import parse_mdev_rules, parse_pages, parse_rules
+from agent.settings.devices import parse_mdev_rules, parse_pages, parse_rules
 from drivers.policy import Bandwidth, MdevRule, ReservedPages
 from drivers.rules import matches, parse_rule
 from hardware import card, plain

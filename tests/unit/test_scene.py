@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from agent.audit import audit
-from agent.findings import Finding
-from agent.scene import Scene, suspects
+from agent.audit.decide.findings import Finding
+from agent.audit.decide.guests import audit
+from agent.audit.decide.snapshot import Scene, suspects
 from drivers.facts import DomainCapabilities, Guest, GuestMemory, HostFacts, Mdev, Tenant
 from drivers.libvirt.shape import EMITTED, shape
 from drivers.pci import PciAddress

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 
 from agent.errors import StateError
-from agent.identity import create_identity, parse_identity, planned_identity, read_identity
-from agent.state import NodeState, StateFile, locked
+from agent.state.host import NodeState, StateFile, locked
+from agent.state.identity import create_identity, parse_identity, planned_identity, read_identity
 from reportclient.ownership import Names
 from reportclient.tree import ObservedTree
 from strategies import observed_trees

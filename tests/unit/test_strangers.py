@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from agent.audit import audit
-from agent.findings import Kind
-from agent.scene import Scene, kin
+from agent.audit.decide.findings import Kind
+from agent.audit.decide.guests import audit
+from agent.audit.decide.snapshot import Scene, kin
 from reportclient.allocations import Allocation, Consumer, Guest, Holdings
 from reportclient.ownership import MARKER
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from agent.connect.metering import operation, served
 from agent.errors import StateError
-from agent.metered import operation, served
-from agent.metrics import Metrics
-from agent.notify import Notifier
-from agent.status import ServiceStatus, read_status, write_status
+from agent.service.metrics import Metrics
+from agent.service.status import ServiceStatus, read_status, write_status
+from agent.service.systemd import Notifier
 
 ROOT = Path(__file__).parents[2]
 STATUS = ServiceStatus(version="1", pid=1, started_s=0.0)

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.check import try_entries
+from agent.command.check import try_entries
 from agent.errors import ConfigError
-from agent.sync import Status
+from agent.sync.run import Status
 from beds.one_host import OneHost
 from drivers.policy import DevicePolicy, Policy
 from hardware import card, host

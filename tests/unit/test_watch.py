@@ -3,8 +3,8 @@
 import threading
 import time
 
-from agent import wake_ups as batches
-from agent.watch import Ticks
+from agent.command.watch import Ticks
+from agent.service import events as batches
 from drivers.events import Event
 
 ADD, REMOVE = Event("udev", "add pci 0000:81:10.0"), Event("libvirt", "node device pci_0000_81_10_0 deleted")

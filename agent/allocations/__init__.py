@@ -1,0 +1,1 @@
+"""Change what consumers have allocated, one consumer at a time. Knows nothing else of the agent."""

@@ -1,0 +1,1 @@
+"""Which changes of allocations are allowed, and what fits. Pure: reads and writes nothing."""

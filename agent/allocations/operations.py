@@ -1,0 +1,358 @@
+"""
+The operations on a guest's allocations, as ``agent.conflicts`` rules them; the verbs are these, and so is the API.
+
+    operations = Operations(client)
+    ending = operations.spawn(uuid, project=..., user=..., kind="INSTANCE", requests=[AllocationRequest(text)])
+    if ending.told is Told.DONE: ...
+
+Every one of them writes with one request or not at all. Nothing is written blindly again: a request is repeated only
+when its consumers are known to be as they were.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import partial
+from typing import assert_never
+
+from agent.allocations.decide.rules import RULES, TRIES, Operation, Reaction, Rule
+from agent.allocations.decide.sets import (
+    MIGRATION,
+    begin_migration,
+    evacuated_set,
+    merge_set,
+    moved_sets,
+    replace_set,
+    reverted_set,
+    rewrite,
+)
+from reportclient.allocations import AllocationRequest, Consumer, Slots
+from reportclient.client import PlacementClient
+from reportclient.errors import Absent, Conflict, LeftBehind, NoRoom, PlacementError, Unavailable
+from reportclient.payload import decode_request
+from reportclient.plan import Claim, DropAllocations, Plan, ReplaceAllocations, Rewrite
+from reportclient.tree import ObservedTree
+
+Write = Claim | ReplaceAllocations | DropAllocations
+
+
+class Told(Enum):
+    """How an operation ended, as its caller is told."""
+
+    DONE = "done"
+    CONFLICT = "conflict"  # somebody else changed the consumer, or kept writing on its providers
+    NO_ROOM = "no-room"
+    EXISTS = "exists"  # who was to be new is there already
+    ABSENT = "absent"  # who was to be there holds nothing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How an operation on one consumer ended; ``held`` is what it holds afterwards, as far as that is known."""
+
+    told: Told
+    consumer: str
+    held: Slots = field(default_factory=dict)
+    note: str = ""  # why it was not done, and what to do
+
+
+class _Ended(Exception):
+    """There is nothing to write."""
+
+    def __init__(self, ending: Ending) -> None:
+        super().__init__(ending.note)
+        self.ending = ending
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """
+    Changes the allocations of guests in one placement.
+
+    All of them raise PlacementError where placement does not answer, or refuses a request for what it is (ValueError
+    for an allocation request that is none). An answer that is lost is looked for before that.
+    """
+
+    client: PlacementClient
+    pause: Callable[[], None] = lambda: time.sleep(random.uniform(0, 0.1))  # between two tries
+
+    def spawn(
+        self, consumer: str, *, project: str, user: str, kind: str | None, requests: Sequence[AllocationRequest]
+    ) -> Ending:
+        """A new guest takes the first of these requests that fits. Unshelve is the same."""
+
+        def make(request: AllocationRequest) -> Write:
+            return Claim(consumer=consumer, generation=None, project=project, user=user, kind=kind, request=request)
+
+        return self._first_fitting(Operation.SPAWN, consumer, requests, make)
+
+    def replace(self, consumer: str, requests: Sequence[AllocationRequest]) -> Ending:
+        """A guest has the first of these requests that fits instead of what it has: a resize in place."""
+        return self._rewrite_with(Operation.REPLACE, consumer, requests, replace_set)
+
+    def evacuate(self, consumer: str, requests: Sequence[AllocationRequest]) -> Ending:
+        """
+        A guest whose host is down has the first of these that fits too; what it has there is that host's to end.
+
+        One that has something where the request is already was evacuated before.
+        """
+
+        def make_set(held: Slots, request: Slots, sharing: frozenset[str]) -> Slots:
+            if there := sorted(held.keys() & request.keys() - sharing):
+                note = f"{consumer} has allocations on {there[0]} already: was it evacuated there before?"
+                raise _Ended(Ending(told=Told.EXISTS, consumer=consumer, held=held, note=note))
+            return evacuated_set(held, request, sharing)
+
+        return self._rewrite_with(Operation.EVACUATE, consumer, requests, make_set)
+
+    def merge(
+        self, consumer: str, requests: Sequence[AllocationRequest], before: AllocationRequest | None = None
+    ) -> Ending:
+        """The caller's part of a consumer becomes this request; it was ``before``, and others own the rest."""
+
+        def make(request: AllocationRequest) -> Write:
+            now = self._existing(consumer)
+            try:
+                after = merge_set(now.slots, decode_request(before) if before else {}, decode_request(request))
+            except ValueError as error:
+                note = f"{consumer} is not as the caller believes: {error}: look at it with show, and decide anew"
+                raise _Ended(Ending(told=Told.CONFLICT, consumer=consumer, held=now.slots, note=note)) from error
+            return ReplaceAllocations((rewrite(now, after),))
+
+        return self._first_fitting(Operation.MERGE, consumer, requests, make)
+
+    def move(self, consumer: str, migration: str, requests: Sequence[AllocationRequest]) -> Ending:
+        """
+        A guest takes the first of these requests that fits, and a migration of this uuid keeps what it had.
+
+        The target may be the same host: a resize there, or another one: cold and live migration.
+        """
+        if migration == consumer:
+            return Ending(told=Told.CONFLICT, consumer=consumer, note=f"{migration} is the guest's own uuid")
+        sharing = self.client.sharing()
+        guest = self._read(consumer)
+        if guest is None:
+            return _absent(consumer)
+
+        def make(request: AllocationRequest) -> Write:
+            kept, after = moved_sets(guest.slots, decode_request(request), sharing)
+            return ReplaceAllocations((begin_migration(guest, migration, kept), rewrite(guest, after)))
+
+        return self._first_fitting(Operation.MOVE, consumer, requests, make)
+
+    def confirm(self, migration: str) -> Ending:
+        """
+        A move is over: what the migration kept at the source is let go.
+
+        A guest's own uuid is refused where its consumer has a type; one without a type looks as a migration does.
+        """
+        now = self._read(migration)
+        if now and now.kind not in (None, MIGRATION):
+            note = f"{migration} is of type {now.kind}, and no migration: is it the guest's own uuid?"
+            return Ending(told=Told.CONFLICT, consumer=migration, held=now.slots, note=note)
+        return self._empty(Operation.CONFIRM, migration)
+
+    def revert(self, consumer: str, migration: str) -> Ending:
+        """
+        A move did not come about: the guest has what the migration kept, and the migration nothing.
+
+        Placement does not tell which guest a migration is of: that both are of one project and user is all that can be
+        checked.
+        """
+        if migration == consumer:
+            return Ending(told=Told.CONFLICT, consumer=consumer, note=f"{migration} is the guest's own uuid")
+        kept, guest = self._read(migration), self._read(consumer)
+        if kept is None or guest is None:
+            return _absent(migration if kept is None else consumer)
+        if kept.kind not in (None, MIGRATION) or (kept.project, kept.user) != (guest.project, guest.user):
+            note = f"{migration} is no migration of {consumer}: its type, project or user is another's"
+            return Ending(told=Told.CONFLICT, consumer=consumer, held=guest.slots, note=note)
+        after = reverted_set(guest.slots, kept.slots, self.client.sharing())
+        write = ReplaceAllocations((rewrite(kept, {}), rewrite(guest, after)))
+        return self._carry_out(Operation.REVERT, consumer, lambda: write)
+
+    def release(self, consumer: str) -> Ending:
+        """A guest lets go of all it has, unless somebody changed it meanwhile: delete, and shelve."""
+        return self._empty(Operation.DELETE, consumer)
+
+    def release_forced(self, consumer: str) -> Ending:
+        """A guest lets go of all it has, whoever wrote it last."""
+        try:
+            ending = self._carry_out(Operation.FORCED_DELETE, consumer, lambda: DropAllocations(consumer))
+        except Absent:
+            return _absent(consumer)
+        # A DELETE that meets a reshape is answered as if it were done, and is not.
+        if ending.told is Told.DONE and (left := self._read(consumer)):
+            note = f"{consumer} was changed at the same moment and still holds what it did: release it once more"
+            return Ending(told=Told.CONFLICT, consumer=consumer, held=left.slots, note=note)
+        return ending
+
+    def carry_out(self, operation: Operation, consumer: str, rewrites: Iterable[Rewrite]) -> Ending:
+        """Write sets that were made from consumers as they were read: under the rule of this operation."""
+        write = ReplaceAllocations(tuple(rewrites))
+        return self._carry_out(operation, consumer, lambda: write)
+
+    def _rewrite_with(
+        self,
+        operation: Operation,
+        consumer: str,
+        requests: Sequence[AllocationRequest],
+        make_set: Callable[[Slots, Slots, frozenset[str]], Slots],
+    ) -> Ending:
+        sharing = self.client.sharing()
+        guest = self._read(consumer)
+        if guest is None:
+            return _absent(consumer)
+
+        def make(request: AllocationRequest) -> Write:
+            return ReplaceAllocations((rewrite(guest, make_set(guest.slots, decode_request(request), sharing)),))
+
+        return self._first_fitting(operation, consumer, requests, make)
+
+    def _empty(self, operation: Operation, consumer: str) -> Ending:
+        now = self._read(consumer)
+        if now is None:
+            return _absent(consumer)
+        write = ReplaceAllocations((rewrite(now, {}),))
+        return self._carry_out(operation, consumer, lambda: write)
+
+    def _first_fitting(
+        self,
+        operation: Operation,
+        consumer: str,
+        requests: Sequence[AllocationRequest],
+        make: Callable[[AllocationRequest], Write],
+    ) -> Ending:
+        """The first request with room; who finds none is told why the last had none."""
+        for request in requests:
+            ending = self._carry_out(operation, consumer, partial(make, request))
+            if ending.told is not Told.NO_ROOM or RULES[operation].no_room is not Reaction.ALTERNATE:
+                break
+        return ending
+
+    def _carry_out(self, operation: Operation, consumer: str, make: Callable[[], Write]) -> Ending:
+        """Write until it is done, refused, or the tries are up; ``make`` reads again only where the rule says so."""
+        lost: Unavailable | None = None  # the failure of an earlier try, of which the answer may have been lost
+        for attempt in range(TRIES):
+            if attempt:
+                self.pause()
+            try:
+                write = make()
+            except _Ended as end:
+                return end.ending
+            try:
+                self.client.execute(Plan((write,)), ObservedTree())
+                return Ending(told=Told.DONE, consumer=consumer, held=_sets(write).get(consumer, {}))
+            except NoRoom as error:
+                return self._ending(Told.NO_ROOM, consumer, str(error))
+            except (Conflict, Unavailable) as error:
+                lost = error if isinstance(error, Unavailable) else lost
+                if lost and self._stands(write, lost):
+                    return Ending(told=Told.DONE, consumer=consumer, held=_sets(write).get(consumer, {}))
+                if lost and self._changed(write):  # it may have been done, and changed by others since
+                    raise Unavailable(f"{lost}; it may have been done: look with show, then try again") from error
+                if ending := self._judge(RULES[operation], consumer, write):
+                    return ending
+                if isinstance(error, LeftBehind):
+                    make = partial(_reborn, write)
+        if lost:
+            raise lost
+        note = f"others wrote on the providers of {consumer} at each of {TRIES} tries: try again later"
+        return self._ending(Told.CONFLICT, consumer, note)
+
+    def _judge(self, rule: Rule, consumer: str, write: Write) -> Ending | None:
+        """Who was first: somebody with one of the consumers, or with others on the same providers (None)."""
+        changed = self._changed(write)
+        if not changed or rule.consumer_changed is Reaction.ANEW:
+            return None
+        uuid = changed[0]
+        if _generations(write)[uuid] is None:
+            note = f"{uuid} has allocations already: is it another's uuid, or was this done before? Look with show"
+            return self._ending(Told.EXISTS, consumer, note)
+        note = (
+            f"somebody changed what {uuid} holds in the middle of this, and nothing was written: look, and decide anew"
+        )
+        return self._ending(Told.CONFLICT, consumer, note)
+
+    def _changed(self, write: Write) -> list[str]:
+        return [uuid for uuid, generation in _generations(write).items() if self._generation(uuid) != generation]
+
+    def _stands(self, write: Write, lost: Unavailable) -> bool:
+        """
+        Whether a write was done whose answer was lost.
+
+        Raises:
+            Unavailable: that cannot be told either.
+        """
+        generations = _generations(write)
+        for uuid, after in _sets(write).items():
+            try:
+                now = self._read(uuid)
+            except PlacementError as error:
+                raise Unavailable(f"{lost}; it may have been done: look with show, then try again") from error
+            written = now is not None and now.slots == after and now.generation == (generations[uuid] or 0) + 1
+            if not (written if after else now is None):
+                return False
+        return True
+
+    def _existing(self, consumer: str) -> Consumer:
+        found = self._read(consumer)
+        if found is None:
+            raise _Ended(_absent(consumer))
+        return found
+
+    def _ending(self, told: Told, consumer: str, note: str) -> Ending:
+        now = self._read(consumer)
+        return Ending(told=told, consumer=consumer, held=now.slots if now else {}, note=note)
+
+    def _generation(self, uuid: str) -> int | None:
+        now = self._read(uuid)
+        return now.generation if now else None
+
+    def _read(self, uuid: str) -> Consumer | None:
+        return self.client.consumer(uuid)
+
+
+def _reborn(write: Write) -> Write:
+    """The same write where who is to be new is a consumer that was left behind: refused if it is not that any more."""
+    match write:
+        case Claim():
+            return replace(write, generation=0)
+        case ReplaceAllocations(rewrites):
+            return ReplaceAllocations(
+                tuple(replace(one, generation=0) if one.generation is None else one for one in rewrites)
+            )
+        case _:
+            return write
+
+
+def _absent(consumer: str) -> Ending:
+    return Ending(told=Told.ABSENT, consumer=consumer, note=f"{consumer} holds nothing in this placement")
+
+
+def _generations(write: Write) -> dict[str, int | None]:
+    """What a write says of each of its consumers: None that it is new; nothing of one that it does not care for."""
+    match write:
+        case Claim(consumer=consumer, generation=generation):
+            return {consumer: generation}
+        case ReplaceAllocations(rewrites):
+            return {one.consumer: one.generation for one in rewrites}
+        case DropAllocations():
+            return {}
+        case _:
+            assert_never(write)
+
+
+def _sets(write: Write) -> dict[str, Slots]:
+    """What each consumer of a write holds once it is done."""
+    match write:
+        case Claim(consumer=consumer, request=request):
+            return {consumer: decode_request(request)}
+        case ReplaceAllocations(rewrites):
+            return {one.consumer: one.after for one in rewrites}
+        case DropAllocations(consumer):
+            return {consumer: {}}
+        case _:
+            assert_never(write)

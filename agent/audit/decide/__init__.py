@@ -1,0 +1,1 @@
+"""What does not agree between placement and the hypervisor. Pure: reads and writes nothing."""

@@ -1,0 +1,127 @@
+"""What is wrong with the providers below a host's root themselves: whose they are, what they stand for, how full."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from agent.audit.decide.findings import Finding, Kind, Repair
+from agent.audit.decide.snapshot import Scene
+from agent.sync.decide.novas import advice, open_stock
+from reportclient.allocations import usages
+from reportclient.hold import if_gone_for_good, is_used_up
+from reportclient.names import NO_DEVICES, ONE_TIME
+from reportclient.ownership import MARKER, is_novas
+from reportclient.plan import Delete, SetInventories
+from reportclient.tree import ObservedProvider
+
+DEVICE = re.compile(r"[0-9a-f]{4}[:_][0-9a-f]{2}[:_][0-9a-f]{2}[._][0-7]$")  # a PCI address at the end of a name
+
+
+def audit_providers(scene: Scene) -> list[Finding]:
+    """Findings of providers; ``scene`` needs no consumers for them."""
+    booked = usages(scene.allocations)
+    used_slots = [slot for slot, amount in booked.items() if amount]
+    used = {name for name, _ in used_slots}
+    used |= {unit.provider for unit in scene.holdings.units}
+    parents = {seen.provider.parent for seen in scene.tree}
+    found: list[Finding] = []
+    for seen in scene.tree:
+        name, provider = seen.name, seen.provider
+        found += _over(seen, booked)
+        if provider.parent is None:
+            continue
+        is_ours = MARKER in provider.traits and name not in scene.foreign
+        if is_ours and ONE_TIME in provider.traits and name in used:
+            found += _to_be_reserved(seen)
+        if is_ours and name not in scene.present and not is_used_up(seen):
+            found.append(_ghost(seen, in_use=name in parents or any(place == name for place, _ in used_slots)))
+        if name in scene.foreign and is_novas(seen) and open_stock(seen):
+            found.append(Finding(kind=Kind.GHOST, provider=name, seen=advice(seen)))
+        if not _is_owned(seen, scene.tree.providers[0].name):
+            found.append(Finding(kind=Kind.OWNERLESS, provider=name, seen="it carries no owner's mark"))
+    return [*found, *_duplicates(scene), *_other_layout(scene)]
+
+
+def _ghost(seen: ObservedProvider, *, in_use: bool) -> Finding:
+    """A provider of ours without hardware; what an operator reserved of a lost card waits for the card."""
+    reserved = any(one.reserved for name, one in seen.provider.inventories.items() if name not in NO_DEVICES)
+    free = not in_use and not reserved and DEVICE.search(seen.name) is not None  # cells and pools are sync's to remove
+    why = "no hardware of this host matches this provider" + (", and it is in use" if in_use else "")
+    if reserved and not in_use:
+        why += f", and what is reserved of it is kept until the device is back: {if_gone_for_good(seen)}"
+    repair = Repair(text=f"delete {seen.name}", operation=Delete(seen.uuid, seen.name)) if free else None
+    return Finding(kind=Kind.GHOST, provider=seen.name, seen=why, repair=repair, safe=free)
+
+
+def _other_layout(scene: Scene) -> list[Finding]:
+    """A tree in another layout than the configured one: all else is judged as it stands."""
+    if scene.layout == scene.configured_layout:
+        return []
+    sentence = (
+        f"the tree stands in the layout {scene.layout}, and [compute] layout is {scene.configured_layout}: set "
+        f"[compute] layout = {scene.layout}, or convert the tree with compute-node-agent reshape --to "
+        f"{scene.configured_layout}"
+    )
+    return [Finding(kind=Kind.OTHER_LAYOUT, provider=scene.tree.providers[0].name, seen=sentence)]
+
+
+def _over(seen: ObservedProvider, booked: Mapping[tuple[str, str], int]) -> list[Finding]:
+    found = []
+    for name, stock in sorted(seen.provider.inventories.items()):
+        taken = booked.get((seen.name, name), 0)
+        # What is reserved of a device that guests hold is kept from others, and taken from nobody.
+        most = stock.capacity if name in NO_DEVICES else max(stock.total, stock.capacity)
+        if taken > most:
+            sentence = f"it can give {most} {name}, and {taken} are allocated: move guests away"
+            found.append(
+                Finding(
+                    kind=Kind.OVER, provider=seen.name, resource_class=name, expected=most, actual=taken, seen=sentence
+                )
+            )
+    return found
+
+
+def _to_be_reserved(seen: ObservedProvider) -> list[Finding]:
+    open_ = {name: stock for name, stock in seen.provider.inventories.items() if stock.reserved < stock.total}
+    after = {name: replace(stock, reserved=stock.total) for name, stock in seen.provider.inventories.items()}
+    repair = Repair(text=f"reserve all of {seen.name}", operation=SetInventories(seen.uuid, seen.name, after))
+    return [
+        Finding(
+            kind=Kind.TO_BE_RESERVED,
+            provider=seen.name,
+            resource_class=name,
+            expected=stock.total,
+            actual=stock.reserved,
+            seen=f"it can be used once, a guest has or had it, and {stock.reserved} of {stock.total} are reserved",
+            repair=repair,
+            safe=True,
+        )
+        for name, stock in sorted(open_.items())
+    ]
+
+
+def _is_owned(seen: ObservedProvider, root: str) -> bool:
+    """By a mark of ours, of nova, of Cyborg or another; or by its name, as Neutron's agents call theirs."""
+    marked = any(trait == MARKER or trait.startswith(("OWNER_", "CUSTOM_OWNER_")) for trait in seen.provider.traits)
+    return marked or is_novas(seen) or seen.name.startswith(f"{root}:")
+
+
+def _duplicates(scene: Scene) -> list[Finding]:
+    """
+    Children whose names end in one PCI address, however that is written.
+
+    Where all of them are ours and wanted there is none: a card makes mediated devices beside its virtual functions.
+    """
+    parts = scene.wanted - scene.foreign
+    devices: dict[str, list[str]] = {}
+    for seen in scene.tree:
+        if seen.provider.parent is not None and seen.provider.inventories:
+            suffix = seen.name.replace("pci_", "").replace(":", "_").replace(".", "_")[-12:]
+            if suffix.count("_") == 3 and all(part.isalnum() for part in suffix.split("_")):
+                devices.setdefault(suffix, []).append(seen.name)
+    return [
+        Finding(kind=Kind.DUPLICATE, provider=name, seen=f"{' and '.join(names)} stand for one device: whose is each?")
+        for names in devices.values()
+        if len(names) > 1 and not parts.issuperset(names)
+        for name in names
+    ]

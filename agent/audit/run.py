@@ -1,0 +1,194 @@
+"""One audit of a node: a look at the host, at placement, at what does not agree, and once more at the host."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import get_args
+
+from agent.audit.decide.findings import Finding
+from agent.audit.decide.guests import audit
+from agent.audit.decide.snapshot import Scene, kin, suspects
+from agent.state.audit import AuditMemory, Sighting, read_memory
+from agent.state.clock import Clock, probe_clock
+from agent.state.host import NodeState
+from agent.sync.node import Planner, look
+from drivers.base import Survey
+from drivers.errors import PolicyError
+from drivers.policy import Layout
+from reportclient.allocations import Allocation, Consumer
+from reportclient.errors import Absent
+from reportclient.payload import UNTYPED
+from reportclient.tree import ObservedTree
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Testimony:
+    """What an audit found, and what the next one is to remember of it."""
+
+    node: str
+    root_uuid: str
+    tree: ObservedTree
+    findings: tuple[Finding, ...]
+    young: tuple[str, ...]  # consumers too young to be judged
+    memory: AuditMemory
+    clock: Clock  # by which the sightings are noted
+    before: AuditMemory  # what the last one left
+    consumers: dict[str, Consumer] = field(default_factory=dict)
+
+
+def witness(
+    planner: Planner,
+    *,
+    light: bool = False,
+    consumers: bool = False,
+    seen: tuple[Survey, ObservedTree] | None = None,
+    clock: Callable[[], float] | None = None,
+) -> Testimony:
+    """
+    Look at one node; writes nothing anywhere.
+
+    ``light`` reads only the allocations of providers whose generation moved since the last audit, and takes their
+    stock as the last pass left it. Whatever is suspect is read whole in any case, as some writes move no generation.
+    ``consumers`` reads each guest's consumer too, one request each: whose it is, and of what type. ``seen`` is what
+    a pass that found nothing to change saw a moment ago, of the host first and then of placement.
+
+    Raises:
+        DiscoveryError, PolicyError: of the host. StateError: of our own files.
+        PlacementError: placement cannot be read, or has no such tree.
+    """
+    noted = probe_clock()
+    now = clock() if clock else noted.now_s()
+    survey = seen[0] if seen else look(partial(planner.driver.survey, planner.node))
+    root_uuid = seen[1].root.uuid if seen and seen[1].root else planner.known_uuid(survey)
+    if root_uuid is None:
+        raise Absent(f"placement has no provider {planner.node}: run compute-node-agent sync first")
+    left = planner.state_file(root_uuid).read(planner.where)
+    planner.client.microversion = left.microversion or planner.client.microversion
+    memory = read_memory(planner.settings.state_directory, root_uuid, planner.where, clock=noted)
+    if seen:
+        tree = seen[1]
+    elif light:
+        tree = planner.client.glance(root_uuid, left.observed or ObservedTree())
+    else:
+        left, tree = planner.look_at_tree(root_uuid, left)
+    if tree.root is None:
+        raise Absent(f"placement has no provider {planner.node}: run compute-node-agent sync first")
+    names = {seen.uuid: seen.name for seen in tree}
+    allocations, generations = _read(planner, tree, memory if light else AuditMemory())
+    scene = _scene(planner, survey, tree, allocations, left)
+    scene = replace(scene, asked=scene.holdings.guests & scene.holders if consumers else frozenset())
+    scene = _verified(planner, scene)
+    findings = audit(scene)
+    if findings:  # what is not so a moment later, as a guest came or went meanwhile, is no finding
+        first = {finding.key for finding in findings}
+        survey = look(partial(planner.driver.survey, planner.node))
+        tree = planner.client.observe(root_uuid, left.observed)
+        again = _scene(planner, survey, tree, scene.allocations, left)
+        again = replace(again, consumers=scene.consumers, sharing=scene.sharing, asked=scene.asked)
+        findings = tuple(finding for finding in audit(again) if finding.key in first)
+    young = _young(planner, scene)
+    findings = tuple(finding for finding in findings if young.isdisjoint(finding.consumers))
+    sightings = {finding.key: _seen_again(memory.sightings.get(finding.key), now) for finding in findings}
+    return Testimony(
+        node=planner.node,
+        root_uuid=root_uuid,
+        tree=tree,
+        findings=findings,
+        young=tuple(sorted(young)),
+        memory=AuditMemory(
+            where=planner.where,
+            generations=generations,
+            names=names,
+            allocations=scene.allocations,
+            sightings=sightings,
+        ),
+        clock=noted,
+        before=memory,
+        consumers=dict(scene.consumers),
+    )
+
+
+def _read(planner: Planner, tree: ObservedTree, memory: AuditMemory) -> tuple[tuple[Allocation, ...], dict[str, int]]:
+    """Who holds what: as remembered where the generation is still the same, else read."""
+    generations = {seen.uuid: seen.generation for seen in tree}
+    same = {uuid for uuid in memory.names if memory.generations.get(uuid) == generations.get(uuid)}
+    moved = [seen for seen in tree if seen.uuid not in same]
+    names = {memory.names[seen.uuid]: seen.name for seen in tree if seen.uuid in same}  # renaming moves no generation
+    kept = tuple(replace(one, provider=names[one.provider]) for one in memory.allocations if one.provider in names)
+    return (*kept, *planner.client.allocations(moved)), generations
+
+
+def _scene(
+    planner: Planner, survey: Survey, tree: ObservedTree, allocations: tuple[Allocation, ...], left: NodeState
+) -> Scene:
+    policy = planner.settings.policy
+    layout = planner.standing_layout(tree, left)
+    present = planner.driver.present(survey)
+    try:
+        desired, holdings = planner.driver.shape(survey, replace(policy, layout=layout), tree)
+    except PolicyError:  # the configuration says what only its own layout can: of the other one nothing is a ghost
+        desired, holdings = planner.driver.shape(survey, policy, tree)
+        present |= tree.by_name.keys()
+    ours = planner.ownership(survey, desired, tree, left)
+    present |= {provider.name for provider in desired}
+    if any(ours.writes(seen) and seen.name not in present for seen in tree):
+        present |= _of_any_layout(planner, survey, tree)
+    return Scene(
+        tree=tree,
+        allocations=allocations,
+        holdings=holdings,
+        classes={seen.name: ours.classes(seen) for seen in tree},
+        foreign=frozenset(seen.name for seen in tree if not ours.writes(seen)),
+        present=present | left.configured.keys(),
+        wanted=frozenset(provider.name for provider in desired),
+        layout=layout,
+        configured_layout=policy.layout,
+        typed=planner.client.microversion > UNTYPED,
+    )
+
+
+def _of_any_layout(planner: Planner, survey: Survey, tree: ObservedTree) -> frozenset[str]:
+    """The providers that this host has in one layout or another, for instance cells of a conversion cut off."""
+    names: set[str] = set()
+    for layout in get_args(Layout):
+        with suppress(PolicyError):  # this configuration makes no tree in that layout
+            desired, _ = planner.driver.shape(survey, replace(planner.settings.policy, layout=layout), tree)
+            names |= {provider.name for provider in desired}
+    return frozenset(names)
+
+
+def _verified(planner: Planner, scene: Scene) -> Scene:
+    """The same with the whole sets of those asked for and of all that is suspect, until nothing more is."""
+    known: dict[str, Consumer | None] = {}
+    while unread := (suspects(scene) | kin(scene) | scene.asked) - known.keys():
+        known |= {uuid: planner.client.consumer(uuid) for uuid in sorted(unread)}
+        names = {uuid: seen.name for uuid, seen in scene.tree.by_uuid.items()}
+        rows = [one for one in scene.allocations if one.consumer not in known]
+        for consumer in filter(None, known.values()):
+            rows += [
+                Allocation(consumer.uuid, names[uuid], name, amount)
+                for uuid, resources in consumer.slots.items()
+                if uuid in names
+                for name, amount in resources.items()
+            ]
+        read = {uuid: consumer for uuid, consumer in known.items() if consumer}
+        scene = replace(scene, allocations=tuple(sorted(rows)), consumers=read)
+    abroad = {uuid for one in scene.consumers.values() for uuid in scene.elsewhere(one)}
+    return replace(scene, sharing=planner.client.sharing()) if abroad else scene
+
+
+def _young(planner: Planner, scene: Scene) -> frozenset[str]:
+    """The consumers that were written so lately that their guests may be on their way, or about to move."""
+    grace_s = planner.settings.audit_grace_s
+    compared = kin(scene) - suspects(scene) - scene.asked  # with a stranger, and not judged themselves
+    return frozenset(
+        uuid
+        for uuid, consumer in scene.consumers.items()
+        if uuid not in compared and consumer.age_s is not None and consumer.age_s < grace_s
+    )
+
+
+def _seen_again(before: Sighting | None, now: float) -> Sighting:
+    """A clock that was ahead and was put right does not make a wrong older than it is."""
+    return Sighting(min(before.first_s, now), before.looks + 1) if before else Sighting(now)

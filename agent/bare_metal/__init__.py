@@ -1,0 +1,1 @@
+"""Many Ironic nodes, each a root provider: compare them with placement, and write what differs."""

@@ -1,0 +1,1 @@
+"""The command: a verb's arguments, what it runs, and what it prints."""

@@ -1,0 +1,242 @@
+"""The pre-flight check: everything that a pass needs, tried; nothing is written to placement or left on the host."""
+
+import errno
+import os
+import socket
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from agent.audit.heal import read_policy
+from agent.connect.choice import Choice, open_client, open_driver, settings_for
+from agent.errors import USER_ERRORS, ConfigError, StateError
+from agent.service.status import is_running, read_status
+from agent.settings.read import Settings, files_of, slips_of_the_pen
+from agent.state.host import RESERVE_BYTES
+from agent.sync.approval import approvals, tell_approval
+from agent.sync.decide.draft import Wishes
+from agent.sync.decide.unmatched import resembling
+from agent.sync.node import Planner, look
+from agent.sync.run import judge
+from drivers.base import Driver, Survey
+from drivers.host.process import probe_processes
+from reportclient.client import PlacementClient
+
+SKEW_LIMIT_S = 10
+METRICS_BYTES = 16 * 1024  # a textfile of metrics, roughly
+LOOPBACK = "127.0.0.1"
+
+
+class Finding(Exception):
+    """Something stands in the way of a pass; the message says what, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was tried; ``detail`` is a sentence, and says what to do where it is not ok."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+def check_host(choice: Choice) -> tuple[Check, ...]:
+    """Try everything, in the order in which a pass needs it; what rests on something that failed is left out."""
+    try:
+        settings = settings_for(choice)
+    except ConfigError as error:
+        return tuple(Check("configuration", False, problem) for problem in error.problems)
+    checks = [*check_names(settings), *tell_rules(settings), try_state(settings)]
+    checks.append(_try("service", partial(_check_service, settings)))
+    checks += _check_approvals(settings)
+    surveys: dict[str, Survey] = {}
+    try:
+        with open_driver(settings, choice) as driver:
+            for node in driver.nodes():
+                surveys[node] = look(partial(driver.survey, node))
+                checks.append(_try("host", partial(_check_shape, driver, surveys[node], settings)))
+                checks += [Check("devices", False, text) for text in driver.idle(surveys[node], settings.policy)]
+            checks += _check_placement(settings, choice, driver, surveys)
+    except USER_ERRORS as error:
+        checks.append(Check("host", False, str(error)))
+    return tuple(checks)
+
+
+def check_names(settings: Settings) -> list[Check]:
+    """Options of nova's groups that are none of ours and nearly one: nova may know them, or nobody does."""
+    slips = slips_of_the_pen(settings)
+    if not slips:
+        return [Check("configuration", True, "no wrong or unsupported option")]
+    return [Check("configuration", False, slip) for slip in slips]
+
+
+def tell_rules(settings: Settings) -> list[Check]:
+    """The files that rules come from: oslo.config adds their rules up, and replaces other options by a later file's."""
+    files, count = files_of(settings, "pci", "device_spec"), len(settings.policy.devices.rules)
+    if not count:
+        return []
+    more = "; the rules of all files count, a later file replaces none" if len(files) > 1 else ""
+    return [Check("device_spec", True, f"{count} rule(s) from {', '.join(map(str, files))}{more}")]
+
+
+def try_state(settings: Settings) -> Check:
+    return _try("state", partial(_check_state, settings))
+
+
+def try_tree(one: Planner, survey: Survey) -> Check:
+    """Whether a pass over this node would write, or be refused."""
+    return _try("tree", partial(_check_tree, one, survey))
+
+
+def try_entries(one: Planner, survey: Survey) -> list[Check]:
+    """Entries of provider.yaml that are nearly, and not quite, a provider of this host."""
+    try:
+        prospect = one.prospect(Wishes(), survey=survey)
+        slips = resembling(prospect.strays, prospect.desired, one.client.exists)
+    except USER_ERRORS:
+        return []  # the check of the tree tells
+    return [Check("provider_config", False, slip) for slip in slips]
+
+
+def _try(name: str, attempt: Callable[[], str]) -> Check:
+    try:
+        return Check(name, True, attempt())
+    except (Finding, *USER_ERRORS) as error:
+        return Check(name, False, str(error))
+
+
+def _check_service(settings: Settings) -> str:
+    """What only ``run`` needs; a port that the running service has is its own."""
+    if settings.heal_policy:
+        read_policy(settings.heal_policy)
+    textfile = settings.metrics_textfile
+    if textfile and not os.access(textfile if textfile.exists() else textfile.parent, os.W_OK):
+        raise Finding(f"[agent] metrics_textfile: {textfile} cannot be written: is its folder there, and open to us?")
+    if textfile:
+        _try_room(textfile.parent, METRICS_BYTES, "make room or set [agent] metrics_textfile")
+    if settings.metrics_port and not _is_running(settings.state_directory):
+        try:
+            socket.create_server((LOOPBACK, settings.metrics_port)).close()
+        except OSError as error:
+            raise Finding(f"[agent] metrics_port: {settings.metrics_port} cannot be had: {error.strerror}") from error
+    return "what it needs besides can be read and written"
+
+
+def _is_running(directory: Path) -> bool:
+    try:
+        return is_running(read_status(directory))
+    except StateError:
+        return False
+
+
+def _check_state(settings: Settings) -> str:
+    """
+    The state directory, with the room that a pass makes sure of; of one that is still to be made, its nearest parent.
+
+    Raises:
+        Finding: it cannot be written.
+    """
+    folder = settings.state_directory
+    place = next(path for path in (folder, *folder.parents) if os.path.exists(path))
+    inside = tuple(folder.iterdir()) if os.path.isdir(folder) and os.access(folder, os.R_OK) else ()
+    barred = [path for path in (place, *inside) if not os.access(path, os.W_OK)]
+    if barred:
+        reason = _why_barred(barred[0])
+        raise Finding(f"{barred[0]} cannot be written{reason}: run as its owner, or set [agent] state_directory")
+    _try_room(place, RESERVE_BYTES, "make room or set [agent] state_directory")
+    return f"{folder} can be written"
+
+
+def _why_barred(path: Path) -> str:
+    """The kernel's reason, where it is another than permissions."""
+    try:
+        read_only = os.statvfs(path).f_flag & os.ST_RDONLY
+    except OSError as error:
+        return f": {error.strerror}"
+    return f": {os.strerror(errno.EROFS)}" if read_only else ""
+
+
+def _try_room(folder: Path, size: int, advice: str) -> None:
+    """Write a file without a name and see it on disk; nothing is left of it."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b" " * size)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise Finding(f"{size // 1024} KiB cannot be written below {folder}: {error.strerror}: {advice}") from error
+
+
+def _check_approvals(settings: Settings) -> list[Check]:
+    """Conversions that wait for the next start of the service; one that does not count is a finding."""
+    try:
+        found = approvals(settings.state_directory)
+    except StateError as error:
+        return [Check("approval", False, str(error))]
+    return [Check("approval", not isinstance(one, str), tell_approval(path, one)) for path, one in found]
+
+
+def _check_shape(driver: Driver, survey: Survey, settings: Settings) -> str:
+    tree, _ = driver.shape(survey, settings.policy, None)
+    stock = ", ".join(f"{stock.total} {name}" for name, stock in tree.root.inventories.items())
+    return f"{tree.root.name} can be read: {stock}, {len(tree.root.traits)} traits"
+
+
+def _check_placement(settings: Settings, choice: Choice, driver: Driver, surveys: Mapping[str, Survey]) -> list[Check]:
+    try:
+        client, where = open_client(settings, choice)
+        client.find(next(iter(surveys)))
+    except USER_ERRORS as error:
+        return [Check("placement", False, str(error))]
+    version = ".".join(map(str, client.microversion))
+    checks = [Check("placement", True, f"{where} answers at microversion {version}"), _check_clock(client)]
+    checks += [_try("role", partial(_check_role, client))]
+    for node, survey in surveys.items():
+        one = Planner(node=node, driver=driver, client=client, settings=settings, where=where)
+        checks += [try_tree(one, survey), *try_entries(one, survey)]
+    return checks
+
+
+def _check_clock(client: PlacementClient) -> Check:
+    skew = client.skew_s
+    if skew is None:
+        return Check("clock", True, "placement sends no date to compare with")
+    if abs(skew) > SKEW_LIMIT_S:
+        return Check("clock", False, f"placement's clock is {skew:+.0f} s from ours: set both by NTP")
+    return Check("clock", True, f"within {SKEW_LIMIT_S} s of placement's")
+
+
+def _check_role(client: PlacementClient) -> str:
+    if not client.may_write():
+        raise Finding("the user may not write providers: give it the role service on its project")
+    if not client.may_reshape():
+        raise Finding("the user may write, but not reshape: give it the role service (admin does not include it)")
+    return "the user may write providers and reshape"
+
+
+def _check_tree(one: Planner, survey: Survey) -> str:
+    wishes = Wishes(reshape=one.settings.allow_reshape)  # as the first pass of sync and of the service
+    prospect = one.prospect(wishes, survey=survey)
+    one.check_name(prospect)
+    writers = probe_processes("nova-compute") if Path("/proc").is_dir() and not one.settings.recorded else ()
+    if prospect.memory.contested:
+        raise Finding("; ".join(prospect.memory.contested))
+    if prospect.contest:
+        who = " (nova-compute, by its OWNER_NOVA)" if prospect.contest.nova else ""
+        raise Finding(
+            f"a second writer on {prospect.contest.provider}{who}: "
+            f"{'; '.join(prospect.contest.changes)}: stop it, then run sync --take-over"
+        )
+    root = prospect.observed.root
+    if writers and root:
+        raise Finding(
+            f"nova-compute (pid {writers[0]}) runs here and reports {one.node} too: two writers on one "
+            f"root; stop it, or keep this agent from reporting"
+        )
+    verdict = judge(one, prospect, wishes)
+    if verdict.refused:
+        raise Finding(f"{one.node}: sync would end with {verdict.refused.value}: {'; '.join(verdict.notes)}")
+    count = len(prospect.plan.operations)
+    return f"{one.node} is as it should be" if not count else f"{one.node}: sync has {count} thing(s) to do, see plan"

@@ -1,0 +1,100 @@
+"""Why a number or a trait is reported: the fact it comes from and the rule that made it so."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from agent.connect.choice import Choice, open_client, open_driver, settings_for
+from agent.errors import ConfigError
+from agent.settings.read import Settings
+from agent.state.identity import planned_identity
+from agent.sync.node import look
+from agent.sync.provider_yaml import add, read_additions
+from drivers.devices.stock import libvirt_name
+from drivers.reasons import Reason, Reasoned, Shaped
+from reportclient.ownership import Names
+from reportclient.payload import encode_inventory
+from reportclient.tree import Inventory, ObservedTree
+
+FILES = Reason("the operator's word", "a file below [compute] provider_config_location")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """One class or trait of one provider."""
+
+    name: str
+    inventory: Inventory | None  # None for a trait
+    reason: Reason
+
+
+def explain_provider(choice: Choice, name: str, what: str | None) -> dict[str, Any]:
+    """
+    All classes and traits of one provider of the chosen host, or the one named ``what``, as JSON.
+
+    Raises:
+        ConfigError: the host reports no such provider, or no such class or trait of it. And as a survey does.
+    """
+    settings = settings_for(choice)
+    known: list[str] = []
+    with open_driver(settings, choice) as driver:
+        for node in driver.nodes():
+            survey = look(partial(driver.survey, node))
+            observed = _standing(settings, choice, node) if choice.embedded or settings.placement_chosen else None
+            shaped = driver.explain(survey, settings.policy, observed)
+            provider = find(shaped, name)
+            if provider is None:
+                known += names(shaped)
+                continue
+            additions = read_additions(settings.provider_config, required=settings.provider_config_named)
+            _, added = add(shaped.tree, planned_identity(node), additions, observed=observed or ObservedTree())
+            found = explain(provider, added.get(provider.name, Names()), what)
+            if not found:
+                raise ConfigError(f"{provider.name} has no {what}: see explain {provider.name} for what it has")
+            return _encode(provider, node if provider in shaped.counted_in else None, found)
+    raise ConfigError(f"this host reports no {name}: it reports {', '.join(known[:20])}")
+
+
+def find(shaped: Shaped, name: str) -> Reasoned | None:
+    """The provider of this name, of this end of a name, or of the device at this address; None when there is none."""
+    for provider in (*shaped.providers, *shaped.counted_in):
+        suffix = provider.name.removeprefix(f"{shaped.providers[0].name}_")
+        if name in (provider.name, suffix) or suffix == libvirt_name(name):
+            return provider
+    return None
+
+
+def explain(provider: Reasoned, added: Names, what: str | None) -> tuple[Explanation, ...]:
+    """All that a provider has, classes first, or the one named ``what``; ``added`` is what the operator's files add."""
+    found = [
+        Explanation(name=name, inventory=stock, reason=reason) for name, (stock, reason) in provider.inventories.items()
+    ]
+    traits: Mapping[str, Reason] = {**provider.traits, **dict.fromkeys(added.classes | added.traits, FILES)}
+    found += [Explanation(name=name, inventory=None, reason=reason) for name, reason in sorted(traits.items())]
+    return tuple(one for one in found if what in (None, one.name))
+
+
+def names(shaped: Shaped) -> Iterable[str]:
+    """The names that can be asked for."""
+    return (provider.name for provider in (*shaped.providers, *shaped.counted_in))
+
+
+def _standing(settings: Settings, choice: Choice, node: str) -> ObservedTree | None:
+    """What placement holds of a node now."""
+    client, _ = open_client(settings, choice)
+    found = client.find(node)
+    return client.observe(found) if found else None
+
+
+def _encode(provider: Reasoned, counted_in: str | None, found: Iterable[Explanation]) -> dict[str, Any]:
+    reasons = [
+        {
+            "name": one.name,
+            "inventory": encode_inventory(one.inventory) if one.inventory else None,
+            "fact": one.reason.fact,
+            "rule": one.reason.rule,
+        }
+        for one in found
+    ]
+    return {"provider": provider.name, "parent": provider.parent, "counted_in": counted_in, "reasons": reasons}

@@ -1,0 +1,375 @@
+"""What people see: trees and tables, in colour on a terminal, plain in a pipe."""
+
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
+from rich.tree import Tree
+
+FAMILIES = (
+    "COMPUTE_GRAPHICS_MODEL_", "COMPUTE_IMAGE_TYPE_", "COMPUTE_NET_VIF_MODEL_", "COMPUTE_SECURITY_",
+    "COMPUTE_SOUND_MODEL_", "COMPUTE_STORAGE_BUS_", "COMPUTE_VIOMMU_MODEL_", "COMPUTE_",
+    "HW_CPU_X86_", "HW_", "CUSTOM_",
+)  # fmt: skip
+PIPE_WIDTH = 150
+SHOWN_EVENTS = 4  # of a batch; a card with its VFs is dozens
+
+
+def console() -> Console:
+    """Standard output, as wide as the terminal or, in a pipe, wide enough for a line of a tree."""
+    return Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+
+
+def _whole(title: str) -> Column:
+    """A column that breaks names rather than cutting them off: they are copied."""
+    return Column(title, overflow="fold")
+
+
+def print_tree(out: Console, tree: Mapping[str, Any]) -> None:
+    """A tree in the form of ``sync.json_form``, desired or observed."""
+    branches: dict[str | None, Any] = {}
+    for name, provider in tree["providers"].items():
+        label = Text.assemble((name, "bold"), (_identity(provider), "dim"))
+        above = branches.get(provider["parent"])
+        branches[name] = Tree(label) if above is None else above.add(label)
+        _add_stock(branches[name], provider)
+        _add_traits(branches[name], provider["traits"])
+        for aggregate in provider["aggregates"]:
+            branches[name].add(Text(f"aggregate {aggregate}", "dim"))
+    for name, provider in tree["providers"].items():
+        if provider["parent"] is None:
+            out.print(branches[name])
+
+
+def print_allocations(out: Console, allocations: Mapping[str, Mapping[str, Mapping[str, int]]]) -> None:
+    """Who holds what; a sentence where nobody holds anything."""
+    if not allocations:
+        out.print("no allocations")
+        return
+    table = Table(*map(_whole, ("consumer", "provider", "holds")), box=None)
+    for consumer, providers in allocations.items():
+        for provider, resources in providers.items():
+            table.add_row(consumer, provider, ", ".join(f"{amount} {name}" for name, amount in resources.items()))
+    out.print(table)
+
+
+def print_ending(out: Console, data: Mapping[str, Any]) -> None:
+    """How an operation on one consumer ended, and what it holds now."""
+    out.print(f"{data['consumer']}: {data['outcome']}")
+    for uuid, record in data["allocations"].items():
+        out.print(f"  {_amounts(record['resources'])} on {uuid}")
+    if not data["allocations"]:
+        out.print("  holds nothing")
+
+
+def print_findings(out: Console, data: Mapping[str, Any]) -> None:
+    """What an audit found: the wrongs of each consumer or provider together, what was seen, and what becomes of it."""
+    subjects: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for one in data["findings"]:
+        subjects.setdefault((one["kind"], one["consumer"] or one["provider"]), []).append(one)
+    for (kind, subject), several in subjects.items():
+        out.print(Text.assemble((f"{kind} ", "bold"), subject, (f"  since {several[0]['since']}", "dim")))
+        for one in several:
+            where = (
+                f"{one['resource_class'] or ''} on {one['provider']}"
+                if one["consumer"]
+                else one["resource_class"] or ""
+            )
+            if one["expected"] is not None:
+                out.print(f"  {where.strip()}: {one['actual']}, should be {one['expected']}")
+        for seen in dict.fromkeys(one["seen"] for one in several):
+            out.print(f"  {seen}", style="dim")
+        first = several[0]
+        if first["repair"]:
+            doing = {"healed": "done", "failed": f"failed: {first['why']}"}.get(first["outcome"], first["why"])
+            out.print(f"  repair: {first['repair']} ({doing})")
+        else:
+            out.print(f"  {first['why']}")
+    if not subjects:
+        depth = " as far as it moved a generation" if data["light"] else ""
+        out.print(f"nothing found: placement says of this host's guests what the hypervisor runs{depth}")
+
+
+def print_status(out: Console, status: Mapping[str, Any]) -> None:
+    """What the service says of itself: a sentence, its sources with their age, and what is wrong."""
+    now = time.time()
+    well = status["ready"] and status["running"] and not status["late"]
+    sentence = f"late, as the loop hangs; it last said: {status['sentence']}" if status["late"] else status["sentence"]
+    sentence = sentence if status["running"] else f"not running; it last said: {status['sentence']}"
+    out.print(sentence, style="bold" if well else "bold red", highlight=False)
+    table = Table("source", "last served", "now", box=None)
+    for name, source in status["sources"].items():
+        age = f"{now - source['ok_s']:.0f} s ago" if source["ok_s"] else "never"
+        table.add_row(name, age, source["error"] or "ok")
+    if status["sources"]:
+        out.print(table)
+    for node, outcome in status["outcomes"].items():
+        out.print(f"{node}: {outcome}")
+    for note in status["notes"]:
+        out.print(f"  {note}")
+    for approval in status.get("approvals", ()):
+        out.print(approval, markup=False, highlight=False)
+    if status["last_pass_s"]:
+        out.print(f"last pass {now - status['last_pass_s']:.0f} s ago, in {status['took_s']:.2f} s", highlight=False)
+    out.print(f"pid {status['pid']}, version {status['version']}", highlight=False)
+
+
+def print_usages(out: Console, data: Mapping[str, Any]) -> None:
+    """What a project or a user of it uses, by the type of its consumers."""
+    whose = f"project {data['project']}" + (f", user {data['user']}" if data["user"] else "")
+    table = Table("type", "class", Column("used", justify="right"), box=None)
+    for kind, sums in data["usages"].items():
+        for name, amount in sums.items():
+            table.add_row(kind or "-", name, str(amount))
+    out.print(whose if data["usages"] else f"{whose}: uses nothing (it goes by its id, and not by its name)")
+    if data["usages"]:
+        out.print(table)
+
+
+def print_plan(out: Console, plan: Mapping[str, Any]) -> None:
+    """What a pass would do, one line for each operation."""
+    if not plan["operations"]:
+        out.print("nothing to change")
+        return
+    lines = Table.grid(Column(no_wrap=True), Column(overflow="fold"), padding=(0, 1))
+    for operation in plan["operations"]:
+        for done, to_what in _describe(operation):
+            lines.add_row(Text(done), Text(to_what))
+    out.print(lines)
+    if plan["moves"]:
+        print_moves(out, plan["moves"])
+    out.print(Text(f"digest {plan['digest']}", "dim"))
+
+
+def print_moves(out: Console, moves: Iterable[Mapping[str, Any]]) -> None:
+    """Who moves with what, from where to where, and why there."""
+    table = Table(*map(_whole, ("consumer", "moves", "from", "to", "because")), box=None)
+    for move in moves:
+        became = move.get("to_resources")
+        what = _amounts(move["moved_resources"]) + (f" as {_amounts(became)}" if became else "")
+        row = (move["consumer"], what, move["from_resource_provider"], move["to_resource_provider"], move["because"])
+        table.add_row(*map(Text, row))
+    out.print(table)
+
+
+def print_conversion(out: Console, data: Mapping[str, Any]) -> None:
+    """A plan that may move guests: both trees side by side, capacity, moves, requests, and what to say to agree."""
+    if not data["operations"]:
+        out.print("nothing to change")
+        return
+    _print_side_by_side(out, data["before"]["providers"], data["after"]["providers"])
+    _print_capacity(out, data["capacity"])
+    if data["moves"]:
+        out.print(Text("moves", "bold"))
+        print_moves(out, data["moves"])
+    else:
+        out.print("nobody has to move")
+    counts: dict[str, int] = {}
+    for request in data["requests"]:
+        method, _, path = request.partition(" ")
+        kind = f"{method} {_kind_of(path)}"
+        counts[kind] = counts.get(kind, 0) + 1
+    out.print(Text.assemble(("requests ", "bold"), ", ".join(f"{count} {kind}" for kind, count in counts.items())))
+    out.print(f"digest {data['digest']}: {_next_step(data)}")
+
+
+def _next_step(data: Mapping[str, Any]) -> str:
+    """What becomes of a plan that is shown."""
+    match data.get("approval"):
+        case "approved":
+            return (
+                "approved: the service's unit carries it out before the service starts the next time; to do it now, "
+                "say --apply in place of --approve"
+            )
+        case "refused":
+            return "not approved, nothing will be carried out"
+        case "not-needed":
+            return "nobody has to move: the next pass does this, without an approval"
+        case _:
+            return f"to carry out exactly this, add --apply --digest {data['digest']}"
+
+
+def print_reasons(out: Console, data: Mapping[str, Any]) -> None:
+    """Each class and trait of a provider with its fact and its rule."""
+    under = f" under {data['parent']}" if data["parent"] else ""
+    counted = f", whose stock is counted on {data['counted_in']} in the layout flat" if data["counted_in"] else ""
+    out.print(Text.assemble((data["provider"], "bold"), f"{under}{counted}"))
+    for one in data["reasons"]:
+        stock = one["inventory"]
+        what = (
+            f": total {stock['total']}, reserved {stock['reserved']}, ratio {stock['allocation_ratio']:g}"
+            if stock
+            else ""
+        )
+        out.print(Text.assemble("  ", (one["name"], "bold"), what))
+        out.print(Text(f"    fact: {one['fact']}"))
+        out.print(Text(f"    rule: {one['rule']}"))
+
+
+def print_change(out: Console, data: Mapping[str, Any]) -> None:
+    """One batch of events and what came of it."""
+    time = data["at"].partition("T")[2][:12]
+    events = data["events"]
+    for event in events[:SHOWN_EVENTS]:
+        out.print(Text(f"{time} {event['source']}: {event['what']}", "dim"))
+    if len(events) > SHOWN_EVENTS:
+        out.print(Text(f"{time} and {len(events) - SHOWN_EVENTS} events more", "dim"))
+    if not events:
+        out.print(Text(f"{time} a look without an event", "dim"))
+    if data["operations"]:
+        print_plan(out, data)
+    else:
+        out.print(f"{time} nothing changes")
+    if data["outcome"]:
+        since = " after the first event" if events else ""
+        out.print(f"{time} placement: {data['outcome']}, {data['seconds']:.2f} s{since}")
+    for note in data["notes"]:
+        out.print(Text(f"  {note}"))
+
+
+def print_checks(out: Console, checks: Iterable[Mapping[str, Any]]) -> None:
+    """The findings of a pre-flight check."""
+    table = Table("check", "", "what was found", box=None)
+    for check in checks:
+        verdict = Text("ok", "green") if check["ok"] else Text("FINDING", "bold red")
+        table.add_row(check["check"], verdict, Text(check["detail"]))
+    out.print(table)
+
+
+def _identity(provider: Mapping[str, Any]) -> str:
+    return f"  {provider['uuid']}  generation {provider['generation']}" if "uuid" in provider else ""
+
+
+def _add_stock(branch: Tree, provider: Mapping[str, Any]) -> None:
+    if not provider["inventories"]:
+        return
+    observed = "usages" in provider
+    table = Table(
+        *map(_whole, ("class", "total", "reserved", "ratio", "can be allocated")),
+        *map(_whole, ("used",) if observed else ()),
+        box=None,
+    )
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for name, stock in provider["inventories"].items():
+        capacity = int((stock["total"] - stock["reserved"]) * stock["allocation_ratio"])
+        row = [name, str(stock["total"]), str(stock["reserved"]), f"{stock['allocation_ratio']:g}", str(capacity)]
+        table.add_row(*row, *((str(provider["usages"].get(name, 0)),) if observed else ()))
+    branch.add(table)
+
+
+def _add_traits(branch: Tree, traits: Iterable[str]) -> None:
+    for family, names in _families(traits):
+        branch.add(Text.assemble((family, "cyan"), names))
+
+
+def _print_side_by_side(
+    out: Console, before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Each provider's stock as used/total, before and after; the names as a tree, with those that come and go."""
+    table = Table(*map(_whole, ("provider", "before, used of total", "after, used of total")), box=None)
+    parents = {name: one["parent"] for tree in (before, after) for name, one in tree.items()}
+    for name in _in_order(parents):
+        depth, above = 0, parents[name]
+        while above is not None:
+            depth, above = depth + 1, parents.get(above)
+        table.add_row(Text("  " * depth + name), _stock_text(before.get(name)), _stock_text(after.get(name)))
+    out.print(table)
+
+
+def _in_order(parents: Mapping[str, str | None], above: str | None = None) -> list[str]:
+    """Parents before children, siblings by name."""
+    found = []
+    for name in sorted(name for name, parent in parents.items() if parent == above):
+        found += [name, *_in_order(parents, name)]
+    return found
+
+
+def _stock_text(provider: Mapping[str, Any] | None) -> Text:
+    if provider is None:
+        return Text("-", "dim")
+    stock = provider["inventories"]
+    return Text(
+        ", ".join(f"{name} {provider['usages'].get(name, 0)}/{one['total']}" for name, one in stock.items()) or "empty"
+    )
+
+
+def _print_capacity(out: Console, capacity: Mapping[str, Mapping[str, Mapping[str, int]]]) -> None:
+    table = Table(*map(_whole, ("class", "total", "can be allocated", "used")), box=None)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for name, one in capacity.items():
+        cells = [_change(one["before"][key], one["after"][key]) for key in ("total", "capacity", "used")]
+        table.add_row(name, *cells)
+    out.print(table)
+
+
+def _change(before: int, after: int) -> Text:
+    return Text(str(before)) if before == after else Text(f"{before} -> {after}", "bold")
+
+
+def _amounts(resources: Mapping[str, int]) -> str:
+    return ", ".join(f"{amount} {name}" for name, amount in resources.items())
+
+
+def _kind_of(path: str) -> str:
+    """A path without the names and uuids in it: ``/resource_providers/*/traits``."""
+    parts = path.split("/")
+    return "/".join(part if index != 2 else "*" for index, part in enumerate(parts))
+
+
+def _families(traits: Iterable[str]) -> list[tuple[str, str]]:
+    """Traits with a long beginning in common on one line: (what they begin with, how they end)."""
+    families: dict[str, list[str]] = {}
+    for trait in traits:
+        family = next((prefix for prefix in FAMILIES if trait.startswith(prefix)), "")
+        families.setdefault(family, []).append(trait.removeprefix(family))
+    return [(f"{family}… " if len(ends) > 1 else family, " ".join(ends)) for family, ends in sorted(families.items())]
+
+
+def _describe(operation: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """One operation as lines of (what is done, to what)."""
+    kind, provider = operation["operation"], operation.get("provider")
+    match kind:
+        case "ensure-resource-classes" | "ensure-traits":
+            noun = "resource class" if kind == "ensure-resource-classes" else "trait"
+            return [(f"make {noun}", name) for name in operation["names"]]
+        case "set-traits":
+            changes = (("  add", operation["added"]), ("  remove", operation["removed"]))
+            return [("traits of", str(provider))] + [
+                (verb, family + names) for verb, traits in changes for family, names in _families(traits)
+            ]
+        case "set-inventories":
+            return _describe_stock(operation)
+        case "reshape":
+            moving = len(operation["allocations"])
+            whose = f", with all that {moving} consumer{'s' * (moving > 1)} hold" if moving else ""
+            heading = ("together", f"in one transaction{whose}:")
+            return [heading] + [line for one in operation["inventories"] for line in _describe_stock(one)]
+        case "rename":
+            return [("rename", f"{operation['old_name']} to {provider}")]
+        case "reparent":
+            return [("move", f"{provider} from under {operation['old_parent']} to {operation['parent']}")]
+        case _:
+            return [(kind, f"{provider} ({operation['uuid']})")]
+
+
+def _describe_stock(operation: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What becomes of each class that changes: its terms, from what they were."""
+    after, before = operation["inventories"], operation["before"]
+    lines = [("inventory of", str(operation["provider"]))]
+    for name in sorted(after.keys() | before.keys()):
+        now, was = after.get(name), before.get(name)
+        if was is None:
+            lines.append(
+                ("  add", f"{name} total {now['total']} reserved {now['reserved']} ratio {now['allocation_ratio']:g}")
+            )
+        elif now is None:
+            lines.append(("  remove", f"{name} (total was {was['total']})"))
+        elif changed := [f"{term} {was[term]} -> {now[term]}" for term in now if now[term] != was[term]]:
+            lines.append(("  change", f"{name} {', '.join(changed)}"))
+    return lines

@@ -1,0 +1,470 @@
+"""What each verb of the command does."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from agent.command import printers
+from agent.command.exits import Exit
+from agent.command.result import Printer, Report, choice_of
+from agent.connect.choice import BareMetal, open_client, open_driver, settings_for
+from agent.errors import USER_ERRORS, ConfigError
+from agent.state.host import locked
+from agent.state.identity import parse_identity, planned_identity, read_identity
+from agent.sync.approval import approvals, approve, tell_approval
+from agent.sync.convert import Agreement, at_start, convert, convert_approved, remember_plan
+from agent.sync.decide.draft import Prospect, Wishes
+from agent.sync.json_form import encode_conversion, encode_observed, encode_plan, encode_tree
+from agent.sync.node import Planner, look
+from agent.sync.provider_yaml import add, read_additions
+from agent.sync.run import Outcome, Status, foresee, judge, notes_on
+from drivers import IRONIC
+
+if TYPE_CHECKING:
+    from agent.connect.keystone import Sighting
+
+ENDINGS = {
+    Status.UNCHANGED: Exit.DONE,
+    Status.CHANGED: Exit.DONE,
+    Status.RESHAPE_NEEDED: Exit.DIFFERENCES,
+    Status.UNSAFE: Exit.REFUSED,
+    Status.OTHER_PLAN: Exit.REFUSED,
+    Status.CONTESTED: Exit.REFUSED,
+    Status.FAILED: Exit.ERROR,
+}
+
+
+def run(verb: str, options: argparse.Namespace) -> Exit:
+    """
+    Carry out one verb and print what it found.
+
+    Raises:
+        ConfigError, StateError, DiscoveryError, PolicyError, PlacementError: each a message for the user.
+    """
+    if verb == "run":
+        from agent.service.loop import run_service
+
+        run_service(replace(choice_of(options), service=True), options.verbose)
+        return Exit.DONE
+    if verb == "watch":  # prints as it goes, and ends when it is told to
+        from agent.command.watch_verb import watch
+
+        try:
+            watch(options)
+        except BareMetal:
+            _of_nodes(verb, options)
+        return Exit.DONE
+    with _working(verb):
+        try:
+            report = VERBS[verb](options)
+        except BareMetal:
+            report = _of_nodes(verb, options)(options)
+    _print(options, report)
+    if report.remark:
+        print(report.remark, file=sys.stderr)
+    return report.exit
+
+
+def _of_nodes(verb: str, options: argparse.Namespace) -> Callable[[argparse.Namespace], Report]:
+    """A verb as it is for bare-metal nodes."""
+    from agent.command import node_verbs
+
+    if verb not in node_verbs.VERBS:
+        raise ConfigError(
+            f"{verb} looks at a hypervisor, and [DEFAULT] compute_driver is of bare metal: for that there are "
+            f"{', '.join(node_verbs.VERBS)}"
+        )
+    node_verbs.refuse_options(options)
+    return node_verbs.VERBS[verb]
+
+
+def discover(options: argparse.Namespace) -> Report:
+    """The tree that this host would report; needs no placement."""
+    choice = choice_of(options)
+    settings = settings_for(choice)
+    providers: dict[str, Any] = {}
+    with open_driver(settings, choice) as driver:
+        additions = read_additions(settings.provider_config, required=settings.provider_config_named)
+        for node in driver.nodes():
+            survey = look(partial(driver.survey, node))
+            tree, _ = driver.shape(survey, settings.policy, None)
+            told = survey.compute_id and parse_identity(survey.compute_id, "compute_id of the host archive")
+            identity = told if settings.recorded else read_identity(settings.identity_folders)
+            tree, _ = add(tree, identity or planned_identity(node), additions)
+            providers |= encode_tree(tree)["providers"]
+    return Report(data={"providers": providers}, table=printers.print_tree)
+
+
+def show(options: argparse.Namespace) -> Report:
+    """The tree that placement holds under this host's name."""
+    if options.project:
+        return _show_usages(options)
+    shown: dict[str, Any] = {"providers": {}, "allocations": {}}
+    missing = []
+    with _planners(options) as planners:
+        for one in planners:
+            if options.node not in (None, one.node):
+                continue
+            standing = one.client.find(one.node)
+            if standing is None:
+                missing.append(one.node)
+                continue
+            observed = one.client.observe(standing)
+            tree = encode_observed(observed, one.client.allocations(observed))
+            shown["providers"] |= tree["providers"]
+            shown["allocations"] |= tree["allocations"]
+    if options.node and not shown["providers"] and not missing:
+        raise ConfigError(f"--node {options.node}: this agent reports no such node")
+    if not missing:
+        return Report(data=shown, table=printers.print_shown)
+    remark = f"placement has no provider {', '.join(missing)}: run compute-node-agent sync first"
+    return Report(data=shown, table=printers.print_shown, exit=Exit.ERROR, remark=remark)
+
+
+def _show_usages(options: argparse.Namespace) -> Report:
+    """What a project, or a user of it, uses in this whole placement."""
+    choice = choice_of(options)
+    client, _ = open_client(settings_for(choice), choice)
+    usages = client.usages(options.project, options.user)
+    return Report(
+        data={"project": options.project, "user": options.user, "usages": usages}, table=printers.print_usages
+    )
+
+
+def plan(options: argparse.Namespace) -> Report:
+    """What a pass would change."""
+    wishes = _wishes(options)
+    prospects: list[Prospect] = []
+    remarks: list[str] = []
+    with _planners(options) as planners:
+        for one in planners:
+            prospect = _with_use(one, foresee(one, wishes))
+            one.check_name(prospect)
+            verdict = judge(one, prospect, wishes)
+            prospects.append(prospect)
+            remarks += notes_on(prospect)
+            doing = "stop here" if verdict.refused is Status.RESHAPE_NEEDED else "refuse this"
+            remarks += [f"sync would {doing}: {note}" for note in verdict.notes]
+            if not prospect.identified:
+                remarks.append(f"{one.node} has no compute_id yet: the uuid is a stand-in, sync makes the real one")
+    ending = Exit.DIFFERENCES if any(prospect.plan.operations for prospect in prospects) else Exit.DONE
+    return replace(
+        _for_each([*map(_conversion, prospects)], "plans", printers.print_plan, ending), remark="\n".join(remarks)
+    )
+
+
+def reshape(options: argparse.Namespace) -> Report:
+    """The plan of a conversion; with --apply the conversion, with --approve an approval of the plan."""
+    if options.apply:
+        return _convert(options)
+    wishes = replace(_wishes(options), reshape=True)
+    api = _look_for_api(options)
+    prospects: list[Prospect] = []
+    remarks = [] if api.up is False else [f"reshape --apply would refuse this: {api.told}"]
+    refused: list[bool] = []
+    records: list[dict[str, Any]] = []
+    with _planners(options) as planners:
+        for one in planners:
+            prospect = _with_use(one, foresee(one, wishes))
+            one.check_name(prospect)
+            verdict = judge(one, prospect, replace(wishes, agreed=prospect.plan.digest))
+            doing, approval = ("approve" if options.approve else "apply"), "refused"
+            remarks += [
+                *notes_on(prospect),
+                *(f"reshape --{doing} would refuse this: {note}" for note in verdict.notes),
+            ]
+            if options.approve and verdict.refused is None:
+                approval, remark = _approve(one, prospect, options.digest)
+                remarks.append(remark)
+            remember_plan(one, prospect)
+            refused.append(verdict.refused is not None or (options.approve and approval == "refused"))
+            prospects.append(prospect)
+            records.append(_conversion(prospect) | ({"approval": approval} if options.approve else {}))
+    changes = any(one.plan.operations for one in prospects) and not options.approve
+    # A digest is of one plan: with several nodes the others are not meant.
+    stopped = all(refused) if options.approve else any(refused)
+    ending = Exit.REFUSED if stopped else Exit.DIFFERENCES if changes else Exit.DONE
+    if options.approve and not stopped and (other := _other_layout(options)):
+        remarks.append(
+            f"set [compute] layout = {other} in the configuration before that start: a start plans with the configured "
+            "layout, and refuses this plan where that is another one"
+        )
+    return replace(_for_each(records, "plans", printers.print_conversion, ending), remark="\n".join(remarks))
+
+
+def _approve(planner: Planner, prospect: Prospect, digest: str) -> tuple[str, str]:
+    """Approve the plan of now if it is that of the digest; what became of the approval, and what to say of it."""
+    if not prospect.plan.moves:
+        return "not-needed", f"nobody has to move on {planner.node}: a pass does that, without an approval"
+    if other := Agreement(digest, again="nothing was approved")(planner, prospect):
+        return "refused", other[0]
+    with locked(planner.settings.state_directory):
+        path = approve(planner, prospect)
+    return "approved", (
+        f"approved: the plan {digest} for {planner.node} is carried out before the service starts the next time; "
+        f"remove {path} to withdraw it"
+    )
+
+
+def _look_for_api(options: argparse.Namespace) -> "Sighting":
+    """Look for the API that serves the database of a conversion; without --database no API stands in the way."""
+    from agent.connect.keystone import Sighting, look_for_placement
+
+    if options.database is None:
+        return Sighting(False)
+    found = look_for_placement(settings_for(choice_of(options)))
+    return Sighting(False) if found.up is None and options.api_is_down else found
+
+
+def _refuse(options: argparse.Namespace, why: str) -> Report:
+    """A conversion that is not begun, whatever its plan would be."""
+    choice = choice_of(options)
+    with open_driver(settings_for(choice), choice) as driver:
+        outcomes = [Outcome(node=node, status=Status.UNSAFE, notes=(why,)) for node in driver.nodes()]
+    records = [_encode_outcome(outcome) for outcome in outcomes]
+    return _for_each(records, "nodes", printers.print_start, Exit.REFUSED)
+
+
+def _convert(options: argparse.Namespace) -> Report:
+    """The conversion, of what is right at this moment, or of what somebody agreed to."""
+    api = _look_for_api(options)
+    if api.up is not False:
+        return _refuse(options, api.told)
+    wishes = replace(_wishes(options), reshape=not options.approved, agreed=options.digest)
+    act = convert_approved if options.approved else convert
+    with _planners(options, writes=True) as planners:
+        alone = len(planners) == 1
+        outcomes = [act(one, wishes) if alone else _try(one, partial(act, one, wishes)) for one in planners]
+    ending = max(ENDINGS[outcome.status] for outcome in outcomes)
+    records = [_encode_outcome(outcome) for outcome in outcomes]
+    table = printers.print_start if options.approved else printers.print_outcome
+    remark = _layout_remark(options) if ending is Exit.DONE else ""
+    return replace(_for_each(records, "nodes", table, ending), remark=remark)
+
+
+def sync(options: argparse.Namespace) -> Report:
+    """One pass over each node; where there are several, one that fails does not keep the others from theirs."""
+    with _planners(options, writes=True) as planners:
+        alone = len(planners) == 1
+        outcomes = [
+            at_start(one, _wishes(options)) if alone else _try(one, partial(at_start, one, _wishes(options)))
+            for one in planners
+        ]
+    ending = max(ENDINGS[outcome.status] for outcome in outcomes)
+    return _for_each([_encode_outcome(outcome) for outcome in outcomes], "nodes", printers.print_outcome, ending)
+
+
+def retire(options: argparse.Namespace) -> Report:
+    """Take this host's tree away."""
+    from agent.sync.leave import retire
+
+    return _leaving(options, partial(retire, dry=options.dry_run))
+
+
+def hand_over(options: argparse.Namespace) -> Report:
+    """Take our marks off this host's tree."""
+    from agent.sync.leave import hand_over
+
+    return _leaving(options, partial(hand_over, dry=options.dry_run, force=options.force))
+
+
+def _leaving(options: argparse.Namespace, leave: Callable[[Planner], Outcome]) -> Report:
+    with _planners(options, writes=True) as planners:
+        outcomes = [leave(one) if len(planners) == 1 else _try(one, partial(leave, one)) for one in planners]
+    planned = options.dry_run and any(one.plan.operations for one in outcomes)
+    ending = max(ENDINGS[outcome.status] for outcome in outcomes) or (Exit.DIFFERENCES if planned else Exit.DONE)
+    records = [_encode_outcome(outcome) | {"dry_run": options.dry_run} for outcome in outcomes]
+    return _for_each(records, "nodes", printers.print_left, ending)
+
+
+def record(options: argparse.Namespace) -> Report:
+    """This host as a host archive."""
+    from agent.command.record import record_host
+
+    settings = settings_for(choice_of(options))
+    if settings.driver == IRONIC:
+        raise BareMetal
+    count = record_host(settings, options.directory)
+    data = {"directory": str(options.directory), "files": count}
+    return Report(
+        data=data, table=lambda out, data: out.print(f"recorded this host in {data['directory']}: {count} files")
+    )
+
+
+def check(options: argparse.Namespace) -> Report:
+    """Everything that a pass needs, tried."""
+    from agent.command.check import check_host
+
+    checks = check_host(choice_of(options))
+    records = [{"check": one.name, "ok": one.ok, "detail": one.detail} for one in checks]
+    ending = Exit.DONE if all(one.ok for one in checks) else Exit.DIFFERENCES
+    return Report(data={"checks": records}, table=printers.print_checks, exit=ending)
+
+
+def explain(options: argparse.Namespace) -> Report:
+    """Why what one provider has is reported; placement is asked too where one is chosen."""
+    from agent.command.explain import explain_provider
+
+    return Report(data=explain_provider(choice_of(options), options.name, options.what), table=printers.print_reasons)
+
+
+def status(options: argparse.Namespace) -> Report:
+    """What the service last said of itself."""
+    from agent.service.status import WELL, is_late, is_running, read_status
+
+    directory = settings_for(choice_of(options)).state_directory
+    found = read_status(directory)
+    found["approvals"] = [tell_approval(path, one) for path, one in approvals(directory)]
+    found |= {"running": is_running(found), "late": is_late(found)}
+    refused = set(found["outcomes"].values()) - WELL
+    well = found["ready"] and found["running"] and not found["late"] and not refused
+    return Report(data=found, table=printers.print_status, exit=Exit.DONE if well else Exit.DIFFERENCES)
+
+
+def audit(options: argparse.Namespace) -> Report:
+    """What placement says of this host's guests against what the hypervisor really runs."""
+    from agent.command import audit_verb
+
+    return audit_verb.audit(options)
+
+
+def _of_allocations(verb: str, options: argparse.Namespace) -> Report:
+    from agent.command import allocation_verbs
+
+    return allocation_verbs.run(verb, options)
+
+
+VERBS: dict[str, Callable[[argparse.Namespace], Report]] = {
+    "discover": discover,
+    "show": show,
+    "plan": plan,
+    "sync": sync,
+    "reshape": reshape,
+    "record": record,
+    "explain": explain,
+    "check": check,
+    "audit": audit,
+    "status": status,
+    "retire": retire,
+    "hand-over": hand_over,
+    **{verb: partial(_of_allocations, verb) for verb in ("claim", "move", "confirm", "revert", "release")},
+}
+
+
+DOING = {
+    "discover": "reading this host",
+    "show": "reading placement",
+    "plan": "reading this host and placement",
+    "sync": "reading this host, bringing placement up to date",
+    "reshape": "reading this host and placement, converting the tree",
+    "record": "reading this host",
+    "explain": "reading this host",
+    "status": "reading the service's status",
+    "retire": "taking this host's tree away",
+    "hand-over": "taking this agent's marks away",
+    "check": "trying what a pass needs",
+    "audit": "looking at this host and at placement",
+    **dict.fromkeys(("claim", "move", "confirm", "revert", "release"), "asking placement"),
+}
+
+
+def _try(planner: Planner, act: Callable[[], Outcome]) -> Outcome:
+    """What becomes of one node among several, whose failure does not keep the others from theirs."""
+    try:
+        return act()
+    except USER_ERRORS as error:
+        return Outcome(node=planner.node, status=Status.FAILED, notes=(str(error),))
+
+
+def _with_use(planner: Planner, prospect: Prospect) -> Prospect:
+    """A prospect that is shown with who holds what, which a pass that moves nobody need not know."""
+    if prospect.allocations or not prospect.plan.operations:
+        return prospect
+    return replace(prospect, allocations=planner.client.allocations(prospect.observed))
+
+
+@contextmanager
+def _planners(options: argparse.Namespace, *, writes: bool = False) -> Iterator[list[Planner]]:
+    """A planner for each node; placement is chosen first, as that needs no look at the host."""
+    choice = choice_of(options)
+    settings = settings_for(choice)
+    if (patience := getattr(options, "patience", None)) is not None:
+        settings = replace(settings, reshape_timeout_s=patience)
+    client, where = open_client(settings, choice, writes=writes)
+    with open_driver(settings, choice) as driver:
+        yield [
+            Planner(node=node, driver=driver, client=client, settings=settings, where=where) for node in driver.nodes()
+        ]
+
+
+def _wishes(options: argparse.Namespace) -> Wishes:
+    return Wishes(
+        force=getattr(options, "force", False),
+        take_over=getattr(options, "take_over", False),
+        rename_from=getattr(options, "rename_from", None),
+    )
+
+
+def _conversion(one: Prospect) -> dict[str, Any]:
+    return encode_conversion(one.plan, one.observed, one.allocations, one.allocations_after)
+
+
+def _other_layout(options: argparse.Namespace) -> str | None:
+    """The layout of --to, where the configuration has another one."""
+    configured = settings_for(replace(choice_of(options), layout=None)).policy.layout
+    return None if options.to == configured else options.to
+
+
+def _layout_remark(options: argparse.Namespace) -> str:
+    other = _other_layout(options)
+    wanted = f"set [compute] layout = {other} in the configuration too: a pass with another layout wants that one back"
+    return wanted if other else ""
+
+
+def _encode_outcome(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "node": outcome.node,
+        "outcome": outcome.status.value,
+        "notes": list(outcome.notes),
+        **encode_plan(outcome.plan, outcome.observed),
+    }
+
+
+def _for_each(records: list[dict[str, Any]], name: str, table: Printer, ending: Exit) -> Report:
+    """One node's record as it is, those of several in a list of this name."""
+    if len(records) == 1:
+        return Report(data=records[0], table=table, exit=ending)
+
+    def print_all(out: Any, data: dict[str, Any]) -> None:
+        for one in data[name]:
+            table(out, one)
+
+    return Report(data={name: records}, table=print_all, exit=ending)
+
+
+def _working(verb: str) -> AbstractContextManager[object]:
+    """Inside, a terminal shows that something is being done; a pipe or a log sees nothing of it."""
+    if not sys.stderr.isatty():
+        return nullcontext()
+    from rich.console import Console
+
+    return Console(stderr=True).status(DOING[verb])
+
+
+def _print(options: argparse.Namespace, report: Report) -> None:
+    """Data for programs, or a table for people."""
+    if options.format == "json":
+        print(json.dumps(report.data, indent=1, sort_keys=True))
+    elif options.format == "yaml":
+        import yaml
+
+        yaml.safe_dump(report.data, sys.stdout, sort_keys=True)
+    else:
+        from agent.command.host_tables import console
+
+        report.table(console(), report.data)

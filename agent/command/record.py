@@ -1,0 +1,83 @@
+"""Writes a host archive: this host as a folder of small files."""
+
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from agent.errors import StateError
+from agent.settings.read import Settings
+from agent.state.identity import FILE, read_identity
+from agent.sync.node import look
+from drivers.base import Survey
+from drivers.host.archive import FORMAT
+from drivers.host.disk import probe_disk
+from drivers.host.sysfs import KernelFiles
+from drivers.libvirt.connection import LiveConnection, is_local
+from drivers.libvirt.driver import LibvirtDriver
+from drivers.libvirt.recorded import DEVICES
+from drivers.rules import rule_attributes
+
+
+def record_host(settings: Settings, folder: Path) -> int:
+    """
+    Record this host into ``folder``, which is new or empty; answers how many files were written.
+
+    All is read before anything is written.
+
+    Raises:
+        DiscoveryError, PolicyError: the host cannot be read. StateError: the folder cannot be written.
+    """
+    _check_new(folder)
+    connection = LiveConnection(settings.libvirt_uri)
+    driver = LibvirtDriver(
+        connection,
+        settings.policy.guests,
+        partial(probe_disk, settings.instances, may_be_missing=settings.instances_may_be_missing),
+        files=KernelFiles(Path("/"), live=True) if is_local(settings.libvirt_uri) else None,
+        attributes=rule_attributes(settings.policy.devices),
+        residency=True,
+    )
+    (node,) = driver.nodes()
+    survey = look(partial(driver.survey, node))
+    everything = {f"{DEVICES}/{name}.xml": document.text for name, document in look(connection.all_devices)}
+    survey = replace(survey, files={**everything, **survey.files})
+    files = archive_files(survey, node, read_identity(settings.identity_folders))
+    _write(folder, files)
+    return len(files)
+
+
+def archive_files(survey: Survey, node: str, identity: str | None) -> dict[str, str]:
+    """A host archive of what a survey read: file name -> text. ``identity`` is the host's compute_id, if it has one."""
+    files = {**survey.files, **({FILE: identity + "\n"} if identity else {})}
+    uname = platform.uname()
+    host = {
+        "format": FORMAT,
+        "hostname": node,
+        "recorded_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "uname": {"sysname": uname.system, "release": uname.release, "machine": uname.machine},
+        "files": sorted(files),
+    }
+    return {**files, "host.json": json.dumps(host, indent=1) + "\n"}
+
+
+def _check_new(folder: Path) -> None:
+    """Before the host is read, which may take long."""
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            raise StateError(f"{folder} is not empty: record into a new folder")
+    except OSError as error:
+        raise StateError(f"cannot write the host archive: {error.strerror}: {error.filename or folder}") from error
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> None:
+    try:
+        for name, text in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StateError(f"cannot write the host archive: {error.strerror}: {error.filename or folder}") from error

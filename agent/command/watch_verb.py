@@ -1,0 +1,59 @@
+"""The verb ``watch``: events and what each changes, as they come, until it is interrupted."""
+
+import argparse
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from agent.command.result import choice_of
+from agent.command.watch import Change, encode_change, open_watch
+from agent.connect.choice import settings_for
+
+
+def watch(options: argparse.Namespace) -> None:
+    """
+    Print each change; with --sync it was written to placement.
+
+    Raises:
+        ConfigError: the host is no live one. BareMetal: nor is it a hypervisor. DiscoveryError, PolicyError: libvirt
+            or udev cannot be watched. With --sync StateError and PlacementError besides.
+    """
+    choice = choice_of(options)
+    with _ending_by_signal(), open_watch(settings_for(choice), choice, sync=options.sync) as changes:
+        for change in changes:
+            _print(options.format, change)
+
+
+@contextmanager
+def _ending_by_signal() -> Iterator[None]:
+    """Inside, an interrupt or a request to terminate is the ordinary end."""
+
+    def end(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        with suppress(KeyboardInterrupt):
+            yield
+    except SystemError as error:  # as Python has it where the interrupt falls into a callback of libvirt's
+        if not isinstance(error.__cause__, KeyboardInterrupt):
+            raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _print(form: str, change: Change) -> None:
+    data = encode_change(change)
+    if form == "json":
+        print(json.dumps(data, sort_keys=True), flush=True)
+    elif form == "yaml":
+        import yaml
+
+        print(yaml.safe_dump(data, explicit_start=True), end="", flush=True)
+    else:
+        from agent.command.host_tables import console, print_change
+
+        print_change(console(), data)
+        sys.stdout.flush()

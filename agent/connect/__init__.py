@@ -1,0 +1,1 @@
+"""The ways to placement, Keystone and the driver, as the configuration chooses them."""

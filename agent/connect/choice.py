@@ -1,0 +1,272 @@
+"""Puts the parts of one run together: settings, driver, client, and a pass for each node."""
+
+import os.path
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import drivers
+from agent.connect.metering import MeteredSender, operation, served
+from agent.errors import ConfigError, StateError
+from agent.settings.read import Settings, keep_in, load_settings
+from agent.state.nodes import own_mark
+from drivers.base import Driver
+from drivers.events import Told, untold
+from drivers.host.archive import HostArchive
+from drivers.policy import Layout
+from drivers.rules import rule_attributes
+from reportclient.client import PlacementClient
+from reportclient.transport import Sender, Transport
+
+if TYPE_CHECKING:
+    from drivers.ironic.driver import IronicDriver
+    from reportclient.transport import Sender
+
+
+class BareMetal(Exception):
+    """The configured driver is that of bare-metal nodes: ``agent.node_verbs`` has what can be done with them."""
+
+
+EMBEDDED_DIR = Path("~/.local/share/compute-node-agent")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What was said on the command line about where to look and where to report."""
+
+    config_files: tuple[Path, ...] = ()
+    config_dirs: tuple[Path, ...] = ()
+    embedded: bool = False
+    embedded_dir: Path | None = None
+    host: Path | None = None
+    layout: Layout | None = None  # instead of the configured one
+    service: bool = False  # for the service, which logs
+    database: str | None = None  # the URL of the cloud's placement database, when its API is down
+
+
+def settings_for(choice: Choice) -> Settings:
+    """
+    The settings of a run.
+
+    Raises:
+        ConfigError: as ``load_settings``.
+    """
+    settings = load_settings(choice.config_files, choice.config_dirs, service=choice.service)
+    settings = replace(settings, recorded=bool(choice.host) or settings.driver == "fake.FakeDriver")
+    if choice.layout:
+        settings = replace(settings, policy=replace(settings.policy, layout=choice.layout))
+    return keep_in(settings, _embedded_dir(choice)) if choice.embedded else settings
+
+
+@contextmanager
+def open_driver(settings: Settings, choice: Choice, told: Told = untold) -> Iterator[Driver]:
+    """
+    The driver of a run; an archive that had to be unpacked goes away with it. ``told`` hears of its operations.
+
+    Raises:
+        DiscoveryError: ``--host`` names no whole host archive.
+        StateError: made-up hosts cannot be written.
+        BareMetal: the driver reports nodes, and no host.
+    """
+    if settings.driver == drivers.IRONIC:
+        raise BareMetal
+    options = drivers.DriverOptions(
+        uri=settings.libvirt_uri,
+        instances=settings.instances,
+        instances_may_be_missing=settings.instances_may_be_missing,
+        guests=settings.policy.guests,
+        attributes=rule_attributes(settings.policy.devices),
+        residency=settings.policy.layout == "numa",
+        told=told,
+    )
+    if not choice.host and settings.driver != "fake.FakeDriver":
+        yield drivers.load(settings.driver, options)
+        return
+    with _scratch() as scratch:
+        if choice.host:
+            options = replace(options, archive=_open_archive(choice.host, scratch))
+        else:
+            options = replace(options, fleet=_make_fleet(settings, scratch))
+        yield drivers.load(settings.driver, options)
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    """A folder that goes away again; a file of it that cannot be removed is nobody's trouble."""
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="compute-node-agent-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise StateError(
+            f"no folder for temporary files can be made: {error}: is there room, and is TMPDIR right?"
+        ) from error
+    with folder as path:
+        yield Path(path)
+
+
+@contextmanager
+def open_nodes(settings: Settings, *, writes: bool = False, told: Told = untold) -> Iterator["IronicDriver"]:
+    """
+    The driver of bare-metal nodes; with ``writes`` this agent is a member of its ring, where it has one.
+
+    ``told`` hears of its requests.
+
+    Raises:
+        ConfigError: no Ironic is configured, or a package is missing. StateError: the ring cannot be read, or joined.
+    """
+    from agent.connect.keystone import open_ironic
+    from drivers.ironic.client import IronicClient
+    from drivers.ironic.driver import IronicDriver
+
+    adapter, where = open_ironic(settings)
+    ours = settings.ironic
+    client = IronicClient(_timed(adapter, told), where, shard=ours.shard, conductor_group=ours.conductor_group)
+    if not ours.ring_url:
+        yield IronicDriver(client)
+        return
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # eventlet says that it is deprecated, and nobody here uses it
+            from agent.bare_metal.ring import Ring, joined, looked_at
+    except ImportError as error:
+        raise ConfigError(
+            f"[agent] ring_url needs the Python package {error.name}: pip install 'compute-node-agent[ironic]'"
+        ) from error
+    ring = Ring(
+        url=ours.ring_url,
+        about=f"{where} {ours.shard} {ours.conductor_group}",
+        member=ours.ring_member,
+        instance=own_mark(settings.state_directory, writes=writes),
+        timeout_s=ours.ring_timeout_s,
+    )
+    with joined(ring) if writes else looked_at(ring) as mine:
+        yield IronicDriver(client, mine)
+
+
+def _timed(sender: Sender, told: Told) -> Sender:
+    def requested(method: str, path: str, code: int, seconds: float) -> None:
+        told(operation(method, path), seconds, served(code))
+
+    return MeteredSender(sender, requested)
+
+
+def node_workers(settings: Settings, choice: Choice) -> int:
+    """How many bare-metal nodes are written at a time: one where placement is in this process, on SQLite."""
+    return 1 if choice.embedded or choice.database is not None else settings.node_workers
+
+
+def open_client(settings: Settings, choice: Choice, *, writes: bool = False) -> tuple[PlacementClient, str]:
+    """
+    A client for the chosen placement, and its name.
+
+    An embedded placement that is not there yet is made in its folder by what ``writes``; others see an empty one.
+
+    Raises:
+        ConfigError: none is chosen.
+        StateError: the embedded one's file, or the database, cannot be used.
+    """
+    sender, where, name = open_sender(settings, choice, writes=writes)
+    return PlacementClient(Transport(sender, where=name)), where
+
+
+def open_sender(settings: Settings, choice: Choice, *, writes: bool = False) -> tuple["Sender", str, str]:
+    """
+    What sends requests to the chosen placement, by what name its memory goes, and by what name messages call it.
+
+    Raises:
+        as ``open_client``.
+    """
+    if choice.embedded:
+        folder = _embedded_dir(choice)
+        where = f"the embedded placement in {folder}"
+        return _open_embedded(folder, writes), where, where
+    if choice.database is not None:
+        return _open_database(settings, choice.database)
+    from agent.connect.keystone import open_placement
+
+    adapter, where = open_placement(settings)
+    return adapter, where, where
+
+
+def _open_embedded(folder: Path, writes: bool) -> "Sender":
+    from agent.connect.keystone import EMBEDDED_URL, open_embedded
+
+    if set(str(folder)) & set("%?#"):
+        raise StateError(f"--embedded-dir: {folder} has a %, ? or # in it, which the name of a database cannot have")
+    try:
+        from agent.connect.embedded import DATABASE, DATABASE_ERRORS, open_application
+    except ImportError as error:
+        raise ConfigError(
+            f"--embedded needs placement in this Python (no module {error.name}): "
+            f"pip install 'compute-node-agent[embedded]'"
+        ) from error
+    try:
+        if writes:
+            folder.mkdir(parents=True, exist_ok=True)
+        there = writes or (folder / DATABASE).exists()
+        return open_embedded(open_application(folder if there else None, EMBEDDED_URL))
+    except DATABASE_ERRORS as error:
+        cause = " ".join(str(error).split())[:200]
+        raise StateError(
+            f"the embedded placement in {folder} cannot be used: {cause}: name another --embedded-dir"
+        ) from error
+
+
+def _open_database(settings: Settings, database: str) -> tuple["Sender", str, str]:
+    """Placement on its database, which goes by the name of the API that serves it else: one memory is of both."""
+    from agent.connect.keystone import EMBEDDED_URL, open_embedded, open_placement
+
+    try:
+        from agent.connect.embedded import DATABASE_ERRORS, WrongSchema, name_of, open_database
+    except ImportError as error:
+        raise ConfigError(
+            f"--database needs placement in this Python (no module {error.name}): "
+            f"pip install 'compute-node-agent[offline]'"
+        ) from error
+    try:
+        name = f"the placement database {name_of(database)}"
+    except (*DATABASE_ERRORS, ValueError) as error:
+        raise ConfigError(
+            "--database names no database: it looks as postgresql://USER:PASSWORD@HOST/placement, with an @ in "
+            "the password as %40 and a / as %2F"
+        ) from error
+    try:
+        sender = open_embedded(open_database(database, EMBEDDED_URL))
+    except ImportError as error:
+        raise ConfigError(
+            f"{name} needs the Python package {error.name}: pip install 'compute-node-agent[offline]'"
+        ) from error
+    except WrongSchema as error:
+        raise StateError(f"{name} is left alone: {error}") from error
+    except DATABASE_ERRORS as error:
+        cause = " ".join(str(error).partition("(Background on")[0].split())[:200]
+        raise StateError(
+            f"{name} cannot be used: {cause}: does it run, and may this user read and write it?"
+        ) from error
+    where = open_placement(settings)[1] if settings.placement_chosen else name
+    return sender, where, name
+
+
+def _embedded_dir(choice: Choice) -> Path:
+    return (choice.embedded_dir or EMBEDDED_DIR).expanduser().absolute()
+
+
+def _open_archive(path: Path, scratch: Path) -> HostArchive:
+    if not os.path.isfile(path):
+        return HostArchive(path)
+    from drivers.host.unpack import unpack
+
+    return HostArchive(unpack(path, scratch))
+
+
+def _make_fleet(settings: Settings, scratch: Path) -> tuple[HostArchive, ...]:
+    from drivers.fake.fleet import generate_fleet
+
+    fleet = settings.fleet
+    try:
+        return generate_fleet(scratch, fleet.hosts, seed=fleet.seed, shape=fleet.shape)
+    except OSError as error:
+        raise StateError(f"cannot write the fake driver's hosts below {scratch}: {error.strerror}") from error

@@ -1,0 +1,163 @@
+"""
+Placement in this process: on a SQLite file for a first look and for tests, on a cloud's database while its API is down.
+
+It is placement's own application, with its own rules; only the socket is missing.
+"""
+
+import io
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import requests
+from alembic.script import ScriptDirectory
+from oslo_config import cfg
+from oslo_db.exception import DBError
+from placement import conf as placement_conf
+from placement import db_api, deploy, policy
+from placement.db.sqlalchemy import migration
+from requests.adapters import BaseAdapter
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import SQLAlchemyError
+
+from agent.settings.read import literal
+
+DATABASE = "placement.sqlite"
+DATABASE_ERRORS = (SQLAlchemyError, DBError, OSError)
+CONNECTS = 3  # times that a database is tried
+DRIVERS = {"postgresql": "postgresql+psycopg2", "mysql": "mysql+pymysql", "mariadb": "mysql+pymysql"}
+
+
+class WrongSchema(Exception):
+    """A database that this release of placement must not touch."""
+
+
+def open_application(folder: Path | None, url: str) -> requests.Session:
+    """
+    A requests session whose requests to ``url`` are answered by placement on the SQLite file in ``folder`` (None: an
+    empty database in memory).
+
+    The file is made, with its tables, on first use. Once per process: placement keeps its database globally.
+    """
+    file = f"/{folder / DATABASE}" if folder else ""
+    conf = _configure(f"sqlite://{file}", make_tables=True)
+    return _session(url, deploy.loadapp(conf))
+
+
+def open_database(database: str, url: str) -> requests.Session:
+    """
+    A requests session whose requests to ``url`` are answered by placement on the cloud's own database.
+
+    Nothing in it is made or upgraded, not even standard traits. Once per process.
+
+    Raises:
+        WrongSchema: it is not the database of this release of placement. And ``DATABASE_ERRORS``.
+        ImportError: the database's driver is not installed.
+    """
+    conf = _configure(_with_driver(database), make_tables=False)
+    stands = migration.version()
+    made_for = ScriptDirectory.from_config(migration._alembic_config()).get_current_head()
+    if stands != made_for:
+        raise WrongSchema(
+            f"its schema is {stands or 'none'}, and the openstack-placement installed here is made for {made_for}: "
+            f"install the cloud's own release beside this agent, or upgrade its database first"
+        )
+    policy.init(conf)
+    return _session(url, deploy.deploy(conf))
+
+
+def name_of(database: str) -> str:
+    """
+    A database's URL as it may be shown: without its password.
+
+    Raises:
+        ValueError: it names no database, or has an @ in its password that is not escaped.
+    """
+    url = make_url(database)
+    if not url.drivername or (url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file()):
+        raise ValueError("no database of this name")
+    if "@" in (url.host or ""):  # the end of a password, which the drivers would take for a host and tell
+        raise ValueError("a password with an @ in it")
+    secret = {key: "***" for key in url.query if "passw" in key.lower()}
+    return url.update_query_dict(secret).render_as_string(hide_password=True)
+
+
+def _with_driver(database: str) -> str:
+    """The URL with the drivers that the extra ``offline`` installs, where it names none."""
+    made = make_url(database)
+    return made.set(drivername=DRIVERS.get(made.drivername, made.drivername)).render_as_string(hide_password=False)
+
+
+def _configure(connection: str, *, make_tables: bool) -> cfg.ConfigOpts:
+    conf = cfg.ConfigOpts()
+    placement_conf.register_opts(conf)
+    conf.set_override("auth_strategy", "noauth2", group="api")
+    conf.set_override("connection", literal(connection), group="placement_database")
+    conf.set_override("sync_on_startup", make_tables, group="placement_database")
+    conf.set_override("max_retries", CONNECTS, group="placement_database")
+    conf.set_override("retry_interval", 1, group="placement_database")
+    conf([], project="placement", default_config_files=[], default_config_dirs=[])
+    db_api.configure(conf)
+    return conf
+
+
+def _session(url: str, application: Any) -> requests.Session:
+    session = requests.Session()
+    session.mount(url, _InProcess(application))
+    return session
+
+
+class _InProcess(BaseAdapter):
+    """Carries requests to a WSGI application and its answers back."""
+
+    def __init__(self, application: Any) -> None:
+        super().__init__()
+        self._application = application
+
+    def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:
+        status: list[Any] = []
+        chunks = self._application(_environment(request), lambda *given: status.extend(given))
+        try:
+            body = b"".join(chunks)
+        finally:
+            if hasattr(chunks, "close"):
+                chunks.close()
+        response = requests.Response()
+        response.status_code = int(status[0].split()[0])
+        response.headers.update(dict(status[1]))
+        response.url = request.url or ""
+        response.request = request
+        response._content = body
+        return response
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _environment(request: requests.PreparedRequest) -> dict[str, Any]:
+    """The WSGI environment (PEP 3333) of a request."""
+    url = urlsplit(request.url or "")
+    body = request.body or b""
+    data = body.encode() if isinstance(body, str) else bytes(body)
+    headers = {
+        "HTTP_" + name.upper().replace("-", "_"): value.decode() if isinstance(value, bytes) else value
+        for name, value in request.headers.items()
+    }
+    return headers | {
+        "REQUEST_METHOD": request.method,
+        "SCRIPT_NAME": "",
+        "PATH_INFO": unquote(url.path),
+        "QUERY_STRING": url.query,
+        "SERVER_NAME": url.hostname,
+        "SERVER_PORT": "80",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "CONTENT_TYPE": request.headers.get("Content-Type", ""),
+        "CONTENT_LENGTH": str(len(data)),
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": "http",
+        "wsgi.input": io.BytesIO(data),
+        "wsgi.errors": io.StringIO(),
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+    }

@@ -1,0 +1,257 @@
+"""From settings to something that sends requests to placement: with Keystone, without, or in this process."""
+
+import os
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import requests
+from keystoneauth1 import exceptions, loading
+from keystoneauth1.adapter import Adapter
+from keystoneauth1.noauth import NoAuth
+from keystoneauth1.plugin import FixedEndpointPlugin
+from keystoneauth1.session import Session
+from oslo_config import cfg
+
+from agent.errors import ConfigError
+from agent.settings.options import register_secrets
+from agent.settings.read import Settings
+from reportclient.errors import LEAKED, mask, shorten
+
+LOOK_S = 3.0  # for an answer of an API that had better not run
+NO_API = (502, 503)  # a proxy's answers for a service that is down; 504 is of one that took the request
+REQUEST_ID = "x-openstack-request-id"  # in every answer of an OpenStack API
+STOP = "stop placement's API first, or leave out --database"
+MAKE_SURE = "make sure that no placement API runs, and say --api-is-down"
+NOAUTH_HEADERS = {"X-Auth-Token": "admin", "X-Roles": "service"}  # what a placement with noauth2 goes by
+EMBEDDED_URL = "http://embedded.placement"
+
+NEEDED = ("password", "application_credential_secret")  # of those that keep them secret
+
+ENVIRONMENT = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "requests_ca_bundle", "curl_ca_bundle")
+
+NO_IRONIC = (
+    "no Ironic is configured: [ironic] auth_type = password, auth_url, username, password, project_name, ..., as in "
+    "nova's own configuration, or auth_type = none and endpoint_override = URL of a lab's"
+)
+NO_PLACEMENT = (
+    "no placement is configured; choose one of three ways:\n"
+    "  --embedded                      a placement of your own in a file, to look around (no configuration needed)\n"
+    "  [placement] auth_type = none    a lab's placement without Keystone; endpoint = http://HOST/placement\n"
+    "  [placement] auth_type = password, auth_url, username, password, project_name, ...\n"
+    "                                  a cloud's; the [placement] section of the host's nova.conf serves as it is\n"
+    "and name the file: compute-node-agent VERB --config-file /etc/nova/nova.conf"
+)
+
+
+def open_placement(settings: Settings) -> tuple[Adapter, str]:
+    """
+    An adapter for the configured placement, and its name for messages. Sends nothing yet.
+
+    Raises:
+        ConfigError: none is configured, or keystoneauth does not accept how.
+    """
+    if not settings.placement_chosen:
+        raise ConfigError(NO_PLACEMENT)
+    conf = settings.source
+    _check_secrets(conf, "placement")
+    try:
+        auth = loading.load_auth_from_conf_options(conf, "placement")
+        _check_url(conf, "placement")
+        session = loading.load_session_from_conf_options(conf, "placement", auth=auth)
+        adapter = loading.load_adapter_from_conf_options(conf, "placement", session=session)
+        _settle(session)
+    except (exceptions.ClientException, cfg.Error, ValueError, TypeError, RecursionError, ImportError) as error:
+        raise ConfigError(f"[placement]: {' '.join(str(error).split())}") from error
+    adapter.service_type = adapter.service_type or "placement"
+    if isinstance(auth, NoAuth):
+        session.additional_headers.update(NOAUTH_HEADERS)
+    if isinstance(auth, FixedEndpointPlugin):
+        place = _place(conf, "placement", auth.endpoint, "endpoint = URL of placement")
+        return adapter, f"placement at {mask(place).rstrip('/')}"
+    return adapter, f"placement at {mask(adapter.endpoint_override or _catalog(conf, 'placement'))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """Whether the configured placement API runs, and a sentence for a person; ``up`` None: it could not be told."""
+
+    up: bool | None
+    told: str = ""
+
+
+def look_for_placement(settings: Settings) -> Sighting:
+    """
+    Ask the configured placement API for anything at all, within seconds, and without a token for it.
+
+    Raises:
+        ConfigError: as ``open_placement``.
+    """
+    if not settings.placement_chosen:
+        return Sighting(None, f"no placement API is configured, so none was looked for: {MAKE_SURE}")
+    adapter, where = open_placement(settings)
+    adapter.session.timeout = LOOK_S
+    try:
+        url = adapter.endpoint_override or adapter.get_endpoint()
+    except (exceptions.ClientException, OSError, ValueError, *LEAKED) as error:
+        return _untold(where, shorten(str(error)))
+    return _look(adapter.session, url, where) if url else _untold(where, "Keystone's catalog has no endpoint for it")
+
+
+def _look(session: Session, url: str, where: str) -> Sighting:
+    """
+    Tell by one request whether an API runs at a URL.
+
+    An answer with OpenStack's request id is an API's. A closed port, or a proxy that says so, tells that none runs.
+    Anything else, silence too, can have another reason than a stopped API.
+    """
+    try:
+        answer = session.request(
+            url,
+            "GET",
+            authenticated=False,
+            raise_exc=False,
+            redirect=False,
+            connect_retries=0,
+            status_code_retries=0,
+            timeout=LOOK_S,
+        )
+    except exceptions.SSLError:
+        return _untold(where, "it answers with a certificate that is not trusted")
+    except exceptions.ConnectTimeout as error:
+        silent = isinstance(error.__context__, requests.exceptions.ReadTimeout)
+        return _untold(where, "it takes connections and does not answer" if silent else f"no answer in {LOOK_S:g} s")
+    except (exceptions.ClientException, OSError, ValueError, *LEAKED) as error:
+        return Sighting(False) if _is_refused(error) else _untold(where, shorten(str(error)))
+    if REQUEST_ID in answer.headers:
+        return Sighting(True, f"{where} answers ({answer.status_code}): {STOP}")
+    if answer.status_code in NO_API and not requests.utils.get_environ_proxies(url):
+        return Sighting(False)
+    return _untold(where, f"something answers there with {answer.status_code}, and not as an OpenStack API does")
+
+
+def _untold(where: str, why: str) -> Sighting:
+    """An API of which nothing is known: only a person can say that it does not run."""
+    return Sighting(None, f"whether {where} runs could not be told: {why}: {MAKE_SURE}, or leave out --database")
+
+
+def _is_refused(error: BaseException | None) -> bool:
+    """Whether a connection failed as the port is closed; a proxy's port tells nothing of the API behind it."""
+    while error and not isinstance(error, requests.exceptions.ProxyError):
+        if isinstance(error, ConnectionRefusedError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def open_ironic(settings: Settings) -> tuple[Adapter, str]:
+    """
+    An adapter for the configured Ironic, and its name for messages. Sends nothing yet.
+
+    Raises:
+        ConfigError: none is configured, or keystoneauth does not accept how.
+    """
+    conf = settings.source
+    _check_secrets(conf, "ironic")
+    try:
+        auth = loading.load_auth_from_conf_options(conf, "ironic")
+        if auth is None:
+            raise ConfigError(NO_IRONIC)
+        _check_url(conf, "ironic")
+        session = loading.load_session_from_conf_options(conf, "ironic", auth=auth)
+        adapter = loading.load_adapter_from_conf_options(conf, "ironic", session=session)
+        _settle(session)
+    except (exceptions.ClientException, cfg.Error, ValueError, TypeError, RecursionError, ImportError) as error:
+        raise ConfigError(f"[ironic]: {' '.join(str(error).split())}") from error
+    adapter.service_type = adapter.service_type or "baremetal"
+    if isinstance(auth, FixedEndpointPlugin):
+        place = _place(conf, "ironic", auth.endpoint, "endpoint_override = URL of Ironic")
+    else:
+        place = adapter.endpoint_override or _catalog(conf, "ironic")
+    return adapter, f"Ironic at {mask(place).rstrip('/')}"
+
+
+class _Login:
+    """
+    The lock of a plugin's login, which says so where a login asks for a login.
+
+    keystoneauth does where what answers at auth_url refuses (401) to tell its versions, and would wait for itself.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._owner: int | None = None
+
+    def __enter__(self) -> None:
+        if self._owner == threading.get_ident():
+            raise exceptions.Unauthorized("what answers at auth_url asks for a token before it gives one")
+        self._lock.acquire()
+        self._owner = threading.get_ident()
+
+    def __exit__(self, *_error: object) -> None:
+        self._owner = None
+        self._lock.release()
+
+
+def _check_url(conf: Any, group: str) -> None:
+    """
+    Refuse what keystoneauth would take for a Keystone without a catalog, or for another host.
+
+    Raises:
+        ConfigError: a URL is none. It is not shown, as it may have a password at an unexpected place.
+    """
+    section = conf[group].auth_section or group
+    for name in ("auth_url", "endpoint", "endpoint_override"):
+        place = group if name in conf[group] and conf[group][name] else section
+        url = str(conf[place][name] or "") if name in conf[place] else ""
+        if url and "@" in url.partition("://")[2].partition("@")[2]:
+            raise ConfigError(f"[{place}] {name} has more than one @: in a user or password, write it as %40")
+        if url and "@" in url.partition("://")[2].partition("/")[2]:
+            raise ConfigError(f"[{place}] {name} has a / before an @: in a user or password, write it as %2F")
+        if name == "auth_url" and url and not url.startswith(("http://", "https://")):
+            shown = "" if "@" in url else f" = {url}"
+            raise ConfigError(f"[{place}] auth_url{shown} is no URL: it begins with http:// or https://")
+
+
+def _settle(session: Any) -> None:
+    """A login that cannot wait for itself; and no look for proxies and certificates for each request without need."""
+    if session.auth is not None:
+        session.auth._lock = _Login()
+    if not any(name.lower() in ENVIRONMENT for name in os.environ):  # which names none
+        session.session.trust_env = False
+
+
+def _check_secrets(conf: Any, group: str) -> None:
+    """What keystoneauth would miss only at the first request, and not by a name."""
+    for section, option in register_secrets(conf, group):
+        if option in NEEDED and conf[section][option] is None:
+            raise ConfigError(
+                f"[{section}] auth_type = {conf[section].auth_type} needs {option}, or a unit with LoadCredential="
+                f"{group}-{option.replace('_', '-')}:FILE"
+            )
+
+
+def _place(conf: Any, group: str, endpoint: str | None, wanted: str) -> str:
+    """
+    Where a service without Keystone is: nova says endpoint_override, keystoneauth's plugins say endpoint.
+
+    Raises:
+        ConfigError: neither is given.
+    """
+    place = conf[group].endpoint_override or endpoint
+    if not place:
+        kind = conf[conf[group].auth_section or group].auth_type
+        raise ConfigError(f"[{group}] auth_type = {kind} needs {wanted}")
+    return str(place)
+
+
+def _catalog(conf: Any, group: str) -> str:
+    own = conf[group]
+    return f"the endpoint in the catalog of Keystone at {own.auth_url}" if "auth_url" in own else "its endpoint"
+
+
+def open_embedded(requests_session: Any) -> Adapter:
+    """An adapter for a placement that a requests session reaches in this process."""
+    session = Session(auth=NoAuth(endpoint=EMBEDDED_URL), session=requests_session)
+    session.additional_headers.update(NOAUTH_HEADERS)
+    return Adapter(session, service_type="placement")

@@ -1,0 +1,228 @@
+"""
+What one pass of the service does: every node is brought up to date and audited; what is open stays open between them.
+
+A node that fails does not keep the others from theirs; a host or a placement that fails ends the pass, and was not
+changed by it.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from agent.audit.decide.findings import Finding
+from agent.audit.heal import Healed, HealPolicy, heal
+from agent.audit.run import witness
+from agent.bare_metal.compare import Fate, NodesPlanner
+from agent.bare_metal.run import run_nodes
+from agent.connect.choice import Choice, node_workers, open_driver, open_nodes, open_sender
+from agent.errors import USER_ERRORS
+from agent.settings.read import Settings
+from agent.state.audit import write_memory
+from agent.state.host import locked
+from agent.sync.decide.draft import Wishes
+from agent.sync.node import Planner
+from agent.sync.run import Outcome, Status, run_locked
+from drivers import IRONIC
+from drivers.base import Driver, Watchable
+from drivers.errors import DiscoveryError, PolicyError
+from drivers.events import Event, Told
+from reportclient.client import PlacementClient
+from reportclient.forecast import forecast
+from reportclient.transport import Sender, Transport
+from reportclient.tree import Provider
+
+LOG = logging.getLogger(__name__)
+LENIENT = 2  # nodes that may fail before any other was well
+NAMED = 5  # bare-metal nodes that are not well, with their reasons
+WELL = (Fate.CREATED, Fate.CHANGED, Fate.DELETED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What a pass did and saw; of bare-metal nodes only those that are not well are named."""
+
+    outcomes: Mapping[str, str]  # by node
+    notes: tuple[str, ...] = ()
+    findings: Mapping[str, int] = field(default_factory=dict)  # by kind
+    observed: Mapping[str, int] = field(default_factory=dict)  # total by class, as it stood before
+    desired: Mapping[str, int] = field(default_factory=dict)
+
+
+class Passes:
+    """
+    Passes over all nodes under one configuration.
+
+    ``metered`` stands before what sends requests to placement; ``told`` hears of operations on the host.
+    """
+
+    def __init__(
+        self,
+        choice: Choice,
+        settings: Settings,
+        policy: HealPolicy | None,
+        *,
+        wake: Callable[[Event], None],
+        metered: Callable[[Sender], Sender],
+        told: Told,
+        progress: Callable[[], None],
+    ) -> None:
+        self._choice = choice
+        self._settings = settings
+        self._policy = policy  # None: nothing is healed
+        self._wake = wake
+        self._metered = metered
+        self._told = told
+        self._progress = progress
+        self._host = ExitStack()
+        self._driver: Driver | None = None
+        self._client: PlacementClient | None = None
+        self._where = ""
+        self._failed: dict[str, set[str]] = {}  # by node: why repairs of its last audit failed, told once
+        self._started = False  # the first pass is done: it may convert the host
+
+    def take(self, *, deep: bool) -> Taken:
+        """
+        One pass; ``deep`` audits read everything, the others what moved.
+
+        Raises:
+            ConfigError, StateError, DiscoveryError, PolicyError, PlacementError: what was written before stands.
+        """
+        client = self.open()
+        if self._settings.driver == IRONIC:
+            return self._take_nodes(client)
+        driver = self._open_driver()
+        nodes = driver.nodes()
+        taken: list[Taken] = []
+        failures: list[Exception] = []
+        for node in nodes:
+            planner = Planner(node=node, driver=driver, client=client, settings=self._settings, where=self._where)
+            try:
+                with locked(self._settings.state_directory):  # nobody else of us writes between a pass and its audit
+                    taken.append(self._take_one(planner, deep))
+            except (DiscoveryError, PolicyError):
+                raise  # what is wrong with the host is wrong with all
+            except USER_ERRORS as error:
+                failures.append(error)
+                if len(failures) == len(nodes) or len(taken) == len(failures) - 1 >= LENIENT:
+                    raise  # it is not this node's alone
+                failed = Taken(outcomes={node: Status.FAILED.value}, notes=(str(error),))
+                taken.append(failed)
+            self._progress()
+        self._started = True
+        return _together(taken)
+
+    def open(self) -> PlacementClient:
+        """
+        The client, opened at the first call.
+
+        Raises:
+            ConfigError: no placement is chosen. StateError: an embedded one cannot be used.
+        """
+        if self._client is None:
+            sender, self._where, name = open_sender(self._settings, self._choice, writes=True)
+            self._client = PlacementClient(Transport(self._metered(sender), where=name))
+        return self._client
+
+    def close_host(self) -> None:
+        """The next pass opens the host anew, and hears of its events again."""
+        self._driver = None
+        self._host.close()
+
+    def _open_driver(self) -> Driver:
+        if self._driver is None:
+            driver = self._host.enter_context(open_driver(self._settings, self._choice, self._told))
+            if isinstance(driver, Watchable) and not self._settings.recorded:
+                self._host.enter_context(driver.watching(self._wake))
+            self._driver = driver
+        return self._driver
+
+    def _take_one(self, planner: Planner, deep: bool) -> Taken:
+        # What others disturb, or placement does not answer, the loop tries again, and looks up in between.
+        convert = not self._started and self._settings.allow_reshape
+        outcome = run_locked(planner, Wishes(reshape=convert, deep=deep))
+        if outcome.status is Status.CHANGED:
+            LOG.info(
+                "pass node=%s outcome=changed operations=%d digest=%s",
+                outcome.node,
+                len(outcome.plan.operations),
+                outcome.plan.digest,
+            )
+        self._progress()
+        return Taken(
+            outcomes={planner.node: outcome.status.value},
+            notes=outcome.notes,
+            findings=self._audit(planner, outcome, deep),
+            observed=_totals(seen.provider for seen in outcome.observed),
+            desired=_totals(seen.provider for seen in forecast(outcome.plan, outcome.observed)),
+        )
+
+    def _audit(self, planner: Planner, outcome: Outcome, deep: bool) -> Counter[str]:
+        """What placement says against what runs; where the tree is as it should be the policy's repairs are done."""
+        may_heal = outcome.status in (Status.UNCHANGED, Status.CHANGED)
+        if not may_heal and outcome.observed.root is None:
+            return Counter()
+        quiet = outcome.status is Status.UNCHANGED
+        seen = (outcome.survey, outcome.observed) if quiet and outcome.survey else None
+        testimony = witness(planner, light=not (deep or planner.client.went_back), seen=seen)
+        if testimony.memory != testimony.before:
+            write_memory(self._settings.state_directory, testimony.root_uuid, testimony.memory, clock=testimony.clock)
+        cares = heal(planner, testimony, self._policy) if self._policy and may_heal else ()
+        new = [one for one in testimony.findings if testimony.memory.sightings[one.key].looks == 1]
+        for kind, where, what in dict.fromkeys((one.kind.value, _place(one), one.seen) for one in new):
+            LOG.warning("finding kind=%s where=%s seen=%s", kind, where, what)
+        before = self._failed.get(planner.node, set())
+        healed = [care.finding for care in cares if care.healed is Healed.HEALED]
+        for kind, where in dict.fromkeys((finding.kind.value, _place(finding)) for finding in healed):
+            LOG.warning("finding kind=%s where=%s healed", kind, where)
+        failed = [care for care in cares if care.healed is Healed.FAILED]
+        for care in failed:
+            if care.why not in before:
+                kind, where = care.finding.kind.value, _place(care.finding)
+                LOG.warning("finding kind=%s where=%s not healed why=%s", kind, where, care.why)
+        self._failed[planner.node] = {care.why for care in failed}
+        return Counter(one.kind.value for one in testimony.findings)
+
+    def _take_nodes(self, client: PlacementClient) -> Taken:
+        with locked(self._settings.state_directory), open_nodes(self._settings, writes=True, told=self._told) as driver:
+            planner = NodesPlanner(
+                driver=driver,
+                client=client,
+                settings=self._settings,
+                where=self._where,
+                workers=node_workers(self._settings, self._choice),
+            )
+            outcome = run_nodes(planner, progress=lambda _done, _of: self._progress())
+        unwell = [one for one in outcome.outcomes if one.fate not in WELL]
+        changed = len(outcome.outcomes) - len(unwell)
+        if changed:
+            LOG.info("pass nodes=%d changed=%d unwell=%d", outcome.unchanged + changed, changed, len(unwell))
+        status = Status.CHANGED if changed else Status.UNCHANGED
+        return Taken(
+            outcomes={one.node: one.fate.value for one in unwell} or {"nodes": status.value},
+            notes=tuple(one.why for one in unwell[:NAMED]),
+        )
+
+
+def _place(finding: Finding) -> str:
+    return finding.consumer or finding.provider or "-"
+
+
+def _totals(providers: Iterable[Provider]) -> Counter[str]:
+    """What a tree has of each class."""
+    sums: Counter[str] = Counter()
+    for provider in providers:
+        sums.update({name: stock.total for name, stock in provider.inventories.items()})
+    return sums
+
+
+def _together(taken: list[Taken]) -> Taken:
+    """What a pass over several nodes did and saw."""
+    return Taken(
+        outcomes={node: outcome for one in taken for node, outcome in one.outcomes.items()},
+        notes=tuple(note for one in taken for note in one.notes),
+        findings=sum((Counter(one.findings) for one in taken), Counter()),
+        observed=sum((Counter(one.observed) for one in taken), Counter()),
+        desired=sum((Counter(one.desired) for one in taken), Counter()),
+    )

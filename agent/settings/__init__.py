@@ -1,0 +1,1 @@
+"""What the operator configured, as values. Reads configuration files and nothing else."""

@@ -1,0 +1,144 @@
+"""
+What an audit remembers of the last one: who held what at which generation, and since when something is wrong.
+
+As ``agent.state``: a missing, torn or foreign file is as good as none, and then everything is read.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agent.errors import StateError
+from agent.state.clock import Clock, decode_clock, encode_clock, probe_clock
+from agent.state.files import sync_folder, write_durably
+from agent.state.places import same_place
+from reportclient.allocations import Allocation
+
+FAR_FUTURE_S = 253402300800.0  # the year 10000
+LOG = logging.getLogger(__name__)
+FORMAT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """Since when (seconds since the epoch) something is wrong, and in how many audits in a row it was."""
+
+    first_s: float
+    looks: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditMemory:
+    """What one audit leaves for the next; the default is that of a host never audited."""
+
+    where: str = ""  # the placement
+    generations: Mapping[str, int] = field(default_factory=dict)  # by provider's uuid, when its allocations were read
+    names: Mapping[str, str] = field(default_factory=dict)  # the same providers', by which ``allocations`` go
+    allocations: tuple[Allocation, ...] = ()
+    sightings: Mapping[str, Sighting] = field(default_factory=dict)  # by ``Finding.key``
+
+
+def read_memory(directory: Path, root_uuid: str, where: str, *, clock: Clock | None = None) -> AuditMemory:
+    """
+    The memory about this placement; a fresh one when there is none that can be trusted.
+
+    A clock (by default this host's) that was set meanwhile makes nothing older or younger; after another boot all is
+    seen for the first time.
+
+    Raises:
+        StateError: the file is there and cannot be read.
+    """
+    path = _path(directory, root_uuid)
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        body = record["body"]
+        whole = (record["format"], record["checksum"]) == (FORMAT, _checksum(body))
+        if not (whole and same_place(body["where"], where)):
+            return AuditMemory(where=where)
+        # Older files have no names: all is read once, as providers may be called otherwise by now.
+        names = {str(uuid): str(name) for uuid, name in body.get("names", {}).items()}
+        noted, now = decode_clock(body["clock"]), clock or probe_clock()
+        return AuditMemory(
+            where=where,
+            generations={
+                str(uuid): int(generation) for uuid, generation in body["generations"].items() if uuid in names
+            },
+            names=names,
+            allocations=tuple(
+                Allocation(str(consumer), str(provider), str(name), int(amount))
+                for consumer, provider, name, amount in body["allocations"]
+            ),
+            sightings={
+                key: sighting
+                for key, (first_s, looks) in body["sightings"].items()
+                if (sighting := _read_sighting(first_s, looks, noted, now)) is not None
+            },
+        )
+    except FileNotFoundError:
+        return AuditMemory(where=where)
+    except OSError as error:
+        raise StateError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        LOG.warning("the last audit's memory is not trusted, and everything is read file=%s reason=%s", path, error)
+        return AuditMemory(where=where)
+
+
+def write_memory(directory: Path, root_uuid: str, memory: AuditMemory, *, clock: Clock | None = None) -> None:
+    """
+    Replace the memory, whole or not at all.
+
+    Raises:
+        StateError: it cannot be written; the old one stays.
+    """
+    path = _path(directory, root_uuid)
+    body: dict[str, Any] = {
+        "where": memory.where,
+        "generations": dict(memory.generations),
+        "names": dict(memory.names),
+        "allocations": [
+            [one.consumer, one.provider, one.resource_class, one.amount] for one in sorted(memory.allocations)
+        ],
+        "clock": encode_clock(clock or probe_clock()),
+        "sightings": {key: [one.first_s, one.looks] for key, one in sorted(memory.sightings.items())},
+    }
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(".json.new")
+        write_durably(draft, json.dumps({"format": FORMAT, "checksum": _checksum(body), "body": body}) + "\n")
+        draft.rename(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise StateError(f"cannot write {path}: {error.strerror}: set [agent] state_directory") from error
+
+
+def forget_memory(directory: Path, root_uuid: str) -> None:
+    """
+    Nothing is remembered any more.
+
+    Raises:
+        StateError: the file cannot be removed.
+    """
+    path = _path(directory, root_uuid)
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise StateError(f"cannot remove {path}: {error.strerror}") from error
+
+
+def _read_sighting(first_s: float, looks: int, noted: Clock, now: Clock) -> Sighting | None:
+    if not 0 <= first_s < FAR_FUTURE_S or looks < 1:
+        raise ValueError(f"seen since {first_s} in {looks} audits")
+    since_s = now.since(float(first_s), noted)
+    return None if since_s is None else Sighting(max(0.0, since_s), int(looks))
+
+
+def _path(directory: Path, root_uuid: str) -> Path:
+    return directory / "audits" / f"{root_uuid}.json"
+
+
+def _checksum(body: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

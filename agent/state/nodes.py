@@ -1,0 +1,178 @@
+"""
+What is remembered of bare-metal nodes: how each one's provider stood when we left it, and what of it the node gave.
+
+One checksummed file for all of them, replaced whole. A missing, torn or foreign one is as good as none: then providers
+are read before they are written, and nothing is taken away that only this file could tell to be ours: of stock under
+our marks, what has not the form in which we report a node.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from sys import intern
+from typing import Any
+from uuid import uuid4
+
+from agent.errors import StateError
+from agent.state.clock import Clock, decode_clock, encode_clock, probe_clock
+from agent.state.files import sync_folder, write_durably
+from agent.state.places import same_place
+from reportclient.payload import decode_inventory, encode_inventory
+from reportclient.tree import ObservedProvider, Provider
+
+LOG = logging.getLogger(__name__)
+FORMAT = 2
+NAME = "nodes.json"
+UNREAD = -1  # the generation of a provider that was never read
+
+
+@dataclass(frozen=True, slots=True)
+class KnownNode:
+    """One node's provider as we left it."""
+
+    seen: ObservedProvider
+    given: frozenset[str]  # the classes and traits that the node gave, and that go with it
+    gone_s: float | None = None  # since when (seconds since the epoch) Ironic does not have the node; None: it has
+    spelling: str | None = None  # the resource class with which it was reported, as Ironic has it; None: not known
+    may_go: bool = False  # gone, and the limit of changes let it go: what is left of it is in use
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesMemory:
+    """What one pass leaves for the next; the default is that of an agent that never ran."""
+
+    where: str = ""  # the placement
+    ironic: str = ""
+    lacked: frozenset[str] = frozenset()  # standard traits that this placement is too old to know
+    microversion: tuple[int, int] | None = None
+    nodes: Mapping[str, KnownNode] = field(default_factory=dict)  # by uuid
+    left: Mapping[str, KnownNode] = field(default_factory=dict)  # nodes that left the share as we left them, by uuid
+    whole_s: float = 0.0  # when (seconds since the epoch) all providers were read, whatever was remembered of them
+    behind: frozenset[str] = (
+        frozenset()
+    )  # nodes whose providers had a lower generation than what is remembered, by uuid
+
+
+def read_nodes(directory: Path, where: str, ironic: str, *, clock: Clock | None = None) -> NodesMemory:
+    """
+    The memory about this placement and this Ironic; a fresh one when there is none that can be trusted.
+
+    As for findings, a clock that was set makes no node gone for longer, and after another boot the wait begins anew.
+
+    Raises:
+        StateError: the file is there and cannot be read.
+    """
+    path, fresh = directory / NAME, NodesMemory(where=where, ironic=ironic)
+    try:
+        text = path.read_text(encoding="utf-8")
+        head, _, body = text.partition("\n")
+        record = json.loads(head)
+        if (record["format"], record.pop("checksum")) != (FORMAT, _checksum(record, body)):
+            raise ValueError("another format or checksum")
+        before = record["ironic"].partition(", ")[0]  # 0.1.0 added the share
+        if not (same_place(record["where"], where) and same_place(before, ironic)):
+            raise ValueError(f"it is about {record['ironic']} and {record['where']}")
+        version = record["microversion"]
+        noted, now = decode_clock(record["clock"]), clock or probe_clock()
+        return NodesMemory(
+            where=where,
+            ironic=ironic,
+            lacked=frozenset(map(str, record["lacked"])),
+            microversion=(int(version[0]), int(version[1])) if version else None,
+            nodes={row[0]: _decode(row, noted, now) for row in map(json.loads, body.splitlines())},
+            left={row[0]: _decode(row, noted, now) for row in record.get("left", [])},
+            whole_s=_since(record.get("whole_s"), noted, now) or 0.0,
+            behind=frozenset(map(str, record.get("behind", []))),
+        )
+    except FileNotFoundError:
+        return fresh
+    except OSError as error:
+        raise StateError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
+        LOG.warning("the memory of nodes is not trusted, and all are read file=%s reason=%s", path, error)
+        return fresh
+
+
+def write_nodes(directory: Path, memory: NodesMemory, *, clock: Clock | None = None) -> None:
+    """
+    Replace the memory, whole or not at all.
+
+    Raises:
+        StateError: it cannot be written; the old one stays.
+    """
+    path = directory / NAME
+    body = "".join(json.dumps(_encode(known)) + "\n" for known in memory.nodes.values())
+    head = {
+        "format": FORMAT,
+        "where": memory.where,
+        "ironic": memory.ironic,
+        "lacked": sorted(memory.lacked),
+        "microversion": memory.microversion,
+        "left": [_encode(known) for known in memory.left.values()],
+        "whole_s": memory.whole_s,
+        "behind": sorted(memory.behind),
+        "clock": encode_clock(clock or probe_clock()),
+    }
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(".json.new")
+        write_durably(draft, f"{json.dumps(head | {'checksum': _checksum(head, body)})}\n{body}")
+        draft.rename(path)
+        sync_folder(directory)
+    except OSError as error:
+        raise StateError(f"cannot write {path}: {error.strerror}: set [agent] state_directory") from error
+
+
+def own_mark(directory: Path, *, writes: bool) -> str:
+    """
+    What tells this agent from another of the same name: made once, kept beside the memory.
+
+    Raises:
+        StateError: it cannot be read, or made.
+    """
+    path = directory / "agent_id"
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        mark = str(uuid4())
+    except (OSError, UnicodeDecodeError) as error:
+        raise StateError(f"cannot read {path}: {error}") from error
+    if writes:
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            write_durably(path, mark + "\n")
+        except OSError as error:
+            raise StateError(f"cannot write {path}: {error.strerror}: set [agent] state_directory") from error
+    return mark
+
+
+def _encode(known: KnownNode) -> list[Any]:
+    seen = known.seen
+    stock = {name: encode_inventory(one) for name, one in seen.provider.inventories.items()}
+    traits, given = sorted(seen.provider.traits), sorted(known.given)
+    return [seen.uuid, seen.generation, stock, traits, given, known.gone_s, known.spelling, known.may_go]
+
+
+def _decode(row: list[Any], noted: Clock, now: Clock) -> KnownNode:
+    uuid, generation, stock, traits, given, gone_s, *later = row
+    spelling = intern(str(later[0])) if later and later[0] is not None else None  # files of 0.1.0 have none
+    provider = Provider(
+        name=uuid,
+        inventories={intern(name): decode_inventory(one) for name, one in stock.items()},
+        traits=frozenset(map(intern, traits)),
+    )
+    seen = ObservedProvider(uuid=uuid, generation=int(generation), provider=provider)
+    return KnownNode(
+        seen, frozenset(map(intern, given)), _since(gone_s, noted, now), spelling, may_go=later[1:] == [True]
+    )
+
+
+def _since(moment_s: Any, noted: Clock, now: Clock) -> float | None:
+    return None if moment_s is None else now.since(float(moment_s), noted)
+
+
+def _checksum(head: Mapping[str, Any], body: str) -> str:
+    return hashlib.sha256((json.dumps(head, sort_keys=True) + body).encode()).hexdigest()

@@ -1,0 +1,208 @@
+"""
+A person's approval of one plan, for a conversion that nobody watches: the one before each start of the service.
+
+A checksummed file for each node below the state directory. It is used once: marked before its conversion begins, and
+gone when any conversion of the node is done, as it was given for the tree that stood before.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from agent.errors import StateError
+from agent.state.files import sync_folder, write_durably
+from agent.state.places import same_place
+from agent.sync.decide.draft import Prospect
+from agent.sync.node import Planner
+from reportclient.plan import Outline
+
+FORMAT = 1
+FOLDER = "approvals"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """One plan for one node in one placement, by its digest."""
+
+    node: str
+    where: str  # the placement's name
+    digest: str
+    approved: str  # when, as ISO 8601 in UTC
+    outline: Outline  # by which the rest of the plan is known after a conversion that was cut off
+    begun: bool = False  # its conversion may have been carried out, in part or whole
+
+
+class UntrustedApproval(Exception):
+    """An approval that does not count; the message names the file and what is wrong with it."""
+
+
+def approval_path(planner: Planner, root_uuid: str) -> Path:
+    return planner.settings.state_directory / FOLDER / f"{root_uuid}.json"
+
+
+def approve(planner: Planner, prospect: Prospect) -> Path:
+    """
+    Approve the plan of a prospect, in place of an earlier approval for its node; the caller is ``locked``.
+
+    Raises:
+        StateError: the approval cannot be written.
+    """
+    path = approval_path(planner, prospect.root_uuid)
+    approval = Approval(
+        node=planner.node,
+        where=planner.where,
+        digest=prospect.plan.digest,
+        approved=datetime.now(UTC).isoformat(timespec="seconds"),
+        outline=prospect.plan.outline,
+    )
+    _write(path, approval)
+    return path
+
+
+def find_approval(planner: Planner, root_uuid: str) -> Approval | None:
+    """
+    The approval for a node; None where nobody approved anything.
+
+    Raises:
+        UntrustedApproval: it is damaged, or about another node or placement. StateError: it cannot be read.
+    """
+    path = approval_path(planner, root_uuid)
+    approval = read_approval(path)
+    if approval and (approval.node != planner.node or not same_place(approval.where, planner.where)):
+        raise UntrustedApproval(
+            f"{path} approves a plan for {approval.node} in {approval.where}, not in this placement"
+        )
+    return approval
+
+
+def read_approval(path: Path) -> Approval | None:
+    """
+    Read one approval; None where there is none.
+
+    Raises:
+        UntrustedApproval: it is damaged. StateError: it cannot be read.
+    """
+    try:
+        return _decode(path.read_text(encoding="utf-8", errors="replace"))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StateError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UntrustedApproval(f"{path} is damaged ({type(error).__name__})") from error
+
+
+def forget_approval(planner: Planner, root_uuid: str) -> None:
+    """
+    Remove the approval for a node, damaged or not; the caller is ``locked``.
+
+    Raises:
+        StateError: it cannot be removed.
+    """
+    path = approval_path(planner, root_uuid)
+    try:
+        if path.exists():
+            path.unlink()
+            sync_folder(path.parent)
+    except OSError as error:
+        raise StateError(f"cannot remove {path}, which is used up: {error.strerror}: remove it by hand") from error
+
+
+def approvals(directory: Path) -> tuple[tuple[Path, Approval | str], ...]:
+    """
+    The approvals that wait in a state directory, each with its file; of one that does not count, why.
+
+    Raises:
+        StateError: one cannot be read.
+    """
+    found: list[tuple[Path, Approval | str]] = []
+    for path in sorted((directory / FOLDER).glob("*.json")):
+        try:
+            if approval := read_approval(path):
+                found.append((path, approval))
+        except UntrustedApproval as error:
+            found.append((path, str(error)))
+    return tuple(found)
+
+
+def tell_approval(path: Path, approval: Approval | str) -> str:
+    """An approval in a sentence, with what can be done about it."""
+    if isinstance(approval, str):
+        return f"{approval}: remove it, or approve anew with reshape --approve --digest D"
+    waits = "was begun and is completed" if approval.begun else "is carried out"
+    return (
+        f"the plan {approval.digest} for {approval.node}, approved {approval.approved}, {waits} before the service "
+        f"starts the next time: remove {path} to withdraw it"
+    )
+
+
+@contextmanager
+def spent(planner: Planner, prospect: Prospect) -> Iterator[None]:
+    """
+    Inside, a conversion is carried out: an approval of it is marked before that, and any for the node gone after it.
+
+    Raises:
+        StateError: it cannot be marked, and nothing was sent; or removed.
+    """
+    try:
+        approval = find_approval(planner, prospect.root_uuid)
+    except UntrustedApproval:
+        approval = None
+    if approval and not approval.begun and approval.digest == prospect.plan.digest:
+        _write(approval_path(planner, prospect.root_uuid), replace(approval, begun=True))
+    yield
+    forget_approval(planner, prospect.root_uuid)
+
+
+def _write(path: Path, approval: Approval) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(".draft")
+        write_durably(draft, _encode(approval))
+        draft.rename(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise StateError(f"cannot write {path}: {error.strerror}: make room or set [agent] state_directory") from error
+
+
+def _encode(approval: Approval) -> str:
+    outline = approval.outline
+    body = asdict(approval) | {
+        "outline": {
+            "steps": sorted(outline.steps),
+            "names": sorted(outline.names),
+            "traits": sorted([uuid, sorted(names)] for uuid, names in outline.traits),
+            "moves": outline.moves,
+        }
+    }
+    return json.dumps({"format": FORMAT, "checksum": _checksum(body), "body": body}, indent=1) + "\n"
+
+
+def _decode(text: str) -> Approval:
+    record = json.loads(text)
+    body: dict[str, Any] = record["body"]
+    if record["format"] != FORMAT or record["checksum"] != _checksum(body):
+        raise ValueError("format or checksum")
+    outline = body["outline"]
+    return Approval(
+        node=body["node"],
+        where=body["where"],
+        digest=body["digest"],
+        approved=body["approved"],
+        begun=body["begun"],
+        outline=Outline(
+            steps=frozenset(outline["steps"]),
+            names=frozenset(outline["names"]),
+            traits=frozenset((uuid, frozenset(names)) for uuid, names in outline["traits"]),
+            moves=outline["moves"],
+        ),
+    )
+
+
+def _checksum(body: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,520 @@
+"""What a pass would do, decided from what was seen of host and placement. Pure: reads and writes nothing."""
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Protocol
+
+from agent.errors import ConfigError
+from agent.state.host import NodeState
+from agent.sync.decide.one_time import Uses, find_uses, one_time, to_ask
+from agent.sync.decide.unmatched import lost_entries, unmatched
+from agent.sync.provider_yaml import Addition, add, check_names, now_named, still_named, without
+from drivers.base import Survey
+from drivers.moves import displaced, exchanged, plan_moves
+from drivers.policy import Policy
+from drivers.strangers import find_stand_ins
+from reportclient.allocations import Allocation, Consumer, Holdings, Move, Observed, apply_moves
+from reportclient.diff import adopted, diff
+from reportclient.errors import Unplaceable
+from reportclient.hold import hold
+from reportclient.names import is_custom
+from reportclient.ownership import MARKER, OWNERS, Contest, Names, Ownership, contest
+from reportclient.plan import Delete, Plan, lessened, recast
+from reportclient.renaming import as_called, called, former_name
+from reportclient.reserve import Reservations, set_by_operator, used_up, with_reservations
+from reportclient.tree import ObservedTree, ProviderTree
+
+
+class Shaper(Protocol):
+    """The pure half of a driver: see ``drivers.base.Driver``."""
+
+    @property
+    def emitted(self) -> Names: ...
+
+    def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]: ...
+
+    def present(self, survey: Survey) -> frozenset[str]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What a person said with this pass."""
+
+    force: bool = False
+    take_over: bool = False
+    rename_from: str | None = None
+    deep: bool | None = (
+        None  # True: the service's pass that reads everything; False: one of those between; None: others
+    )
+    reshape: bool = False  # guests' allocations may be moved
+    agreed: str | None = None  # the digest of the plan that a person read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readings:
+    """What was read because a draft needed it; what is not in here was not read."""
+
+    allocations: Mapping[str, tuple[Allocation, ...]] = field(default_factory=dict)  # by uuid of the provider
+    consumers: Mapping[str, Consumer | None] = field(default_factory=dict)  # by uuid; None: nothing is allocated to it
+    traits: Mapping[str, bool] = field(default_factory=dict)  # whether placement has a trait of this name
+    providers: Mapping[str, bool] = field(default_factory=dict)  # whether placement has one of this name or uuid
+    nova_compute: tuple[int, ...] | None = None  # the process ids of nova-compute on this host; None: not looked for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What must be read before a draft can be made; at least one of its fields is set."""
+
+    allocations: frozenset[str] = frozenset()  # of these providers, by uuid
+    consumers: frozenset[str] = frozenset()  # by uuid
+    traits: frozenset[str] = frozenset()  # by name
+    providers: frozenset[str] = frozenset()  # by name or uuid
+    nova_compute: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """All that was seen of one node and of its tree in placement, and what was asked of this pass."""
+
+    node: str  # the name that its root is to have
+    root_uuid: str
+    identified: bool  # False: root_uuid is a stand-in for the one that sync will make
+    recorded: bool  # the host is an archive: nothing can be seen of what runs there
+    policy: Policy
+    additions: tuple[Addition, ...]  # the operator's files
+    survey: Survey
+    observed: ObservedTree
+    went_back: bool  # placement is in an older state than the one that the last pass left
+    memory: NodeState  # as the last pass left it
+    wishes: Wishes = Wishes()
+    tried: tuple[ObservedTree, ...] = ()  # what attempts of this pass that were cut off were to make
+    readings: Readings = Readings()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prospect:
+    """What a pass has before it writes: what is wanted, what stands, and the way from one to the other."""
+
+    root_uuid: str
+    desired: ProviderTree
+    observed: ObservedTree
+    said: ObservedTree  # the same without what the operator's files add, and with what operators reserved meanwhile
+    ours: Ownership
+    plan: Plan
+    unplaceable: str  # why what guests hold has no place in what is wanted; empty: all has, or nobody must move
+    contest: Contest | None
+    went_back: bool  # placement is in an older state than the one that the last pass left
+    survey: Survey
+    present: frozenset[str]  # the providers whose hardware the survey found
+    allocations: tuple[Allocation, ...]  # of the whole tree where guests hold what loses stock, else none
+    elsewhere: frozenset[str]  # providers whose hardware, if they stand, is on offer in another form
+    away: frozenset[str]  # classes that the root has, partly reserved, and no device to have them now
+    held: tuple[str, ...]  # what is kept only because guests have it: a sentence each
+    strays: tuple[Addition, ...]  # entries of the operator's files that match no provider of this host
+    memory: NodeState  # as the last pass left it, by the names that are wanted
+    refused: NodeState  # to remember where nothing is written: by the names that stand
+    meanwhile: NodeState  # to remember while this plan is being carried out: what was ours, and what will be
+    lasting: NodeState  # and once it is
+    identified: bool  # False: root_uuid is a stand-in for the one that sync will make
+    nova_compute: tuple[int, ...] = ()  # the process ids of nova-compute here, where the root was never ours
+
+    @property
+    def allocations_after(self) -> tuple[Allocation, ...]:
+        return apply_moves(self.allocations, self.plan.moves)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Standing:
+    """What stands and what is remembered, by the names that are wanted."""
+
+    formerly: str | None  # the name of the root before a renaming
+    observed: ObservedTree
+    memory: NodeState
+    named: Mapping[str, Names]  # what the operator's files put on each provider
+
+    def with_reservations(self, reserved: Reservations) -> ObservedTree:
+        return with_reservations(self.observed, reserved)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shaped:
+    """What the host gives, before the operator's files."""
+
+    tree: ProviderTree
+    holdings: Holdings
+    ours: Ownership  # before this pass
+    contest: Contest | None
+    reserved: Reservations
+    uses: Uses = field(default_factory=Uses)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """The tree that is wanted, and whose each part of it is."""
+
+    tree: ProviderTree
+    added: Mapping[str, Names]  # by the operator's files
+    reported: Mapping[str, Names]  # by devices and rules, beyond the closed set
+    strays: tuple[Addition, ...]  # entries of the operator's files that match no provider of this host
+    ours: Ownership
+
+
+def draft(view: View, shaper: Shaper) -> Prospect | Needs:
+    """
+    Decide what a pass would do, or name what must be read first; the same view gives the same answer.
+
+    Raises:
+        PolicyError: the policy names something that this node does not have.
+        ConfigError: an operator's file names what it may not, or by a slip of the pen not what it named.
+        TreeMismatch: placement has another host's tree under this name.
+    """
+    standing = _standing(view, shaper)
+    shaped = _shape(view, shaper, standing)
+    needs = _unread_uses(view, standing, shaped) or _unread_processes(view)
+    if needs:
+        return needs
+    shaped = _with_used(view, standing, shaped)
+    check_names(view.additions, view.observed, standing.observed, standing.formerly)
+    wanted = _wanted(view, shaper, standing, shaped)
+    suspects = lost_entries(wanted.strays, standing.memory.configured, standing.observed, view.additions)
+    if unknown := suspects.keys() - view.readings.providers.keys():
+        return Needs(providers=frozenset(unknown))
+    for name, why in suspects.items():
+        if not view.readings.providers[name]:
+            raise ConfigError(why)
+    unseen = _unseen_traits(view, standing, wanted)
+    if unread := unseen - view.readings.traits.keys():
+        return Needs(traits=unread)
+    return _plan(view, shaper, standing, shaped, wanted, unseen)
+
+
+def _plan(
+    view: View, shaper: Shaper, standing: _Standing, shaped: _Shaped, wanted: _Wanted, unseen: frozenset[str]
+) -> Prospect | Needs:
+    """The way from what stands to what is wanted, with what must move and what must stay."""
+    known = frozenset(name for name in unseen if view.readings.traits[name])
+    carried = frozenset().union(*(seen.provider.traits for seen in standing.observed))
+    root, formerly = view.observed.root, standing.formerly
+    make = partial(
+        diff,
+        view.observed,
+        ours=wanted.ours,
+        root_uuid=view.root_uuid,
+        known_traits=carried | known,
+        rename=root is not None and root.name == view.wishes.rename_from,
+        formerly=formerly,
+    )
+    plan = make(wanted.tree)
+    recast_as = exchanged(standing.memory.kinds, shaped.holdings.kinds)
+    allocations = _allocations(view, plan, standing.observed, anyhow=bool(recast_as))
+    if isinstance(allocations, Needs):
+        return allocations
+    moved = _moves(view, Observed(standing.observed, allocations), wanted, shaped.holdings, recast_as)
+    if isinstance(moved, Needs):
+        return moved
+    moves, consumers, unplaceable = moved
+    stands = _with_uses(standing.with_reservations(shaped.reserved), shaped.uses)
+    after = Observed(stands, apply_moves(allocations, moves))
+    tree, held = _hold(view, shaper, standing, shaped, wanted, after)
+    if held or moves:
+        plan = make(tree, moves=moves, consumers=consumers)
+    memory = replace(standing.memory, used=shaped.uses.uuids, reserved=shaped.reserved)
+    lacked = _lacked(view, standing) | {name for name in unseen - known if not is_custom(name)}
+    return Prospect(
+        root_uuid=view.root_uuid,
+        desired=tree,
+        observed=standing.observed,
+        said=without(standing.with_reservations(shaped.reserved), standing.named),
+        ours=wanted.ours,
+        plan=plan,
+        unplaceable=unplaceable,
+        survey=view.survey,
+        present=shaper.present(view.survey),
+        allocations=allocations,
+        elsewhere=shaped.holdings.elsewhere,
+        away=shaped.holdings.away,
+        strays=wanted.strays,
+        held=(*shaped.uses.notes, *held),
+        contest=shaped.contest,
+        went_back=view.went_back,
+        identified=view.identified,
+        nova_compute=view.readings.nova_compute or (),
+        memory=memory,
+        refused=replace(view.memory, observed=view.observed, used=shaped.uses.uuids),
+        meanwhile=_meanwhile(view, memory, wanted),
+        lasting=_lasting(view, standing, shaped, wanted, replace(memory, lacked_traits=lacked), plan),
+    )
+
+
+def _standing(view: View, shaper: Shaper) -> _Standing:
+    """What stands by the names that are wanted, while the host is being renamed."""
+    names = (name.removeprefix(view.node) for name in shaper.present(view.survey))
+    own_parts = sorted(names, key=lambda part: (-len(part), part))
+    formerly = view.wishes.rename_from or former_name(view.observed, own_parts)
+    observed, memory = _as_called(view, formerly)
+    return _Standing(
+        formerly=formerly,
+        observed=observed,
+        memory=memory,
+        named=_named(observed, memory, view.additions),
+    )
+
+
+def _as_called(view: View, formerly: str | None) -> tuple[ObservedTree, NodeState]:
+    root, node = view.observed.root, view.node
+    if root is None or (root.name != node and root.name != formerly):
+        return view.observed, view.memory  # another host's, or not to be renamed: ``diff`` says so
+    before = {root.name, node, formerly or node}
+    if len(before) == 1:
+        return view.observed, view.memory
+
+    def by_new_name(names: Mapping[str, Names]) -> dict[str, Names]:
+        found: dict[str, Names] = {}
+        for name, each in names.items():
+            found = joined(found, {called(name, node, before): each})
+        return found
+
+    left = view.memory.observed
+    remembered = replace(
+        view.memory,
+        observed=as_called(left, node, formerly) if left else None,
+        configured=by_new_name(view.memory.configured),
+        reported=by_new_name(view.memory.reported),
+    )
+    return as_called(view.observed, node, formerly), remembered
+
+
+def _shape(view: View, shaper: Shaper, standing: _Standing) -> _Shaped:
+    """The tree that the host gives; where somebody else writes, ratios and reservations of theirs do not count."""
+    observed, memory = standing.observed, standing.memory
+    reserved = set_by_operator(observed, memory.observed, memory.reserved, tried=view.tried)
+    said = without(standing.with_reservations(reserved), standing.named)
+    tree, holdings = shaper.shape(view.survey, view.policy, said)
+    ours = ownership(shaper, view.survey, tree, observed, memory)
+    found = contest(memory.observed, observed, tree, ours, view.policy.free_ratios)
+    if found:
+        reserved = set_by_operator(observed, memory.observed, memory.reserved, tried=view.tried, contested=found.uuids)
+        as_left = with_reservations(_as_left(memory.observed, observed, found.uuids), reserved)
+        tree, holdings = shaper.shape(view.survey, view.policy, without(as_left, standing.named))
+    return _Shaped(tree=tree, holdings=holdings, ours=ours, contest=found, reserved=reserved)
+
+
+def ownership(
+    shaper: Shaper, survey: Survey, shaped: ProviderTree, observed: ObservedTree, memory: NodeState
+) -> Ownership:
+    """What was ours before this pass, and what nova made for devices of this host."""
+    names = shaper.present(survey) | {provider.name for provider in shaped}
+    return Ownership(
+        emitted=shaper.emitted,
+        configured=joined(memory.configured, memory.reported),
+        adopted=adopted(observed, names),
+    )
+
+
+def _unread_uses(view: View, standing: _Standing, shaped: _Shaped) -> Needs | None:
+    """The one-time devices that may be used, where that was not read."""
+    asked = to_ask(one_time(shaped.tree, standing.observed, shaped.ours), standing.memory)
+    unread = {seen.uuid for seen in asked} - view.readings.allocations.keys()
+    return Needs(allocations=frozenset(unread)) if unread else None
+
+
+def _unread_processes(view: View) -> Needs | None:
+    """Whether nova-compute runs here, where the root was never ours and a person did not say to take it over."""
+    root = view.observed.root
+    ours = root is None or MARKER in root.provider.traits
+    asked = not (ours or view.recorded or view.wishes.take_over)
+    return Needs(nova_compute=True) if asked and view.readings.nova_compute is None else None
+
+
+def _with_used(view: View, standing: _Standing, shaped: _Shaped) -> _Shaped:
+    """With the one-time devices reserved that were used, whatever the hypervisor shows of them now."""
+    devices = one_time(shaped.tree, standing.observed, shaped.ours)
+    asked = to_ask(devices, standing.memory)
+    holding = {seen.name for seen in asked if view.readings.allocations[seen.uuid]}
+    uses = find_uses(devices, holding, shaped.tree, standing.memory)
+    tree = ProviderTree(tuple(used_up(one) if one.name in uses.names else one for one in shaped.tree))
+    return replace(shaped, tree=tree, uses=uses)
+
+
+def _wanted(view: View, shaper: Shaper, standing: _Standing, shaped: _Shaped) -> _Wanted:
+    tree, added = add(shaped.tree, view.root_uuid, view.additions, observed=standing.observed)
+    strays = unmatched(view.additions, view.root_uuid, tree, (view.observed, standing.observed))
+    reported = _beyond(shaped.tree, shaper.emitted)
+    configured = joined(joined(shaped.ours.configured, reported), added)
+    return _Wanted(
+        tree=tree, added=added, reported=reported, strays=strays, ours=replace(shaped.ours, configured=configured)
+    )
+
+
+def _unseen_traits(view: View, standing: _Standing, wanted: _Wanted) -> frozenset[str]:
+    """
+    The wanted traits that no provider here carries.
+
+    Standard ones that placement lacked are not asked for again as long as nothing in the tree changed.
+    """
+    names = frozenset[str]().union(*(provider.traits for provider in wanted.tree))
+    carried = frozenset[str]().union(*(seen.provider.traits for seen in standing.observed))
+    return names - carried - _lacked(view, standing)
+
+
+def _lacked(view: View, standing: _Standing) -> frozenset[str]:
+    memory = standing.memory
+    return memory.lacked_traits if standing.observed == memory.observed else frozenset()
+
+
+def _allocations(view: View, plan: Plan, observed: ObservedTree, *, anyhow: bool) -> tuple[Allocation, ...] | Needs:
+    """
+    Who holds what of the whole tree if anybody holds what loses stock; else it is of no concern.
+
+    With ``anyhow`` the root's holders are of concern whatever the plan does with its stock.
+    """
+    losing = lessened(plan, observed) | recast(plan, observed)
+    losing |= {observed.root.uuid} if anyhow and observed.root else set()
+    first = _rows(view, (seen.uuid for seen in observed if seen.uuid in losing), observed)
+    if isinstance(first, Needs) or not first:
+        return first
+    others = (seen.uuid for seen in observed if seen.uuid not in losing and seen.provider.inventories)
+    rest = _rows(view, others, observed)
+    return rest if isinstance(rest, Needs) else (*first, *rest)
+
+
+def _rows(view: View, uuids: Iterable[str], observed: ObservedTree) -> tuple[Allocation, ...] | Needs:
+    """What is allocated on these providers, by the names that are wanted."""
+    asked, read = tuple(uuids), view.readings.allocations
+    if unread := frozenset(asked) - read.keys():
+        return Needs(allocations=unread)
+    return tuple(replace(row, provider=observed.by_uuid[uuid].name) for uuid in asked for row in read[uuid])
+
+
+def _moves(
+    view: View, observed: Observed, wanted: _Wanted, holdings: Holdings, recast_as: frozenset[tuple[str, str]]
+) -> tuple[tuple[Move, ...], tuple[Consumer, ...], str] | Needs:
+    """Who must move, those consumers whole, and why somebody cannot; nobody while the root is being renamed."""
+    root, rows, desired = observed.tree.root, observed.allocations, wanted.tree
+    if not rows or root is None or root.name != desired.root.name:
+        return (), (), ""
+    here = {one.consumer for one in rows}
+    strangers = displaced(observed, desired, wanted.ours) - holdings.guests
+    known = _consumers(view, strangers | (holdings.guests - here)) if strangers else ()
+    if isinstance(known, Needs):
+        return known
+    unknown = [one for one in known if one.uuid in strangers]
+    stand_ins = find_stand_ins(unknown, known, holdings, rows)
+    try:
+        moves = plan_moves(observed, desired, holdings, wanted.ours, stand_ins=stand_ins, recast_as=recast_as)
+    except Unplaceable as error:
+        return (), (), str(error)
+    moving = _consumers(view, {move.consumer for move in moves} - {one.uuid for one in known})
+    return moving if isinstance(moving, Needs) else (moves, (*known, *moving), "")
+
+
+def _consumers(view: View, uuids: Iterable[str]) -> tuple[Consumer, ...] | Needs:
+    """These consumers, but for those to which nothing is allocated."""
+    asked = frozenset(uuids)
+    if unread := asked - view.readings.consumers.keys():
+        return Needs(consumers=unread)
+    return tuple(filter(None, (view.readings.consumers[uuid] for uuid in sorted(asked))))
+
+
+def _hold(
+    view: View, shaper: Shaper, standing: _Standing, shaped: _Shaped, wanted: _Wanted, after: Observed
+) -> tuple[ProviderTree, tuple[str, ...]]:
+    """What is wanted, with what guests hold or an operator reserved of devices that are gone; a sentence each."""
+    here = shaper.present(view.survey)
+    return hold(
+        wanted.tree,
+        ObservedTree(tuple(seen for seen in after.tree if wanted.ours.writes(seen))),
+        after.allocations,
+        elsewhere=shaped.holdings.elsewhere,
+        lost=lambda name: name not in here or name in shaped.holdings.silent,
+        besides={name: each.classes for name, each in standing.named.items()},
+    )
+
+
+def _meanwhile(view: View, memory: NodeState, wanted: _Wanted) -> NodeState:
+    """What to remember while the plan is carried out: a renaming may be taken back, so both names are known."""
+    kept = view.memory
+    return replace(
+        memory,
+        configured=joined(joined(kept.configured, memory.configured), wanted.added),
+        reported=joined(joined(kept.reported, memory.reported), wanted.reported),
+    )
+
+
+def _lasting(
+    view: View, standing: _Standing, shaped: _Shaped, wanted: _Wanted, memory: NodeState, plan: Plan
+) -> NodeState:
+    """What to remember once the plan is carried out."""
+    stay = _left_standing(standing.observed, wanted.tree, plan)
+    return replace(
+        memory,
+        configured=joined(still_named(memory.configured, standing.observed, view.additions), wanted.added),
+        reported=joined(_traits_on(stay, shaped.ours.configured), wanted.reported),
+        reserved={},
+        kinds={**memory.kinds, **shaped.holdings.kinds} if shaped.holdings.kinds else {},
+        used=frozenset(),
+    )
+
+
+def _as_left(left: ObservedTree | None, found: ObservedTree, changed: Container[str]) -> ObservedTree:
+    """What was found, with the providers that somebody changed (by uuid) as we left them."""
+    before = {seen.uuid: seen for seen in left or () if seen.uuid in changed}
+    return ObservedTree(tuple(before.get(seen.uuid, seen) for seen in found))
+
+
+def _with_uses(observed: ObservedTree, uses: Uses) -> ObservedTree:
+    """What stands, with the one-time devices that were used reserved: so they are kept while they are out of sight."""
+    return ObservedTree(
+        tuple(replace(seen, provider=used_up(seen.provider)) if seen.name in uses.names else seen for seen in observed),
+        observed.last_modified,
+    )
+
+
+def _beyond(shaped: ProviderTree, emitted: Names) -> dict[str, Names]:
+    """What a shape puts on each provider beyond the closed set, to be known as ours once it is not wanted any more."""
+    below = emitted.traits | (emitted.below or Names()).traits
+    found = {
+        provider.name: Names(
+            frozenset(provider.inventories) - emitted.classes,
+            provider.traits - (below if provider.parent else emitted.traits),
+        )
+        for provider in shaped
+    }
+    return {name: names for name, names in found.items() if names.classes or names.traits}
+
+
+def _named(observed: ObservedTree, memory: NodeState, additions: Iterable[Addition]) -> dict[str, Names]:
+    """What the operator's files put on the providers that stand, and the marks of owners that rules gave them."""
+    found = dict(memory.configured)
+    for name, now in now_named(observed, additions).items():
+        ours = memory.reported.get(name, Names())
+        found = joined(found, {name: Names(now.classes - ours.classes, now.traits - ours.traits)})
+    owners = {
+        name: Names(traits=frozenset(trait for trait in names.traits if trait.startswith(OWNERS)))
+        for name, names in memory.reported.items()
+    }
+    return joined(found, owners)
+
+
+def _left_standing(observed: ObservedTree, desired: ProviderTree, plan: Plan) -> frozenset[str]:
+    """The providers that the host and its configuration do not give and that stay: held, or another service's now."""
+    gone = {step.uuid for step in plan.operations if isinstance(step, Delete)}
+    wanted = {provider.name for provider in desired}
+    return frozenset(seen.name for seen in observed if seen.uuid not in gone and seen.name not in wanted)
+
+
+def _traits_on(providers: Container[str], names: Mapping[str, Names]) -> dict[str, Names]:
+    """The traits that rules and files gave these providers: they are still ours to take back."""
+    return {name: Names(traits=each.traits) for name, each in names.items() if name in providers and each.traits}
+
+
+def joined(one: Mapping[str, Names], other: Mapping[str, Names]) -> dict[str, Names]:
+    """By provider, what either names."""
+    return {
+        provider: Names(
+            one.get(provider, Names()).classes | other.get(provider, Names()).classes,
+            one.get(provider, Names()).traits | other.get(provider, Names()).traits,
+        )
+        for provider in one.keys() | other.keys()
+    }

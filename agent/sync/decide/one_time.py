@@ -1,0 +1,85 @@
+"""One-time devices that were used: a guest has one, had it when a pass was refused, or claimed it between passes."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from agent.state.host import NodeState
+from reportclient.hold import device_classes, is_used_up
+from reportclient.names import ONE_TIME
+from reportclient.ownership import Ownership
+from reportclient.tree import ObservedProvider, ObservedTree, ProviderTree, same_stock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uses:
+    """One-time devices that are to be reserved for good."""
+
+    names: frozenset[str] = frozenset()
+    uuids: frozenset[str] = frozenset()  # of those that must be remembered until that is written
+    notes: tuple[str, ...] = ()  # a sentence for each that nobody holds now
+
+
+def one_time(shaped: ProviderTree, observed: ObservedTree, ours: Ownership) -> tuple[ObservedProvider, ...]:
+    """The one-time devices that stand: by what is wanted, or by their traits while they are out of sight."""
+    wanted = {one.name: one.traits for one in shaped}
+    return tuple(
+        seen
+        for seen in observed
+        if ONE_TIME in wanted.get(seen.name, seen.provider.traits) and (seen.name in wanted or ours.writes(seen))
+    )
+
+
+def to_ask(standing: Iterable[ObservedProvider], memory: NodeState) -> tuple[ObservedProvider, ...]:
+    """Those of which a claim is possible since the last pass: it moves the generation."""
+    known = memory.observed.by_uuid if memory.observed else {}
+    return tuple(
+        seen
+        for seen in standing
+        if seen.uuid in memory.used
+        or ONE_TIME not in seen.provider.traits
+        or seen.uuid not in known
+        or known[seen.uuid].generation != seen.generation
+    )
+
+
+def find_uses(
+    standing: Iterable[ObservedProvider], holding: Collection[str], shaped: ProviderTree, memory: NodeState
+) -> Uses:
+    """Which of the one-time devices that stand were used; ``holding`` are the names of those with allocations."""
+    known = memory.observed.by_uuid if memory.observed else {}
+    wanted = {one.name: one.inventories.keys() for one in shaped}
+    used, carried = [], []
+    for seen in standing:
+        besides = memory.configured[seen.name].classes if seen.name in memory.configured else frozenset()
+        left = known.get(seen.uuid)
+        if seen.name in holding or seen.uuid in memory.used or (left and _came_and_went(left, seen, besides)):
+            used.append(seen)
+        elif is_used_up(seen, besides) and device_classes(wanted.get(seen.name, ())) - seen.provider.inventories.keys():
+            carried.append(seen)  # the class got another name
+    return Uses(
+        names=frozenset(seen.name for seen in (*used, *carried)),
+        uuids=frozenset(seen.uuid for seen in used),
+        notes=tuple(_unheld(seen) for seen in used if seen.name not in holding),
+    )
+
+
+def _came_and_went(left: ObservedProvider, now: ObservedProvider, besides: Collection[str]) -> bool:
+    """
+    Whether somebody may have claimed a device and let go of it since a pass left it.
+
+    A claim moves the generation and nothing else that can be read; a deleted claim does not move it back.
+    """
+    was, stands = left.provider, now.provider
+    same = same_stock(was.inventories, stands.inventories) and was.traits == stands.traits
+    moved = now.generation != left.generation and same and was.aggregates == stands.aggregates
+    free = any(was.inventories[name].capacity for name in device_classes(was.inventories, besides))
+    return moved and free and ONE_TIME in was.traits
+
+
+def _unheld(seen: ObservedProvider) -> str:
+    name = min(device_classes(seen.provider.inventories), default="CLASS")
+    return (
+        f"{seen.name} is a one-time device, and was claimed since it was last looked at, or written by somebody "
+        f"else: it is reserved as used; if no guest had it, give it back after this pass (openstack resource provider "
+        f"inventory set {seen.uuid} --amend --resource {name}:reserved=0)"
+    )

@@ -1,0 +1,215 @@
+"""
+The end of a host under this agent: its tree is taken away, or stays for nova without our marks.
+
+Both are refused while the service runs, which would undo them with its next pass, and whole: nothing is taken away
+that somebody holds, or that this agent did not write.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext, suppress
+from types import MappingProxyType
+from typing import TypeVar
+
+from agent.state.audit import forget_memory
+from agent.state.host import locked, serving
+from agent.sync.decide.draft import Prospect, Wishes
+from agent.sync.decide.novas import advice, stranded
+from agent.sync.node import Planner, Sight
+from agent.sync.run import ATTEMPTS, Outcome, Status, foresee
+from reportclient.allocations import Allocation
+from reportclient.errors import Conflict
+from reportclient.ownership import MARKER, Names, Ownership, is_marked, is_novas, others_marks
+from reportclient.plan import Delete, Plan, Reshape, SetInventories, SetTraits
+from reportclient.reserve import given_back, is_mark
+from reportclient.tree import ObservedProvider, ObservedTree, same_stock
+
+LOG = logging.getLogger(__name__)
+NONE: Mapping[str, Names] = MappingProxyType({})
+NAMED = 4  # consumers or providers in a sentence
+Seen = TypeVar("Seen", Prospect, Sight)
+
+
+def retire(planner: Planner, *, dry: bool = False) -> Outcome:
+    """
+    Take this host's tree out of placement; compute_id stays, so that the host is the same one if it comes back.
+
+    All stock goes in one request, which placement refuses as soon as somebody holds any of it; then the providers.
+
+    Raises:
+        as ``Planner.prospect``; StateError: the service runs. Conflict: others wrote first at each of several attempts.
+    """
+    return _leave(planner, _prospect, against_retirement, lambda prospect: plan_retirement(prospect.observed), dry=dry)
+
+
+def hand_over(planner: Planner, *, dry: bool = False, force: bool = False) -> Outcome:
+    """
+    Take our marks and reservations off this host's tree, which else stays as it is, for nova-compute to go on with.
+
+    With ``force`` also where there are providers that nova would not keep.
+
+    Raises:
+        as ``retire``.
+    """
+
+    def against(sight: Sight, _held: tuple[Allocation, ...]) -> tuple[str, ...]:
+        stands = planner.standing_layout(sight.observed, sight.memory)
+        return against_hand_over(sight.observed, stands, force=force)
+
+    return _leave(planner, _sight, against, _plan_hand_over, dry=dry)
+
+
+def plan_retirement(observed: ObservedTree) -> Plan:
+    """The whole tree goes: its stock in one transaction, then children before parents."""
+    stocked = tuple(SetInventories(seen.uuid, seen.name, {}) for seen in observed if seen.provider.inventories)
+    deletes = tuple(Delete(seen.uuid, seen.name) for seen in _leaves_first(observed))
+    return Plan((*((Reshape(stocked),) if stocked else ()), *deletes))
+
+
+def plan_hand_over(observed: ObservedTree, configured: Mapping[str, Names] = NONE) -> Plan:
+    """
+    What we reserved is given back, and our marks go, the root's last; the rest of the stock, names and uuids stay.
+    Providers with the mark of another service stay as they are, and so do classes that the operator's files added
+    (``configured``).
+
+    The stock goes first: a run that is cut off then finds by the marks what an operator reserved.
+    """
+    own = [seen for seen in _leaves_first(observed) if not (seen.provider.parent and others_marks(seen))]
+    stock = tuple(
+        SetInventories(seen.uuid, seen.name, after)
+        for seen in own
+        if is_marked(seen)
+        and not same_stock(
+            after := given_back(seen, configured.get(seen.name, Names()).classes), seen.provider.inventories
+        )
+    )
+    writes = []
+    for seen in own:
+        if marks := frozenset(filter(_is_mark, seen.provider.traits)):
+            writes.append(SetTraits(seen.uuid, seen.name, seen.provider.traits - marks, frozenset(), marks))
+    return Plan((*((Reshape(stock),) if len(stock) > 1 else stock), *writes))
+
+
+def _plan_hand_over(sight: Sight) -> Plan:
+    return plan_hand_over(sight.said, sight.memory.configured)
+
+
+def against_retirement(prospect: Prospect, held: tuple[Allocation, ...]) -> tuple[str, ...]:
+    """Why this tree is not taken away: a sentence each; none when it may be."""
+    observed, ours = prospect.observed, prospect.ours
+    root = observed.root
+    if root is None:
+        return ()
+    if MARKER not in root.provider.traits:
+        return (f"{root.name} does not carry this agent's mark: it is not this agent's to take away",)
+    sentences = []
+    if consumers := sorted({one.consumer for one in held}):
+        sentences.append(f"{_list(consumers)} hold allocations here: move or delete them first")
+    return (*sentences, *against_foreign(observed, ours))
+
+
+def against_foreign(observed: ObservedTree, ours: Ownership) -> tuple[str, ...]:
+    """What others have in a tree, and must take away before the tree can go: a sentence each."""
+    sentences = []
+    novas = stranded(observed, ours)
+    sentences += [advice(seen) for seen in novas]
+    if foreign := [seen.name for seen in observed if not ours.writes(seen) and seen not in novas]:
+        root = observed.providers[0].name
+        sentences.append(f"{_list(foreign)} below {root} are others' (Neutron's, for instance): stop them first")
+    for seen in observed:
+        if ours.writes(seen) and (strange := sorted(seen.provider.inventories.keys() - ours.classes(seen))):
+            sentences.append(f"{_list(strange)} on {seen.name} is not this agent's: its owner must take it away first")
+    return tuple(sentences)
+
+
+def against_hand_over(observed: ObservedTree, layout: str, *, force: bool = False) -> tuple[str, ...]:
+    """Why our marks do not come off: a sentence each; none when they may."""
+    if observed.root is None or not any(map(is_marked, observed)):
+        return ()
+    if layout != "devices":
+        return (
+            f"the tree stands in the layout {layout}, which nova does not know: set [compute] layout = devices, and "
+            f"compute-node-agent reshape --to devices first",
+        )
+    children = [seen for seen in observed if seen.provider.parent and is_marked(seen)]
+    both = [seen.name for seen in children if others_marks(seen)]
+    if both and not force:
+        return (
+            f"{_list(both)} carries this agent's mark and another service's: remove the trait that is wrong, or say "
+            f"--force to leave it as it is",
+        )
+    strange = [seen.name for seen in children if not is_novas(seen)]
+    if not strange or force:
+        return ()
+    return (
+        f"nova would not keep {_list(strange)}, and its schedulers would go on to offer them: take them from the "
+        f"configuration and sync, or say --force and look after them yourself",
+    )
+
+
+def _prospect(planner: Planner) -> Prospect:
+    return foresee(planner, Wishes())
+
+
+def _sight(planner: Planner) -> Sight:
+    planner.client.begin()
+    return planner.sight()
+
+
+def _leave(
+    planner: Planner,
+    look: Callable[[Planner], Seen],
+    against: Callable[[Seen, tuple[Allocation, ...]], tuple[str, ...]],
+    plan_: Callable[[Seen], Plan],
+    *,
+    dry: bool,
+) -> Outcome:
+    directory = planner.settings.state_directory
+    with nullcontext() if dry else serving(directory), locked(directory):
+        for _ in range(ATTEMPTS):
+            with suppress(Conflict):
+                return _try(planner, look(planner), against, plan_, dry=dry)
+            LOG.info("somebody else wrote first, looking again node=%s", planner.node)
+    raise Conflict(f"others wrote on {planner.node} at {ATTEMPTS} attempts in a row: find out who")
+
+
+def _try(
+    planner: Planner,
+    seen: Seen,
+    against: Callable[[Seen, tuple[Allocation, ...]], tuple[str, ...]],
+    plan_: Callable[[Seen], Plan],
+    *,
+    dry: bool,
+) -> Outcome:
+    planner.check_name(seen)
+    observed = seen.observed
+    held = planner.client.allocations(one for one in observed if one.provider.inventories)
+    plan = plan_(seen)
+    if why := against(seen, held):
+        return Outcome(node=planner.node, status=Status.UNSAFE, plan=plan, observed=observed, notes=why)
+    if dry or not plan.operations:
+        return Outcome(node=planner.node, status=Status.UNCHANGED, plan=plan, observed=observed)
+    planner.state_file(seen.root_uuid).begin(seen.memory)  # cut off, it is nobody else's doing
+    planner.client.execute(plan, observed)
+    planner.state_file(seen.root_uuid).forget()
+    forget_memory(planner.settings.state_directory, seen.root_uuid)
+    return Outcome(node=planner.node, status=Status.CHANGED, plan=plan, observed=observed)
+
+
+def _leaves_first(observed: ObservedTree) -> Iterable[ObservedProvider]:
+    parents = {seen.name: seen.provider.parent for seen in observed}
+
+    def depth(name: str) -> int:
+        parent = parents.get(name)
+        return 1 + depth(parent) if parent else 0
+
+    return sorted(observed, key=lambda seen: (-depth(seen.name), seen.name))
+
+
+def _is_mark(trait: str) -> bool:
+    return trait == MARKER or is_mark(trait)
+
+
+def _list(names: list[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more

@@ -1,0 +1,229 @@
+"""What a pass finds and would do: one look at host and placement, and the plan between them. Writes nothing."""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from agent.settings.read import Settings
+from agent.state.host import NodeState, StateFile
+from agent.state.identity import parse_identity, planned_identity, read_identity
+from agent.sync.decide.draft import Needs, Prospect, Readings, View, Wishes, draft, ownership
+from agent.sync.decide.layout import standing_layout
+from agent.sync.provider_yaml import read_additions
+from drivers.base import Driver, Survey
+from drivers.errors import Vanished
+from drivers.host.process import probe_processes
+from drivers.policy import Layout
+from reportclient.client import PlacementClient
+from reportclient.errors import TreeMismatch
+from reportclient.ownership import Names, Ownership
+from reportclient.reserve import set_by_operator, with_reservations
+from reportclient.tree import ObservedTree, ProviderTree
+
+T = TypeVar("T")
+
+LOG = logging.getLogger(__name__)
+LOOKS = 3  # at a host on which something went away meanwhile
+PAUSE_S = 0.1  # between them, in which libvirt hears of it too
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """What stands of a node in placement, whatever is wanted there."""
+
+    root_uuid: str
+    observed: ObservedTree
+    said: ObservedTree  # the same, with traits that say what operators reserved meanwhile
+    memory: NodeState
+    identified: bool  # as in ``Prospect``
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planner:
+    """Looks at one node and at what placement holds of it, under one configuration."""
+
+    node: str
+    driver: Driver
+    client: PlacementClient
+    settings: Settings
+    where: str  # the placement's name
+
+    def prospect(
+        self,
+        wishes: Wishes = Wishes(),
+        *,
+        identity: str | None = None,
+        left: NodeState | None = None,
+        survey: Survey | None = None,
+        tried: tuple[ObservedTree, ...] = (),
+    ) -> Prospect:
+        """
+        Look at host and placement and plan; writes nothing anywhere.
+
+        ``identity`` is the root's uuid when it was just made; else it is read, or a stand-in where there is none.
+        ``left`` is the memory to compare with, by default that on disk; ``survey`` what was just seen of the host, by
+        default a new look. ``tried`` are the trees that cut-off attempts since then were to make.
+
+        Raises:
+            DiscoveryError, PolicyError: of the host. ConfigError, StateError: of our own files.
+            PlacementError: placement cannot be read, or holds another host's tree under this name.
+        """
+        survey = survey or look(lambda: self.driver.survey(self.node))
+        known = identity or self.known_uuid(survey)
+        root_uuid = known or planned_identity(self.node)
+        memory = left or self.state_file(root_uuid).read(self.where)
+        self.client.microversion = memory.microversion or self.client.microversion
+        memory, observed = self.look_at_tree(root_uuid, memory, deep=wishes.deep)
+        settings = self.settings
+        required = settings.provider_config_named or bool(memory.configured)
+        return self._draft(
+            View(
+                node=self.node,
+                root_uuid=root_uuid,
+                identified=known is not None or settings.recorded,
+                recorded=settings.recorded,
+                policy=settings.policy,
+                additions=read_additions(settings.provider_config, required=required),
+                survey=survey,
+                observed=observed,
+                went_back=self.client.went_back,
+                memory=memory,
+                wishes=wishes,
+                tried=tried,
+            )
+        )
+
+    def sight(self) -> Sight:
+        """
+        Look at placement alone, as a tree that is being taken down need not be one that can be planned.
+
+        Raises:
+            as ``prospect``.
+        """
+        known = self.known_uuid(look(lambda: self.driver.survey(self.node)))
+        root_uuid = known or planned_identity(self.node)
+        memory = self.state_file(root_uuid).read(self.where)
+        self.client.microversion = memory.microversion or self.client.microversion
+        observed = self.client.observe(root_uuid)
+        reserved = set_by_operator(observed, memory.observed, memory.reserved)
+        return Sight(
+            root_uuid=root_uuid,
+            observed=observed,
+            said=with_reservations(observed, reserved),
+            memory=replace(memory, reserved=reserved),
+            identified=known is not None or self.settings.recorded,
+        )
+
+    def look_at_tree(
+        self, root_uuid: str, memory: NodeState, *, deep: bool | None = None
+    ) -> tuple[NodeState, ObservedTree]:
+        """
+        Read the tree in placement, and return it with the memory to compare it with.
+
+        Where placement went back in time, the remembered tree is of a later state, and is left out.
+
+        Every provider is read where that was not done for ``full_audit_interval``, as nothing in a listing tells stock
+        of an old backup from what we left once claims have brought its generation up; the service does it ``deep``.
+
+        Raises:
+            as ``PlacementClient.observe``.
+        """
+        now_s, interval_s = time.time(), self.settings.full_audit_interval_s
+        patience_s = interval_s / 2 if deep else interval_s  # periods vary, and a start anew reads what is old
+        whole = deep is not False and not 0 <= now_s - memory.whole_s < patience_s
+        observed = self.client.observe(root_uuid, memory.observed, whole=whole)
+        if self.client.went_back and memory.observed:
+            LOG.warning("placement went back in time, everything is read anew node=%s where=%s", self.node, self.where)
+            memory = replace(memory, observed=None, reserved={})
+        return replace(memory, whole_s=now_s) if whole or memory.observed is None else memory, observed
+
+    def check_name(self, prospect: Prospect | Sight) -> None:
+        """
+        Look whether a root that is still to be made would find its name taken; a write finds that out by itself.
+
+        Raises:
+            TreeMismatch: it is taken.
+        """
+        if prospect.observed.root is None and (standing := self.client.find(self.node)):
+            raise self.unlike(standing, prospect.root_uuid if prospect.identified else None)
+
+    def unlike(self, standing: str, known: str | None) -> TreeMismatch:
+        """What to say when placement has our name under another uuid than the one known here (None: none is)."""
+        return TreeMismatch(
+            f"placement has a provider {self.node} with uuid {standing}, and this host's compute_id is "
+            f"{known or 'not made yet'}: if that provider is this host's, put its uuid into "
+            f"{self.settings.identity_folders[0] / 'compute_id'}; else rename one of the two hosts"
+        )
+
+    def standing_layout(self, tree: ObservedTree, left: NodeState) -> Layout:
+        """The layout to judge a tree by: its own, and the configured one where that cannot be told."""
+        configured = self.settings.policy.layout
+        root = tree.root.name if tree.root else ""
+        known = left.observed or left.reported or left.configured
+        reported = left.reported.get(root, Names()) if known else None
+        added = left.configured.get(root, Names())
+        return standing_layout(tree, self.driver.emitted, configured, reported=reported, added=added) or configured
+
+    def state_file(self, root_uuid: str) -> StateFile:
+        """Where this node's memory is kept."""
+        return StateFile(self.settings.state_directory, root_uuid)
+
+    def known_uuid(self, survey: Survey) -> str | None:
+        """The uuid of this node; a recorded host without an identity is taken to be the root of its name."""
+        if not self.settings.recorded:
+            return read_identity(self.settings.identity_folders)
+        if survey.compute_id is not None:
+            return parse_identity(survey.compute_id, "compute_id of the host archive")
+        return self.client.find(self.node)
+
+    def _draft(self, view: View) -> Prospect:
+        """Read what the draft still needs, until there is one."""
+        while isinstance(found := draft(view, self.driver), Needs):
+            view = replace(view, readings=self._read(found, view))
+        return found
+
+    def _read(self, needs: Needs, view: View) -> Readings:
+        """
+        What was read before and what is needed besides.
+
+        Raises:
+            PlacementError: something cannot be read. Conflict: a provider changed since it was observed.
+        """
+        readings, client = view.readings, self.client
+        known = client.known_traits(needs.traits) if needs.traits else frozenset[str]()
+        rows = {
+            seen.uuid: client.allocations((seen,), as_observed=True)
+            for seen in view.observed
+            if seen.uuid in needs.allocations
+        }
+        held = [row for each in readings.allocations.values() for row in each]
+        read = {one.uuid: one for one in client.consumers(needs.consumers, held)} if needs.consumers else {}
+        return Readings(
+            allocations={**readings.allocations, **rows},
+            consumers={**readings.consumers, **{uuid: read.get(uuid) for uuid in needs.consumers}},
+            traits={**readings.traits, **{name: name in known for name in needs.traits}},
+            providers={**readings.providers, **{name: client.exists(name) for name in sorted(needs.providers)}},
+            nova_compute=probe_processes("nova-compute") if needs.nova_compute else readings.nova_compute,
+        )
+
+    def ownership(self, survey: Survey, shaped: ProviderTree, observed: ObservedTree, memory: NodeState) -> Ownership:
+        """What was ours before this pass, and what nova made for devices of this host."""
+        return ownership(self.driver, survey, shaped, observed, memory)
+
+
+def look(survey: Callable[[], T]) -> T:
+    """
+    What a survey tells; when something went away while it was read, what another tells.
+
+    Raises:
+        DiscoveryError: as ``survey``.
+    """
+    for _ in range(LOOKS - 1):
+        try:
+            return survey()
+        except Vanished as error:
+            LOG.info("surveying again reason=%s", error)
+            time.sleep(PAUSE_S)
+    return survey()
