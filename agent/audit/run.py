@@ -11,7 +11,7 @@ from agent.audit.decide.guests import audit
 from agent.audit.decide.snapshot import Scene, kin, suspects
 from agent.state.audit import AuditMemory, Sighting, read_memory
 from agent.state.clock import Clock, probe_clock
-from agent.state.host import NodeState
+from agent.state.memory import NodeState
 from agent.sync.node import Planner, look
 from drivers.base import Survey
 from drivers.errors import PolicyError

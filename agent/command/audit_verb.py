@@ -12,11 +12,11 @@ from agent.command.result import Report, choice_of
 from agent.connect.choice import open_client, open_driver, settings_for
 from agent.errors import StateError
 from agent.state.audit import read_memory, write_memory
-from agent.state.host import locked
-from agent.sync.decide.draft import Wishes
+from agent.state.locks import locked
+from agent.sync.decide.judge import judge as judge_pass
+from agent.sync.decide.view import Wishes
 from agent.sync.node import Planner
 from agent.sync.run import foresee
-from agent.sync.run import judge as judge_pass
 from reportclient.errors import TreeMismatch
 
 
@@ -80,7 +80,7 @@ def _audit_one(
 def _refusal(planner: Planner) -> str:
     """Why nothing is healed, as in the service, while a pass over this node would be refused; empty: it would not."""
     try:
-        verdict = judge_pass(planner, foresee(planner, Wishes()), Wishes())
+        verdict = judge_pass(foresee(planner, Wishes()), Wishes(), planner.terms())
     except TreeMismatch as error:
         return f"nothing is healed while passes are refused: {error}"
     if verdict.refused is None:

@@ -16,10 +16,10 @@ from agent.service.status import is_running, read_status
 from agent.settings.read import Settings, files_of, slips_of_the_pen
 from agent.state.host import RESERVE_BYTES
 from agent.sync.approval import approvals, tell_approval
-from agent.sync.decide.draft import Wishes
+from agent.sync.decide.judge import judge
 from agent.sync.decide.unmatched import resembling
+from agent.sync.decide.view import Wishes
 from agent.sync.node import Planner, look
-from agent.sync.run import judge
 from drivers.base import Driver, Survey
 from drivers.host.process import probe_processes
 from reportclient.client import PlacementClient
@@ -235,7 +235,7 @@ def _check_tree(one: Planner, survey: Survey) -> str:
             f"nova-compute (pid {writers[0]}) runs here and reports {one.node} too: two writers on one "
             f"root; stop it, or keep this agent from reporting"
         )
-    verdict = judge(one, prospect, wishes)
+    verdict = judge(prospect, wishes, one.terms())
     if verdict.refused:
         raise Finding(f"{one.node}: sync would end with {verdict.refused.value}: {'; '.join(verdict.notes)}")
     count = len(prospect.plan.operations)

@@ -14,15 +14,19 @@ from agent.command.exits import Exit
 from agent.command.result import Printer, Report, choice_of
 from agent.connect.choice import BareMetal, open_client, open_driver, settings_for
 from agent.errors import USER_ERRORS, ConfigError
-from agent.state.host import locked
 from agent.state.identity import parse_identity, planned_identity, read_identity
+from agent.state.locks import locked
 from agent.sync.approval import approvals, approve, tell_approval
 from agent.sync.convert import Agreement, at_start, convert, convert_approved, remember_plan
-from agent.sync.decide.draft import Prospect, Wishes
+from agent.sync.decide.additions import add
+from agent.sync.decide.draft import Prospect
+from agent.sync.decide.judge import judge, notes_on
+from agent.sync.decide.view import Wishes
 from agent.sync.json_form import encode_conversion, encode_observed, encode_plan, encode_tree
 from agent.sync.node import Planner, look
-from agent.sync.provider_yaml import add, read_additions
-from agent.sync.run import Outcome, Status, foresee, judge, notes_on
+from agent.sync.outcome import Outcome, Status
+from agent.sync.provider_yaml import read_additions
+from agent.sync.run import foresee
 from drivers import IRONIC
 
 if TYPE_CHECKING:
@@ -145,7 +149,7 @@ def plan(options: argparse.Namespace) -> Report:
         for one in planners:
             prospect = _with_use(one, foresee(one, wishes))
             one.check_name(prospect)
-            verdict = judge(one, prospect, wishes)
+            verdict = judge(prospect, wishes, one.terms())
             prospects.append(prospect)
             remarks += notes_on(prospect)
             doing = "stop here" if verdict.refused is Status.RESHAPE_NEEDED else "refuse this"
@@ -172,7 +176,7 @@ def reshape(options: argparse.Namespace) -> Report:
         for one in planners:
             prospect = _with_use(one, foresee(one, wishes))
             one.check_name(prospect)
-            verdict = judge(one, prospect, replace(wishes, agreed=prospect.plan.digest))
+            verdict = judge(prospect, replace(wishes, agreed=prospect.plan.digest), one.terms())
             doing, approval = ("approve" if options.approve else "apply"), "refused"
             remarks += [
                 *notes_on(prospect),

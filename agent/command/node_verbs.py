@@ -17,7 +17,7 @@ from agent.command.result import Report, choice_of
 from agent.connect.choice import Choice, node_workers, open_client, open_nodes, settings_for
 from agent.errors import ConfigError
 from agent.settings.read import Settings
-from agent.state.host import locked
+from agent.state.locks import locked
 from agent.sync.json_form import encode_observed, encode_plan, encode_provider
 from drivers.ironic.shape import BARE_METAL
 from reportclient.tree import ObservedTree

@@ -12,10 +12,13 @@ from agent.errors import USER_ERRORS, ConfigError
 from agent.service.events import SOON_S, WakeUps, announces_loss
 from agent.settings.read import Settings
 from agent.state.identity import planned_identity
+from agent.sync.decide.additions import add
+from agent.sync.decide.judge import PATIENCE
 from agent.sync.json_form import encode_plan
 from agent.sync.node import Planner, look
-from agent.sync.provider_yaml import add, read_additions
-from agent.sync.run import PATIENCE, Status, run_pass
+from agent.sync.outcome import Status
+from agent.sync.provider_yaml import read_additions
+from agent.sync.run import run_pass
 from drivers.base import Driver, Watchable
 from drivers.events import Event
 from reportclient.diff import diff

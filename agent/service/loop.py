@@ -29,8 +29,9 @@ from agent.service.systemd import Notifier
 from agent.service.timetable import Rhythm
 from agent.settings.log import set_up_log
 from agent.settings.read import Settings, slips_of_the_pen
-from agent.state.host import serving
-from agent.sync.run import PATIENCE, Status
+from agent.state.locks import serving
+from agent.sync.decide.judge import PATIENCE
+from agent.sync.outcome import Status
 from drivers.errors import DiscoveryError, PolicyError
 from drivers.events import Event
 from reportclient.errors import PlacementError, Unavailable

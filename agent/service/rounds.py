@@ -20,10 +20,11 @@ from agent.connect.choice import Choice, node_workers, open_driver, open_nodes, 
 from agent.errors import USER_ERRORS
 from agent.settings.read import Settings
 from agent.state.audit import write_memory
-from agent.state.host import locked
-from agent.sync.decide.draft import Wishes
+from agent.state.locks import locked
+from agent.sync.decide.view import Wishes
 from agent.sync.node import Planner
-from agent.sync.run import Outcome, Status, run_locked
+from agent.sync.outcome import Outcome, Status
+from agent.sync.run import run_locked
 from drivers import IRONIC
 from drivers.base import Driver, Watchable
 from drivers.errors import DiscoveryError, PolicyError

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import StateError
-from agent.sync.run import Status
+from agent.sync.outcome import Status
 
 NAME = "status.json"
 STUCK_S = 300  # without any progress, or three periods: then the loop hangs

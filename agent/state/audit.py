@@ -1,11 +1,9 @@
 """
 What an audit remembers of the last one: who held what at which generation, and since when something is wrong.
 
-As ``agent.state``: a missing, torn or foreign file is as good as none, and then everything is read.
+As for a node: a missing, torn or foreign file is as good as none, and then everything is read.
 """
 
-import hashlib
-import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +12,7 @@ from typing import Any
 
 from agent.errors import StateError
 from agent.state.clock import Clock, decode_clock, encode_clock, probe_clock
-from agent.state.files import sync_folder, write_durably
+from agent.state.files import replace_durably, seal, unseal
 from agent.state.places import same_place
 from reportclient.allocations import Allocation
 
@@ -54,10 +52,8 @@ def read_memory(directory: Path, root_uuid: str, where: str, *, clock: Clock | N
     """
     path = _path(directory, root_uuid)
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-        body = record["body"]
-        whole = (record["format"], record["checksum"]) == (FORMAT, _checksum(body))
-        if not (whole and same_place(body["where"], where)):
+        body = unseal(path.read_text(encoding="utf-8"), form=FORMAT)
+        if not same_place(body["where"], where):
             return AuditMemory(where=where)
         # Older files have no names: all is read once, as providers may be called otherwise by now.
         names = {str(uuid): str(name) for uuid, name in body.get("names", {}).items()}
@@ -106,11 +102,7 @@ def write_memory(directory: Path, root_uuid: str, memory: AuditMemory, *, clock:
         "sightings": {key: [one.first_s, one.looks] for key, one in sorted(memory.sightings.items())},
     }
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(".json.new")
-        write_durably(draft, json.dumps({"format": FORMAT, "checksum": _checksum(body), "body": body}) + "\n")
-        draft.rename(path)
-        sync_folder(path.parent)
+        replace_durably(path, seal(body, form=FORMAT))
     except OSError as error:
         raise StateError(f"cannot write {path}: {error.strerror}: set [agent] state_directory") from error
 
@@ -138,7 +130,3 @@ def _read_sighting(first_s: float, looks: int, noted: Clock, now: Clock) -> Sigh
 
 def _path(directory: Path, root_uuid: str) -> Path:
     return directory / "audits" / f"{root_uuid}.json"
-
-
-def _checksum(body: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

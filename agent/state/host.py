@@ -1,57 +1,22 @@
 """
-What the agent must remember between passes, one checksummed JSON file per node, and the lock that goes with it.
+The file in which the agent keeps what it remembers of one node.
 
 A missing, torn, foreign or older file is as good as none: the next pass reads placement whole. Only what would be
 withdrawn from placement is then kept and reported instead.
 """
 
-import hashlib
-import json
 import logging
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-from oslo_concurrency import lockutils
 
 from agent.errors import StateError
-from agent.state.files import sync_folder, write_durably
+from agent.state.files import draft_of, replace_durably, write_durably
+from agent.state.memory import NodeState, decode_state, encode_state
 from agent.state.places import same_place
-from reportclient.ownership import Names
-from reportclient.payload import decode_observed, encode_observed
-from reportclient.reserve import Reservations
-from reportclient.tree import ObservedTree
 
 LOG = logging.getLogger(__name__)
-FORMAT = 2
-PATIENCE_S = 10  # with another process that writes
 RESERVE_BYTES = 64 * 1024  # room made sure of before anything is written to placement
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeState:
-    """One node's memory; the default is that of a node never seen."""
-
-    where: str = ""  # the placement that this memory is about
-    microversion: tuple[int, int] | None = None
-    observed: ObservedTree | None = None  # as the last pass left it
-    configured: Mapping[str, Names] = field(default_factory=dict)  # by provider: what the operator's files named
-    lacked_traits: frozenset[str] = frozenset()  # standard ones that this placement is too old to know
-    reported: Mapping[str, Names] = field(default_factory=dict)  # by provider: what devices and rules put there
-    strikes: int = 0  # passes that found our own stock changed by somebody else
-    struck_s: float = 0.0  # when the last of them was, in seconds since the epoch
-    quiet: int = 0  # passes since the last strike that found nothing of the kind
-    contested: tuple[str, ...] = ()  # what the second writer did; not empty: we do not write
-    smaller: str = ""  # the digest of a plan that was refused because it takes much away
-    smaller_seen: int = 0  # and how many passes in a row wanted it
-    used: frozenset[str] = frozenset()  # one-time devices that were used and are not yet reserved, by uuid
-    reserved: Reservations = field(default_factory=dict)  # by operators, and not written as traits yet
-    kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)  # classes of each device that a total counts
-    whole_s: float = 0.0  # when the tree was last read whole, in seconds since the epoch
 
 
 class StateFile:
@@ -59,7 +24,7 @@ class StateFile:
 
     def __init__(self, directory: Path, node_uuid: str) -> None:
         self._path = directory / f"{node_uuid}.json"
-        self._draft = self._path.with_suffix(".json.new")
+        self._draft = draft_of(self._path)
 
     def read(self, where: str) -> NodeState:
         """
@@ -75,7 +40,7 @@ class StateFile:
         except OSError as error:
             raise StateError(f"cannot read {self._path}: {error}") from error
         try:
-            state = _decode(text)
+            state = decode_state(text)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             LOG.warning("state is not trusted and read anew from placement file=%s reason=%s", self._path, error)
             return NodeState(where=where)
@@ -92,7 +57,7 @@ class StateFile:
         """
         try:
             self._replace(replace(state, observed=None))
-            write_durably(self._draft, " " * max(RESERVE_BYTES, 2 * len(_encode(state))))
+            write_durably(self._draft, " " * max(RESERVE_BYTES, 2 * len(encode_state(state))))
         except OSError as error:
             with suppress(OSError):
                 self._draft.unlink(missing_ok=True)
@@ -128,137 +93,4 @@ class StateFile:
             raise StateError(f"cannot remove {self._path}: {error.strerror}") from error
 
     def _replace(self, state: NodeState) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        write_durably(self._draft, _encode(state))
-        self._draft.rename(self._path)
-        sync_folder(self._path.parent)
-
-
-@contextmanager
-def locked(directory: Path) -> Iterator[None]:
-    """
-    Inside, no other process of this agent writes.
-
-    Raises:
-        StateError: the folder cannot be written, or another process has had the lock for ten seconds.
-    """
-    another = f"another compute-node-agent has been writing for {PATIENCE_S} s (lock in {directory}): let it finish"
-    with _holding("agent", directory, another, patience_s=PATIENCE_S):
-        yield
-
-
-@contextmanager
-def serving(directory: Path) -> Iterator[None]:
-    """
-    Inside, this process is the service of this folder; its single passes take ``locked`` besides.
-
-    Raises:
-        StateError: the folder cannot be written, or the service of this folder runs already.
-    """
-    with _holding("service", directory, f"the service runs already with {directory}: stop it first", patience_s=0):
-        yield
-
-
-@contextmanager
-def _holding(name: str, directory: Path, otherwise: str, *, patience_s: int) -> Iterator[None]:
-    """Inside, no other process has the lock of this name."""
-    try:
-        lock = lockutils.external_lock(name, lock_path=str(directory))
-        if not lock.acquire(blocking=patience_s > 0, timeout=patience_s):
-            raise StateError(otherwise)
-    except OSError as error:
-        raise StateError(
-            f"cannot write below {directory}: {error.strerror}: run as the agent's own user, or set "
-            f"[agent] state_directory"
-        ) from error
-    try:
-        yield
-    finally:
-        lock.release()
-        _give_back(directory)
-
-
-def _give_back(directory: Path) -> None:
-    """What root made in the folder of the service's user becomes that user's, who else could not write it again."""
-    owner = directory.stat() if os.geteuid() == 0 and directory.exists() else None
-    if owner is None or owner.st_uid == 0:
-        return
-    for folder, folders, files in os.walk(directory):
-        for name in (*folders, *files):
-            path = Path(folder, name)
-            with suppress(OSError):  # it may be gone by now
-                made = path.lstat()
-                if made.st_uid == 0 and (made.st_nlink == 1 or path.is_dir()):
-                    os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
-
-
-def _encode(state: NodeState) -> str:
-    body: dict[str, Any] = {
-        "where": state.where,
-        "microversion": state.microversion,
-        "observed": state.observed
-        and {
-            "last_modified": state.observed.last_modified,
-            "providers": [encode_observed(observed) for observed in state.observed],
-        },
-        "configured": _encode_names(state.configured),
-        "reported": _encode_names(state.reported),
-        "lacked_traits": sorted(state.lacked_traits),
-        "strikes": state.strikes,
-        "struck_s": state.struck_s,
-        "quiet": state.quiet,
-        "contested": state.contested,
-        "smaller": state.smaller,
-        "smaller_seen": state.smaller_seen,
-        "used": sorted(state.used),
-        "reserved": {uuid: dict(amounts) for uuid, amounts in state.reserved.items()},
-        "kinds": {device: sorted(names) for device, names in sorted(state.kinds.items())},
-        "whole_s": state.whole_s,
-    }
-    return json.dumps({"format": FORMAT, "checksum": _checksum(body), "body": body}, indent=1) + "\n"
-
-
-@lru_cache(4)  # it hardly ever changes, and is read several times at each pass
-def _decode(text: str) -> NodeState:
-    record = json.loads(text)
-    body = record["body"]
-    if record["format"] != FORMAT:
-        raise ValueError(f"format {record['format']}")
-    if record["checksum"] != _checksum(body):
-        raise ValueError("checksum")
-    seen = body["observed"]
-    return NodeState(
-        where=body["where"],
-        microversion=tuple(body["microversion"]) if body["microversion"] else None,
-        observed=ObservedTree(tuple(map(decode_observed, seen["providers"])), seen["last_modified"]) if seen else None,
-        configured=_decode_names(body["configured"]),
-        reported=_decode_names(body["reported"]),
-        lacked_traits=frozenset(body["lacked_traits"]),
-        strikes=body["strikes"],
-        struck_s=float(body.get("struck_s", 0.0)),  # files of 0.1.0 have none
-        quiet=body["quiet"],
-        contested=tuple(body["contested"]),
-        smaller=body["smaller"],
-        smaller_seen=body["smaller_seen"],
-        used=frozenset(body.get("used", ())),  # files of 0.1.0 have none of these
-        reserved=body.get("reserved", {}),
-        kinds={device: frozenset(names) for device, names in body.get("kinds", {}).items()},
-        whole_s=float(body.get("whole_s", 0.0)),
-    )
-
-
-def _encode_names(by_provider: Mapping[str, Names]) -> dict[str, Any]:
-    return {
-        provider: {"classes": sorted(names.classes), "traits": sorted(names.traits)}
-        for provider, names in sorted(by_provider.items())
-    }
-
-
-def _decode_names(body: dict[str, Any]) -> dict[str, Names]:
-    return {
-        provider: Names(frozenset(names["classes"]), frozenset(names["traits"])) for provider, names in body.items()
-    }
-
-
-def _checksum(body: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+        replace_durably(self._path, encode_state(state))

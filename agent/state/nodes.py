@@ -6,7 +6,6 @@ are read before they are written, and nothing is taken away that only this file 
 our marks, what has not the form in which we report a node.
 """
 
-import hashlib
 import json
 import logging
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from uuid import uuid4
 
 from agent.errors import StateError
 from agent.state.clock import Clock, decode_clock, encode_clock, probe_clock
-from agent.state.files import sync_folder, write_durably
+from agent.state.files import checksum, replace_durably
 from agent.state.places import same_place
 from reportclient.payload import decode_inventory, encode_inventory
 from reportclient.tree import ObservedProvider, Provider
@@ -70,7 +69,7 @@ def read_nodes(directory: Path, where: str, ironic: str, *, clock: Clock | None 
         text = path.read_text(encoding="utf-8")
         head, _, body = text.partition("\n")
         record = json.loads(head)
-        if (record["format"], record.pop("checksum")) != (FORMAT, _checksum(record, body)):
+        if (record["format"], record.pop("checksum")) != (FORMAT, checksum(record, body)):
             raise ValueError("another format or checksum")
         before = record["ironic"].partition(", ")[0]  # 0.1.0 added the share
         if not (same_place(record["where"], where) and same_place(before, ironic)):
@@ -117,11 +116,7 @@ def write_nodes(directory: Path, memory: NodesMemory, *, clock: Clock | None = N
         "clock": encode_clock(clock or probe_clock()),
     }
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(".json.new")
-        write_durably(draft, f"{json.dumps(head | {'checksum': _checksum(head, body)})}\n{body}")
-        draft.rename(path)
-        sync_folder(directory)
+        replace_durably(path, f"{json.dumps(head | {'checksum': checksum(head, body)})}\n{body}")
     except OSError as error:
         raise StateError(f"cannot write {path}: {error.strerror}: set [agent] state_directory") from error
 
@@ -142,8 +137,7 @@ def own_mark(directory: Path, *, writes: bool) -> str:
         raise StateError(f"cannot read {path}: {error}") from error
     if writes:
         try:
-            directory.mkdir(parents=True, exist_ok=True)
-            write_durably(path, mark + "\n")
+            replace_durably(path, mark + "\n")
         except OSError as error:
             raise StateError(f"cannot write {path}: {error.strerror}: set [agent] state_directory") from error
     return mark
@@ -172,7 +166,3 @@ def _decode(row: list[Any], noted: Clock, now: Clock) -> KnownNode:
 
 def _since(moment_s: Any, noted: Clock, now: Clock) -> float | None:
     return None if moment_s is None else now.since(float(moment_s), noted)
-
-
-def _checksum(head: Mapping[str, Any], body: str) -> str:
-    return hashlib.sha256((json.dumps(head, sort_keys=True) + body).encode()).hexdigest()

@@ -5,17 +5,14 @@ A checksummed file for each node below the state directory. It is used once: mar
 gone when any conversion of the node is done, as it was given for the tree that stood before.
 """
 
-import hashlib
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from agent.errors import StateError
-from agent.state.files import sync_folder, write_durably
+from agent.state.files import replace_durably, seal, sync_folder, unseal
 from agent.state.places import same_place
 from agent.sync.decide.draft import Prospect
 from agent.sync.node import Planner
@@ -161,11 +158,7 @@ def spent(planner: Planner, prospect: Prospect) -> Iterator[None]:
 
 def _write(path: Path, approval: Approval) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(".draft")
-        write_durably(draft, _encode(approval))
-        draft.rename(path)
-        sync_folder(path.parent)
+        replace_durably(path, _encode(approval))
     except OSError as error:
         raise StateError(f"cannot write {path}: {error.strerror}: make room or set [agent] state_directory") from error
 
@@ -180,14 +173,11 @@ def _encode(approval: Approval) -> str:
             "moves": outline.moves,
         }
     }
-    return json.dumps({"format": FORMAT, "checksum": _checksum(body), "body": body}, indent=1) + "\n"
+    return seal(body, form=FORMAT, indent=1)
 
 
 def _decode(text: str) -> Approval:
-    record = json.loads(text)
-    body: dict[str, Any] = record["body"]
-    if record["format"] != FORMAT or record["checksum"] != _checksum(body):
-        raise ValueError("format or checksum")
+    body = unseal(text, form=FORMAT)
     outline = body["outline"]
     return Approval(
         node=body["node"],
@@ -202,7 +192,3 @@ def _decode(text: str) -> Approval:
             moves=outline["moves"],
         ),
     )
-
-
-def _checksum(body: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

@@ -19,14 +19,17 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from agent.state.files import write_durably
-from agent.state.host import locked
+from agent.state.files import replace_durably
+from agent.state.locks import locked
 from agent.sync.approval import UntrustedApproval, find_approval, forget_approval
-from agent.sync.decide.draft import Prospect, Wishes
+from agent.sync.decide.draft import Prospect
+from agent.sync.decide.judge import judge
 from agent.sync.decide.plan_changes import plan_changes
+from agent.sync.decide.view import Wishes
 from agent.sync.json_form import encode_kept
 from agent.sync.node import Planner
-from agent.sync.run import Agree, Outcome, Status, anything, foresee, judge, run_pass
+from agent.sync.outcome import Outcome, Status
+from agent.sync.run import Agree, anything, foresee, run_pass
 from reportclient.errors import Conflict, Unavailable
 from reportclient.plan import Outline
 
@@ -99,7 +102,7 @@ def convert_approved(planner: Planner, wishes: Wishes = Wishes()) -> Outcome:
 def _try_approved(planner: Planner, wishes: Wishes) -> Outcome:
     prospect = foresee(planner, wishes)
     ending = partial(Outcome, node=planner.node, plan=prospect.plan, observed=prospect.observed)
-    verdict = judge(planner, prospect, wishes)
+    verdict = judge(prospect, wishes, planner.terms())
     try:
         approval = find_approval(planner, prospect.root_uuid)
     except UntrustedApproval as error:
@@ -159,8 +162,7 @@ def remember_plan(planner: Planner, prospect: Prospect) -> None:
     folder = planner.settings.state_directory / "plans"
     text = json.dumps(encode_kept(prospect.plan, prospect.observed))
     with suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
-        write_durably(folder / f"{prospect.plan.digest}.json", text)
+        replace_durably(folder / f"{prospect.plan.digest}.json", text)
         for old in sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)[:-KEPT]:
             old.unlink()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import StateError
-from agent.state.files import sync_folder, write_durably
+from agent.state.files import replace_durably
 from agent.sync.decide.draft import Prospect
 from agent.sync.json_form import encode_after, encode_observed, encode_plan
 from agent.sync.node import Planner
@@ -60,10 +60,6 @@ def journaled(planner: Planner, prospect: Prospect) -> Iterator[None]:
 
 def _write(path: Path, entry: dict[str, Any]) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(".draft")
-        write_durably(draft, json.dumps(entry, indent=1))
-        draft.rename(path)
-        sync_folder(path.parent)
+        replace_durably(path, json.dumps(entry, indent=1))
     except OSError as error:
         raise StateError(f"cannot write {path}: {error.strerror}: make room or set [agent] state_directory") from error

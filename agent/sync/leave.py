@@ -12,11 +12,13 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from agent.state.audit import forget_memory
-from agent.state.host import locked, serving
-from agent.sync.decide.draft import Prospect, Wishes
+from agent.state.locks import locked, serving
+from agent.sync.decide.draft import Prospect
 from agent.sync.decide.novas import advice, stranded
+from agent.sync.decide.view import Wishes
 from agent.sync.node import Planner, Sight
-from agent.sync.run import ATTEMPTS, Outcome, Status, foresee
+from agent.sync.outcome import Outcome, Status
+from agent.sync.run import ATTEMPTS, foresee
 from reportclient.allocations import Allocation
 from reportclient.errors import Conflict
 from reportclient.ownership import MARKER, Names, Ownership, is_marked, is_novas, others_marks

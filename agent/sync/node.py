@@ -7,10 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from agent.settings.read import Settings
-from agent.state.host import NodeState, StateFile
+from agent.state.host import StateFile
 from agent.state.identity import parse_identity, planned_identity, read_identity
-from agent.sync.decide.draft import Needs, Prospect, Readings, View, Wishes, draft, ownership
+from agent.state.memory import NodeState
+from agent.sync.decide.draft import Prospect, draft, ownership
+from agent.sync.decide.judge import Terms
 from agent.sync.decide.layout import standing_layout
+from agent.sync.decide.view import Needs, Readings, View, Wishes
 from agent.sync.provider_yaml import read_additions
 from drivers.base import Driver, Survey
 from drivers.errors import Vanished
@@ -165,6 +168,17 @@ class Planner:
         reported = left.reported.get(root, Names()) if known else None
         added = left.configured.get(root, Names())
         return standing_layout(tree, self.driver.emitted, configured, reported=reported, added=added) or configured
+
+    def terms(self) -> Terms:
+        """The terms of this moment, for ``judge``."""
+        return Terms(
+            node=self.node,
+            now_s=time.time(),
+            interval_s=self.settings.interval_s,
+            shrink_fraction=self.settings.shrink_fraction,
+            free_ratios=self.settings.policy.free_ratios,
+            microversion=self.client.microversion,
+        )
 
     def state_file(self, root_uuid: str) -> StateFile:
         """Where this node's memory is kept."""

@@ -6,8 +6,6 @@ The files are read anew at each pass; what they no longer name is withdrawn.
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -16,26 +14,11 @@ import jsonschema
 import yaml
 
 from agent.errors import ConfigError
+from agent.sync.decide.additions import COMPUTE_NODE, Addition
 from reportclient.names import is_custom
-from reportclient.ownership import Names
 from reportclient.payload import decode_inventory
-from reportclient.renaming import child_uuid
-from reportclient.reserve import without as strip
-from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
-COMPUTE_NODE = "$COMPUTE_NODE"  # every root of this agent that no other entry names
-NOTHING = ObservedTree()
 VERSION = re.compile(r"1\.\d+")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Addition:
-    """What one entry adds to one provider, which it names by uuid, by name, or as every root."""
-
-    provider: str
-    source: Path
-    inventories: Mapping[str, Inventory]
-    traits: frozenset[str]
 
 
 def read_additions(folder: Path, *, required: bool = False) -> tuple[Addition, ...]:
@@ -68,109 +51,6 @@ def _files(folder: Path, required: bool) -> list[Path]:
     except OSError as error:
         raise ConfigError(f"[compute] provider_config_location: cannot read {folder}: {error.strerror}") from error
     return [path for path in paths if path.suffix == ".yaml" and not path.name.startswith(".")]
-
-
-def add(
-    tree: ProviderTree, root_uuid: str, additions: Iterable[Addition], *, observed: ObservedTree = NOTHING
-) -> tuple[ProviderTree, dict[str, Names]]:
-    """
-    The tree with the additions, and what was added, by provider name.
-
-    Entries for providers that this host does not have are for other hosts. ``observed`` is what stands in placement:
-    a provider that stands goes by the uuid that it has there, any other by the one that it is to get.
-
-    Raises:
-        ConfigError: an entry adds what the driver reports itself, or a provider is named both by name and by uuid.
-    """
-    by_provider = {addition.provider: addition for addition in additions}
-    standing = {seen.name.removeprefix(observed.providers[0].name): seen.uuid for seen in observed}
-    providers, added = [], {}
-    for provider in tree:
-        own = provider.name.removeprefix(tree.root.name)
-        uuid = standing.get(own) or (child_uuid(root_uuid, tree.root.name, provider.name) if own else root_uuid)
-        addition = _choose(provider, uuid, by_provider)
-        providers.append(_extend(provider, addition) if addition else provider)
-        if addition:
-            added[provider.name] = Names(frozenset(addition.inventories), addition.traits)
-    return ProviderTree(tuple(providers)), added
-
-
-def still_named(before: Mapping[str, Names], observed: ObservedTree, additions: Iterable[Addition]) -> dict[str, Names]:
-    """
-    What the files named before and name now of the providers that stand, wanted or not, by provider name.
-
-    What is not among it was withdrawn by the operator; what is, and goes, goes with its provider.
-    """
-    return {
-        name: Names(before[name].classes & now.classes, before[name].traits & now.traits)
-        for name, now in now_named(observed, additions).items()
-        if name in before
-    }
-
-
-def now_named(observed: ObservedTree, additions: Iterable[Addition]) -> dict[str, Names]:
-    """What the files name now of the providers that stand, wanted or not, by provider name."""
-    by_provider = {addition.provider: addition for addition in additions}
-    found = {}
-    for seen in observed:
-        keys = (seen.name, seen.uuid, *((COMPUTE_NODE,) if seen.provider.parent is None else ()))
-        if addition := next((by_provider[key] for key in keys if key in by_provider), None):
-            found[seen.name] = Names(frozenset(addition.inventories), addition.traits)
-    return found
-
-
-def check_names(
-    additions: Iterable[Addition], found: ObservedTree, observed: ObservedTree, formerly: str | None
-) -> None:
-    """
-    Refuse entries that call a provider by the name that it has until a renaming: what they add would be withdrawn.
-
-    ``observed`` is the tree that was ``found``, by the names that are wanted; ``formerly`` is the host's former name.
-
-    Raises:
-        ConfigError: an entry has a former name, and none the new one or the uuid.
-    """
-    by_provider = {addition.provider: addition for addition in additions}
-    pairs = [(before.name, observed.by_uuid[before.uuid]) for before in found]
-    pairs += [(formerly, observed.root)] if formerly and observed.root else []
-    for old, after in pairs:
-        entry = by_provider.get(old)
-        if entry and old != after.name and not by_provider.keys() & {after.name, after.uuid}:
-            raise ConfigError(
-                f"{entry.source}: provider {old} is to be called {after.name}, and this entry would be another host's "
-                f"then: put name {after.name} or uuid {after.uuid} in its place"
-            )
-
-
-def without(observed: ObservedTree, named: Mapping[str, Names]) -> ObservedTree:
-    """
-    What stands, less what the files name and the marks that go with that.
-
-    A driver looks up in it what devices had, and must not take up what the files added to them.
-    """
-    return replace(observed, providers=tuple(_without(seen, named.get(seen.name, Names())) for seen in observed))
-
-
-def _without(seen: ObservedProvider, named: Names) -> ObservedProvider:
-    left = strip(seen.provider, named.classes)
-    return replace(seen, provider=replace(left, traits=left.traits - named.traits))
-
-
-def _choose(provider: Provider, uuid: str, by_provider: Mapping[str, Addition]) -> Addition | None:
-    by_name, by_uuid = by_provider.get(provider.name), by_provider.get(uuid)
-    if by_name and by_uuid:
-        raise ConfigError(f"{by_uuid.source}: provider {uuid} is named {provider.name} in {by_name.source} already")
-    return by_name or by_uuid or (by_provider.get(COMPUTE_NODE) if provider.parent is None else None)
-
-
-def _extend(provider: Provider, addition: Addition) -> Provider:
-    if both := addition.inventories.keys() & provider.inventories.keys() or addition.traits & provider.traits:
-        raise ConfigError(f"{addition.source}: {', '.join(sorted(both))} of {provider.name} is reported by the driver")
-    return replace(
-        provider,
-        inventories={**provider.inventories, **addition.inventories},
-        traits=provider.traits | addition.traits,
-    )
 
 
 def _read_file(path: Path) -> list[Addition]:

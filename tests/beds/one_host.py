@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from agent.settings.read import Settings, load_settings
-from agent.sync.decide.draft import Wishes
+from agent.sync.decide.view import Wishes
 from agent.sync.leave import hand_over
 from agent.sync.node import Planner
-from agent.sync.run import Outcome, foresee, run_pass
+from agent.sync.outcome import Outcome
+from agent.sync.run import foresee, run_pass
 from beds.histories import ModelDriver
 from beds.memory import MemoryPlacement
 from drivers.base import Survey

@@ -20,10 +20,11 @@ from agent.audit.run import witness
 from agent.errors import USER_ERRORS
 from agent.settings.read import Settings, load_settings
 from agent.state.audit import write_memory
-from agent.sync.decide.draft import Wishes
+from agent.sync.decide.view import Wishes
 from agent.sync.leave import hand_over, retire
 from agent.sync.node import Planner
-from agent.sync.run import Outcome, run_pass
+from agent.sync.outcome import Outcome
+from agent.sync.run import run_pass
 from beds.histories import Clock, Crash, Crashing
 from beds.memory import MemoryPlacement
 from drivers.base import Survey

@@ -8,7 +8,7 @@ import pytest
 
 from agent.command.check import Check, tell_rules, try_tree
 from agent.settings.read import load_settings
-from agent.sync.run import Status
+from agent.sync.outcome import Status
 from beds.one_host import OneHost
 from drivers.policy import DevicePolicy, MdevRule, Policy
 from hardware import gpu, host, parent

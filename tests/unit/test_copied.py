@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ConfigError
-from agent.sync.run import Status
+from agent.sync.outcome import Status
 from beds.one_host import FORCE, OneHost
 from drivers.facts import HostFacts, PciFunction
 from drivers.policy import DevicePolicy, DeviceRule, MdevRule, Policy

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.sync.run import Status
+from agent.sync.outcome import Status
 from beds.one_host import GUEST, RESHAPE, OneHost
 from drivers.facts import Guest, HostFacts
 from drivers.policy import DevicePolicy, Policy

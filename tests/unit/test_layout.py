@@ -8,8 +8,8 @@ import pytest
 
 from agent.audit.decide.findings import Kind
 from agent.audit.run import witness
-from agent.sync.decide.draft import Wishes
 from agent.sync.decide.layout import standing_layout
+from agent.sync.decide.view import Wishes
 from beds.one_host import Cut, OneHost
 from drivers.libvirt.shape import EMITTED
 from drivers.policy import DevicePolicy, Layout, Policy

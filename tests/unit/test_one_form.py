@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.sync.run import Outcome, Status
+from agent.sync.outcome import Outcome, Status
 from beds.one_host import FORCE, OneHost
 from drivers.devices import device_stock
 from drivers.errors import PolicyError

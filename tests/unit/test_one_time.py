@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.sync.decide.draft import Wishes
-from agent.sync.run import Status
+from agent.sync.decide.view import Wishes
+from agent.sync.outcome import Status
 from beds.one_host import FORCE, RESHAPE, OneHost
 from drivers.policy import DevicePolicy, DeviceRule, Policy
 from hardware import card, host, plain

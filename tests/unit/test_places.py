@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from agent.state.audit import AuditMemory, read_memory, write_memory
-from agent.state.host import NodeState, StateFile
+from agent.state.host import StateFile
+from agent.state.memory import NodeState
 from agent.state.nodes import NodesMemory, read_nodes, write_nodes
 from agent.state.places import same_place
 

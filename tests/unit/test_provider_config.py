@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ConfigError
-from agent.sync.provider_yaml import add, read_additions
+from agent.sync.decide.additions import add
+from agent.sync.provider_yaml import read_additions
 from reportclient.ownership import Names
 from reportclient.renaming import child_uuid
 from reportclient.tree import Inventory, Provider, ProviderTree

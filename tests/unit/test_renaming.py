@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ConfigError
-from agent.sync.decide.draft import Wishes
-from agent.sync.run import Status
+from agent.sync.decide.view import Wishes
+from agent.sync.outcome import Status
 from beds.one_host import FORCE, Cut, OneHost
 from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy
 from hardware import card, gpu, host, parent, plain

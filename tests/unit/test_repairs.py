@@ -11,7 +11,7 @@ from agent.audit.decide.findings import Finding
 from agent.audit.run import witness
 from agent.state.audit import write_memory
 from agent.sync.leave import hand_over
-from agent.sync.run import Status
+from agent.sync.outcome import Status
 from beds.worlds import ROOT, World, worlds
 from drivers.facts import Devices, HostFacts, MdevParent, MdevType, Tenant
 from drivers.policy import MdevRule

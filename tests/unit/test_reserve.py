@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from agent.audit.run import witness
-from agent.sync.decide.draft import Wishes
+from agent.sync.decide.view import Wishes
 from agent.sync.leave import retire
-from agent.sync.run import Status
+from agent.sync.outcome import Status
 from beds.one_host import FORCE, GUEST, ROOT, Cut, OneHost
 from drivers.facts import HostFacts, MdevParent, NetDevice, PciFunction
 from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy

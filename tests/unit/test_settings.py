@@ -12,8 +12,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from agent.sync.decide.draft import Wishes
-from agent.sync.run import Outcome, Status
+from agent.sync.decide.view import Wishes
+from agent.sync.outcome import Outcome, Status
 from beds.one_host import FORCE, RESHAPE, OneHost
 from drivers.facts import CpuMap, HostCpu, HostFacts, NetDevice, NumaCell, PciFunction
 from drivers.policy import DevicePolicy, Layout, MdevRule, Policy, Ratio

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 
 from agent.errors import StateError
-from agent.state.host import NodeState, StateFile, locked
+from agent.state.host import StateFile
 from agent.state.identity import create_identity, parse_identity, planned_identity, read_identity
+from agent.state.locks import locked
+from agent.state.memory import NodeState
 from reportclient.ownership import Names
 from reportclient.tree import ObservedTree
 from strategies import observed_trees
@@ -95,7 +97,7 @@ def test_a_folder_that_cannot_be_made_is_said_before_placement_is_written(tmp_pa
 
 
 def test_only_one_process_writes_at_a_time(tmp_path: Path) -> None:
-    code = f"import pathlib, agent.state\nwith agent.state.locked(pathlib.Path({str(tmp_path)!r})): pass"
+    code = f"import pathlib, agent.state.locks\nwith agent.state.locks.locked(pathlib.Path({str(tmp_path)!r})): pass"
     with locked(tmp_path):
         other = subprocess.Popen([sys.executable, "-c", code])
         with pytest.raises(subprocess.TimeoutExpired):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.sync.run import Status
+from agent.sync.outcome import Status
 from beds.one_host import OneHost
 from drivers.policy import Policy
 from hardware import host

@@ -6,7 +6,7 @@ import pytest
 
 from agent.command.check import try_entries
 from agent.errors import ConfigError
-from agent.sync.run import Status
+from agent.sync.outcome import Status
 from beds.one_host import OneHost
 from drivers.policy import DevicePolicy, Policy
 from hardware import card, host

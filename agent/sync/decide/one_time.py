@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from agent.state.host import NodeState
+from agent.state.memory import NodeState
 from reportclient.hold import device_classes, is_used_up
 from reportclient.names import ONE_TIME
 from reportclient.ownership import Ownership

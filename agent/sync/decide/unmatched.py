@@ -8,7 +8,7 @@ provider of this host that no entry names any more, and where placement has no p
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 
-from agent.sync.provider_yaml import COMPUTE_NODE, Addition, now_named
+from agent.sync.decide.additions import COMPUTE_NODE, Addition, now_named
 from reportclient.ownership import Names
 from reportclient.renaming import child_uuid
 from reportclient.tree import ObservedTree, ProviderTree
