@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import UTC, datetime
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -199,7 +198,7 @@ class PlacementClient:
         """One consumer with all it holds, as it is now; None when it holds nothing. One request."""
         body, modified = self._transport.get(f"/allocations/{uuid}")
         written = parse_date(modified)
-        age_s = (datetime.now(UTC) - written).total_seconds() + (self.skew_s or 0) if written else None
+        age_s = self._transport.now() - written.timestamp() + (self.skew_s or 0) if written else None
         with payload.in_form(f"the allocations of {uuid}"):
             return payload.decode_consumer(body, uuid, age_s)
 

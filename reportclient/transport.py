@@ -4,6 +4,7 @@ One request to placement, and what its answer means: status and ``errors[0].code
 Retries of a request belong to keystoneauth (``[placement] connect_retries``, ``status_code_retries``).
 """
 
+import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from datetime import UTC, datetime
@@ -65,11 +66,19 @@ class Transport:
     Sends requests at a microversion that both sides speak.
 
     ``sender`` is a keystoneauth adapter; ``where`` names the place for messages; ``microversion`` is what an earlier
-    run found this server to speak at most (None: try our newest).
+    run found this server to speak at most (None: try our newest). ``now`` answers seconds since the epoch.
     """
 
-    def __init__(self, sender: Sender, *, where: str, microversion: tuple[int, int] | None = None) -> None:
+    def __init__(
+        self,
+        sender: Sender,
+        *,
+        where: str,
+        microversion: tuple[int, int] | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self._sender = sender
+        self.now = now
         self._where = where
         self.microversion = min(microversion or NEWEST, NEWEST)
         self.request_id = ""  # by which the server's log calls the last request; empty when it told none
@@ -112,7 +121,7 @@ class Transport:
             self.microversion = _agree(_first_error(answer), self._where)
             answer = self._ask(method, path, headers, body, newest, once)
         if answer.status_code >= 400:
-            _refuse(answer, method, path, self._where)
+            _refuse(answer, method, path, self._where, self.now())
         return answer
 
     def _ask(
@@ -139,8 +148,8 @@ class Transport:
                 **kwargs,
             )
         except (exceptions.ClientException, OSError, ArithmeticError, ValueError, *LEAKED) as error:
-            _explain(error, self._where)
-        self.skew_s = _skew_s(answer.headers.get("Date", ""))
+            _explain(error, self._where, self.now())
+        self.skew_s = _skew_s(answer.headers.get("Date", ""), self.now())
         self.request_id = answer.headers.get("x-openstack-request-id", "")
         return answer
 
@@ -182,7 +191,7 @@ def _first_error(answer: Answer) -> dict[str, Any]:
     return first if isinstance(first, dict) else {}
 
 
-def _refuse(answer: Answer, method: str, path: str, where: str) -> NoReturn:
+def _refuse(answer: Answer, method: str, path: str, where: str, now_s: float) -> NoReturn:
     """Raise what an answer of 400 and above means."""
     error = _first_error(answer)
     code, status = error.get("code", ""), answer.status_code
@@ -206,7 +215,7 @@ def _refuse(answer: Answer, method: str, path: str, where: str) -> NoReturn:
     if status in (408, 425, 429) or status >= 500 or not error:
         raise Unavailable(
             f"{asked}: {detail}: see placement's log; nothing is known to have changed",
-            retry_after_s=_retry_after_s(answer.headers.get("Retry-After", "")),
+            retry_after_s=_retry_after_s(answer.headers.get("Retry-After", ""), now_s),
         )
     raise Rejected(f"{asked}: {detail}")
 
@@ -231,19 +240,19 @@ def parse_date(text: str) -> datetime | None:
     return date if date.tzinfo else date.replace(tzinfo=UTC)
 
 
-def _skew_s(text: str) -> float | None:
+def _skew_s(text: str, now_s: float) -> float | None:
     date = parse_date(text)
-    return (date - datetime.now(UTC)).total_seconds() if date else None
+    return date.timestamp() - now_s if date else None
 
 
-def _retry_after_s(text: str) -> float:
+def _retry_after_s(text: str, now_s: float) -> float:
     """For how long we are asked to wait (RFC 9110: seconds, or a date); 0: nobody asks, or nobody can tell."""
     if text.strip().isdecimal():
         return min(float(text.strip()[:DIGITS]), LONGEST_WAIT_S)
-    return min(max(0.0, _skew_s(text) or 0.0), LONGEST_WAIT_S)
+    return min(max(0.0, _skew_s(text, now_s) or 0.0), LONGEST_WAIT_S)
 
 
-def _explain(error: Exception, where: str) -> NoReturn:
+def _explain(error: Exception, where: str, now_s: float) -> NoReturn:
     """Turn what keystoneauth raised before any answer came into our error, with the way out of it."""
     for kinds, make, advice in _ADVICE:
         if isinstance(error, kinds):
@@ -251,7 +260,7 @@ def _explain(error: Exception, where: str) -> NoReturn:
             no_token = kinds in NO_CONNECTION and asked_keystone(error)
             refusal = make(f"{where}: {KEYSTONE_AWAY if no_token else advice} ({type(error).__name__}: {cause})")
             if isinstance(refusal, Unavailable):
-                refusal.retry_after_s = _retry_after_s(str(getattr(error, "retry_after", "")))
+                refusal.retry_after_s = _retry_after_s(str(getattr(error, "retry_after", "")), now_s)
             raise refusal from error
     raise error
 

@@ -10,7 +10,7 @@ from agent.audit.decide.findings import Finding
 from agent.audit.decide.guests import audit
 from agent.audit.decide.snapshot import Scene, kin, suspects
 from agent.state.audit import AuditMemory, Sighting, read_memory
-from agent.state.clock import Clock, probe_clock
+from agent.state.clock import Clock
 from agent.state.memory import NodeState
 from agent.sync.node import Planner, look
 from drivers.base import Survey
@@ -57,7 +57,7 @@ def witness(
         DiscoveryError, PolicyError: of the host. StateError: of our own files.
         PlacementError: placement cannot be read, or has no such tree.
     """
-    noted = probe_clock()
+    noted = planner.clock()
     now = clock() if clock else noted.now_s()
     survey = seen[0] if seen else look(partial(planner.driver.survey, planner.node))
     root_uuid = seen[1].root.uuid if seen and seen[1].root else planner.known_uuid(survey)

@@ -52,6 +52,7 @@ VERBS = {  # verb -> (help, the verb needs a placement)
 }
 
 
+SAVING = ("plan", "reshape", "audit")
 ALLOCATIONS = ("claim", "move", "confirm", "revert", "release")
 _GUEST, _MIGRATION = "4a5f7e9c-0d27-4e43-8f6f-2a3b1c9d8e70", "b7c1d2e3-5f64-4a08-9b1a-6c7d8e9f0a12"
 
@@ -232,6 +233,8 @@ def _add_own(verb: argparse.ArgumentParser, name: str) -> None:
             action="store_true",
             help="with --database: a person made sure that no placement API runs, where this host cannot tell",
         )
+    if name in SAVING:
+        _add_case(verb, name)
     if name == "explain":
         verb.add_argument("name", metavar="NAME", help="a provider's name, or what follows the host's in it")
         verb.add_argument("what", metavar="CLASS or TRAIT", nargs="?", help="one of what it has; else all")
@@ -242,6 +245,22 @@ def _add_own(verb: argparse.ArgumentParser, name: str) -> None:
             "--force", action="store_true", help="shrink as far as the host did, even below what guests use"
         )
         verb.add_argument("--take-over", action="store_true", help="write again after a second writer was stopped")
+
+
+def _add_case(verb: argparse.ArgumentParser, name: str) -> None:
+    verb.add_argument(
+        "--save",
+        type=Path,
+        metavar="FILE",
+        help="keep all that is read in this .tar.gz, without secrets, for a bug report or another look",
+    )
+    if name == "plan":
+        verb.add_argument(
+            "--replay",
+            type=Path,
+            metavar="FILE",
+            help="do again what was done with --save, on what was read then; needs no libvirt and no placement",
+        )
 
 
 def _add_allocations(verb: argparse.ArgumentParser, name: str) -> None:
@@ -316,6 +335,10 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> argp
             parser.error("a new guest needs --project and --user")
         if options.instead_of and not options.merge:
             parser.error("--instead-of goes with --merge: it says which part of the guest's set is the caller's")
+    if getattr(options, "save", None):
+        writing = [name for name in ("apply", "approve", "heal", "policy", "database") if getattr(options, name, None)]
+        if writing:
+            parser.error(f"--save goes with a look alone, not with --{writing[0]}")
     if getattr(options, "heal", False) and not options.policy:
         parser.error("--heal needs --policy: it says which kinds of findings may be healed")
     if getattr(options, "user", None) and not options.project:

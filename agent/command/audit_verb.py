@@ -9,7 +9,7 @@ from agent.audit.heal import Care, Healed, HealPolicy, heal, judge, read_policy
 from agent.audit.run import Testimony, witness
 from agent.command.exits import Exit
 from agent.command.result import Report, choice_of
-from agent.connect.choice import open_client, open_driver, settings_for
+from agent.connect.choice import open_client, open_driver, planner_of, settings_for
 from agent.errors import StateError
 from agent.state.audit import read_memory, write_memory
 from agent.state.locks import locked
@@ -32,7 +32,7 @@ def audit(options: argparse.Namespace) -> Report:
     failed = False
     with open_driver(settings, choice) as driver:
         for node in driver.nodes():
-            planner = Planner(node=node, driver=driver, client=client, settings=settings, where=where)
+            planner = planner_of(node, driver, client, settings, where, choice)
             testimony, cares, remark = _audit_one(planner, policy, options)
             findings += [_encode(testimony, care) for care in cares]
             young += testimony.young

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from agent.command import printers
 from agent.command.exits import Exit
 from agent.command.result import Printer, Report, choice_of
-from agent.connect.choice import BareMetal, open_client, open_driver, settings_for
+from agent.connect.choice import BareMetal, open_client, open_driver, planner_of, settings_for
 from agent.errors import USER_ERRORS, ConfigError
 from agent.state.identity import parse_identity, planned_identity, read_identity
 from agent.state.locks import locked
@@ -63,15 +63,29 @@ def run(verb: str, options: argparse.Namespace) -> Exit:
         except BareMetal:
             _of_nodes(verb, options)
         return Exit.DONE
+    if getattr(options, "replay", None):
+        from agent.command.cases import replay
+
+        return replay(options, run)
     with _working(verb):
-        try:
-            report = VERBS[verb](options)
-        except BareMetal:
-            report = _of_nodes(verb, options)(options)
+        if getattr(options, "save", None):
+            from agent.command.cases import save
+
+            report = save(verb, options, partial(_report, verb))
+        else:
+            report = _report(verb, options)
     _print(options, report)
     if report.remark:
         print(report.remark, file=sys.stderr)
     return report.exit
+
+
+def _report(verb: str, options: argparse.Namespace) -> Report:
+    """What a verb found, about this host or about bare-metal nodes."""
+    try:
+        return VERBS[verb](options)
+    except BareMetal:
+        return _of_nodes(verb, options)(options)
 
 
 def _of_nodes(verb: str, options: argparse.Namespace) -> Callable[[argparse.Namespace], Report]:
@@ -401,9 +415,7 @@ def _planners(options: argparse.Namespace, *, writes: bool = False) -> Iterator[
         settings = replace(settings, reshape_timeout_s=patience)
     client, where = open_client(settings, choice, writes=writes)
     with open_driver(settings, choice) as driver:
-        yield [
-            Planner(node=node, driver=driver, client=client, settings=settings, where=where) for node in driver.nodes()
-        ]
+        yield [planner_of(node, driver, client, settings, where, choice) for node in driver.nodes()]
 
 
 def _wishes(options: argparse.Namespace) -> Wishes:

@@ -17,6 +17,7 @@ from agent.command.result import Report, choice_of
 from agent.connect.choice import Choice, node_workers, open_client, open_nodes, settings_for
 from agent.errors import ConfigError
 from agent.settings.read import Settings
+from agent.state.clock import probe_clock
 from agent.state.locks import locked
 from agent.sync.json_form import encode_observed, encode_plan, encode_provider
 from drivers.ironic.shape import BARE_METAL
@@ -40,7 +41,8 @@ BAD = {
 
 def discover(options: argparse.Namespace) -> Report:
     """The provider of each node, and the nodes that cannot be reported; needs no placement."""
-    with open_nodes(settings_for(choice_of(options))) as driver:
+    choice = choice_of(options)
+    with open_nodes(settings_for(choice), choice) as driver:
         share = driver.shape(driver.survey())
     data = {
         "providers": {uuid: encode_provider(provider) for uuid, provider in sorted(share.providers.items())},
@@ -92,7 +94,7 @@ def check(options: argparse.Namespace) -> Report:
     """Whether Ironic and placement can be read, and which nodes cannot be reported."""
     choice = choice_of(options)
     settings = settings_for(choice)
-    with open_nodes(settings) as driver:
+    with open_nodes(settings, choice) as driver:
         share = driver.shape(driver.survey())
         where = driver.where
     count = len(share.providers) + len(share.misfits)
@@ -123,8 +125,16 @@ VERBS: dict[str, Callable[[argparse.Namespace], Report]] = {
 def _planner(settings: Settings, choice: Choice, *, writes: bool = False) -> Iterator[NodesPlanner]:
     client, where = open_client(settings, choice, writes=writes)
     workers = node_workers(settings, choice)
-    with open_nodes(settings, writes=writes) as driver:
-        yield NodesPlanner(driver=driver, client=client, settings=settings, where=where, workers=workers)
+    told = choice.case or choice.recorder
+    with open_nodes(settings, choice, writes=writes) as driver:
+        yield NodesPlanner(
+            driver=driver,
+            client=client,
+            settings=settings,
+            where=where,
+            workers=workers,
+            noted=told.clock if told else probe_clock(),
+        )
 
 
 def refuse_options(options: argparse.Namespace) -> None:

@@ -1,19 +1,15 @@
 """Writes a host archive: this host as a folder of small files."""
 
-import json
-import platform
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 from agent.errors import StateError
 from agent.settings.read import Settings
-from agent.state.identity import FILE, read_identity
+from agent.state.identity import read_identity
+from agent.sync.archive import archive_files
 from agent.sync.node import look
-from drivers.base import Survey
-from drivers.host.archive import FORMAT
 from drivers.host.disk import probe_disk
 from drivers.host.sysfs import KernelFiles
 from drivers.libvirt.connection import LiveConnection, is_local
@@ -48,20 +44,6 @@ def record_host(settings: Settings, folder: Path) -> int:
     files = archive_files(survey, node, read_identity(settings.identity_folders))
     _write(folder, files)
     return len(files)
-
-
-def archive_files(survey: Survey, node: str, identity: str | None) -> dict[str, str]:
-    """A host archive of what a survey read: file name -> text. ``identity`` is the host's compute_id, if it has one."""
-    files = {**survey.files, **({FILE: identity + "\n"} if identity else {})}
-    uname = platform.uname()
-    host = {
-        "format": FORMAT,
-        "hostname": node,
-        "recorded_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "uname": {"sysname": uname.system, "release": uname.release, "machine": uname.machine},
-        "files": sorted(files),
-    }
-    return {**files, "host.json": json.dumps(host, indent=1) + "\n"}
 
 
 def _check_new(folder: Path) -> None:

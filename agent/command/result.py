@@ -31,4 +31,6 @@ def choice_of(options: argparse.Namespace) -> Choice:
         host=getattr(options, "host", None),
         layout=getattr(options, "to", None),
         database=getattr(options, "database", None),
+        recorder=getattr(options, "recorder", None),
+        case=getattr(options, "case", None),
     )

@@ -14,12 +14,15 @@ from agent.connect.metering import MeteredSender, operation, served
 from agent.errors import ConfigError, StateError
 from agent.settings.read import Settings, keep_in, load_settings
 from agent.state.nodes import own_mark
+from agent.sync.case import Case, Recorder
+from agent.sync.node import Planner
 from drivers.base import Driver
 from drivers.events import Told, untold
 from drivers.host.archive import HostArchive
 from drivers.policy import Layout
 from drivers.rules import rule_attributes
 from reportclient.client import PlacementClient
+from reportclient.recording import RecordedSender, RecordingSender
 from reportclient.transport import Sender, Transport
 
 if TYPE_CHECKING:
@@ -45,6 +48,8 @@ class Choice:
     host: Path | None = None
     layout: Layout | None = None  # instead of the configured one
     service: bool = False  # for the service, which logs
+    recorder: Recorder | None = None  # keeps what is read
+    case: Case | None = None  # look at what was kept, and at nothing else
     database: str | None = None  # the URL of the cloud's placement database, when its API is down
 
 
@@ -55,6 +60,9 @@ def settings_for(choice: Choice) -> Settings:
     Raises:
         ConfigError: as ``load_settings``.
     """
+    if choice.case:
+        settings = choice.case.settings(load_settings([choice.case.folder / "agent.conf"]))
+        return replace(settings, policy=replace(settings.policy, layout=choice.layout or settings.policy.layout))
     settings = load_settings(choice.config_files, choice.config_dirs, service=choice.service)
     settings = replace(settings, recorded=bool(choice.host) or settings.driver == "fake.FakeDriver")
     if choice.layout:
@@ -83,15 +91,23 @@ def open_driver(settings: Settings, choice: Choice, told: Told = untold) -> Iter
         residency=settings.policy.layout == "numa",
         told=told,
     )
+    if choice.case:
+        yield choice.case.driver(lambda archive: drivers.load(settings.driver, replace(options, archive=archive)))
+        return
+    keep = choice.recorder.driver if choice.recorder else _itself
     if not choice.host and settings.driver != "fake.FakeDriver":
-        yield drivers.load(settings.driver, options)
+        yield keep(drivers.load(settings.driver, options))
         return
     with _scratch() as scratch:
         if choice.host:
             options = replace(options, archive=_open_archive(choice.host, scratch))
         else:
             options = replace(options, fleet=_make_fleet(settings, scratch))
-        yield drivers.load(settings.driver, options)
+        yield keep(drivers.load(settings.driver, options))
+
+
+def _itself(driver: Driver) -> Driver:
+    return driver
 
 
 @contextmanager
@@ -108,7 +124,9 @@ def _scratch() -> Iterator[Path]:
 
 
 @contextmanager
-def open_nodes(settings: Settings, *, writes: bool = False, told: Told = untold) -> Iterator["IronicDriver"]:
+def open_nodes(
+    settings: Settings, choice: Choice, *, writes: bool = False, told: Told = untold
+) -> Iterator["IronicDriver"]:
     """
     The driver of bare-metal nodes; with ``writes`` this agent is a member of its ring, where it has one.
 
@@ -121,7 +139,9 @@ def open_nodes(settings: Settings, *, writes: bool = False, told: Told = untold)
     from drivers.ironic.client import IronicClient
     from drivers.ironic.driver import IronicDriver
 
-    adapter, where = open_ironic(settings)
+    adapter, where = _ironic_of(choice.case) if choice.case else open_ironic(settings)
+    if choice.recorder:
+        adapter, choice.recorder.called["ironic"] = RecordingSender(adapter, choice.recorder.ironic), where
     ours = settings.ironic
     client = IronicClient(_timed(adapter, told), where, shard=ours.shard, conductor_group=ours.conductor_group)
     if not ours.ring_url:
@@ -146,6 +166,10 @@ def open_nodes(settings: Settings, *, writes: bool = False, told: Told = untold)
         yield IronicDriver(client, mine)
 
 
+def _ironic_of(case: Case) -> tuple[Sender, str]:
+    return RecordedSender(case.ironic), str(case.about["called"]["ironic"])
+
+
 def _timed(sender: Sender, told: Told) -> Sender:
     def requested(method: str, path: str, code: int, seconds: float) -> None:
         told(operation(method, path), seconds, served(code))
@@ -168,8 +192,28 @@ def open_client(settings: Settings, choice: Choice, *, writes: bool = False) -> 
         ConfigError: none is chosen.
         StateError: the embedded one's file, or the database, cannot be used.
     """
+    if choice.case:
+        called = choice.case.about["called"]
+        transport = Transport(
+            RecordedSender(choice.case.placement), where=called["placement"], now=choice.case.clock.now_s
+        )
+        return PlacementClient(transport), called["where"]
     sender, where, name = open_sender(settings, choice, writes=writes)
+    if choice.recorder:
+        kept = choice.recorder
+        kept.called |= {"placement": name, "where": where}
+        transport = Transport(RecordingSender(sender, kept.placement), where=name, now=kept.clock.now_s)
+        return PlacementClient(transport), where
     return PlacementClient(Transport(sender, where=name)), where
+
+
+def planner_of(
+    node: str, driver: Driver, client: PlacementClient, settings: Settings, where: str, choice: Choice
+) -> Planner:
+    """The planner of one node, by the clock and the processes of this host, or of a case."""
+    planner = Planner(node=node, driver=driver, client=client, settings=settings, where=where)
+    told = choice.case or choice.recorder
+    return replace(planner, clock=lambda: told.clock, probe=told.probe) if told else planner
 
 
 def open_sender(settings: Settings, choice: Choice, *, writes: bool = False) -> tuple["Sender", str, str]:

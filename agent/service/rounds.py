@@ -186,7 +186,10 @@ class Passes:
         return Counter(one.kind.value for one in testimony.findings)
 
     def _take_nodes(self, client: PlacementClient) -> Taken:
-        with locked(self._settings.state_directory), open_nodes(self._settings, writes=True, told=self._told) as driver:
+        with (
+            locked(self._settings.state_directory),
+            open_nodes(self._settings, self._choice, writes=True, told=self._told) as driver,
+        ):
             planner = NodesPlanner(
                 driver=driver,
                 client=client,

@@ -89,6 +89,7 @@ class Settings:
     metrics_textfile: Path | None
     fleet: FleetSettings
     placement_chosen: bool
+    provider_config_shown: Path | None = None  # by which name messages call that folder; None: its own
     recorded: bool = False  # the nodes are host archives, which keep their own identity
     source: cfg.ConfigOpts
 

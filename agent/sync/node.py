@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from agent.settings.read import Settings
+from agent.state.clock import Clock, probe_clock
 from agent.state.host import StateFile
 from agent.state.identity import parse_identity, planned_identity, read_identity
 from agent.state.memory import NodeState
@@ -52,6 +53,8 @@ class Planner:
     client: PlacementClient
     settings: Settings
     where: str  # the placement's name
+    clock: Callable[[], Clock] = probe_clock
+    probe: Callable[[str], tuple[int, ...]] = probe_processes  # the process ids of a program on this host
 
     def prospect(
         self,
@@ -88,7 +91,9 @@ class Planner:
                 identified=known is not None or settings.recorded,
                 recorded=settings.recorded,
                 policy=settings.policy,
-                additions=read_additions(settings.provider_config, required=required),
+                additions=read_additions(
+                    settings.provider_config, required=required, shown=settings.provider_config_shown
+                ),
                 survey=survey,
                 observed=observed,
                 went_back=self.client.went_back,
@@ -133,7 +138,7 @@ class Planner:
         Raises:
             as ``PlacementClient.observe``.
         """
-        now_s, interval_s = time.time(), self.settings.full_audit_interval_s
+        now_s, interval_s = self.clock().now_s(), self.settings.full_audit_interval_s
         patience_s = interval_s / 2 if deep else interval_s  # periods vary, and a start anew reads what is old
         whole = deep is not False and not 0 <= now_s - memory.whole_s < patience_s
         observed = self.client.observe(root_uuid, memory.observed, whole=whole)
@@ -173,7 +178,7 @@ class Planner:
         """The terms of this moment, for ``judge``."""
         return Terms(
             node=self.node,
-            now_s=time.time(),
+            now_s=self.clock().now_s(),
             interval_s=self.settings.interval_s,
             shrink_fraction=self.settings.shrink_fraction,
             free_ratios=self.settings.policy.free_ratios,
@@ -219,7 +224,7 @@ class Planner:
             consumers={**readings.consumers, **{uuid: read.get(uuid) for uuid in needs.consumers}},
             traits={**readings.traits, **{name: name in known for name in needs.traits}},
             providers={**readings.providers, **{name: client.exists(name) for name in sorted(needs.providers)}},
-            nova_compute=probe_processes("nova-compute") if needs.nova_compute else readings.nova_compute,
+            nova_compute=self.probe("nova-compute") if needs.nova_compute else readings.nova_compute,
         )
 
     def ownership(self, survey: Survey, shaped: ProviderTree, observed: ObservedTree, memory: NodeState) -> Ownership:

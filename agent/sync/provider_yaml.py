@@ -21,41 +21,45 @@ from reportclient.payload import decode_inventory
 VERSION = re.compile(r"1\.\d+")
 
 
-def read_additions(folder: Path, *, required: bool = False) -> tuple[Addition, ...]:
+def read_additions(folder: Path, *, required: bool = False, shown: Path | None = None) -> tuple[Addition, ...]:
     """
     The entries of every ``*.yaml`` in the folder, in the order of file names; none when there is no such folder.
+
+    Messages call the folder ``shown``, where that is given.
 
     Raises:
         ConfigError: the folder or a file in it cannot be read, a file breaks the schema, or two entries name one
             provider alike; with ``required``, also when there is no such folder.
     """
     additions: dict[str, Addition] = {}
-    for path in _files(folder, required):
-        for addition in _read_file(path):
+    for file in _files(folder, shown or folder, required):
+        path = (shown or folder) / file.name
+        for addition in _read_file(file, path):
             if other := additions.get(addition.provider):
                 raise ConfigError(f"{path}: provider {addition.provider} is named in {other.source} already")
             additions[addition.provider] = addition
     return tuple(additions.values())
 
 
-def _files(folder: Path, required: bool) -> list[Path]:
+def _files(folder: Path, shown: Path, required: bool) -> list[Path]:
     try:
         paths = sorted(folder.iterdir())
     except FileNotFoundError as error:
         if required:
             raise ConfigError(
-                f"[compute] provider_config_location: there is no folder {folder}; if what it named before shall be "
+                f"[compute] provider_config_location: there is no folder {shown}; if what it named before shall be "
                 f"withdrawn, make it, empty"
             ) from error
         return []
     except OSError as error:
-        raise ConfigError(f"[compute] provider_config_location: cannot read {folder}: {error.strerror}") from error
+        raise ConfigError(f"[compute] provider_config_location: cannot read {shown}: {error.strerror}") from error
     return [path for path in paths if path.suffix == ".yaml" and not path.name.startswith(".")]
 
 
-def _read_file(path: Path) -> list[Addition]:
+def _read_file(file: Path, path: Path) -> list[Addition]:
+    """One file, which messages call ``path``."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read {path}: {error}") from error
     except (yaml.YAMLError, RecursionError, ValueError) as error:

@@ -1,0 +1,46 @@
+"""The options that decide a plan, as the text of a configuration file that can be given away."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from oslo_config import cfg
+
+from agent.settings.options import MDEV_OPTIONS, OPTIONS
+from agent.settings.read import Settings, literal
+
+LEFT_OUT = frozenset(  # places on this host, and what other services are asked with
+    {
+        *("state_path", "instances_path", "provider_config_location", "connection_uri", "state_directory"),
+        *("heal_policy", "metrics_port", "metrics_textfile", "ring_url", "ring_member"),
+    }
+)
+
+
+def encode_options(settings: Settings) -> str:
+    """
+    What the configuration says of all options but places, logins and secrets; defaults are left out.
+
+    ``load_settings`` of a file with this text gives the same policy, driver and limits.
+    """
+    groups = {group: tuple(options) for group, options in OPTIONS.items()}
+    groups |= {f"mdev_{rule}": MDEV_OPTIONS for rule in settings.source.devices.enabled_mdev_types or ()}
+    lines: list[str] = []
+    for group, options in groups.items():
+        values = settings.source if group == "DEFAULT" else settings.source[group]
+        said = [line for option in options if option.name not in LEFT_OUT for line in _lines(option, values)]
+        lines += [f"[{group}]", *said] if said else []
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _lines(option: cfg.Opt, values: Any) -> Iterator[str]:
+    value = values[option.name]
+    if value is None or value == option.default:
+        return
+    for one in value if option.multi else (value,):
+        yield f"{option.name} = {literal(_text(one))}"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, dict):
+        return ",".join(f"{key}:{each}" for key, each in value.items())
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,23 @@
+"""What a survey read, as the files of a host archive."""
+
+import json
+import platform
+from datetime import UTC, datetime
+
+from agent.state.identity import FILE
+from drivers.base import Survey
+from drivers.host.archive import FORMAT
+
+
+def archive_files(survey: Survey, node: str, identity: str | None) -> dict[str, str]:
+    """A host archive of what a survey read: file name -> text. ``identity`` is the host's compute_id, if it has one."""
+    files = {**survey.files, **({FILE: identity + "\n"} if identity else {})}
+    uname = platform.uname()
+    host = {
+        "format": FORMAT,
+        "hostname": node,
+        "recorded_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "uname": {"sysname": uname.system, "release": uname.release, "machine": uname.machine},
+        "files": sorted(files),
+    }
+    return {**files, "host.json": json.dumps(host, indent=1) + "\n"}
