@@ -76,6 +76,18 @@ class Planner:
             DiscoveryError, PolicyError: of the host. ConfigError, StateError: of our own files.
             PlacementError: placement cannot be read, or holds another host's tree under this name.
         """
+        return self._draft(self.view(wishes, identity=identity, left=left, survey=survey, tried=tried))
+
+    def view(
+        self,
+        wishes: Wishes = Wishes(),
+        *,
+        identity: str | None = None,
+        left: NodeState | None = None,
+        survey: Survey | None = None,
+        tried: tuple[ObservedTree, ...] = (),
+    ) -> View:
+        """All that must be seen before a draft can be made; parameters and errors as ``prospect``."""
         survey = survey or look(lambda: self.driver.survey(self.node))
         known = identity or self.known_uuid(survey)
         root_uuid = known or planned_identity(self.node)
@@ -84,23 +96,19 @@ class Planner:
         memory, observed = self.look_at_tree(root_uuid, memory, deep=wishes.deep)
         settings = self.settings
         required = settings.provider_config_named or bool(memory.configured)
-        return self._draft(
-            View(
-                node=self.node,
-                root_uuid=root_uuid,
-                identified=known is not None or settings.recorded,
-                recorded=settings.recorded,
-                policy=settings.policy,
-                additions=read_additions(
-                    settings.provider_config, required=required, shown=settings.provider_config_shown
-                ),
-                survey=survey,
-                observed=observed,
-                went_back=self.client.went_back,
-                memory=memory,
-                wishes=wishes,
-                tried=tried,
-            )
+        return View(
+            node=self.node,
+            root_uuid=root_uuid,
+            identified=known is not None or settings.recorded,
+            recorded=settings.recorded,
+            policy=settings.policy,
+            additions=read_additions(settings.provider_config, required=required, shown=settings.provider_config_shown),
+            survey=survey,
+            observed=observed,
+            went_back=self.client.went_back,
+            memory=memory,
+            wishes=wishes,
+            tried=tried,
         )
 
     def sight(self) -> Sight:

@@ -1,0 +1,199 @@
+"""Saved cases: the same look once more, from what was read then and from nothing else."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+from keystoneauth1 import exceptions
+
+from agent.errors import USER_ERRORS
+from agent.settings.read import load_settings
+from agent.settings.saved import encode_options
+from agent.state.clock import StoppedClock
+from agent.sync.case import Recorder, open_case
+from agent.sync.decide.draft import draft
+from agent.sync.decide.judge import judge
+from agent.sync.decide.view import Needs, View, Wishes
+from agent.sync.json_form import encode_conversion
+from agent.sync.node import Planner
+from agent.sync.run import foresee
+from beds.worlds import CARDS, STYLES, World, worlds
+from drivers.errors import DiscoveryError
+from reportclient.client import PlacementClient
+from reportclient.errors import PlacementError, Unavailable
+from reportclient.recording import (
+    Exchange,
+    RecordedSender,
+    RecordingSender,
+    Unrecorded,
+    decode_exchanges,
+    encode_exchanges,
+)
+from reportclient.transport import Transport
+
+RESHAPE = Wishes(reshape=True)
+layouts = st.sampled_from(("flat", "devices", "numa"))
+cards = st.integers(0, len(CARDS) - 1)
+changes = st.one_of(
+    st.tuples(st.just("layout"), layouts),
+    st.tuples(st.just("seen"), cards, st.booleans()),
+    st.tuples(st.just("offers"), cards, st.sampled_from(("off", "second", "whole"))),
+    st.tuples(st.just("name"), st.just("other")),
+)
+
+
+@pytest.fixture(scope="module")
+def make() -> Iterator[Any]:
+    with worlds() as maker:
+        yield maker
+
+
+def looked(planner: Planner) -> str:
+    """What a look tells, as text: the plan with its trees and the verdict, or the refusal."""
+    try:
+        found = foresee(planner, RESHAPE)
+    except USER_ERRORS as error:
+        return f"{type(error).__name__}: {error}"
+    verdict = judge(found, RESHAPE, planner.terms())
+    told = encode_conversion(found.plan, found.observed, found.allocations, found.allocations_after)
+    return json.dumps([told, str(verdict.refused), verdict.notes, found.held], sort_keys=True)
+
+
+def asking(planner: Planner, sender: Any, told: Any) -> Planner:
+    client = PlacementClient(Transport(sender, where="placement", now=told.clock.now_s))
+    return replace(planner, client=client, clock=lambda: told.clock, probe=told.probe)
+
+
+def changed_world(make: Any, layout: str, guests: list[Any], several: list[Any]) -> World:
+    """A host that stands in placement with its guests, and is another one now."""
+    world: World = make(layout=layout, shared=False, bandwidth=False)
+    world.take()
+    for number, style in guests:
+        world.spawn(style, 0, number)
+    for what, *how in several:
+        if what in ("seen", "offers"):
+            world.change_card(what, *how)
+        else:
+            world.change(**{what: how[0]})
+    return world
+
+
+@settings(max_examples=60, deadline=None)
+@given(layouts, st.lists(st.tuples(cards, st.sampled_from(STYLES)), max_size=3), st.lists(changes, max_size=3))
+def test_a_look_at_what_was_recorded_is_the_same_look(
+    make: Any, layout: str, guests: list[Any], several: list[Any]
+) -> None:
+    world = changed_world(make, layout, guests, several)
+    planner = world.planner()
+    kept = Recorder(StoppedClock("boot", 0.0, world.clock()), {})
+    first = looked(asking(replace(planner, driver=kept.driver(planner.driver)), _recording(world, kept), kept))
+    event("a plan" if first.startswith("[") else "a refusal")
+
+    answers = decode_exchanges(encode_exchanges(kept.placement))
+    again = looked(asking(planner, RecordedSender(answers), kept))
+
+    assert again == first
+
+
+def _recording(world: World, kept: Recorder) -> RecordingSender:
+    return RecordingSender(world.crashing, kept.placement)
+
+
+@settings(max_examples=30, deadline=None)
+@given(layouts, st.lists(st.tuples(cards, st.sampled_from(STYLES)), max_size=3), st.lists(changes, max_size=3))
+def test_the_same_view_gives_the_same_draft_or_the_same_needs(
+    make: Any, layout: str, guests: list[Any], several: list[Any]
+) -> None:
+    planner = changed_world(make, layout, guests, several).planner()
+    try:
+        view = planner.view(RESHAPE)
+    except USER_ERRORS:
+        return
+
+    def decided(view: View) -> object:
+        try:
+            found = draft(view, planner.driver)
+        except USER_ERRORS as error:
+            return str(error)
+        return found if isinstance(found, Needs) else (found.plan.digest, found.held, found.unplaceable)
+
+    assert decided(view) == decided(view)
+
+
+class Failing:
+    def request(self, url: str, method: str, **kwargs: Any) -> Any:
+        raise exceptions.ConnectFailure("nobody listens at http://admin:secret@there/")
+
+
+def test_a_request_that_failed_fails_again_with_the_same_words() -> None:
+    kept: list[Exchange] = []
+    with pytest.raises(Unavailable) as first:
+        Transport(RecordingSender(Failing(), kept), where="placement").get("/traits")
+    with pytest.raises(Unavailable) as again:
+        Transport(RecordedSender(kept), where="placement").get("/traits")
+
+    assert str(again.value) == str(first.value)
+    assert "secret" not in encode_exchanges(kept)
+
+
+def test_what_was_not_asked_then_is_refused_by_name() -> None:
+    with pytest.raises(Unrecorded, match="GET /traits is not in the case"):
+        Transport(RecordedSender(()), where="placement").get("/traits")
+    assert issubclass(Unrecorded, PlacementError)
+
+
+CONFIGURED = """\
+[DEFAULT]
+cpu_allocation_ratio = 2.5
+reserved_huge_pages = node:0,size:2048,count:64
+reserved_huge_pages = node:1,size:2048,count:8
+[compute]
+layout = numa
+cpu_dedicated_set = 2-5
+[libvirt]
+virt_type = qemu
+cpu_mode = custom
+cpu_models = Haswell,SandyBridge
+hw_machine_type = x86_64=q35
+[pci]
+report_in_placement = true
+device_spec = {"vendor_id": "8086", "product_id": "1515", "resource_class": "CUSTOM_VF"}
+device_spec = {"address": "0000:41:00.0"}
+[devices]
+enabled_mdev_types = nvidia-222,nvidia-231
+[mdev_nvidia-231]
+device_addresses = 0000:86:00.0
+max_instances = 6
+[agent]
+root_traits = CUSTOM_ROOT
+ring_url = etcd3+http://ring:hidden@there
+[placement]
+auth_type = password
+password = hidden
+"""
+
+
+def test_the_options_of_a_case_give_the_same_policy_and_no_login(tmp_path: Path) -> None:
+    (tmp_path / "agent.conf").write_text(CONFIGURED)
+    before = load_settings([tmp_path / "agent.conf"])
+    text = encode_options(before)
+    (tmp_path / "saved.conf").write_text(text)
+
+    after = load_settings([tmp_path / "saved.conf"])
+
+    assert after.policy == before.policy
+    assert (after.driver, after.shrink_fraction) == (before.driver, before.shrink_fraction)
+    assert "hidden" not in text
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive"])
+def test_what_is_no_case_is_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "case.tar.gz").write_bytes(content)
+
+    with pytest.raises(DiscoveryError, match=r"case\.tar\.gz"), open_case(tmp_path / "case.tar.gz"):
+        pass
