@@ -60,7 +60,8 @@ class RecordingSender:
             self._exchanges.append(Exchange(**asked, failure=type(error).__name__, cause=mask(str(error))))
             raise
         headers = {name: str(answer.headers[name]) for name in KEPT if name in answer.headers}
-        self._exchanges.append(Exchange(**asked, status=answer.status_code, headers=headers, text=answer.text))
+        text = answer.content.decode(errors="replace")  # JSON is UTF-8; requests would guess, which takes long
+        self._exchanges.append(Exchange(**asked, status=answer.status_code, headers=headers, text=text))
         return answer
 
 

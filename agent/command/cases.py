@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from agent.command.result import choice_of
 from agent.connect.choice import settings_for
-from agent.sync.case import open_case, recorder, save_case
+from agent.sync.case import begin_anew, new_recorder, open_case, save_case
 
 T = TypeVar("T")
 DECIDING = {"plan": ("rename_from",), "reshape": ("to",), "audit": ("light", "consumers")}
@@ -16,7 +16,8 @@ DECIDING = {"plan": ("rename_from",), "reshape": ("to",), "audit": ("light", "co
 def save(verb: str, options: argparse.Namespace, act: Callable[[argparse.Namespace], T]) -> T:
     """Carry a verb out and keep what it read in the file ``options.save``, also when it fails; errors as ``act``."""
     settings = settings_for(choice_of(options))
-    options.recorder = recorder(settings)
+    options.recorder = new_recorder()
+    begin_anew(options.recorder, settings)
     try:
         return act(options)
     finally:

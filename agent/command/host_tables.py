@@ -111,6 +111,8 @@ def print_status(out: Console, status: Mapping[str, Any]) -> None:
         out.print(f"{node}: {outcome}")
     for note in status["notes"]:
         out.print(f"  {note}")
+    for case in status.get("cases", ()):
+        out.print(f"case: {case} (plan --replay does it again)", markup=False, highlight=False, soft_wrap=True)
     for approval in status.get("approvals", ()):
         out.print(approval, markup=False, highlight=False)
     if status["last_pass_s"]:

@@ -4,7 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from agent.sync.outcome import Outcome, Status
 from agent.sync.provider_yaml import read_additions
 from agent.sync.run import foresee
 from drivers import IRONIC
+from reportclient.recording import Unrecorded
 
 if TYPE_CHECKING:
     from agent.connect.keystone import Sighting
@@ -162,7 +163,8 @@ def plan(options: argparse.Namespace) -> Report:
     with _planners(options) as planners:
         for one in planners:
             prospect = _with_use(one, foresee(one, wishes))
-            one.check_name(prospect)
+            with suppress(Unrecorded):
+                one.check_name(prospect)
             verdict = judge(prospect, wishes, one.terms())
             prospects.append(prospect)
             remarks += notes_on(prospect)
@@ -333,10 +335,12 @@ def explain(options: argparse.Namespace) -> Report:
 
 def status(options: argparse.Namespace) -> Report:
     """What the service last said of itself."""
+    from agent.service.cases import case_files
     from agent.service.status import WELL, is_late, is_running, read_status
 
     directory = settings_for(choice_of(options)).state_directory
     found = read_status(directory)
+    found["cases"] = [str(path) for path in case_files(directory)]
     found["approvals"] = [tell_approval(path, one) for path, one in approvals(directory)]
     found |= {"running": is_running(found), "late": is_late(found)}
     refused = set(found["outcomes"].values()) - WELL
@@ -403,7 +407,10 @@ def _with_use(planner: Planner, prospect: Prospect) -> Prospect:
     """A prospect that is shown with who holds what, which a pass that moves nobody need not know."""
     if prospect.allocations or not prospect.plan.operations:
         return prospect
-    return replace(prospect, allocations=planner.client.allocations(prospect.observed))
+    try:
+        return replace(prospect, allocations=planner.client.allocations(prospect.observed))
+    except Unrecorded:  # the service kept what a pass read, which is less
+        return prospect
 
 
 @contextmanager
@@ -423,6 +430,7 @@ def _wishes(options: argparse.Namespace) -> Wishes:
         force=getattr(options, "force", False),
         take_over=getattr(options, "take_over", False),
         rename_from=getattr(options, "rename_from", None),
+        deep=getattr(options, "deep", None),
     )
 
 

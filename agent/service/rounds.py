@@ -18,6 +18,7 @@ from agent.bare_metal.compare import Fate, NodesPlanner
 from agent.bare_metal.run import run_nodes
 from agent.connect.choice import Choice, node_workers, open_driver, open_nodes, open_sender
 from agent.errors import USER_ERRORS
+from agent.service.cases import KeptCases
 from agent.settings.read import Settings
 from agent.state.audit import write_memory
 from agent.state.locks import locked
@@ -31,6 +32,7 @@ from drivers.errors import DiscoveryError, PolicyError
 from drivers.events import Event, Told
 from reportclient.client import PlacementClient
 from reportclient.forecast import forecast
+from reportclient.recording import RecordingSender
 from reportclient.transport import Sender, Transport
 from reportclient.tree import Provider
 
@@ -80,6 +82,7 @@ class Passes:
         self._driver: Driver | None = None
         self._client: PlacementClient | None = None
         self._where = ""
+        self._cases = KeptCases(settings)
         self._failed: dict[str, set[str]] = {}  # by node: why repairs of its last audit failed, told once
         self._started = False  # the first pass is done: it may convert the host
 
@@ -95,16 +98,27 @@ class Passes:
             return self._take_nodes(client)
         driver = self._open_driver()
         nodes = driver.nodes()
+        if self._keeps_cases:
+            self._cases.begin()
         taken: list[Taken] = []
         failures: list[Exception] = []
         for node in nodes:
-            planner = Planner(node=node, driver=driver, client=client, settings=self._settings, where=self._where)
+            planner = Planner(
+                node=node,
+                driver=driver,
+                client=client,
+                settings=self._settings,
+                where=self._where,
+                probe=self._cases.recorder.probe,
+            )
             try:
                 with locked(self._settings.state_directory):  # nobody else of us writes between a pass and its audit
                     taken.append(self._take_one(planner, deep))
-            except (DiscoveryError, PolicyError):
+            except (DiscoveryError, PolicyError) as error:
+                self._keep_case(node, str(error), deep)
                 raise  # what is wrong with the host is wrong with all
             except USER_ERRORS as error:
+                self._keep_case(node, str(error), deep)
                 failures.append(error)
                 if len(failures) == len(nodes) or len(taken) == len(failures) - 1 >= LENIENT:
                     raise  # it is not this node's alone
@@ -123,7 +137,11 @@ class Passes:
         """
         if self._client is None:
             sender, self._where, name = open_sender(self._settings, self._choice, writes=True)
-            self._client = PlacementClient(Transport(self._metered(sender), where=name))
+            sender = self._metered(sender)
+            if self._keeps_cases:
+                self._cases.recorder.called.update(placement=name, where=self._where)
+                sender = RecordingSender(sender, self._cases.recorder.placement)
+            self._client = PlacementClient(Transport(sender, where=name))
         return self._client
 
     def close_host(self) -> None:
@@ -136,13 +154,28 @@ class Passes:
             driver = self._host.enter_context(open_driver(self._settings, self._choice, self._told))
             if isinstance(driver, Watchable) and not self._settings.recorded:
                 self._host.enter_context(driver.watching(self._wake))
-            self._driver = driver
+            self._driver = self._cases.recorder.driver(driver) if self._keeps_cases else driver
         return self._driver
+
+    @property
+    def _keeps_cases(self) -> bool:
+        """Whether cases are kept: of one hypervisor, as what a pass over thousands of nodes reads is too much."""
+        settings = self._settings
+        several = settings.driver == IRONIC or (settings.driver == "fake.FakeDriver" and settings.fleet.hosts > 1)
+        return settings.keep_cases > 0 and not several
+
+    def _keep_case(self, node: str, why: str, deep: bool) -> None:
+        if self._keeps_cases:
+            self._cases.keep(node, why, {"rename_from": None, "deep": deep})
 
     def _take_one(self, planner: Planner, deep: bool) -> Taken:
         # What others disturb, or placement does not answer, the loop tries again, and looks up in between.
         convert = not self._started and self._settings.allow_reshape
         outcome = run_locked(planner, Wishes(reshape=convert, deep=deep))
+        if outcome.status in (Status.UNCHANGED, Status.CHANGED):
+            self._cases.well()
+        else:
+            self._keep_case(planner.node, "; ".join((outcome.status.value, *outcome.notes)), deep)
         if outcome.status is Status.CHANGED:
             LOG.info(
                 "pass node=%s outcome=changed operations=%d digest=%s",

@@ -138,6 +138,9 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
         cfg.IntOpt("stop_timeout", default=20, min=1,
                    help="Seconds after which a service that is told to stop abandons its pass, without harm."),
         cfg.StrOpt("heal_policy", help="The service heals what this file lets, see audit --policy; unset, nothing."),
+        cfg.IntOpt("keep_cases", default=5, min=0, max=100,
+                   help="How many passes over a hypervisor that were refused or failed the service keeps as cases, "
+                        "below the state directory; plan --replay FILE does one again. Without secrets."),
         cfg.PortOpt("metrics_port", help="A port of loopback for /metrics, /healthz and /readyz; 0: a free one."),
         cfg.StrOpt("metrics_textfile", help="Write metrics to this file, for the node exporter's textfile collector."),
         cfg.StrOpt("ring_url",

@@ -85,6 +85,7 @@ class Settings:
     start_spread_s: int
     stop_timeout_s: int
     heal_policy: Path | None  # None: the service heals nothing
+    keep_cases: int  # of passes that were refused or failed
     metrics_port: int | None  # on loopback; 0 a free one; None: none
     metrics_textfile: Path | None
     fleet: FleetSettings
@@ -190,6 +191,7 @@ class _Reader:
             start_spread_s=self._value("agent", "start_spread"),
             stop_timeout_s=self._value("agent", "stop_timeout"),
             heal_policy=_path(self._value("agent", "heal_policy")),
+            keep_cases=self._value("agent", "keep_cases"),
             metrics_port=self._value("agent", "metrics_port"),
             metrics_textfile=_path(self._value("agent", "metrics_textfile")),
             node_grace_s=self._value("agent", "node_grace"),

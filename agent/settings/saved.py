@@ -11,7 +11,7 @@ from agent.settings.read import Settings, literal
 LEFT_OUT = frozenset(  # places on this host, and what other services are asked with
     {
         *("state_path", "instances_path", "provider_config_location", "connection_uri", "state_directory"),
-        *("heal_policy", "metrics_port", "metrics_textfile", "ring_url", "ring_member"),
+        *("heal_policy", "metrics_port", "metrics_textfile", "keep_cases", "ring_url", "ring_member"),
     }
 )
 

@@ -44,7 +44,7 @@ class Recorder:
     """Keeps what a verb reads, and the files of the state directory as the verb found them."""
 
     clock: Clock
-    state: Mapping[str, str]  # file name -> text
+    state: Mapping[str, str] = field(default_factory=dict)  # file name -> text
     placement: list[Exchange] = field(default_factory=list)
     ironic: list[Exchange] = field(default_factory=list)
     nodes: tuple[str, ...] = ()
@@ -101,15 +101,27 @@ class SeenDriver:
         return self._pure.idle(survey, policy)
 
 
-def recorder(settings: Settings) -> Recorder:
+def new_recorder() -> Recorder:
+    """A recorder whose clock stands still from now on."""
+    return Recorder(_stopped())
+
+
+def begin_anew(kept: Recorder, settings: Settings) -> None:
     """
-    A recorder for a verb that is about to begin.
+    Forget what was kept, for a look that is about to begin.
 
     Raises:
         StateError: what is remembered cannot be read.
     """
+    for old in (kept.placement, kept.ironic, kept.looks, kept.processes):
+        old.clear()
+    kept.clock, kept.state = _stopped(), {}
+    kept.state = _state(settings)
+
+
+def _stopped() -> StoppedClock:
     noted = probe_clock()
-    return Recorder(StoppedClock(noted.boot, noted.offset_s, noted.now_s()), _state(settings))
+    return StoppedClock(noted.boot, noted.offset_s, noted.now_s())
 
 
 def _state(settings: Settings) -> dict[str, str]:

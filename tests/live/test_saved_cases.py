@@ -1,0 +1,125 @@
+"""Cases: what a look read, saved in one file, and the same look once more from that alone."""
+
+import json
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from beds.agents import run_agent
+from beds.libvirtd import Libvirtd
+from beds.placement import PlacementServer
+
+pytestmark = pytest.mark.live
+
+Write = Callable[..., Path]
+HOSTS = Path(__file__).parents[1] / "hosts"
+FOUR_CELLS = ("--host", HOSTS / "four-cells/archive", "--config-file", HOSTS / "four-cells/agent.conf")
+BARRED = """\
+import datetime, socket, sys, time
+sys.modules["libvirt"] = None
+from agent.command.arguments import main
+import agent.command.cases, agent.command.host_tables, agent.command.host_verbs, agent.command.audit_verb
+import agent.connect.keystone, agent.sync.case, drivers.fake.driver, drivers.libvirt.driver
+OURS, moment = ("agent", "drivers", "reportclient"), time.time
+def barred(*_arguments, **_more):
+    raise AssertionError("barred")
+def clock():
+    if sys._getframe(1).f_globals.get("__name__", "").partition(".")[0] in OURS:
+        raise AssertionError("the clock is barred")
+    return moment()
+socket.socket = socket.create_connection = socket.getaddrinfo = barred
+time.time = clock
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def replayed(case: Path) -> tuple[int, str, str]:
+    """Code, output and errors of a replay in a process that has no libvirt, no network and no clock."""
+    done = subprocess.run(
+        [sys.executable, "-c", BARRED, "plan", "--replay", str(case), "--format", "json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def saved(case: Path, verb: str, *options: object) -> tuple[int, str, str]:
+    done = run_agent(verb, *options, "--format", "json", "--save", case)
+    return done.code, done.out, done.err
+
+
+@pytest.mark.parametrize("verb", [("plan",), ("reshape", "--to", "numa"), ("audit",), ("audit", "--light")])
+def test_a_look_at_an_archive_is_done_again_from_its_case(verb: tuple[str, ...], tmp_path: Path) -> None:
+    options = (*FOUR_CELLS, "--embedded-dir", tmp_path / "run")
+    assert run_agent("sync", *options).code == 0
+
+    first = saved(tmp_path / "case.tar.gz", *verb, *options)
+
+    assert first[0] in (0, 3), first[2]
+    assert replayed(tmp_path / "case.tar.gz") == first
+
+
+def test_a_first_plan_of_this_very_host_is_done_again_from_its_case(
+    hypervisor: Libvirtd, write_config: Write, tmp_path: Path
+) -> None:
+    config = write_config(libvirt={"connection_uri": hypervisor.uri, "virt_type": "qemu"})
+    case = tmp_path / "case.tar.gz"
+
+    first = saved(case, "plan", "--config-file", config, "--embedded-dir", tmp_path / "run")
+
+    assert first[0] == 3, first[2]
+    assert replayed(case) == first
+
+
+def test_a_refusal_is_the_same_refusal_from_its_case(tmp_path: Path) -> None:
+    options = (*FOUR_CELLS, "--embedded-dir", tmp_path / "run")
+    assert run_agent("sync", *options).code == 0
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files/wrong.yaml").write_text("meta: {schema_version: '1.0'}\nproviders: [{}]\n")
+    more = tmp_path / "more.conf"
+    more.write_text(f"[compute]\nprovider_config_location = {tmp_path}/files\n")
+
+    first = saved(tmp_path / "case.tar.gz", "plan", *options, "--config-file", more)
+
+    assert first[0] == 1
+    assert f"{tmp_path}/files/wrong.yaml" in first[2]
+    assert replayed(tmp_path / "case.tar.gz") == first
+
+
+def test_a_placement_that_does_not_answer_is_so_from_its_case(write_config: Write, tmp_path: Path) -> None:
+    closed = {"auth_type": "none", "endpoint": "http://127.0.0.1:9", "connect_retries": 0}
+    config = write_config(placement=closed, agent={"state_directory": tmp_path / "state"})
+
+    first = saved(tmp_path / "case.tar.gz", "plan", *FOUR_CELLS, "--config-file", config)
+
+    assert (first[0], first[1]) == (1, "")
+    assert replayed(tmp_path / "case.tar.gz") == first
+
+
+def test_no_secret_is_in_a_case(placement_server: PlacementServer, write_config: Write, tmp_path: Path) -> None:
+    secrets = ("very-secret-password", "hidden-in-a-url", "a-secret-of-ironic")
+    config = write_config(
+        placement={"auth_type": "none", "endpoint": placement_server.url, "password": secrets[0]},
+        ironic={"password": secrets[2]},
+        agent={"state_directory": tmp_path / "state", "ring_url": f"etcd3+http://u:{secrets[1]}@there"},
+    )
+    first = saved(tmp_path / "case.tar.gz", "plan", *FOUR_CELLS, "--config-file", config)
+    assert first[0] in (0, 3), first[2]
+
+    with tarfile.open(tmp_path / "case.tar.gz") as tar:
+        texts = [tar.extractfile(member).read().decode() for member in tar if member.isfile()]  # type: ignore[union-attr]
+
+    assert not [secret for secret in secrets for text in texts if secret in text]
+    assert json.loads(next(text for text in texts if '"verb"' in text))["verb"] == "plan"
+
+
+def test_a_case_is_saved_by_looks_alone(tmp_path: Path) -> None:
+    refused = run_agent("reshape", "--apply", "--save", tmp_path / "case.tar.gz", "--embedded-dir", tmp_path / "run")
+
+    assert (refused.code, "--save goes with a look alone" in refused.err) == (2, True)
