@@ -175,7 +175,7 @@ class Passes:
         if outcome.status in (Status.UNCHANGED, Status.CHANGED):
             self._cases.well()
         else:
-            self._keep_case(planner.node, "; ".join((outcome.status.value, *outcome.notes)), deep)
+            self._keep_case(planner.node, f"{outcome.status.value} {outcome.plan.digest}", deep)
         if outcome.status is Status.CHANGED:
             LOG.info(
                 "pass node=%s outcome=changed operations=%d digest=%s",

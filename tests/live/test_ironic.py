@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from beds import databases, etcd, ironic, placement
-from beds.agents import COMMAND
+from beds.agents import COMMAND, run_agent
 from beds.by_hand import ByHand
 from beds.faults import Killer
 from beds.fixtures import Cloud
@@ -175,6 +175,19 @@ def test_a_quiet_pass_is_one_listing_of_each(server: IronicServer, roomy: str, t
     assert first[2] <= 3 * MANY + 10
     assert quiet == ({"unchanged": MANY}, pages, 1)
     assert changed == ({"unchanged": MANY - 100, "changed": 100}, pages, 101)
+
+
+def test_a_plan_for_nodes_is_made_again_from_its_case(
+    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    available(server, "kept", 3)
+    agent = nodes_agent(tmp_path / "a", server.url, placement_server.url, ironic={"shard": "kept"})
+
+    first = agent.run("plan", "--save", tmp_path / "case.tar.gz")
+
+    assert (first.code, first.json["summary"]) == (3, {"created": 3})
+    again = run_agent("plan", "--replay", tmp_path / "case.tar.gz", "--format", "json")
+    assert (again.code, again.out, again.err) == (first.code, first.out, first.err)
 
 
 def test_a_shard_of_several_pages_is_that_shard(

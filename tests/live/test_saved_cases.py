@@ -1,6 +1,7 @@
 """Cases: what a look read, saved in one file, and the same look once more from that alone."""
 
 import json
+import signal
 import subprocess
 import sys
 import tarfile
@@ -12,6 +13,7 @@ import pytest
 from beds.agents import run_agent
 from beds.libvirtd import Libvirtd
 from beds.placement import PlacementServer
+from beds.service import made_up, noauth, serving
 
 pytestmark = pytest.mark.live
 
@@ -123,3 +125,26 @@ def test_a_case_is_saved_by_looks_alone(tmp_path: Path) -> None:
     refused = run_agent("reshape", "--apply", "--save", tmp_path / "case.tar.gz", "--embedded-dir", tmp_path / "run")
 
     assert (refused.code, "--save goes with a look alone" in refused.err) == (2, True)
+
+
+def test_the_service_keeps_the_case_of_a_refused_pass_once_and_status_names_it(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    conf = made_up(tmp_path, noauth(placement_server.url), keep_cases=2)
+    with serving(tmp_path, conf) as service:
+        service.wait(lambda: service.passes() >= 2)
+        assert not list((tmp_path / "state/cases").glob("*"))
+        service.configure(conf | {"compute": {"cpu_shared_set": 0}})  # three CPUs of four
+        service.process.send_signal(signal.SIGHUP)
+        service.wait(lambda: service.status()["outcomes"] == {"fake-0-small-0000": "unsafe"})
+        service.wait(lambda: service.status()["outcomes"] != {"fake-0-small-0000": "unsafe"})
+        (case,) = (tmp_path / "state/cases").glob("*.tar.gz")
+        told = run_agent("status", "--config-file", service.config)
+
+    code, out, err = replayed(case)
+
+    assert str(case) in told.out.replace("\n", "")
+    assert code == 3, err
+    assert "sync would refuse this" in err
+    assert "seen 1 of 3 times in a row" in err
+    assert json.loads(out)["operations"]
