@@ -1,4 +1,4 @@
-"""What happens on a host while nobody looks: events that ask for another look. They carry no facts."""
+"""What happens on a host while nobody looks: events that ask for another look."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ class Event:
 
     source: Literal["udev", "libvirt"]
     what: str
+    gone: str = ""  # the hardware that went away: a PCI address, cpu3, memory40; empty: none, or not known
 
 
 Told = Callable[[str, float, bool], None]  # of an operation: its name, its seconds, and whether it served

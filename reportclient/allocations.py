@@ -85,6 +85,7 @@ class Holdings:
     silent: frozenset[str] = frozenset()  # providers whose card is there and shows nothing of what it can offer
     away: frozenset[str] = frozenset()  # classes that the root has, partly reserved, and no device to have them now
     kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)  # the classes of each device that a total counts
+    hardware: frozenset[str] = frozenset()  # the PCI addresses of all that counts in what is offered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

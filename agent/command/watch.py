@@ -9,11 +9,12 @@ from typing import Any
 
 from agent.connect.choice import Choice, open_client, open_driver
 from agent.errors import USER_ERRORS, ConfigError
-from agent.service.events import SOON_S, WakeUps, announces_loss
+from agent.service.events import SOON_S, WakeUps, announce_loss
 from agent.settings.read import Settings
 from agent.state.identity import planned_identity
 from agent.sync.decide.additions import add
 from agent.sync.decide.judge import PATIENCE
+from agent.sync.decide.view import Wishes
 from agent.sync.json_form import encode_plan
 from agent.sync.node import Planner, look
 from agent.sync.outcome import Status
@@ -118,17 +119,20 @@ def watch(driver: Driver, node: str, settings: Settings, wake_ups: Ticks) -> Ite
 def watch_and_sync(planner: Planner, wake_ups: Ticks) -> Iterator[Change]:
     """A pass at the start and after each batch of events, without end."""
     started = False
+    hardware: frozenset[str] = frozenset()  # whose loss, once announced, is looked at at once
     looks = PATIENCE  # in a row that found less than the limits allow to take away, since something was announced
     while True:
         events, since = wake_ups.next()
-        looks = 0 if any(map(announces_loss, events)) else looks
+        looks = 0 if announce_loss(events, hardware) else looks
         try:
-            outcome = run_pass(planner)
+            outcome = run_pass(planner, Wishes(counts=not events or looks < PATIENCE))
         except USER_ERRORS as error:
             wake_ups.again(RETRY_S)
             yield Change(events=events, outcome=Status.FAILED.value, notes=(str(error),))
             continue
-        looks += outcome.status is Status.UNSAFE
+        refused = outcome.status is Status.UNSAFE
+        hardware = hardware | outcome.hardware if refused else outcome.hardware
+        looks += refused
         if outcome.status is Status.UNSAFE and looks < PATIENCE:
             wake_ups.again(SOON_S)
         if not events and outcome.status is Status.UNCHANGED and started:

@@ -2,6 +2,7 @@
 
 import queue
 import time
+from collections.abc import Container, Iterable
 
 from drivers.events import Event
 
@@ -10,9 +11,13 @@ SOON_S = 0.15  # between the looks that a host which announced its loss must pas
 LONGEST_S = 0.4  # from its first event: a flood does not keep us from looking
 
 
-def announces_loss(event: Event) -> bool:
-    """Whether the kernel or libvirt said that a device is gone, so that three looks at once are as good as in a row."""
-    return event.what.startswith("remove ") or event.what.endswith(" deleted")
+def announce_loss(events: Iterable[Event], reported: Container[str]) -> bool:
+    """
+    Whether hardware is gone that counts in what we report, so that three looks at once are as good as in a row.
+
+    ``reported`` are the PCI addresses that do; of CPUs and memory all do. Other things come and go with guests.
+    """
+    return any(one.gone in reported or one.gone.startswith(("cpu", "memory")) for one in events if one.gone)
 
 
 class WakeUps:

@@ -21,7 +21,7 @@ from agent.connect.choice import Choice, settings_for
 from agent.connect.metering import MeteredSender, operation, served
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.service import signals
-from agent.service.events import SOON_S, WakeUps, announces_loss
+from agent.service.events import SOON_S, WakeUps, announce_loss
 from agent.service.metrics import Metrics, serve
 from agent.service.rounds import Passes, Taken
 from agent.service.status import STUCK_S, WELL, ServiceStatus, write_status
@@ -59,6 +59,7 @@ class Daemon:
         self._failures = 0
         self._retry = 0.0  # when (monotonic) what failed is tried again; nobody is asked before
         self._moved = time.monotonic()  # when the loop last made any progress
+        self._hardware: frozenset[str] = frozenset()  # whose loss, once announced, is looked at at once
         self._looks, self._soon = PATIENCE, math.inf  # at a host that lost something, and when the next one is
         self._frozen = False
         self._deep = True  # the next audits read everything
@@ -126,7 +127,8 @@ class Daemon:
         while True:
             events, _ = self._wake_ups.wait(self._patience_s())
             self._progress()
-            self._looks = 0 if any(map(announces_loss, events)) else self._looks  # whichever pass comes next
+            if announce_loss(events, self._hardware):
+                self._looks = 0  # whichever pass comes next
             if self._stopping:
                 return
             if self._reloading:
@@ -142,7 +144,7 @@ class Daemon:
         def read_everything() -> None:
             self._deep = True
 
-        return Rhythm(self._settings, take_pass=lambda: self._pass(()), read_everything=read_everything)
+        return Rhythm(self._settings, take_pass=lambda: self._pass((), regular=True), read_everything=read_everything)
 
     def _patience_s(self) -> float:
         longest = self._notifier.watchdog_s / 3 if self._notifier.watchdog_s else float(self._settings.interval_s)
@@ -180,12 +182,12 @@ class Daemon:
         self._metrics.operated(HOST, name, seconds, succeeded)
         self._progress()
 
-    def _pass(self, events: tuple[Event, ...]) -> None:
+    def _pass(self, events: tuple[Event, ...], *, regular: bool = False) -> None:
         """One pass over all that is ours; whatever a user can cause is told, and the service goes on."""
         began, asked_s = time.monotonic(), self._asked_s
         for event in events:
             LOG.debug("woken source=%s what=%s", event.source, event.what)
-        taken = self._try_pass()
+        taken = self._try_pass(counts=regular or self._looks < PATIENCE)
         if isinstance(taken, Taken):
             self._done(taken, time.monotonic() - began, self._asked_s - asked_s)
         else:
@@ -196,9 +198,9 @@ class Daemon:
             gc.collect()
             gc.freeze()  # what is loaded by now stays: no later collection needs to look through it
 
-    def _try_pass(self) -> Taken | Exception:
+    def _try_pass(self, *, counts: bool) -> Taken | Exception:
         try:
-            return self._passes.take(deep=self._deep)
+            return self._passes.take(deep=self._deep, counts=counts)
         except Exception as error:  # a fault of ours too: the service outlives it, and it is told with its place
             return error  # and where oslo.log does not find it as well, to say it twice
 
@@ -228,6 +230,7 @@ class Daemon:
             self._metrics.stocked(desired=taken.desired, observed=taken.observed)
         self._metrics.done()
         refused = Status.UNSAFE.value in taken.outcomes.values()
+        self._hardware = self._hardware | taken.hardware if refused else taken.hardware
         self._looks += refused
         again = refused and self._looks < PATIENCE  # a loss that was announced is looked at three times at once
         self._soon = time.monotonic() + SOON_S if again else math.inf

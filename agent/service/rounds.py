@@ -51,6 +51,7 @@ class Taken:
     findings: Mapping[str, int] = field(default_factory=dict)  # by kind
     observed: Mapping[str, int] = field(default_factory=dict)  # total by class, as it stood before
     desired: Mapping[str, int] = field(default_factory=dict)
+    hardware: frozenset[str] = frozenset()  # the PCI addresses of all that counts in what is offered
 
 
 class Passes:
@@ -86,9 +87,11 @@ class Passes:
         self._failed: dict[str, set[str]] = {}  # by node: why repairs of its last audit failed, told once
         self._started = False  # the first pass is done: it may convert the host
 
-    def take(self, *, deep: bool) -> Taken:
+    def take(self, *, deep: bool, counts: bool) -> Taken:
         """
         One pass; ``deep`` audits read everything, the others what moved.
+
+        One that ``counts`` is one of those in a row that must want the same smaller host.
 
         Raises:
             ConfigError, StateError, DiscoveryError, PolicyError, PlacementError: what was written before stands.
@@ -113,7 +116,7 @@ class Passes:
             )
             try:
                 with locked(self._settings.state_directory):  # nobody else of us writes between a pass and its audit
-                    taken.append(self._take_one(planner, deep))
+                    taken.append(self._take_one(planner, deep, counts=counts))
             except (DiscoveryError, PolicyError) as error:
                 self._keep_case(node, str(error), deep)
                 raise  # what is wrong with the host is wrong with all
@@ -168,10 +171,10 @@ class Passes:
         if self._keeps_cases:
             self._cases.keep(node, why, {"rename_from": None, "deep": deep})
 
-    def _take_one(self, planner: Planner, deep: bool) -> Taken:
+    def _take_one(self, planner: Planner, deep: bool, *, counts: bool) -> Taken:
         # What others disturb, or placement does not answer, the loop tries again, and looks up in between.
         convert = not self._started and self._settings.allow_reshape
-        outcome = run_locked(planner, Wishes(reshape=convert, deep=deep))
+        outcome = run_locked(planner, Wishes(reshape=convert, deep=deep, counts=counts))
         if outcome.status in (Status.UNCHANGED, Status.CHANGED):
             self._cases.well()
         else:
@@ -190,6 +193,7 @@ class Passes:
             findings=self._audit(planner, outcome, deep),
             observed=_totals(seen.provider for seen in outcome.observed),
             desired=_totals(seen.provider for seen in forecast(outcome.plan, outcome.observed)),
+            hardware=outcome.hardware,
         )
 
     def _audit(self, planner: Planner, outcome: Outcome, deep: bool) -> Counter[str]:
@@ -262,4 +266,5 @@ def _together(taken: list[Taken]) -> Taken:
         findings=sum((Counter(one.findings) for one in taken), Counter()),
         observed=sum((Counter(one.observed) for one in taken), Counter()),
         desired=sum((Counter(one.desired) for one in taken), Counter()),
+        hardware=frozenset().union(*(one.hardware for one in taken)),
     )

@@ -29,4 +29,5 @@ class Outcome:
     plan: Plan = field(default_factory=Plan)
     observed: ObservedTree = field(default_factory=ObservedTree)  # before the pass
     notes: tuple[str, ...] = ()
+    hardware: frozenset[str] = frozenset()  # the PCI addresses of all that counts in what is offered
     survey: Survey | None = None  # what it saw of the host; None where it did not come to that

@@ -119,6 +119,7 @@ def _carry_out(planner: Planner, prospect: Prospect, wishes: Wishes, agree: Agre
         plan=prospect.plan,
         observed=prospect.observed,
         notes=notes,
+        hardware=prospect.hardware,
         survey=prospect.survey,
     )
 
@@ -150,6 +151,7 @@ def _write(planner: Planner, prospect: Prospect, memory: NodeState) -> Outcome:
         plan=plan,
         observed=prospect.observed,
         notes=notes_on(prospect),
+        hardware=prospect.hardware,
         survey=prospect.survey,
     )
 

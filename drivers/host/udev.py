@@ -13,6 +13,7 @@ from drivers.errors import DiscoveryError
 from drivers.events import Event, Wake
 
 SUBSYSTEMS = ("pci", "mdev", "net", "cpu", "memory", "node")
+HARDWARE = ("pci", "cpu", "memory")  # of which the kernel's names tell what it is
 BUFFER_BYTES = 16 * 1024 * 1024  # a card with its VFs is hundreds of events at once
 
 
@@ -52,4 +53,10 @@ def _listen(monitor: pyudev.Monitor, wake: Wake, end: FileIO) -> None:
             wake(Event("udev", "events lost"))
             continue
         if device is not None:
-            wake(Event("udev", f"{device.action} {device.subsystem} {device.sys_name}"))
+            wake(_event(device.action, device.subsystem, device.sys_name))
+
+
+def _event(action: str, subsystem: str, name: str) -> Event:
+    """An event in words; a CPU that is switched off is "offline" and not removed (sysfs-devices-system-cpu)."""
+    gone = name if action == "remove" and subsystem in HARDWARE else ""
+    return Event("udev", f"{action} {subsystem} {name}", gone)

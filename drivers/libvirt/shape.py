@@ -71,7 +71,13 @@ def _shape(facts: HostFacts, policy: Policy, standing: Standing) -> Shaped:
     mute = frozenset(f"{facts.hostname}_{suffix}" for suffix in silent(facts, policy.devices.mdevs))
     here = {name for device in devices for name in device.inventories}
     missing = frozenset() if policy.layout == "flat" else frozenset(away(policy.devices, standing, here))
-    held = replace(holdings(facts, policy, devices), elsewhere=elsewhere, silent=mute, away=missing)
+    held = replace(
+        holdings(facts, policy, devices),
+        elsewhere=elsewhere,
+        silent=mute,
+        away=missing,
+        hardware=frozenset().union(*(device.hardware for device in devices)),
+    )
     if policy.layout == "numa":
         stock, below = shape_cells(facts, policy, standing, devices)
         root = _root(facts, policy, {**stock, **present_only(disk_stock(facts, policy, standing))})

@@ -162,6 +162,38 @@ def test_libvirtd_that_dies_leaves_the_tree_and_its_successor_is_found(
                 end(again)
 
 
+def test_guests_that_end_do_not_make_a_loss_that_nobody_announced_believed_sooner(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    """A tap interface goes three times a second while a look lacks a card: that takes three regular passes still."""
+    send, nic, period_s = ByHand(placement_server.url).send, QUEENS_FIRST.nics[1], 4
+    with bed.serving(tmp_path / "host", QUEENS_FIRST) as host, host.doorway(placement_server.url) as url:
+        conf = made_up(tmp_path, noauth(url), interval=period_s) | {
+            "DEFAULT": {},
+            "libvirt": {"connection_uri": host.libvirtd.uri, "virt_type": "qemu"},
+            "pci": {"discover": "all"},
+        }
+        with serving(tmp_path, conf, host=host) as service:
+            service.wait(lambda: service.passes() >= 1, 60)
+            host.files.remove_nic(nic)
+            again = host.restart_libvirtd()
+            try:
+                service.wait(lambda: "unsafe" in service.status()["outcomes"].values(), 60)
+                began, passes = time.monotonic(), service.passes()
+                tap = host.files.root / "sys/devices/virtual/net/vnet0"
+                path = f"/resource_providers?name={QUEENS_FIRST.name}_{nic.address}"
+                while send("GET", path)["resource_providers"]:
+                    host.announce("remove", [tap])
+                    time.sleep(0.3)
+                    assert time.monotonic() - began < 60
+                seconds, looks = time.monotonic() - began, service.passes() - passes
+            finally:
+                end(again)
+
+    assert looks > 5  # each event asked for a look
+    assert seconds > 2 * period_s - 0.5
+
+
 def test_a_service_whose_libvirtd_hangs_hears_what_it_is_told(
     placement_server: PlacementServer, tmp_path: Path
 ) -> None:

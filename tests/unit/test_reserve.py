@@ -570,3 +570,13 @@ def test_what_another_service_writes_is_no_operators_reservation(start: Start) -
     one.sync(facts=host(*nic()))
 
     assert one.stock(NIC) == {"SRIOV_NET_VF": (4, 2)}
+
+
+def test_a_pass_that_an_event_asked_for_is_none_of_the_three_that_want_a_smaller_host(tmp_path: Path) -> None:
+    one = OneHost(tmp_path, host(*card("0000:21:00.0", 4)), Policy(devices=VFS))
+    one.sync()
+    one.facts = host()
+
+    seen = [one.sync(Wishes(counts=counts)).status for counts in (True, False, False, True, False, True)]
+
+    assert seen == [Status.UNSAFE] * 5 + [Status.CHANGED]

@@ -3,11 +3,14 @@
 import threading
 import time
 
+import pytest
+
 from agent.command.watch import Ticks
 from agent.service import events as batches
 from drivers.events import Event
+from drivers.libvirt.events import device_event
 
-ADD, REMOVE = Event("udev", "add pci 0000:81:10.0"), Event("libvirt", "node device pci_0000_81_10_0 deleted")
+ADD, REMOVE = Event("udev", "add pci 0000:81:10.0"), device_event("pci_0000_81_10_0", 1)
 
 
 def test_the_first_look_comes_at_once_and_without_an_event() -> None:
@@ -54,3 +57,20 @@ def test_a_look_can_be_asked_for_again() -> None:
     wake_ups.again(0.01)
 
     assert wake_ups.next()[0] == ()
+
+
+@pytest.mark.parametrize(
+    ("event", "announces"),
+    [
+        pytest.param(device_event("pci_0000_81_10_0", 1), True, id="a VF that is reported"),
+        pytest.param(Event("udev", "remove pci 0000:81:10.0", "0000:81:10.0"), True, id="the same, by the kernel"),
+        pytest.param(Event("udev", "remove cpu cpu3", "cpu3"), True, id="a CPU"),
+        pytest.param(device_event("pci_0000_81_10_0", 0), False, id="a VF that comes"),
+        pytest.param(device_event("pci_0000_99_00_0", 1), False, id="a card that nobody reports"),
+        pytest.param(device_event("net_vnet0_fe_54_00_11_22_33", 1), False, id="a guest's tap interface"),
+        pytest.param(Event("udev", "remove net vnet0"), False, id="the same, by the kernel's word"),
+        pytest.param(Event("udev", "remove pci 0000:81:10.0"), False, id="words are for people"),
+    ],
+)
+def test_a_loss_is_announced_by_hardware_that_is_reported(event: Event, announces: bool) -> None:
+    assert batches.announce_loss([event], frozenset({"0000:81:10.0", "0000:81:00.0"})) is announces

@@ -52,6 +52,7 @@ class Prospect:
     contest: Contest | None
     went_back: bool  # placement is in an older state than the one that the last pass left
     survey: Survey
+    hardware: frozenset[str]  # the PCI addresses of all that counts in what is offered
     present: frozenset[str]  # the providers whose hardware the survey found
     allocations: tuple[Allocation, ...]  # of the whole tree where guests hold what loses stock, else none
     elsewhere: frozenset[str]  # providers whose hardware, if they stand, is on offer in another form
@@ -176,6 +177,7 @@ def _plan(
         plan=plan,
         unplaceable=unplaceable,
         survey=view.survey,
+        hardware=shaped.holdings.hardware,
         present=shaper.present(view.survey),
         allocations=allocations,
         elsewhere=shaped.holdings.elsewhere,

@@ -59,7 +59,7 @@ def judge(prospect: Prospect, wishes: Wishes, terms: Terms) -> Verdict:
         return Verdict(refused=Status.RESHAPE_NEEDED, notes=_needs_reshape(prospect, terms.node), memory=memory)
     shrinking = shrinkage(prospect.plan, prospect.observed, _limits(prospect, terms.shrink_fraction))
     digest, before = prospect.plan.digest, prospect.memory
-    seen = before.smaller_seen + 1 if before.smaller == digest else 1
+    seen = (before.smaller_seen if before.smaller == digest else 0) + wishes.counts
     if not shrinking or wishes.force or wishes.agreed or seen >= PATIENCE:
         return Verdict(memory=memory)
     notes = (

@@ -21,6 +21,7 @@ class Wishes:
     deep: bool | None = (
         None  # True: the service's pass that reads everything; False: one of those between; None: others
     )
+    counts: bool = True  # as one of the passes in a row that must want the same smaller host
     reshape: bool = False  # guests' allocations may be moved
     agreed: str | None = None  # the digest of the plan that a person read
 
