@@ -1,4 +1,4 @@
-"""What a virt driver is, and the seed's ``update_provider_tree`` as the composition of its parts."""
+"""What a virt driver is."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -7,12 +7,10 @@ from typing import Protocol, runtime_checkable
 
 from drivers.events import Wake
 from drivers.facts import HostFacts
-from drivers.moves import plan_moves
 from drivers.policy import Policy
 from drivers.reasons import Shaped
-from reportclient.allocations import Holdings, Instruction, Observed, instructions
-from reportclient.diff import adopted
-from reportclient.ownership import Names, Ownership
+from reportclient.allocations import Holdings
+from reportclient.ownership import Names
 from reportclient.tree import ObservedTree, ProviderTree
 
 
@@ -90,22 +88,3 @@ class Watchable(Protocol):
             DiscoveryError: the events cannot be heard.
         """
         ...
-
-
-def update_provider_tree(
-    driver: Driver, policy: Policy, observed: Observed, node: str, ours: Ownership | None = None
-) -> tuple[ProviderTree, tuple[Instruction, ...]]:
-    """
-    The tree a node should have, and the move instructions that lead there; none as long as its shape stays.
-
-    ``observed`` has the allocations of the whole tree; ``ours`` says more than what the driver emits and nova made.
-
-    Raises:
-        DiscoveryError, PolicyError: as ``survey`` and ``shape``.
-        Unplaceable: as ``plan_moves``.
-    """
-    survey = driver.survey(node)
-    desired, holdings = driver.shape(survey, policy, observed.tree)
-    names = driver.present(survey) | {provider.name for provider in desired}
-    ours = ours or Ownership(emitted=driver.emitted, adopted=adopted(observed.tree, names))
-    return desired, instructions(plan_moves(observed, desired, holdings, ours))

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 import pytest
 
 import fakes
+from agent.sync.decide.provider_tree import update_provider_tree
 from agent.sync.node import LOOKS, look
-from drivers.base import Survey, update_provider_tree
+from drivers.base import Survey
 from drivers.errors import DiscoveryError, Vanished
 from drivers.policy import Policy
 from drivers.reasons import Reasoned, Shaped

@@ -8,10 +8,14 @@ import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
+from agent.sync.decide.provider_tree import update_provider_tree
+from drivers.base import Survey
+from drivers.devices import present
 from drivers.facts import HostFacts
 from drivers.libvirt.shape import EMITTED, shape
 from drivers.moves import displaced, plan_moves
 from drivers.policy import DevicePolicy, Layout, MdevRule, Policy
+from drivers.reasons import Shaped
 from drivers.strangers import find_stand_ins
 from hardware import Change, changes, occupied_hosts
 from reportclient.allocations import (
@@ -828,3 +832,53 @@ def test_the_digest_covers_the_allocations_that_a_plan_rests_on_and_not_their_ge
 
     assert digest(1) == digest(2)
     assert digest(1) != digest(1, MEMORY_MB=5)
+
+
+class Recorded:
+    """A driver of one host whose facts are given."""
+
+    emitted = EMITTED
+
+    def __init__(self, facts: HostFacts) -> None:
+        self._facts = facts
+
+    def nodes(self) -> tuple[str, ...]:
+        return (self._facts.hostname,)
+
+    def survey(self, node: str) -> Survey:
+        return Survey(self._facts)
+
+    def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
+        shaped = shape(survey.facts, policy, observed)
+        return shaped.tree, shaped.holdings
+
+    def explain(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> Shaped:
+        return shape(survey.facts, policy, observed)
+
+    def present(self, survey: Survey) -> frozenset[str]:
+        return frozenset(f"{survey.facts.hostname}_{suffix}" for suffix in present(survey.facts))
+
+    def idle(self, survey: Survey, policy: Policy) -> tuple[str, ...]:
+        return ()
+
+
+@FEWER
+@given(occupied_hosts(), layouts())
+def test_the_seeds_function_gives_the_tree_and_the_moves_of_a_pass(
+    facts: HostFacts, way: tuple[Layout, Layout]
+) -> None:
+    before = begin(facts, way[0])
+    policy = Policy(layout=way[1], devices=DEVICES, reserved_memory_mib=0)
+    reported = Names(frozenset(observed_classes(before)))
+    try:
+        after, plan = convert(facts, before, way[1])
+    except Unplaceable as error:
+        event("refused")
+        with pytest.raises(Unplaceable, match=re.escape(str(error))):
+            update_provider_tree(Recorded(facts), policy, before, facts.hostname, reported)
+        return
+
+    tree, moves = update_provider_tree(Recorded(facts), policy, before, facts.hostname, reported)
+
+    assert moves == instructions(plan.moves)
+    assert {one.name for one in tree} == {seen.name for seen in after.tree}

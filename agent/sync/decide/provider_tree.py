@@ -1,0 +1,79 @@
+"""The seed's ``update_provider_tree``: what a driver's tree should be and who moves, by the draft of a pass."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from agent.state.memory import NodeState
+from agent.sync.decide.draft import Prospect, draft
+from agent.sync.decide.view import Needs, Readings, View
+from drivers.base import Driver
+from drivers.policy import Policy
+from reportclient.allocations import Allocation, Consumer, Instruction, Observed, instructions
+from reportclient.errors import Unplaceable
+from reportclient.ownership import Names
+from reportclient.tree import ObservedTree, ProviderTree
+
+UNKNOWN_ROOT = "00000000-0000-0000-0000-000000000000"  # of a node that placement does not have yet
+
+
+def update_provider_tree(
+    driver: Driver, policy: Policy, observed: Observed, node: str, reported: Names = Names()
+) -> tuple[ProviderTree, tuple[Instruction, ...]]:
+    """
+    The tree that a node should have, and the moves that lead there; none as long as its shape stays.
+
+    ``observed`` has the allocations of the whole tree; ``reported`` are names on its root that earlier passes put there
+    beyond what the driver always emits.
+
+    Raises:
+        DiscoveryError, PolicyError: as ``Driver.survey`` and ``Driver.shape``.
+        Unplaceable: what a consumer has finds no place, or several and nobody tells which.
+    """
+    root = observed.tree.root
+    view = View(
+        node=node,
+        root_uuid=root.uuid if root else UNKNOWN_ROOT,
+        identified=root is not None,
+        recorded=True,
+        policy=policy,
+        additions=(),
+        survey=driver.survey(node),
+        observed=observed.tree,
+        went_back=False,
+        memory=NodeState(reported={root.name: reported} if root else {}),
+    )
+    found = _draft(view, driver, observed)
+    if found.unplaceable:
+        raise Unplaceable(found.unplaceable)
+    return found.desired, instructions(found.plan.moves)
+
+
+def _draft(view: View, driver: Driver, observed: Observed) -> Prospect:
+    """A draft whose needs are met from the allocations that are given, with all traits taken for known."""
+    while isinstance(found := draft(view, driver), Needs):
+        read = view.readings
+        rows = {uuid: _rows(observed.allocations, observed.tree, uuid) for uuid in found.allocations}
+        consumers = {uuid: _consumer(uuid, observed) for uuid in found.consumers}
+        view = replace(
+            view,
+            readings=Readings(
+                allocations={**read.allocations, **rows},
+                consumers={**read.consumers, **consumers},
+                traits={**read.traits, **dict.fromkeys(found.traits, True)},
+            ),
+        )
+    return found
+
+
+def _rows(allocations: Iterable[Allocation], tree: ObservedTree, uuid: str) -> tuple[Allocation, ...]:
+    name = tree.by_uuid[uuid].name
+    return tuple(one for one in allocations if one.provider == name)
+
+
+def _consumer(uuid: str, observed: Observed) -> Consumer | None:
+    """A consumer with what it has in this tree, which is all that moves ask for; None: it has nothing."""
+    slots: dict[str, dict[str, int]] = {}
+    for one in observed.allocations:
+        if one.consumer == uuid:
+            slots.setdefault(observed.tree.by_name[one.provider].uuid, {})[one.resource_class] = one.amount
+    return Consumer(uuid=uuid, generation=1, project="", user="", kind=None, slots=slots) if slots else None
