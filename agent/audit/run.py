@@ -80,13 +80,8 @@ def witness(
     scene = replace(scene, asked=scene.holdings.guests & scene.holders if consumers else frozenset())
     scene = _verified(planner, scene)
     findings = audit(scene)
-    if findings:  # what is not so a moment later, as a guest came or went meanwhile, is no finding
-        first = {finding.key for finding in findings}
-        survey = look(partial(planner.driver.survey, planner.node))
-        tree = planner.client.observe(root_uuid, left.observed)
-        again = _scene(planner, survey, tree, scene.allocations, left)
-        again = replace(again, consumers=scene.consumers, sharing=scene.sharing, asked=scene.asked)
-        findings = tuple(finding for finding in audit(again) if finding.key in first)
+    if findings:
+        tree, findings = _still_so(planner, root_uuid, scene, findings, left)
     young = _young(planner, scene)
     findings = tuple(finding for finding in findings if young.isdisjoint(finding.consumers))
     sightings = {finding.key: _seen_again(memory.sightings.get(finding.key), now) for finding in findings}
@@ -107,6 +102,18 @@ def witness(
         before=memory,
         consumers=dict(scene.consumers),
     )
+
+
+def _still_so(
+    planner: Planner, root_uuid: str, scene: Scene, findings: tuple[Finding, ...], left: NodeState
+) -> tuple[ObservedTree, tuple[Finding, ...]]:
+    """The tree and the findings that are so a moment later too: a guest may have come or gone meanwhile."""
+    first = {finding.key for finding in findings}
+    survey = look(partial(planner.driver.survey, planner.node))
+    tree = planner.client.observe(root_uuid, left.observed)
+    again = _scene(planner, survey, tree, scene.allocations, left)
+    again = replace(again, consumers=scene.consumers, sharing=scene.sharing, asked=scene.asked)
+    return tree, tuple(finding for finding in audit(again) if finding.key in first)
 
 
 def _read(planner: Planner, tree: ObservedTree, memory: AuditMemory) -> tuple[tuple[Allocation, ...], dict[str, int]]:

@@ -252,16 +252,7 @@ def _judge_absent(
 ) -> None:
     """Of nodes that are not listed any more: Ironic has them for somebody else, or twice says that it has them not."""
     now = planner.now_s()
-    new_first = sorted(absent, key=lambda uuid: (absent[uuid].gone_s is not None, random.random()))
-    asked = new_first[:ASKED]
-    elsewhere = set()
-    for uuid in asked[:]:
-        try:
-            if planner.driver.is_there(uuid):
-                elsewhere.add(uuid)
-        except DiscoveryError as error:
-            asked.remove(uuid)
-            look.outcomes.append(NodeOutcome(uuid, Fate.FAILED, f"whether Ironic has it cannot be told: {error}"))
+    asked, elsewhere = _ask_ironic(planner, look, absent)
     going = [uuid for uuid in asked if uuid not in elsewhere and uuid in marked]
     look.outcomes += [
         NodeOutcome(uuid, Fate.LEFT, "Ironic has it, and it is not of this agent's share") for uuid in sorted(elsewhere)
@@ -295,6 +286,20 @@ def _judge_absent(
     if len(absent) > len(asked):
         rest = "are not listed either, and Ironic is asked of them in the next passes"
         look.outcomes.append(NodeOutcome(f"{len(absent) - len(asked)} nodes", Fate.GOING, rest))
+
+
+def _ask_ironic(planner: NodesPlanner, look: Look, absent: Mapping[str, KnownNode]) -> tuple[list[str], set[str]]:
+    """Of which absent nodes Ironic told anything, new ones first; and which of them it has."""
+    new_first = sorted(absent, key=lambda uuid: (absent[uuid].gone_s is not None, random.random()))
+    asked, there = new_first[:ASKED], set()
+    for uuid in asked[:]:
+        try:
+            if planner.driver.is_there(uuid):
+                there.add(uuid)
+        except DiscoveryError as error:
+            asked.remove(uuid)
+            look.outcomes.append(NodeOutcome(uuid, Fate.FAILED, f"whether Ironic has it cannot be told: {error}"))
+    return asked, there
 
 
 def _take_off_offer(look: Look, known: KnownNode, generation: int, why: str) -> bool:

@@ -107,6 +107,17 @@ class _Wanted:
     ours: Ownership
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Way:
+    """From what stands to what is wanted, with what must move and what must stay."""
+
+    tree: ProviderTree  # what is wanted, and what is held
+    plan: Plan
+    allocations: tuple[Allocation, ...]
+    held: tuple[str, ...]  # a sentence each
+    unplaceable: str
+
+
 def draft(view: View, shaper: Shaper) -> Prospect | Needs:
     """
     Decide what a pass would do, or name what must be read first; the same view gives the same answer.
@@ -133,14 +144,18 @@ def draft(view: View, shaper: Shaper) -> Prospect | Needs:
     unseen = _unseen_traits(view, standing, wanted)
     if unread := unseen - view.readings.traits.keys():
         return Needs(traits=unread)
-    return _plan(view, shaper, standing, shaped, wanted, unseen)
-
-
-def _plan(
-    view: View, shaper: Shaper, standing: _Standing, shaped: _Shaped, wanted: _Wanted, unseen: frozenset[str]
-) -> Prospect | Needs:
-    """The way from what stands to what is wanted, with what must move and what must stay."""
     known = frozenset(name for name in unseen if view.readings.traits[name])
+    way = _way(view, shaper, standing, shaped, wanted, known)
+    if isinstance(way, Needs):
+        return way
+    lacked = _lacked(view, standing) | {name for name in unseen - known if not is_custom(name)}
+    return _prospect(view, shaper, standing, shaped, wanted, way, lacked)
+
+
+def _way(
+    view: View, shaper: Shaper, standing: _Standing, shaped: _Shaped, wanted: _Wanted, known: frozenset[str]
+) -> _Way | Needs:
+    """From what stands to what is wanted; ``known`` are the traits that placement has and no provider here carries."""
     carried = frozenset().union(*(seen.provider.traits for seen in standing.observed))
     root, formerly = view.observed.root, standing.formerly
     make = partial(
@@ -166,24 +181,36 @@ def _plan(
     tree, held = _hold(view, shaper, standing, shaped, wanted, after)
     if held or moves:
         plan = make(tree, moves=moves, consumers=consumers)
+    return _Way(tree=tree, plan=plan, allocations=allocations, held=held, unplaceable=unplaceable)
+
+
+def _prospect(
+    view: View,
+    shaper: Shaper,
+    standing: _Standing,
+    shaped: _Shaped,
+    wanted: _Wanted,
+    way: _Way,
+    lacked: frozenset[str],
+) -> Prospect:
+    """All of it, with what is to be remembered; ``lacked`` are standard traits that placement does not have."""
     memory = replace(standing.memory, used=shaped.uses.uuids, reserved=shaped.reserved)
-    lacked = _lacked(view, standing) | {name for name in unseen - known if not is_custom(name)}
     return Prospect(
         root_uuid=view.root_uuid,
-        desired=tree,
+        desired=way.tree,
         observed=standing.observed,
         said=without(standing.with_reservations(shaped.reserved), standing.named),
         ours=wanted.ours,
-        plan=plan,
-        unplaceable=unplaceable,
+        plan=way.plan,
+        unplaceable=way.unplaceable,
         survey=view.survey,
         hardware=shaped.holdings.hardware,
         present=shaper.present(view.survey),
-        allocations=allocations,
+        allocations=way.allocations,
         elsewhere=shaped.holdings.elsewhere,
         away=shaped.holdings.away,
         strays=wanted.strays,
-        held=(*shaped.uses.notes, *held),
+        held=(*shaped.uses.notes, *way.held),
         contest=shaped.contest,
         went_back=view.went_back,
         identified=view.identified,
@@ -191,7 +218,7 @@ def _plan(
         memory=memory,
         refused=replace(view.memory, observed=view.observed, used=shaped.uses.uuids),
         meanwhile=_meanwhile(view, memory, wanted),
-        lasting=_lasting(view, standing, shaped, wanted, replace(memory, lacked_traits=lacked), plan),
+        lasting=_lasting(view, standing, shaped, wanted, replace(memory, lacked_traits=lacked), way.plan),
     )
 
 
