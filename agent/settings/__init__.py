@@ -1,1 +1,1 @@
-"""What the operator configured, as values. Reads configuration files and nothing else."""
+"""What the operator configured, as values. Reads configuration files and systemd's credentials; sets up the log."""

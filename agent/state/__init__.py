@@ -1,1 +1,1 @@
-"""What the agent remembers between passes, in the state directory. Reads and writes files there and nowhere else."""
+"""What the agent remembers between passes, and the host's identity. Touches both and the clock, and no more."""
