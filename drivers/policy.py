@@ -1,4 +1,4 @@
-"""What the operator wants, typed; built by ``agent.config`` from options that carry nova's names."""
+"""What the operator wants, typed; built by ``agent.settings.read`` from options that carry nova's names."""
 
 import re
 from collections.abc import Mapping

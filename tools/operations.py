@@ -16,7 +16,7 @@ Each operation is one write, or none.
 Project, user and consumer type are kept.
 What a guest has of shared storage stays with it, as long as its new set asks for none of the kind.
 A write whose answer is lost is looked for, and is never sent again blindly.
-The same operations are a Python API: `agent.operations.Operations`.
+The same operations are a Python API: `agent.allocations.operations.Operations`.
 
 The outcome is `done`, `no-room`, `exists`, `absent` (who is named holds nothing) or `conflict` (what is known of it is
 not true any more), with a `note` that says why; the exit code is 0 for `done`, for `release` and `confirm` also for

@@ -1,5 +1,5 @@
 """
-The operations on a guest's allocations, as ``agent.conflicts`` rules them; the verbs are these, and so is the API.
+The operations on a guest's allocations, as ``decide.rules`` rules them; the verbs are these, and so is the API.
 
     operations = Operations(client)
     ending = operations.spawn(uuid, project=..., user=..., kind="INSTANCE", requests=[AllocationRequest(text)])

@@ -1,4 +1,4 @@
-"""The verbs that change who holds what: each is one operation of ``agent.operations``."""
+"""The verbs that change who holds what: each is one operation of ``agent.allocations.operations``."""
 
 import argparse
 from collections.abc import Sequence

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class BareMetal(Exception):
-    """The configured driver is that of bare-metal nodes: ``agent.node_verbs`` has what can be done with them."""
+    """The configured driver is that of bare-metal nodes: ``command.node_verbs`` has what can be done with them."""
 
 
 EMBEDDED_DIR = Path("~/.local/share/compute-node-agent")

@@ -1,7 +1,6 @@
 """What an answer, or the lack of one, means."""
 
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
+from datetime import UTC, datetime
 
 import pytest
 from keystoneauth1 import exceptions
@@ -135,11 +134,11 @@ def test_an_empty_answer_to_a_write_is_none() -> None:
 
 
 def test_the_servers_clock_is_read_from_its_date() -> None:
-    one = transport(FakeAnswer(headers={"Date": format_datetime(datetime.now(UTC) + timedelta(hours=1))}))
+    one = transport(FakeAnswer(headers={"Date": "Mon, 01 Jan 2024 01:00:00 GMT"}))
 
     one.get("/a")
 
-    assert one.skew_s == pytest.approx(3600, abs=60)
+    assert one.skew_s == 3600
 
 
 @pytest.mark.parametrize("header", ["yesterday", ""])

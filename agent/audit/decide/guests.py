@@ -21,7 +21,7 @@ NOBODY = "00000000-0000-0000-0000-000000000000"  # placement's [placement] incom
 
 
 def audit(scene: Scene) -> tuple[Finding, ...]:
-    """All that is wrong, consumers first; ``scene.consumers`` has been read for ``agent.scene.suspects``."""
+    """All that is wrong, consumers first; ``scene.consumers`` has been read for ``snapshot.suspects``."""
     return (*_audit_guests(scene), *audit_strangers(scene), *audit_providers(scene))
 
 
