@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 from keystoneauth1 import exceptions
 
@@ -83,7 +83,6 @@ def changed_world(make: Any, layout: str, guests: list[Any], several: list[Any])
     return world
 
 
-@settings(max_examples=60, deadline=None)
 @given(layouts, st.lists(st.tuples(cards, st.sampled_from(STYLES)), max_size=3), st.lists(changes, max_size=3))
 def test_a_look_at_what_was_recorded_is_the_same_look(
     make: Any, layout: str, guests: list[Any], several: list[Any]
@@ -104,7 +103,6 @@ def _recording(world: World, kept: Recorder) -> RecordingSender:
     return RecordingSender(world.crashing, kept.placement)
 
 
-@settings(max_examples=30, deadline=None)
 @given(layouts, st.lists(st.tuples(cards, st.sampled_from(STYLES)), max_size=3), st.lists(changes, max_size=3))
 def test_the_same_view_gives_the_same_draft_or_the_same_needs(
     make: Any, layout: str, guests: list[Any], several: list[Any]
