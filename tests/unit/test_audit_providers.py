@@ -1,12 +1,16 @@
 """What an audit says of providers alone."""
 
+from dataclasses import replace
+
 import pytest
 
 from agent.audit.decide.findings import Kind
 from agent.audit.decide.providers import audit_providers
 from agent.audit.decide.snapshot import Scene
 from reportclient.allocations import Allocation, Holdings
-from reportclient.ownership import MARKER
+from reportclient.names import ONE_TIME
+from reportclient.ownership import MARKER, OWNER_NOVA
+from reportclient.plan import SetInventories
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 CARD = "host_0000:81:00.0"
@@ -44,3 +48,103 @@ def test_a_card_that_is_gone_may_be_deleted_only_if_nothing_rests_on_it(
 
     assert (finding.safe, finding.repair is not None) == (safe, safe)
     assert words in finding.seen
+
+
+def scene(*providers: Provider, rows: tuple[Allocation, ...] = (), layout: str = "", configured: str = "") -> Scene:
+    """A host with these providers below its root, whose hardware is all here."""
+    root = Provider(name="host", inventories={"VCPU": Inventory(total=4)}, traits=frozenset({MARKER}))
+    several = (root, *providers)
+    return Scene(
+        tree=ObservedTree(tuple(ObservedProvider(uuid=one.name, generation=1, provider=one) for one in several)),
+        allocations=rows,
+        holdings=Holdings(),
+        classes={one.name: frozenset(one.inventories) for one in several},
+        present=frozenset(one.name for one in several),
+        layout=layout,
+        configured_layout=configured,
+    )
+
+
+def card(reserved: int = 0, *traits: str) -> Provider:
+    stock = {"SRIOV_NET_VF": Inventory(total=2, reserved=reserved)}
+    return Provider(name=CARD, parent="host", inventories=stock, traits=frozenset(traits))
+
+
+@pytest.mark.parametrize(
+    ("row", "most"),
+    [
+        pytest.param(Allocation("guest", "host", "VCPU", 4), None, id="as many CPUs as there are"),
+        pytest.param(Allocation("guest", "host", "VCPU", 5), 4, id="more CPUs than there are"),
+        pytest.param(Allocation("guest", CARD, "SRIOV_NET_VF", 2), None, id="devices that were reserved under a guest"),
+        pytest.param(Allocation("guest", CARD, "SRIOV_NET_VF", 3), 2, id="more devices than the card has"),
+    ],
+)
+def test_a_provider_is_over_its_capacity_by_what_it_can_give(row: Allocation, most: int | None) -> None:
+    found = audit_providers(scene(card(2, MARKER), rows=(row,)))
+
+    assert [(one.kind, one.provider, one.expected, one.actual) for one in found] == (
+        [(Kind.OVER, row.provider, most, row.amount)] if most else []
+    )
+    assert all("move guests away" in one.seen and one.repair is None for one in found)
+
+
+@pytest.mark.parametrize(
+    ("reserved", "used", "is_found"),
+    [
+        pytest.param(0, True, True, id="a guest has it, and it is on offer"),
+        pytest.param(1, True, True, id="half of it is on offer"),
+        pytest.param(2, True, False, id="all of it is reserved"),
+        pytest.param(0, False, False, id="nobody had it yet"),
+    ],
+)
+def test_a_one_time_device_that_was_used_is_to_be_reserved_whole(reserved: int, used: bool, is_found: bool) -> None:
+    rows = (Allocation("guest", CARD, "SRIOV_NET_VF", 1),) if used else ()
+
+    found = audit_providers(scene(card(reserved, MARKER, ONE_TIME), rows=rows))
+
+    assert [(one.kind, one.expected, one.actual, one.safe) for one in found] == (
+        [(Kind.TO_BE_RESERVED, 2, reserved, True)] if is_found else []
+    )
+    for one in found:
+        assert one.repair is not None
+        assert one.repair.operation == SetInventories(CARD, CARD, {"SRIOV_NET_VF": Inventory(total=2, reserved=2)})
+
+
+def test_a_tree_in_another_layout_than_the_configured_one_says_how_to_bring_both_together() -> None:
+    (found,) = audit_providers(scene(layout="numa", configured="devices"))
+
+    assert (found.kind, found.provider) == (Kind.OTHER_LAYOUT, "host")
+    assert "set [compute] layout = numa" in found.seen
+    assert "compute-node-agent reshape --to devices" in found.seen
+
+
+@pytest.mark.parametrize(
+    ("name", "trait", "is_found"),
+    [
+        pytest.param("host_switch", "CUSTOM_RACK", True, id="nobody's"),
+        pytest.param("host_switch", "OWNER_CYBORG", False, id="a service's mark"),
+        pytest.param("host_switch", "CUSTOM_OWNER_X", False, id="somebody's own mark"),
+        pytest.param("host_switch", OWNER_NOVA, False, id="nova's"),
+        pytest.param("host:switch", "CUSTOM_RACK", False, id="Neutron's, by its name"),
+    ],
+)
+def test_a_provider_without_mark_or_name_of_an_owner_is_ownerless(name: str, trait: str, is_found: bool) -> None:
+    found = audit_providers(scene(Provider(name=name, parent="host", traits=frozenset({trait}))))
+
+    assert [(one.kind, one.provider) for one in found] == ([(Kind.OWNERLESS, name)] if is_found else [])
+
+
+def test_two_providers_whose_names_end_in_one_address_are_duplicates() -> None:
+    again = Provider(
+        name="host_pci_0000_81_00_0",
+        parent="host",
+        inventories={"VGPU": Inventory(total=1)},
+        traits=frozenset({MARKER}),
+    )
+    here = scene(card(0, MARKER), again)
+
+    assert {(one.kind, one.provider) for one in audit_providers(here)} == {
+        (Kind.DUPLICATE, CARD),
+        (Kind.DUPLICATE, again.name),
+    }
+    assert audit_providers(replace(here, wanted=frozenset({CARD, again.name}))) == []

@@ -160,8 +160,6 @@ def _may_keep(scene: Scene, stranger: Consumer, guest: str) -> bool:
 
 def _keeps(scene: Scene, stranger: Consumer, guest: str) -> bool:
     """Whether a stranger of a guest's owner has here what the guest really has."""
-    if stranger.kind == INSTANCE or scene.owner(guest) != (stranger.project, stranger.user):
-        return False
     kept: dict[str, int] = {}
     for (_, name), amount in scene.rows(stranger.uuid).items():
         kept[name] = kept.get(name, 0) + amount

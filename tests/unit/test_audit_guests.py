@@ -1,0 +1,410 @@
+"""What an audit says of guests and of consumers that are none here, by what a host runs and what is allocated."""
+
+from dataclasses import replace
+
+import pytest
+
+from agent.audit.decide.findings import Finding, Kind
+from agent.audit.decide.guests import NOBODY, audit
+from agent.audit.decide.snapshot import Scene, kin, suspects
+from reportclient.allocations import Allocation, Consumer, Float, Guest, Holding, Holdings, Slots
+from reportclient.ownership import MARKER
+from reportclient.plan import ReplaceAllocations, Rewrite
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
+
+ROOT, CARD, AWAY, SHARED = "root-uuid", "card-uuid", "another-host", "storage"
+ROOTS_STOCK = {"VCPU": Inventory(total=8), "MEMORY_MB": Inventory(total=4096), "DISK_GB": Inventory(total=100)}
+CARDS_STOCK = {"VGPU": Inventory(total=4)}
+MARKS = frozenset({MARKER})
+TREE = ObservedTree(
+    (
+        ObservedProvider(
+            uuid=ROOT, generation=1, provider=Provider(name="host", inventories=ROOTS_STOCK, traits=MARKS)
+        ),
+        ObservedProvider(
+            uuid=CARD,
+            generation=1,
+            provider=Provider(name="host_card", parent="host", inventories=CARDS_STOCK, traits=MARKS),
+        ),
+    )
+)
+FLAVOR = {"VCPU": 2, "MEMORY_MB": 512}
+SET = {**FLAVOR, "DISK_GB": 10}
+RUNS = Guest(active=True, project="p", user="u", disk_gb=10)
+
+
+def has(uuid: str = "guest") -> Holdings:
+    """A running guest with two CPUs and some memory."""
+    floats = tuple(Float(uuid, name, amount, ("host",), "") for name, amount in FLAVOR.items())
+    told = frozenset({"VCPU", "MEMORY_MB", "VGPU"})
+    return Holdings(guests=frozenset({uuid}), floats=floats, known={uuid: RUNS}, told=told)
+
+
+def consumer(
+    uuid: str = "guest", slots: Slots | None = None, kind: str | None = "INSTANCE", user: str = "u"
+) -> Consumer:
+    slots = {ROOT: SET} if slots is None else slots
+    return Consumer(uuid=uuid, generation=1, project="p", user=user, kind=kind, slots=slots)
+
+
+def scene(*consumers: Consumer, holdings: Holdings | None = None, known: Guest = RUNS) -> Scene:
+    """The host with these consumers, and what they have of it; ``known`` is what is told of its guest."""
+    holdings = holdings or replace(has(), known={"guest": known})
+    names = {ROOT: "host", CARD: "host_card"}
+    rows = tuple(
+        Allocation(one.uuid, names[place], name, amount)
+        for one in consumers
+        for place, resources in one.slots.items()
+        if place in names
+        for name, amount in resources.items()
+    )
+    return Scene(
+        tree=TREE,
+        allocations=rows,
+        holdings=holdings,
+        classes={"host": frozenset(ROOTS_STOCK), "host_card": frozenset(CARDS_STOCK)},
+        present=frozenset(names.values()),
+        consumers={one.uuid: one for one in consumers},
+        sharing=frozenset({SHARED}),
+    )
+
+
+def rewrites(finding: Finding) -> dict[str, Rewrite]:
+    """What its repair would write, by consumer."""
+    assert finding.repair is not None
+    assert isinstance(finding.repair.operation, ReplaceAllocations)
+    return {one.consumer: one for one in finding.repair.operation.rewrites}
+
+
+def test_a_guest_with_allocations_of_what_it_has_is_no_finding_and_no_suspect() -> None:
+    sound = scene(consumer())
+
+    assert suspects(sound) == frozenset()
+    assert audit(sound) == ()
+
+
+def test_a_guest_with_too_few_cpus_allocated_gets_what_it_has_and_keeps_the_rest() -> None:
+    (found,) = audit(scene(consumer(slots={ROOT: {**SET, "VCPU": 1}, SHARED: {"DISK_GB": 5}})))
+
+    assert (found.kind, found.provider, found.expected, found.actual) == (Kind.WRONG_AMOUNT, "host", 2, 1)
+    assert found.safe
+    assert rewrites(found)["guest"].after == {ROOT: SET, SHARED: {"DISK_GB": 5}}
+
+
+def test_a_unit_on_another_provider_than_the_allocation_is_a_wrong_provider() -> None:
+    units = (Holding("guest", "host_card", "VGPU", 1),)
+    tree = ObservedTree(
+        (
+            *TREE,
+            ObservedProvider(
+                uuid="second-uuid",
+                generation=1,
+                provider=Provider(name="host_second", parent="host", inventories=CARDS_STOCK, traits=MARKS),
+            ),
+        )
+    )
+    before = scene(consumer(), holdings=replace(has(), units=units))
+    rows = (*before.allocations, Allocation("guest", "host_second", "VGPU", 1))
+    here = replace(
+        before,
+        tree=tree,
+        allocations=rows,
+        classes={**before.classes, "host_second": frozenset(CARDS_STOCK)},
+        present=before.present | {"host_second"},
+        consumers={"guest": consumer(slots={ROOT: SET, "second-uuid": {"VGPU": 1}})},
+    )
+
+    found = audit(here)
+
+    assert {(one.kind, one.provider, one.expected, one.actual) for one in found} == {
+        (Kind.WRONG_PROVIDER, "host_card", 1, 0),
+        (Kind.WRONG_PROVIDER, "host_second", 0, 1),
+    }
+    assert rewrites(found[0])["guest"].after == {ROOT: SET, CARD: {"VGPU": 1}}
+
+
+@pytest.mark.parametrize("amount", [0, 1])
+def test_a_device_of_a_networks_port_is_right_whether_it_is_allocated_or_not(amount: int) -> None:
+    """Nova allocates none for Neutron's ports, unless the port asks for resources."""
+    unit = Holding("guest", "host_card", "VGPU", 1)
+    slots = {ROOT: SET} | ({CARD: {"VGPU": amount}} if amount else {})
+
+    assert audit(scene(consumer(slots=slots), holdings=replace(has(), units=(unit,), ports=(unit,)))) == ()
+
+
+def test_a_guest_with_more_than_its_port_allocated_has_too_much() -> None:
+    unit = Holding("guest", "host_card", "VGPU", 1)
+    here = scene(consumer(slots={ROOT: SET, CARD: {"VGPU": 2}}), holdings=replace(has(), units=(unit,), ports=(unit,)))
+
+    assert [(one.kind, one.expected, one.actual) for one in audit(here)] == [(Kind.WRONG_AMOUNT, 1, 2)]
+
+
+def test_what_a_guest_has_on_a_provider_that_the_tree_does_not_have_yet_is_not_judged() -> None:
+    """The configuration is ahead of the tree: a cell's memory is the root's still."""
+    ahead = replace(has(), floats=(Float("guest", "MEMORY_MB", 512, ("host_NUMA0",), ""), *has().floats[:1]))
+
+    found = audit(scene(consumer(slots={ROOT: {**SET, "MEMORY_MB": 64, "VCPU": 1}}), holdings=ahead))
+
+    assert [(one.resource_class, one.expected, one.actual) for one in found] == [("VCPU", 2, 1)]
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        pytest.param(replace(RUNS, active=False), id="is shut off"),
+        pytest.param(replace(RUNS, migrating=True), id="moves"),
+    ],
+)
+def test_a_guest_that_is_not_settled_is_no_finding(known: Guest) -> None:
+    assert audit(scene(consumer(slots={ROOT: {"VCPU": 1}}), known=known)) == ()
+    assert audit(scene(known=known)) == ()
+
+
+def test_a_guest_is_left_alone_while_its_owner_has_a_migration_here() -> None:
+    """It may be between its old size and its new one."""
+    resized = consumer(slots={ROOT: {**SET, "VCPU": 4}})
+
+    found = audit(scene(resized, consumer("migration", {ROOT: FLAVOR}, "MIGRATION")))
+
+    assert {one.consumer for one in found} == {"migration"}
+
+
+# -- guests without allocations here -----------------------------------------------------------------------------------
+
+
+def test_a_guest_without_allocations_gets_what_it_has_and_its_disk() -> None:
+    found = audit(scene())
+
+    assert {(one.kind, one.resource_class, one.expected, one.actual) for one in found} == {
+        (Kind.MISSING, "VCPU", 2, 0),
+        (Kind.MISSING, "MEMORY_MB", 512, 0),
+    }
+    assert all(one.safe for one in found)
+    claim = rewrites(found[0])["guest"]
+    assert (claim.generation, claim.project, claim.user, claim.kind) == (None, "p", "u", "INSTANCE")
+    assert claim.after == {ROOT: SET}
+
+
+@pytest.mark.parametrize(
+    ("known", "why"),
+    [
+        pytest.param(replace(RUNS, project=None), "nobody tells of which project and user it is", id="whose it is"),
+        pytest.param(replace(RUNS, disk_gb=None), "nobody on this host tells how much DISK_GB", id="its disk"),
+        pytest.param(replace(RUNS, named=frozenset({"CUSTOM_X"})), "how much CUSTOM_X it is to have", id="its class"),
+    ],
+)
+def test_a_guest_of_which_not_all_is_known_is_allocated_by_a_person(known: Guest, why: str) -> None:
+    found = audit(scene(known=known))
+
+    assert found
+    assert {(one.kind, one.repair, one.safe) for one in found} == {(Kind.MISSING, None, False)}
+    assert all(why in one.seen and "compute-node-agent claim guest --request" in one.seen for one in found)
+
+
+def test_a_guest_that_has_nothing_that_is_on_offer_here_is_told_at_the_root() -> None:
+    holdings = Holdings(guests=frozenset({"guest"}), known={"guest": RUNS})
+
+    (found,) = audit(scene(holdings=holdings))
+
+    assert (found.kind, found.provider, found.expected, found.repair) == (Kind.MISSING, "host", None, None)
+    assert "nothing of what it has is on offer here" in found.seen
+
+
+def test_a_guest_that_is_allocated_on_another_host_only_is_not_repaired_by_itself() -> None:
+    """Its resize to here may be half done: a person must say."""
+    found = audit(scene(consumer(slots={AWAY: SET, SHARED: {"DISK_GB": 10}})))
+
+    assert {(one.kind, one.safe) for one in found} == {(Kind.MISSING, False)}
+    assert all(one.seen.endswith("only on another host") for one in found)
+    assert rewrites(found[0])["guest"].after == {ROOT: FLAVOR, SHARED: {"DISK_GB": 10}}
+
+
+@pytest.mark.parametrize("kind", ["MIGRATION", None])
+def test_what_a_migration_keeps_of_a_guest_that_runs_here_goes_back_to_it(kind: str | None) -> None:
+    found = audit(scene(consumer("keeper", kind=kind)))
+
+    assert {(one.kind, one.consumer, one.safe, one.arriving) for one in found} == {(Kind.MISSING, "guest", True, True)}
+    assert {one.untyped for one in found} == {kind is None}
+    assert "keeper keeps what it had here" in found[0].seen
+    back = rewrites(found[0])
+    assert back["keeper"].after == {}
+    assert (back["guest"].generation, back["guest"].kind) == (None, "INSTANCE" if kind else None)
+    assert back["guest"].after == {ROOT: SET}
+
+
+def test_what_a_migration_keeps_takes_the_place_of_what_the_guest_got_elsewhere() -> None:
+    """The guest has its disk on shared storage, and CPUs on a host to which it never went."""
+    new = consumer(slots={AWAY: FLAVOR, SHARED: {"DISK_GB": 10}})
+
+    found = audit(scene(new, consumer("keeper", {ROOT: FLAVOR}, "MIGRATION")))
+
+    assert {(one.kind, one.safe) for one in found} == {(Kind.MISSING, True)}
+    assert rewrites(found[0])["guest"].after == {ROOT: FLAVOR, SHARED: {"DISK_GB": 10}}
+
+
+def test_of_two_migrations_that_may_keep_a_guests_set_none_is_taken_for_certain() -> None:
+    found = audit(scene(consumer("one", kind="MIGRATION"), consumer("two", kind="MIGRATION")))
+
+    assert {(one.kind, one.consumer, one.safe) for one in found} == {(Kind.MISSING, "guest", False)}
+    assert all(one.arriving for one in found)
+
+
+def test_of_two_migrations_the_one_that_has_what_the_guest_has_is_its_own() -> None:
+    smaller = consumer("a-smaller", {ROOT: {"VCPU": 1, "MEMORY_MB": 64}}, "MIGRATION")
+
+    found = audit(scene(smaller, consumer("exact", kind="MIGRATION")))
+
+    assert {(one.consumer, one.safe) for one in found if one.kind is Kind.MISSING} == {("guest", True)}
+    assert "exact keeps what it had here" in found[0].seen
+
+
+@pytest.mark.parametrize(
+    "stranger",
+    [
+        pytest.param(consumer("stranger", kind="MIGRATION", user="somebody"), id="another's migration"),
+        pytest.param(consumer("stranger"), id="another guest"),
+        pytest.param(consumer("stranger", {ROOT: SET, AWAY: SET}, "MIGRATION"), id="one that is on two hosts"),
+        pytest.param(consumer("stranger", {ROOT: {"VCPU": 1}}, None), id="one of no type with another amount"),
+    ],
+)
+def test_what_cannot_be_a_guests_migration_does_not_speak_for_it(stranger: Consumer) -> None:
+    found = audit(scene(stranger))
+
+    missing = [one for one in found if one.kind is Kind.MISSING]
+    assert {one.arriving for one in missing} == {False}
+    assert all(rewrites(one).keys() == {"guest"} for one in missing)
+    assert "stranger" in {one.consumer for one in found}
+
+
+# -- consumers that are no guests here ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("slots", "kind", "finding", "after"),
+    [
+        pytest.param({ROOT: SET}, "INSTANCE", Kind.ORPHANED, {}, id="nowhere"),
+        pytest.param(
+            {ROOT: SET, SHARED: {"DISK_GB": 5}}, "INSTANCE", Kind.ORPHANED, {SHARED: {"DISK_GB": 5}}, id="storage stays"
+        ),
+        pytest.param({ROOT: SET, AWAY: SET}, "INSTANCE", Kind.DOUBLED, {AWAY: SET}, id="on another host too"),
+        pytest.param({ROOT: SET}, "MIGRATION", Kind.LEAKED, {}, id="a migration"),
+    ],
+)
+def test_a_consumer_that_is_no_guest_here_loses_what_it_has_here(
+    slots: Slots, kind: str, finding: Kind, after: Slots
+) -> None:
+    found = audit(scene(consumer("stranger", slots, kind), holdings=Holdings()))
+
+    assert {(one.kind, one.consumer, one.safe) for one in found} == {(finding, "stranger", True)}
+    assert {(one.resource_class, one.expected, one.actual) for one in found} == {
+        (name, 0, amount) for name, amount in SET.items()
+    }
+    assert rewrites(found[0])["stranger"].after == after
+
+
+def test_a_consumer_of_another_service_is_no_finding() -> None:
+    assert audit(scene(consumer(), consumer("volume", kind="BLOCK_STORAGE"))) == ()
+
+
+def test_a_migration_with_a_guest_of_its_owner_here_may_be_that_guests() -> None:
+    (found, *_) = audit(scene(consumer(), consumer("stranger", {ROOT: {"VCPU": 1}}, "MIGRATION")))
+
+    assert (found.kind, found.safe) == (Kind.LEAKED, False)
+    assert "it may be a resize of guest, which is here" in found.seen
+    assert "run compute-node-agent release stranger" in found.seen
+
+
+def test_a_migration_that_is_newer_than_its_guests_set_is_not_that_guests() -> None:
+    """A move makes the migration first, and writes the guest's new set after that."""
+    guest, stranger = consumer(), consumer("stranger", {ROOT: {"VCPU": 1}}, "MIGRATION")
+
+    (found,) = audit(scene(replace(guest, age_s=1000.0), replace(stranger, age_s=10.0)))
+
+    assert (found.kind, found.safe) == (Kind.LEAKED, True)
+
+
+def test_a_migration_with_cpus_of_two_hosts_is_nobodys() -> None:
+    (found,) = audit(scene(consumer(), consumer("stranger", {ROOT: {"VCPU": 1}, AWAY: {"VCPU": 1}}, "MIGRATION")))
+
+    assert (found.kind, found.safe) == (Kind.LEAKED, True)
+
+
+def test_a_doubtful_consumer_that_is_on_another_host_too_keeps_what_it_has_there() -> None:
+    """It has only storage of the other host, so it may still be a migration of the guest's owner."""
+    stranger = consumer("stranger", {ROOT: {"VCPU": 1}, AWAY: {"DISK_GB": 1}}, None)
+    holdings = has()
+    two = replace(
+        holdings, guests=holdings.guests | {"other"}, known={"guest": RUNS, "other": replace(RUNS, active=False)}
+    )
+
+    (found,) = audit(scene(consumer(), stranger, holdings=two))
+
+    assert (found.kind, found.safe) == (Kind.DOUBLED, False)
+    assert "it may be a resize of guest or of 1 more of its owner" in found.seen
+    assert "openstack resource provider allocation set stranger with what it has elsewhere" in found.seen
+
+
+# -- guests whose allocations do not say whose they are ----------------------------------------------------------------
+
+
+def nameless(one: Consumer, known: Guest = RUNS) -> list[Finding]:
+    return [
+        found
+        for found in audit(replace(scene(one, known=known), typed=True, asked=frozenset({"guest"})))
+        if found.kind in (Kind.WITHOUT_OWNER, Kind.WITHOUT_TYPE)
+    ]
+
+
+def test_a_guest_with_owner_and_type_lacks_neither() -> None:
+    assert nameless(consumer()) == []
+
+
+def test_a_guest_of_nobody_is_given_to_the_owner_that_the_hypervisor_tells() -> None:
+    (found,) = nameless(consumer(user=NOBODY))
+
+    assert (found.kind, found.safe) == (Kind.WITHOUT_OWNER, True)
+    named = rewrites(found)["guest"]
+    assert (named.project, named.user, named.before, named.after) == ("p", "u", {ROOT: SET}, {ROOT: SET})
+
+
+def test_a_guest_of_nobody_stays_one_where_the_hypervisor_does_not_tell_whose_it_is() -> None:
+    (found,) = nameless(consumer(user=NOBODY), replace(RUNS, user=None))
+
+    assert (found.kind, found.safe, found.repair) == (Kind.WITHOUT_OWNER, False, None)
+    assert f"its user {NOBODY}" in found.seen
+
+
+def test_a_guest_without_a_type_becomes_an_instance_of_its_own_owner() -> None:
+    (found,) = nameless(consumer(kind=None, user="its own"))
+
+    assert (found.kind, found.safe) == (Kind.WITHOUT_TYPE, True)
+    assert (rewrites(found)["guest"].user, rewrites(found)["guest"].kind) == ("its own", "INSTANCE")
+
+
+def test_a_type_is_not_missed_where_placement_tells_none_nor_of_a_guest_that_was_not_asked_for() -> None:
+    untyped = scene(consumer(kind=None))
+
+    assert audit(replace(untyped, asked=frozenset({"guest"}))) == ()
+    assert audit(replace(untyped, typed=True)) == ()
+
+
+# -- whose sets must be read -------------------------------------------------------------------------------------------
+
+
+def test_a_stranger_and_the_guests_of_its_owner_are_read() -> None:
+    stranger = consumer("stranger", {ROOT: {"VCPU": 1}}, "MIGRATION")
+    of_another = replace(stranger, project="another")
+
+    assert suspects(scene(consumer(), stranger)) == {"stranger"}
+    assert kin(scene(consumer(), stranger)) == {"guest"}
+    assert kin(scene(consumer(), of_another)) == frozenset()
+    assert kin(scene(consumer())) == frozenset()
+
+
+def test_a_guest_of_which_nobody_says_whose_it_is_is_read_only_where_a_stranger_is() -> None:
+    unowned = replace(RUNS, project=None)
+    sound, stranger = scene(consumer()), Allocation("stranger", "host", "VCPU", 1)
+    alone = replace(sound, consumers={}, holdings=replace(sound.holdings, known={"guest": unowned}))
+
+    assert suspects(alone) == frozenset()
+    assert suspects(replace(alone, allocations=(*alone.allocations, stranger))) == {"guest", "stranger"}
