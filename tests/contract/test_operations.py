@@ -351,7 +351,7 @@ def test_nothing_is_said_to_be_done_while_placement_does_not_answer(operation: O
     def down(_send: object) -> Any:
         raise exceptions.ConnectFailure("down")
 
-    with pytest.raises(Unavailable):
+    with pytest.raises(Unavailable, match="no connection: does it run"):
         run(world, row, down, times=1000)
 
     assert stands(world) == (row.guest, row.migration)
@@ -360,7 +360,7 @@ def test_nothing_is_said_to_be_done_while_placement_does_not_answer(operation: O
 def test_a_uuid_of_which_a_claim_was_refused_can_be_claimed_later(world: World) -> None:
     """Placement leaves a consumer behind that holds nothing and cannot be seen, and refuses it as one that is new."""
     unknown = AllocationRequest(json.dumps({"allocations": {str(uuid.uuid4()): {"resources": SMALL}}}))
-    with pytest.raises(Rejected):
+    with pytest.raises(Rejected, match="that does not exist"):
         spawn(world.operations(), world, unknown)
 
     ending = spawn(world.operations(), world, world.request(A=SMALL))

@@ -223,12 +223,24 @@ def test_a_busy_ironic_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [node.uuid for node in one.survey()] == [uuid_of(1), uuid_of(2)]
 
 
-@pytest.mark.parametrize("answer", [500, 401, 406, 400, 300, {"nodes": 5}, {}, OSError("gone")])
-def test_a_listing_that_is_not_whole_is_none(answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (500, "with 500: .* 5 times: see its log"),
+        (401, "with 401: check the user and its roles"),
+        (406, "1.37 is needed: upgrade Ironic"),
+        (400, "with 400 .*does the endpoint lead to it"),
+        (300, "with 300 .*does the endpoint lead to it"),
+        ({"nodes": 5}, "a listing of nodes that is none: nodes is no list"),
+        ({}, "a listing of nodes that is none: 'nodes'"),
+        (OSError("gone"), "OSError: gone: check .ironic."),
+    ],
+)
+def test_a_listing_that_is_not_whole_is_none(answer: Any, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda _: None)
     one, _ = driver(page(1, marker=1), *[answer] * TRIES)
 
-    with pytest.raises(DiscoveryError):
+    with pytest.raises(DiscoveryError, match=message):
         one.survey()
 
 

@@ -795,8 +795,11 @@ def test_a_consumer_that_changed_since_it_was_listed_makes_the_plan_begin_again(
     move = Move(consumer="a", from_provider="host", to_provider=CARD, moved_resources={"VGPU": 2}, because="")
     less = Consumer(uuid="a", generation=2, project="p", user="u", kind=None, slots={"host": {"VGPU": 1}})
 
-    for consumers in ((), (less,)):
-        with pytest.raises(Conflict):
+    for consumers, message in (
+        ((), "consumer a let go of all it had"),
+        ((less,), "consumer a changed while this plan"),
+    ):
+        with pytest.raises(Conflict, match=message):
             rewrites((move,), consumers, {"host": "host", CARD: CARD})
 
 
