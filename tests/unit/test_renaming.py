@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -15,7 +16,8 @@ from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy
 from hardware import card, gpu, host, parent, plain
 from reportclient.errors import TreeMismatch
 from reportclient.ownership import MARKER, OWNER_NOVA
-from reportclient.tree import ObservedProvider, ObservedTree
+from reportclient.renaming import child_uuid, former_name
+from reportclient.tree import ObservedProvider, ObservedTree, Provider
 
 NIC, ONCE, GPU, OTHER = "0000:81:00.0", "0000:05:00.0", "pci_0000_84_00_0", "pci_0000_85_00_0"
 RENAME = Wishes(rename_from="host", force=True)
@@ -179,3 +181,45 @@ def write_entry(one: OneHost, name: str) -> None:
         f"{{meta: {{schema_version: '1.0'}}, providers: [{{identification: {{name: '{name}'}}, "
         f"inventories: {{additional: [{{CUSTOM_TOKEN: {{total: 4}}}}]}}}}]}}"
     )
+
+
+def below(*children: tuple[str, str, frozenset[str]]) -> ObservedTree:
+    """A host that is called ``new`` with children of these names, uuids and traits."""
+    root = ObservedProvider(uuid=str(UUID(int=1)), generation=1, provider=Provider(name="new"))
+    return ObservedTree(
+        (
+            root,
+            *(
+                ObservedProvider(uuid=uuid, generation=1, provider=Provider(name=name, parent="new", traits=traits))
+                for name, uuid, traits in children
+            ),
+        )
+    )
+
+
+MARKED, FOREIGN = frozenset({MARKER}), str(UUID(int=2))
+
+
+def test_a_child_that_we_made_tells_what_its_host_was_called() -> None:
+    ours = child_uuid(str(UUID(int=1)), "old", "old_0000:81:00.0")
+
+    assert former_name(below(("old_0000:81:00.0", ours, MARKED))) == "old"
+    assert former_name(below(("old_0000:81:00.0", ours, frozenset()))) == "old"  # its marking was cut off
+    assert former_name(below(("new_0000:81:00.0", ours, MARKED))) is None
+
+
+def test_a_child_of_ours_that_nova_made_is_called_after_its_device() -> None:
+    taken = below(("old_0000:81:00.0", FOREIGN, MARKED))
+
+    assert former_name(taken, ["_0000:05:00.0", "_0000:81:00.0"]) == "old"
+
+
+def test_a_child_of_ours_after_which_no_device_here_is_called_is_no_host_of_ours() -> None:
+    taken = below(("old_0000:81:00.0", FOREIGN, MARKED))
+
+    with pytest.raises(TreeMismatch, match=r"old_0000:81:00\.0 .* is not called after new: if the host was renamed"):
+        former_name(taken, ["_0000:05:00.0"])
+
+
+def test_a_child_of_others_does_not_tell_what_a_host_was_called() -> None:
+    assert former_name(below(("old:switch", FOREIGN, frozenset({"OWNER_CYBORG"})))) is None

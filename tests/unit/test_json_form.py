@@ -1,0 +1,201 @@
+"""The JSON that other programs read: each operation by its name, and a conversion with all that a person agrees to."""
+
+import json
+from typing import Any
+
+import pytest
+
+from agent.sync.json_form import encode_conversion, encode_kept, encode_operation, encode_tree
+from reportclient.allocations import Allocation, AllocationRequest, Move
+from reportclient.plan import (
+    Claim,
+    Create,
+    Delete,
+    DropAllocations,
+    EnsureClasses,
+    EnsureTraits,
+    Operation,
+    Plan,
+    Rename,
+    Reparent,
+    ReplaceAllocations,
+    Reshape,
+    Rewrite,
+    SetAggregates,
+    SetInventories,
+    SetTraits,
+)
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
+
+REWRITE = Rewrite(
+    consumer="guest",
+    generation=1,
+    project="p",
+    user="u",
+    kind=None,
+    before={"r": {"VGPU": 1}},
+    after={"c": {"VGPU": 1}},
+)
+FOUR, TWO = Inventory(total=4), Inventory(total=2)
+RECORD = {
+    "reserved": 0,
+    "min_unit": 1,
+    "max_unit": FOUR.max_unit,
+    "step_size": 1,
+    "allocation_ratio": 1.0,
+}
+ALLOCATIONS = {"guest": {"c": {"VGPU": 1}}}
+
+
+def told(operation: Operation) -> dict[str, Any]:
+    """An operation as other programs read it, where provider ``c`` has two GPUs before it."""
+    encoded: dict[str, Any] = json.loads(json.dumps(encode_operation(operation, {"c": {"VGPU": TWO}})))
+    return encoded
+
+
+@pytest.mark.parametrize(
+    ("operation", "form"),
+    [
+        (EnsureClasses(("CUSTOM_A",)), {"operation": "ensure-resource-classes", "names": ["CUSTOM_A"]}),
+        (EnsureTraits(("CUSTOM_T",)), {"operation": "ensure-traits", "names": ["CUSTOM_T"]}),
+        (
+            Create("c", "host_c", "r"),
+            {"operation": "create", "provider": "host_c", "uuid": "c", "parent_uuid": "r"},
+        ),
+        (
+            Rename("c", "new_c", "host_c"),
+            {"operation": "rename", "provider": "new_c", "uuid": "c", "old_name": "host_c"},
+        ),
+        (
+            Reparent("c", "host_c", "r", "host", "cell"),
+            {
+                "operation": "reparent",
+                "provider": "host_c",
+                "uuid": "c",
+                "parent_uuid": "r",
+                "parent": "host",
+                "old_parent": "cell",
+            },
+        ),
+        (
+            SetTraits("c", "host_c", frozenset("ba"), frozenset("b"), frozenset("z")),
+            {
+                "operation": "set-traits",
+                "provider": "host_c",
+                "uuid": "c",
+                "traits": ["a", "b"],
+                "added": ["b"],
+                "removed": ["z"],
+            },
+        ),
+        (
+            SetAggregates("c", "host_c", frozenset("yx")),
+            {"operation": "set-aggregates", "provider": "host_c", "uuid": "c", "aggregates": ["x", "y"]},
+        ),
+        (
+            ReplaceAllocations((REWRITE,)),
+            {
+                "operation": "replace-allocations",
+                "allocations": ALLOCATIONS,
+            },
+        ),
+        (DropAllocations("guest"), {"operation": "drop-allocations", "consumer": "guest"}),
+        (Delete("c", "host_c"), {"operation": "delete", "provider": "host_c", "uuid": "c"}),
+        (
+            Claim(
+                consumer="guest",
+                generation=None,
+                project="p",
+                user="u",
+                kind=None,
+                request=AllocationRequest('{"allocations": {"c": {"resources": {"VGPU": 1}}}}'),
+            ),
+            {"operation": "claim", "consumer": "guest", "allocations": {"c": {"resources": {"VGPU": 1}}}},
+        ),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, dict) else "",
+)
+def test_an_operation_is_told_by_its_name(operation: Operation, form: dict[str, Any]) -> None:
+    assert told(operation) == form
+
+
+def test_inventories_are_told_with_what_stood_before_them_also_within_a_reshape() -> None:
+    stock = SetInventories("c", "host_c", {"VGPU": FOUR})
+    form = {
+        "operation": "set-inventories",
+        "provider": "host_c",
+        "uuid": "c",
+        "inventories": {"VGPU": {"total": 4, **RECORD}},
+        "before": {"VGPU": {"total": 2, **RECORD}},
+    }
+
+    assert told(stock) == form
+    assert told(Reshape((stock,), (REWRITE,))) == {
+        "operation": "reshape",
+        "inventories": [form],
+        "allocations": ALLOCATIONS,
+    }
+
+
+ROOT = Provider(name="host", inventories={"VGPU": FOUR})
+TREE = ObservedTree((ObservedProvider(uuid="r", generation=1, provider=ROOT),))
+MOVED = Plan(
+    operations=(
+        Create("c", "host_c", "r"),
+        Reshape((SetInventories("c", "host_c", {"CUSTOM_GPU": FOUR}), SetInventories("r", "host", {})), (REWRITE,)),
+    ),
+    moves=(
+        Move(
+            consumer="guest",
+            from_provider="host",
+            to_provider="host_c",
+            moved_resources={"VGPU": 1},
+            to_resources={"CUSTOM_GPU": 1},
+            because="its card",
+        ),
+    ),
+)
+
+
+def test_a_conversion_is_told_with_capacity_requests_and_who_moves() -> None:
+    form = encode_conversion(
+        MOVED, TREE, [Allocation("guest", "host", "VGPU", 1)], [Allocation("guest", "host_c", "CUSTOM_GPU", 1)]
+    )
+
+    assert form["digest"] == MOVED.digest
+    assert form["requests"] == ["POST /resource_providers", "POST /reshaper"]
+    assert form["instructions"] == [
+        {
+            "from_resource_provider": "host",
+            "to_resource_provider": "host_c",
+            "moved_resources": {"VGPU": 1},
+            "to_resources": {"CUSTOM_GPU": 1},
+            "consumers": {"guest": {"VGPU": 1}},
+        }
+    ]
+    nothing, used = {"total": 0, "capacity": 0, "used": 0}, {"total": 4, "capacity": 4, "used": 1}
+    assert form["capacity"] == {
+        "CUSTOM_GPU": {"before": nothing, "after": used},
+        "VGPU": {"before": used, "after": nothing},
+    }
+    assert form["before"]["allocations"] == {"guest": {"host": {"VGPU": 1}}}
+    assert form["after"]["allocations"] == {"guest": {"host_c": {"CUSTOM_GPU": 1}}}
+
+
+def test_a_kept_plan_has_the_providers_before_it_and_after_it() -> None:
+    form = encode_kept(MOVED, TREE)
+
+    assert (form["before"].keys(), form["after"].keys()) == ({"host"}, {"host", "host_c"})
+    assert form["after"]["host_c"]["inventories"] == {"CUSTOM_GPU": {"total": 4, **RECORD}}
+    assert form["moves"][0]["because"] == "its card"
+
+
+def test_a_desired_tree_is_told_by_the_names_of_its_providers() -> None:
+    tree = ProviderTree((ROOT, Provider(name="host_c", parent="host", traits=frozenset("ba"))))
+
+    assert encode_tree(tree)["providers"]["host_c"] == {
+        "parent": "host",
+        "inventories": {},
+        "traits": ["a", "b"],
+        "aggregates": [],
+    }

@@ -1,0 +1,273 @@
+"""Whether the plan of a pass may be carried out, and what a person should know of it, from what the pass has."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import fakes
+from agent.state.memory import NodeState
+from agent.sync.decide.draft import Prospect
+from agent.sync.decide.judge import FORGIVEN, PATIENCE, Terms, judge, notes_on
+from agent.sync.decide.view import Wishes
+from agent.sync.outcome import Status
+from drivers.base import Survey
+from drivers.libvirt.shape import EMITTED
+from reportclient.allocations import Allocation, Move
+from reportclient.ownership import MARKER, OWNER_NOVA, Contest, Ownership
+from reportclient.plan import Plan, Reparent, SetInventories
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
+
+ROOT = Provider(name="host", inventories={"VCPU": Inventory(total=8)}, traits=frozenset({MARKER}))
+HALF = replace(ROOT, inventories={"VCPU": Inventory(total=4)})
+TERMS = Terms(
+    node="host", now_s=10_000.0, interval_s=60, shrink_fraction=0.3, free_ratios=frozenset(), microversion=(1, 39)
+)
+CHANGED = Contest("host", ("VCPU total 8 became total 4",), nova=False, marked=False)
+
+
+def stands(*providers: Provider) -> ObservedTree:
+    return ObservedTree(tuple(ObservedProvider(uuid=one.name, generation=1, provider=one) for one in providers))
+
+
+SEEN = NodeState(observed=stands(ROOT))
+
+
+def prospect(**changes: Any) -> Prospect:
+    """A host that stands in placement as it is wanted, and is remembered."""
+    told = Prospect(
+        root_uuid="host",
+        desired=ProviderTree((ROOT,)),
+        observed=stands(ROOT),
+        said=stands(ROOT),
+        ours=Ownership(emitted=EMITTED),
+        plan=Plan(),
+        unplaceable="",
+        contest=None,
+        went_back=False,
+        survey=Survey(fakes.FACTS),
+        hardware=frozenset(),
+        present=frozenset(),
+        allocations=(),
+        elsewhere=frozenset(),
+        away=frozenset(),
+        held=(),
+        strays=(),
+        memory=SEEN,
+        refused=SEEN,
+        meanwhile=SEEN,
+        lasting=SEEN,
+        identified=True,
+    )
+    return replace(told, **changes)
+
+
+def smaller(**changes: Any) -> Prospect:
+    """A host that loses half of its CPUs."""
+    plan = Plan((SetInventories("host", "host", HALF.inventories),))
+    return prospect(desired=ProviderTree((HALF,)), plan=plan, **changes)
+
+
+def test_a_host_as_it_is_wanted_is_carried_out_without_a_word() -> None:
+    assert judge(prospect(), Wishes(), TERMS).refused is None
+    assert notes_on(prospect()) == ()
+
+
+# -- a second writer ---------------------------------------------------------------------------------------------------
+
+
+def test_one_change_by_somebody_is_a_strike_and_the_next_one_stops_the_writing() -> None:
+    first = judge(prospect(contest=CHANGED), Wishes(), TERMS)
+    second = judge(prospect(contest=CHANGED, memory=first.memory), Wishes(), TERMS)
+
+    assert (first.refused, first.memory.strikes, first.memory.struck_s) == (None, 1, TERMS.now_s)
+    assert second.refused is Status.CONTESTED
+    assert second.notes[0] == "another service writes on host too: VCPU total 8 became total 4"
+    assert second.memory.contested == second.notes
+
+
+def test_a_contested_host_stays_so_until_a_person_takes_it_over() -> None:
+    contested = replace(SEEN, contested=("somebody writes",), strikes=1, quiet=3)
+
+    assert judge(prospect(memory=contested), Wishes(), TERMS).notes == ("somebody writes",)
+
+    taken = judge(prospect(memory=contested, contest=CHANGED), Wishes(take_over=True), TERMS)
+    assert taken.refused is None
+    assert (taken.memory.contested, taken.memory.strikes, taken.memory.quiet) == ((), 0, 0)
+
+
+def test_novas_mark_stops_the_writing_at_once() -> None:
+    verdict = judge(prospect(contest=replace(CHANGED, nova=True, marked=True)), Wishes(), TERMS)
+
+    assert verdict.refused is Status.CONTESTED
+    assert verdict.notes[0].startswith("nova-compute (by its trait OWNER_NOVA) writes on host too")
+
+
+@pytest.mark.parametrize(
+    ("quiet", "since_s", "strikes"),
+    [
+        pytest.param(FORGIVEN - 1, FORGIVEN * 60, 0, id="enough quiet passes and periods"),
+        pytest.param(FORGIVEN - 2, FORGIVEN * 60, 1, id="too few passes"),
+        pytest.param(FORGIVEN - 1, FORGIVEN * 60 - 1, 1, id="events made the passes within few periods"),
+    ],
+)
+def test_a_strike_is_forgiven_after_quiet_passes_and_time(quiet: int, since_s: float, strikes: int) -> None:
+    struck = replace(SEEN, strikes=1, struck_s=TERMS.now_s - since_s, quiet=quiet)
+
+    memory = judge(prospect(memory=struck), Wishes(), TERMS).memory
+
+    assert (memory.strikes, memory.quiet) == (strikes, quiet + 1 if strikes else 0)
+
+
+@pytest.mark.parametrize(
+    ("traits", "running", "wishes", "refused"),
+    [
+        pytest.param(frozenset(), (77,), Wishes(), Status.CONTESTED, id="it runs"),
+        pytest.param(frozenset(), (77,), Wishes(take_over=True), None, id="a person knows better"),
+        pytest.param(frozenset(), (), Wishes(), None, id="it does not run"),
+        pytest.param(frozenset({MARKER}), (77,), Wishes(), None, id="it is ours already"),
+    ],
+)
+def test_a_root_that_was_never_ours_is_not_taken_from_a_nova_compute_that_runs(
+    traits: frozenset[str], running: tuple[int, ...], wishes: Wishes, refused: Status | None
+) -> None:
+    root = replace(ROOT, traits=traits | {OWNER_NOVA})
+
+    verdict = judge(prospect(observed=stands(root), said=stands(root), nova_compute=running), wishes, TERMS)
+
+    assert verdict.refused is refused
+    assert not refused or verdict.notes[0].startswith("nova-compute (pid 77) runs here and reports host")
+
+
+# -- plans that are not carried out ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("names", "microversion", "words"),
+    [
+        pytest.param(("host_a",), (1, 36), "host_a would come under another parent", id="one"),
+        pytest.param(("host_a", "host_b"), (1, 36), "host_a and others would come under", id="two"),
+        pytest.param(("host_a",), (1, 37), None, id="placement can do it"),
+    ],
+)
+def test_a_provider_keeps_its_parent_where_placement_cannot_change_that(
+    names: tuple[str, ...], microversion: tuple[int, int], words: str | None
+) -> None:
+    plan = Plan(tuple(Reparent(name, name, "host", "host", "host_cell") for name in names))
+
+    verdict = judge(prospect(plan=plan), Wishes(), replace(TERMS, microversion=microversion))
+
+    assert verdict.refused is (Status.UNSAFE if words else None)
+    assert not words or (words in verdict.notes[0] and "this one has 1.36: upgrade placement" in verdict.notes[0])
+
+
+def test_what_guests_hold_and_has_no_place_in_the_new_tree_is_said() -> None:
+    verdict = judge(prospect(unplaceable="guest holds 1 VGPU"), Wishes(), TERMS)
+
+    assert (verdict.refused, verdict.notes) == (Status.UNSAFE, ("guest holds 1 VGPU",))
+
+
+def test_devices_are_not_offered_twice_by_a_root_that_nobody_can_explain() -> None:
+    """Somebody put the class on the root by hand, and now a card of this host is to have it."""
+    root = replace(ROOT, inventories={**ROOT.inventories, "CUSTOM_GPU": Inventory(total=2)})
+    card = Provider(name="host_card", parent="host", inventories={"CUSTOM_GPU": Inventory(total=2)})
+
+    verdict = judge(prospect(observed=stands(root), desired=ProviderTree((ROOT, card))), Wishes(), TERMS)
+
+    assert verdict.refused is Status.UNSAFE
+    assert verdict.notes[0].startswith("host holds CUSTOM_GPU, which this agent cannot tell to be its own")
+
+
+def test_a_class_that_may_have_a_new_name_is_not_offered_beside_the_old_one_once_the_state_was_lost() -> None:
+    root = replace(ROOT, inventories={**ROOT.inventories, "CUSTOM_OLD": Inventory(total=2)})
+    card = Provider(name="host_card", parent="host", inventories={"CUSTOM_NEW": Inventory(total=2)})
+    renamed = {"observed": stands(root), "desired": ProviderTree((ROOT, card))}
+
+    lost = judge(prospect(**renamed, memory=NodeState()), Wishes(), TERMS)
+
+    assert lost.refused is Status.UNSAFE
+    assert "CUSTOM_OLD, which may be what CUSTOM_NEW was called before" in lost.notes[0]
+    assert judge(prospect(**renamed), Wishes(), TERMS).refused is None
+
+
+def test_guests_are_moved_only_where_a_person_said_so() -> None:
+    move = Move(
+        consumer="guest", from_provider="host", to_provider="host_card", moved_resources={"VGPU": 1}, because="its card"
+    )
+    moving = prospect(plan=Plan(moves=(move,)), allocations=(Allocation("guest", "host", "VGPU", 1),))
+
+    verdict = judge(moving, Wishes(), TERMS)
+
+    assert verdict.refused is Status.RESHAPE_NEEDED
+    assert verdict.notes[0].startswith("1 consumer must move with what they hold, as host changes its shape")
+    assert judge(moving, Wishes(reshape=True), TERMS).refused is None
+
+
+def test_stock_that_guests_use_is_not_taken_away() -> None:
+    used = smaller(allocations=(Allocation("guest", "host", "VCPU", 6),))
+
+    assert judge(used, Wishes(), TERMS).refused is Status.UNSAFE
+    assert judge(used, Wishes(force=True), TERMS).refused is None
+
+
+def test_a_much_smaller_host_is_believed_at_the_third_pass_in_a_row() -> None:
+    memory, refused = SEEN, []
+    for _ in range(PATIENCE):
+        verdict = judge(smaller(memory=memory), Wishes(), TERMS)
+        memory = verdict.memory
+        refused.append(verdict.refused)
+
+    assert refused == [Status.UNSAFE, Status.UNSAFE, None]
+    assert (memory.smaller, memory.smaller_seen) == ("", 0)
+
+
+def test_another_smaller_plan_begins_the_count_anew() -> None:
+    before = replace(SEEN, smaller="another plan", smaller_seen=PATIENCE - 1)
+
+    verdict = judge(smaller(memory=before), Wishes(), TERMS)
+
+    assert verdict.refused is Status.UNSAFE
+    assert verdict.notes[1].startswith(f"seen 1 of {PATIENCE} times in a row")
+
+
+@pytest.mark.parametrize("wishes", [Wishes(force=True), Wishes(agreed="the digest")], ids=["forced", "agreed to"])
+def test_a_much_smaller_host_is_believed_at_once_on_a_persons_word(wishes: Wishes) -> None:
+    assert judge(smaller(), wishes, TERMS).refused is None
+
+
+# -- what a person should know -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        pytest.param({"contest": CHANGED}, "somebody changed host since the last pass: VCPU total 8", id="a change"),
+        pytest.param({"went_back": True}, "placement went back in time", id="a restored backup"),
+        pytest.param({"held": ("card keeps 2 VF",)}, "card keeps 2 VF", id="held"),
+        pytest.param(
+            {"plan": Plan(left_out=frozenset({"HW_B", "HW_A"}))},
+            "this placement is too old to know the traits HW_A, HW_B",
+            id="traits of tomorrow",
+        ),
+    ],
+)
+def test_a_pass_says_what_is_unusual(changes: dict[str, Any], words: str) -> None:
+    (note,) = notes_on(prospect(**changes))
+
+    assert note.startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("went_back", "note"),
+    [
+        (False, "state was lost; kept on the root, as it may be another's: CUSTOM_RACK"),
+        (True, "kept on the root, as it may be another's: CUSTOM_RACK"),
+    ],
+)
+def test_custom_names_that_nobody_remembers_are_kept_and_said(went_back: bool, note: str) -> None:
+    root = replace(ROOT, traits=frozenset({MARKER, "CUSTOM_RACK"}))
+    wanted = ProviderTree((replace(ROOT, traits=frozenset({MARKER})),))
+
+    notes = notes_on(prospect(observed=stands(root), desired=wanted, memory=NodeState(), went_back=went_back))
+
+    assert note in notes

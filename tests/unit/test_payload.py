@@ -1,0 +1,135 @@
+"""Placement's JSON: what each operation sends, and what of an answer is understood."""
+
+import json
+from typing import Any
+
+import pytest
+
+from reportclient.allocations import AllocationRequest
+from reportclient.payload import decode_request, decode_usages, encode_claim, encode_rewrites, requests_of
+from reportclient.plan import (
+    Claim,
+    Create,
+    Delete,
+    DropAllocations,
+    EnsureClasses,
+    EnsureTraits,
+    Operation,
+    Rename,
+    Reparent,
+    ReplaceAllocations,
+    Reshape,
+    Rewrite,
+    SetAggregates,
+    SetInventories,
+    SetTraits,
+)
+
+NOTHING: frozenset[str] = frozenset()
+OFFERED = {"allocations": {"r": {"resources": {"VCPU": 2}}}, "mappings": {"": ["r"]}}
+CLAIM = Claim(
+    consumer="guest",
+    generation=None,
+    project="p",
+    user="u",
+    kind="INSTANCE",
+    request=AllocationRequest(json.dumps(OFFERED)),
+)
+
+
+def rewrite(consumer: str) -> Rewrite:
+    return Rewrite(
+        consumer=consumer,
+        generation=3,
+        project="p",
+        user="u",
+        kind="INSTANCE",
+        before={},
+        after={"r": {"VCPU": 2}},
+    )
+
+
+@pytest.mark.parametrize(
+    ("operation", "requests"),
+    [
+        (EnsureClasses(("CUSTOM_A", "CUSTOM_B")), ["PUT /resource_classes/CUSTOM_A", "PUT /resource_classes/CUSTOM_B"]),
+        (EnsureTraits(("CUSTOM_T",)), ["PUT /traits/CUSTOM_T"]),
+        (Create("c", "host_c", "r"), ["POST /resource_providers"]),
+        (Rename("c", "new_c", "host_c"), ["PUT /resource_providers/c"]),
+        (Reparent("c", "host_c", "r", "host", "cell"), ["PUT /resource_providers/c"]),
+        (SetTraits("c", "host_c", NOTHING, NOTHING, NOTHING), ["PUT /resource_providers/c/traits"]),
+        (SetAggregates("c", "host_c", NOTHING), ["PUT /resource_providers/c/aggregates"]),
+        (SetInventories("c", "host_c", {}), ["PUT /resource_providers/c/inventories"]),
+        (Reshape(()), ["POST /reshaper"]),
+        (CLAIM, ["PUT /allocations/guest"]),
+        (ReplaceAllocations((rewrite("guest"),)), ["PUT /allocations/guest"]),
+        (ReplaceAllocations((rewrite("guest"), rewrite("migration"))), ["POST /allocations"]),
+        (DropAllocations("guest"), ["DELETE /allocations/guest"]),
+        (Delete("c", "host_c"), ["DELETE /resource_providers/c"]),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, list) else "",
+)
+def test_an_operation_tells_the_requests_that_it_is(operation: Operation, requests: list[str]) -> None:
+    assert [" ".join(request) for request in requests_of(operation)] == requests
+
+
+@pytest.mark.parametrize(
+    ("microversion", "kind"), [((1, 37), {}), ((1, 38), {"consumer_type": "INSTANCE"})], ids=["1.37", "1.38"]
+)
+def test_a_claim_sends_what_was_offered_and_whose_it_is(microversion: tuple[int, int], kind: dict[str, str]) -> None:
+    """Its mappings are placement's own, and go back to it unread."""
+    whose = {"project_id": "p", "user_id": "u", "consumer_generation": None}
+
+    assert encode_claim(CLAIM, microversion) == OFFERED | whose | kind
+
+
+def test_several_consumers_are_written_by_their_uuid() -> None:
+    body = {
+        "allocations": {"r": {"resources": {"VCPU": 2}}},
+        "project_id": "p",
+        "user_id": "u",
+        "consumer_generation": 3,
+    }
+
+    assert encode_rewrites((rewrite("one"), rewrite("two")), (1, 28)) == {"one": body, "two": body}
+
+
+def test_an_allocation_request_asks_for_amounts_of_classes() -> None:
+    assert decode_request(CLAIM.request) == {"r": {"VCPU": 2}}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("{}", "one of the allocation_requests", id="no allocations"),
+        pytest.param("[]", "one of the allocation_requests", id="a list"),
+        pytest.param('{"allocations": {"r": {"VCPU": 1}}}', "one of the allocation_requests", id="no resources"),
+        pytest.param('{"allocations": {}}', "asks for nothing", id="of no provider"),
+        pytest.param('{"allocations": {"r": {"resources": {}}}}', "asks for nothing", id="of no class"),
+        pytest.param(
+            '{"allocations": {"r": {"resources": {"VCPU": 0}}}}', "less than 1 of a class", id="an amount of 0"
+        ),
+        pytest.param('{"allocations": {"r": {"resources": {"VCPU": 1.5}}}}', "1.5 is no whole number", id="a part"),
+        pytest.param('{"allocations": {"r": {"resources": {"VCPU": true}}}}', "True is no whole number", id="a yes"),
+        pytest.param("{", "Expecting property name", id="no JSON"),
+    ],
+)
+def test_what_is_no_allocation_request_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        decode_request(AllocationRequest(text))
+
+
+@pytest.mark.parametrize(
+    ("usages", "decoded"),
+    [
+        pytest.param({}, {}, id="nothing is used"),
+        pytest.param({"VCPU": 2}, {"": {"VCPU": 2}}, id="before 1.38, without types"),
+        pytest.param(
+            {"INSTANCE": {"VCPU": 2, "consumer_count": 1}, "unknown": {"consumer_count": 1}},
+            {"INSTANCE": {"VCPU": 2}, "unknown": {}},
+            id="by type, without the count of consumers",
+        ),
+    ],
+)
+def test_usages_are_told_by_consumer_type(usages: dict[str, Any], decoded: dict[str, dict[str, int]]) -> None:
+    assert decode_usages({"usages": usages}) == decoded
