@@ -3,7 +3,7 @@
 import pytest
 
 from drivers.errors import MalformedFact
-from drivers.facts import GuestArch, HostCpu, NumaCell
+from drivers.facts import GuestArch, HostCpu, MemoryPages, NumaCell
 from drivers.host.archive import Document
 from drivers.libvirt.capabilities import (
     Offer,
@@ -40,6 +40,14 @@ def test_cells_keep_their_ids_gaps_and_cells_without_cpus_or_memory() -> None:
         NumaCell(1, 0, ()),
         NumaCell(4, 2048, ()),
     )
+
+
+def test_pages_are_told_by_size_smallest_first_in_whatever_unit() -> None:
+    pages = "<pages size='1' unit='GiB'>3</pages><pages unit='KiB' size='4'>900</pages><pages size='2048'>7</pages>"
+
+    first, *_ = parse_capabilities(document(HOST.replace("1024</memory>", f"1024</memory>{pages}"))).cells
+
+    assert first.pages == (MemoryPages(4, 900), MemoryPages(2048, 7), MemoryPages(1024**2, 3))
 
 
 def test_each_guest_architecture_has_its_emulators() -> None:
@@ -109,6 +117,10 @@ def test_an_expanded_cpu_lists_its_features() -> None:
         pytest.param(HOST.replace("1024", "0").replace("unit='MiB'>2", ">0"), "tells no memory", id="no memory"),
         pytest.param(HOST.replace("x86_64</arch><model", "</arch><model"), "empty <host/cpu/arch>", id="no arch"),
         pytest.param(HOST.replace("cell id='4'", "cell"), "<cell> without id", id="cell without id"),
+        pytest.param(HOST.replace("id='4'", "id='1'"), "tells of a cell twice", id="a cell twice"),
+        pytest.param(
+            HOST.replace("<model>", "<a>" * 5000 + "</a>" * 5000 + "<model>"), "nested without end", id="deep nesting"
+        ),
         pytest.param(HOST.replace("1024", "many"), "'many' where a whole number", id="memory in words"),
         pytest.param(HOST.replace("unit='MiB'", "unit='parsec'"), "parsec", id="unit of something else"),
         pytest.param(HOST.replace("siblings='0-1'", "siblings='x'"), "'x' is neither", id="siblings in words"),

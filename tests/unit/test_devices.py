@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from agent.settings.devices import parse_rules
-from drivers.devices import device_stock, present
+from drivers.devices import device_stock, idle, present
 from drivers.devices.stock import DeviceStock
 from drivers.errors import PolicyError
 from drivers.facts import Guest, HostFacts, Mdev, MdevParent, MdevType, NetDevice, SevKernel, Versions
@@ -485,3 +485,35 @@ def test_present_names_every_provider_that_the_hardware_could_have() -> None:
     facts = host(plain(), parents=(MdevParent("mtty_mtty", None, ()),))
 
     assert present(facts) == {"0000:05:00.0", "pci_0000_05_00_0", "mtty_mtty"}
+
+
+def test_rules_that_are_about_nothing_here_are_told_as_slips_of_the_pen() -> None:
+    one = gpu()
+    facts = host(plain(), one, parents=(parent(one, a=2),))
+    used, beside = DeviceRule(number=1, product_id="1533"), DeviceRule(number=2, vendor_id="8086", product_id="1533")
+    policy = DevicePolicy(report=True, rules=(used, beside), mdevs=(MdevRule(type="a"), MdevRule(type="b")))
+
+    assert idle(facts, policy) == (
+        "[pci] device_spec rule 2 is the first rule about no device of this host",
+        "[devices] enabled_mdev_types has b, which no card of this host can make",
+    )
+    assert "counts for nothing without report_in_placement" in idle(facts, DevicePolicy(rules=(used,)))[-1]
+    assert idle(facts, DevicePolicy()) == ()
+
+
+def test_a_card_that_the_kernel_reports_as_broken_is_reserved_with_the_reason() -> None:
+    one = only(host(plain(power_state="error")), rules(ANY))
+
+    ((stock, _),) = one.inventories.values()
+    assert (stock.total, stock.reserved) == (1, 1)
+    assert "the kernel reports its power state as error" in one.traits[UNHEALTHY].fact
+
+
+def test_a_vf_whose_pf_is_gone_is_reserved_with_the_reason() -> None:
+    _, vf = card(vfs=1)
+
+    one = only(host(vf), rules(ANY))
+
+    ((stock, _),) = one.inventories.values()
+    assert (stock.total, stock.reserved) == (1, 1)
+    assert "its PF is gone" in one.traits[UNHEALTHY].fact

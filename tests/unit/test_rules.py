@@ -1,12 +1,13 @@
 """The text of ``[pci] device_spec`` and of vGPU options into rules."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from agent.settings.devices import parse_mdev_rules, parse_pages, parse_rules
-from drivers.policy import Bandwidth, MdevRule, ReservedPages
-from drivers.rules import matches, parse_rule
+from drivers.policy import Bandwidth, DevicePolicy, MdevRule, ReservedPages
+from drivers.rules import matches, parse_rule, rule_attributes
 from hardware import card, plain
 from reportclient.reserve import keeps
 from reportclient.tree import MAX_INT
@@ -71,6 +72,14 @@ def test_the_one_address_of_a_pf_means_its_vfs_only_where_there_is_a_pf(address:
         pytest.param(
             {"vendor_id": "10de", "resource_class_attribute": "x" * 198}, "at most 215", id="file of a long name"
         ),
+        pytest.param({"resource_class": "VCPU"}, "VCPU, which is no device's", id="a host's class"),
+        pytest.param({"resource_class": "NET_BW_EGR_KILOBIT_PER_SEC"}, "which is no device's", id="a link's bandwidth"),
+        pytest.param(
+            {"vendor_id": "10de", "resource_class": "X", "resource_class_attribute": "x"},
+            "both resource_class and resource_class_attribute",
+            id="two classes",
+        ),
+        pytest.param({"physical_network": "---"}, "of which no trait can be made", id="a network without letters"),
         pytest.param({"traits": "a" * 300}, "no name can be made", id="trait"),
         pytest.param(
             {"resource_class_attribute": "nvidia/current_vgpu_type"}, "without the vendor_id", id="whose file"
@@ -85,6 +94,26 @@ def test_the_one_address_of_a_pf_means_its_vfs_only_where_there_is_a_pf(address:
 def test_what_cannot_be_meant_is_refused(record: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_rule(record, 1)
+
+
+def test_rules_tell_the_files_of_each_vendors_driver_that_must_be_read() -> None:
+    """Without reporting no rule counts, and none of them is read."""
+    first, second, other, plain_one = (
+        parse_rule(record, 1)
+        for record in (
+            {"vendor_id": "10de", "resource_class_attribute": "nvidia/type"},
+            {"vendor_id": "10de", "resource_class_attribute": "nvidia/size"},
+            {"vendor_id": "1002", "resource_class_attribute": "gim/type"},
+            {"vendor_id": "8086"},
+        )
+    )
+    policy = DevicePolicy(report=True, rules=(first, second, other, plain_one))
+
+    assert rule_attributes(policy) == {
+        "10de": frozenset({"nvidia/type", "nvidia/size"}),
+        "1002": frozenset({"gim/type"}),
+    }
+    assert rule_attributes(replace(policy, report=False)) == {}
 
 
 def test_the_longest_class_fits_a_trait_with_the_largest_amount() -> None:

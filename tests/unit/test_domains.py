@@ -1,0 +1,180 @@
+"""libvirt's domains into facts: whose a guest is, its CPUs and memory, its encryption, and what is refused."""
+
+import pytest
+
+from drivers.errors import MalformedFact
+from drivers.facts import Guest, GuestMemory, Tenant
+from drivers.host.archive import Document
+from drivers.libvirt.domains import NOVA, machine_of, parse_guest
+
+FLAVOR = "<n:flavor><n:disk>20</n:disk><n:ephemeral>5</n:ephemeral><n:swap>1025</n:swap></n:flavor>"
+OWNER = "<n:owner><n:user uuid='u'>bob</n:user><n:project uuid='p'>shop</n:project></n:owner>"
+IMAGE, VOLUME = "<n:root type='image' uuid='i'/>", "<n:root type='volume'/>"
+
+
+def guest_of(text: str) -> Guest:
+    return parse_guest(Document(f"<domain>{text}</domain>", "guest.xml"), "u", "running")
+
+
+def tenant_of(text: str, version: str = NOVA[0]) -> Tenant | None:
+    return guest_of(f"<metadata><n:instance xmlns:n='{version}'>{text}</n:instance></metadata>").tenant
+
+
+@pytest.mark.parametrize("version", NOVA)
+def test_nova_tells_whose_a_guest_is_in_either_of_its_forms(version: str) -> None:
+    assert tenant_of(OWNER + FLAVOR + IMAGE, version) == Tenant("p", "u", 27)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="nothing"),
+        pytest.param(FLAVOR, id="no owner"),
+        pytest.param("<n:owner><n:user uuid='u'/></n:owner>", id="no project"),
+        pytest.param("<n:owner><n:user uuid='u'/><n:project/></n:owner>", id="a project without a uuid"),
+    ],
+)
+def test_what_is_not_in_novas_form_tells_no_owner(text: str) -> None:
+    assert tenant_of(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "disk_gb"),
+    [
+        pytest.param(FLAVOR + IMAGE, 27, id="its root disk, ephemeral and swap, which is rounded up"),
+        pytest.param(FLAVOR, 27, id="an old nova does not tell what it boots from"),
+        pytest.param(FLAVOR + VOLUME, 7, id="a volume is not on this host"),
+        pytest.param("", None, id="no flavor"),
+        pytest.param("<n:flavor><n:disk>20</n:disk></n:flavor>", None, id="half a flavor"),
+        pytest.param(FLAVOR.replace("20", "much"), None, id="a size in words"),
+    ],
+)
+def test_a_guests_disk_is_told_by_its_flavor(text: str, disk_gb: int | None) -> None:
+    tenant = tenant_of(OWNER + text)
+
+    assert tenant is not None
+    assert tenant.disk_gb == disk_gb
+
+
+def test_a_flavor_names_the_classes_of_its_resources() -> None:
+    specs = ("resources:VGPU", "resources_GPU1:CUSTOM_GPU", "hw:cpu_policy", "trait:CUSTOM_FAST")
+    told = "".join(f"<n:extraSpec name='{name}'>1</n:extraSpec>" for name in specs)
+
+    tenant = tenant_of(f"{OWNER}<n:flavor><n:extraSpecs>{told}</n:extraSpecs></n:flavor>")
+
+    assert tenant is not None
+    assert tenant.overridden == {"VGPU", "CUSTOM_GPU"}
+
+
+@pytest.mark.parametrize(
+    ("attributes", "name", "machine"),
+    [
+        pytest.param("id='7'", "<name>instance-1</name>", (7, "instance-1"), id="runs"),
+        pytest.param("", "<name>instance-1</name>", None, id="is shut off"),
+        pytest.param("id='-1'", "<name>instance-1</name>", None, id="is shut off, as older libvirts say it"),
+        pytest.param("id='7'", "<name/>", None, id="has no name"),
+    ],
+)
+def test_a_running_domain_has_an_id_and_a_name(attributes: str, name: str, machine: tuple[int, str] | None) -> None:
+    assert machine_of(Document(f"<domain {attributes}>{name}</domain>", "guest.xml")) == machine
+
+
+@pytest.mark.parametrize(
+    ("text", "encryption"),
+    [
+        pytest.param("", None, id="none"),
+        pytest.param("<launchSecurity type='s390-pv'/>", None, id="another architecture's"),
+        pytest.param("<launchSecurity type='sev-snp'/>", "amd_sev_snp", id="SEV-SNP"),
+        pytest.param("<launchSecurity type='sev'><policy>0x0003</policy></launchSecurity>", "amd_sev", id="SEV"),
+        pytest.param("<launchSecurity type='sev'><policy>0x0007</policy></launchSecurity>", "amd_sev_es", id="SEV-ES"),
+        pytest.param("<launchSecurity type='sev'/>", "amd_sev", id="no policy is told"),
+    ],
+)
+def test_the_policy_of_a_guests_encryption_tells_its_kind(text: str, encryption: str | None) -> None:
+    assert guest_of(text).encryption == encryption
+
+
+CELLS = "<cpu><numa><cell id='0' memory='1' unit='GiB'/><cell id='1' memory='1' unit='GiB'/></numa></cpu>"
+PAGE = "<page size='2' unit='MiB'{of}/>"
+
+
+@pytest.mark.parametrize(
+    ("pages", "huge"),
+    [
+        pytest.param("", [(False, None)] * 2, id="small ones"),
+        pytest.param("<hugepages/>", [(True, None)] * 2, id="of the host's default size"),
+        pytest.param(f"<hugepages>{PAGE.format(of='')}</hugepages>", [(True, 2048)] * 2, id="of one size"),
+        pytest.param(
+            "<hugepages>" + PAGE.format(of=" nodeset='1'") + "</hugepages>",
+            [(False, None), (True, 2048)],
+            id="for one cell",
+        ),
+        pytest.param(
+            "<hugepages><page size='1' unit='G' nodeset='0'/>" + PAGE.format(of="") + "</hugepages>",
+            [(True, 1024**2), (True, 2048)],
+            id="a cell's own before the others'",
+        ),
+    ],
+)
+def test_pages_are_those_of_each_of_a_guests_cells(pages: str, huge: list[tuple[bool, int | None]]) -> None:
+    memory = guest_of(f"<memory>2097152</memory><memoryBacking>{pages}</memoryBacking>{CELLS}").memory
+
+    assert [(one.mib, one.huge, one.page_kib) for one in memory] == [(1024, *each) for each in huge]
+
+
+@pytest.mark.parametrize(
+    ("mode", "cells"),
+    [("strict", frozenset({1})), ("restrictive", frozenset({1})), ("preferred", frozenset())],
+)
+def test_memory_is_bound_where_the_kernel_has_no_choice(mode: str, cells: frozenset[int]) -> None:
+    tune = f"<numatune><memory mode='{mode}' nodeset='1'/></numatune>"
+
+    assert guest_of(f"<memory unit='MiB'>64</memory>{tune}").memory == (GuestMemory(64, cells),)
+
+
+def test_a_guest_without_cpus_and_memory_in_its_document_has_none() -> None:
+    guest = guest_of("")
+
+    assert (guest.vcpus, guest.memory, guest.emulator_cpus) == ((), (), frozenset())
+
+
+def test_the_emulator_and_each_vcpu_run_where_they_are_pinned() -> None:
+    guest = guest_of(
+        "<vcpu cpuset='4-5'>2</vcpu><cputune><vcpupin vcpu='0' cpuset='0-3,^2'/><emulatorpin cpuset='7'/></cputune>"
+    )
+
+    assert guest.vcpus == (frozenset({0, 1, 3}), frozenset({4, 5}))
+    assert guest.emulator_cpus == {7}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("<vcpu>65536</vcpu>", "has 65536 vCPUs, more than any guest can", id="vCPUs"),
+        pytest.param("<vcpu cpuset='a-b'>2</vcpu>", "guest.xml: ", id="a set in words"),
+        pytest.param("<memory unit='parsec'>1</memory>", "tells memory in 'parsec'", id="a unit"),
+        pytest.param(
+            "<launchSecurity type='sev'><policy>strict</policy></launchSecurity>",
+            "launchSecurity policy 'strict', which is no number",
+            id="a policy in words",
+        ),
+    ],
+)
+def test_a_malformed_guest_is_an_error_that_names_its_document(text: str, message: str) -> None:
+    with pytest.raises(MalformedFact, match=message) as caught:
+        guest_of(text)
+
+    assert str(caught.value).startswith("guest.xml")
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        pytest.param("<memory model='nvdimm'><target><size unit='MiB'>64</size></target></memory>", id="a file"),
+        pytest.param("<memory model='dimm'><target/></memory>", id="a DIMM of no size"),
+    ],
+)
+def test_a_memory_device_without_memory_of_the_host_is_none(device: str) -> None:
+    guest = guest_of(f"<memory unit='MiB'>2048</memory>{CELLS}<devices>{device}</devices>")
+
+    assert [one.mib for one in guest.memory] == [1024, 1024]
