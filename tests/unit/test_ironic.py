@@ -216,6 +216,45 @@ def test_a_listing_begins_again_when_the_node_of_its_marker_is_deleted() -> None
     assert len(ironic.asked) == 4
 
 
+def test_a_listing_from_which_nodes_go_away_again_and_again_is_none() -> None:
+    one, ironic = driver(*[page(1, marker=1), 404] * TRIES)
+
+    with pytest.raises(DiscoveryError, match="nodes went away while they were listed, 5 times"):
+        one.survey()
+    assert len(ironic.asked) == 2 * TRIES
+
+
+def test_of_nodes_that_several_agents_share_each_reports_its_own() -> None:
+    """A node of another agent still takes part in the judgement of names."""
+    sender = Ironic(page(1, 2))
+    client = IronicClient(sender, "Ironic", shard=None, conductor_group=None)
+    one = IronicDriver(client, mine=lambda uuid: uuid == uuid_of(1))
+
+    share = one.shape(one.survey())
+
+    assert (set(share.providers), set(share.others)) == ({uuid_of(1)}, {uuid_of(2)})
+    assert not one.sees_all
+
+
+@pytest.mark.parametrize(
+    ("shard", "sees_all", "where"), [(None, True, "Ironic"), ("s1", False, "Ironic, shard 's1'")], ids=["all", "shard"]
+)
+def test_an_agent_sees_all_nodes_unless_something_narrows_the_listing(
+    shard: str | None, sees_all: bool, where: str
+) -> None:
+    one = IronicDriver(IronicClient(Ironic(), "Ironic", shard=shard, conductor_group=None))
+
+    assert (one.sees_all, one.where, one.ironic) == (sees_all, where, "Ironic")
+
+
+@pytest.mark.parametrize(("answers", "there"), [((404, {}), True), (({},), True), ((404, 404), False)])
+def test_a_node_is_looked_for_as_it_may_have_been_written(answers: tuple[Any, ...], there: bool) -> None:
+    one, ironic = driver(*answers)
+
+    assert one.is_there("0abc") is there
+    assert [url.partition("?")[0] for url in ironic.asked] == ["/v1/nodes/0abc", "/v1/nodes/0ABC"][: len(answers)]
+
+
 def test_a_busy_ironic_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda _: None)
     one, _ = driver(page(1, marker=1), 500, 503, page(2))

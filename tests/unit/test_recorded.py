@@ -1,0 +1,164 @@
+"""libvirt as a host archive recorded it: what is recorded again is the same, and what cannot be true is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drivers.errors import DiscoveryError, MalformedFact
+from drivers.facts import CpuMap
+from drivers.fake.fleet import generate_fleet
+from drivers.host.archive import FORMAT, HostArchive
+from drivers.libvirt.connection import HOST_CPU, Connection
+from drivers.libvirt.recorded import CPU_MAP, MIGRATING, RecordedConnection, RecordingConnection
+
+GUESTS = {"aa": "running", "bb": "shutoff"}
+MORE = {
+    "libvirt/nodedevs/net_eth0.xml": "<device><name>net_eth0</name></device>",
+    "libvirt/models/x86_64-Skylake.xml": "<cpu><feature name='avx'/></cpu>",
+    f"libvirt/models/{HOST_CPU}.xml": "<cpu/>",
+    "libvirt/domains/aa.xml": "<domain><name>a</name></domain>",
+    "libvirt/domains/bb.xml": "<domain><name>b</name></domain>",
+    "libvirt/domains.json": json.dumps(GUESTS),
+    MIGRATING: json.dumps({"migrating": ["aa"]}),
+}
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> HostArchive:
+    """A host with a device, a CPU model, and two guests, one of which migrates."""
+    (one,) = generate_fleet(tmp_path / "recorded", 1, seed=1, shape="small")
+    return write(one.root, MORE)
+
+
+def write(root: Path, files: dict[str, str]) -> HostArchive:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return HostArchive(root)
+
+
+def asked(one: Connection) -> dict[str, Any]:
+    """All that libvirt is asked for, without where it was read."""
+    with one.unheard():
+        return {
+            "versions": (one.versions(), one.hypervisor_type()),
+            "cpus": one.cpu_map(),
+            "capabilities": one.capabilities().text,
+            "offers": [(name, document.text) for name, document in one.domain_capabilities("kvm", ())],
+            "models": [(name, one.expand(f"x86_64-{name}", "").text) for name in one.cpu_models("x86_64")],
+            "cpu": one.expand(HOST_CPU, "<cpu><arch>host</arch></cpu>").text,
+            "devices": [(name, document.text) for name, document in one.node_devices()],
+            "guests": [(each.uuid, each.state, each.document.text, each.migrating) for each in one.domains()],
+        }
+
+
+def test_what_is_recorded_of_a_recorded_host_is_the_same_host(archive: HostArchive, tmp_path: Path) -> None:
+    kept: dict[str, str] = {}
+    recording = RecordingConnection(RecordedConnection(archive), kept)
+
+    told = asked(recording)
+
+    assert told == asked(RecordedConnection(archive)) == asked(RecordedConnection(write(tmp_path / "again", kept)))
+    assert recording.hostname() == RecordedConnection(archive).hostname() == archive.root.name
+    assert told["guests"] == [
+        ("aa", "running", MORE["libvirt/domains/aa.xml"], True),
+        ("bb", "shutoff", MORE["libvirt/domains/bb.xml"], False),
+    ]
+    assert told["models"] == [("Skylake", MORE["libvirt/models/x86_64-Skylake.xml"])]
+    assert told["devices"] == [("net_eth0", MORE["libvirt/nodedevs/net_eth0.xml"])]
+
+
+def test_where_no_guest_migrates_nothing_is_recorded_of_migrations(archive: HostArchive) -> None:
+    (archive.root / MIGRATING).unlink()
+    kept: dict[str, str] = {}
+
+    asked(RecordingConnection(RecordedConnection(archive), kept))
+
+    assert MIGRATING not in kept
+
+
+def test_a_host_cpu_that_was_not_expanded_is_as_its_capabilities_name_it(archive: HostArchive) -> None:
+    (archive.root / f"libvirt/models/{HOST_CPU}.xml").unlink()
+
+    assert RecordedConnection(archive).expand(HOST_CPU, "<cpu>as named</cpu>").text == "<cpu>as named</cpu>"
+
+
+def test_a_host_that_was_recorded_with_another_virt_type_says_which_option_to_set(archive: HostArchive) -> None:
+    with pytest.raises(DiscoveryError, match=r"\[libvirt\] virt_type = kvm, and it is qemu here"):
+        RecordedConnection(archive).domain_capabilities("qemu", ())
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        pytest.param({"total": 4, "online": [0, 4]}, "CPUs beyond 4", id="a CPU too many"),
+        pytest.param({"total": 10**9, "online": [0]}, "CPUs beyond", id="more than any host has"),
+        pytest.param({"total": 4}, "lacks 'online'", id="half of it"),
+        pytest.param({"total": True, "online": [0]}, "'True' is no whole number", id="a yes"),
+        pytest.param({"total": "4", "online": [0]}, "'4' is no whole number", id="a text"),
+    ],
+)
+def test_a_map_of_cpus_that_cannot_be_is_refused(archive: HostArchive, record: dict[str, Any], message: str) -> None:
+    write(archive.root, {CPU_MAP: json.dumps(record)})
+
+    with pytest.raises(MalformedFact, match=message):
+        RecordedConnection(archive).cpu_map()
+
+
+def test_the_last_cpu_of_a_map_is_one_of_it(archive: HostArchive) -> None:
+    write(archive.root, {CPU_MAP: json.dumps({"total": 4, "online": [0, 3]})})
+
+    assert RecordedConnection(archive).cpu_map() == CpuMap(4, frozenset({0, 3}))
+
+
+@pytest.mark.parametrize(
+    ("host", "error", "message"),
+    [
+        pytest.param({"format": FORMAT + 1}, MalformedFact, f"format is {FORMAT + 1}, this version reads", id="format"),
+        pytest.param({"format": FORMAT, "files": "all"}, MalformedFact, "files is no list of names", id="files"),
+        pytest.param(
+            {"format": FORMAT, "files": ["lost"]}, DiscoveryError, "lacks lost, which was recorded", id="lost"
+        ),
+        pytest.param([], MalformedFact, "holds no JSON object", id="a list"),
+    ],
+)
+def test_what_is_no_whole_archive_is_refused(
+    archive: HostArchive, host: object, error: type[Exception], message: str
+) -> None:
+    write(archive.root, {"host.json": json.dumps(host)})
+
+    with pytest.raises(error, match=message):
+        archive.check()
+
+
+@pytest.mark.parametrize("name", ["", "  ", "a\nb", 5, "x" * 201])
+def test_a_host_without_a_name_for_its_provider_is_refused(archive: HostArchive, name: object) -> None:
+    write(archive.root, {"host.json": json.dumps({"format": FORMAT, "hostname": name})})
+
+    with pytest.raises(MalformedFact, match="is no name of a provider"):
+        archive.hostname()
+
+
+def test_an_archive_is_told_from_a_file_that_it_lacks(archive: HostArchive) -> None:
+    with pytest.raises(DiscoveryError, match="has no lost: record the host again"):
+        archive.read("lost")
+    with pytest.raises(DiscoveryError, match="there is no host archive"):
+        HostArchive(archive.root / "nowhere").read("host.json")
+    with pytest.raises(MalformedFact, match="is no plain file"):
+        archive.read("libvirt")
+    with pytest.raises(MalformedFact, match="is no folder"):
+        archive.names("host.json")
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [(b"\xff", "is not UTF-8 text: invalid start byte at byte 0"), (b"{", "is not JSON")],
+    ids=["bytes", "half a text"],
+)
+def test_a_damaged_file_is_named(archive: HostArchive, data: bytes, message: str) -> None:
+    (archive.root / "disk.json").write_bytes(data)
+
+    with pytest.raises(MalformedFact, match=f"disk.json {message}"):
+        archive.disk()

@@ -1,0 +1,40 @@
+"""Where a guest's memory is, by the kernel's control groups."""
+
+from pathlib import Path
+
+import pytest
+
+from drivers.errors import MalformedFact
+from drivers.host.residency import probe_residency
+from drivers.host.sysfs import KernelFiles
+
+GROUPS = "sys/fs/cgroup"
+MACHINED = "machine.slice/machine-qemu\\x2d7\\x2dinstance\\x2d1.scope"
+OWN = "machine/qemu-7-instance-1.libvirt-qemu"
+STAT = "anon N0=2048 N1=1048576\nfile N0=1024 N1=0\nkernel_stack N0=999999 N1=0\n\n"
+
+
+def probe(root: Path, group: str, text: str) -> tuple[tuple[int, int], ...]:
+    path = root / GROUPS / group / "memory.numa_stat"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    return probe_residency(KernelFiles(root), 7, "instance-1")
+
+
+@pytest.mark.parametrize("group", [MACHINED, OWN], ids=["systemd-machined's group", "libvirt's own group"])
+def test_memory_is_counted_by_cell_and_what_is_part_of_it_is_not_counted_again(group: str, tmp_path: Path) -> None:
+    assert probe(tmp_path, group, STAT) == ((1, 1024), (0, 3))
+
+
+def test_cells_with_the_same_amount_are_told_in_their_order(tmp_path: Path) -> None:
+    assert probe(tmp_path, OWN, "anon N2=4096 N0=4096\n") == ((0, 4), (2, 4))
+
+
+def test_a_kernel_that_does_not_tell_is_no_guess(tmp_path: Path) -> None:
+    assert probe_residency(KernelFiles(tmp_path), 7, "instance-1") == ()
+
+
+@pytest.mark.parametrize("count", ["N0", "N0=many", "X0=1", "N=1"])
+def test_what_is_no_count_of_a_cell_is_an_error_that_names_the_file(count: str, tmp_path: Path) -> None:
+    with pytest.raises(MalformedFact, match=f"memory.numa_stat holds '{count}' where N0=123 stands"):
+        probe(tmp_path, OWN, f"anon {count}\n")
