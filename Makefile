@@ -25,13 +25,14 @@ test: .venv/test.stamp  ## every feature once on the real thing, at most 15 minu
 	@tools/host.sh libvirtd
 	@$(BIN)/python tools/test.py
 
-check: .venv/test.stamp  ## format, lint, types, imports, unit tests: under a minute
+check: .venv/test.stamp  ## format, lint, types, imports, unit tests and what they reach: under two minutes
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/mypy tests
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q tests/unit
+	$(BIN)/python -m pytest -q tests/unit --cov --cov-report=json:.coverage.json
+	$(BIN)/python tools/coverage.py .coverage.json
 
 unit: .venv/test.stamp  ## the unit tests with branch coverage
 	$(BIN)/python -m pytest -q tests/unit --cov --cov-report=term-missing:skip-covered
@@ -61,7 +62,7 @@ deb: .venv/run.stamp  ## a Debian package in build/, with the service
 
 clean:  ## what the other targets made, but for the embedded placement's .run/
 	rm -rf .venv .ironic .bench .guest build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
-		.import_linter_cache .coverage
+		.import_linter_cache .coverage .coverage.json
 	find agent drivers reportclient tests tools -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/run.stamp: setup.py tools/host.sh
