@@ -7,6 +7,7 @@ import pytest
 from agent.audit.decide.findings import Finding, Kind
 from agent.audit.decide.guests import NOBODY, audit
 from agent.audit.decide.snapshot import Scene, kin, suspects
+from agent.audit.decide.unknown_consumers import CLOCKS_S
 from reportclient.allocations import Allocation, Consumer, Float, Guest, Holding, Holdings, Slots
 from reportclient.ownership import MARKER
 from reportclient.plan import ReplaceAllocations, Rewrite
@@ -249,6 +250,14 @@ def test_of_two_migrations_that_may_keep_a_guests_set_none_is_taken_for_certain(
     assert all(one.arriving for one in found)
 
 
+def test_nothing_but_its_owner_speaks_for_the_keeper_of_a_guest_of_which_nothing_is_told() -> None:
+    holdings = Holdings(guests=frozenset({"guest"}), known={"guest": RUNS})
+
+    (found,) = audit(scene(consumer("keeper", kind="MIGRATION"), holdings=holdings))
+
+    assert (found.kind, found.consumer, found.safe, found.arriving) == (Kind.MISSING, "guest", False, True)
+
+
 def test_of_two_migrations_the_one_that_has_what_the_guest_has_is_its_own() -> None:
     smaller = consumer("a-smaller", {ROOT: {"VCPU": 1, "MEMORY_MB": 64}}, "MIGRATION")
 
@@ -314,13 +323,27 @@ def test_a_migration_with_a_guest_of_its_owner_here_may_be_that_guests() -> None
     assert "run compute-node-agent release stranger" in found.seen
 
 
-def test_a_migration_that_is_newer_than_its_guests_set_is_not_that_guests() -> None:
+@pytest.mark.parametrize(
+    ("guests_s", "strangers_s", "generation", "is_another"),
+    [
+        pytest.param(1000.0, 10.0, 1, True, id="the guest's set is older"),
+        pytest.param(10.0 + CLOCKS_S, 10.0, 1, False, id="older by what servers' clocks may differ"),
+        pytest.param(10.0, 1000.0, 1, False, id="the guest's set is newer"),
+        pytest.param(1000.0, 10.0, 2, False, id="the migration was written again, and may be older"),
+        pytest.param(None, 10.0, 1, False, id="the guest's age is not told"),
+        pytest.param(1000.0, None, 1, False, id="the migration's age is not told"),
+    ],
+)
+def test_a_migration_that_is_newer_than_its_guests_set_is_not_that_guests(
+    guests_s: float | None, strangers_s: float | None, generation: int, is_another: bool
+) -> None:
     """A move makes the migration first, and writes the guest's new set after that."""
     guest, stranger = consumer(), consumer("stranger", {ROOT: {"VCPU": 1}}, "MIGRATION")
+    aged = replace(stranger, age_s=strangers_s, generation=generation)
 
-    (found,) = audit(scene(replace(guest, age_s=1000.0), replace(stranger, age_s=10.0)))
+    (found,) = audit(scene(replace(guest, age_s=guests_s), aged))
 
-    assert (found.kind, found.safe) == (Kind.LEAKED, True)
+    assert (found.kind, found.safe) == (Kind.LEAKED, is_another)
 
 
 def test_a_migration_with_cpus_of_two_hosts_is_nobodys() -> None:

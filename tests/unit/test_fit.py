@@ -71,6 +71,15 @@ def test_what_the_claimant_keeps_is_judged_with_its_request() -> None:
     )
 
 
+def test_of_what_guests_have_and_what_is_allocated_the_greater_is_told_and_allocations_where_both_agree() -> None:
+    units = tuple(Holding(name, "host_nic", "VF", 1) for name in ("one", "two"))
+    rows = [Allocation(name, "host_nic", "VF", 1) for name in ("one", "two")]
+
+    assert misfits({"n": {"VF": 1}}, NAMES, TREE, rows, units) == (
+        "host_nic can give 2 VF, of which 2 are allocated: 1 are asked for",
+    )
+
+
 @pytest.mark.parametrize(
     ("claimant", "words"),
     [(None, "guests really have 2"), (Claimant("new"), "other guests really have 2"), (Claimant("two"), None)],

@@ -96,6 +96,14 @@ def test_a_contested_host_stays_so_until_a_person_takes_it_over() -> None:
     assert (taken.memory.contested, taken.memory.strikes, taken.memory.quiet) == ((), 0, 0)
 
 
+def test_a_contested_host_tells_what_is_changed_now() -> None:
+    contested = replace(SEEN, contested=("somebody wrote long ago",))
+
+    notes = judge(prospect(memory=contested, contest=CHANGED), Wishes(), TERMS).notes
+
+    assert notes[0] == "another service writes on host too: VCPU total 8 became total 4"
+
+
 def test_novas_mark_stops_the_writing_at_once() -> None:
     verdict = judge(prospect(contest=replace(CHANGED, nova=True, marked=True)), Wishes(), TERMS)
 
@@ -219,6 +227,12 @@ def test_a_much_smaller_host_is_believed_at_the_third_pass_in_a_row() -> None:
 
     assert refused == [Status.UNSAFE, Status.UNSAFE, None]
     assert (memory.smaller, memory.smaller_seen) == ("", 0)
+
+
+def test_a_look_that_is_no_pass_does_not_count() -> None:
+    first = judge(smaller(), Wishes(), TERMS).memory
+
+    assert judge(smaller(memory=first), Wishes(counts=False), TERMS).memory.smaller_seen == 1
 
 
 def test_another_smaller_plan_begins_the_count_anew() -> None:
