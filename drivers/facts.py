@@ -182,6 +182,10 @@ class Guest:
     state: str  # libvirt's: "running", "paused", "shutoff" ...
     pci: frozenset[PciAddress] = frozenset()  # <hostdev> and <interface type='hostdev'>
     ports: frozenset[PciAddress] = frozenset()  # those of <interface type='hostdev'>: a port of a network has them
+    netdevs: frozenset[str] = (
+        frozenset()
+    )  # the host's interfaces that it has whole: <interface type='direct'>, passthrough
+    vdpa: frozenset[str] = frozenset()  # vhost-vdpa devices, of which nothing tells the VF
     mdevs: frozenset[str] = frozenset()  # uuids
     vcpus: tuple[frozenset[int], ...] = ()  # the host's CPUs that each may run on, empty: any; () where not told
     emulator_cpus: frozenset[int] = frozenset()  # those of emulatorpin; empty: any

@@ -7,6 +7,7 @@ from typing import TypeVar
 from agent.command.result import choice_of
 from agent.connect.choice import settings_for
 from agent.sync.case import begin_anew, new_recorder, open_case, save_case
+from drivers.errors import DiscoveryError
 
 T = TypeVar("T")
 DECIDING = {"plan": ("rename_from",), "reshape": ("to",), "audit": ("light", "consumers")}
@@ -33,8 +34,11 @@ def replay(options: argparse.Namespace, act: Callable[[str, argparse.Namespace],
         DiscoveryError: ``options.replay`` is no case. As the verb does.
     """
     with open_case(options.replay) as case:
+        verb, said = case.about["verb"], case.about["options"]
+        if verb not in DECIDING or not said.keys() <= {*DECIDING[verb], "deep"}:
+            raise DiscoveryError(f"{options.replay} is no case of a look: it says {verb} {sorted(said)}")
         fields = {"save": None, "replay": None, "case": case, **dict.fromkeys(sum(DECIDING.values(), ()))}
         fields |= {"apply": False, "approve": False, "heal": False, "policy": None, "digest": None, "database": None}
         fields |= {"light": False, "consumers": False, "to": None, "approved": False}
-        again = argparse.Namespace(**{**vars(options), **fields, **case.about["options"]})
-        return act(case.about["verb"], again)
+        again = argparse.Namespace(**{**vars(options), **fields, **said})
+        return act(verb, again)

@@ -84,6 +84,7 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
                     help="Who can own the secret of a TPM."),
         cfg.StrOpt("images_type", default="default", choices=("raw", "flat", "qcow2", "lvm", "rbd", "ploop", "default"),
                    help="Where guests' disks are kept."),
+        cfg.IntOpt("num_memory_encrypted_guests", help="Not supported: must not be set."),
         cfg.IntOpt("file_backed_memory", default=0, help="Not supported: must be 0."),
         cfg.ListOpt("pmem_namespaces", default=[], help="Not supported: must be empty."),
     ),
@@ -181,6 +182,8 @@ REFUSED: tuple[tuple[str, str, Callable[[Any], bool], str], ...] = (
     ("libvirt", "images_type", lambda value: value in ("rbd", "lvm", "ploop"),
      "disk is then not the local file system that this agent measures: use raw, flat or qcow2, or report the disk "
      "through a sharing provider and keep this agent off the host"),
+    ("libvirt", "num_memory_encrypted_guests", lambda value: value is not None,
+     "guests with encrypted memory are counted as libvirt and the kernel tell: remove the option"),
     ("libvirt", "file_backed_memory", lambda value: value != 0,
      "memory is then a file, which this agent does not measure: set it to 0"),
     ("libvirt", "pmem_namespaces", bool, "persistent memory is not reported by this agent: remove the option"),

@@ -37,6 +37,8 @@ def parse_guest(
         elif device.get("type") == "mdev":
             address = require(device, "source/address", source)
             mdevs.add(attribute(address, "uuid", source).lower())
+    for disk in domain.iterfind("devices/disk[@type='nvme']"):
+        pci.add(_source_address(disk, source))
     interfaces = domain.iterfind("devices/interface[@type='hostdev']")
     ports = frozenset(_source_address(interface, source) for interface in interfaces)
     emulator = domain.find("cputune/emulatorpin")
@@ -45,6 +47,8 @@ def parse_guest(
         state=state,
         pci=frozenset(pci) | ports,
         ports=ports,
+        netdevs=_sources(domain, "direct", "passthrough"),
+        vdpa=_sources(domain, "vdpa"),
         mdevs=frozenset(mdevs),
         vcpus=_parse_vcpus(domain, source),
         emulator_cpus=_cpus(attribute(emulator, "cpuset", source), source) if emulator is not None else frozenset(),
@@ -54,6 +58,12 @@ def parse_guest(
         migrating=migrating,
         tenant=_parse_tenant(domain, source),
     )
+
+
+def _sources(domain: Element, kind: str, mode: str | None = None) -> frozenset[str]:
+    """The host's devices behind the interfaces of one type, of one mode where one is given."""
+    sources = (one.find("source") for one in domain.iterfind(f"devices/interface[@type='{kind}']"))
+    return frozenset(one.get("dev", "") for one in sources if one is not None and mode in (None, one.get("mode")))
 
 
 def machine_of(document: Document) -> tuple[int, str] | None:
@@ -70,7 +80,7 @@ def machine_of(document: Document) -> tuple[int, str] | None:
 
 def _parse_tenant(domain: Element, source: str) -> Tenant | None:
     """
-    What nova's driver writes below ``<metadata>``; its disk is on the host unless the guest boots from a volume.
+    What nova's driver writes below ``<metadata>``; its disk is on the host where the guest boots from an image.
 
     Whoever else makes domains may write there what they like: what is not in nova's form is not told.
     """
@@ -100,7 +110,9 @@ def _disk_gb(nova: Element, version: str, source: str) -> int | None:
     if not all(text is not None and text.strip().isdecimal() for text in sizes.values()):
         return None
     disk, ephemeral, swap_mib = (number(str(text), source) for text in sizes.values())
-    of_image = root is None or root.get("type") == "image"
+    if root is None and disk:
+        return None  # nova 26 to 29 name the root of guests that boot from an image, and of no others
+    of_image = root is not None and root.get("type") == "image"
     return disk * of_image + ephemeral + -(-swap_mib // 1024)
 
 

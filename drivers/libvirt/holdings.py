@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Set
+from dataclasses import replace
 
 from drivers.cells import cpus_by_cell, page_mib, small_page_kib
 from drivers.devices.match import PHYSNET
@@ -24,6 +25,7 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
     A vCPU has a unit of PCPU when it is pinned to one dedicated CPU. In the layout numa a vCPU has its unit where all
     the CPUs are that it may run on, and memory where numatune binds it, in pages of its size; what is not bound floats.
     """
+    facts = replace(facts, guests=tuple(_with_netdevs(guest, facts) for guest in facts.guests))
     spread = _Cells(facts) if policy.layout == "numa" else None
     dedicated = guest_cpus(facts.cpu_map, policy.cpus).dedicated
     owners = _owners(facts.hostname, policy, devices)
@@ -64,6 +66,14 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
         told=HOST_CLASSES | of_devices,
         undecided=undecided,
     )
+
+
+def _with_netdevs(guest: Guest, facts: HostFacts) -> Guest:
+    """A guest with the functions of the interfaces that it has whole, as ports of networks; others stay as they are."""
+    functions = {net.name: one.address for one in facts.devices.functions for net in one.net_devices}
+    told = {functions[name] for name in guest.netdevs if name in functions}
+    left = guest.netdevs - functions.keys()
+    return replace(guest, pci=guest.pci | told, ports=guest.ports | told, netdevs=left) if guest.netdevs else guest
 
 
 def _known(guest: Guest, of_devices: Set[str], ports: Iterable[Holding]) -> Known:
@@ -144,6 +154,10 @@ def _undecided(
             mdev = mdevs.get(uuid)
             of = f"[devices] enabled_mdev_types does not offer its type {mdev.type} on {mdev.parent}" if mdev else ""
             yield Undecided(guest.uuid, uuid, of or "the host does not show it")
+    for name in sorted(guest.netdevs):
+        yield Undecided(guest.uuid, name, "no device of the host has an interface of this name")
+    for name in sorted(guest.vdpa):
+        yield Undecided(guest.uuid, name, "nothing tells of which VF a vhost-vdpa device is")
     if guest.encryption and guest.encryption not in {device.suffix for device in devices}:
         yield Undecided(guest.uuid, guest.encryption, "the host does not offer such contexts")
 

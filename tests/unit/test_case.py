@@ -1,6 +1,9 @@
 """Saved cases: the same look once more, from what was read then and from nothing else."""
 
+import argparse
+import io
 import json
+import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +14,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from keystoneauth1 import exceptions
 
+from agent.command.cases import replay
 from agent.errors import USER_ERRORS
 from agent.settings.read import load_settings
 from agent.settings.saved import encode_options
@@ -195,3 +199,18 @@ def test_what_is_no_case_is_refused_in_one_line(tmp_path: Path, content: bytes) 
 
     with pytest.raises(DiscoveryError, match=r"case\.tar\.gz"), open_case(tmp_path / "case.tar.gz"):
         pass
+
+
+@pytest.mark.parametrize(
+    "about", [{"verb": "run", "options": {}}, {"verb": "plan", "options": {"config_file": "/etc/shadow"}}]
+)
+def test_a_case_that_is_no_look_is_not_done_again(tmp_path: Path, about: dict[str, Any]) -> None:
+    body = {"format": 1, **about}
+    with tarfile.open(tmp_path / "case.tar.gz", "w:gz") as tar:
+        for name, text in (("case.json", json.dumps(body)), ("placement.jsonl", ""), ("ironic.jsonl", "")):
+            member = tarfile.TarInfo(f"case/{name}")
+            member.size = len(text)
+            tar.addfile(member, io.BytesIO(text.encode()))
+
+    with pytest.raises(DiscoveryError, match=r"case\.tar\.gz is no case of a look"):
+        replay(argparse.Namespace(replay=tmp_path / "case.tar.gz"), lambda _verb, _options: None)

@@ -42,7 +42,7 @@ def test_what_is_not_in_novas_form_tells_no_owner(text: str) -> None:
     ("text", "disk_gb"),
     [
         pytest.param(FLAVOR + IMAGE, 27, id="its root disk, ephemeral and swap, which is rounded up"),
-        pytest.param(FLAVOR, 27, id="an old nova does not tell what it boots from"),
+        pytest.param(FLAVOR, None, id="an old nova that does not tell what it boots from"),
         pytest.param(FLAVOR + VOLUME, 7, id="a volume is not on this host"),
         pytest.param("", None, id="no flavor"),
         pytest.param("<n:flavor><n:disk>20</n:disk></n:flavor>", None, id="half a flavor"),
@@ -130,6 +130,20 @@ def test_memory_is_bound_where_the_kernel_has_no_choice(mode: str, cells: frozen
     tune = f"<numatune><memory mode='{mode}' nodeset='1'/></numatune>"
 
     assert guest_of(f"<memory unit='MiB'>64</memory>{tune}").memory == (GuestMemory(64, cells),)
+
+
+def test_vfs_come_to_guests_in_other_ways_than_as_host_devices() -> None:
+    guest = guest_of(
+        "<devices><interface type='direct'><source dev='ens1v0' mode='passthrough'/></interface>"
+        "<interface type='direct'><source dev='ens2' mode='bridge'/></interface>"
+        "<interface type='vdpa'><source dev='/dev/vhost-vdpa-0'/></interface>"
+        "<disk type='nvme'><source type='pci' namespace='1'>"
+        "<address domain='0x0000' bus='0x41' slot='0x00' function='0x0'/></source></disk></devices>"
+    )
+
+    assert guest.netdevs == {"ens1v0"}  # in other modes a guest shares it
+    assert guest.vdpa == {"/dev/vhost-vdpa-0"}
+    assert set(map(str, guest.pci)) == {"0000:41:00.0"}
 
 
 def test_a_guest_without_cpus_and_memory_in_its_document_has_none() -> None:

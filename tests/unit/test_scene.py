@@ -8,7 +8,7 @@ import pytest
 from agent.audit.decide.findings import Finding
 from agent.audit.decide.guests import audit
 from agent.audit.decide.snapshot import Scene, suspects
-from drivers.facts import DomainCapabilities, Guest, GuestMemory, HostFacts, Mdev, Tenant
+from drivers.facts import DomainCapabilities, Guest, GuestMemory, HostFacts, Mdev, NetDevice, Tenant
 from drivers.libvirt.shape import EMITTED, shape
 from drivers.pci import PciAddress
 from drivers.policy import CpuPolicy, DevicePolicy, Layout, MdevRule, Policy
@@ -173,6 +173,24 @@ def test_a_guest_of_novas_with_a_port_and_no_allocations_is_given_none_for_its_p
 
     told = {(one.provider, one.expected) for one in found if one.resource_class == "CUSTOM_VF"}
     assert told == {("host_0000:83:00.0", 1)}
+
+
+@pytest.mark.parametrize(
+    "has",
+    [
+        pytest.param({"netdevs": frozenset({"ens1v0"})}, id="macvtap, whole"),
+        pytest.param({"netdevs": frozenset({"gone0"})}, id="macvtap on an interface that nobody knows"),
+        pytest.param({"vdpa": frozenset({"/dev/vhost-vdpa-0"})}, id="vDPA"),
+    ],
+)
+def test_a_vf_that_a_guest_has_by_another_way_is_not_taken_from_it(has: dict[str, frozenset[str]]) -> None:
+    pf, first, *others = card(vfs=2)
+    named = replace(first, net_devices=(NetDevice("ens1v0", "up"),))
+    guest = replace(GUEST, mdevs=frozenset(), tenant=NOVAS, **has)  # type: ignore[arg-type]
+    facts = replace(host(pf, named, *others), guests=(guest,))
+    row = Allocation("guest", "host_0000:81:00.0", "CUSTOM_VF", 1)
+
+    assert findings(facts, placed(facts, vfs()), (*rows(), row), vfs()) == ()
 
 
 def test_an_encryption_context_of_a_kind_that_is_off_is_no_difference() -> None:
