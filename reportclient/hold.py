@@ -161,7 +161,8 @@ def _marked(provider: Provider, seen: ObservedProvider, besides: Collection[str]
     """The provider with the mark of what is kept; what guests hold of a one-time device is used up for good."""
     once = _of_devices(provider.inventories, besides) if ONE_TIME in seen.provider.traits else {}
     used = {name: one.total for name, one in once.items()}
-    return replace(provider, traits=provider.traits | {HELD} | keeps(reserved_by_operator_on(seen) | used))
+    said = {name: amount for name, amount in reserved_by_operator_on(seen).items() if name not in besides}
+    return replace(provider, traits=provider.traits | {HELD} | keeps(said | used))
 
 
 def _with(provider: Provider, resource_class: str, stock: Inventory) -> Provider:

@@ -14,6 +14,7 @@ from agent.state.memory import NodeState
 from agent.sync.decide.draft import Prospect, draft, ownership
 from agent.sync.decide.judge import Terms
 from agent.sync.decide.layout import standing_layout
+from agent.sync.decide.one_time import used_up_ones
 from agent.sync.decide.view import Needs, Readings, View, Wishes
 from agent.sync.provider_yaml import read_additions
 from drivers.base import Driver, Survey
@@ -152,7 +153,7 @@ class Planner:
         observed = self.client.observe(root_uuid, memory.observed, whole=whole)
         if self.client.went_back and memory.observed:
             LOG.warning("placement went back in time, everything is read anew node=%s where=%s", self.node, self.where)
-            memory = replace(memory, observed=None, reserved={})
+            memory = replace(memory, observed=None, reserved={}, used=memory.used | used_up_ones(memory))
         return replace(memory, whole_s=now_s) if whole or memory.observed is None else memory, observed
 
     def check_name(self, prospect: Prospect | Sight) -> None:

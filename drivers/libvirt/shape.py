@@ -142,11 +142,10 @@ def _with_totals(root: Reasoned, devices: tuple[DeviceStock, ...], policy: Polic
 
 
 def _said_of(devices: Iterable[DeviceStock], totals: Iterable[str], standing: Standing) -> dict[str, int]:
-    """What operators reserved, by class: of the root's total, or of the devices that had it by themselves so far."""
-    stood = standing.root.provider.inventories if standing.root else {}
+    """What operators reserved, by class: of the root's total, and of the devices that have it by themselves so far."""
     said = {name: amount for name, amount in reserved_by_operator_on(standing.root).items() if name not in ROOT_CLASSES}
-    for name in set(totals) - stood.keys() - said.keys():
-        said[name] = _said_of_devices(devices, name, standing)
+    for name in set(totals):  # a card that was away while the layout changed has its own word still
+        said[name] = said.get(name, 0) + _said_of_devices(devices, name, standing)
     return said
 
 

@@ -27,6 +27,8 @@ from reportclient.tree import Inventory, ObservedTree
 
 ROOT = "a4f1c3f0-5d7f-4a3c-9d26-0c1f6b1de201"
 GUEST = "6f1f6a0c-4d3c-4b7e-8b9a-2f6b7a1c0d42"
+MIGRATION = "6f1f6a0c-4d3c-4b7e-8b9a-2f6b7a1c0d43"
+ABROAD = "6f1f6a0c-4d3c-4b7e-8b9a-2f6b7a1c0dff"
 FORCE = Wishes(force=True)
 RESHAPE = Wishes(reshape=True, force=True)
 
@@ -202,6 +204,15 @@ class OneHost:
             "consumer_type": "INSTANCE",
         }
         self.send("PUT", f"/allocations/{consumer}", body)
+
+    def claim_abroad(self, consumer: str, amounts: Mapping[str, int]) -> None:
+        """What a guest holds on another host, which this agent does not report."""
+        self.send("POST", "/resource_providers", {"name": "abroad", "uuid": ABROAD})
+        stock = {name: {"total": 1000} for name in amounts}
+        body = {"resource_provider_generation": 0, "inventories": stock}
+        self.send("PUT", f"/resource_providers/{ABROAD}/inventories", body)
+        claim = {"allocations": {ABROAD: {"resources": dict(amounts)}}, "project_id": "p", "user_id": "u"}
+        self.send("PUT", f"/allocations/{consumer}", claim | {"consumer_generation": None, "consumer_type": "INSTANCE"})
 
     def held(self, consumer: str = GUEST) -> dict[str, dict[str, int]]:
         """What a guest holds: provider -> class -> amount."""

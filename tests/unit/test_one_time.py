@@ -1,5 +1,6 @@
 """A one-time device that was used is on offer to nobody before a person says so, whatever happened meanwhile."""
 
+import copy
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -157,3 +158,19 @@ def test_a_used_device_is_used_under_another_class(start: Start) -> None:
     one.sync(FORCE, policy=replace(one.policy, devices=devices("CUSTOM_OTHER")))
 
     assert one.stock(NIC) == {"CUSTOM_OTHER": (1, 1)}
+
+
+def test_a_used_device_is_used_in_a_placement_that_was_restored_from_before_its_use(start: Start) -> None:
+    one = start()
+    one.sync()
+    backup = copy.deepcopy(one.sender.placement)
+    claim(one)
+    one.sync()
+    one.claim({})
+    one.sync()
+    assert one.stock(NIC) == USED
+
+    one.sender.placement = backup
+    one.sync()
+
+    assert one.stock(NIC) == USED

@@ -11,9 +11,9 @@ from agent.audit.run import witness
 from agent.sync.decide.view import Wishes
 from agent.sync.leave import retire
 from agent.sync.outcome import Status
-from beds.one_host import FORCE, GUEST, ROOT, Cut, OneHost
-from drivers.facts import HostFacts, MdevParent, NetDevice, PciFunction
-from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy
+from beds.one_host import FORCE, GUEST, MIGRATION, ROOT, Cut, OneHost
+from drivers.facts import Guest, GuestMemory, HostFacts, MdevParent, NetDevice, PciFunction
+from drivers.policy import CpuPolicy, DevicePolicy, DeviceRule, Layout, MdevRule, Policy
 from hardware import card, gpu, host, parent, plain, rules
 from reportclient.ownership import MANAGED, MARKER
 from reportclient.reserve import KEEP
@@ -580,3 +580,38 @@ def test_a_pass_that_an_event_asked_for_is_none_of_the_three_that_want_a_smaller
     seen = [one.sync(Wishes(counts=counts)).status for counts in (True, False, False, True, False, True)]
 
     assert seen == [Status.UNSAFE] * 5 + [Status.CHANGED]
+
+
+def test_what_a_file_reserved_is_no_operators_word_once_it_was_withdrawn_while_its_card_was_held(
+    tmp_path: Path,
+) -> None:
+    one = OneHost(tmp_path, host(*card(NIC, 4)), Policy(devices=VFS))
+    one.sync()
+    one.claim({NIC: {"SRIOV_NET_VF": 2}})
+    one.write_provider_config(NIC, "CUSTOM_X", 5, reserved=3)
+    one.sync()
+    one.sync(FORCE, facts=host(*card(NIC, 1)))
+    (one.settings.provider_config / "own.yaml").unlink()
+    one.sync(facts=host())
+    one.claim({})
+
+    for _ in range(2):
+        one.sync(FORCE, facts=host())
+
+    assert one.stock(NIC) == {}
+
+
+def test_cpus_of_a_guest_that_migrates_do_not_come_on_offer(tmp_path: Path) -> None:
+    """Its migration has its allocations here; the guest has its new ones elsewhere."""
+    pinned = Guest(
+        uuid=GUEST, state="running", migrating=True, vcpus=(frozenset({1}), frozenset({2})), memory=(GuestMemory(64),)
+    )
+    one = OneHost(tmp_path, replace(host(plain()), guests=(pinned,)), Policy())
+    one.sync()
+    one.claim({"": {"VCPU": 2, "MEMORY_MB": 64}}, MIGRATION)
+    one.claim_abroad(GUEST, {"VCPU": 2, "MEMORY_MB": 64})
+
+    outcome = one.sync(policy=Policy(cpus=CpuPolicy(shared=frozenset({0}), dedicated=frozenset({1, 2, 3}))))
+
+    assert outcome.status is Status.RESHAPE_NEEDED
+    assert "PCPU" not in one.stock()

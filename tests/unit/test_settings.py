@@ -574,3 +574,19 @@ def test_a_reservation_of_another_services_class_on_the_root_is_its_own(start: S
 
     assert (outcome.status, outcome.notes) == (Status.CHANGED, ())
     assert one.stock()["CUSTOM_FOREIGN"] == (4, 1)
+
+
+def test_what_is_reserved_of_a_lost_card_adds_to_what_a_flat_root_has_reserved_since(start: Start) -> None:
+    one = start(*card(ONE, 4), *card(OTHER, 4), layout="devices")
+    one.set_by_hand(ONE, VF, reserved=2)
+    one.sync()
+    one.sync(FORCE, facts=host(*card(OTHER, 4)))
+    one.reshape("flat")
+    one.set_by_hand("", VF, reserved=1)
+    one.sync()
+
+    one.sync(RESHAPE, facts=host(*card(ONE, 4), *card(OTHER, 4)))
+    one.sync(RESHAPE)
+
+    assert one.stock()[VF] == (8, 3)
+    assert one.sync().status is Status.UNCHANGED

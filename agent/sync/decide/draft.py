@@ -370,8 +370,9 @@ def _moves(
     if not rows or root is None or root.name != desired.root.name:
         return (), (), ""
     here = {one.consumer for one in rows}
-    strangers = displaced(observed, desired, wanted.ours) - holdings.guests
-    known = _consumers(view, strangers | (holdings.guests - here)) if strangers else ()
+    absent = holdings.guests - here  # whose rows another consumer may have, as long as they migrate
+    strangers = (here if absent else displaced(observed, desired, wanted.ours)) - holdings.guests
+    known = _consumers(view, strangers | absent) if strangers else ()
     if isinstance(known, Needs):
         return known
     unknown = [one for one in known if one.uuid in strangers]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from agent.state.memory import NodeState
 from reportclient.hold import device_classes, is_used_up
 from reportclient.names import ONE_TIME
-from reportclient.ownership import Ownership
+from reportclient.ownership import Names, Ownership
 from reportclient.tree import ObservedProvider, ObservedTree, ProviderTree, same_stock
 
 
@@ -60,6 +60,15 @@ def find_uses(
         names=frozenset(seen.name for seen in (*used, *carried)),
         uuids=frozenset(seen.uuid for seen in used),
         notes=tuple(_unheld(seen) for seen in used if seen.name not in holding),
+    )
+
+
+def used_up_ones(memory: NodeState) -> frozenset[str]:
+    """The one-time devices that the last pass left without anything to give, by uuid."""
+    return frozenset(
+        seen.uuid
+        for seen in memory.observed or ()
+        if ONE_TIME in seen.provider.traits and is_used_up(seen, memory.configured.get(seen.name, Names()).classes)
     )
 
 
