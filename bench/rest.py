@@ -24,7 +24,8 @@ UNIT = {"WATCHDOG_USEC": "300000000"}  # what systemd tells a unit's process bes
 LARGE_KIB = 3 * 1024
 MODULES = (
     "agent.command.arguments",
-    "agent.command.host_verbs",
+    "agent.command.carry_out",
+    "agent.command.run_verb",
     "agent.service.loop",
     "agent.connect.keystone",
     "drivers.libvirt.driver",

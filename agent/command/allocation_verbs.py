@@ -1,9 +1,9 @@
 """The verbs that change who holds what: each is one operation of ``agent.allocations.operations``."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from agent.allocations.decide.fit import Claimant, misfits, others_stock
 from agent.allocations.decide.sets import merge_set
@@ -19,47 +19,75 @@ from reportclient.errors import Absent
 from reportclient.payload import decode_request, encode_slots
 
 
-def run(verb: str, options: argparse.Namespace) -> Report:
-    """
-    Carry out one of them.
+def claim(options: argparse.Namespace) -> Report:
+    """Give a guest what is requested; which operation of the client that is, the options say."""
+    return _place(options, partial(_claim, options))
 
-    Raises:
-        ConfigError: a file that holds no allocation request. PlacementError: as ``Operations``.
-    """
+
+def move(options: argparse.Namespace) -> Report:
+    """Give a guest its new place, and its migration the old one."""
+    return _place(
+        options,
+        lambda operations, requests: operations.move(options.consumer, options.migration, requests),
+    )
+
+
+def confirm(options: argparse.Namespace) -> Report:
+    """Let go of what a migration kept; that it holds nothing any more is as good."""
+    client, _ = _open(options)
+    return _report(Operations(client).confirm(options.consumer), well=(Told.DONE, Told.ABSENT))
+
+
+def revert(options: argparse.Namespace) -> Report:
+    """Give a guest back what its migration kept."""
+    client, _ = _open(options)
+    return _report(Operations(client).revert(options.consumer, options.migration))
+
+
+def release(options: argparse.Namespace) -> Report:
+    """Let go of all that a guest holds; that it holds nothing any more is as good."""
+    client, _ = _open(options)
+    operations = Operations(client)
+    let_go = operations.release_forced if options.force else operations.release
+    return _report(let_go(options.consumer), well=(Told.DONE, Told.ABSENT))
+
+
+def _open(options: argparse.Namespace) -> tuple[PlacementClient, str]:
     choice = choice_of(options)
-    client, where = open_client(settings_for(choice), choice)
-    ending = _act(verb, options, client, where)
-    # What is to be let go and is gone already is nothing to do.
-    done = ending.told is Told.DONE or (ending.told is Told.ABSENT and verb in ("confirm", "release"))
+    return open_client(settings_for(choice), choice)
+
+
+def _report(ending: Ending, well: Collection[Told] = (Told.DONE,)) -> Report:
     record = {
         "outcome": ending.told.value,
         "consumer": ending.consumer,
         "allocations": encode_slots(ending.held),
         "note": ending.note,
     }
-    return Report(
-        data=record, table=_print_ending, exit=Exit.DONE if done else Exit.ERROR, remark="" if done else ending.note
-    )
+    table = "agent.command.host_tables:print_ending"
+    if ending.told in well:
+        return Report(data=record, table=table)
+    return Report(data=record, table=table, exit=Exit.ERROR, remark=ending.note)
 
 
-def _act(verb: str, options: argparse.Namespace, client: PlacementClient, where: str) -> Ending:
-    operations = Operations(client)
-    consumer = options.consumer
-    if verb == "confirm":
-        return operations.confirm(consumer)
-    if verb == "release":
-        return operations.release_forced(consumer) if options.force else operations.release(consumer)
-    if verb == "revert":
-        return operations.revert(consumer, options.migration)
+def _place(options: argparse.Namespace, act: Callable[[Operations, list[AllocationRequest]], Ending]) -> Report:
+    """
+    Carry an operation out with the requests of the options, as far as they fit.
+
+    Raises:
+        ConfigError: a file that holds no allocation request. PlacementError: as ``Operations``.
+    """
+    client, where = _open(options)
     requests = [_read(path) for path in (options.request, *options.alternate)]
     if options.fit:
         requests, reasons = _fitting(options, client, where, requests)
         if not requests:
-            return Ending(told=Told.NO_ROOM, consumer=consumer, note="; ".join(reasons))
-    if other := _others(options, client):
-        return other
-    if verb == "move":
-        return operations.move(consumer, options.migration, requests)
+            return _report(Ending(told=Told.NO_ROOM, consumer=options.consumer, note="; ".join(reasons)))
+    return _report(_others(options, client) or act(Operations(client), requests))
+
+
+def _claim(options: argparse.Namespace, operations: Operations, requests: list[AllocationRequest]) -> Ending:
+    consumer = options.consumer
     if options.replace:
         return operations.replace(consumer, requests)
     if options.evacuate:
@@ -133,9 +161,3 @@ def _claimant(options: argparse.Namespace, client: PlacementClient) -> Claimant 
         return Claimant(guest.uuid, merge_set(guest.slots, before, {}))
     except ValueError:  # the guest has less than --instead-of says: the operation itself refuses that
         return Claimant(guest.uuid, guest.slots)
-
-
-def _print_ending(out: Any, data: dict[str, Any]) -> None:
-    from agent.command.host_tables import print_ending
-
-    print_ending(out, data)

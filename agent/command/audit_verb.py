@@ -47,7 +47,7 @@ def audit(options: argparse.Namespace) -> Report:
     left = [one for one in findings if one["outcome"] != Healed.HEALED.value]
     ending = Exit.ERROR if failed else Exit.DIFFERENCES if left else Exit.DONE
     data = {"findings": findings, "young": young, "light": options.light}
-    return Report(data=data, table=_print_findings, exit=ending, remark="\n".join(remarks))
+    return Report(data=data, table="agent.command.host_tables:print_findings", exit=ending, remark="\n".join(remarks))
 
 
 def _audit_one(
@@ -116,9 +116,3 @@ def _encode(testimony: Testimony, care: Care) -> dict[str, Any]:
         "outcome": care.healed.value,
         "why": care.why,
     }
-
-
-def _print_findings(out: Any, data: dict[str, Any]) -> None:
-    from agent.command.host_tables import print_findings
-
-    print_findings(out, data)

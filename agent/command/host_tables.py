@@ -57,6 +57,18 @@ def print_allocations(out: Console, allocations: Mapping[str, Mapping[str, Mappi
     out.print(table)
 
 
+def print_shown(out: Console, data: Mapping[str, Any]) -> None:
+    """A tree and who holds what of it; nothing where placement has no such tree."""
+    if data["providers"]:
+        print_tree(out, data)
+        print_allocations(out, data["allocations"])
+
+
+def print_recorded(out: Console, data: Mapping[str, Any]) -> None:
+    """Where a host archive was written."""
+    out.print(f"recorded this host in {data['directory']}: {data['files']} files")
+
+
 def print_ending(out: Console, data: Mapping[str, Any]) -> None:
     """How an operation on one consumer ended, and what it holds now."""
     out.print(f"{data['consumer']}: {data['outcome']}")
@@ -233,10 +245,10 @@ def print_change(out: Console, data: Mapping[str, Any]) -> None:
         out.print(Text(f"  {note}"))
 
 
-def print_checks(out: Console, checks: Iterable[Mapping[str, Any]]) -> None:
+def print_checks(out: Console, data: Mapping[str, Any]) -> None:
     """The findings of a pre-flight check."""
     table = Table("check", "", "what was found", box=None)
-    for check in checks:
+    for check in data["checks"]:
         verdict = Text("ok", "green") if check["ok"] else Text("FINDING", "bold red")
         table.add_row(check["check"], verdict, Text(check["detail"]))
     out.print(table)

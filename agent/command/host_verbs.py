@@ -1,17 +1,14 @@
 """What each verb of the command does."""
 
 import argparse
-import json
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from agent.command import printers
 from agent.command.exits import Exit
-from agent.command.result import Printer, Report, choice_of
+from agent.command.result import Report, choice_of
 from agent.connect.choice import BareMetal, open_client, open_driver, planner_of, settings_for
 from agent.errors import USER_ERRORS, ConfigError
 from agent.state.identity import parse_identity, planned_identity, read_identity
@@ -44,64 +41,6 @@ ENDINGS = {
 }
 
 
-def run(verb: str, options: argparse.Namespace) -> Exit:
-    """
-    Carry out one verb and print what it found.
-
-    Raises:
-        ConfigError, StateError, DiscoveryError, PolicyError, PlacementError: each a message for the user.
-    """
-    if verb == "run":
-        from agent.service.loop import run_service
-
-        run_service(replace(choice_of(options), service=True), options.verbose)
-        return Exit.DONE
-    if verb == "watch":  # prints as it goes, and ends when it is told to
-        from agent.command.watch_verb import watch
-
-        try:
-            watch(options)
-        except BareMetal:
-            _of_nodes(verb, options)
-        return Exit.DONE
-    if getattr(options, "replay", None):
-        from agent.command.cases import replay
-
-        return replay(options, run)
-    with _working(verb):
-        if getattr(options, "save", None):
-            from agent.command.cases import save
-
-            report = save(verb, options, partial(_report, verb))
-        else:
-            report = _report(verb, options)
-    _print(options, report)
-    if report.remark:
-        print(report.remark, file=sys.stderr)
-    return report.exit
-
-
-def _report(verb: str, options: argparse.Namespace) -> Report:
-    """What a verb found, about this host or about bare-metal nodes."""
-    try:
-        return VERBS[verb](options)
-    except BareMetal:
-        return _of_nodes(verb, options)(options)
-
-
-def _of_nodes(verb: str, options: argparse.Namespace) -> Callable[[argparse.Namespace], Report]:
-    """A verb as it is for bare-metal nodes."""
-    from agent.command import node_verbs
-
-    if verb not in node_verbs.VERBS:
-        raise ConfigError(
-            f"{verb} looks at a hypervisor, and [DEFAULT] compute_driver is of bare metal: for that there are "
-            f"{', '.join(node_verbs.VERBS)}"
-        )
-    node_verbs.refuse_options(options)
-    return node_verbs.VERBS[verb]
-
-
 def discover(options: argparse.Namespace) -> Report:
     """The tree that this host would report; needs no placement."""
     choice = choice_of(options)
@@ -116,7 +55,7 @@ def discover(options: argparse.Namespace) -> Report:
             identity = told if settings.recorded else read_identity(settings.identity_folders)
             tree, _ = add(tree, identity or planned_identity(node), additions)
             providers |= encode_tree(tree)["providers"]
-    return Report(data={"providers": providers}, table=printers.print_tree)
+    return Report(data={"providers": providers}, table="agent.command.host_tables:print_tree")
 
 
 def show(options: argparse.Namespace) -> Report:
@@ -140,9 +79,9 @@ def show(options: argparse.Namespace) -> Report:
     if options.node and not shown["providers"] and not missing:
         raise ConfigError(f"--node {options.node}: this agent reports no such node")
     if not missing:
-        return Report(data=shown, table=printers.print_shown)
+        return Report(data=shown, table="agent.command.host_tables:print_shown")
     remark = f"placement has no provider {', '.join(missing)}: run compute-node-agent sync first"
-    return Report(data=shown, table=printers.print_shown, exit=Exit.ERROR, remark=remark)
+    return Report(data=shown, table="agent.command.host_tables:print_shown", exit=Exit.ERROR, remark=remark)
 
 
 def _show_usages(options: argparse.Namespace) -> Report:
@@ -151,7 +90,8 @@ def _show_usages(options: argparse.Namespace) -> Report:
     client, _ = open_client(settings_for(choice), choice)
     usages = client.usages(options.project, options.user)
     return Report(
-        data={"project": options.project, "user": options.user, "usages": usages}, table=printers.print_usages
+        data={"project": options.project, "user": options.user, "usages": usages},
+        table="agent.command.host_tables:print_usages",
     )
 
 
@@ -174,7 +114,8 @@ def plan(options: argparse.Namespace) -> Report:
                 remarks.append(f"{one.node} has no compute_id yet: the uuid is a stand-in, sync makes the real one")
     ending = Exit.DIFFERENCES if any(prospect.plan.operations for prospect in prospects) else Exit.DONE
     return replace(
-        _for_each([*map(_conversion, prospects)], "plans", printers.print_plan, ending), remark="\n".join(remarks)
+        _for_each([*map(_conversion, prospects)], "plans", "agent.command.host_tables:print_plan", ending),
+        remark="\n".join(remarks),
     )
 
 
@@ -214,7 +155,9 @@ def reshape(options: argparse.Namespace) -> Report:
             f"set [compute] layout = {other} in the configuration before that start: a start plans with the configured "
             "layout, and refuses this plan where that is another one"
         )
-    return replace(_for_each(records, "plans", printers.print_conversion, ending), remark="\n".join(remarks))
+    return replace(
+        _for_each(records, "plans", "agent.command.host_tables:print_conversion", ending), remark="\n".join(remarks)
+    )
 
 
 def _approve(planner: Planner, prospect: Prospect, digest: str) -> tuple[str, str]:
@@ -247,7 +190,7 @@ def _refuse(options: argparse.Namespace, why: str) -> Report:
     with open_driver(settings_for(choice), choice) as driver:
         outcomes = [Outcome(node=node, status=Status.UNSAFE, notes=(why,)) for node in driver.nodes()]
     records = [_encode_outcome(outcome) for outcome in outcomes]
-    return _for_each(records, "nodes", printers.print_start, Exit.REFUSED)
+    return _for_each(records, "nodes", "agent.command.outcome_tables:print_start", Exit.REFUSED)
 
 
 def _convert(options: argparse.Namespace) -> Report:
@@ -262,7 +205,9 @@ def _convert(options: argparse.Namespace) -> Report:
         outcomes = [act(one, wishes) if alone else _try(one, partial(act, one, wishes)) for one in planners]
     ending = max(ENDINGS[outcome.status] for outcome in outcomes)
     records = [_encode_outcome(outcome) for outcome in outcomes]
-    table = printers.print_start if options.approved else printers.print_outcome
+    table = (
+        "agent.command.outcome_tables:print_start" if options.approved else "agent.command.outcome_tables:print_outcome"
+    )
     remark = _layout_remark(options) if ending is Exit.DONE else ""
     return replace(_for_each(records, "nodes", table, ending), remark=remark)
 
@@ -276,7 +221,12 @@ def sync(options: argparse.Namespace) -> Report:
             for one in planners
         ]
     ending = max(ENDINGS[outcome.status] for outcome in outcomes)
-    return _for_each([_encode_outcome(outcome) for outcome in outcomes], "nodes", printers.print_outcome, ending)
+    return _for_each(
+        [_encode_outcome(outcome) for outcome in outcomes],
+        "nodes",
+        "agent.command.outcome_tables:print_outcome",
+        ending,
+    )
 
 
 def retire(options: argparse.Namespace) -> Report:
@@ -299,7 +249,7 @@ def _leaving(options: argparse.Namespace, leave: Callable[[Planner], Outcome]) -
     planned = options.dry_run and any(one.plan.operations for one in outcomes)
     ending = max(ENDINGS[outcome.status] for outcome in outcomes) or (Exit.DIFFERENCES if planned else Exit.DONE)
     records = [_encode_outcome(outcome) | {"dry_run": options.dry_run} for outcome in outcomes]
-    return _for_each(records, "nodes", printers.print_left, ending)
+    return _for_each(records, "nodes", "agent.command.outcome_tables:print_left", ending)
 
 
 def record(options: argparse.Namespace) -> Report:
@@ -311,9 +261,7 @@ def record(options: argparse.Namespace) -> Report:
         raise BareMetal
     count = record_host(settings, options.directory)
     data = {"directory": str(options.directory), "files": count}
-    return Report(
-        data=data, table=lambda out, data: out.print(f"recorded this host in {data['directory']}: {count} files")
-    )
+    return Report(data=data, table="agent.command.host_tables:print_recorded")
 
 
 def check(options: argparse.Namespace) -> Report:
@@ -323,14 +271,17 @@ def check(options: argparse.Namespace) -> Report:
     checks = check_host(choice_of(options))
     records = [{"check": one.name, "ok": one.ok, "detail": one.detail} for one in checks]
     ending = Exit.DONE if all(one.ok for one in checks) else Exit.DIFFERENCES
-    return Report(data={"checks": records}, table=printers.print_checks, exit=ending)
+    return Report(data={"checks": records}, table="agent.command.host_tables:print_checks", exit=ending)
 
 
 def explain(options: argparse.Namespace) -> Report:
     """Why what one provider has is reported; placement is asked too where one is chosen."""
     from agent.command.explain import explain_provider
 
-    return Report(data=explain_provider(choice_of(options), options.name, options.what), table=printers.print_reasons)
+    return Report(
+        data=explain_provider(choice_of(options), options.name, options.what),
+        table="agent.command.host_tables:print_reasons",
+    )
 
 
 def status(options: argparse.Namespace) -> Report:
@@ -345,54 +296,9 @@ def status(options: argparse.Namespace) -> Report:
     found |= {"running": is_running(found), "late": is_late(found)}
     refused = set(found["outcomes"].values()) - WELL
     well = found["ready"] and found["running"] and not found["late"] and not refused
-    return Report(data=found, table=printers.print_status, exit=Exit.DONE if well else Exit.DIFFERENCES)
-
-
-def audit(options: argparse.Namespace) -> Report:
-    """What placement says of this host's guests against what the hypervisor really runs."""
-    from agent.command import audit_verb
-
-    return audit_verb.audit(options)
-
-
-def _of_allocations(verb: str, options: argparse.Namespace) -> Report:
-    from agent.command import allocation_verbs
-
-    return allocation_verbs.run(verb, options)
-
-
-VERBS: dict[str, Callable[[argparse.Namespace], Report]] = {
-    "discover": discover,
-    "show": show,
-    "plan": plan,
-    "sync": sync,
-    "reshape": reshape,
-    "record": record,
-    "explain": explain,
-    "check": check,
-    "audit": audit,
-    "status": status,
-    "retire": retire,
-    "hand-over": hand_over,
-    **{verb: partial(_of_allocations, verb) for verb in ("claim", "move", "confirm", "revert", "release")},
-}
-
-
-DOING = {
-    "discover": "reading this host",
-    "show": "reading placement",
-    "plan": "reading this host and placement",
-    "sync": "reading this host, bringing placement up to date",
-    "reshape": "reading this host and placement, converting the tree",
-    "record": "reading this host",
-    "explain": "reading this host",
-    "status": "reading the service's status",
-    "retire": "taking this host's tree away",
-    "hand-over": "taking this agent's marks away",
-    "check": "trying what a pass needs",
-    "audit": "looking at this host and at placement",
-    **dict.fromkeys(("claim", "move", "confirm", "revert", "release"), "asking placement"),
-}
+    return Report(
+        data=found, table="agent.command.host_tables:print_status", exit=Exit.DONE if well else Exit.DIFFERENCES
+    )
 
 
 def _try(planner: Planner, act: Callable[[], Outcome]) -> Outcome:
@@ -459,36 +365,8 @@ def _encode_outcome(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _for_each(records: list[dict[str, Any]], name: str, table: Printer, ending: Exit) -> Report:
+def _for_each(records: list[dict[str, Any]], name: str, table: str, ending: Exit) -> Report:
     """One node's record as it is, those of several in a list of this name."""
     if len(records) == 1:
         return Report(data=records[0], table=table, exit=ending)
-
-    def print_all(out: Any, data: dict[str, Any]) -> None:
-        for one in data[name]:
-            table(out, one)
-
-    return Report(data={name: records}, table=print_all, exit=ending)
-
-
-def _working(verb: str) -> AbstractContextManager[object]:
-    """Inside, a terminal shows that something is being done; a pipe or a log sees nothing of it."""
-    if not sys.stderr.isatty():
-        return nullcontext()
-    from rich.console import Console
-
-    return Console(stderr=True).status(DOING[verb])
-
-
-def _print(options: argparse.Namespace, report: Report) -> None:
-    """Data for programs, or a table for people."""
-    if options.format == "json":
-        print(json.dumps(report.data, indent=1, sort_keys=True))
-    elif options.format == "yaml":
-        import yaml
-
-        yaml.safe_dump(report.data, sys.stdout, sort_keys=True)
-    else:
-        from agent.command.host_tables import console
-
-        report.table(console(), report.data)
+    return Report(data={name: records}, table=table, each=name, exit=ending)

@@ -3,9 +3,8 @@
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 from uuid import UUID
 
 from agent.bare_metal.compare import Fate, NodesPlanner
@@ -49,7 +48,9 @@ def discover(options: argparse.Namespace) -> Report:
         "reserved": dict(sorted(share.reserved.items())),
         "findings": [{"node": uuid, "why": one.why} for uuid, one in sorted(share.misfits.items())],
     }
-    return Report(data=data, table=_print_nodes, exit=Exit.DIFFERENCES if share.misfits else Exit.DONE)
+    return Report(
+        data=data, table="agent.command.node_tables:print_nodes", exit=Exit.DIFFERENCES if share.misfits else Exit.DONE
+    )
 
 
 def show(options: argparse.Namespace) -> Report:
@@ -61,11 +62,16 @@ def show(options: argparse.Namespace) -> Report:
             known = planner.memory().nodes
             stocks = Counter(name for one in known.values() for name in one.seen.provider.inventories)
             sums = {"marked": len(planner.client.generations(BARE_METAL)), "ours": len(known), "classes": dict(stocks)}
-            return Report(data={"summary": sums}, table=_print_sums)
+            return Report(data={"summary": sums}, table="agent.command.node_tables:print_sums")
         observed = planner.client.observe(node)
         shown = encode_observed(observed, planner.client.allocations(observed))
     remark = "" if observed.root else f"placement has no provider {node}: run compute-node-agent sync first"
-    return Report(data=shown, table=_print_shown, exit=Exit.ERROR if remark else Exit.DONE, remark=remark)
+    return Report(
+        data=shown,
+        table="agent.command.host_tables:print_shown",
+        exit=Exit.ERROR if remark else Exit.DONE,
+        remark=remark,
+    )
 
 
 def plan(options: argparse.Namespace) -> Report:
@@ -109,16 +115,7 @@ def check(options: argparse.Namespace) -> Report:
     detail = "can be read and written" if may else "the user lacks a role to write: give it the role service"
     checks.append({"check": "placement", "ok": may, "detail": f"{name} {detail}"})
     ending = Exit.DONE if all(one["ok"] for one in checks) else Exit.DIFFERENCES
-    return Report(data={"checks": checks}, table=_print_checks, exit=ending)
-
-
-VERBS: dict[str, Callable[[argparse.Namespace], Report]] = {
-    "discover": discover,
-    "show": show,
-    "plan": plan,
-    "sync": sync,
-    "check": check,
-}
+    return Report(data={"checks": checks}, table="agent.command.host_tables:print_checks", exit=ending)
 
 
 @contextmanager
@@ -135,18 +132,6 @@ def _planner(settings: Settings, choice: Choice, *, writes: bool = False) -> Ite
             workers=workers,
             noted=told.clock if told else probe_clock(),
         )
-
-
-def refuse_options(options: argparse.Namespace) -> None:
-    """
-    Options that are about a hypervisor.
-
-    Raises:
-        ConfigError: one is given.
-    """
-    for name in ("host", "rename_from"):
-        if getattr(options, name, None):
-            raise ConfigError(f"--{name.replace('_', '-')} is of a hypervisor, and compute_driver is of bare metal")
 
 
 def _uuid(text: str) -> str:
@@ -176,7 +161,7 @@ def _report(outcome: NodesOutcome, where: str, ending: Exit, *, dry: bool = Fals
     empty = not nodes and not outcome.unchanged
     remark = f"{where} has {NO_NODES}" if empty else ""
     worst = Exit.DIFFERENCES if empty else worst
-    return Report(data=data, table=_print_pass, exit=worst, remark=remark)
+    return Report(data=data, table="agent.command.node_tables:print_pass", exit=worst, remark=remark)
 
 
 def _gravity(code: Exit) -> int:
@@ -194,35 +179,3 @@ def _progress() -> Iterator[Progress]:
     console = Console(stderr=True)
     with console.status("reading Ironic and placement") as status:
         yield lambda done, of: status.update(f"{done} of {of} nodes") if done % 10 == 0 or done == of else None
-
-
-def _print_nodes(out: Any, data: dict[str, Any]) -> None:
-    from agent.command.node_tables import print_nodes
-
-    print_nodes(out, data)
-
-
-def _print_sums(out: Any, data: dict[str, Any]) -> None:
-    from agent.command.node_tables import print_sums
-
-    print_sums(out, data)
-
-
-def _print_shown(out: Any, data: dict[str, Any]) -> None:
-    from agent.command.host_tables import print_allocations, print_tree
-
-    if data["providers"]:
-        print_tree(out, data)
-        print_allocations(out, data["allocations"])
-
-
-def _print_pass(out: Any, data: dict[str, Any]) -> None:
-    from agent.command.node_tables import print_pass
-
-    print_pass(out, data)
-
-
-def _print_checks(out: Any, data: dict[str, Any]) -> None:
-    from agent.command.host_tables import print_checks
-
-    print_checks(out, data["checks"])

@@ -3,12 +3,13 @@
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent.command.exits import Exit
 from agent.connect.choice import Choice
 
-Printer = Callable[[Any, Any], None]  # (rich console, data)
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,9 +17,14 @@ class Report:
     """What a verb found: data for programs, how people see it, and how it ended."""
 
     data: dict[str, Any]
-    table: Printer
+    table: str  # the Printer, as "module:function": rich is loaded when something is printed
+    each: str = ""  # what of the data is a list of which each is printed; empty: the data is printed
     exit: Exit = Exit.DONE
     remark: str = ""  # for people, on standard error
+
+
+Act = Callable[[argparse.Namespace], Report | None]  # a verb's function; None if it printed what it found itself
+Printer = Callable[["Console", dict[str, Any]], None]
 
 
 def choice_of(options: argparse.Namespace) -> Choice:

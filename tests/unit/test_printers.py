@@ -5,7 +5,8 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from agent.command.printers import print_conversion, print_left
+from agent.command.host_tables import print_conversion
+from agent.command.outcome_tables import print_left
 
 OPERATION = {"operation": "delete", "provider": "host", "uuid": "u"}
 

@@ -1,0 +1,88 @@
+"""The table of verbs: what it names is there, and what contradicts itself is a usage error."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from pkgutil import resolve_name
+
+import pytest
+
+import agent.command
+from agent.command.arguments import main
+from agent.command.exits import Exit
+from agent.command.verbs import VERBS
+
+NAMED = re.compile(r'"(agent[.\w]+:\w+)"')
+SOURCES = Path(agent.command.__file__).parent.glob("*.py")
+CONSUMER = "4a5f7e9c-0d27-4e43-8f6f-2a3b1c9d8e70"
+CLAIM = ("claim", CONSUMER, "--request", "FILE")
+HEAVY = {"libvirt", "keystoneauth1", "rich", "placement", "oslo_config", "yaml", "dataclasses", "agent.connect"}
+
+
+@pytest.mark.parametrize("named", sorted({name for path in SOURCES for name in NAMED.findall(path.read_text())}))
+def test_a_function_that_is_named_by_text_is_there(named: str) -> None:
+    assert callable(resolve_name(named))
+
+
+def test_help_loads_no_library() -> None:
+    code = (
+        "import sys; from agent.command.arguments import main\n"
+        "try: main(['--help'])\n"
+        f"except SystemExit: print({HEAVY!r} & set(sys.modules), file=sys.stderr)"
+    )
+
+    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True, env=_paths())
+
+    assert done.stderr.strip() == "set()"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_example_of_a_verb_names_options_that_it_has(verb: str) -> None:
+    options = {option.name for option in VERBS[verb].flat()}
+
+    named = {word for word in VERBS[verb].example.split() if word.startswith("--")}
+
+    assert named <= options | {"--config-file", "--format"}
+
+
+@pytest.mark.parametrize("verb", [verb.name for verb in VERBS.values() if verb.decides])
+def test_what_decides_a_case_is_an_option_of_its_verb(verb: str) -> None:
+    assert set(VERBS[verb].decides) <= VERBS[verb].defaults().keys()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        pytest.param(("reshape", "--digest", "0123456789ab"), "--digest goes with --apply", id="digest alone"),
+        pytest.param(("reshape", "--approve"), "--approve needs --digest", id="approve anything"),
+        pytest.param(("reshape", "--api-is-down"), "--api-is-down goes with --database", id="API is down"),
+        pytest.param(("reshape", "--approved"), "--approved goes with --apply", id="approved alone"),
+        pytest.param(("reshape", "--database", "D", "--embedded"), "are two placements", id="two placements"),
+        pytest.param(("reshape", "--apply", "--save", "F"), "not with --apply", id="save what is applied"),
+        pytest.param(("reshape", "--apply", "--approve"), "not allowed with argument --apply", id="apply and approve"),
+        pytest.param(("audit", "--heal", "--save", "F"), "not with --heal", id="save what is healed"),
+        pytest.param(("audit", "--heal"), "--heal needs --policy", id="heal without a policy"),
+        pytest.param(
+            ("audit", "--light", "--consumers"), "not allowed with argument --light", id="light and consumers"
+        ),
+        pytest.param(("show", "--user", "U"), "--user goes with --project", id="user alone"),
+        pytest.param(CLAIM, "a new guest needs --project and --user", id="a guest of nobody"),
+        pytest.param((*CLAIM, "--replace", "--instead-of", "F"), "goes with --merge", id="instead of nothing"),
+        pytest.param((*CLAIM, "--replace", "--user", "U"), "--user goes with --project", id="claim for a user alone"),
+        pytest.param(("release", "guest"), "is no uuid", id="no uuid"),
+    ],
+)
+def test_options_that_contradict_each_other_are_a_usage_error(
+    arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+
+    assert ended.value.code == Exit.USAGE
+    assert words in capsys.readouterr().err
+
+
+def _paths() -> dict[str, str]:
+    """No site packages: what they load at the start of Python is not the command's."""
+    return {"PYTHONPATH": str(Path(agent.command.__file__).parents[2])}
