@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 
@@ -25,18 +26,18 @@ class Result:
 
 
 def run(kind: str, what: str, folder: str, workers: int) -> Result:
-    """Run one kind, a file by one worker, and show pytest's output as it comes."""
+    """Run one kind and show its output: a file by one worker, in a folder with room for the paths of sockets."""
     print(f"\n== {kind}: {what}", flush=True)
     started = time.monotonic()
     command = [sys.executable, "-m", "pytest", "-q", "--color=no", "--durations=10", folder]
     last = ""
-    with subprocess.Popen(
-        [*command, "-n", str(workers), "--dist", "loadfile"], stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            print(line, end="", flush=True)
-            last = line
+    with tempfile.TemporaryDirectory(prefix="t", ignore_cleanup_errors=True) as folder_of_run:
+        command += [f"--basetemp={folder_of_run}/t", "-n", str(workers), "--dist", "loadfile"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                print(line, end="", flush=True)
+                last = line
     counts = {"passed": 0, "failed": 0, "skipped": 0}
     for number, name in re.findall(r"(\d+) (passed|failed|skipped|error)", last):
         counts["failed" if name == "error" else name] += int(number)
