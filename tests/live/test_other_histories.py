@@ -1,6 +1,7 @@
 """A second writer that leaves the root alone, and a placement whose database was put back."""
 
 import sqlite3
+import time
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,7 @@ def test_a_backup_that_claims_brought_up_is_found_by_the_next_full_look(
 ) -> None:
     one = lab(placement_server, tmp_path, full_audit_interval=1)
     put_back(placement_server, CARD, row(one.placement, CARD)["generation"], 3)
+    time.sleep(1.1)  # the interval
 
     done = one.run("sync")
 
