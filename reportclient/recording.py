@@ -1,5 +1,6 @@
 """Requests with their answers: kept as they go by, and given again later, without any network."""
 
+import builtins
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
@@ -112,8 +113,7 @@ class RecordedSender:
             raise Unrecorded(f"{method} {url} is not in the case: this version asks what the one that saved it did not")
         found = left.pop(0) if len(left) > 1 else left[0]
         if found.failure:
-            kind = getattr(exceptions, found.failure, None)
-            raise kind(found.cause) if isinstance(kind, type) else exceptions.ClientException(found.cause)
+            raise _failure(found)
         return RecordedAnswer(found)
 
 
@@ -130,6 +130,14 @@ def decode_exchanges(text: str) -> tuple[Exchange, ...]:
         ValueError, TypeError: it is no such text.
     """
     return tuple(Exchange(**json.loads(line)) for line in text.splitlines())
+
+
+def _failure(found: Exchange) -> Exception:
+    """The exception of then with its text; not by its own constructor, which would add to the text once more."""
+    named = getattr(exceptions, found.failure, None) or getattr(builtins, found.failure, None)
+    kind = named if isinstance(named, type) and issubclass(named, FAILURES) else exceptions.ClientException
+    error: Exception = kind.__new__(kind, found.cause)
+    return error
 
 
 def _version(kwargs: dict[str, Any]) -> str:

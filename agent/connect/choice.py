@@ -27,7 +27,6 @@ from reportclient.transport import Sender, Transport
 
 if TYPE_CHECKING:
     from drivers.ironic.driver import IronicDriver
-    from reportclient.transport import Sender
 
 
 class BareMetal(Exception):
@@ -216,7 +215,7 @@ def planner_of(
     return replace(planner, clock=lambda: told.clock, probe=told.probe) if told else planner
 
 
-def open_sender(settings: Settings, choice: Choice, *, writes: bool = False) -> tuple["Sender", str, str]:
+def open_sender(settings: Settings, choice: Choice, *, writes: bool = False) -> tuple[Sender, str, str]:
     """
     What sends requests to the chosen placement, by what name its memory goes, and by what name messages call it.
 
@@ -235,7 +234,7 @@ def open_sender(settings: Settings, choice: Choice, *, writes: bool = False) -> 
     return adapter, where, where
 
 
-def _open_embedded(folder: Path, writes: bool) -> "Sender":
+def _open_embedded(folder: Path, writes: bool) -> Sender:
     from agent.connect.keystone import EMBEDDED_URL, open_embedded
 
     if set(str(folder)) & set("%?#"):
@@ -259,7 +258,7 @@ def _open_embedded(folder: Path, writes: bool) -> "Sender":
         ) from error
 
 
-def _open_database(settings: Settings, database: str) -> tuple["Sender", str, str]:
+def _open_database(settings: Settings, database: str) -> tuple[Sender, str, str]:
     """Placement on its database, which goes by the name of the API that serves it else: one memory is of both."""
     from agent.connect.keystone import EMBEDDED_URL, open_embedded, open_placement
 

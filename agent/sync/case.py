@@ -11,7 +11,7 @@ import json
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -25,7 +25,7 @@ from agent.state.files import draft_of
 from agent.state.identity import FILE, read_identity
 from agent.sync.archive import archive_files
 from drivers.base import Driver, Survey
-from drivers.errors import DiscoveryError, MalformedFact, Vanished
+from drivers.errors import DiscoveryError, MalformedFact, PolicyError, Vanished
 from drivers.host.archive import HostArchive
 from drivers.host.process import probe_processes
 from drivers.host.unpack import unpack
@@ -37,6 +37,7 @@ from reportclient.recording import Exchange, Unrecorded, decode_exchanges, encod
 from reportclient.tree import ObservedTree, ProviderTree
 
 FORMAT = 1
+FAILURES = {one.__name__: one for one in (DiscoveryError, MalformedFact, Vanished, PolicyError)}  # of a look
 
 
 @dataclass(slots=True)
@@ -48,7 +49,7 @@ class Recorder:
     placement: list[Exchange] = field(default_factory=list)
     ironic: list[Exchange] = field(default_factory=list)
     nodes: tuple[str, ...] = ()
-    looks: list[tuple[str, Survey | DiscoveryError]] = field(default_factory=list)
+    looks: list[tuple[str, Survey | Exception]] = field(default_factory=list)
     processes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     called: dict[str, str] = field(default_factory=dict)  # what placement and Ironic are called
 
@@ -64,7 +65,7 @@ class Recorder:
         def look(node: str) -> Survey:
             try:
                 survey = driver.survey(node)
-            except DiscoveryError as error:
+            except tuple(FAILURES.values()) as error:
                 self.looks.append((node, error))
                 raise
             self.looks.append((node, survey))
@@ -151,7 +152,7 @@ def save_case(path: Path, kept: Recorder, settings: Settings, verb: str, options
     files |= _files_of_operators(settings)
     looks: list[dict[str, Any]] = []
     for number, (node, seen) in enumerate(kept.looks):
-        if isinstance(seen, DiscoveryError):
+        if isinstance(seen, Exception):
             looks.append({"node": node, "failed": str(seen), "kind": type(seen).__name__})
             continue
         archive = archive_files(seen, node, seen.compute_id)
@@ -171,6 +172,7 @@ def save_case(path: Path, kept: Recorder, settings: Settings, verb: str, options
         "called": kept.called,
         "recorded": settings.recorded,
         "provider_config": str(settings.provider_config),
+        "provider_config_is_there": settings.provider_config.is_dir(),
         "provider_config_named": settings.provider_config_named,
         "clock": {**encode_clock(kept.clock), "now_s": kept.clock.now_s()},
     }
@@ -182,12 +184,18 @@ def save_case(path: Path, kept: Recorder, settings: Settings, verb: str, options
 
 
 def _files_of_operators(settings: Settings) -> dict[str, str]:
-    """The operator's provider.yaml files; what cannot be read is told by the verb itself."""
-    found = {}
-    with suppress(OSError):
-        for path in sorted(settings.provider_config.glob("*.yaml")):
-            found[f"provider_config/{path.name}"] = path.read_text(encoding="utf-8", errors="replace")
-    return found
+    """
+    The operator's provider.yaml files.
+
+    Raises:
+        StateError: one cannot be read, and a case without it would tell of another plan.
+    """
+    folder = settings.provider_config
+    try:
+        paths = sorted(path for path in folder.iterdir() if path.suffix == ".yaml") if folder.is_dir() else []
+        return {f"provider_config/{one.name}": one.read_text(encoding="utf-8", errors="replace") for one in paths}
+    except OSError as error:
+        raise StateError(f"no case is kept, as {error.filename} cannot be read: {error.strerror}") from error
 
 
 def _pack(path: Path, files: Mapping[str, str]) -> None:
@@ -237,7 +245,7 @@ class Case:
     def driver(self, load: Callable[[HostArchive], Driver]) -> Driver:
         """A driver that gives the looks of then, in their order; ``load`` makes one of a host archive."""
         looks = [dict(look) for look in self.about["looks"]]
-        drivers = [load(HostArchive(self.folder / "hosts" / str(one["host"]))) for one in looks if "host" in one]
+        hosts = {one["host"]: load(HostArchive(self.folder / f"hosts/{one['host']}")) for one in looks if "host" in one}
 
         def look(node: str) -> Survey:
             mine = [one for one in looks if one["node"] == node]
@@ -247,12 +255,10 @@ class Case:
                 looks.remove(mine[0])
             if "failed" in mine[0]:
                 raise FAILURES.get(mine[0]["kind"], DiscoveryError)(mine[0]["failed"])
-            return load(HostArchive(self.folder / "hosts" / str(mine[0]["host"]))).survey(node)
+            return hosts[mine[0]["host"]].survey(node)
 
-        return SeenDriver(drivers[0] if drivers else cast(Driver, None), tuple(self.about["nodes"]), look)
-
-
-FAILURES = {one.__name__: one for one in (DiscoveryError, MalformedFact, Vanished)}
+        pure = next(iter(hosts.values()), cast(Driver, None))  # without any host nothing is asked of it
+        return SeenDriver(pure, tuple(self.about["nodes"]), look)
 
 
 @contextmanager
@@ -273,6 +279,8 @@ def _read(folder: Path, path: Path) -> Case:
         if about["format"] != FORMAT:
             raise ValueError(f"format {about['format']}, and this version reads {FORMAT}")
         (folder / "state").mkdir(exist_ok=True)
+        if about["provider_config_is_there"]:
+            (folder / "provider_config").mkdir(exist_ok=True)
         placement, ironic = (
             decode_exchanges((folder / f"{name}.jsonl").read_text(encoding="utf-8")) for name in ("placement", "ironic")
         )

@@ -5,9 +5,9 @@ import io
 import json
 import tarfile
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import event, given
@@ -19,7 +19,7 @@ from agent.errors import USER_ERRORS
 from agent.settings.read import load_settings
 from agent.settings.saved import encode_options
 from agent.state.clock import StoppedClock
-from agent.sync.case import Recorder, open_case
+from agent.sync.case import Recorder, new_recorder, open_case, save_case
 from agent.sync.decide.draft import draft
 from agent.sync.decide.judge import judge
 from agent.sync.decide.view import Needs, View, Wishes
@@ -27,9 +27,9 @@ from agent.sync.json_form import encode_conversion
 from agent.sync.node import Planner
 from agent.sync.run import foresee
 from beds.worlds import CARDS, STYLES, World, worlds
-from drivers.errors import DiscoveryError
+from drivers.errors import DiscoveryError, PolicyError
 from reportclient.client import PlacementClient
-from reportclient.errors import PlacementError, Unavailable
+from reportclient.errors import PlacementError
 from reportclient.recording import (
     Exchange,
     RecordedSender,
@@ -127,19 +127,32 @@ def test_the_same_view_gives_the_same_draft_or_the_same_needs(
     assert decided(view) == decided(view)
 
 
+@dataclass(frozen=True)
 class Failing:
+    error: Exception
+
     def request(self, url: str, method: str, **kwargs: Any) -> Any:
-        raise exceptions.ConnectFailure("nobody listens at http://admin:secret@there/")
+        raise self.error
 
 
-def test_a_request_that_failed_fails_again_with_the_same_words() -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        exceptions.ConnectFailure("nobody listens at http://admin:secret@there/"),
+        exceptions.Unauthorized("the password is wrong"),
+        FileNotFoundError(2, "No such file or directory", "/etc/ssl/gone.pem"),
+        exceptions.EmptyCatalog("The service catalog is empty."),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_request_that_failed_fails_again_with_the_same_words(error: Exception) -> None:
     kept: list[Exchange] = []
-    with pytest.raises(Unavailable) as first:
-        Transport(RecordingSender(Failing(), kept), where="placement").get("/traits")
-    with pytest.raises(Unavailable) as again:
-        Transport(RecordedSender(kept), where="placement").get("/traits")
+    with pytest.raises(PlacementError, match="placement: ") as first:
+        Transport(RecordingSender(Failing(error), kept), where="placement").get("/traits")
+    with pytest.raises(PlacementError, match="placement: ") as again:
+        Transport(RecordedSender(decode_exchanges(encode_exchanges(kept))), where="placement").get("/traits")
 
-    assert str(again.value) == str(first.value)
+    assert (type(again.value), str(again.value)) == (type(first.value), str(first.value))
     assert "secret" not in encode_exchanges(kept)
 
 
@@ -205,7 +218,7 @@ def test_what_is_no_case_is_refused_in_one_line(tmp_path: Path, content: bytes) 
     "about", [{"verb": "run", "options": {}}, {"verb": "plan", "options": {"config_file": "/etc/shadow"}}]
 )
 def test_a_case_that_is_no_look_is_not_done_again(tmp_path: Path, about: dict[str, Any]) -> None:
-    body = {"format": 1, **about}
+    body = {"format": 1, "provider_config_is_there": False, **about}
     with tarfile.open(tmp_path / "case.tar.gz", "w:gz") as tar:
         for name, text in (("case.json", json.dumps(body)), ("placement.jsonl", ""), ("ironic.jsonl", "")):
             member = tarfile.TarInfo(f"case/{name}")
@@ -214,3 +227,37 @@ def test_a_case_that_is_no_look_is_not_done_again(tmp_path: Path, about: dict[st
 
     with pytest.raises(DiscoveryError, match=r"case\.tar\.gz is no case of a look"):
         replay(argparse.Namespace(replay=tmp_path / "case.tar.gz"), lambda _verb, _options: None)
+
+
+@pytest.mark.parametrize("files", [None, (), ("one.yaml",)], ids=["no folder", "an empty one", "with a file"])
+def test_a_case_knows_an_empty_folder_of_files_from_none(tmp_path: Path, files: tuple[str, ...] | None) -> None:
+    folder = tmp_path / "provider_config"
+    if files is not None:
+        folder.mkdir()
+    for name in files or ():
+        (folder / name).write_text("meta: {schema_version: '1.0'}\n")
+    configured = replace(load_settings([]), state_directory=tmp_path / "state", provider_config=folder)
+    save_case(tmp_path / "case.tar.gz", new_recorder(), configured, "plan", {})
+
+    with open_case(tmp_path / "case.tar.gz") as case:
+        there = case.settings(configured).provider_config
+        assert (sorted(one.name for one in there.iterdir()) if there.is_dir() else None) == (
+            None if files is None else list(files)
+        )
+
+
+def test_a_look_that_the_configuration_contradicts_is_contradicted_again(tmp_path: Path) -> None:
+    class Contradicted:
+        def nodes(self) -> tuple[str, ...]:
+            return ("host",)
+
+        def survey(self, node: str) -> Any:
+            raise PolicyError("virt_type is kvm, and libvirt offers qemu")
+
+    kept = new_recorder()
+    with pytest.raises(PolicyError, match="virt_type"):
+        kept.driver(cast(Any, Contradicted())).survey("host")
+    save_case(tmp_path / "case.tar.gz", kept, replace(load_settings([]), state_directory=tmp_path), "plan", {})
+
+    with open_case(tmp_path / "case.tar.gz") as case, pytest.raises(PolicyError, match="virt_type is kvm"):
+        case.driver(lambda archive: cast(Any, archive)).survey("host")
