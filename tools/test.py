@@ -10,8 +10,8 @@ from dataclasses import dataclass
 KINDS = (
     ("unit", "values, planners and parsers; no I/O", "tests/unit", 2),
     ("contract", "the report client on placement's own application", "tests/contract", 2),
-    ("live", "libvirtd, placement and Keystone over TLS, the installed command", "tests/live", 3),
-)  # live tests wait more than they work: three processes keep two cores busy
+    ("live", "libvirtd, placement and Keystone over TLS, the installed command", "tests/live", 4),
+)  # live tests wait more than they work: four processes keep two cores busy
 
 
 @dataclass(frozen=True)
