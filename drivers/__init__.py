@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from drivers.events import Told, untold
+from drivers.events import OnOperation, untold
 
 if TYPE_CHECKING:
     from drivers.base import Driver
@@ -26,7 +26,7 @@ class DriverOptions:
     archive: "HostArchive | None" = None  # look at this recorded host instead of the live one
     residency: bool = False  # ask the kernel where guests' memory is, which only the layout numa needs
     fleet: tuple["HostArchive", ...] = ()  # of the fake driver
-    told: Told = untold  # of each operation on a live host
+    told: OnOperation = untold  # of each operation on a live host
 
 
 def load(name: str, options: DriverOptions) -> "Driver":

@@ -14,7 +14,7 @@ class Event:
     gone: str = ""  # the hardware that went away: a PCI address, cpu3, memory40; empty: none, or not known
 
 
-Told = Callable[[str, float, bool], None]  # of an operation: its name, its seconds, and whether it served
+OnOperation = Callable[[str, float, bool], None]  # of an operation: its name, its seconds, and whether it served
 Wake = Callable[[Event], None]  # called from any thread, and returns at once
 
 

@@ -57,7 +57,7 @@ class AllocationRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guest:
+class GuestState:
     """What the hypervisor says of one guest besides what it holds."""
 
     active: bool  # it runs, or is paused
@@ -77,7 +77,7 @@ class Holdings:
     guests: frozenset[str] = frozenset()  # every guest that it knows, whether it holds anything or not
     units: tuple[Holding, ...] = ()
     floats: tuple[Float, ...] = ()
-    known: Mapping[str, Guest] = field(default_factory=dict)  # by uuid, all of ``guests``
+    known: Mapping[str, GuestState] = field(default_factory=dict)  # by uuid, all of ``guests``
     ports: tuple[Holding, ...] = ()  # those of ``units`` that networks' ports have: allocated or not
     told: frozenset[str] = frozenset()  # the classes of which units and floats are all that guests have
     undecided: tuple[Undecided, ...] = ()  # devices that guests have besides; these are ``untold`` of their guests

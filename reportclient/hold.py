@@ -8,8 +8,8 @@ from reportclient.names import BANDWIDTH, NO_DEVICES, ONE_TIME
 from reportclient.reserve import HELD, is_mark, keeps, reserved_by_operator_on
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree, total_of
 
-CELL = "HW_NUMA_ROOT"
-PAGES = "CUSTOM_MEMORY_PAGE_SIZE_"
+_CELL = "HW_NUMA_ROOT"
+_PAGES = "CUSTOM_MEMORY_PAGE_SIZE_"
 
 
 def hold(
@@ -112,7 +112,7 @@ def _placed(observed: ObservedTree, wanted: Collection[str], root: str) -> dict[
 
 def _is_of_the_host(provider: Provider) -> bool:
     """Whether it is a cell or a pool of pages: no device, whatever the operator's files put on it."""
-    return CELL in provider.traits or any(name.startswith(PAGES) for name in provider.traits)
+    return _CELL in provider.traits or any(name.startswith(_PAGES) for name in provider.traits)
 
 
 def _without(seen: ObservedProvider, besides: Collection[str], kept: Provider | None) -> Provider:

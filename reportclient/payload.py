@@ -26,12 +26,12 @@ from reportclient.plan import (
 )
 from reportclient.tree import Inventory, ObservedProvider, Provider
 
-Json = dict[str, Any]
+_Json = dict[str, Any]
 UNTYPED = (1, 37)  # the last microversion in which allocations are written without a consumer's type
-UNKNOWN = "unknown"  # the type of a consumer that was written so
+_UNKNOWN = "unknown"  # the type of a consumer that was written so
 
 
-def decode_listing(body: Json) -> list[tuple[str, str, str | None, int]]:
+def decode_listing(body: _Json) -> list[tuple[str, str, str | None, int]]:
     """(uuid, name, parent's uuid or None, generation) of each provider of ``GET /resource_providers``."""
     return [
         (str(row["uuid"]), str(row["name"]), row["parent_provider_uuid"], int(row["generation"]))
@@ -51,7 +51,7 @@ def in_form(what: str) -> Iterator[None]:
         ) from error
 
 
-def decode_inventories(body: Json) -> dict[str, Inventory]:
+def decode_inventories(body: _Json) -> dict[str, Inventory]:
     """The inventories of one provider, by resource class."""
     return {name: decode_inventory(record) for name, record in body["inventories"].items()}
 
@@ -62,7 +62,7 @@ def decode_inventory(record: Mapping[str, Any]) -> Inventory:
     return Inventory(**known)
 
 
-def encode_inventory(inventory: Inventory) -> Json:
+def encode_inventory(inventory: Inventory) -> _Json:
     """One inventory record with all its keys."""
     return {
         "total": inventory.total,
@@ -74,7 +74,7 @@ def encode_inventory(inventory: Inventory) -> Json:
     }
 
 
-def encode_inventories(inventories: Mapping[str, Inventory], generation: int) -> Json:
+def encode_inventories(inventories: Mapping[str, Inventory], generation: int) -> _Json:
     """The body of ``PUT /resource_providers/{uuid}/inventories``."""
     return {
         "resource_provider_generation": generation,
@@ -82,23 +82,23 @@ def encode_inventories(inventories: Mapping[str, Inventory], generation: int) ->
     }
 
 
-def encode_traits(traits: Iterable[str], generation: int) -> Json:
+def encode_traits(traits: Iterable[str], generation: int) -> _Json:
     """The body of ``PUT /resource_providers/{uuid}/traits``."""
     return {"resource_provider_generation": generation, "traits": sorted(traits)}
 
 
-def encode_aggregates(aggregates: Iterable[str], generation: int) -> Json:
+def encode_aggregates(aggregates: Iterable[str], generation: int) -> _Json:
     """The body of ``PUT /resource_providers/{uuid}/aggregates`` (1.19)."""
     return {"resource_provider_generation": generation, "aggregates": sorted(aggregates)}
 
 
-def encode_provider(create: Create) -> Json:
+def encode_create(create: Create) -> _Json:
     """The body of ``POST /resource_providers``."""
     body = {"uuid": create.uuid, "name": create.name}
     return body | ({"parent_provider_uuid": create.parent_uuid} if create.parent_uuid else {})
 
 
-def encode_reshape(reshape: Reshape, generations: Mapping[str, int]) -> Json:
+def encode_reshape(reshape: Reshape, generations: Mapping[str, int]) -> _Json:
     """The body of ``POST /reshaper``; ``generations`` by provider uuid."""
     return {
         "inventories": {
@@ -108,7 +108,7 @@ def encode_reshape(reshape: Reshape, generations: Mapping[str, int]) -> Json:
     }
 
 
-def encode_rewrite(rewrite: Rewrite, microversion: tuple[int, int]) -> Json:
+def encode_rewrite(rewrite: Rewrite, microversion: tuple[int, int]) -> _Json:
     """
     The body of ``PUT /allocations/{uuid}``, and of one consumer among several.
 
@@ -123,14 +123,14 @@ def encode_rewrite(rewrite: Rewrite, microversion: tuple[int, int]) -> Json:
     }
 
 
-def encode_rewrites(rewrites: Iterable[Rewrite], microversion: tuple[int, int]) -> Json:
+def encode_rewrites(rewrites: Iterable[Rewrite], microversion: tuple[int, int]) -> _Json:
     """The body of ``POST /allocations``."""
     return {one.consumer: encode_rewrite(one, microversion) for one in rewrites}
 
 
-def encode_claim(claim: Claim, microversion: tuple[int, int]) -> Json:
+def encode_claim(claim: Claim, microversion: tuple[int, int]) -> _Json:
     """The body of ``PUT /allocations/{uuid}``: what was offered, unread, and whose it is."""
-    offered: Json = json.loads(claim.request.text)
+    offered: _Json = json.loads(claim.request.text)
     return offered | {
         "project_id": claim.project,
         "user_id": claim.user,
@@ -139,7 +139,7 @@ def encode_claim(claim: Claim, microversion: tuple[int, int]) -> Json:
     }
 
 
-def encode_slots(slots: Slots) -> Json:
+def encode_slots(slots: Slots) -> _Json:
     """``{PROVIDER UUID: {"resources": {CLASS: AMOUNT}}}``, as allocations are written and candidates told."""
     return {uuid: {"resources": dict(resources)} for uuid, resources in sorted(slots.items())}
 
@@ -172,11 +172,11 @@ def _whole(amount: object) -> int:
     return amount
 
 
-def _encode_type(kind: str | None, microversion: tuple[int, int]) -> Json:
+def _encode_type(kind: str | None, microversion: tuple[int, int]) -> _Json:
     return {"consumer_type": kind} if kind and microversion > UNTYPED else {}
 
 
-def decode_consumer(body: Json, uuid: str, age_s: float | None = None) -> Consumer | None:
+def decode_consumer(body: _Json, uuid: str, age_s: float | None = None) -> Consumer | None:
     """
     A consumer's whole set from ``GET /allocations/{uuid}``; None when it holds nothing.
 
@@ -189,7 +189,7 @@ def decode_consumer(body: Json, uuid: str, age_s: float | None = None) -> Consum
         generation=int(body["consumer_generation"]),
         project=str(body["project_id"]),
         user=str(body["user_id"]),
-        kind=None if (kind := body.get("consumer_type")) == UNKNOWN else kind,
+        kind=None if (kind := body.get("consumer_type")) == _UNKNOWN else kind,
         age_s=age_s,
         slots={
             str(provider): {str(name): int(amount) for name, amount in sorted(record["resources"].items())}
@@ -230,7 +230,7 @@ def requests_of(operation: Operation) -> tuple[tuple[str, str], ...]:
             assert_never(operation)
 
 
-def decode_allocations(body: Json, provider: str) -> tuple[Allocation, ...]:
+def decode_allocations(body: _Json, provider: str) -> tuple[Allocation, ...]:
     """Who holds what on one provider (by name), from ``GET /resource_providers/{uuid}/allocations``."""
     return tuple(
         Allocation(consumer, provider, resource_class, amount)
@@ -239,12 +239,12 @@ def decode_allocations(body: Json, provider: str) -> tuple[Allocation, ...]:
     )
 
 
-def decode_consumer_generations(body: Json) -> dict[str, int]:
+def decode_consumer_generations(body: _Json) -> dict[str, int]:
     """The generation of each consumer in ``GET /resource_providers/{uuid}/allocations`` (1.28)."""
     return {str(consumer): int(record["consumer_generation"]) for consumer, record in body["allocations"].items()}
 
 
-def decode_usages(body: Json) -> dict[str, dict[str, int]]:
+def decode_usages(body: _Json) -> dict[str, dict[str, int]]:
     """By consumer type as from 1.38 on (``consumer_count`` is left out), under "" where no types are told."""
     usages = body["usages"]
     typed = usages if any(isinstance(one, dict) for one in usages.values()) else {"": usages} if usages else {}
@@ -254,7 +254,7 @@ def decode_usages(body: Json) -> dict[str, dict[str, int]]:
     }
 
 
-def decode_names(body: Json, key: str) -> frozenset[str]:
+def decode_names(body: _Json, key: str) -> frozenset[str]:
     """The names in a list of an answer, for instance its traits."""
     names = body[key]
     if not isinstance(names, list):
@@ -262,7 +262,7 @@ def decode_names(body: Json, key: str) -> frozenset[str]:
     return frozenset(map(str, names))
 
 
-def encode_observed(observed: ObservedProvider) -> Json:
+def encode_observed(observed: ObservedProvider) -> _Json:
     """An observed provider as kept in state."""
     provider = observed.provider
     return {

@@ -11,9 +11,9 @@ from keystoneauth1 import exceptions
 from reportclient.errors import LEAKED, Rejected, mask
 from reportclient.transport import Sender
 
-KEPT = ("Age", "Content-Type", "Date", "Last-Modified", "Retry-After", "x-openstack-request-id")
+_KEPT = ("Age", "Content-Type", "Date", "Last-Modified", "Retry-After", "x-openstack-request-id")
 """The headers of an answer that are looked at; no others are kept."""
-FAILURES = (exceptions.ClientException, OSError, ArithmeticError, ValueError, *LEAKED)
+_FAILURES = (exceptions.ClientException, OSError, ArithmeticError, ValueError, *LEAKED)
 
 
 class Unrecorded(Rejected):
@@ -57,10 +57,10 @@ class RecordingSender:
         asked["body"] = kwargs.get("json")
         try:
             answer = self._sender.request(url, method, **kwargs)
-        except FAILURES as error:
+        except _FAILURES as error:
             self._exchanges.append(Exchange(**asked, failure=type(error).__name__, cause=mask(str(error))))
             raise
-        headers = {name: str(answer.headers[name]) for name in KEPT if name in answer.headers}
+        headers = {name: str(answer.headers[name]) for name in _KEPT if name in answer.headers}
         text = answer.content.decode(errors="replace")  # JSON is UTF-8; requests would guess, which takes long
         self._exchanges.append(Exchange(**asked, status=answer.status_code, headers=headers, text=text))
         return answer
@@ -135,7 +135,7 @@ def decode_exchanges(text: str) -> tuple[Exchange, ...]:
 def _failure(found: Exchange) -> Exception:
     """The exception of then with its text; not by its own constructor, which would add to the text once more."""
     named = getattr(exceptions, found.failure, None) or getattr(builtins, found.failure, None)
-    kind = named if isinstance(named, type) and issubclass(named, FAILURES) else exceptions.ClientException
+    kind = named if isinstance(named, type) and issubclass(named, _FAILURES) else exceptions.ClientException
     error: Exception = kind.__new__(kind, found.cause)
     return error
 

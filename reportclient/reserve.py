@@ -95,7 +95,7 @@ def with_reservations(observed: ObservedTree, reservations: Reservations) -> Obs
     return replace(observed, providers=tuple(_with_amounts(seen, reservations.get(seen.uuid)) for seen in observed))
 
 
-def without(provider: Provider, classes: Collection[str]) -> Provider:
+def without_classes(provider: Provider, classes: Collection[str]) -> Provider:
     """A provider without the stock of some classes, and without the traits that say what of them was reserved."""
     left = {name: stock for name, stock in provider.inventories.items() if name not in classes}
     kept = {name: amount for name, amount in _remembered(provider.traits).items() if name not in classes}

@@ -6,13 +6,13 @@ from math import isclose
 from types import MappingProxyType
 
 from reportclient.names import NO_DEVICES, ONE_TIME
-from reportclient.reserve import keep_trait, reserved_by_operator, without
+from reportclient.reserve import keep_trait, reserved_by_operator, without_classes
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 HUGE = "CUSTOM_MEMORY_PAGE_SIZE_LARGE"  # of providers that nobody can overcommit
-BANDWIDTH = "NET_BW_"  # begins the classes that count kbit/s
-NONE: Mapping[str, Collection[str]] = MappingProxyType({})
-OPTIONS = {"VCPU": "cpu_allocation_ratio", "MEMORY_MB": "ram_allocation_ratio", "DISK_GB": "disk_allocation_ratio"}
+_BANDWIDTH = "NET_BW_"  # begins the classes that count kbit/s
+_NONE: Mapping[str, Collection[str]] = MappingProxyType({})
+_OPTIONS = {"VCPU": "cpu_allocation_ratio", "MEMORY_MB": "ram_allocation_ratio", "DISK_GB": "disk_allocation_ratio"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ def lost_settings(
     *,
     elsewhere: Collection[str] = (),
     away: Collection[str] = (),
-    apart: Mapping[str, Collection[str]] = NONE,
+    apart: Mapping[str, Collection[str]] = _NONE,
 ) -> tuple[str, ...]:
     """
     Why a change would lose what an operator set: a sentence each; none when all of it comes along.
@@ -44,9 +44,11 @@ def lost_settings(
     """
     observed = replace(
         observed,
-        providers=tuple(replace(seen, provider=without(seen.provider, apart.get(seen.name, ()))) for seen in observed),
+        providers=tuple(
+            replace(seen, provider=without_classes(seen.provider, apart.get(seen.name, ()))) for seen in observed
+        ),
     )
-    desired = ProviderTree(tuple(without(one, apart.get(one.name, ())) for one in desired))
+    desired = ProviderTree(tuple(without_classes(one, apart.get(one.name, ())) for one in desired))
     flows = list(_flows(observed, desired, owned))
     sentences = [_lost_reservation(flow) for flow in flows if flow.name not in NO_DEVICES]
     sentences += [_lost_ratio(flow, observed, desired) for flow in flows if flow.name in free_ratios]
@@ -108,7 +110,7 @@ def _came(near: Iterable[Provider], observed: ObservedTree, gone: str) -> list[s
     stood = observed.by_name
     before = {one.name: stood[one.name].provider.inventories.keys() if one.name in stood else () for one in near}
     came = {name for one in near for name in one.inventories if name not in before[one.name]}
-    return sorted(name for name in came - NO_DEVICES if name.startswith(BANDWIDTH) == gone.startswith(BANDWIDTH))
+    return sorted(name for name in came - NO_DEVICES if name.startswith(_BANDWIDTH) == gone.startswith(_BANDWIDTH))
 
 
 def _take_off(seen: ObservedProvider, name: str) -> str:
@@ -207,7 +209,7 @@ def _lost_ratio(flow: _Flow, observed: ObservedTree, desired: ProviderTree) -> s
     return (
         f"the allocation ratios of {flow.name} were set by hand and differ ({told}), and this change would lose them: "
         f"make them equal (openstack resource provider inventory set UUID --amend --resource "
-        f"{flow.name}:allocation_ratio=...), or configure [DEFAULT] {OPTIONS.get(flow.name, 'the ratio')}"
+        f"{flow.name}:allocation_ratio=...), or configure [DEFAULT] {_OPTIONS.get(flow.name, 'the ratio')}"
     )
 
 

@@ -33,8 +33,8 @@ RACED = ("placement.concurrent_update", "placement.inventory.inuse", "placement.
 """What is in use now was not when it was planned."""
 LEFT_BEHIND = "expected 0 but got None"  # of a consumer's generation
 NO_ROOM = "placement.undefined_code"  # as allocations are answered that do not fit
-NO_CONNECTION = (exceptions.ConnectTimeout, exceptions.ConnectFailure)
-DIGITS = 18  # of a number in a header that is believed
+_NO_CONNECTION = (exceptions.ConnectTimeout, exceptions.ConnectFailure)
+_DIGITS = 18  # of a number in a header that is believed
 Body = Mapping[str, Any] | Callable[[tuple[int, int]], Mapping[str, Any]] | None  # or as a microversion has it
 AT_ONCE = nullcontext()  # keystoneauth's own waits for the wall clock: for hours when that was set back
 LONGEST_WAIT_S = 3600.0  # for which a Retry-After is believed
@@ -228,7 +228,7 @@ def _kind(answer: Answer) -> str:
 def _age_s(answer: Answer) -> int:
     """How old a cache says its copy is (RFC 9111 Age); 0 for an answer of the server's own."""
     age = str(answer.headers.get("Age", "")).strip()
-    return int(age[:DIGITS]) if age.isdecimal() else 0
+    return int(age[:_DIGITS]) if age.isdecimal() else 0
 
 
 def parse_date(text: str) -> datetime | None:
@@ -248,7 +248,7 @@ def _skew_s(text: str, now_s: float) -> float | None:
 def _retry_after_s(text: str, now_s: float) -> float:
     """For how long we are asked to wait (RFC 9110: seconds, or a date); 0: nobody asks, or nobody can tell."""
     if text.strip().isdecimal():
-        return min(float(text.strip()[:DIGITS]), LONGEST_WAIT_S)
+        return min(float(text.strip()[:_DIGITS]), LONGEST_WAIT_S)
     return min(max(0.0, _skew_s(text, now_s) or 0.0), LONGEST_WAIT_S)
 
 
@@ -257,7 +257,7 @@ def _explain(error: Exception, where: str, now_s: float) -> NoReturn:
     for kinds, make, advice in _ADVICE:
         if isinstance(error, kinds):
             cause = shorten(mask(str(error)))
-            no_token = kinds in NO_CONNECTION and asked_keystone(error)
+            no_token = kinds in _NO_CONNECTION and asked_keystone(error)
             refusal = make(f"{where}: {KEYSTONE_AWAY if no_token else advice} ({type(error).__name__}: {cause})")
             if isinstance(refusal, Unavailable):
                 refusal.retry_after_s = _retry_after_s(str(getattr(error, "retry_after", "")), now_s)

@@ -96,7 +96,7 @@ class Writer:
 
     def _create(self, create: Create) -> None:
         try:
-            answer = self._transport.send("POST", "/resource_providers", payload.encode_provider(create))
+            answer = self._transport.send("POST", "/resource_providers", payload.encode_create(create))
         except NameTaken as error:
             answer = self._made_already(create, error)
         with payload.in_form(f"the new provider {create.name}"):

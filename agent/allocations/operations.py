@@ -3,7 +3,7 @@ The operations on a guest's allocations, as ``decide.rules`` rules them; the ver
 
     operations = Operations(client)
     ending = operations.spawn(uuid, project=..., user=..., kind="INSTANCE", requests=[AllocationRequest(text)])
-    if ending.told is Told.DONE: ...
+    if ending.told is Result.DONE: ...
 
 Every one of them writes with one request or not at all. Nothing is written blindly again: a request is repeated only
 when its consumers are known to be as they were.
@@ -17,7 +17,7 @@ from enum import Enum
 from functools import partial
 from typing import assert_never
 
-from agent.allocations.decide.rules import RULES, TRIES, Operation, Reaction, Rule
+from agent.allocations.decide.rules import RULES, TRIES, ChangeKind, Reaction, Rule
 from agent.allocations.decide.sets import (
     MIGRATION,
     begin_migration,
@@ -38,7 +38,7 @@ from reportclient.tree import ObservedTree
 Write = Claim | ReplaceAllocations | DropAllocations
 
 
-class Told(Enum):
+class Result(Enum):
     """How an operation ended, as its caller is told."""
 
     DONE = "done"
@@ -52,7 +52,7 @@ class Told(Enum):
 class Ending:
     """How an operation on one consumer ended; ``held`` is what it holds afterwards, as far as that is known."""
 
-    told: Told
+    told: Result
     consumer: str
     held: Slots = field(default_factory=dict)
     note: str = ""  # why it was not done, and what to do
@@ -86,11 +86,11 @@ class Operations:
         def make(request: AllocationRequest) -> Write:
             return Claim(consumer=consumer, generation=None, project=project, user=user, kind=kind, request=request)
 
-        return self._first_fitting(Operation.SPAWN, consumer, requests, make)
+        return self._first_fitting(ChangeKind.SPAWN, consumer, requests, make)
 
     def replace(self, consumer: str, requests: Sequence[AllocationRequest]) -> Ending:
         """A guest has the first of these requests that fits instead of what it has: a resize in place."""
-        return self._rewrite_with(Operation.REPLACE, consumer, requests, replace_set)
+        return self._rewrite_with(ChangeKind.REPLACE, consumer, requests, replace_set)
 
     def evacuate(self, consumer: str, requests: Sequence[AllocationRequest]) -> Ending:
         """
@@ -102,10 +102,10 @@ class Operations:
         def make_set(held: Slots, request: Slots, sharing: frozenset[str]) -> Slots:
             if there := sorted(held.keys() & request.keys() - sharing):
                 note = f"{consumer} has allocations on {there[0]} already: was it evacuated there before?"
-                raise _Ended(Ending(told=Told.EXISTS, consumer=consumer, held=held, note=note))
+                raise _Ended(Ending(told=Result.EXISTS, consumer=consumer, held=held, note=note))
             return evacuated_set(held, request, sharing)
 
-        return self._rewrite_with(Operation.EVACUATE, consumer, requests, make_set)
+        return self._rewrite_with(ChangeKind.EVACUATE, consumer, requests, make_set)
 
     def merge(
         self, consumer: str, requests: Sequence[AllocationRequest], before: AllocationRequest | None = None
@@ -118,10 +118,10 @@ class Operations:
                 after = merge_set(now.slots, decode_request(before) if before else {}, decode_request(request))
             except ValueError as error:
                 note = f"{consumer} is not as the caller believes: {error}: look at it with show, and decide anew"
-                raise _Ended(Ending(told=Told.CONFLICT, consumer=consumer, held=now.slots, note=note)) from error
+                raise _Ended(Ending(told=Result.CONFLICT, consumer=consumer, held=now.slots, note=note)) from error
             return ReplaceAllocations((rewrite(now, after),))
 
-        return self._first_fitting(Operation.MERGE, consumer, requests, make)
+        return self._first_fitting(ChangeKind.MERGE, consumer, requests, make)
 
     def move(self, consumer: str, migration: str, requests: Sequence[AllocationRequest]) -> Ending:
         """
@@ -130,7 +130,7 @@ class Operations:
         The target may be the same host: a resize there, or another one: cold and live migration.
         """
         if migration == consumer:
-            return Ending(told=Told.CONFLICT, consumer=consumer, note=f"{migration} is the guest's own uuid")
+            return Ending(told=Result.CONFLICT, consumer=consumer, note=f"{migration} is the guest's own uuid")
         sharing = self.client.sharing()
         guest = self._read(consumer)
         if guest is None:
@@ -140,7 +140,7 @@ class Operations:
             kept, after = moved_sets(guest.slots, decode_request(request), sharing)
             return ReplaceAllocations((begin_migration(guest, migration, kept), rewrite(guest, after)))
 
-        return self._first_fitting(Operation.MOVE, consumer, requests, make)
+        return self._first_fitting(ChangeKind.MOVE, consumer, requests, make)
 
     def confirm(self, migration: str) -> Ending:
         """
@@ -151,8 +151,8 @@ class Operations:
         now = self._read(migration)
         if now and now.kind not in (None, MIGRATION):
             note = f"{migration} is of type {now.kind}, and no migration: is it the guest's own uuid?"
-            return Ending(told=Told.CONFLICT, consumer=migration, held=now.slots, note=note)
-        return self._empty(Operation.CONFIRM, migration)
+            return Ending(told=Result.CONFLICT, consumer=migration, held=now.slots, note=note)
+        return self._empty(ChangeKind.CONFIRM, migration)
 
     def revert(self, consumer: str, migration: str) -> Ending:
         """
@@ -162,41 +162,41 @@ class Operations:
         checked.
         """
         if migration == consumer:
-            return Ending(told=Told.CONFLICT, consumer=consumer, note=f"{migration} is the guest's own uuid")
+            return Ending(told=Result.CONFLICT, consumer=consumer, note=f"{migration} is the guest's own uuid")
         kept, guest = self._read(migration), self._read(consumer)
         if kept is None or guest is None:
             return _absent(migration if kept is None else consumer)
         if kept.kind not in (None, MIGRATION) or (kept.project, kept.user) != (guest.project, guest.user):
             note = f"{migration} is no migration of {consumer}: its type, project or user is another's"
-            return Ending(told=Told.CONFLICT, consumer=consumer, held=guest.slots, note=note)
+            return Ending(told=Result.CONFLICT, consumer=consumer, held=guest.slots, note=note)
         after = reverted_set(guest.slots, kept.slots, self.client.sharing())
         write = ReplaceAllocations((rewrite(kept, {}), rewrite(guest, after)))
-        return self._carry_out(Operation.REVERT, consumer, lambda: write)
+        return self._carry_out(ChangeKind.REVERT, consumer, lambda: write)
 
     def release(self, consumer: str) -> Ending:
         """A guest lets go of all it has, unless somebody changed it meanwhile: delete, and shelve."""
-        return self._empty(Operation.DELETE, consumer)
+        return self._empty(ChangeKind.DELETE, consumer)
 
     def release_forced(self, consumer: str) -> Ending:
         """A guest lets go of all it has, whoever wrote it last."""
         try:
-            ending = self._carry_out(Operation.FORCED_DELETE, consumer, lambda: DropAllocations(consumer))
+            ending = self._carry_out(ChangeKind.FORCED_DELETE, consumer, lambda: DropAllocations(consumer))
         except Absent:
             return _absent(consumer)
         # A DELETE that meets a reshape is answered as if it were done, and is not.
-        if ending.told is Told.DONE and (left := self._read(consumer)):
+        if ending.told is Result.DONE and (left := self._read(consumer)):
             note = f"{consumer} was changed at the same moment and still holds what it did: release it once more"
-            return Ending(told=Told.CONFLICT, consumer=consumer, held=left.slots, note=note)
+            return Ending(told=Result.CONFLICT, consumer=consumer, held=left.slots, note=note)
         return ending
 
-    def carry_out(self, operation: Operation, consumer: str, rewrites: Iterable[Rewrite]) -> Ending:
+    def carry_out(self, operation: ChangeKind, consumer: str, rewrites: Iterable[Rewrite]) -> Ending:
         """Write sets that were made from consumers as they were read: under the rule of this operation."""
         write = ReplaceAllocations(tuple(rewrites))
         return self._carry_out(operation, consumer, lambda: write)
 
     def _rewrite_with(
         self,
-        operation: Operation,
+        operation: ChangeKind,
         consumer: str,
         requests: Sequence[AllocationRequest],
         make_set: Callable[[Slots, Slots, frozenset[str]], Slots],
@@ -211,7 +211,7 @@ class Operations:
 
         return self._first_fitting(operation, consumer, requests, make)
 
-    def _empty(self, operation: Operation, consumer: str) -> Ending:
+    def _empty(self, operation: ChangeKind, consumer: str) -> Ending:
         now = self._read(consumer)
         if now is None:
             return _absent(consumer)
@@ -220,7 +220,7 @@ class Operations:
 
     def _first_fitting(
         self,
-        operation: Operation,
+        operation: ChangeKind,
         consumer: str,
         requests: Sequence[AllocationRequest],
         make: Callable[[AllocationRequest], Write],
@@ -228,11 +228,11 @@ class Operations:
         """The first request with room; who finds none is told why the last had none."""
         for request in requests:
             ending = self._carry_out(operation, consumer, partial(make, request))
-            if ending.told is not Told.NO_ROOM or RULES[operation].no_room is not Reaction.ALTERNATE:
+            if ending.told is not Result.NO_ROOM or RULES[operation].no_room is not Reaction.ALTERNATE:
                 break
         return ending
 
-    def _carry_out(self, operation: Operation, consumer: str, make: Callable[[], Write]) -> Ending:
+    def _carry_out(self, operation: ChangeKind, consumer: str, make: Callable[[], Write]) -> Ending:
         """Write until it is done, refused, or the tries are up; ``make`` reads again only where the rule says so."""
         lost: Unavailable | None = None  # the failure of an earlier try, of which the answer may have been lost
         for attempt in range(TRIES):
@@ -244,13 +244,13 @@ class Operations:
                 return end.ending
             try:
                 self.client.execute(Plan((write,)), ObservedTree())
-                return Ending(told=Told.DONE, consumer=consumer, held=_sets(write).get(consumer, {}))
+                return Ending(told=Result.DONE, consumer=consumer, held=_sets(write).get(consumer, {}))
             except NoRoom as error:
-                return self._ending(Told.NO_ROOM, consumer, str(error))
+                return self._ending(Result.NO_ROOM, consumer, str(error))
             except (Conflict, Unavailable) as error:
                 lost = error if isinstance(error, Unavailable) else lost
                 if lost and self._stands(write, lost):
-                    return Ending(told=Told.DONE, consumer=consumer, held=_sets(write).get(consumer, {}))
+                    return Ending(told=Result.DONE, consumer=consumer, held=_sets(write).get(consumer, {}))
                 if lost and self._changed(write):  # it may have been done, and changed by others since
                     raise Unavailable(f"{lost}; it may have been done: look with show, then try again") from error
                 if ending := self._judge(RULES[operation], consumer, write):
@@ -260,7 +260,7 @@ class Operations:
         if lost:
             raise lost
         note = f"others wrote on the providers of {consumer} at each of {TRIES} tries: try again later"
-        return self._ending(Told.CONFLICT, consumer, note)
+        return self._ending(Result.CONFLICT, consumer, note)
 
     def _judge(self, rule: Rule, consumer: str, write: Write) -> Ending | None:
         """Who was first: somebody with one of the consumers, or with others on the same providers (None)."""
@@ -270,11 +270,11 @@ class Operations:
         uuid = changed[0]
         if _generations(write)[uuid] is None:
             note = f"{uuid} has allocations already: is it another's uuid, or was this done before? Look with show"
-            return self._ending(Told.EXISTS, consumer, note)
+            return self._ending(Result.EXISTS, consumer, note)
         note = (
             f"somebody changed what {uuid} holds in the middle of this, and nothing was written: look, and decide anew"
         )
-        return self._ending(Told.CONFLICT, consumer, note)
+        return self._ending(Result.CONFLICT, consumer, note)
 
     def _changed(self, write: Write) -> list[str]:
         return [uuid for uuid, generation in _generations(write).items() if self._generation(uuid) != generation]
@@ -303,7 +303,7 @@ class Operations:
             raise _Ended(_absent(consumer))
         return found
 
-    def _ending(self, told: Told, consumer: str, note: str) -> Ending:
+    def _ending(self, told: Result, consumer: str, note: str) -> Ending:
         now = self._read(consumer)
         return Ending(told=told, consumer=consumer, held=now.slots if now else {}, note=note)
 
@@ -329,7 +329,7 @@ def _reborn(write: Write) -> Write:
 
 
 def _absent(consumer: str) -> Ending:
-    return Ending(told=Told.ABSENT, consumer=consumer, note=f"{consumer} holds nothing in this placement")
+    return Ending(told=Result.ABSENT, consumer=consumer, note=f"{consumer} holds nothing in this placement")
 
 
 def _generations(write: Write) -> dict[str, int | None]:

@@ -9,12 +9,12 @@ from typing import Any
 import jsonschema
 import yaml
 
-from agent.allocations.decide.rules import Operation
-from agent.allocations.operations import Operations, Told
+from agent.allocations.decide.rules import ChangeKind
+from agent.allocations.operations import Operations, Result
 from agent.audit.decide.findings import Finding, Kind
-from agent.audit.run import Testimony
+from agent.audit.run import AuditResult
 from agent.errors import ConfigError
-from agent.sync.node import Planner
+from agent.sync.node import ComputeNode
 from reportclient.errors import Conflict, Rejected, Unavailable
 from reportclient.plan import Delete, Plan, ReplaceAllocations, SetInventories
 from reportclient.tree import ObservedTree
@@ -56,7 +56,7 @@ class Healed(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Care:
+class RepairOutcome:
     """What became of one finding, and why it was left alone."""
 
     finding: Finding
@@ -97,17 +97,17 @@ def read_policy(path: Path) -> HealPolicy:
     )
 
 
-def judge(testimony: Testimony, policy: HealPolicy, now: float) -> tuple[Care, ...]:
+def decide_repairs(result: AuditResult, policy: HealPolicy, now: float) -> tuple[RepairOutcome, ...]:
     """What would become of each finding; those to be healed are HEALED with no reason against it."""
-    cares = []
+    outcomes = []
     repairs: set[str] = set()
     touched: set[str] = set()  # the consumers that those rewrite
     against: dict[str, str] = {}  # one repair is of all findings that name it, so one of them keeps it back
-    for finding in testimony.findings:
-        if finding.repair and (why := _against(finding, testimony, policy, now)):
+    for finding in result.findings:
+        if finding.repair and (why := _against(finding, result, policy, now)):
             against.setdefault(finding.repair.text, why)
-    for finding in testimony.findings:
-        why = against.get(finding.repair.text, "") if finding.repair else _against(finding, testimony, policy, now)
+    for finding in result.findings:
+        why = against.get(finding.repair.text, "") if finding.repair else _against(finding, result, policy, now)
         if not why and finding.repair and finding.repair.text not in repairs:
             consumers = finding.consumers
             if len(repairs) >= policy.limit:
@@ -117,41 +117,41 @@ def judge(testimony: Testimony, policy: HealPolicy, now: float) -> tuple[Care, .
             else:
                 repairs.add(finding.repair.text)
                 touched |= consumers
-        cares.append(Care(finding, Healed.REPORTED if why else Healed.HEALED, why))
-    return tuple(cares)
+        outcomes.append(RepairOutcome(finding, Healed.REPORTED if why else Healed.HEALED, why))
+    return tuple(outcomes)
 
 
 def heal(
-    planner: Planner, testimony: Testimony, policy: HealPolicy, clock: Callable[[], float] | None = None
-) -> tuple[Care, ...]:
+    node: ComputeNode, result: AuditResult, policy: HealPolicy, clock: Callable[[], float] | None = None
+) -> tuple[RepairOutcome, ...]:
     """
     Carry out what the policy lets; a repair that fails is told, and the others go on.
 
     Once placement does not answer, the rest is not tried.
     """
-    outcomes: dict[str, str] = {}
-    cares = []
+    tried: dict[str, str] = {}  # by the text of the repair: why it failed; empty: it was done
+    outcomes = []
     gone = ""
-    for care in judge(testimony, policy, clock() if clock else testimony.clock.now_s()):
-        repair = care.finding.repair
-        if care.healed is Healed.HEALED and repair and gone and repair.text not in outcomes:
-            cares.append(Care(care.finding, Healed.REPORTED, f"not tried: {gone}"))
-        elif care.healed is Healed.HEALED and repair:
-            if repair.text not in outcomes:
+    for outcome in decide_repairs(result, policy, clock() if clock else result.clock.now_s()):
+        repair = outcome.finding.repair
+        if outcome.healed is Healed.HEALED and repair and gone and repair.text not in tried:
+            outcomes.append(RepairOutcome(outcome.finding, Healed.REPORTED, f"not tried: {gone}"))
+        elif outcome.healed is Healed.HEALED and repair:
+            if repair.text not in tried:
                 try:
-                    outcomes[repair.text] = _repair(planner, testimony, care.finding)
+                    tried[repair.text] = _repair(node, result, outcome.finding)
                 except Unavailable as error:
-                    outcomes[repair.text] = gone = str(error)
-            failed = outcomes[repair.text]
-            cares.append(Care(care.finding, Healed.FAILED if failed else Healed.HEALED, failed))
+                    tried[repair.text] = gone = str(error)
+            failed = tried[repair.text]
+            outcomes.append(RepairOutcome(outcome.finding, Healed.FAILED if failed else Healed.HEALED, failed))
         else:
-            cares.append(care)
-    return tuple(cares)
+            outcomes.append(outcome)
+    return tuple(outcomes)
 
 
-def _against(finding: Finding, testimony: Testimony, policy: HealPolicy, now: float) -> str:
+def _against(finding: Finding, result: AuditResult, policy: HealPolicy, now: float) -> str:
     """Why a finding is not healed now; empty when it may be."""
-    sighting = testimony.memory.sightings[finding.key]
+    sighting = result.memory.sightings[finding.key]
     age_s = now - sighting.first_s
     if finding.repair is None:
         return "a person must decide"
@@ -164,7 +164,7 @@ def _against(finding: Finding, testimony: Testimony, policy: HealPolicy, now: fl
     if sighting.looks < 2 or age_s < policy.again_s:
         return f"it is looked at again after {policy.again_s:g} s"
     patience_s = max(policy.grace_s, policy.move_s) if finding.arriving else policy.grace_s
-    consumers = [testimony.consumers.get(uuid) for uuid in finding.consumers]
+    consumers = [result.consumers.get(uuid) for uuid in finding.consumers]
     age_s = min([age_s, *(one.age_s for one in consumers if one and one.age_s is not None)])
     if age_s < patience_s:
         way = ", as a guest may be on its way" if finding.arriving else ""
@@ -172,22 +172,22 @@ def _against(finding: Finding, testimony: Testimony, policy: HealPolicy, now: fl
     return ""
 
 
-def _repair(planner: Planner, testimony: Testimony, finding: Finding) -> str:
+def _repair(node: ComputeNode, result: AuditResult, finding: Finding) -> str:
     """Why a repair was not done; empty when it was."""
     assert finding.repair is not None
     operation = finding.repair.operation
     try:
         if isinstance(operation, ReplaceAllocations):
             subject = finding.consumer or operation.rewrites[0].consumer
-            ending = Operations(planner.client).carry_out(Operation.REPAIR, subject, operation.rewrites)
-            return "" if ending.told is Told.DONE else f"{ending.told.value}: {ending.note}"
-        observed = planner.client.observe(testimony.root_uuid)
-        if why := _too_much(operation, observed, planner.settings.shrink_fraction):
+            ending = Operations(node.client).carry_out(ChangeKind.REPAIR, subject, operation.rewrites)
+            return "" if ending.told is Result.DONE else f"{ending.told.value}: {ending.note}"
+        observed = node.client.observe(result.root_uuid)
+        if why := _too_much(operation, observed, node.settings.shrink_fraction):
             return why
-        now, seen = observed.by_uuid.get(operation.uuid), testimony.tree.by_uuid[operation.uuid]
+        now, seen = observed.by_uuid.get(operation.uuid), result.tree.by_uuid[operation.uuid]
         if now is None or now.provider.inventories != seen.provider.inventories:
             return f"{operation.name} was changed since it was looked at: the next audit judges it anew"
-        planner.client.execute(Plan((operation,)), observed)
+        node.client.execute(Plan((operation,)), observed)
     except (Conflict, Rejected) as error:
         return str(error)
     return ""

@@ -19,9 +19,9 @@ from reportclient.plan import Plan
 from reportclient.tree import ObservedProvider, Provider
 
 LOG = logging.getLogger(__name__)
-ASKED = 200  # nodes that went out of the listing, and of which Ironic is asked in one pass
+_ASKED = 200  # nodes that went out of the listing, and of which Ironic is asked in one pass
 FEW = 50  # new nodes of which placement is asked one by one; of more it lists all that it has
-NOTHING = Plan(())
+_NOTHING = Plan(())
 _COLLIDES = "its class would be on offer under another resource class too"
 
 
@@ -50,7 +50,7 @@ class NodeOutcome:
     node: str
     fate: Fate
     why: str = ""
-    plan: Plan = NOTHING
+    plan: Plan = _NOTHING
     seen: ObservedProvider | None = None  # what the plan was made from
 
 
@@ -291,7 +291,7 @@ def _judge_absent(
 def _ask_ironic(planner: NodesPlanner, look: Look, absent: Mapping[str, KnownNode]) -> tuple[list[str], set[str]]:
     """Of which absent nodes Ironic told anything, new ones first; and which of them it has."""
     new_first = sorted(absent, key=lambda uuid: (absent[uuid].gone_s is not None, random.random()))
-    asked, there = new_first[:ASKED], set()
+    asked, there = new_first[:_ASKED], set()
     for uuid in asked[:]:
         try:
             if planner.driver.is_there(uuid):

@@ -13,7 +13,7 @@ from agent.state.nodes import KnownNode
 from drivers.errors import DiscoveryError
 from drivers.ironic.driver import IronicDriver
 
-ASKED = 200  # nodes of which Ironic is asked in one pass
+_ASKED = 200  # nodes of which Ironic is asked in one pass
 
 
 def look_at_left(
@@ -26,7 +26,7 @@ def look_at_left(
     """
     found = {uuid: replace(known, gone_s=None) if uuid in listed else known for uuid, known in left.items()}
     asked = sorted(found.keys() - set(listed), key=lambda uuid: (found[uuid].gone_s is None, random.random()))
-    for uuid in asked[:ASKED]:
+    for uuid in asked[:_ASKED]:
         try:
             gone_s = None if driver.is_there(uuid) else min(found[uuid].gone_s or now_s, now_s)
         except DiscoveryError:

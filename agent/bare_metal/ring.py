@@ -42,7 +42,7 @@ class Ring:
 
 
 @contextmanager
-def joined(ring: Ring) -> Iterator[Callable[[str], bool]]:
+def membership(ring: Ring) -> Iterator[Callable[[str], bool]]:
     """
     Inside, and for ``timeout_s`` seconds after, we are a member; yields which nodes (by uuid) are ours.
 
@@ -62,7 +62,7 @@ def joined(ring: Ring) -> Iterator[Callable[[str], bool]]:
 
 @contextmanager
 def looked_at(ring: Ring) -> Iterator[Callable[[str], bool]]:
-    """Which nodes would be ours if we joined now; writes nothing. Errors as ``joined``."""
+    """Which nodes would be ours if we joined now; writes nothing. Errors as ``membership``."""
     with _connected(ring) as coordinator:
         yield _shares(ring, coordinator)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from agent.bare_metal.compare import Fate, NodeOutcome, NodesPlanner, Task, look_at_nodes, unread
-from agent.bare_metal.write import Progress, Wishes, delete, for_each, foresee, lacked_traits, settle
+from agent.bare_metal.write import NodeWishes, Progress, delete, for_each, foresee, lacked_traits, settle
 from agent.state.nodes import KnownNode, NodesMemory, write_nodes
 from reportclient.plan import Delete, Plan
 
@@ -36,7 +36,9 @@ def _silent(_done: int, _of: int) -> None:
     return
 
 
-def foresee_nodes(planner: NodesPlanner, wishes: Wishes = Wishes(), progress: Progress = _silent) -> NodesOutcome:
+def foresee_nodes(
+    planner: NodesPlanner, wishes: NodeWishes = NodeWishes(), progress: Progress = _silent
+) -> NodesOutcome:
     """
     What a pass would do; writes nothing anywhere.
 
@@ -53,7 +55,7 @@ def foresee_nodes(planner: NodesPlanner, wishes: Wishes = Wishes(), progress: Pr
     return NodesOutcome.of((*look.outcomes, *(one for one, _ in outcomes), *gone), look.unchanged)
 
 
-def run_nodes(planner: NodesPlanner, wishes: Wishes = Wishes(), progress: Progress = _silent) -> NodesOutcome:
+def run_nodes(planner: NodesPlanner, wishes: NodeWishes = NodeWishes(), progress: Progress = _silent) -> NodesOutcome:
     """
     One pass; what it did is remembered even when placement goes away in its middle.
 

@@ -17,7 +17,7 @@ from reportclient.plan import Delete, EnsureClasses, EnsureTraits, Plan, SetInve
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 SILENCES = 5  # nodes of which placement says nothing that can be understood, until it is taken to be down
-TRIES = 3  # at a node on whose provider others write
+_TRIES = 3  # at a node on whose provider others write
 
 Progress = Callable[[int, int], None]  # (done, of)
 Result = tuple[NodeOutcome, KnownNode | None]
@@ -45,7 +45,7 @@ def lacked_traits(planner: NodesPlanner, look: Look, *, make: bool) -> frozenset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class NodeWishes:
     """What a person said with this pass."""
 
     force: bool = False  # let many nodes go at once, and take stock for ours that we do not remember
@@ -56,7 +56,7 @@ class Contested(Exception):
     """Somebody else writes on a provider, or has on it what we cannot tell to be ours; the message says what."""
 
 
-def foresee(planner: NodesPlanner, task: Task, lacked: frozenset[str], wishes: Wishes) -> Result:
+def foresee(planner: NodesPlanner, task: Task, lacked: frozenset[str], wishes: NodeWishes) -> Result:
     """What ``settle`` would do."""
     try:
         seen = _read(planner, task)
@@ -68,10 +68,10 @@ def foresee(planner: NodesPlanner, task: Task, lacked: frozenset[str], wishes: W
     return NodeOutcome(task.provider.name, _fate(task, seen, plan), _note(task, lacked), plan, seen), None
 
 
-def settle(planner: NodesPlanner, task: Task, lacked: frozenset[str], wishes: Wishes) -> Result:
+def settle(planner: NodesPlanner, task: Task, lacked: frozenset[str], wishes: NodeWishes) -> Result:
     """One node to its end, read and planned again where others write on it too; and what to remember of it."""
     uuid, refusal = task.provider.name, ""
-    for _ in range(TRIES):
+    for _ in range(_TRIES):
         try:
             seen = _read(planner, task)
             plan = _plan(task, seen, lacked, wishes)
@@ -127,7 +127,7 @@ def delete(planner: NodesPlanner, known: KnownNode) -> NodeOutcome:
             return NodeOutcome(uuid, Fate.CONTESTED, f"its node is gone, and {_claimed(marks)}")
         planner.client.execute(plan, ObservedTree())
     except (Conflict, Rejected) as error:
-        held = _held(planner, Task(Provider(name=uuid), known, None, None), Wishes())
+        held = _held(planner, Task(Provider(name=uuid), known, None, None), NodeWishes())
         return held[0] if held else NodeOutcome(uuid, Fate.FAILED, str(error), plan)
     except PlacementError as error:
         return NodeOutcome(uuid, Fate.UNFINISHED, str(error), plan)
@@ -176,7 +176,7 @@ def _answers(planner: NodesPlanner, uuid: str) -> bool:
     return True
 
 
-def _plan(task: Task, seen: ObservedProvider | None, lacked: frozenset[str], wishes: Wishes) -> Plan:
+def _plan(task: Task, seen: ObservedProvider | None, lacked: frozenset[str], wishes: NodeWishes) -> Plan:
     if task.reserves:
         return _reserve(task, seen)
     wanted = replace(task.provider, traits=task.provider.traits - lacked)
@@ -206,7 +206,7 @@ def _reserve_whole(seen: ObservedProvider, names: frozenset[str]) -> Plan:
     return Plan((SetInventories(seen.uuid, seen.name, after),) if free else ())
 
 
-def _adopted(task: Task, seen: ObservedProvider, wishes: Wishes) -> frozenset[str]:
+def _adopted(task: Task, seen: ObservedProvider, wishes: NodeWishes) -> frozenset[str]:
     """
     The classes on a provider that are ours although we do not remember them.
 
@@ -276,7 +276,7 @@ def _claimed(marks: frozenset[str]) -> str:
     )
 
 
-def _held(planner: NodesPlanner, task: Task, wishes: Wishes) -> Result | None:
+def _held(planner: NodesPlanner, task: Task, wishes: NodeWishes) -> Result | None:
     """That a node is allocated, if it is: then its class stays, reserved whole where it is not the node's any more."""
     uuid = task.provider.name
     try:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from agent.allocations.decide.fit import Claimant, misfits, others_stock
 from agent.allocations.decide.sets import merge_set
-from agent.allocations.operations import Ending, Operations, Told
+from agent.allocations.operations import Ending, Operations, Result
 from agent.command.exits import Exit
 from agent.command.result import Report, choice_of
 from agent.connect.choice import open_client, open_driver, settings_for
 from agent.errors import ConfigError
-from agent.sync.node import Planner, look
+from agent.sync.node import ComputeNode, look
 from reportclient.allocations import AllocationRequest
 from reportclient.client import PlacementClient
 from reportclient.errors import Absent
@@ -35,7 +35,7 @@ def move(options: argparse.Namespace) -> Report:
 def confirm(options: argparse.Namespace) -> Report:
     """Let go of what a migration kept; that it holds nothing any more is as good."""
     client, _ = _open(options)
-    return _report(Operations(client).confirm(options.consumer), well=(Told.DONE, Told.ABSENT))
+    return _report(Operations(client).confirm(options.consumer), well=(Result.DONE, Result.ABSENT))
 
 
 def revert(options: argparse.Namespace) -> Report:
@@ -49,7 +49,7 @@ def release(options: argparse.Namespace) -> Report:
     client, _ = _open(options)
     operations = Operations(client)
     let_go = operations.release_forced if options.force else operations.release
-    return _report(let_go(options.consumer), well=(Told.DONE, Told.ABSENT))
+    return _report(let_go(options.consumer), well=(Result.DONE, Result.ABSENT))
 
 
 def _open(options: argparse.Namespace) -> tuple[PlacementClient, str]:
@@ -57,7 +57,7 @@ def _open(options: argparse.Namespace) -> tuple[PlacementClient, str]:
     return open_client(settings_for(choice), choice)
 
 
-def _report(ending: Ending, well: Collection[Told] = (Told.DONE,)) -> Report:
+def _report(ending: Ending, well: Collection[Result] = (Result.DONE,)) -> Report:
     record = {
         "outcome": ending.told.value,
         "consumer": ending.consumer,
@@ -82,7 +82,7 @@ def _place(options: argparse.Namespace, act: Callable[[Operations, list[Allocati
     if options.fit:
         requests, reasons = _fitting(options, client, where, requests)
         if not requests:
-            return _report(Ending(told=Told.NO_ROOM, consumer=options.consumer, note="; ".join(reasons)))
+            return _report(Ending(told=Result.NO_ROOM, consumer=options.consumer, note="; ".join(reasons)))
     return _report(_others(options, client) or act(Operations(client), requests))
 
 
@@ -104,7 +104,7 @@ def _others(options: argparse.Namespace, client: PlacementClient) -> Ending | No
     if now is None or (now.project, now.user) == (options.project, options.user or now.user):
         return None
     note = f"{now.uuid} is of project {now.project} and user {now.user}, not as the command says: is it that guest?"
-    return Ending(told=Told.CONFLICT, consumer=now.uuid, held=now.slots, note=note)
+    return Ending(told=Result.CONFLICT, consumer=now.uuid, held=now.slots, note=note)
 
 
 def _read(path: Path) -> AllocationRequest:
@@ -127,19 +127,19 @@ def _fitting(
     fitting: list[AllocationRequest] = []
     reasons: list[str] = []
     with open_driver(settings, choice) as driver:
-        for node in driver.nodes():
-            survey = look(lambda node=node: driver.survey(node))  # type: ignore[misc]
-            standing = client.find(node)
+        for name in driver.nodes():
+            survey = look(lambda name=name: driver.survey(name))  # type: ignore[misc]
+            standing = client.find(name)
             if standing is None:
-                raise Absent(f"placement has no provider {node}: run compute-node-agent sync first")
+                raise Absent(f"placement has no provider {name}: run compute-node-agent sync first")
             observed = client.observe(standing)
             tree, holdings = driver.shape(survey, settings.policy, observed)
             names = {seen.uuid: seen.name for seen in observed}
             booked = client.allocations(observed)
             claimant = _claimant(options, client)
-            planner = Planner(node=node, driver=driver, client=client, settings=settings, where=where)
-            left = planner.state_file(standing).read(where)
-            ours = planner.ownership(survey, tree, observed, left)
+            node = ComputeNode(name=name, driver=driver, client=client, settings=settings, where=where)
+            left = node.state_file(standing).read(where)
+            ours = node.ownership(survey, tree, observed, left)
             theirs = others_stock(observed, tree, ours, left.configured)
             for request in requests:
                 slots = decode_request(request)

@@ -5,17 +5,17 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from agent.audit.heal import Care, Healed, HealPolicy, heal, judge, read_policy
-from agent.audit.run import Testimony, witness
+from agent.audit.heal import Healed, HealPolicy, RepairOutcome, decide_repairs, heal, read_policy
+from agent.audit.run import AuditResult, witness
 from agent.command.exits import Exit
 from agent.command.result import Report, choice_of
-from agent.connect.choice import open_client, open_driver, planner_of, settings_for
+from agent.connect.choice import node_of, open_client, open_driver, settings_for
 from agent.errors import StateError
 from agent.state.audit import read_memory, write_memory
 from agent.state.locks import locked
-from agent.sync.decide.judge import judge as judge_pass
+from agent.sync.decide.judge import judge
 from agent.sync.decide.view import Wishes
-from agent.sync.node import Planner
+from agent.sync.node import ComputeNode
 from agent.sync.run import foresee
 from reportclient.errors import TreeMismatch
 
@@ -31,13 +31,13 @@ def audit(options: argparse.Namespace) -> Report:
     remarks: list[str] = []
     failed = False
     with open_driver(settings, choice) as driver:
-        for node in driver.nodes():
-            planner = planner_of(node, driver, client, settings, where, choice)
-            testimony, cares, remark = _audit_one(planner, policy, options)
-            findings += [_encode(testimony, care) for care in cares]
-            young += testimony.young
+        for name in driver.nodes():
+            node = node_of(name, driver, client, settings, where, choice)
+            result, outcomes, remark = _audit_one(node, policy, options)
+            findings += [_encode(result, outcome) for outcome in outcomes]
+            young += result.young
             remarks += [remark] if remark else []
-            failed = failed or any(care.healed is Healed.FAILED for care in cares)
+            failed = failed or any(outcome.healed is Healed.FAILED for outcome in outcomes)
     if young:
         several = "s" if len(young) > 1 else ""
         remarks.append(
@@ -51,36 +51,36 @@ def audit(options: argparse.Namespace) -> Report:
 
 
 def _audit_one(
-    planner: Planner, policy: HealPolicy, options: argparse.Namespace
-) -> tuple[Testimony, tuple[Care, ...], str]:
+    node: ComputeNode, policy: HealPolicy, options: argparse.Namespace
+) -> tuple[AuditResult, tuple[RepairOutcome, ...], str]:
     """One node; who only looks need not be able to remember it."""
-    look = partial(witness, planner, light=options.light, consumers=options.consumers)
+    look = partial(witness, node, light=options.light, consumers=options.consumers)
     if options.heal:
-        with locked(planner.settings.state_directory):
-            testimony = look()
-            _remember(planner, testimony)
-            would = [care for care in judge(testimony, policy, testimony.clock.now_s()) if not care.why]
-            why = _refusal(planner) if would else ""
+        with locked(node.settings.state_directory):
+            result = look()
+            _remember(node, result)
+            would = [outcome for outcome in decide_repairs(result, policy, result.clock.now_s()) if not outcome.why]
+            why = _refusal(node) if would else ""
             if why:
-                return testimony, tuple(Care(one, Healed.REPORTED, why) for one in testimony.findings), why
-            return testimony, heal(planner, testimony, policy), ""
-    testimony = look()
+                return result, tuple(RepairOutcome(one, Healed.REPORTED, why) for one in result.findings), why
+            return result, heal(node, result, policy), ""
+    result = look()
     remark = ""
     try:
-        with locked(planner.settings.state_directory):
-            left = partial(read_memory, planner.settings.state_directory, testimony.root_uuid, planner.where)
-            if left(clock=testimony.clock) == testimony.before:
-                _remember(planner, testimony)  # else another audit came first, and knows more
+        with locked(node.settings.state_directory):
+            left = partial(read_memory, node.settings.state_directory, result.root_uuid, node.where)
+            if left(clock=result.clock) == result.before:
+                _remember(node, result)  # else another audit came first, and knows more
     except StateError as error:
         remark = f"the next audit will not know of this one: {error}"
-    cares = judge(testimony, policy, testimony.clock.now_s())
-    return testimony, tuple(Care(one.finding, Healed.REPORTED, _why(one, options)) for one in cares), remark
+    outcomes = decide_repairs(result, policy, result.clock.now_s())
+    return result, tuple(RepairOutcome(one.finding, Healed.REPORTED, _why(one, options)) for one in outcomes), remark
 
 
-def _refusal(planner: Planner) -> str:
+def _refusal(node: ComputeNode) -> str:
     """Why nothing is healed, as in the service, while a pass over this node would be refused; empty: it would not."""
     try:
-        verdict = judge_pass(foresee(planner, Wishes()), Wishes(), planner.terms())
+        verdict = judge(foresee(node, Wishes()), Wishes(), node.terms())
     except TreeMismatch as error:
         return f"nothing is healed while passes are refused: {error}"
     if verdict.refused is None:
@@ -88,20 +88,20 @@ def _refusal(planner: Planner) -> str:
     return f"nothing is healed while passes are refused as {verdict.refused.value}: {'; '.join(verdict.notes)}"
 
 
-def _why(care: Care, options: argparse.Namespace) -> str:
+def _why(outcome: RepairOutcome, options: argparse.Namespace) -> str:
     """Why nothing is done about a finding in an audit that only looks."""
-    if care.finding.repair and care.finding.safe and not options.policy:
+    if outcome.finding.repair and outcome.finding.safe and not options.policy:
         return "not done: no --policy says so"
-    return care.why or "audit --heal carries it out"
+    return outcome.why or "audit --heal carries it out"
 
 
-def _remember(planner: Planner, testimony: Testimony) -> None:
-    write_memory(planner.settings.state_directory, testimony.root_uuid, testimony.memory, clock=testimony.clock)
+def _remember(node: ComputeNode, result: AuditResult) -> None:
+    write_memory(node.settings.state_directory, result.root_uuid, result.memory, clock=result.clock)
 
 
-def _encode(testimony: Testimony, care: Care) -> dict[str, Any]:
-    finding = care.finding
-    since = testimony.memory.sightings[finding.key].first_s
+def _encode(result: AuditResult, outcome: RepairOutcome) -> dict[str, Any]:
+    finding = outcome.finding
+    since = result.memory.sightings[finding.key].first_s
     return {
         "kind": finding.kind.value,
         "consumer": finding.consumer,
@@ -113,6 +113,6 @@ def _encode(testimony: Testimony, care: Care) -> dict[str, Any]:
         "since": datetime.fromtimestamp(since, UTC).isoformat(timespec="seconds"),
         "repair": finding.repair.text if finding.repair else None,
         "safe": finding.safe,
-        "outcome": care.healed.value,
-        "why": care.why,
+        "outcome": outcome.healed.value,
+        "why": outcome.why,
     }

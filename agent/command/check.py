@@ -19,17 +19,17 @@ from agent.sync.approval import approvals, tell_approval
 from agent.sync.decide.judge import judge
 from agent.sync.decide.unmatched import resembling
 from agent.sync.decide.view import Wishes
-from agent.sync.node import Planner, look
+from agent.sync.node import ComputeNode, look
 from drivers.base import Driver, Survey
 from drivers.host.process import probe_processes
 from reportclient.client import PlacementClient
 
 SKEW_LIMIT_S = 10
 METRICS_BYTES = 16 * 1024  # a textfile of metrics, roughly
-LOOPBACK = "127.0.0.1"
+_LOOPBACK = "127.0.0.1"
 
 
-class Finding(Exception):
+class CheckFailed(Exception):
     """Something stands in the way of a pass; the message says what, and what to do."""
 
 
@@ -48,7 +48,7 @@ def check_host(choice: Choice) -> tuple[Check, ...]:
         settings = settings_for(choice)
     except ConfigError as error:
         return tuple(Check("configuration", False, problem) for problem in error.problems)
-    checks = [*check_names(settings), *tell_rules(settings), try_state(settings)]
+    checks = [*check_option_names(settings), *tell_rules(settings), try_state(settings)]
     checks.append(_try("service", partial(_check_service, settings)))
     checks += _check_approvals(settings)
     surveys: dict[str, Survey] = {}
@@ -64,7 +64,7 @@ def check_host(choice: Choice) -> tuple[Check, ...]:
     return tuple(checks)
 
 
-def check_names(settings: Settings) -> list[Check]:
+def check_option_names(settings: Settings) -> list[Check]:
     """Options of nova's groups that are none of ours and nearly one: nova may know them, or nobody does."""
     slips = slips_of_the_pen(settings)
     if not slips:
@@ -85,16 +85,16 @@ def try_state(settings: Settings) -> Check:
     return _try("state", partial(_check_state, settings))
 
 
-def try_tree(one: Planner, survey: Survey) -> Check:
+def try_tree(one: ComputeNode, survey: Survey) -> Check:
     """Whether a pass over this node would write, or be refused."""
     return _try("tree", partial(_check_tree, one, survey))
 
 
-def try_entries(one: Planner, survey: Survey) -> list[Check]:
+def try_entries(one: ComputeNode, survey: Survey) -> list[Check]:
     """Entries of provider.yaml that are nearly, and not quite, a provider of this host."""
     try:
-        prospect = one.prospect(Wishes(), survey=survey)
-        slips = resembling(prospect.strays, prospect.desired, one.client.exists)
+        draft = one.draft(Wishes(), survey=survey)
+        slips = resembling(draft.strays, draft.desired, one.client.exists)
     except USER_ERRORS:
         return []  # the check of the tree tells
     return [Check("provider_config", False, slip) for slip in slips]
@@ -103,7 +103,7 @@ def try_entries(one: Planner, survey: Survey) -> list[Check]:
 def _try(name: str, attempt: Callable[[], str]) -> Check:
     try:
         return Check(name, True, attempt())
-    except (Finding, *USER_ERRORS) as error:
+    except (CheckFailed, *USER_ERRORS) as error:
         return Check(name, False, str(error))
 
 
@@ -113,14 +113,18 @@ def _check_service(settings: Settings) -> str:
         read_policy(settings.heal_policy)
     textfile = settings.metrics_textfile
     if textfile and not os.access(textfile if textfile.exists() else textfile.parent, os.W_OK):
-        raise Finding(f"[agent] metrics_textfile: {textfile} cannot be written: is its folder there, and open to us?")
+        raise CheckFailed(
+            f"[agent] metrics_textfile: {textfile} cannot be written: is its folder there, and open to us?"
+        )
     if textfile:
         _try_room(textfile.parent, METRICS_BYTES, "make room or set [agent] metrics_textfile")
     if settings.metrics_port and not _is_running(settings.state_directory):
         try:
-            socket.create_server((LOOPBACK, settings.metrics_port)).close()
+            socket.create_server((_LOOPBACK, settings.metrics_port)).close()
         except OSError as error:
-            raise Finding(f"[agent] metrics_port: {settings.metrics_port} cannot be had: {error.strerror}") from error
+            raise CheckFailed(
+                f"[agent] metrics_port: {settings.metrics_port} cannot be had: {error.strerror}"
+            ) from error
     return "what it needs besides can be read and written"
 
 
@@ -136,7 +140,7 @@ def _check_state(settings: Settings) -> str:
     The state directory, with the room that a pass makes sure of; of one that is still to be made, its nearest parent.
 
     Raises:
-        Finding: it cannot be written.
+        CheckFailed: it cannot be written.
     """
     folder = settings.state_directory
     place = next(path for path in (folder, *folder.parents) if os.path.exists(path))
@@ -144,7 +148,7 @@ def _check_state(settings: Settings) -> str:
     barred = [path for path in (place, *inside) if not os.access(path, os.W_OK)]
     if barred:
         reason = _why_barred(barred[0])
-        raise Finding(f"{barred[0]} cannot be written{reason}: run as its owner, or set [agent] state_directory")
+        raise CheckFailed(f"{barred[0]} cannot be written{reason}: run as its owner, or set [agent] state_directory")
     _try_room(place, RESERVE_BYTES, "make room or set [agent] state_directory")
     return f"{folder} can be written"
 
@@ -166,7 +170,7 @@ def _try_room(folder: Path, size: int, advice: str) -> None:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        raise Finding(f"{size // 1024} KiB cannot be written below {folder}: {error.strerror}: {advice}") from error
+        raise CheckFailed(f"{size // 1024} KiB cannot be written below {folder}: {error.strerror}: {advice}") from error
 
 
 def _check_approvals(settings: Settings) -> list[Check]:
@@ -194,7 +198,7 @@ def _check_placement(settings: Settings, choice: Choice, driver: Driver, surveys
     checks = [Check("placement", True, f"{where} answers at microversion {version}"), _check_clock(client)]
     checks += [_try("role", partial(_check_role, client))]
     for node, survey in surveys.items():
-        one = Planner(node=node, driver=driver, client=client, settings=settings, where=where)
+        one = ComputeNode(name=node, driver=driver, client=client, settings=settings, where=where)
         checks += [try_tree(one, survey), *try_entries(one, survey)]
     return checks
 
@@ -210,33 +214,33 @@ def _check_clock(client: PlacementClient) -> Check:
 
 def _check_role(client: PlacementClient) -> str:
     if not client.may_write():
-        raise Finding("the user may not write providers: give it the role service on its project")
+        raise CheckFailed("the user may not write providers: give it the role service on its project")
     if not client.may_reshape():
-        raise Finding("the user may write, but not reshape: give it the role service (admin does not include it)")
+        raise CheckFailed("the user may write, but not reshape: give it the role service (admin does not include it)")
     return "the user may write providers and reshape"
 
 
-def _check_tree(one: Planner, survey: Survey) -> str:
+def _check_tree(one: ComputeNode, survey: Survey) -> str:
     wishes = Wishes(reshape=one.settings.allow_reshape)  # as the first pass of sync and of the service
-    prospect = one.prospect(wishes, survey=survey)
-    one.check_name(prospect)
+    draft = one.draft(wishes, survey=survey)
+    one.check_name(draft)
     writers = probe_processes("nova-compute") if Path("/proc").is_dir() and not one.settings.recorded else ()
-    if prospect.memory.contested:
-        raise Finding("; ".join(prospect.memory.contested))
-    if prospect.contest:
-        who = " (nova-compute, by its OWNER_NOVA)" if prospect.contest.nova else ""
-        raise Finding(
-            f"a second writer on {prospect.contest.provider}{who}: "
-            f"{'; '.join(prospect.contest.changes)}: stop it, then run sync --take-over"
+    if draft.memory.contested:
+        raise CheckFailed("; ".join(draft.memory.contested))
+    if draft.contest:
+        who = " (nova-compute, by its OWNER_NOVA)" if draft.contest.nova else ""
+        raise CheckFailed(
+            f"a second writer on {draft.contest.provider}{who}: "
+            f"{'; '.join(draft.contest.changes)}: stop it, then run sync --take-over"
         )
-    root = prospect.observed.root
+    root = draft.observed.root
     if writers and root:
-        raise Finding(
-            f"nova-compute (pid {writers[0]}) runs here and reports {one.node} too: two writers on one "
+        raise CheckFailed(
+            f"nova-compute (pid {writers[0]}) runs here and reports {one.name} too: two writers on one "
             f"root; stop it, or keep this agent from reporting"
         )
-    verdict = judge(prospect, wishes, one.terms())
+    verdict = judge(draft, wishes, one.terms())
     if verdict.refused:
-        raise Finding(f"{one.node}: sync would end with {verdict.refused.value}: {'; '.join(verdict.notes)}")
-    count = len(prospect.plan.operations)
-    return f"{one.node} is as it should be" if not count else f"{one.node}: sync has {count} thing(s) to do, see plan"
+        raise CheckFailed(f"{one.name}: sync would end with {verdict.refused.value}: {'; '.join(verdict.notes)}")
+    count = len(draft.plan.operations)
+    return f"{one.name} is as it should be" if not count else f"{one.name}: sync has {count} thing(s) to do, see plan"

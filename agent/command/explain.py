@@ -50,7 +50,7 @@ def explain_provider(choice: Choice, name: str, what: str | None) -> dict[str, A
                 continue
             additions = read_additions(settings.provider_config, required=settings.provider_config_named)
             _, added = add(shaped.tree, planned_identity(node), additions, observed=observed or ObservedTree())
-            found = explain(provider, added.get(provider.name, Names()), what)
+            found = explain_stock(provider, added.get(provider.name, Names()), what)
             if not found:
                 raise ConfigError(f"{provider.name} has no {what}: see explain {provider.name} for what it has")
             return _encode(provider, node if provider in shaped.counted_in else None, found)
@@ -66,7 +66,7 @@ def find(shaped: Shaped, name: str) -> Reasoned | None:
     return None
 
 
-def explain(provider: Reasoned, added: Names, what: str | None) -> tuple[Explanation, ...]:
+def explain_stock(provider: Reasoned, added: Names, what: str | None) -> tuple[Explanation, ...]:
     """All that a provider has, classes first, or the one named ``what``; ``added`` is what the operator's files add."""
     found = [
         Explanation(name=name, inventory=stock, reason=reason) for name, (stock, reason) in provider.inventories.items()

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from agent.command.exits import Exit
 from agent.command.result import Report, choice_of
-from agent.connect.choice import BareMetal, open_client, open_driver, planner_of, settings_for
+from agent.connect.choice import BareMetal, node_of, open_client, open_driver, settings_for
 from agent.errors import USER_ERRORS, ConfigError
 from agent.state.identity import parse_identity, planned_identity, read_identity
 from agent.state.locks import locked
 from agent.sync.approval import approvals, approve, tell_approval
 from agent.sync.convert import Agreement, at_start, convert, convert_approved, remember_plan
 from agent.sync.decide.additions import add
-from agent.sync.decide.draft import Prospect
+from agent.sync.decide.draft import Draft
 from agent.sync.decide.judge import judge, notes_on
 from agent.sync.decide.view import Wishes
-from agent.sync.json_form import encode_conversion, encode_observed, encode_plan, encode_tree
-from agent.sync.node import Planner, look
+from agent.sync.json_form import encode_conversion, encode_observed_tree, encode_plan, encode_tree
+from agent.sync.node import ComputeNode, look
 from agent.sync.outcome import Outcome, Status
 from agent.sync.provider_yaml import read_additions
 from agent.sync.run import foresee
@@ -28,7 +28,7 @@ from drivers import IRONIC
 from reportclient.recording import Unrecorded
 
 if TYPE_CHECKING:
-    from agent.connect.keystone import Sighting
+    from agent.connect.keystone import ApiLook
 
 ENDINGS = {
     Status.UNCHANGED: Exit.DONE,
@@ -64,16 +64,16 @@ def show(options: argparse.Namespace) -> Report:
         return _show_usages(options)
     shown: dict[str, Any] = {"providers": {}, "allocations": {}}
     missing = []
-    with _planners(options) as planners:
-        for one in planners:
-            if options.node not in (None, one.node):
+    with _nodes(options) as nodes:
+        for one in nodes:
+            if options.node not in (None, one.name):
                 continue
-            standing = one.client.find(one.node)
+            standing = one.client.find(one.name)
             if standing is None:
-                missing.append(one.node)
+                missing.append(one.name)
                 continue
             observed = one.client.observe(standing)
-            tree = encode_observed(observed, one.client.allocations(observed))
+            tree = encode_observed_tree(observed, one.client.allocations(observed))
             shown["providers"] |= tree["providers"]
             shown["allocations"] |= tree["allocations"]
     if options.node and not shown["providers"] and not missing:
@@ -98,23 +98,23 @@ def _show_usages(options: argparse.Namespace) -> Report:
 def plan(options: argparse.Namespace) -> Report:
     """What a pass would change."""
     wishes = _wishes(options)
-    prospects: list[Prospect] = []
+    drafts: list[Draft] = []
     remarks: list[str] = []
-    with _planners(options) as planners:
-        for one in planners:
-            prospect = _with_use(one, foresee(one, wishes))
+    with _nodes(options) as nodes:
+        for one in nodes:
+            draft = _with_use(one, foresee(one, wishes))
             with suppress(Unrecorded):
-                one.check_name(prospect)
-            verdict = judge(prospect, wishes, one.terms())
-            prospects.append(prospect)
-            remarks += notes_on(prospect)
+                one.check_name(draft)
+            verdict = judge(draft, wishes, one.terms())
+            drafts.append(draft)
+            remarks += notes_on(draft)
             doing = "stop here" if verdict.refused is Status.RESHAPE_NEEDED else "refuse this"
             remarks += [f"sync would {doing}: {note}" for note in verdict.notes]
-            if not prospect.identified:
-                remarks.append(f"{one.node} has no compute_id yet: the uuid is a stand-in, sync makes the real one")
-    ending = Exit.DIFFERENCES if any(prospect.plan.operations for prospect in prospects) else Exit.DONE
+            if not draft.identified:
+                remarks.append(f"{one.name} has no compute_id yet: the uuid is a stand-in, sync makes the real one")
+    ending = Exit.DIFFERENCES if any(draft.plan.operations for draft in drafts) else Exit.DONE
     return replace(
-        _for_each([*map(_conversion, prospects)], "plans", "agent.command.host_tables:print_plan", ending),
+        _for_each([*map(_conversion, drafts)], "plans", "agent.command.host_tables:print_plan", ending),
         remark="\n".join(remarks),
     )
 
@@ -125,28 +125,28 @@ def reshape(options: argparse.Namespace) -> Report:
         return _convert(options)
     wishes = replace(_wishes(options), reshape=True)
     api = _look_for_api(options)
-    prospects: list[Prospect] = []
+    drafts: list[Draft] = []
     remarks = [] if api.up is False else [f"reshape --apply would refuse this: {api.told}"]
     refused: list[bool] = []
     records: list[dict[str, Any]] = []
-    with _planners(options) as planners:
-        for one in planners:
-            prospect = _with_use(one, foresee(one, wishes))
-            one.check_name(prospect)
-            verdict = judge(prospect, replace(wishes, agreed=prospect.plan.digest), one.terms())
+    with _nodes(options) as nodes:
+        for one in nodes:
+            draft = _with_use(one, foresee(one, wishes))
+            one.check_name(draft)
+            verdict = judge(draft, replace(wishes, agreed=draft.plan.digest), one.terms())
             doing, approval = ("approve" if options.approve else "apply"), "refused"
             remarks += [
-                *notes_on(prospect),
+                *notes_on(draft),
                 *(f"reshape --{doing} would refuse this: {note}" for note in verdict.notes),
             ]
             if options.approve and verdict.refused is None:
-                approval, remark = _approve(one, prospect, options.digest)
+                approval, remark = _approve(one, draft, options.digest)
                 remarks.append(remark)
-            remember_plan(one, prospect)
+            remember_plan(one, draft)
             refused.append(verdict.refused is not None or (options.approve and approval == "refused"))
-            prospects.append(prospect)
-            records.append(_conversion(prospect) | ({"approval": approval} if options.approve else {}))
-    changes = any(one.plan.operations for one in prospects) and not options.approve
+            drafts.append(draft)
+            records.append(_conversion(draft) | ({"approval": approval} if options.approve else {}))
+    changes = any(one.plan.operations for one in drafts) and not options.approve
     # A digest is of one plan: with several nodes the others are not meant.
     stopped = all(refused) if options.approve else any(refused)
     ending = Exit.REFUSED if stopped else Exit.DIFFERENCES if changes else Exit.DONE
@@ -160,28 +160,28 @@ def reshape(options: argparse.Namespace) -> Report:
     )
 
 
-def _approve(planner: Planner, prospect: Prospect, digest: str) -> tuple[str, str]:
+def _approve(node: ComputeNode, draft: Draft, digest: str) -> tuple[str, str]:
     """Approve the plan of now if it is that of the digest; what became of the approval, and what to say of it."""
-    if not prospect.plan.moves:
-        return "not-needed", f"nobody has to move on {planner.node}: a pass does that, without an approval"
-    if other := Agreement(digest, again="nothing was approved")(planner, prospect):
+    if not draft.plan.moves:
+        return "not-needed", f"nobody has to move on {node.name}: a pass does that, without an approval"
+    if other := Agreement(digest, again="nothing was approved")(node, draft):
         return "refused", other[0]
-    with locked(planner.settings.state_directory):
-        path = approve(planner, prospect)
+    with locked(node.settings.state_directory):
+        path = approve(node, draft)
     return "approved", (
-        f"approved: the plan {digest} for {planner.node} is carried out before the service starts the next time; "
+        f"approved: the plan {digest} for {node.name} is carried out before the service starts the next time; "
         f"remove {path} to withdraw it"
     )
 
 
-def _look_for_api(options: argparse.Namespace) -> "Sighting":
+def _look_for_api(options: argparse.Namespace) -> "ApiLook":
     """Look for the API that serves the database of a conversion; without --database no API stands in the way."""
-    from agent.connect.keystone import Sighting, look_for_placement
+    from agent.connect.keystone import ApiLook, look_for_placement
 
     if options.database is None:
-        return Sighting(False)
+        return ApiLook(False)
     found = look_for_placement(settings_for(choice_of(options)))
-    return Sighting(False) if found.up is None and options.api_is_down else found
+    return ApiLook(False) if found.up is None and options.api_is_down else found
 
 
 def _refuse(options: argparse.Namespace, why: str) -> Report:
@@ -200,9 +200,9 @@ def _convert(options: argparse.Namespace) -> Report:
         return _refuse(options, api.told)
     wishes = replace(_wishes(options), reshape=not options.approved, agreed=options.digest)
     act = convert_approved if options.approved else convert
-    with _planners(options, writes=True) as planners:
-        alone = len(planners) == 1
-        outcomes = [act(one, wishes) if alone else _try(one, partial(act, one, wishes)) for one in planners]
+    with _nodes(options, writes=True) as nodes:
+        alone = len(nodes) == 1
+        outcomes = [act(one, wishes) if alone else _try(one, partial(act, one, wishes)) for one in nodes]
     ending = max(ENDINGS[outcome.status] for outcome in outcomes)
     records = [_encode_outcome(outcome) for outcome in outcomes]
     table = (
@@ -214,11 +214,11 @@ def _convert(options: argparse.Namespace) -> Report:
 
 def sync(options: argparse.Namespace) -> Report:
     """One pass over each node; where there are several, one that fails does not keep the others from theirs."""
-    with _planners(options, writes=True) as planners:
-        alone = len(planners) == 1
+    with _nodes(options, writes=True) as nodes:
+        alone = len(nodes) == 1
         outcomes = [
             at_start(one, _wishes(options)) if alone else _try(one, partial(at_start, one, _wishes(options)))
-            for one in planners
+            for one in nodes
         ]
     ending = max(ENDINGS[outcome.status] for outcome in outcomes)
     return _for_each(
@@ -231,21 +231,21 @@ def sync(options: argparse.Namespace) -> Report:
 
 def retire(options: argparse.Namespace) -> Report:
     """Take this host's tree away."""
-    from agent.sync.leave import retire
+    from agent.sync.leave import retire_node
 
-    return _leaving(options, partial(retire, dry=options.dry_run))
+    return _leaving(options, partial(retire_node, dry=options.dry_run))
 
 
 def hand_over(options: argparse.Namespace) -> Report:
     """Take our marks off this host's tree."""
-    from agent.sync.leave import hand_over
+    from agent.sync.leave import hand_over_node
 
-    return _leaving(options, partial(hand_over, dry=options.dry_run, force=options.force))
+    return _leaving(options, partial(hand_over_node, dry=options.dry_run, force=options.force))
 
 
-def _leaving(options: argparse.Namespace, leave: Callable[[Planner], Outcome]) -> Report:
-    with _planners(options, writes=True) as planners:
-        outcomes = [leave(one) if len(planners) == 1 else _try(one, partial(leave, one)) for one in planners]
+def _leaving(options: argparse.Namespace, leave: Callable[[ComputeNode], Outcome]) -> Report:
+    with _nodes(options, writes=True) as nodes:
+        outcomes = [leave(one) if len(nodes) == 1 else _try(one, partial(leave, one)) for one in nodes]
     planned = options.dry_run and any(one.plan.operations for one in outcomes)
     ending = max(ENDINGS[outcome.status] for outcome in outcomes) or (Exit.DIFFERENCES if planned else Exit.DONE)
     records = [_encode_outcome(outcome) | {"dry_run": options.dry_run} for outcome in outcomes]
@@ -301,34 +301,34 @@ def status(options: argparse.Namespace) -> Report:
     )
 
 
-def _try(planner: Planner, act: Callable[[], Outcome]) -> Outcome:
+def _try(node: ComputeNode, act: Callable[[], Outcome]) -> Outcome:
     """What becomes of one node among several, whose failure does not keep the others from theirs."""
     try:
         return act()
     except USER_ERRORS as error:
-        return Outcome(node=planner.node, status=Status.FAILED, notes=(str(error),))
+        return Outcome(node=node.name, status=Status.FAILED, notes=(str(error),))
 
 
-def _with_use(planner: Planner, prospect: Prospect) -> Prospect:
-    """A prospect that is shown with who holds what, which a pass that moves nobody need not know."""
-    if prospect.allocations or not prospect.plan.operations:
-        return prospect
+def _with_use(node: ComputeNode, draft: Draft) -> Draft:
+    """A draft that is shown with who holds what, which a pass that moves nobody need not know."""
+    if draft.allocations or not draft.plan.operations:
+        return draft
     try:
-        return replace(prospect, allocations=planner.client.allocations(prospect.observed))
+        return replace(draft, allocations=node.client.allocations(draft.observed))
     except Unrecorded:  # the service kept what a pass read, which is less
-        return prospect
+        return draft
 
 
 @contextmanager
-def _planners(options: argparse.Namespace, *, writes: bool = False) -> Iterator[list[Planner]]:
-    """A planner for each node; placement is chosen first, as that needs no look at the host."""
+def _nodes(options: argparse.Namespace, *, writes: bool = False) -> Iterator[list[ComputeNode]]:
+    """Open each node that the driver reports; placement is chosen first, as that needs no look at the host."""
     choice = choice_of(options)
     settings = settings_for(choice)
     if (patience := getattr(options, "patience", None)) is not None:
         settings = replace(settings, reshape_timeout_s=patience)
     client, where = open_client(settings, choice, writes=writes)
     with open_driver(settings, choice) as driver:
-        yield [planner_of(node, driver, client, settings, where, choice) for node in driver.nodes()]
+        yield [node_of(node, driver, client, settings, where, choice) for node in driver.nodes()]
 
 
 def _wishes(options: argparse.Namespace) -> Wishes:
@@ -340,7 +340,7 @@ def _wishes(options: argparse.Namespace) -> Wishes:
     )
 
 
-def _conversion(one: Prospect) -> dict[str, Any]:
+def _conversion(one: Draft) -> dict[str, Any]:
     return encode_conversion(one.plan, one.observed, one.allocations, one.allocations_after)
 
 

@@ -9,8 +9,8 @@ from uuid import UUID
 
 from agent.bare_metal.compare import Fate, NodesPlanner
 from agent.bare_metal.run import NodesOutcome, foresee_nodes, run_nodes
-from agent.bare_metal.write import Progress, Wishes
-from agent.command.check import check_names, try_state
+from agent.bare_metal.write import NodeWishes, Progress
+from agent.command.check import check_option_names, try_state
 from agent.command.exits import Exit
 from agent.command.result import Report, choice_of
 from agent.connect.choice import Choice, node_workers, open_client, open_nodes, settings_for
@@ -18,7 +18,7 @@ from agent.errors import ConfigError
 from agent.settings.read import Settings
 from agent.state.clock import probe_clock
 from agent.state.locks import locked
-from agent.sync.json_form import encode_observed, encode_plan, encode_provider
+from agent.sync.json_form import encode_observed_tree, encode_plan, encode_provider
 from drivers.ironic.shape import BARE_METAL
 from reportclient.tree import ObservedTree
 
@@ -64,7 +64,7 @@ def show(options: argparse.Namespace) -> Report:
             sums = {"marked": len(planner.client.generations(BARE_METAL)), "ours": len(known), "classes": dict(stocks)}
             return Report(data={"summary": sums}, table="agent.command.node_tables:print_sums")
         observed = planner.client.observe(node)
-        shown = encode_observed(observed, planner.client.allocations(observed))
+        shown = encode_observed_tree(observed, planner.client.allocations(observed))
     remark = "" if observed.root else f"placement has no provider {node}: run compute-node-agent sync first"
     return Report(
         data=shown,
@@ -106,7 +106,8 @@ def check(options: argparse.Namespace) -> Report:
     count = len(share.providers) + len(share.misfits)
     detail = f"{where} has {count if count else NO_NODES}{' nodes for this agent' if count else ''}"
     checks = [
-        {"check": one.name, "ok": one.ok, "detail": one.detail} for one in (*check_names(settings), try_state(settings))
+        {"check": one.name, "ok": one.ok, "detail": one.detail}
+        for one in (*check_option_names(settings), try_state(settings))
     ]
     checks += [{"check": "ironic", "ok": bool(count), "detail": detail}]
     checks += [{"check": "node", "ok": False, "detail": f"{one.uuid}: {one.why}"} for one in share.misfits.values()]
@@ -141,8 +142,8 @@ def _uuid(text: str) -> str:
         raise ConfigError(f"--node {text}: a bare-metal node goes by its uuid here, as discover tells it") from error
 
 
-def _wishes(options: argparse.Namespace) -> Wishes:
-    return Wishes(force=getattr(options, "force", False), take_over=getattr(options, "take_over", False))
+def _wishes(options: argparse.Namespace) -> NodeWishes:
+    return NodeWishes(force=getattr(options, "force", False), take_over=getattr(options, "take_over", False))
 
 
 def _report(outcome: NodesOutcome, where: str, ending: Exit, *, dry: bool = False) -> Report:

@@ -100,7 +100,7 @@ CASE = (
     ),
 )
 CONSUMER = (Option("consumer", "a guest's uuid", metavar="CONSUMER", type=parse_uuid, required=True),)
-MIGRATION = (
+MIGRATION_OPTION = (
     Option("--migration", "who keeps what the guest had, of the move", metavar="UUID", type=parse_uuid, required=True),
 )
 REQUESTS = (

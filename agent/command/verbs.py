@@ -14,7 +14,7 @@ from agent.command.options import (
     CONSUMER,
     DRY_RUN,
     HOST,
-    MIGRATION,
+    MIGRATION_OPTION,
     PLACEMENT,
     RENAME,
     REQUESTS,
@@ -272,7 +272,7 @@ _TABLE = (
         doing="asking placement",
         example=f"{GUEST} --migration {MIGRATED} --request FILE",
         writes=True,
-        options=(*HOST, *CONSUMER, *MIGRATION, *REQUESTS),
+        options=(*HOST, *CONSUMER, *MIGRATION_OPTION, *REQUESTS),
     ),
     Verb(
         name="confirm",
@@ -290,7 +290,7 @@ _TABLE = (
         doing="asking placement",
         example=f"{GUEST} --migration {MIGRATED}",
         writes=True,
-        options=(*CONSUMER, *MIGRATION),
+        options=(*CONSUMER, *MIGRATION_OPTION),
     ),
     Verb(
         name="release",

@@ -16,7 +16,7 @@ from agent.sync.decide.additions import add
 from agent.sync.decide.judge import PATIENCE
 from agent.sync.decide.view import Wishes
 from agent.sync.json_form import encode_plan
-from agent.sync.node import Planner, look
+from agent.sync.node import ComputeNode, look
 from agent.sync.outcome import Status
 from agent.sync.provider_yaml import read_additions
 from agent.sync.run import run_pass
@@ -29,7 +29,9 @@ from reportclient.renaming import child_uuid
 from reportclient.tree import ObservedProvider, ObservedTree, ProviderTree
 
 RETRY_S = 2.0  # after a look that failed
-FIRST = "the whole host, compared with nothing; from now on what changes, until Ctrl-C (--sync compares with placement)"
+_FIRST = (
+    "the whole host, compared with nothing; from now on what changes, until Ctrl-C (--sync compares with placement)"
+)
 TICK_S = 60.0  # without any event: links that go down and allocations that end announce themselves to nobody
 
 
@@ -77,13 +79,13 @@ def open_watch(settings: Settings, choice: Choice, *, sync: bool) -> Iterator[It
         if not isinstance(driver, Watchable) or choice.host:
             raise ConfigError("watch looks at a live host: leave --host out, and use the libvirt driver")
         with driver.watching(wake_ups.wake):
-            node = driver.nodes()[0]
+            name = driver.nodes()[0]
             if not sync:
-                yield watch(driver, node, settings, wake_ups)
+                yield watch_host(driver, name, settings, wake_ups)
                 return
             client, where = open_client(settings, choice, writes=True)
-            planner = Planner(node=node, driver=driver, client=client, settings=settings, where=where)
-            yield watch_and_sync(planner, wake_ups)
+            node = ComputeNode(name=name, driver=driver, client=client, settings=settings, where=where)
+            yield watch_and_sync(node, wake_ups)
 
 
 def encode_change(change: Change) -> dict[str, Any]:
@@ -98,7 +100,7 @@ def encode_change(change: Change) -> dict[str, Any]:
     }
 
 
-def watch(driver: Driver, node: str, settings: Settings, wake_ups: Ticks) -> Iterator[Change]:
+def watch_host(driver: Driver, node: str, settings: Settings, wake_ups: Ticks) -> Iterator[Change]:
     """Each change of the desired tree, without end; nothing is written anywhere."""
     stood = ObservedTree()
     while True:
@@ -111,12 +113,12 @@ def watch(driver: Driver, node: str, settings: Settings, wake_ups: Ticks) -> Ite
             continue
         plan = _compare(stood, tree)
         if events or plan.operations or not stood.providers:
-            notes = () if stood.providers else (FIRST,)
+            notes = () if stood.providers else (_FIRST,)
             yield Change(events=events, plan=plan, before=stood, notes=notes, seconds=time.monotonic() - since)
         stood = _as_observed(tree)
 
 
-def watch_and_sync(planner: Planner, wake_ups: Ticks) -> Iterator[Change]:
+def watch_and_sync(node: ComputeNode, wake_ups: Ticks) -> Iterator[Change]:
     """A pass at the start and after each batch of events, without end."""
     started = False
     hardware: frozenset[str] = frozenset()  # whose loss, once announced, is looked at at once
@@ -125,7 +127,7 @@ def watch_and_sync(planner: Planner, wake_ups: Ticks) -> Iterator[Change]:
         events, since = wake_ups.next()
         looks = 0 if announce_loss(events, hardware) else looks
         try:
-            outcome = run_pass(planner, Wishes(counts=not events or looks < PATIENCE))
+            outcome = run_pass(node, Wishes(counts=not events or looks < PATIENCE))
         except USER_ERRORS as error:
             wake_ups.again(RETRY_S)
             yield Change(events=events, outcome=Status.FAILED.value, notes=(str(error),))

@@ -15,9 +15,9 @@ from agent.errors import ConfigError, StateError
 from agent.settings.read import Settings, keep_in, load_settings
 from agent.state.nodes import own_mark
 from agent.sync.case import Case, Recorder
-from agent.sync.node import Planner
+from agent.sync.node import ComputeNode
 from drivers.base import Driver
-from drivers.events import Told, untold
+from drivers.events import OnOperation, untold
 from drivers.host.archive import HostArchive
 from drivers.policy import Layout
 from drivers.rules import rule_attributes
@@ -70,7 +70,7 @@ def settings_for(choice: Choice) -> Settings:
 
 
 @contextmanager
-def open_driver(settings: Settings, choice: Choice, told: Told = untold) -> Iterator[Driver]:
+def open_driver(settings: Settings, choice: Choice, told: OnOperation = untold) -> Iterator[Driver]:
     """
     The driver of a run; an archive that had to be unpacked goes away with it. ``told`` hears of its operations.
 
@@ -124,7 +124,7 @@ def _scratch() -> Iterator[Path]:
 
 @contextmanager
 def open_nodes(
-    settings: Settings, choice: Choice, *, writes: bool = False, told: Told = untold
+    settings: Settings, choice: Choice, *, writes: bool = False, told: OnOperation = untold
 ) -> Iterator["IronicDriver"]:
     """
     The driver of bare-metal nodes; with ``writes`` this agent is a member of its ring, where it has one.
@@ -149,7 +149,7 @@ def open_nodes(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # eventlet says that it is deprecated, and nobody here uses it
-            from agent.bare_metal.ring import Ring, joined, looked_at
+            from agent.bare_metal.ring import Ring, looked_at, membership
     except ImportError as error:
         raise ConfigError(
             f"[agent] ring_url needs the Python package {error.name}: pip install 'compute-node-agent[ironic]'"
@@ -161,7 +161,7 @@ def open_nodes(
         instance=own_mark(settings.state_directory, writes=writes),
         timeout_s=ours.ring_timeout_s,
     )
-    with joined(ring) if writes else looked_at(ring) as mine:
+    with membership(ring) if writes else looked_at(ring) as mine:
         yield IronicDriver(client, mine)
 
 
@@ -169,7 +169,7 @@ def _ironic_of(case: Case) -> tuple[Sender, str]:
     return RecordedSender(case.ironic), str(case.about["called"]["ironic"])
 
 
-def _timed(sender: Sender, told: Told) -> Sender:
+def _timed(sender: Sender, told: OnOperation) -> Sender:
     def requested(method: str, path: str, code: int, seconds: float) -> None:
         told(operation(method, path), seconds, served(code))
 
@@ -206,13 +206,13 @@ def open_client(settings: Settings, choice: Choice, *, writes: bool = False) -> 
     return PlacementClient(Transport(sender, where=name)), where
 
 
-def planner_of(
-    node: str, driver: Driver, client: PlacementClient, settings: Settings, where: str, choice: Choice
-) -> Planner:
-    """The planner of one node, by the clock and the processes of this host, or of a case."""
-    planner = Planner(node=node, driver=driver, client=client, settings=settings, where=where)
+def node_of(
+    name: str, driver: Driver, client: PlacementClient, settings: Settings, where: str, choice: Choice
+) -> ComputeNode:
+    """One compute node, by the clock and the processes of this host, or of a case."""
+    node = ComputeNode(name=name, driver=driver, client=client, settings=settings, where=where)
     told = choice.case or choice.recorder
-    return replace(planner, clock=lambda: told.clock, probe=told.probe) if told else planner
+    return replace(node, clock=lambda: told.clock, probe=told.probe) if told else node
 
 
 def open_sender(settings: Settings, choice: Choice, *, writes: bool = False) -> tuple[Sender, str, str]:

@@ -25,7 +25,7 @@ from agent.settings.read import literal
 DATABASE = "placement.sqlite"
 DATABASE_ERRORS = (SQLAlchemyError, DBError, OSError)
 CONNECTS = 3  # times that a database is tried
-DRIVERS = {"postgresql": "postgresql+psycopg2", "mysql": "mysql+pymysql", "mariadb": "mysql+pymysql"}
+_DRIVERS = {"postgresql": "postgresql+psycopg2", "mysql": "mysql+pymysql", "mariadb": "mysql+pymysql"}
 
 
 class WrongSchema(Exception):
@@ -85,7 +85,7 @@ def name_of(database: str) -> str:
 def _with_driver(database: str) -> str:
     """The URL with the drivers that the extra ``offline`` installs, where it names none."""
     made = make_url(database)
-    return made.set(drivername=DRIVERS.get(made.drivername, made.drivername)).render_as_string(hide_password=False)
+    return made.set(drivername=_DRIVERS.get(made.drivername, made.drivername)).render_as_string(hide_password=False)
 
 
 def _configure(connection: str, *, make_tables: bool) -> cfg.ConfigOpts:

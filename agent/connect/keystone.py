@@ -73,14 +73,14 @@ def open_placement(settings: Settings) -> tuple[Adapter, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class ApiLook:
     """Whether the configured placement API runs, and a sentence for a person; ``up`` None: it could not be told."""
 
     up: bool | None
     told: str = ""
 
 
-def look_for_placement(settings: Settings) -> Sighting:
+def look_for_placement(settings: Settings) -> ApiLook:
     """
     Ask the configured placement API for anything at all, within seconds, and without a token for it.
 
@@ -88,7 +88,7 @@ def look_for_placement(settings: Settings) -> Sighting:
         ConfigError: as ``open_placement``.
     """
     if not settings.placement_chosen:
-        return Sighting(None, f"no placement API is configured, so none was looked for: {MAKE_SURE}")
+        return ApiLook(None, f"no placement API is configured, so none was looked for: {MAKE_SURE}")
     adapter, where = open_placement(settings)
     adapter.session.timeout = LOOK_S
     try:
@@ -98,7 +98,7 @@ def look_for_placement(settings: Settings) -> Sighting:
     return _look(adapter.session, url, where) if url else _untold(where, "Keystone's catalog has no endpoint for it")
 
 
-def _look(session: Session, url: str, where: str) -> Sighting:
+def _look(session: Session, url: str, where: str) -> ApiLook:
     """
     Tell by one request whether an API runs at a URL.
 
@@ -122,17 +122,17 @@ def _look(session: Session, url: str, where: str) -> Sighting:
         silent = isinstance(error.__context__, requests.exceptions.ReadTimeout)
         return _untold(where, "it takes connections and does not answer" if silent else f"no answer in {LOOK_S:g} s")
     except (exceptions.ClientException, OSError, ValueError, *LEAKED) as error:
-        return Sighting(False) if _is_refused(error) else _untold(where, shorten(str(error)))
+        return ApiLook(False) if _is_refused(error) else _untold(where, shorten(str(error)))
     if REQUEST_ID in answer.headers:
-        return Sighting(True, f"{where} answers ({answer.status_code}): {STOP}")
+        return ApiLook(True, f"{where} answers ({answer.status_code}): {STOP}")
     if answer.status_code in NO_API and not requests.utils.get_environ_proxies(url):
-        return Sighting(False)
+        return ApiLook(False)
     return _untold(where, f"something answers there with {answer.status_code}, and not as an OpenStack API does")
 
 
-def _untold(where: str, why: str) -> Sighting:
+def _untold(where: str, why: str) -> ApiLook:
     """An API of which nothing is known: only a person can say that it does not run."""
-    return Sighting(None, f"whether {where} runs could not be told: {why}: {MAKE_SURE}, or leave out --database")
+    return ApiLook(None, f"whether {where} runs could not be told: {why}: {MAKE_SURE}, or leave out --database")
 
 
 def _is_refused(error: BaseException | None) -> bool:

@@ -10,7 +10,7 @@ from reportclient.transport import Sender
 
 Requested = Callable[[str, str, int, float], None]  # method, path, code (0: no answer) and seconds of a request
 UUID = re.compile(r"(?<=/)[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?=/|$)")
-NAME = re.compile(r"^/(traits|resource_classes)/[A-Z0-9_]+$")
+_NAME = re.compile(r"^/(traits|resource_classes)/[A-Z0-9_]+$")
 ONE_NAME = r"/\1/{name}"
 ANSWERS = (404, 406, 409)  # which say no, and tell what was asked
 
@@ -36,7 +36,7 @@ class MeteredSender:
 def operation(method: str, path: str) -> str:
     """What a request is one of, for instance ``GET /resource_providers/{uuid}/inventories``."""
     route = UUID.sub("{uuid}", path.partition("?")[0])
-    return f"{method} {NAME.sub(ONE_NAME, route)}"
+    return f"{method} {_NAME.sub(ONE_NAME, route)}"
 
 
 def served(code: int) -> bool:

@@ -11,7 +11,7 @@ from agent.settings.read import Settings
 from agent.sync.case import Recorder, begin_anew, new_recorder, save_case
 
 LOG = logging.getLogger(__name__)
-FOLDER = "cases"
+_FOLDER = "cases"
 MOST_BYTES = 16 << 20  # of one case; a larger one is not kept
 
 
@@ -41,7 +41,7 @@ class KeptCases:
         if why == self._why:
             return
         self._why = why
-        folder = self._settings.state_directory / FOLDER
+        folder = self._settings.state_directory / _FOLDER
         path = folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-{node}.tar.gz"
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -56,4 +56,4 @@ class KeptCases:
 
 def case_files(directory: Path) -> list[Path]:
     """The kept cases in a state directory, the oldest first."""
-    return sorted((directory / FOLDER).glob("*.tar.gz"))
+    return sorted((directory / _FOLDER).glob("*.tar.gz"))

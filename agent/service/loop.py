@@ -23,7 +23,7 @@ from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.service import signals
 from agent.service.events import SOON_S, WakeUps, announce_loss
 from agent.service.metrics import Metrics, serve
-from agent.service.rounds import Passes, Taken
+from agent.service.rounds import RoundResult, Rounds
 from agent.service.status import STUCK_S, WELL, ServiceStatus, write_status
 from agent.service.systemd import Notifier
 from agent.service.timetable import Rhythm
@@ -157,8 +157,8 @@ class Daemon:
 
     # -- the work ------------------------------------------------------------------------------------------------------
 
-    def _new_passes(self) -> Passes:
-        return Passes(
+    def _new_passes(self) -> Rounds:
+        return Rounds(
             self._choice,
             self._settings,
             self._policy,
@@ -188,7 +188,7 @@ class Daemon:
         for event in events:
             LOG.debug("woken source=%s what=%s", event.source, event.what)
         taken = self._try_pass(counts=regular or self._looks < PATIENCE)
-        if isinstance(taken, Taken):
+        if isinstance(taken, RoundResult):
             self._done(taken, time.monotonic() - began, self._asked_s - asked_s)
         else:
             self._failed(taken)
@@ -198,13 +198,13 @@ class Daemon:
             gc.collect()
             gc.freeze()  # what is loaded by now stays: no later collection needs to look through it
 
-    def _try_pass(self, *, counts: bool) -> Taken | Exception:
+    def _try_pass(self, *, counts: bool) -> RoundResult | Exception:
         try:
             return self._passes.take(deep=self._deep, counts=counts)
         except Exception as error:  # a fault of ours too: the service outlives it, and it is told with its place
             return error  # and where oslo.log does not find it as well, to say it twice
 
-    def _done(self, taken: Taken, seconds: float, asked_s: float) -> None:
+    def _done(self, taken: RoundResult, seconds: float, asked_s: float) -> None:
         """A pass went over all nodes; ``asked_s`` of its ``seconds`` placement took."""
         before, now = self._status, time.time()
         if before.passes == 0:

@@ -15,7 +15,7 @@ from agent import VERSION
 from agent.service.status import ServiceStatus
 
 ASKING_S = 5  # for which a connection may stay silent
-LOOPBACK = "127.0.0.1"
+_LOOPBACK = "127.0.0.1"
 OPERATION = ("source", "operation")
 Environ = dict[str, Any]
 
@@ -185,6 +185,6 @@ def serve(metrics: Metrics, port: int, status: Callable[[], ServiceStatus], is_l
         start(code, [("Content-Type", "application/json")])
         return [json.dumps({"status": now.sentence(), "pid": os.getpid()}).encode()]
 
-    server = make_server(LOOPBACK, port, route, server_class=_Server, handler_class=_Quiet)
+    server = make_server(_LOOPBACK, port, route, server_class=_Server, handler_class=_Quiet)
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     return int(server.server_port)

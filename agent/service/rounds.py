@@ -23,13 +23,13 @@ from agent.settings.read import Settings
 from agent.state.audit import write_memory
 from agent.state.locks import locked
 from agent.sync.decide.view import Wishes
-from agent.sync.node import Planner
+from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
 from agent.sync.run import run_locked
 from drivers import IRONIC
 from drivers.base import Driver, Watchable
 from drivers.errors import DiscoveryError, PolicyError
-from drivers.events import Event, Told
+from drivers.events import Event, OnOperation
 from reportclient.client import PlacementClient
 from reportclient.forecast import forecast
 from reportclient.recording import RecordingSender
@@ -38,12 +38,12 @@ from reportclient.tree import Provider
 
 LOG = logging.getLogger(__name__)
 LENIENT = 2  # nodes that may fail before any other was well
-NAMED = 5  # bare-metal nodes that are not well, with their reasons
-WELL = (Fate.CREATED, Fate.CHANGED, Fate.DELETED)
+_NAMED = 5  # bare-metal nodes that are not well, with their reasons
+_WELL = (Fate.CREATED, Fate.CHANGED, Fate.DELETED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class RoundResult:
     """What a pass did and saw; of bare-metal nodes only those that are not well are named."""
 
     outcomes: Mapping[str, str]  # by node
@@ -54,7 +54,7 @@ class Taken:
     hardware: frozenset[str] = frozenset()  # the PCI addresses of all that counts in what is offered
 
 
-class Passes:
+class Rounds:
     """
     Passes over all nodes under one configuration.
 
@@ -69,7 +69,7 @@ class Passes:
         *,
         wake: Callable[[Event], None],
         metered: Callable[[Sender], Sender],
-        told: Told,
+        told: OnOperation,
         progress: Callable[[], None],
     ) -> None:
         self._choice = choice
@@ -87,7 +87,7 @@ class Passes:
         self._failed: dict[str, set[str]] = {}  # by node: why repairs of its last audit failed, told once
         self._started = False  # the first pass is done: it may convert the host
 
-    def take(self, *, deep: bool, counts: bool) -> Taken:
+    def take(self, *, deep: bool, counts: bool) -> RoundResult:
         """
         One pass; ``deep`` audits read everything, the others what moved.
 
@@ -103,11 +103,11 @@ class Passes:
         nodes = driver.nodes()
         if self._keeps_cases:
             self._cases.begin()
-        taken: list[Taken] = []
+        taken: list[RoundResult] = []
         failures: list[Exception] = []
-        for node in nodes:
-            planner = Planner(
-                node=node,
+        for name in nodes:
+            node = ComputeNode(
+                name=name,
                 driver=driver,
                 client=client,
                 settings=self._settings,
@@ -116,16 +116,16 @@ class Passes:
             )
             try:
                 with locked(self._settings.state_directory):  # nobody else of us writes between a pass and its audit
-                    taken.append(self._take_one(planner, deep, counts=counts))
+                    taken.append(self._take_one(node, deep, counts=counts))
             except (DiscoveryError, PolicyError) as error:
-                self._keep_case(node, str(error), deep)
+                self._keep_case(name, str(error), deep)
                 raise  # what is wrong with the host is wrong with all
             except USER_ERRORS as error:
-                self._keep_case(node, str(error), deep)
+                self._keep_case(name, str(error), deep)
                 failures.append(error)
                 if len(failures) == len(nodes) or len(taken) == len(failures) - 1 >= LENIENT:
-                    raise  # it is not this node's alone
-                failed = Taken(outcomes={node: Status.FAILED.value}, notes=(str(error),))
+                    raise  # it does not concern this node alone
+                failed = RoundResult(outcomes={name: Status.FAILED.value}, notes=(str(error),))
                 taken.append(failed)
             self._progress()
         self._started = True
@@ -171,14 +171,14 @@ class Passes:
         if self._keeps_cases:
             self._cases.keep(node, why, {"rename_from": None, "deep": deep})
 
-    def _take_one(self, planner: Planner, deep: bool, *, counts: bool) -> Taken:
+    def _take_one(self, node: ComputeNode, deep: bool, *, counts: bool) -> RoundResult:
         # What others disturb, or placement does not answer, the loop tries again, and looks up in between.
         convert = not self._started and self._settings.allow_reshape
-        outcome = run_locked(planner, Wishes(reshape=convert, deep=deep, counts=counts))
+        outcome = run_locked(node, Wishes(reshape=convert, deep=deep, counts=counts))
         if outcome.status in (Status.UNCHANGED, Status.CHANGED):
             self._cases.well()
         else:
-            self._keep_case(planner.node, f"{outcome.status.value} {outcome.plan.digest}", deep)
+            self._keep_case(node.name, f"{outcome.status.value} {outcome.plan.digest}", deep)
         if outcome.status is Status.CHANGED:
             LOG.info(
                 "pass node=%s outcome=changed operations=%d digest=%s",
@@ -187,62 +187,62 @@ class Passes:
                 outcome.plan.digest,
             )
         self._progress()
-        return Taken(
-            outcomes={planner.node: outcome.status.value},
+        return RoundResult(
+            outcomes={node.name: outcome.status.value},
             notes=outcome.notes,
-            findings=self._audit(planner, outcome, deep),
+            findings=self._audit(node, outcome, deep),
             observed=_totals(seen.provider for seen in outcome.observed),
             desired=_totals(seen.provider for seen in forecast(outcome.plan, outcome.observed)),
             hardware=outcome.hardware,
         )
 
-    def _audit(self, planner: Planner, outcome: Outcome, deep: bool) -> Counter[str]:
+    def _audit(self, node: ComputeNode, outcome: Outcome, deep: bool) -> Counter[str]:
         """What placement says against what runs; where the tree is as it should be the policy's repairs are done."""
         may_heal = outcome.status in (Status.UNCHANGED, Status.CHANGED)
         if not may_heal and outcome.observed.root is None:
             return Counter()
         quiet = outcome.status is Status.UNCHANGED
         seen = (outcome.survey, outcome.observed) if quiet and outcome.survey else None
-        testimony = witness(planner, light=not (deep or planner.client.went_back), seen=seen)
-        if testimony.memory != testimony.before:
-            write_memory(self._settings.state_directory, testimony.root_uuid, testimony.memory, clock=testimony.clock)
-        cares = heal(planner, testimony, self._policy) if self._policy and may_heal else ()
-        new = [one for one in testimony.findings if testimony.memory.sightings[one.key].looks == 1]
+        result = witness(node, light=not (deep or node.client.went_back), seen=seen)
+        if result.memory != result.before:
+            write_memory(self._settings.state_directory, result.root_uuid, result.memory, clock=result.clock)
+        repairs = heal(node, result, self._policy) if self._policy and may_heal else ()
+        new = [one for one in result.findings if result.memory.sightings[one.key].looks == 1]
         for kind, where, what in dict.fromkeys((one.kind.value, _place(one), one.seen) for one in new):
             LOG.warning("finding kind=%s where=%s seen=%s", kind, where, what)
-        before = self._failed.get(planner.node, set())
-        healed = [care.finding for care in cares if care.healed is Healed.HEALED]
+        before = self._failed.get(node.name, set())
+        healed = [repair.finding for repair in repairs if repair.healed is Healed.HEALED]
         for kind, where in dict.fromkeys((finding.kind.value, _place(finding)) for finding in healed):
             LOG.warning("finding kind=%s where=%s healed", kind, where)
-        failed = [care for care in cares if care.healed is Healed.FAILED]
-        for care in failed:
-            if care.why not in before:
-                kind, where = care.finding.kind.value, _place(care.finding)
-                LOG.warning("finding kind=%s where=%s not healed why=%s", kind, where, care.why)
-        self._failed[planner.node] = {care.why for care in failed}
-        return Counter(one.kind.value for one in testimony.findings)
+        failed = [repair for repair in repairs if repair.healed is Healed.FAILED]
+        for repair in failed:
+            if repair.why not in before:
+                kind, where = repair.finding.kind.value, _place(repair.finding)
+                LOG.warning("finding kind=%s where=%s not healed why=%s", kind, where, repair.why)
+        self._failed[node.name] = {repair.why for repair in failed}
+        return Counter(one.kind.value for one in result.findings)
 
-    def _take_nodes(self, client: PlacementClient) -> Taken:
+    def _take_nodes(self, client: PlacementClient) -> RoundResult:
         with (
             locked(self._settings.state_directory),
             open_nodes(self._settings, self._choice, writes=True, told=self._told) as driver,
         ):
-            planner = NodesPlanner(
+            node = NodesPlanner(
                 driver=driver,
                 client=client,
                 settings=self._settings,
                 where=self._where,
                 workers=node_workers(self._settings, self._choice),
             )
-            outcome = run_nodes(planner, progress=lambda _done, _of: self._progress())
-        unwell = [one for one in outcome.outcomes if one.fate not in WELL]
+            outcome = run_nodes(node, progress=lambda _done, _of: self._progress())
+        unwell = [one for one in outcome.outcomes if one.fate not in _WELL]
         changed = len(outcome.outcomes) - len(unwell)
         if changed:
             LOG.info("pass nodes=%d changed=%d unwell=%d", outcome.unchanged + changed, changed, len(unwell))
         status = Status.CHANGED if changed else Status.UNCHANGED
-        return Taken(
+        return RoundResult(
             outcomes={one.node: one.fate.value for one in unwell} or {"nodes": status.value},
-            notes=tuple(one.why for one in unwell[:NAMED]),
+            notes=tuple(one.why for one in unwell[:_NAMED]),
         )
 
 
@@ -258,9 +258,9 @@ def _totals(providers: Iterable[Provider]) -> Counter[str]:
     return sums
 
 
-def _together(taken: list[Taken]) -> Taken:
+def _together(taken: list[RoundResult]) -> RoundResult:
     """What a pass over several nodes did and saw."""
-    return Taken(
+    return RoundResult(
         outcomes={node: outcome for one in taken for node, outcome in one.outcomes.items()},
         notes=tuple(note for one in taken for note in one.notes),
         findings=sum((Counter(one.findings) for one in taken), Counter()),

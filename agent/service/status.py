@@ -10,14 +10,14 @@ from typing import Any
 from agent.errors import StateError
 from agent.sync.outcome import Status
 
-NAME = "status.json"
+_NAME = "status.json"
 STUCK_S = 300  # without any progress, or three periods: then the loop hangs
 WELL = frozenset({Status.UNCHANGED.value, Status.CHANGED.value})  # outcomes that nobody needs to look at
-FORMAT = 1
+_FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class SourceStatus:
     """One of those that a pass reads or writes: the host, placement."""
 
     ok_s: float | None = None  # when (seconds since the epoch) it last served; None: never
@@ -38,7 +38,7 @@ class ServiceStatus:
     outcomes: Mapping[str, str] = field(default_factory=dict)  # by node; of many only those that are not well
     notes: tuple[str, ...] = ()
     findings: Mapping[str, int] = field(default_factory=dict)  # by kind, of the last audit
-    sources: Mapping[str, Source] = field(default_factory=dict)
+    sources: Mapping[str, SourceStatus] = field(default_factory=dict)
 
     @property
     def errors(self) -> list[str]:
@@ -64,8 +64,8 @@ class ServiceStatus:
 
     def seen(self, name: str, error: str, now_s: float) -> "ServiceStatus":
         """The same after a source was tried; without an error it served."""
-        before = self.sources.get(name, Source())
-        after = replace(before, error=error) if error else Source(ok_s=now_s)
+        before = self.sources.get(name, SourceStatus())
+        after = replace(before, error=error) if error else SourceStatus(ok_s=now_s)
         others = {other: source for other, source in self.sources.items() if other != name}
         # What is wrong now goes before what was wrong earlier, and is not known to be right yet.
         return replace(self, sources={name: after, **others} if error else {**others, name: after})
@@ -78,7 +78,7 @@ def write_status(directory: Path, status: ServiceStatus) -> None:
     Raises:
         StateError: it cannot be written.
     """
-    path = directory / NAME
+    path = directory / _NAME
     try:
         directory.mkdir(parents=True, exist_ok=True)
         draft = path.with_suffix(".json.new")
@@ -92,7 +92,7 @@ def write_status(directory: Path, status: ServiceStatus) -> None:
 def _encode(status: ServiceStatus) -> dict[str, object]:
     told = {one.name: getattr(status, one.name) for one in fields(status)}
     told["sources"] = {name: {"ok_s": one.ok_s, "error": one.error} for name, one in status.sources.items()}
-    return {"format": FORMAT, **told, "sentence": status.sentence(), "ready": status.is_ready}
+    return {"format": _FORMAT, **told, "sentence": status.sentence(), "ready": status.is_ready}
 
 
 def read_status(directory: Path) -> dict[str, Any]:
@@ -102,10 +102,10 @@ def read_status(directory: Path) -> dict[str, Any]:
     Raises:
         StateError: it never did, or the file is none of its.
     """
-    path = directory / NAME
+    path = directory / _NAME
     try:
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if record["format"] != FORMAT:
+        if record["format"] != _FORMAT:
             raise ValueError("another format")
     except FileNotFoundError as error:
         raise StateError(f"there is no {path}: the service never ran with this state directory") from error

@@ -18,7 +18,7 @@ from reportclient.allocations import Allocation
 
 FAR_FUTURE_S = 253402300800.0  # the year 10000
 LOG = logging.getLogger(__name__)
-FORMAT = 2
+_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def read_memory(directory: Path, root_uuid: str, where: str, *, clock: Clock | N
     """
     path = _path(directory, root_uuid)
     try:
-        body = unseal(path.read_text(encoding="utf-8"), form=FORMAT)
+        body = unseal(path.read_text(encoding="utf-8"), form=_FORMAT)
         if not same_place(body["where"], where):
             return AuditMemory(where=where)
         # Older files have no names: all is read once, as providers may be called otherwise by now.
@@ -102,7 +102,7 @@ def write_memory(directory: Path, root_uuid: str, memory: AuditMemory, *, clock:
         "sightings": {key: [one.first_s, one.looks] for key, one in sorted(memory.sightings.items())},
     }
     try:
-        replace_durably(path, seal(body, form=FORMAT))
+        replace_durably(path, seal(body, form=_FORMAT))
     except OSError as error:
         raise StateError(f"cannot write {path}: {error.strerror}: set [agent] state_directory") from error
 

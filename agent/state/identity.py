@@ -9,7 +9,7 @@ from agent.errors import StateError
 from agent.state.files import sync_folder, write_durably
 
 FILE = "compute_id"
-NAMESPACE = uuid.UUID("0d1b1c86-6b0e-45d7-9a5e-0a1d9a0f6f0e")
+_NAMESPACE = uuid.UUID("0d1b1c86-6b0e-45d7-9a5e-0a1d9a0f6f0e")
 
 
 def read_identity(folders: Iterable[Path]) -> str | None:
@@ -75,4 +75,4 @@ def create_identity(folder: Path) -> str:
 
 def planned_identity(hostname: str) -> str:
     """A stand-in for an identity that is still to be made, for a look at the plan: the same at each look."""
-    return str(uuid.uuid5(NAMESPACE, hostname))
+    return str(uuid.uuid5(_NAMESPACE, hostname))

@@ -11,7 +11,7 @@ from reportclient.payload import decode_observed, encode_observed
 from reportclient.reserve import Reservations
 from reportclient.tree import ObservedTree
 
-FORMAT = 2
+_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ def encode_state(state: NodeState) -> str:
         "kinds": {device: sorted(names) for device, names in sorted(state.kinds.items())},
         "whole_s": state.whole_s,
     }
-    return seal(body, form=FORMAT, indent=1)
+    return seal(body, form=_FORMAT, indent=1)
 
 
 @lru_cache(4)  # it hardly ever changes, and is read several times at each pass
@@ -71,7 +71,7 @@ def decode_state(text: str) -> NodeState:
     Raises:
         ValueError, KeyError, TypeError, AttributeError, RecursionError: it is damaged, or of another form.
     """
-    body = unseal(text, form=FORMAT)
+    body = unseal(text, form=_FORMAT)
     seen = body["observed"]
     return NodeState(
         where=body["where"],

@@ -23,8 +23,8 @@ from reportclient.payload import decode_inventory, encode_inventory
 from reportclient.tree import ObservedProvider, Provider
 
 LOG = logging.getLogger(__name__)
-FORMAT = 2
-NAME = "nodes.json"
+_FORMAT = 2
+MEMORY_NAME = "nodes.json"
 UNREAD = -1  # the generation of a provider that was never read
 
 
@@ -64,12 +64,12 @@ def read_nodes(directory: Path, where: str, ironic: str, *, clock: Clock | None 
     Raises:
         StateError: the file is there and cannot be read.
     """
-    path, fresh = directory / NAME, NodesMemory(where=where, ironic=ironic)
+    path, fresh = directory / MEMORY_NAME, NodesMemory(where=where, ironic=ironic)
     try:
         text = path.read_text(encoding="utf-8")
         head, _, body = text.partition("\n")
         record = json.loads(head)
-        if (record["format"], record.pop("checksum")) != (FORMAT, checksum(record, body)):
+        if (record["format"], record.pop("checksum")) != (_FORMAT, checksum(record, body)):
             raise ValueError("another format or checksum")
         before = record["ironic"].partition(", ")[0]  # 0.1.0 added the share
         if not (same_place(record["where"], where) and same_place(before, ironic)):
@@ -102,10 +102,10 @@ def write_nodes(directory: Path, memory: NodesMemory, *, clock: Clock | None = N
     Raises:
         StateError: it cannot be written; the old one stays.
     """
-    path = directory / NAME
+    path = directory / MEMORY_NAME
     body = "".join(json.dumps(_encode(known)) + "\n" for known in memory.nodes.values())
     head = {
-        "format": FORMAT,
+        "format": _FORMAT,
         "where": memory.where,
         "ironic": memory.ironic,
         "lacked": sorted(memory.lacked),

@@ -14,12 +14,12 @@ from pathlib import Path
 from agent.errors import StateError
 from agent.state.files import replace_durably, seal, sync_folder, unseal
 from agent.state.places import same_place
-from agent.sync.decide.draft import Prospect
-from agent.sync.node import Planner
+from agent.sync.decide.draft import Draft
+from agent.sync.node import ComputeNode
 from reportclient.plan import Outline
 
-FORMAT = 1
-FOLDER = "approvals"
+_FORMAT = 1
+_FOLDER = "approvals"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,39 +38,39 @@ class UntrustedApproval(Exception):
     """An approval that does not count; the message names the file and what is wrong with it."""
 
 
-def approval_path(planner: Planner, root_uuid: str) -> Path:
-    return planner.settings.state_directory / FOLDER / f"{root_uuid}.json"
+def approval_path(node: ComputeNode, root_uuid: str) -> Path:
+    return node.settings.state_directory / _FOLDER / f"{root_uuid}.json"
 
 
-def approve(planner: Planner, prospect: Prospect) -> Path:
+def approve(node: ComputeNode, draft: Draft) -> Path:
     """
-    Approve the plan of a prospect, in place of an earlier approval for its node; the caller is ``locked``.
+    Approve the plan of a draft, in place of an earlier approval for its node; the caller is ``locked``.
 
     Raises:
         StateError: the approval cannot be written.
     """
-    path = approval_path(planner, prospect.root_uuid)
+    path = approval_path(node, draft.root_uuid)
     approval = Approval(
-        node=planner.node,
-        where=planner.where,
-        digest=prospect.plan.digest,
+        node=node.name,
+        where=node.where,
+        digest=draft.plan.digest,
         approved=datetime.now(UTC).isoformat(timespec="seconds"),
-        outline=prospect.plan.outline,
+        outline=draft.plan.outline,
     )
     _write(path, approval)
     return path
 
 
-def find_approval(planner: Planner, root_uuid: str) -> Approval | None:
+def find_approval(node: ComputeNode, root_uuid: str) -> Approval | None:
     """
     The approval for a node; None where nobody approved anything.
 
     Raises:
         UntrustedApproval: it is damaged, or about another node or placement. StateError: it cannot be read.
     """
-    path = approval_path(planner, root_uuid)
+    path = approval_path(node, root_uuid)
     approval = read_approval(path)
-    if approval and (approval.node != planner.node or not same_place(approval.where, planner.where)):
+    if approval and (approval.node != node.name or not same_place(approval.where, node.where)):
         raise UntrustedApproval(
             f"{path} approves a plan for {approval.node} in {approval.where}, not in this placement"
         )
@@ -94,14 +94,14 @@ def read_approval(path: Path) -> Approval | None:
         raise UntrustedApproval(f"{path} is damaged ({type(error).__name__})") from error
 
 
-def forget_approval(planner: Planner, root_uuid: str) -> None:
+def forget_approval(node: ComputeNode, root_uuid: str) -> None:
     """
     Remove the approval for a node, damaged or not; the caller is ``locked``.
 
     Raises:
         StateError: it cannot be removed.
     """
-    path = approval_path(planner, root_uuid)
+    path = approval_path(node, root_uuid)
     try:
         if path.exists():
             path.unlink()
@@ -118,7 +118,7 @@ def approvals(directory: Path) -> tuple[tuple[Path, Approval | str], ...]:
         StateError: one cannot be read.
     """
     found: list[tuple[Path, Approval | str]] = []
-    for path in sorted((directory / FOLDER).glob("*.json")):
+    for path in sorted((directory / _FOLDER).glob("*.json")):
         try:
             if approval := read_approval(path):
                 found.append((path, approval))
@@ -139,7 +139,7 @@ def tell_approval(path: Path, approval: Approval | str) -> str:
 
 
 @contextmanager
-def spent(planner: Planner, prospect: Prospect) -> Iterator[None]:
+def spent(node: ComputeNode, draft: Draft) -> Iterator[None]:
     """
     Inside, a conversion is carried out: an approval of it is marked before that, and any for the node gone after it.
 
@@ -147,13 +147,13 @@ def spent(planner: Planner, prospect: Prospect) -> Iterator[None]:
         StateError: it cannot be marked, and nothing was sent; or removed.
     """
     try:
-        approval = find_approval(planner, prospect.root_uuid)
+        approval = find_approval(node, draft.root_uuid)
     except UntrustedApproval:
         approval = None
-    if approval and not approval.begun and approval.digest == prospect.plan.digest:
-        _write(approval_path(planner, prospect.root_uuid), replace(approval, begun=True))
+    if approval and not approval.begun and approval.digest == draft.plan.digest:
+        _write(approval_path(node, draft.root_uuid), replace(approval, begun=True))
     yield
-    forget_approval(planner, prospect.root_uuid)
+    forget_approval(node, draft.root_uuid)
 
 
 def _write(path: Path, approval: Approval) -> None:
@@ -173,11 +173,11 @@ def _encode(approval: Approval) -> str:
             "moves": outline.moves,
         }
     }
-    return seal(body, form=FORMAT, indent=1)
+    return seal(body, form=_FORMAT, indent=1)
 
 
 def _decode(text: str) -> Approval:
-    body = unseal(text, form=FORMAT)
+    body = unseal(text, form=_FORMAT)
     outline = body["outline"]
     return Approval(
         node=body["node"],

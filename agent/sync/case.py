@@ -36,8 +36,8 @@ from reportclient.ownership import Names
 from reportclient.recording import Exchange, Unrecorded, decode_exchanges, encode_exchanges
 from reportclient.tree import ObservedTree, ProviderTree
 
-FORMAT = 1
-FAILURES = {one.__name__: one for one in (DiscoveryError, MalformedFact, Vanished, PolicyError)}  # of a look
+_FORMAT = 1
+_FAILURES = {one.__name__: one for one in (DiscoveryError, MalformedFact, Vanished, PolicyError)}  # of a look
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class Recorder:
         def look(node: str) -> Survey:
             try:
                 survey = driver.survey(node)
-            except tuple(FAILURES.values()) as error:
+            except tuple(_FAILURES.values()) as error:
                 self.looks.append((node, error))
                 raise
             self.looks.append((node, survey))
@@ -162,7 +162,7 @@ def save_case(path: Path, kept: Recorder, settings: Settings, verb: str, options
     files["placement.jsonl"] = encode_exchanges(kept.placement)
     files["ironic.jsonl"] = encode_exchanges(kept.ironic)
     about = {
-        "format": FORMAT,
+        "format": _FORMAT,
         "version": VERSION,
         "verb": verb,
         "options": dict(options),
@@ -254,7 +254,7 @@ class Case:
             if len(mine) > 1:
                 looks.remove(mine[0])
             if "failed" in mine[0]:
-                raise FAILURES.get(mine[0]["kind"], DiscoveryError)(mine[0]["failed"])
+                raise _FAILURES.get(mine[0]["kind"], DiscoveryError)(mine[0]["failed"])
             return hosts[mine[0]["host"]].survey(node)
 
         pure = next(iter(hosts.values()), cast(Driver, None))  # without any host nothing is asked of it
@@ -276,8 +276,8 @@ def open_case(path: Path) -> Iterator[Case]:
 def _read(folder: Path, path: Path) -> Case:
     try:
         about = json.loads((folder / "case.json").read_text(encoding="utf-8"))
-        if about["format"] != FORMAT:
-            raise ValueError(f"format {about['format']}, and this version reads {FORMAT}")
+        if about["format"] != _FORMAT:
+            raise ValueError(f"format {about['format']}, and this version reads {_FORMAT}")
         (folder / "state").mkdir(exist_ok=True)
         if about["provider_config_is_there"]:
             (folder / "provider_config").mkdir(exist_ok=True)

@@ -22,25 +22,25 @@ from tenacity import (
 from agent.state.files import replace_durably
 from agent.state.locks import locked
 from agent.sync.approval import UntrustedApproval, find_approval, forget_approval
-from agent.sync.decide.draft import Prospect
+from agent.sync.decide.draft import Draft
 from agent.sync.decide.judge import judge
 from agent.sync.decide.plan_changes import plan_changes
 from agent.sync.decide.view import Wishes
 from agent.sync.json_form import encode_kept
-from agent.sync.node import Planner
+from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
 from agent.sync.run import Agree, anything, foresee, run_pass
 from reportclient.errors import Conflict, Unavailable
 from reportclient.plan import Outline
 
 LOG = logging.getLogger(__name__)
-KEPT = 50  # plans that were read, the latest
-NAMED = 4  # of the differences between two plans
+_KEPT = 50  # plans that were read, the latest
+_NAMED = 4  # of the differences between two plans
 APPROVE = "look at it with compute-node-agent reshape, and approve what it shows with reshape --approve --digest D"
 _SHORT, _LONG = wait_random(0, 0.1), wait_random_exponential(multiplier=0.2, max=10)
 
 
-def convert(planner: Planner, wishes: Wishes) -> Outcome:
+def convert(node: ComputeNode, wishes: Wishes) -> Outcome:
     """
     One pass that may move what guests hold; begun again when others write, or placement falters, until the time is up.
 
@@ -51,15 +51,15 @@ def convert(planner: Planner, wishes: Wishes) -> Outcome:
         as ``run_pass``; Conflict, Unavailable: still so when the time was up.
     """
     agree: Agree = Agreement(wishes.agreed) if wishes.agreed else anything
-    return _patiently(planner, partial(run_pass, planner, replace(wishes, reshape=True), agree))
+    return _patiently(node, partial(run_pass, node, replace(wishes, reshape=True), agree))
 
 
-def _patiently(planner: Planner, act: Callable[[], Outcome]) -> Outcome:
+def _patiently(node: ComputeNode, act: Callable[[], Outcome]) -> Outcome:
     """One try, and others while somebody else writes or placement falters, until the time of a conversion is up."""
     tries = Retrying(
         retry=retry_if_exception_type((Conflict, Unavailable)),
-        stop=stop_after_delay(planner.settings.reshape_timeout_s),
-        wait=partial(_pause, planner.settings.reshape_timeout_s),
+        stop=stop_after_delay(node.settings.reshape_timeout_s),
+        wait=partial(_pause, node.settings.reshape_timeout_s),
         before_sleep=before_sleep_log(LOG, logging.INFO),
         reraise=True,
     )
@@ -73,7 +73,7 @@ def _pause(longest_s: float, state: RetryCallState) -> float:
     return min(wait_s, max(0.0, longest_s - (state.seconds_since_start or 0)))
 
 
-def at_start(planner: Planner, wishes: Wishes = Wishes()) -> Outcome:
+def at_start(node: ComputeNode, wishes: Wishes = Wishes()) -> Outcome:
     """
     The first pass of a process: it converts the host where the operator allowed that.
 
@@ -82,10 +82,10 @@ def at_start(planner: Planner, wishes: Wishes = Wishes()) -> Outcome:
     Raises:
         as ``convert``.
     """
-    return convert(planner, wishes) if planner.settings.allow_reshape else run_pass(planner, wishes)
+    return convert(node, wishes) if node.settings.allow_reshape else run_pass(node, wishes)
 
 
-def convert_approved(planner: Planner, wishes: Wishes = Wishes()) -> Outcome:
+def convert_approved(node: ComputeNode, wishes: Wishes = Wishes()) -> Outcome:
     """
     The conversion before a start of the service: what the configuration allows, else the plan that a person approved.
 
@@ -94,41 +94,41 @@ def convert_approved(planner: Planner, wishes: Wishes = Wishes()) -> Outcome:
     Raises:
         as ``convert``.
     """
-    if planner.settings.allow_reshape:
-        return convert(planner, wishes)
-    return _patiently(planner, partial(_try_approved, planner, wishes))
+    if node.settings.allow_reshape:
+        return convert(node, wishes)
+    return _patiently(node, partial(_try_approved, node, wishes))
 
 
-def _try_approved(planner: Planner, wishes: Wishes) -> Outcome:
-    prospect = foresee(planner, wishes)
-    ending = partial(Outcome, node=planner.node, plan=prospect.plan, observed=prospect.observed)
-    verdict = judge(prospect, wishes, planner.terms())
+def _try_approved(node: ComputeNode, wishes: Wishes) -> Outcome:
+    draft = foresee(node, wishes)
+    ending = partial(Outcome, node=node.name, plan=draft.plan, observed=draft.observed)
+    verdict = judge(draft, wishes, node.terms())
     try:
-        approval = find_approval(planner, prospect.root_uuid)
+        approval = find_approval(node, draft.root_uuid)
     except UntrustedApproval as error:
         approval, why = None, f"{error}: {APPROVE}"
     else:
         why = ""
-    if not prospect.plan.moves and not prospect.unplaceable:
+    if not draft.plan.moves and not draft.unplaceable:
         if approval and approval.begun:  # it was carried out, and cut off before that was noted
-            with locked(planner.settings.state_directory):
-                forget_approval(planner, prospect.root_uuid)
-        left = ("nobody has to move: the next pass does what is to be done",) if prospect.plan.operations else ()
+            with locked(node.settings.state_directory):
+                forget_approval(node, draft.root_uuid)
+        left = ("nobody has to move: the next pass does what is to be done",) if draft.plan.operations else ()
         return ending(status=Status.UNCHANGED, notes=left)
     if verdict.refused is not Status.RESHAPE_NEEDED:
         return ending(status=verdict.refused or Status.UNSAFE, notes=verdict.notes)
     if why:
         return ending(status=Status.OTHER_PLAN, notes=(why,))
     if approval is None:
-        return ending(status=Status.RESHAPE_NEEDED, notes=(_unapproved(planner, prospect),))
+        return ending(status=Status.RESHAPE_NEEDED, notes=(_unapproved(node, draft),))
     agreement = Agreement(approval.digest, approval.outline if approval.begun else None, again=APPROVE)
-    return run_pass(planner, replace(wishes, reshape=True, agreed=approval.digest), agreement)
+    return run_pass(node, replace(wishes, reshape=True, agreed=approval.digest), agreement)
 
 
-def _unapproved(planner: Planner, prospect: Prospect) -> str:
-    count = len({move.consumer for move in prospect.plan.moves})
+def _unapproved(node: ComputeNode, draft: Draft) -> str:
+    count = len({move.consumer for move in draft.plan.moves})
     return (
-        f"{count} consumer{'s' * (count > 1)} must move with what they hold, as {planner.node} changes its shape, and "
+        f"{count} consumer{'s' * (count > 1)} must move with what they hold, as {node.name} changes its shape, and "
         f"nobody approved that: {APPROVE}, or set [compute] layout back"
     )
 
@@ -141,8 +141,8 @@ class Agreement:
     begun: Outline | None = field(default=None)  # of that plan, once it was begun
     again: str = "look at it again with the same options, without --apply"
 
-    def __call__(self, planner: Planner, prospect: Prospect) -> tuple[str, ...]:
-        plan = prospect.plan
+    def __call__(self, node: ComputeNode, draft: Draft) -> tuple[str, ...]:
+        plan = draft.plan
         if not plan.operations:
             return ()  # it was carried out before
         if self.begun is None and plan.digest == self.digest:
@@ -151,25 +151,25 @@ class Agreement:
         if self.begun is not None and self.begun.covers(plan):
             return ()  # some of it was done before an answer was lost, or somebody wrote first
         try:
-            changed = _differences(read_plan(planner, self.digest), encode_kept(plan, prospect.observed))
+            changed = _differences(read_plan(node, self.digest), encode_kept(plan, draft.observed))
         except (KeyError, TypeError, AttributeError):
             changed = "what is kept of that plan is damaged"
         return (f"the plan is not {self.digest} any more but {plan.digest} ({changed}): {self.again}",)
 
 
-def remember_plan(planner: Planner, prospect: Prospect) -> None:
+def remember_plan(node: ComputeNode, draft: Draft) -> None:
     """Keep a plan that is shown, to say later what changed since; where nothing can be kept, nothing is."""
-    folder = planner.settings.state_directory / "plans"
-    text = json.dumps(encode_kept(prospect.plan, prospect.observed))
+    folder = node.settings.state_directory / "plans"
+    text = json.dumps(encode_kept(draft.plan, draft.observed))
     with suppress(OSError):
-        replace_durably(folder / f"{prospect.plan.digest}.json", text)
-        for old in sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)[:-KEPT]:
+        replace_durably(folder / f"{draft.plan.digest}.json", text)
+        for old in sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)[:-_KEPT]:
             old.unlink()
 
 
-def read_plan(planner: Planner, digest: str) -> dict[str, Any] | None:
+def read_plan(node: ComputeNode, digest: str) -> dict[str, Any] | None:
     """The plan of a digest as it was shown on this host; None when it was not, or is not readable."""
-    path: Path = planner.settings.state_directory / "plans" / f"{digest}.json"
+    path: Path = node.settings.state_directory / "plans" / f"{digest}.json"
     with suppress(OSError, ValueError, RecursionError):
         found = json.loads(path.read_text(encoding="utf-8"))
         whole = isinstance(found, dict) and all(isinstance(found.get(key), list) for key in ("moves", "operations"))
@@ -184,5 +184,5 @@ def _differences(read: dict[str, Any] | None, now: dict[str, Any]) -> str:
     sentences = plan_changes(read, now)
     if not sentences:
         return "in the order of its steps, or in the project, user or type of a consumer"
-    more = f", and {len(sentences) - NAMED} differences more" if len(sentences) > NAMED else ""
-    return "; ".join(sentences[:NAMED]) + more
+    more = f", and {len(sentences) - _NAMED} differences more" if len(sentences) > _NAMED else ""
+    return "; ".join(sentences[:_NAMED]) + more

@@ -13,17 +13,17 @@ from typing import Any
 
 from agent.errors import StateError
 from agent.state.files import replace_durably
-from agent.sync.decide.draft import Prospect
-from agent.sync.json_form import encode_after, encode_observed, encode_plan
-from agent.sync.node import Planner
+from agent.sync.decide.draft import Draft
+from agent.sync.json_form import encode_after, encode_observed_tree, encode_plan
+from agent.sync.node import ComputeNode
 from reportclient.errors import PlacementError
 
-FORMAT = 1
-KEPT = 100  # entries, the latest
+_FORMAT = 1
+_KEPT = 100  # entries, the latest
 
 
 @contextmanager
-def journaled(planner: Planner, prospect: Prospect) -> Iterator[None]:
+def journaled(node: ComputeNode, draft: Draft) -> Iterator[None]:
     """
     Inside, a conversion is carried out; before it its entry is on disk, and after it how it ended.
 
@@ -31,18 +31,18 @@ def journaled(planner: Planner, prospect: Prospect) -> Iterator[None]:
         StateError: the entry cannot be written; then nothing else is.
     """
     began = datetime.now(UTC)
-    folder = planner.settings.state_directory / "journal"
-    path = folder / f"{began:%Y%m%dT%H%M%S.%fZ}-{prospect.root_uuid}.json"
+    folder = node.settings.state_directory / "journal"
+    path = folder / f"{began:%Y%m%dT%H%M%S.%fZ}-{draft.root_uuid}.json"
     entry = {
-        "format": FORMAT,
-        "node": planner.node,
-        "where": planner.where,
+        "format": _FORMAT,
+        "node": node.name,
+        "where": node.where,
         "began": began.isoformat(),
         "ended": None,
         "outcome": "begun",
-        "before": encode_observed(prospect.observed, prospect.allocations),
-        "after": encode_after(prospect.plan, prospect.observed, prospect.allocations_after),
-        **encode_plan(prospect.plan, prospect.observed),
+        "before": encode_observed_tree(draft.observed, draft.allocations),
+        "after": encode_after(draft.plan, draft.observed, draft.allocations_after),
+        **encode_plan(draft.plan, draft.observed),
     }
     _write(path, entry)
     try:
@@ -54,7 +54,7 @@ def journaled(planner: Planner, prospect: Prospect) -> Iterator[None]:
         _write(path, entry | {"ended": datetime.now(UTC).isoformat(), "outcome": "done"})
     finally:
         with suppress(OSError):
-            for old in sorted(folder.glob("*.json"))[:-KEPT]:
+            for old in sorted(folder.glob("*.json"))[:-_KEPT]:
                 old.unlink()
 
 

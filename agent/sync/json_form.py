@@ -26,15 +26,15 @@ from reportclient.plan import (
 )
 from reportclient.tree import Inventory, ObservedTree, Provider, ProviderTree
 
-Json = dict[str, Any]
+_Json = dict[str, Any]
 
 
-def encode_tree(tree: ProviderTree) -> Json:
+def encode_tree(tree: ProviderTree) -> _Json:
     """A desired tree: ``{"providers": {NAME: {"parent", "inventories", "traits", "aggregates"}}}``."""
     return {"providers": {provider.name: encode_provider(provider) for provider in tree}}
 
 
-def encode_observed(tree: ObservedTree, allocations: Iterable[Allocation]) -> Json:
+def encode_observed_tree(tree: ObservedTree, allocations: Iterable[Allocation]) -> _Json:
     """An observed tree: as ``encode_tree``, with uuid, generation and use, and who holds what."""
     held = tuple(allocations)
     used: dict[str, dict[str, int]] = {}
@@ -54,7 +54,7 @@ def encode_observed(tree: ObservedTree, allocations: Iterable[Allocation]) -> Js
     }
 
 
-def encode_plan(plan: Plan, observed: ObservedTree) -> Json:
+def encode_plan(plan: Plan, observed: ObservedTree) -> _Json:
     """``{"digest", "operations", "moves"}``; ``observed`` tells what stands before an inventory is set."""
     before = {seen.uuid: seen.provider.inventories for seen in observed}
     return {
@@ -64,29 +64,29 @@ def encode_plan(plan: Plan, observed: ObservedTree) -> Json:
     }
 
 
-def encode_kept(plan: Plan, observed: ObservedTree) -> Json:
+def encode_kept(plan: Plan, observed: ObservedTree) -> _Json:
     """A plan as it is kept once it was shown: as ``encode_plan``, with the providers before it and after it."""
     return {
         **encode_plan(plan, observed),
-        "before": encode_observed(observed, ())["providers"],
+        "before": encode_observed_tree(observed, ())["providers"],
         "after": encode_after(plan, observed, ())["providers"],
     }
 
 
-def encode_after(plan: Plan, observed: ObservedTree, allocations: Iterable[Allocation]) -> Json:
-    """What placement holds once a plan is carried out, as ``encode_observed``; ``allocations`` are those of then."""
-    return encode_observed(forecast(plan, observed), allocations)
+def encode_after(plan: Plan, observed: ObservedTree, allocations: Iterable[Allocation]) -> _Json:
+    """Encode what placement holds after a plan, as ``encode_observed_tree``; ``allocations`` are those after it."""
+    return encode_observed_tree(forecast(plan, observed), allocations)
 
 
 def encode_conversion(
     plan: Plan, observed: ObservedTree, before: Iterable[Allocation], after: Iterable[Allocation]
-) -> Json:
+) -> _Json:
     """
     A plan with what a person needs to agree to it: the trees, capacity by class, and the requests, all in order.
 
     ``instructions`` are its moves by source and target, each with the consumers that its parts belong to.
     """
-    stands, stays = encode_observed(observed, before), encode_after(plan, observed, after)
+    stands, stays = encode_observed_tree(observed, before), encode_after(plan, observed, after)
     return {
         **encode_plan(plan, observed),
         "instructions": [
@@ -106,9 +106,9 @@ def encode_conversion(
     }
 
 
-def _encode_capacity(before: Json, after: Json) -> Json:
+def _encode_capacity(before: _Json, after: _Json) -> _Json:
     """By class what all providers offer, can give and give, before and after."""
-    found: Json = {}
+    found: _Json = {}
     for when, tree in (("before", before), ("after", after)):
         for provider in tree["providers"].values():
             for name, stock in provider["inventories"].items():
@@ -120,7 +120,7 @@ def _encode_capacity(before: Json, after: Json) -> Json:
     return {name: {"before": nothing, "after": nothing} | sums for name, sums in sorted(found.items())}
 
 
-def encode_move(move: Move) -> Json:
+def encode_move(move: Move) -> _Json:
     """One move instruction, in the words of the seed."""
     return {
         "consumer": move.consumer,
@@ -132,7 +132,7 @@ def encode_move(move: Move) -> Json:
     }
 
 
-def encode_operation(operation: Operation, before: Mapping[str, Mapping[str, Inventory]]) -> Json:
+def encode_operation(operation: Operation, before: Mapping[str, Mapping[str, Inventory]]) -> _Json:
     """One operation, named by its ``operation``; ``before`` has the standing inventories by provider uuid."""
     match operation:
         case EnsureClasses(names):
@@ -190,7 +190,7 @@ def encode_operation(operation: Operation, before: Mapping[str, Mapping[str, Inv
             assert_never(operation)
 
 
-def encode_provider(provider: Provider) -> Json:
+def encode_provider(provider: Provider) -> _Json:
     return {
         "parent": provider.parent,
         "inventories": _encode_inventories(provider.inventories),
@@ -199,9 +199,9 @@ def encode_provider(provider: Provider) -> Json:
     }
 
 
-def _encode_slots(slots: Mapping[str, Mapping[str, int]]) -> Json:
+def _encode_slots(slots: Mapping[str, Mapping[str, int]]) -> _Json:
     return {uuid: dict(resources) for uuid, resources in slots.items()}
 
 
-def _encode_inventories(inventories: Mapping[str, Inventory]) -> Json:
+def _encode_inventories(inventories: Mapping[str, Inventory]) -> _Json:
     return {name: encode_inventory(stock) for name, stock in sorted(inventories.items())}

@@ -13,10 +13,10 @@ from typing import TypeVar
 
 from agent.state.audit import forget_memory
 from agent.state.locks import locked, serving
-from agent.sync.decide.draft import Prospect
+from agent.sync.decide.draft import Draft
 from agent.sync.decide.novas import advice, stranded
 from agent.sync.decide.view import Wishes
-from agent.sync.node import Planner, Sight
+from agent.sync.node import ComputeNode, Sight
 from agent.sync.outcome import Outcome, Status
 from agent.sync.run import ATTEMPTS, foresee
 from reportclient.allocations import Allocation
@@ -27,38 +27,39 @@ from reportclient.reserve import given_back, is_mark
 from reportclient.tree import ObservedProvider, ObservedTree, same_stock
 
 LOG = logging.getLogger(__name__)
-NONE: Mapping[str, Names] = MappingProxyType({})
-NAMED = 4  # consumers or providers in a sentence
-Seen = TypeVar("Seen", Prospect, Sight)
+_NONE: Mapping[str, Names] = MappingProxyType({})
+_NAMED = 4  # consumers or providers in a sentence
+Seen = TypeVar("Seen", Draft, Sight)
 
 
-def retire(planner: Planner, *, dry: bool = False) -> Outcome:
+def retire_node(node: ComputeNode, *, dry: bool = False) -> Outcome:
     """
     Take this host's tree out of placement; compute_id stays, so that the host is the same one if it comes back.
 
     All stock goes in one request, which placement refuses as soon as somebody holds any of it; then the providers.
 
     Raises:
-        as ``Planner.prospect``; StateError: the service runs. Conflict: others wrote first at each of several attempts.
+        as ``ComputeNode.draft``; StateError: the service runs. Conflict: others wrote first at each of several
+            attempts.
     """
-    return _leave(planner, _prospect, against_retirement, lambda prospect: plan_retirement(prospect.observed), dry=dry)
+    return _leave(node, _draft, against_retirement, lambda draft: plan_retirement(draft.observed), dry=dry)
 
 
-def hand_over(planner: Planner, *, dry: bool = False, force: bool = False) -> Outcome:
+def hand_over_node(node: ComputeNode, *, dry: bool = False, force: bool = False) -> Outcome:
     """
     Take our marks and reservations off this host's tree, which else stays as it is, for nova-compute to go on with.
 
     With ``force`` also where there are providers that nova would not keep.
 
     Raises:
-        as ``retire``.
+        as ``retire_node``.
     """
 
     def against(sight: Sight, _held: tuple[Allocation, ...]) -> tuple[str, ...]:
-        stands = planner.standing_layout(sight.observed, sight.memory)
+        stands = node.standing_layout(sight.observed, sight.memory)
         return against_hand_over(sight.observed, stands, force=force)
 
-    return _leave(planner, _sight, against, _plan_hand_over, dry=dry)
+    return _leave(node, _sight, against, _plan_hand_over, dry=dry)
 
 
 def plan_retirement(observed: ObservedTree) -> Plan:
@@ -68,7 +69,7 @@ def plan_retirement(observed: ObservedTree) -> Plan:
     return Plan((*((Reshape(stocked),) if stocked else ()), *deletes))
 
 
-def plan_hand_over(observed: ObservedTree, configured: Mapping[str, Names] = NONE) -> Plan:
+def plan_hand_over(observed: ObservedTree, configured: Mapping[str, Names] = _NONE) -> Plan:
     """
     What we reserved is given back, and our marks go, the root's last; the rest of the stock, names and uuids stay.
     Providers with the mark of another service stay as they are, and so do classes that the operator's files added
@@ -96,9 +97,9 @@ def _plan_hand_over(sight: Sight) -> Plan:
     return plan_hand_over(sight.said, sight.memory.configured)
 
 
-def against_retirement(prospect: Prospect, held: tuple[Allocation, ...]) -> tuple[str, ...]:
+def against_retirement(draft: Draft, held: tuple[Allocation, ...]) -> tuple[str, ...]:
     """Why this tree is not taken away: a sentence each; none when it may be."""
-    observed, ours = prospect.observed, prospect.ours
+    observed, ours = draft.observed, draft.ours
     root = observed.root
     if root is None:
         return ()
@@ -149,53 +150,53 @@ def against_hand_over(observed: ObservedTree, layout: str, *, force: bool = Fals
     )
 
 
-def _prospect(planner: Planner) -> Prospect:
-    return foresee(planner, Wishes())
+def _draft(node: ComputeNode) -> Draft:
+    return foresee(node, Wishes())
 
 
-def _sight(planner: Planner) -> Sight:
-    planner.client.begin()
-    return planner.sight()
+def _sight(node: ComputeNode) -> Sight:
+    node.client.begin()
+    return node.sight()
 
 
 def _leave(
-    planner: Planner,
-    look: Callable[[Planner], Seen],
+    node: ComputeNode,
+    look: Callable[[ComputeNode], Seen],
     against: Callable[[Seen, tuple[Allocation, ...]], tuple[str, ...]],
     plan_: Callable[[Seen], Plan],
     *,
     dry: bool,
 ) -> Outcome:
-    directory = planner.settings.state_directory
+    directory = node.settings.state_directory
     with nullcontext() if dry else serving(directory), locked(directory):
         for _ in range(ATTEMPTS):
             with suppress(Conflict):
-                return _try(planner, look(planner), against, plan_, dry=dry)
-            LOG.info("somebody else wrote first, looking again node=%s", planner.node)
-    raise Conflict(f"others wrote on {planner.node} at {ATTEMPTS} attempts in a row: find out who")
+                return _try(node, look(node), against, plan_, dry=dry)
+            LOG.info("somebody else wrote first, looking again node=%s", node.name)
+    raise Conflict(f"others wrote on {node.name} at {ATTEMPTS} attempts in a row: find out who")
 
 
 def _try(
-    planner: Planner,
+    node: ComputeNode,
     seen: Seen,
     against: Callable[[Seen, tuple[Allocation, ...]], tuple[str, ...]],
     plan_: Callable[[Seen], Plan],
     *,
     dry: bool,
 ) -> Outcome:
-    planner.check_name(seen)
+    node.check_name(seen)
     observed = seen.observed
-    held = planner.client.allocations(one for one in observed if one.provider.inventories)
+    held = node.client.allocations(one for one in observed if one.provider.inventories)
     plan = plan_(seen)
     if why := against(seen, held):
-        return Outcome(node=planner.node, status=Status.UNSAFE, plan=plan, observed=observed, notes=why)
+        return Outcome(node=node.name, status=Status.UNSAFE, plan=plan, observed=observed, notes=why)
     if dry or not plan.operations:
-        return Outcome(node=planner.node, status=Status.UNCHANGED, plan=plan, observed=observed)
-    planner.state_file(seen.root_uuid).begin(seen.memory)  # cut off, it is nobody else's doing
-    planner.client.execute(plan, observed)
-    planner.state_file(seen.root_uuid).forget()
-    forget_memory(planner.settings.state_directory, seen.root_uuid)
-    return Outcome(node=planner.node, status=Status.CHANGED, plan=plan, observed=observed)
+        return Outcome(node=node.name, status=Status.UNCHANGED, plan=plan, observed=observed)
+    node.state_file(seen.root_uuid).begin(seen.memory)  # cut off, it is nobody else's doing
+    node.client.execute(plan, observed)
+    node.state_file(seen.root_uuid).forget()
+    forget_memory(node.settings.state_directory, seen.root_uuid)
+    return Outcome(node=node.name, status=Status.CHANGED, plan=plan, observed=observed)
 
 
 def _leaves_first(observed: ObservedTree) -> Iterable[ObservedProvider]:
@@ -213,5 +214,5 @@ def _is_mark(trait: str) -> bool:
 
 
 def _list(names: list[str]) -> str:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more

@@ -11,7 +11,7 @@ from agent.state.clock import Clock, probe_clock
 from agent.state.host import StateFile
 from agent.state.identity import parse_identity, planned_identity, read_identity
 from agent.state.memory import NodeState
-from agent.sync.decide.draft import Prospect, draft, ownership
+from agent.sync.decide.draft import Draft, draft, ownership
 from agent.sync.decide.judge import Terms
 from agent.sync.decide.layout import standing_layout
 from agent.sync.decide.one_time import used_up_ones
@@ -42,14 +42,14 @@ class Sight:
     observed: ObservedTree
     said: ObservedTree  # the same, with traits that say what operators reserved meanwhile
     memory: NodeState
-    identified: bool  # as in ``Prospect``
+    identified: bool  # as in ``Draft``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planner:
+class ComputeNode:
     """Looks at one node and at what placement holds of it, under one configuration."""
 
-    node: str
+    name: str
     driver: Driver
     client: PlacementClient
     settings: Settings
@@ -57,7 +57,7 @@ class Planner:
     clock: Callable[[], Clock] = probe_clock
     probe: Callable[[str], tuple[int, ...]] = probe_processes  # the process ids of a program on this host
 
-    def prospect(
+    def draft(
         self,
         wishes: Wishes = Wishes(),
         *,
@@ -65,7 +65,7 @@ class Planner:
         left: NodeState | None = None,
         survey: Survey | None = None,
         tried: tuple[ObservedTree, ...] = (),
-    ) -> Prospect:
+    ) -> Draft:
         """
         Look at host and placement and plan; writes nothing anywhere.
 
@@ -77,7 +77,7 @@ class Planner:
             DiscoveryError, PolicyError: of the host. ConfigError, StateError: of our own files.
             PlacementError: placement cannot be read, or holds another host's tree under this name.
         """
-        return self._draft(self.view(wishes, identity=identity, left=left, survey=survey, tried=tried))
+        return self._complete(self.view(wishes, identity=identity, left=left, survey=survey, tried=tried))
 
     def view(
         self,
@@ -88,17 +88,17 @@ class Planner:
         survey: Survey | None = None,
         tried: tuple[ObservedTree, ...] = (),
     ) -> View:
-        """All that must be seen before a draft can be made; parameters and errors as ``prospect``."""
-        survey = survey or look(lambda: self.driver.survey(self.node))
+        """All that must be seen before a draft can be made; parameters and errors as ``draft``."""
+        survey = survey or look(lambda: self.driver.survey(self.name))
         known = identity or self.known_uuid(survey)
-        root_uuid = known or planned_identity(self.node)
+        root_uuid = known or planned_identity(self.name)
         memory = left or self.state_file(root_uuid).read(self.where)
         self.client.microversion = memory.microversion or self.client.microversion
         memory, observed = self.look_at_tree(root_uuid, memory, deep=wishes.deep)
         settings = self.settings
         required = settings.provider_config_named or bool(memory.configured)
         return View(
-            node=self.node,
+            node=self.name,
             root_uuid=root_uuid,
             identified=known is not None or settings.recorded,
             recorded=settings.recorded,
@@ -117,10 +117,10 @@ class Planner:
         Look at placement alone, as a tree that is being taken down need not be one that can be planned.
 
         Raises:
-            as ``prospect``.
+            as ``draft``.
         """
-        known = self.known_uuid(look(lambda: self.driver.survey(self.node)))
-        root_uuid = known or planned_identity(self.node)
+        known = self.known_uuid(look(lambda: self.driver.survey(self.name)))
+        root_uuid = known or planned_identity(self.name)
         memory = self.state_file(root_uuid).read(self.where)
         self.client.microversion = memory.microversion or self.client.microversion
         observed = self.client.observe(root_uuid)
@@ -152,24 +152,24 @@ class Planner:
         whole = deep is not False and not 0 <= now_s - memory.whole_s < patience_s
         observed = self.client.observe(root_uuid, memory.observed, whole=whole)
         if self.client.went_back and memory.observed:
-            LOG.warning("placement went back in time, everything is read anew node=%s where=%s", self.node, self.where)
+            LOG.warning("placement went back in time, everything is read anew node=%s where=%s", self.name, self.where)
             memory = replace(memory, observed=None, reserved={}, used=memory.used | used_up_ones(memory))
         return replace(memory, whole_s=now_s) if whole or memory.observed is None else memory, observed
 
-    def check_name(self, prospect: Prospect | Sight) -> None:
+    def check_name(self, draft: Draft | Sight) -> None:
         """
         Look whether a root that is still to be made would find its name taken; a write finds that out by itself.
 
         Raises:
             TreeMismatch: it is taken.
         """
-        if prospect.observed.root is None and (standing := self.client.find(self.node)):
-            raise self.unlike(standing, prospect.root_uuid if prospect.identified else None)
+        if draft.observed.root is None and (standing := self.client.find(self.name)):
+            raise self.unlike(standing, draft.root_uuid if draft.identified else None)
 
     def unlike(self, standing: str, known: str | None) -> TreeMismatch:
         """What to say when placement has our name under another uuid than the one known here (None: none is)."""
         return TreeMismatch(
-            f"placement has a provider {self.node} with uuid {standing}, and this host's compute_id is "
+            f"placement has a provider {self.name} with uuid {standing}, and this host's compute_id is "
             f"{known or 'not made yet'}: if that provider is this host's, put its uuid into "
             f"{self.settings.identity_folders[0] / 'compute_id'}; else rename one of the two hosts"
         )
@@ -186,7 +186,7 @@ class Planner:
     def terms(self) -> Terms:
         """The terms of this moment, for ``judge``."""
         return Terms(
-            node=self.node,
+            node=self.name,
             now_s=self.clock().now_s(),
             interval_s=self.settings.interval_s,
             shrink_fraction=self.settings.shrink_fraction,
@@ -204,9 +204,9 @@ class Planner:
             return read_identity(self.settings.identity_folders)
         if survey.compute_id is not None:
             return parse_identity(survey.compute_id, "compute_id of the host archive")
-        return self.client.find(self.node)
+        return self.client.find(self.name)
 
-    def _draft(self, view: View) -> Prospect:
+    def _complete(self, view: View) -> Draft:
         """Read what the draft still needs, until there is one."""
         while isinstance(found := draft(view, self.driver), Needs):
             view = replace(view, readings=self._read(found, view))

@@ -18,7 +18,7 @@ from agent.sync.decide.additions import COMPUTE_NODE, Addition
 from reportclient.names import is_custom
 from reportclient.payload import decode_inventory
 
-VERSION = re.compile(r"1\.\d+")
+_VERSION = re.compile(r"1\.\d+")
 
 
 def read_additions(folder: Path, *, required: bool = False, shown: Path | None = None) -> tuple[Addition, ...]:
@@ -71,7 +71,7 @@ def _read_file(file: Path, path: Path) -> list[Addition]:
 def _check_schema(content: Any, path: Path) -> None:
     meta = content.get("meta") if isinstance(content, dict) else None
     version = meta.get("schema_version") if isinstance(meta, dict) else None
-    if not (isinstance(version, str) and VERSION.fullmatch(version)):
+    if not (isinstance(version, str) and _VERSION.fullmatch(version)):
         raise ConfigError(f"{path}: meta.schema_version is {version!r}, and this agent reads '1.0'")
     schema = json.loads(resources.files("agent.sync").joinpath("provider_yaml.json").read_text(encoding="utf-8"))
     error = jsonschema.exceptions.best_match(jsonschema.Draft7Validator(schema).iter_errors(content))

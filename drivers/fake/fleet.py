@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 from drivers.host.archive import FORMAT, HostArchive
 
-NAMESPACE = uuid.UUID("5b2f0c3e-8f0c-4c57-9d0f-6a52a6f2a7b1")
+_NAMESPACE = uuid.UUID("5b2f0c3e-8f0c-4c57-9d0f-6a52a6f2a7b1")
 FEATURES = ("aes", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "sse4.1", "sse4.2", "ssse3")
 
 
@@ -49,7 +49,7 @@ def _generate(root: Path, seed: int, shape: Shape, number: int) -> HostArchive:
     cpus = shape.cells * shape.cores * shape.threads
     disk_bytes = shape.disk_gib * dice.choice((1, 2)) * 1024**3
     files = {
-        "compute_id": f"{uuid.uuid5(NAMESPACE, root.name)}\n",
+        "compute_id": f"{uuid.uuid5(_NAMESPACE, root.name)}\n",
         "disk.json": json.dumps({"total_bytes": disk_bytes, "free_bytes": disk_bytes // 2}),
         "libvirt/version.json": json.dumps({"libvirt": 9_000_000, "hypervisor": 7_002_000, "type": "QEMU"}),
         "libvirt/cpumap.json": json.dumps({"total": cpus, "online": list(range(cpus))}),

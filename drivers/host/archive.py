@@ -13,7 +13,7 @@ from drivers.facts import DiskSpace
 
 FORMAT = 1
 DISK = "disk.json"
-MAX_BYTES = 16 * 1024 * 1024  # of one file; libvirt's largest answers are below 1 MiB
+MAX_ARCHIVE_BYTES = 16 * 1024 * 1024  # of one file; libvirt's largest answers are below 1 MiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +43,15 @@ class HostArchive:
             raise MalformedFact(f"{path} is no plain file")
         try:
             with path.open("rb") as file:
-                data = file.read(MAX_BYTES + 1)
+                data = file.read(MAX_ARCHIVE_BYTES + 1)
         except FileNotFoundError as error:
             if not os.path.isdir(self.root):
                 raise DiscoveryError(f"there is no host archive {self.root}") from error
             raise DiscoveryError(f"host archive {self.root} has no {name}: record the host again") from error
         except OSError as error:
             raise DiscoveryError(f"cannot read {path} of the host archive: {error.strerror}") from error
-        if len(data) > MAX_BYTES:
-            raise MalformedFact(f"{path} is larger than {MAX_BYTES >> 20} MiB, as no file of a host archive is")
+        if len(data) > MAX_ARCHIVE_BYTES:
+            raise MalformedFact(f"{path} is larger than {MAX_ARCHIVE_BYTES >> 20} MiB, as no file of a host archive is")
         try:
             return Document(data.decode(), str(path))
         except UnicodeDecodeError as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 from drivers.errors import DiscoveryError, MalformedFact, Vanished
 from drivers.host.archive import Document
 
-MAX_BYTES = 64 * 1024  # the kernel writes attributes of one page; /proc/net/route of a large host is longer
+MAX_FILE_BYTES = 64 * 1024  # the kernel writes attributes of one page; /proc/net/route of a large host is longer
 GONE = (errno.ENODEV, errno.ENXIO)  # the device of an open attribute was removed
 
 
@@ -49,8 +49,8 @@ class KernelFiles:
         return self._document(path, name, data)
 
     def _document(self, path: str, name: str, data: bytes) -> Document:
-        if len(data) > MAX_BYTES:
-            raise MalformedFact(f"{path} is longer than {MAX_BYTES >> 10} KiB, as no such file is")
+        if len(data) > MAX_FILE_BYTES:
+            raise MalformedFact(f"{path} is longer than {MAX_FILE_BYTES >> 10} KiB, as no such file is")
         try:
             text = data.decode()
         except UnicodeDecodeError as error:
@@ -63,11 +63,11 @@ class KernelFiles:
 
 
 def _read(path: str) -> bytes:
-    """At most ``MAX_BYTES`` and one; a pipe in place of a file is not waited for. Thousands of files in each pass."""
+    """Read at most ``MAX_FILE_BYTES`` and one more byte; does not wait for a pipe that stands in place of a file."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        data = os.read(descriptor, MAX_BYTES + 1)
-        while 0 < len(data) <= MAX_BYTES and (more := os.read(descriptor, MAX_BYTES + 1 - len(data))):
+        data = os.read(descriptor, MAX_FILE_BYTES + 1)
+        while 0 < len(data) <= MAX_FILE_BYTES and (more := os.read(descriptor, MAX_FILE_BYTES + 1 - len(data))):
             data += more
         return data
     finally:

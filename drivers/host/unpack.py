@@ -5,7 +5,7 @@ import tarfile
 from pathlib import Path
 
 from drivers.errors import DiscoveryError, MalformedFact
-from drivers.host.archive import MAX_BYTES
+from drivers.host.archive import MAX_ARCHIVE_BYTES
 
 MAX_MEMBERS = 100_000
 MAX_TOTAL_BYTES = 1024 * 1024 * 1024
@@ -34,7 +34,7 @@ def _extract(tar: tarfile.TarFile, folder: Path, packed: Path) -> None:
     total = 0
     for count, member in enumerate(tar):
         total += member.size
-        if count >= MAX_MEMBERS or total > MAX_TOTAL_BYTES or member.size > MAX_BYTES:
+        if count >= MAX_MEMBERS or total > MAX_TOTAL_BYTES or member.size > MAX_ARCHIVE_BYTES:
             raise MalformedFact(f"{packed}: more or larger files than any host archive has, at {member.name}")
         if not (member.isfile() or member.isdir() or member.issym()) or _leads_out(member, folder):
             raise MalformedFact(f"{packed}: {member.name} leads out of the archive or is no plain file")

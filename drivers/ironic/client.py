@@ -17,12 +17,12 @@ from drivers.ironic.nodes import FIELDS
 from reportclient.errors import KEYSTONE_AWAY, LEAKED, asked_keystone, mask, shorten
 
 PAGE = 1000  # nodes; more than Ironic's [api] max_limit is cut down by Ironic
-TRIES = 5  # at one request that a busy Ironic refused, and at a listing of which a node went away
-NO_CONNECTION = (exceptions.ConnectTimeout, exceptions.ConnectFailure)
+REQUEST_TRIES = 5  # at one request that a busy Ironic refused, and at a listing of which a node went away
+_NO_CONNECTION = (exceptions.ConnectTimeout, exceptions.ConnectFailure)
 WITH_TRAITS, WITH_GROUPS, WITH_SHARDS = (1, 37), (1, 46), (1, 82)  # the API versions that brought them
 
 
-class Sender(Protocol):
+class Adapter(Protocol):
     """What we use of a keystoneauth adapter."""
 
     def request(self, url: str, method: str, **kwargs: Any) -> Any: ...
@@ -39,7 +39,7 @@ class IronicClient:
     ``shard`` and ``conductor_group`` narrow the listing; None: all of them.
     """
 
-    def __init__(self, sender: Sender, where: str, *, shard: str | None, conductor_group: str | None) -> None:
+    def __init__(self, sender: Adapter, where: str, *, shard: str | None, conductor_group: str | None) -> None:
         self._sender = sender
         self.where = where
         self._filters = {
@@ -102,14 +102,14 @@ class IronicClient:
     def _get(self, path: str) -> Any:
         """A GET's body; a busy Ironic is asked again."""
         tries = Retrying(
-            stop=stop_after_attempt(TRIES),
+            stop=stop_after_attempt(REQUEST_TRIES),
             wait=wait_random_exponential(multiplier=0.1, max=2),
             retry=retry_if_exception_type(_Busy),
         )
         try:
             return tries(self._ask, path)
         except RetryError as error:
-            raise DiscoveryError(f"{error.last_attempt.exception()}, {TRIES} times: see its log") from error
+            raise DiscoveryError(f"{error.last_attempt.exception()}, {REQUEST_TRIES} times: see its log") from error
 
     def _ask(self, path: str) -> Any:
         version = ".".join(map(str, self._version))
@@ -155,7 +155,7 @@ class IronicClient:
         cause = shorten(mask(str(error)))
         for kinds, advice in _ADVICE:
             if isinstance(error, kinds):
-                no_token = kinds is NO_CONNECTION and asked_keystone(error)
+                no_token = kinds is _NO_CONNECTION and asked_keystone(error)
                 advised = KEYSTONE_AWAY if no_token else advice
                 raise DiscoveryError(f"{self.where}: {advised} ({type(error).__name__}: {cause})") from error
         raise DiscoveryError(f"{self.where}: {type(error).__name__}: {cause}: check [ironic]") from error
@@ -164,7 +164,7 @@ class IronicClient:
 _ADVICE: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...] = (
     (exceptions.SSLError, "its certificate is not trusted here: set [ironic] cafile to the CA that signed it"),
     (
-        NO_CONNECTION,
+        _NO_CONNECTION,
         "no connection: does it run, and are address, port and http or https right in [ironic]?",
     ),
     (exceptions.DiscoveryFailure, KEYSTONE_AWAY),

@@ -4,7 +4,7 @@ from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 
 from drivers.errors import DiscoveryError, Vanished
-from drivers.ironic.client import TRIES, IronicClient, unique
+from drivers.ironic.client import REQUEST_TRIES, IronicClient, unique
 from drivers.ironic.nodes import Misfit, Node, parse_node
 from drivers.ironic.shape import NOTHING, Share, shape_share
 
@@ -40,10 +40,12 @@ class IronicDriver:
         Raises:
             DiscoveryError: Ironic could not be read whole.
         """
-        for _ in range(TRIES):
+        for _ in range(REQUEST_TRIES):
             with suppress(Vanished):
                 return tuple(parse_node(record) for record in unique(self._client.records()))
-        raise DiscoveryError(f"nodes went away while they were listed, {TRIES} times: the next pass tries again")
+        raise DiscoveryError(
+            f"nodes went away while they were listed, {REQUEST_TRIES} times in a row: the next pass tries again"
+        )
 
     def shape(
         self,

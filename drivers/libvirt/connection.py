@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from drivers.errors import DiscoveryError, Vanished
-from drivers.events import Told, Wake, untold
+from drivers.events import OnOperation, Wake, untold
 from drivers.facts import CpuMap, Versions
 from drivers.host.archive import Document
 from drivers.libvirt.capabilities import Offer
@@ -89,7 +89,7 @@ class Domain:
 class LiveConnection:
     """libvirt on this host. Opens on first use; ``getDomainCapabilities`` needs more than its read-only socket."""
 
-    def __init__(self, uri: str, told: Told = untold, opening_s: float = OPENING_S) -> None:
+    def __init__(self, uri: str, told: OnOperation = untold, opening_s: float = OPENING_S) -> None:
         """
         ``told`` hears of each operation, by libvirt's name of the call, or of one for several.
 

@@ -10,11 +10,10 @@ from drivers.devices.stock import DeviceStock
 from drivers.facts import Guest, GuestMemory, HostFacts, NumaCell
 from drivers.libvirt.stock import guest_cpus
 from drivers.policy import Policy
-from reportclient.allocations import Float, Holding, Holdings, Undecided
-from reportclient.allocations import Guest as Known
+from reportclient.allocations import Float, GuestState, Holding, Holdings, Undecided
 from reportclient.names import CPUS
 
-CONTEXT = "MEM_ENCRYPTION_CONTEXT"
+_CONTEXT = "MEM_ENCRYPTION_CONTEXT"
 HOST_CLASSES = CPUS | {"MEMORY_MB"}
 
 
@@ -76,7 +75,7 @@ def _with_netdevs(guest: Guest, facts: HostFacts) -> Guest:
     return replace(guest, pci=guest.pci | told, ports=guest.ports | told, netdevs=left) if guest.netdevs else guest
 
 
-def _known(guest: Guest, of_devices: Set[str], ports: Iterable[Holding]) -> Known:
+def _known(guest: Guest, of_devices: Set[str], ports: Iterable[Holding]) -> GuestState:
     """
     What is known of a guest; ``of_devices`` are the classes that one of its devices may or may not count as.
 
@@ -86,7 +85,7 @@ def _known(guest: Guest, of_devices: Set[str], ports: Iterable[Holding]) -> Know
     tenant = guest.tenant
     of_ports = {one.resource_class for one in ports}
     overridden = tenant.overridden & HOST_CLASSES if tenant else frozenset()
-    return Known(
+    return GuestState(
         active=guest.state not in ("shutoff", "crashed"),
         migrating=guest.migrating,
         project=tenant.project if tenant else None,
@@ -103,7 +102,7 @@ def _known(guest: Guest, of_devices: Set[str], ports: Iterable[Holding]) -> Know
 
 
 def _contexts(devices: Iterable[DeviceStock]) -> frozenset[str]:
-    return frozenset({CONTEXT} if any(CONTEXT in device.inventories for device in devices) else ())
+    return frozenset({_CONTEXT} if any(_CONTEXT in device.inventories for device in devices) else ())
 
 
 def _owners(root: str, policy: Policy, devices: Iterable[DeviceStock]) -> dict[str, tuple[str, str]]:
@@ -136,7 +135,7 @@ def _ports(guest: Guest, devices: Iterable[DeviceStock], owners: Mapping[str, tu
 def _context_units(guest: Guest, root: str, policy: Policy, devices: Iterable[DeviceStock]) -> Iterator[Holding]:
     for device in devices:
         if guest.encryption == device.suffix:
-            yield Holding(guest.uuid, root if policy.layout == "flat" else f"{root}_{device.suffix}", CONTEXT, 1)
+            yield Holding(guest.uuid, root if policy.layout == "flat" else f"{root}_{device.suffix}", _CONTEXT, 1)
 
 
 def _undecided(

@@ -21,7 +21,7 @@ from drivers.policy import Policy
 from drivers.reasons import Reason, Reasoned
 from drivers.standing import Standing
 
-PAGES = "CUSTOM_MEMORY_PAGE_SIZE_"
+_PAGES = "CUSTOM_MEMORY_PAGE_SIZE_"
 
 
 def shape_cells(
@@ -105,10 +105,10 @@ def _pool(
     fact = f"libvirt's capabilities: {mib} MiB in pages of {size_kib} KiB in cell {cell}"
     kept = Reason(fact, kept_text(reserved, "memory_mb or reserved_huge_pages, in this pool"))
     told = Reason(fact, "[compute] layout = numa")
-    kind = f"{PAGES}SMALL" if is_small else f"{PAGES}LARGE"
+    kind = f"{_PAGES}SMALL" if is_small else f"{_PAGES}LARGE"
     return Reasoned(
         name=f"{root}_{suffix}",
         parent=f"{root}_NUMA{cell}",
         inventories=present_only({"MEMORY_MB": (stock, kept)}),
-        traits={f"{PAGES}{size_kib}": told, kind: told, **MARK},
+        traits={f"{_PAGES}{size_kib}": told, kind: told, **MARK},
     )

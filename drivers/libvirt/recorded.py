@@ -11,10 +11,10 @@ from drivers.host.parse import HIGHEST_CPU
 from drivers.libvirt.capabilities import Offer
 from drivers.libvirt.connection import HOST_CPU, Connection, Domain
 
-VERSION = "libvirt/version.json"
+_VERSION = "libvirt/version.json"
 CPU_MAP = "libvirt/cpumap.json"
 CAPABILITIES = "libvirt/capabilities.xml"
-OFFERS = "libvirt/domcapabilities"
+_OFFERS = "libvirt/domcapabilities"
 MODELS = "libvirt/models"
 DEVICES = "libvirt/nodedevs"
 DOMAINS = "libvirt/domains"
@@ -35,12 +35,12 @@ class RecordedConnection:
         return self._archive.hostname()
 
     def versions(self) -> Versions:
-        record = self._archive.read_json(VERSION)
-        with fields(f"{self._archive.root}/{VERSION}"):
+        record = self._archive.read_json(_VERSION)
+        with fields(f"{self._archive.root}/{_VERSION}"):
             return Versions(libvirt=whole(record["libvirt"]), hypervisor=whole(record["hypervisor"]))
 
     def hypervisor_type(self) -> str:
-        return str(self._archive.read_json(VERSION).get("type", ""))
+        return str(self._archive.read_json(_VERSION).get("type", ""))
 
     def cpu_map(self) -> CpuMap:
         record = self._archive.read_json(CPU_MAP)
@@ -60,7 +60,7 @@ class RecordedConnection:
         Raises:
             DiscoveryError: it was recorded for other virt types only.
         """
-        names = self._archive.names(OFFERS)
+        names = self._archive.names(_OFFERS)
         found = [name for name in names if name.endswith(f"-{virt_type}.xml")]
         if names and not found:
             raise DiscoveryError(
@@ -68,7 +68,7 @@ class RecordedConnection:
                 f"{', '.join(sorted({name.removesuffix('.xml').rpartition('-')[2] for name in names}))}, and it is "
                 f"{virt_type} here: set it in the configuration (--config-file)"
             )
-        return tuple((name.removesuffix(".xml"), self._archive.read(f"{OFFERS}/{name}")) for name in found)
+        return tuple((name.removesuffix(".xml"), self._archive.read(f"{_OFFERS}/{name}")) for name in found)
 
     def cpu_models(self, arch: str) -> tuple[str, ...]:
         """Those that were recorded."""
@@ -117,7 +117,7 @@ class RecordingConnection:
     def versions(self) -> Versions:
         found = self._connection.versions()
         told = {"libvirt": found.libvirt, "hypervisor": found.hypervisor, "type": self.hypervisor_type()}
-        self._files[VERSION] = _json(told)
+        self._files[_VERSION] = _json(told)
         return found
 
     def hypervisor_type(self) -> str:
@@ -135,7 +135,7 @@ class RecordingConnection:
 
     def domain_capabilities(self, virt_type: str, offers: tuple[Offer, ...]) -> tuple[tuple[str, Document], ...]:
         found = self._connection.domain_capabilities(virt_type, offers)
-        self._files.update((f"{OFFERS}/{name}.xml", document.text) for name, document in found)
+        self._files.update((f"{_OFFERS}/{name}.xml", document.text) for name, document in found)
         return found
 
     def cpu_models(self, arch: str) -> tuple[str, ...]:

@@ -59,7 +59,7 @@ VIDEO_MODELS = frozenset({"bochs", "cirrus", "gop", "none", "qxl", "vga", "virti
 SOUND_MODELS = frozenset({"ac97", "es1370", "ich6", "ich9", "pcspk", "sb16", "usb"})
 VIF_MODELS = frozenset({"e1000", "e1000e", "ne2k-pci", "pcnet", "rtl8139", "spapr-vlan", "virtio", "vmxnet3"})
 ALWAYS = "reported on every host that has it, as nova does"
-OFFERS = "libvirt's domain capabilities"
+_OFFERS = "libvirt's domain capabilities"
 VIOMMU_BY_ARCH = {"aarch64": "smmuv3", "x86_64": "intel"}
 
 # libvirt and QEMU count versions as major * 1,000,000 + minor * 1,000 + release
@@ -99,7 +99,7 @@ def root_traits(facts: HostFacts, policy: GuestPolicy) -> dict[str, Reason]:
         **_all("this is a compute node", ALWAYS, ["COMPUTE_NODE"]),
         **_all("libvirt and QEMU of every release that is supported", ALWAYS, ["COMPUTE_NET_VIRTIO_PACKED"]),
         **_all(f"libvirt's capabilities: the host is {facts.arch}", ALWAYS, [f"HW_ARCH_{facts.arch.upper()}"]),
-        **_all(f"{OFFERS}: guests of {', '.join(sorted(archs))}", ALWAYS, _named("COMPUTE_ARCH_", archs)),
+        **_all(f"{_OFFERS}: guests of {', '.join(sorted(archs))}", ALWAYS, _named("COMPUTE_ARCH_", archs)),
         **_all(
             "the formats that nova's libvirt driver takes",
             "[compute] image_type_exclude_list",
@@ -150,8 +150,8 @@ def _model_traits(facts: HostFacts, policy: GuestPolicy, archs: set[str]) -> dic
     viommus |= {"virtio"} if libvirt >= LIBVIRT_VIOMMU_VIRTIO else frozenset()
     versions = _versions(facts)
     return {
-        **_all(f"{OFFERS}: disk buses", ALWAYS, _named("COMPUTE_STORAGE_BUS_", DISK_BUSES & buses)),
-        **_all(f"{OFFERS}: video models", ALWAYS, _named("COMPUTE_GRAPHICS_MODEL_", VIDEO_MODELS & videos)),
+        **_all(f"{_OFFERS}: disk buses", ALWAYS, _named("COMPUTE_STORAGE_BUS_", DISK_BUSES & buses)),
+        **_all(f"{_OFFERS}: video models", ALWAYS, _named("COMPUTE_GRAPHICS_MODEL_", VIDEO_MODELS & videos)),
         **_all(versions, f"[libvirt] virt_type is {policy.virt_type}", _named("COMPUTE_NET_VIF_MODEL_", vifs)),
         **_all(versions, ALWAYS, _named("COMPUTE_SOUND_MODEL_", sounds)),
         **_all(versions, ALWAYS, _named("COMPUTE_VIOMMU_MODEL_", viommus)),
@@ -174,7 +174,7 @@ def _firmware_traits(facts: HostFacts, policy: GuestPolicy) -> dict[str, Reason]
     """Secure boot and TPM, on the host's own architecture only."""
     native = [offer for offer in facts.domain_capabilities if offer.arch == facts.arch]
     secure = ["COMPUTE_SECURITY_UEFI_SECURE_BOOT"] if any(offer.secure_boot for offer in native) else []
-    traits = _all(f"{OFFERS}: a loader with secure boot", ALWAYS, secure)
+    traits = _all(f"{_OFFERS}: a loader with secure boot", ALWAYS, secure)
     if not policy.tpm:
         return traits
     models = {model for offer in native for model in offer.tpm_models}
@@ -182,7 +182,7 @@ def _firmware_traits(facts: HostFacts, policy: GuestPolicy) -> dict[str, Reason]
     for offer in native:
         versions = {"1.2", "2.0"} if offer.tpm_versions is None else offer.tpm_versions
         names |= {name.replace(".", "_") for name in versions & {"1.2", "2.0"}}
-    traits |= _all(f"{OFFERS}: TPM", "[libvirt] swtpm_enabled", _named("COMPUTE_SECURITY_TPM_", names))
+    traits |= _all(f"{_OFFERS}: TPM", "[libvirt] swtpm_enabled", _named("COMPUTE_SECURITY_TPM_", names))
     secrets = _named("COMPUTE_SECURITY_TPM_SECRET_SECURITY_", policy.tpm_secret_security)
     return traits | _all("the operator's word", "[libvirt] supported_tpm_secret_security", secrets)
 

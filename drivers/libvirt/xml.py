@@ -5,7 +5,7 @@ from xml.etree.ElementTree import Element, ParseError, fromstring
 from drivers.errors import MalformedFact
 from drivers.host.archive import Document
 
-DIGITS = 20  # of the largest number that libvirt writes
+_DIGITS = 20  # of the largest number that libvirt writes
 
 
 def parse_xml(document: Document, tag: str) -> Element:
@@ -53,6 +53,6 @@ def attribute(element: Element, name: str, source: str) -> str:
 
 def number(text: str, source: str) -> int:
     """A whole number, not negative."""
-    if not (text.strip().isdecimal() and len(text.strip()) <= DIGITS):
+    if not (text.strip().isdecimal() and len(text.strip()) <= _DIGITS):
         raise MalformedFact(f"{source} has {text[:40]!r} where a whole number stands")
     return int(text)

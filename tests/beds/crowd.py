@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
-from agent.allocations.operations import Operations, Told
+from agent.allocations.operations import Operations, Result
 from agent.audit.decide.findings import Kind
-from agent.audit.heal import Care, Healed, HealPolicy, heal
+from agent.audit.heal import Healed, HealPolicy, RepairOutcome, heal
 from agent.audit.run import witness
 from agent.settings.read import Settings
 from agent.state.audit import write_memory
-from agent.sync.node import Planner
+from agent.sync.node import ComputeNode
 from agent.sync.run import run_pass
 from beds.histories import Crash, Crashing, ModelDriver, guests_of, request_for, set_for
 from drivers.base import Survey
@@ -80,11 +80,11 @@ class Crowd:
         self._lock = threading.Lock()
         self._closing, self._closed = threading.Event(), threading.Event()
         self._roots = [str(UUID(int=(seed << 32) + host + 1)) for host in (0, 1)]
-        self._planners = [self._planner(host) for host in (0, 1)]
+        self._nodes = [self._node(host) for host in (0, 1)]
         self._clients = clients
         self._watcher = self._client()
-        for planner in self._planners:
-            run_pass(planner)
+        for node in self._nodes:
+            run_pass(node)
 
     def run(self, seconds: float) -> None:
         """Clients and auditors at once for so long; then the auditors alone, until placement says what is true."""
@@ -119,11 +119,11 @@ class Crowd:
     def _client(self) -> PlacementClient:
         return PlacementClient(Transport(self._open_sender(), where="placement"))
 
-    def _planner(self, host: int) -> Planner:
+    def _node(self, host: int) -> ComputeNode:
         facts = replace(FACTS, hostname=f"crowded-{self._seed}-{host}")
         driver = TruthfulDriver(facts, self._roots[host], self.truth, host)
-        return Planner(
-            node=facts.hostname, driver=driver, client=self._client(), settings=self._settings, where="placement"
+        return ComputeNode(
+            name=facts.hostname, driver=driver, client=self._client(), settings=self._settings, where="placement"
         )
 
     def _guarded(self, work: Callable[[int], None], number: int) -> None:
@@ -156,35 +156,35 @@ class Crowd:
 
     def _audit(self, host: int) -> None:
         """One auditor that heals, until all is over."""
-        planner = self._planners[host]
+        node = self._nodes[host]
         while not self._closed.is_set():
-            planner.client.begin()
+            node.client.begin()
             began = time.monotonic()
             try:
-                testimony = witness(planner)
-                write_memory(self._settings.state_directory, testimony.root_uuid, testimony.memory)
-                cares = heal(planner, testimony, POLICY)
+                result = witness(node)
+                write_memory(self._settings.state_directory, result.root_uuid, result.memory)
+                outcomes = heal(node, result, POLICY)
             except PlacementError as error:
                 self._count(f"audit {type(error).__name__}")
                 continue
-            self._judge(cares, began)
+            self._judge(outcomes, began)
             self._count("audit")
             self._closed.wait(0.2)
 
-    def _judge(self, cares: tuple[Care, ...], began: float) -> None:
+    def _judge(self, outcomes: tuple[RepairOutcome, ...], began: float) -> None:
         """No repair takes from a guest that ran all the while what was right."""
         running = self.truth.running(since=began)
-        for care in cares:
-            self._count(f"finding {care.healed.value}")
-            operation = care.finding.repair.operation if care.finding.repair else None
-            if care.healed is not Healed.HEALED or not isinstance(operation, ReplaceAllocations):
+        for outcome in outcomes:
+            self._count(f"finding {outcome.healed.value}")
+            operation = outcome.finding.repair.operation if outcome.finding.repair else None
+            if outcome.healed is not Healed.HEALED or not isinstance(operation, ReplaceAllocations):
                 continue
             for one in operation.rewrites:
                 if one.consumer in running:
                     host, vcpus = running[one.consumer]
                     right = set_for(self._roots[host], vcpus)
                     if _rows(right) & _rows(one.before) - _rows(one.after):
-                        self._say(f"{care.finding.kind.value} took from {one.consumer}: {one.before} to {one.after}")
+                        self._say(f"{outcome.finding.kind.value} took from {one.consumer}: {one.before} to {one.after}")
 
     def _count(self, what: str) -> None:
         with self._lock:
@@ -228,31 +228,31 @@ class _Life:
         told = self.operations.spawn(
             guest, project=f"project of {guest}", user="user", kind="INSTANCE", requests=[self._request(place)]
         ).told
-        if told is Told.DONE:
+        if told is Result.DONE:
             self.truth.set(guest, place)
         return f"spawn {told.value}"
 
-    def _resize(self, guest: str) -> Told:
+    def _resize(self, guest: str) -> Result:
         host, _ = self.truth.running()[guest]
         place = host, self.chance.choice(SIZES)
         told = self.operations.replace(guest, [self._request(place)]).told
-        if told is Told.DONE:
+        if told is Result.DONE:
             self.truth.set(guest, place)
         return told
 
-    def _move(self, guest: str) -> Told:
+    def _move(self, guest: str) -> Result:
         host, vcpus = self.truth.running()[guest]
         place = 1 - host, vcpus
         migration = self.pending[guest] = str(UUID(int=self.chance.getrandbits(128)))
         told = self.operations.move(guest, migration, [self._request(place)]).told
-        if told is Told.DONE and self.chance.random() < 0.5:
+        if told is Result.DONE and self.chance.random() < 0.5:
             self.truth.set(guest, place)
             self.operations.confirm(migration)
-        elif told is Told.DONE:
+        elif told is Result.DONE:
             self.operations.revert(guest, migration)
         return told
 
-    def _delete(self, guest: str) -> Told:
+    def _delete(self, guest: str) -> Result:
         self.truth.set(guest, None)
         return self.operations.release(guest).told
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from agent.allocations.operations import Operations, Told
+from agent.allocations.operations import Operations, Result
 from agent.audit.decide.findings import Kind
 from agent.audit.heal import HealPolicy, heal
 from agent.audit.run import witness
 from agent.settings.read import Settings, load_settings
 from agent.state.audit import write_memory
-from agent.sync.node import Planner
+from agent.sync.node import ComputeNode
 from agent.sync.run import run_pass
 from drivers.base import Survey
 from drivers.facts import Guest, GuestMemory, HostFacts, Tenant
@@ -136,19 +136,19 @@ class World:
     def __post_init__(self) -> None:
         self.crashing = Crashing(self.sender)
         self.roots = [self._uuid(host) for host in (1, 2)]
-        self.planners = []
+        self.nodes = []
         for host, root in enumerate(self.roots):
             facts = replace(FACTS, hostname=f"host-{self.number}-{host}")
             client = PlacementClient(Transport(self.crashing, where="placement"))
-            planner = Planner(
-                node=facts.hostname,
+            node = ComputeNode(
+                name=facts.hostname,
                 driver=ModelDriver(facts, root),
                 client=client,
                 settings=self.settings,
                 where="placement",
             )
-            self.planners.append(planner)
-            run_pass(planner)
+            self.nodes.append(node)
+            run_pass(node)
         self.operations = Operations(PlacementClient(Transport(self.crashing, where="placement")), pause=lambda: None)
 
     def _uuid(self, number: int) -> str:
@@ -171,8 +171,8 @@ class World:
             self._count("crashes")
         finally:
             self.crashing.left = None
-        for planner in self.planners:
-            planner.client.begin()
+        for node in self.nodes:
+            node.client.begin()
 
     def spawn(self, guest: str, host: int, vcpus: int) -> None:
         if guest in self.running:
@@ -181,7 +181,7 @@ class World:
         ending = self.operations.spawn(
             guest, project=project, user="user", kind="INSTANCE", requests=[self.request(host, vcpus)]
         )
-        if ending.told is Told.DONE:
+        if ending.told is Result.DONE:
             self.running[guest] = host, vcpus
         self._count(f"spawn {ending.told.value}")
 
@@ -196,7 +196,7 @@ class World:
             return
         host, _ = self.running[guest]
         ending = self.operations.replace(guest, [self.request(host, vcpus)])
-        if ending.told is Told.DONE:
+        if ending.told is Result.DONE:
             self.running[guest] = host, vcpus
         self._count(f"resize {ending.told.value}")
 
@@ -208,7 +208,7 @@ class World:
         migration = self.pending[guest] = self._uuid(10_000 + self.migrations)
         ending = self.operations.move(guest, migration, [self.request(1 - host, vcpus)])
         self._count(f"move {ending.told.value}")
-        if ending.told is not Told.DONE:
+        if ending.told is not Result.DONE:
             return
         if succeeds:
             self.running[guest] = 1 - host, vcpus
@@ -227,14 +227,14 @@ class World:
         self.clock.now += seconds
         right = {guest for guest in self.running if self.is_right(guest)}
         self._see()
-        planner = self.planners[host]
-        planner.client.begin()
+        node = self.nodes[host]
+        node.client.begin()
         try:
-            testimony = witness(planner, clock=self.clock)
-            write_memory(self.settings.state_directory, testimony.root_uuid, testimony.memory)
-            cares = heal(planner, testimony, self.policy, clock=self.clock)
-            self._count("findings", len(cares))
-            self._count("healed", sum(care.healed.value == "healed" for care in cares))
+            result = witness(node, clock=self.clock)
+            write_memory(self.settings.state_directory, result.root_uuid, result.memory)
+            outcomes = heal(node, result, self.policy, clock=self.clock)
+            self._count("findings", len(outcomes))
+            self._count("healed", sum(outcome.healed.value == "healed" for outcome in outcomes))
         finally:
             self.crashing.left = None
             lost = {guest for guest in right if not self.is_right(guest)}
@@ -273,8 +273,8 @@ class World:
 
     def _see(self) -> None:
         """The hypervisors tell what is true now."""
-        for host, planner in enumerate(self.planners):
-            driver = planner.driver
+        for host, node in enumerate(self.nodes):
+            driver = node.driver
             assert isinstance(driver, ModelDriver)
             driver.facts = replace(driver.facts, guests=guests_of(self.running, host))
 

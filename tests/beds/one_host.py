@@ -9,8 +9,8 @@ from typing import Any
 
 from agent.settings.read import Settings, load_settings
 from agent.sync.decide.view import Wishes
-from agent.sync.leave import hand_over
-from agent.sync.node import Planner
+from agent.sync.leave import hand_over_node
+from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome
 from agent.sync.run import foresee, run_pass
 from beds.histories import ModelDriver
@@ -91,9 +91,9 @@ class OneHost:
         )
 
     @property
-    def planner(self) -> Planner:
-        return Planner(
-            node=self.facts.hostname,
+    def node(self) -> ComputeNode:
+        return ComputeNode(
+            name=self.facts.hostname,
             driver=PresentDriver(self.facts, ROOT),
             client=PlacementClient(Transport(self.sender, where="placement")),
             settings=self.settings,
@@ -104,17 +104,17 @@ class OneHost:
         """A pass over the host as it is from now on: ``facts``, ``policy``."""
         for name, value in changes.items():
             setattr(self, name, value)
-        return run_pass(self.planner, wishes)
+        return run_pass(self.node, wishes)
 
     def reshape(self, layout: str) -> Outcome:
         """A conversion to another layout, which is configured from now on."""
         return self.sync(RESHAPE, policy=replace(self.policy, layout=layout))  # type: ignore[arg-type]
 
     def hand_over(self) -> Outcome:
-        return hand_over(self.planner, force=True)
+        return hand_over_node(self.node, force=True)
 
     def tree(self) -> ObservedTree:
-        return self.planner.client.observe(ROOT)
+        return self.node.client.observe(ROOT)
 
     def stock(self, suffix: str = "") -> dict[str, tuple[int, int]]:
         """Class -> (total, reserved) of one provider; empty where there is none."""
@@ -151,7 +151,7 @@ class OneHost:
 
     def forget(self) -> None:
         """The state on this host's disk is lost."""
-        self.planner.state_file(ROOT).forget()
+        self.node.state_file(ROOT).forget()
 
     def remove_traits(self, suffix: str, *traits: str) -> None:
         """Traits that an operator takes off a provider."""
@@ -221,7 +221,7 @@ class OneHost:
         return {names[uuid]: one["resources"] for uuid, one in slots.items()}
 
     def foresee(self, wishes: Wishes = Wishes()) -> Any:
-        return foresee(self.planner, wishes)
+        return foresee(self.node, wishes)
 
     def _find(self, suffix: str) -> Any:
         name = f"{self.facts.hostname}_{suffix}" if suffix else self.facts.hostname

@@ -21,8 +21,8 @@ from agent.errors import USER_ERRORS
 from agent.settings.read import Settings, load_settings
 from agent.state.audit import write_memory
 from agent.sync.decide.view import Wishes
-from agent.sync.leave import hand_over, retire
-from agent.sync.node import Planner
+from agent.sync.leave import hand_over_node, retire_node
+from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome
 from agent.sync.run import run_pass
 from beds.histories import Clock, Crash, Crashing
@@ -247,7 +247,7 @@ class World:
         old = stands if stands not in (None, self.setup.name) else None
         self.outcome, self.why = None, ""
         try:
-            self.outcome = run_pass(self.planner(), Wishes(reshape=reshape, force=force, rename_from=old))
+            self.outcome = run_pass(self.node(), Wishes(reshape=reshape, force=force, rename_from=old))
         except Crash:
             self.why = "cut off"
             if self.cut:
@@ -276,12 +276,12 @@ class World:
         """Two audits, the second of which heals all that may be healed."""
         for again in (False, True):
             self.clock.now += 10
-            planner = self.planner()
+            node = self.node()
             try:
-                found = witness(planner, clock=self.clock)
+                found = witness(node, clock=self.clock)
                 write_memory(self.settings.state_directory, found.root_uuid, found.memory)
                 if again:
-                    heal(planner, found, HASTY, clock=self.clock)
+                    heal(node, found, HASTY, clock=self.clock)
             except USER_ERRORS as error:
                 self.why = str(error)
         self._look()
@@ -368,9 +368,9 @@ class World:
 
     def leave(self) -> None:
         """What the end of a host under this agent comes to: handed over, or taken away."""
-        for end in (hand_over, retire):
+        for end in (hand_over_node, retire_node):
             with suppress(*USER_ERRORS):
-                end(self.planner())
+                end(self.node())
 
     def foreign(self) -> dict[str, Any]:
         """What others put there, as it stands; None: it is gone."""
@@ -489,10 +489,10 @@ class World:
             guests=tuple(self.guests[uuid].guest for uuid in sorted(self.guests)),
         )
 
-    def planner(self) -> Planner:
+    def node(self) -> ComputeNode:
         """The agent, begun anew under the configuration of now."""
-        return Planner(
-            node=self.setup.name,
+        return ComputeNode(
+            name=self.setup.name,
             driver=self.driver,
             client=PlacementClient(Transport(self.crashing, where="placement")),
             settings=replace(self.settings, policy=self.setup.policy()),

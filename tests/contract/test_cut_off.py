@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent.errors import USER_ERRORS
-from agent.sync.leave import hand_over, retire
+from agent.sync.leave import hand_over_node, retire_node
 from beds.histories import Crash
 from beds.worlds import CARDS, NAMES, World, worlds
 
@@ -67,14 +67,14 @@ def free(world: World) -> None:
 def leave(end: Callable[[Any], object]) -> Act:
     def act(world: World) -> None:
         with suppress(*USER_ERRORS):
-            end(world.planner())
+            end(world.node())
 
     return act
 
 
 def retire_empty(world: World) -> None:
     free(world)
-    leave(retire)(world)
+    leave(retire_node)(world)
 
 
 ACTS: dict[str, tuple[Callable[[World], World], dict[str, Any], Act]] = {
@@ -82,7 +82,7 @@ ACTS: dict[str, tuple[Callable[[World], World], dict[str, Any], Act]] = {
     "rename, cells": (reserved, {"layout": "numa"}, rename),
     "rename, nova's children": (made_by_nova, {"layout": "devices"}, rename),
     "rename, flat": (reserved, {"layout": "flat"}, rename),
-    "hand-over": (reserved, {"layout": "devices"}, leave(hand_over)),
+    "hand-over": (reserved, {"layout": "devices"}, leave(hand_over_node)),
     "retire": (reserved, {"layout": "numa"}, retire_empty),
     "a pass that holds devices": (reserved, {"layout": "devices", "bandwidth": True}, lose_a_card),
     "a pass that holds devices in cells": (reserved, {"layout": "numa"}, lose_a_card),

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from keystoneauth1 import exceptions
 
-from agent.allocations.decide.rules import RULES, TRIES, Operation, Reaction
+from agent.allocations.decide.rules import RULES, TRIES, ChangeKind, Reaction
 from agent.allocations.decide.sets import merge_set, moved_sets, replace_set, reverted_set, rewrite
-from agent.allocations.operations import Ending, Operations, Told
+from agent.allocations.operations import Ending, Operations, Result
 from beds.agents import CountingSender
 from beds.meddler import Act, Meddler, first, lost, raced
 from reportclient.allocations import AllocationRequest, Slots
@@ -105,7 +105,7 @@ def test_the_example_of_the_mail_of_2016(world: World) -> None:
 
     ending = world.operations(sender).replace(world.i1, [world.request(B=SMALL, C=DISK)])
 
-    assert ending == Ending(told=Told.DONE, consumer=world.i1, held=world.slots(B=SMALL, C=DISK))
+    assert ending == Ending(told=Result.DONE, consumer=world.i1, held=world.slots(B=SMALL, C=DISK))
     assert sender.writes == 1
     assert world.held(world.i1) == {"B": SMALL, "C": DISK}
     assert world.generation("B") > before  # that of rpA, which only lost, is not moved by placement
@@ -158,7 +158,7 @@ def repair(operations: Operations, world: World) -> Ending:
     """What an audit read, with other amounts."""
     read = operations.client.consumer(world.i1)
     assert read is not None
-    return operations.carry_out(Operation.REPAIR, world.i1, [rewrite(read, world.slots(A=LARGE, C=DISK))])
+    return operations.carry_out(ChangeKind.REPAIR, world.i1, [rewrite(read, world.slots(A=LARGE, C=DISK))])
 
 
 @dataclass(frozen=True)
@@ -171,45 +171,45 @@ class Row:
     after: dict[str, Mapping[str, int]]  # of the guest
     kept: dict[str, Mapping[str, int]]  # of the migration
     changes: str = "guest"  # whose allocations somebody else changes in between
-    changed: Told | None = Told.CONFLICT  # and how it ends then; None: the change is no matter
-    full: Told = Told.NO_ROOM  # how it ends when its target has no room left
+    changed: Result | None = Result.CONFLICT  # and how it ends then; None: the change is no matter
+    full: Result = Result.NO_ROOM  # how it ends when its target has no room left
 
 
 HERE: dict[str, Mapping[str, int]] = {"A": SMALL, "C": DISK}
 THERE: dict[str, Mapping[str, int]] = {"B": SMALL, "C": DISK}
 NOTHING: dict[str, Mapping[str, int]] = {}
 
-ROWS: dict[Operation, Row] = {
-    Operation.SPAWN: Row(spawn, NOTHING, NOTHING, THERE, NOTHING, changed=Told.EXISTS),
-    Operation.UNSHELVE: Row(spawn, NOTHING, NOTHING, THERE, NOTHING, changed=Told.EXISTS),
-    Operation.REPLACE: Row(
+ROWS: dict[ChangeKind, Row] = {
+    ChangeKind.SPAWN: Row(spawn, NOTHING, NOTHING, THERE, NOTHING, changed=Result.EXISTS),
+    ChangeKind.UNSHELVE: Row(spawn, NOTHING, NOTHING, THERE, NOTHING, changed=Result.EXISTS),
+    ChangeKind.REPLACE: Row(
         lambda ops, world: ops.replace(world.i1, [world.request(A=LARGE)]),
         HERE, NOTHING, {"A": LARGE, "C": DISK}, NOTHING,
     ),
-    Operation.MERGE: Row(
+    ChangeKind.MERGE: Row(
         lambda ops, world: ops.merge(world.i1, [world.request(B=LARGE)], world.request(A=SMALL)),
-        HERE, NOTHING, {"B": LARGE, "C": DISK}, NOTHING, changed=Told.DONE,
+        HERE, NOTHING, {"B": LARGE, "C": DISK}, NOTHING, changed=Result.DONE,
     ),
-    Operation.EVACUATE: Row(
+    ChangeKind.EVACUATE: Row(
         lambda ops, world: ops.evacuate(world.i1, [world.request(B=SMALL, C=DISK)]),
         HERE, NOTHING, {"A": SMALL, "B": SMALL, "C": DISK}, NOTHING,
     ),
-    Operation.MOVE: Row(
+    ChangeKind.MOVE: Row(
         lambda ops, world: ops.move(world.i1, world.migration, [world.request(B=SMALL, C=DISK)]),
         HERE, NOTHING, THERE, {"A": SMALL},
     ),
-    Operation.CONFIRM: Row(
+    ChangeKind.CONFIRM: Row(
         lambda ops, world: ops.confirm(world.migration), THERE, {"A": SMALL}, THERE, NOTHING, changes="migration"
     ),
-    Operation.REVERT: Row(
+    ChangeKind.REVERT: Row(
         lambda ops, world: ops.revert(world.i1, world.migration), THERE, {"A": SMALL}, HERE, NOTHING
     ),
-    Operation.DELETE: Row(lambda ops, world: ops.release(world.i1), HERE, NOTHING, NOTHING, NOTHING),
-    Operation.SHELVE: Row(lambda ops, world: ops.release(world.i1), HERE, NOTHING, NOTHING, NOTHING),
-    Operation.FORCED_DELETE: Row(
+    ChangeKind.DELETE: Row(lambda ops, world: ops.release(world.i1), HERE, NOTHING, NOTHING, NOTHING),
+    ChangeKind.SHELVE: Row(lambda ops, world: ops.release(world.i1), HERE, NOTHING, NOTHING, NOTHING),
+    ChangeKind.FORCED_DELETE: Row(
         lambda ops, world: ops.release_forced(world.i1), HERE, NOTHING, NOTHING, NOTHING, changed=None
     ),
-    Operation.REPAIR: Row(lambda ops, world: repair(ops, world), HERE, NOTHING, {"A": LARGE, "C": DISK}, NOTHING),
+    ChangeKind.REPAIR: Row(lambda ops, world: repair(ops, world), HERE, NOTHING, {"A": LARGE, "C": DISK}, NOTHING),
 }  # fmt: skip
 
 
@@ -229,7 +229,7 @@ def stands(world: World) -> tuple[dict[str, dict[str, int]], dict[str, dict[str,
     return world.held(world.i1), world.held(world.migration)
 
 
-each = pytest.mark.parametrize("operation", list(Operation), ids=lambda one: one.value)
+each = pytest.mark.parametrize("operation", list(ChangeKind), ids=lambda one: one.value)
 
 
 def test_every_operation_has_its_row() -> None:
@@ -237,20 +237,20 @@ def test_every_operation_has_its_row() -> None:
 
 
 @each
-def test_nobody_else_is_there(operation: Operation, world: World) -> None:
+def test_nobody_else_is_there(operation: ChangeKind, world: World) -> None:
     row = ROWS[operation]
     begin(world, row)
 
     ending, writes = run(world, row)
 
-    assert (ending.told, writes) == (Told.DONE, 1)
+    assert (ending.told, writes) == (Result.DONE, 1)
     assert stands(world) == (row.after, row.kept)
-    subject, expected = (world.migration, row.kept) if operation is Operation.CONFIRM else (world.i1, row.after)
+    subject, expected = (world.migration, row.kept) if operation is ChangeKind.CONFIRM else (world.i1, row.after)
     assert (ending.consumer, ending.held) == (subject, world.slots(**expected))
 
 
 @each
-def test_somebody_changes_the_consumer_in_between(operation: Operation, world: World) -> None:
+def test_somebody_changes_the_consumer_in_between(operation: ChangeKind, world: World) -> None:
     row = ROWS[operation]
     begin(world, row)
     subject = world.i1 if row.changes == "guest" else world.migration
@@ -259,9 +259,9 @@ def test_somebody_changes_the_consumer_in_between(operation: Operation, world: W
     ending, _ = run(world, row, first(lambda: world.give(subject, world.slots(**theirs))))
 
     if row.changed is None:
-        assert (ending.told, stands(world)) == (Told.DONE, (row.after, row.kept))
-    elif row.changed is Told.DONE:  # merged with what they made of it
-        assert (ending.told, stands(world)) == (Told.DONE, ({"B": LARGE, "C": {"DISK_GB": 60}}, row.kept))
+        assert (ending.told, stands(world)) == (Result.DONE, (row.after, row.kept))
+    elif row.changed is Result.DONE:  # merged with what they made of it
+        assert (ending.told, stands(world)) == (Result.DONE, ({"B": LARGE, "C": {"DISK_GB": 60}}, row.kept))
     else:
         assert ending.told is row.changed
         guest, kept = (theirs, row.migration) if row.changes == "guest" else (row.guest, theirs)
@@ -270,56 +270,56 @@ def test_somebody_changes_the_consumer_in_between(operation: Operation, world: W
 
 
 def test_a_migration_that_exists_already_is_not_written_over(world: World) -> None:
-    row = ROWS[Operation.MOVE]
+    row = ROWS[ChangeKind.MOVE]
     begin(world, row)
 
     ending, _ = run(world, row, first(lambda: world.give(world.migration, world.slots(A=SMALL))))
 
-    assert ending.told is Told.EXISTS
+    assert ending.told is Result.EXISTS
     assert world.migration in ending.note
     assert stands(world) == (row.guest, {"A": SMALL})
 
 
 @each
-def test_others_write_on_its_providers_and_it_goes_through_in_the_end(operation: Operation, world: World) -> None:
+def test_others_write_on_its_providers_and_it_goes_through_in_the_end(operation: ChangeKind, world: World) -> None:
     row = ROWS[operation]
     begin(world, row)
 
     ending, writes = run(world, row, raced, times=TRIES - 1)
 
-    assert (ending.told, writes) == (Told.DONE, TRIES)
+    assert (ending.told, writes) == (Result.DONE, TRIES)
     assert stands(world) == (row.after, row.kept)
 
 
 @each
-def test_others_write_on_its_providers_without_end(operation: Operation, world: World) -> None:
+def test_others_write_on_its_providers_without_end(operation: ChangeKind, world: World) -> None:
     row = ROWS[operation]
     begin(world, row)
 
     ending, writes = run(world, row, raced, times=1000)
 
-    assert (ending.told, writes) == (Told.CONFLICT, TRIES)
+    assert (ending.told, writes) == (Result.CONFLICT, TRIES)
     assert stands(world) == (row.guest, row.migration)
     assert "try again later" in ending.note
 
 
-@pytest.mark.parametrize("operation", [one for one in Operation if RULES[one].no_room is Reaction.ALTERNATE])
-def test_its_target_has_no_room_any_more(operation: Operation, world: World) -> None:
+@pytest.mark.parametrize("operation", [one for one in ChangeKind if RULES[one].no_room is Reaction.ALTERNATE])
+def test_its_target_has_no_room_any_more(operation: ChangeKind, world: World) -> None:
     row = ROWS[operation]
     begin(world, row)
-    target = "A" if operation is Operation.REPLACE else "B"
+    target = "A" if operation is ChangeKind.REPLACE else "B"
     others = world.slots(**{target: {"VCPU": 5 if target == "A" else 8}})
 
     ending, _ = run(world, row, first(lambda: world.give(str(uuid.uuid4()), others)))
 
-    assert ending.told is Told.NO_ROOM
+    assert ending.told is Result.NO_ROOM
     assert stands(world) == (row.guest, row.migration)
     assert world.rp[target] in ending.note
 
 
 def test_a_host_that_shrank_meanwhile_has_no_room_for_a_revert(world: World) -> None:
     """Units of a class that all became fewer than one guest may take of it."""
-    row = ROWS[Operation.REVERT]
+    row = ROWS[ChangeKind.REVERT]
     begin(world, row)
     source = world.rp["A"]
     smaller = {"inventories": {"VCPU": {"total": 8, "max_unit": 1}, "MEMORY_MB": {"total": 8192}}}
@@ -328,23 +328,23 @@ def test_a_host_that_shrank_meanwhile_has_no_room_for_a_revert(world: World) -> 
         world, row, first(lambda: world.send("PUT", f"/resource_providers/{source}/inventories", smaller, source))
     )
 
-    assert ending.told is Told.NO_ROOM
+    assert ending.told is Result.NO_ROOM
     assert stands(world) == (row.guest, row.migration)
 
 
 @each
-def test_the_answer_is_lost_although_it_was_done(operation: Operation, world: World) -> None:
+def test_the_answer_is_lost_although_it_was_done(operation: ChangeKind, world: World) -> None:
     row = ROWS[operation]
     begin(world, row)
 
     ending, writes = run(world, row, lost)
 
-    assert (ending.told, writes) == (Told.DONE, 1)
+    assert (ending.told, writes) == (Result.DONE, 1)
     assert stands(world) == (row.after, row.kept)
 
 
 @each
-def test_nothing_is_said_to_be_done_while_placement_does_not_answer(operation: Operation, world: World) -> None:
+def test_nothing_is_said_to_be_done_while_placement_does_not_answer(operation: ChangeKind, world: World) -> None:
     row = ROWS[operation]
     begin(world, row)
 
@@ -365,15 +365,15 @@ def test_a_uuid_of_which_a_claim_was_refused_can_be_claimed_later(world: World) 
 
     ending = spawn(world.operations(), world, world.request(A=SMALL))
 
-    assert (ending.told, world.held(world.i1)) == (Told.DONE, {"A": SMALL})
+    assert (ending.told, world.held(world.i1)) == (Result.DONE, {"A": SMALL})
 
 
 def test_a_guest_is_not_its_own_migration(world: World) -> None:
     world.give(world.i1, world.slots(A=SMALL))
     operations = world.operations()
 
-    assert operations.move(world.i1, world.i1, [world.request(B=SMALL)]).told is Told.CONFLICT
-    assert operations.revert(world.i1, world.i1).told is Told.CONFLICT
+    assert operations.move(world.i1, world.i1, [world.request(B=SMALL)]).told is Result.CONFLICT
+    assert operations.revert(world.i1, world.i1).told is Result.CONFLICT
     assert world.held(world.i1) == {"A": SMALL}
 
 
@@ -383,7 +383,7 @@ def test_a_guest_is_evacuated_to_a_host_once(world: World) -> None:
 
     tolds = [world.operations().evacuate(world.i1, [request]).told for _ in range(2)]
 
-    assert tolds == [Told.DONE, Told.EXISTS]
+    assert tolds == [Result.DONE, Result.EXISTS]
     assert world.held(world.i1) == {"A": SMALL, "B": SMALL, "C": DISK}
 
 
@@ -401,7 +401,7 @@ def test_the_first_alternate_with_room_is_taken(world: World) -> None:
 
     ending = spawn(world.operations(), world, world.request(A=SMALL), world.request(B=SMALL))
 
-    assert ending.told is Told.DONE
+    assert ending.told is Result.DONE
     assert world.held(world.i1) == {"B": SMALL}
 
 
@@ -462,7 +462,7 @@ def test_whoever_is_not_there_is_told_so(world: World) -> None:
         operations.release_forced(nobody),
     ]
 
-    assert {ending.told for ending in endings} == {Told.ABSENT}
+    assert {ending.told for ending in endings} == {Result.ABSENT}
 
 
 def test_usages_are_told_by_project_and_user(world: World) -> None:

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from agent.audit.decide.findings import Finding, Kind
-from agent.audit.decide.guests import NOBODY, audit
-from agent.audit.decide.snapshot import Scene, kin, suspects
+from agent.audit.decide.guests import NOBODY, find_all
+from agent.audit.decide.snapshot import Snapshot, kin, suspects
 from agent.audit.decide.unknown_consumers import CLOCKS_S
-from reportclient.allocations import Allocation, Consumer, Float, Guest, Holding, Holdings, Slots
+from reportclient.allocations import Allocation, Consumer, Float, GuestState, Holding, Holdings, Slots
 from reportclient.ownership import MARKER
 from reportclient.plan import ReplaceAllocations, Rewrite
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
@@ -31,7 +31,7 @@ TREE = ObservedTree(
 )
 FLAVOR = {"VCPU": 2, "MEMORY_MB": 512}
 SET = {**FLAVOR, "DISK_GB": 10}
-RUNS = Guest(active=True, project="p", user="u", disk_gb=10)
+RUNS = GuestState(active=True, project="p", user="u", disk_gb=10)
 
 
 def has(uuid: str = "guest") -> Holdings:
@@ -48,7 +48,7 @@ def consumer(
     return Consumer(uuid=uuid, generation=1, project="p", user=user, kind=kind, slots=slots)
 
 
-def scene(*consumers: Consumer, holdings: Holdings | None = None, known: Guest = RUNS) -> Scene:
+def snapshot(*consumers: Consumer, holdings: Holdings | None = None, known: GuestState = RUNS) -> Snapshot:
     """The host with these consumers, and what they have of it; ``known`` is what is told of its guest."""
     holdings = holdings or replace(has(), known={"guest": known})
     names = {ROOT: "host", CARD: "host_card"}
@@ -59,7 +59,7 @@ def scene(*consumers: Consumer, holdings: Holdings | None = None, known: Guest =
         if place in names
         for name, amount in resources.items()
     )
-    return Scene(
+    return Snapshot(
         tree=TREE,
         allocations=rows,
         holdings=holdings,
@@ -78,14 +78,14 @@ def rewrites(finding: Finding) -> dict[str, Rewrite]:
 
 
 def test_a_guest_with_allocations_of_what_it_has_is_no_finding_and_no_suspect() -> None:
-    sound = scene(consumer())
+    sound = snapshot(consumer())
 
     assert suspects(sound) == frozenset()
-    assert audit(sound) == ()
+    assert find_all(sound) == ()
 
 
 def test_a_guest_with_too_few_cpus_allocated_gets_what_it_has_and_keeps_the_rest() -> None:
-    (found,) = audit(scene(consumer(slots={ROOT: {**SET, "VCPU": 1}, SHARED: {"DISK_GB": 5}})))
+    (found,) = find_all(snapshot(consumer(slots={ROOT: {**SET, "VCPU": 1}, SHARED: {"DISK_GB": 5}})))
 
     assert (found.kind, found.provider, found.expected, found.actual) == (Kind.WRONG_AMOUNT, "host", 2, 1)
     assert found.safe
@@ -104,7 +104,7 @@ def test_a_unit_on_another_provider_than_the_allocation_is_a_wrong_provider() ->
             ),
         )
     )
-    before = scene(consumer(), holdings=replace(has(), units=units))
+    before = snapshot(consumer(), holdings=replace(has(), units=units))
     rows = (*before.allocations, Allocation("guest", "host_second", "VGPU", 1))
     here = replace(
         before,
@@ -115,7 +115,7 @@ def test_a_unit_on_another_provider_than_the_allocation_is_a_wrong_provider() ->
         consumers={"guest": consumer(slots={ROOT: SET, "second-uuid": {"VGPU": 1}})},
     )
 
-    found = audit(here)
+    found = find_all(here)
 
     assert {(one.kind, one.provider, one.expected, one.actual) for one in found} == {
         (Kind.WRONG_PROVIDER, "host_card", 1, 0),
@@ -130,21 +130,23 @@ def test_a_device_of_a_networks_port_is_right_whether_it_is_allocated_or_not(amo
     unit = Holding("guest", "host_card", "VGPU", 1)
     slots = {ROOT: SET} | ({CARD: {"VGPU": amount}} if amount else {})
 
-    assert audit(scene(consumer(slots=slots), holdings=replace(has(), units=(unit,), ports=(unit,)))) == ()
+    assert find_all(snapshot(consumer(slots=slots), holdings=replace(has(), units=(unit,), ports=(unit,)))) == ()
 
 
 def test_a_guest_with_more_than_its_port_allocated_has_too_much() -> None:
     unit = Holding("guest", "host_card", "VGPU", 1)
-    here = scene(consumer(slots={ROOT: SET, CARD: {"VGPU": 2}}), holdings=replace(has(), units=(unit,), ports=(unit,)))
+    here = snapshot(
+        consumer(slots={ROOT: SET, CARD: {"VGPU": 2}}), holdings=replace(has(), units=(unit,), ports=(unit,))
+    )
 
-    assert [(one.kind, one.expected, one.actual) for one in audit(here)] == [(Kind.WRONG_AMOUNT, 1, 2)]
+    assert [(one.kind, one.expected, one.actual) for one in find_all(here)] == [(Kind.WRONG_AMOUNT, 1, 2)]
 
 
 def test_what_a_guest_has_on_a_provider_that_the_tree_does_not_have_yet_is_not_judged() -> None:
     """The configuration is ahead of the tree: a cell's memory is the root's still."""
     ahead = replace(has(), floats=(Float("guest", "MEMORY_MB", 512, ("host_NUMA0",), ""), *has().floats[:1]))
 
-    found = audit(scene(consumer(slots={ROOT: {**SET, "MEMORY_MB": 64, "VCPU": 1}}), holdings=ahead))
+    found = find_all(snapshot(consumer(slots={ROOT: {**SET, "MEMORY_MB": 64, "VCPU": 1}}), holdings=ahead))
 
     assert [(one.resource_class, one.expected, one.actual) for one in found] == [("VCPU", 2, 1)]
 
@@ -156,16 +158,16 @@ def test_what_a_guest_has_on_a_provider_that_the_tree_does_not_have_yet_is_not_j
         pytest.param(replace(RUNS, migrating=True), id="moves"),
     ],
 )
-def test_a_guest_that_is_not_settled_is_no_finding(known: Guest) -> None:
-    assert audit(scene(consumer(slots={ROOT: {"VCPU": 1}}), known=known)) == ()
-    assert audit(scene(known=known)) == ()
+def test_a_guest_that_is_not_settled_is_no_finding(known: GuestState) -> None:
+    assert find_all(snapshot(consumer(slots={ROOT: {"VCPU": 1}}), known=known)) == ()
+    assert find_all(snapshot(known=known)) == ()
 
 
 def test_a_guest_is_left_alone_while_its_owner_has_a_migration_here() -> None:
     """It may be between its old size and its new one."""
     resized = consumer(slots={ROOT: {**SET, "VCPU": 4}})
 
-    found = audit(scene(resized, consumer("migration", {ROOT: FLAVOR}, "MIGRATION")))
+    found = find_all(snapshot(resized, consumer("migration", {ROOT: FLAVOR}, "MIGRATION")))
 
     assert {one.consumer for one in found} == {"migration"}
 
@@ -174,7 +176,7 @@ def test_a_guest_is_left_alone_while_its_owner_has_a_migration_here() -> None:
 
 
 def test_a_guest_without_allocations_gets_what_it_has_and_its_disk() -> None:
-    found = audit(scene())
+    found = find_all(snapshot())
 
     assert {(one.kind, one.resource_class, one.expected, one.actual) for one in found} == {
         (Kind.MISSING, "VCPU", 2, 0),
@@ -194,8 +196,8 @@ def test_a_guest_without_allocations_gets_what_it_has_and_its_disk() -> None:
         pytest.param(replace(RUNS, named=frozenset({"CUSTOM_X"})), "how much CUSTOM_X it is to have", id="its class"),
     ],
 )
-def test_a_guest_of_which_not_all_is_known_is_allocated_by_a_person(known: Guest, why: str) -> None:
-    found = audit(scene(known=known))
+def test_a_guest_of_which_not_all_is_known_is_allocated_by_a_person(known: GuestState, why: str) -> None:
+    found = find_all(snapshot(known=known))
 
     assert found
     assert {(one.kind, one.repair, one.safe) for one in found} == {(Kind.MISSING, None, False)}
@@ -205,7 +207,7 @@ def test_a_guest_of_which_not_all_is_known_is_allocated_by_a_person(known: Guest
 def test_a_guest_that_has_nothing_that_is_on_offer_here_is_told_at_the_root() -> None:
     holdings = Holdings(guests=frozenset({"guest"}), known={"guest": RUNS})
 
-    (found,) = audit(scene(holdings=holdings))
+    (found,) = find_all(snapshot(holdings=holdings))
 
     assert (found.kind, found.provider, found.expected, found.repair) == (Kind.MISSING, "host", None, None)
     assert "nothing of what it has is on offer here" in found.seen
@@ -213,7 +215,7 @@ def test_a_guest_that_has_nothing_that_is_on_offer_here_is_told_at_the_root() ->
 
 def test_a_guest_that_is_allocated_on_another_host_only_is_not_repaired_by_itself() -> None:
     """Its resize to here may be half done: a person must say."""
-    found = audit(scene(consumer(slots={AWAY: SET, SHARED: {"DISK_GB": 10}})))
+    found = find_all(snapshot(consumer(slots={AWAY: SET, SHARED: {"DISK_GB": 10}})))
 
     assert {(one.kind, one.safe) for one in found} == {(Kind.MISSING, False)}
     assert all(one.seen.endswith("only on another host") for one in found)
@@ -222,7 +224,7 @@ def test_a_guest_that_is_allocated_on_another_host_only_is_not_repaired_by_itsel
 
 @pytest.mark.parametrize("kind", ["MIGRATION", None])
 def test_what_a_migration_keeps_of_a_guest_that_runs_here_goes_back_to_it(kind: str | None) -> None:
-    found = audit(scene(consumer("keeper", kind=kind)))
+    found = find_all(snapshot(consumer("keeper", kind=kind)))
 
     assert {(one.kind, one.consumer, one.safe, one.arriving) for one in found} == {(Kind.MISSING, "guest", True, True)}
     assert {one.untyped for one in found} == {kind is None}
@@ -237,14 +239,14 @@ def test_what_a_migration_keeps_takes_the_place_of_what_the_guest_got_elsewhere(
     """The guest has its disk on shared storage, and CPUs on a host to which it never went."""
     new = consumer(slots={AWAY: FLAVOR, SHARED: {"DISK_GB": 10}})
 
-    found = audit(scene(new, consumer("keeper", {ROOT: FLAVOR}, "MIGRATION")))
+    found = find_all(snapshot(new, consumer("keeper", {ROOT: FLAVOR}, "MIGRATION")))
 
     assert {(one.kind, one.safe) for one in found} == {(Kind.MISSING, True)}
     assert rewrites(found[0])["guest"].after == {ROOT: FLAVOR, SHARED: {"DISK_GB": 10}}
 
 
 def test_of_two_migrations_that_may_keep_a_guests_set_none_is_taken_for_certain() -> None:
-    found = audit(scene(consumer("one", kind="MIGRATION"), consumer("two", kind="MIGRATION")))
+    found = find_all(snapshot(consumer("one", kind="MIGRATION"), consumer("two", kind="MIGRATION")))
 
     assert {(one.kind, one.consumer, one.safe) for one in found} == {(Kind.MISSING, "guest", False)}
     assert all(one.arriving for one in found)
@@ -253,7 +255,7 @@ def test_of_two_migrations_that_may_keep_a_guests_set_none_is_taken_for_certain(
 def test_nothing_but_its_owner_speaks_for_the_keeper_of_a_guest_of_which_nothing_is_told() -> None:
     holdings = Holdings(guests=frozenset({"guest"}), known={"guest": RUNS})
 
-    (found,) = audit(scene(consumer("keeper", kind="MIGRATION"), holdings=holdings))
+    (found,) = find_all(snapshot(consumer("keeper", kind="MIGRATION"), holdings=holdings))
 
     assert (found.kind, found.consumer, found.safe, found.arriving) == (Kind.MISSING, "guest", False, True)
 
@@ -261,7 +263,7 @@ def test_nothing_but_its_owner_speaks_for_the_keeper_of_a_guest_of_which_nothing
 def test_of_two_migrations_the_one_that_has_what_the_guest_has_is_its_own() -> None:
     smaller = consumer("a-smaller", {ROOT: {"VCPU": 1, "MEMORY_MB": 64}}, "MIGRATION")
 
-    found = audit(scene(smaller, consumer("exact", kind="MIGRATION")))
+    found = find_all(snapshot(smaller, consumer("exact", kind="MIGRATION")))
 
     assert {(one.consumer, one.safe) for one in found if one.kind is Kind.MISSING} == {("guest", True)}
     assert "exact keeps what it had here" in found[0].seen
@@ -277,7 +279,7 @@ def test_of_two_migrations_the_one_that_has_what_the_guest_has_is_its_own() -> N
     ],
 )
 def test_what_cannot_be_a_guests_migration_does_not_speak_for_it(stranger: Consumer) -> None:
-    found = audit(scene(stranger))
+    found = find_all(snapshot(stranger))
 
     missing = [one for one in found if one.kind is Kind.MISSING]
     assert {one.arriving for one in missing} == {False}
@@ -302,7 +304,7 @@ def test_what_cannot_be_a_guests_migration_does_not_speak_for_it(stranger: Consu
 def test_a_consumer_that_is_no_guest_here_loses_what_it_has_here(
     slots: Slots, kind: str, finding: Kind, after: Slots
 ) -> None:
-    found = audit(scene(consumer("stranger", slots, kind), holdings=Holdings()))
+    found = find_all(snapshot(consumer("stranger", slots, kind), holdings=Holdings()))
 
     assert {(one.kind, one.consumer, one.safe) for one in found} == {(finding, "stranger", True)}
     assert {(one.resource_class, one.expected, one.actual) for one in found} == {
@@ -312,11 +314,11 @@ def test_a_consumer_that_is_no_guest_here_loses_what_it_has_here(
 
 
 def test_a_consumer_of_another_service_is_no_finding() -> None:
-    assert audit(scene(consumer(), consumer("volume", kind="BLOCK_STORAGE"))) == ()
+    assert find_all(snapshot(consumer(), consumer("volume", kind="BLOCK_STORAGE"))) == ()
 
 
 def test_a_migration_with_a_guest_of_its_owner_here_may_be_that_guests() -> None:
-    (found, *_) = audit(scene(consumer(), consumer("stranger", {ROOT: {"VCPU": 1}}, "MIGRATION")))
+    (found, *_) = find_all(snapshot(consumer(), consumer("stranger", {ROOT: {"VCPU": 1}}, "MIGRATION")))
 
     assert (found.kind, found.safe) == (Kind.LEAKED, False)
     assert "it may be a resize of guest, which is here" in found.seen
@@ -341,13 +343,13 @@ def test_a_migration_that_is_newer_than_its_guests_set_is_not_that_guests(
     guest, stranger = consumer(), consumer("stranger", {ROOT: {"VCPU": 1}}, "MIGRATION")
     aged = replace(stranger, age_s=strangers_s, generation=generation)
 
-    (found,) = audit(scene(replace(guest, age_s=guests_s), aged))
+    (found,) = find_all(snapshot(replace(guest, age_s=guests_s), aged))
 
     assert (found.kind, found.safe) == (Kind.LEAKED, is_another)
 
 
 def test_a_migration_with_cpus_of_two_hosts_is_nobodys() -> None:
-    (found,) = audit(scene(consumer(), consumer("stranger", {ROOT: {"VCPU": 1}, AWAY: {"VCPU": 1}}, "MIGRATION")))
+    (found,) = find_all(snapshot(consumer(), consumer("stranger", {ROOT: {"VCPU": 1}, AWAY: {"VCPU": 1}}, "MIGRATION")))
 
     assert (found.kind, found.safe) == (Kind.LEAKED, True)
 
@@ -360,7 +362,7 @@ def test_a_doubtful_consumer_that_is_on_another_host_too_keeps_what_it_has_there
         holdings, guests=holdings.guests | {"other"}, known={"guest": RUNS, "other": replace(RUNS, active=False)}
     )
 
-    (found,) = audit(scene(consumer(), stranger, holdings=two))
+    (found,) = find_all(snapshot(consumer(), stranger, holdings=two))
 
     assert (found.kind, found.safe) == (Kind.DOUBLED, False)
     assert "it may be a resize of guest or of 1 more of its owner" in found.seen
@@ -370,10 +372,10 @@ def test_a_doubtful_consumer_that_is_on_another_host_too_keeps_what_it_has_there
 # -- guests whose allocations do not say whose they are ----------------------------------------------------------------
 
 
-def nameless(one: Consumer, known: Guest = RUNS) -> list[Finding]:
+def nameless(one: Consumer, known: GuestState = RUNS) -> list[Finding]:
     return [
         found
-        for found in audit(replace(scene(one, known=known), typed=True, asked=frozenset({"guest"})))
+        for found in find_all(replace(snapshot(one, known=known), typed=True, asked=frozenset({"guest"})))
         if found.kind in (Kind.WITHOUT_OWNER, Kind.WITHOUT_TYPE)
     ]
 
@@ -405,10 +407,10 @@ def test_a_guest_without_a_type_becomes_an_instance_of_its_own_owner() -> None:
 
 
 def test_a_type_is_not_missed_where_placement_tells_none_nor_of_a_guest_that_was_not_asked_for() -> None:
-    untyped = scene(consumer(kind=None))
+    untyped = snapshot(consumer(kind=None))
 
-    assert audit(replace(untyped, asked=frozenset({"guest"}))) == ()
-    assert audit(replace(untyped, typed=True)) == ()
+    assert find_all(replace(untyped, asked=frozenset({"guest"}))) == ()
+    assert find_all(replace(untyped, typed=True)) == ()
 
 
 # -- whose sets must be read -------------------------------------------------------------------------------------------
@@ -418,15 +420,15 @@ def test_a_stranger_and_the_guests_of_its_owner_are_read() -> None:
     stranger = consumer("stranger", {ROOT: {"VCPU": 1}}, "MIGRATION")
     of_another = replace(stranger, project="another")
 
-    assert suspects(scene(consumer(), stranger)) == {"stranger"}
-    assert kin(scene(consumer(), stranger)) == {"guest"}
-    assert kin(scene(consumer(), of_another)) == frozenset()
-    assert kin(scene(consumer())) == frozenset()
+    assert suspects(snapshot(consumer(), stranger)) == {"stranger"}
+    assert kin(snapshot(consumer(), stranger)) == {"guest"}
+    assert kin(snapshot(consumer(), of_another)) == frozenset()
+    assert kin(snapshot(consumer())) == frozenset()
 
 
 def test_a_guest_of_which_nobody_says_whose_it_is_is_read_only_where_a_stranger_is() -> None:
     unowned = replace(RUNS, project=None)
-    sound, stranger = scene(consumer()), Allocation("stranger", "host", "VCPU", 1)
+    sound, stranger = snapshot(consumer()), Allocation("stranger", "host", "VCPU", 1)
     alone = replace(sound, consumers={}, holdings=replace(sound.holdings, known={"guest": unowned}))
 
     assert suspects(alone) == frozenset()

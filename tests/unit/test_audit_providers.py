@@ -6,7 +6,7 @@ import pytest
 
 from agent.audit.decide.findings import Kind
 from agent.audit.decide.providers import audit_providers
-from agent.audit.decide.snapshot import Scene
+from agent.audit.decide.snapshot import Snapshot
 from reportclient.allocations import Allocation, Holdings
 from reportclient.names import ONE_TIME
 from reportclient.ownership import MARKER, OWNER_NOVA
@@ -37,24 +37,26 @@ def tree(reserved: int) -> ObservedTree:
 def test_a_card_that_is_gone_may_be_deleted_only_if_nothing_rests_on_it(
     reserved: int, used: int, safe: bool, words: str
 ) -> None:
-    scene = Scene(
+    snapshot = Snapshot(
         tree=tree(reserved),
         allocations=(Allocation("guest", CARD, "SRIOV_NET_VF", used),) if used else (),
         holdings=Holdings(),
         classes={"host": frozenset({"VCPU"}), CARD: frozenset({"SRIOV_NET_VF"})},
     )
 
-    (finding,) = (one for one in audit_providers(scene) if one.kind is Kind.GHOST)
+    (finding,) = (one for one in audit_providers(snapshot) if one.kind is Kind.GHOST)
 
     assert (finding.safe, finding.repair is not None) == (safe, safe)
     assert words in finding.seen
 
 
-def scene(*providers: Provider, rows: tuple[Allocation, ...] = (), layout: str = "", configured: str = "") -> Scene:
+def snapshot(
+    *providers: Provider, rows: tuple[Allocation, ...] = (), layout: str = "", configured: str = ""
+) -> Snapshot:
     """A host with these providers below its root, whose hardware is all here."""
     root = Provider(name="host", inventories={"VCPU": Inventory(total=4)}, traits=frozenset({MARKER}))
     several = (root, *providers)
-    return Scene(
+    return Snapshot(
         tree=ObservedTree(tuple(ObservedProvider(uuid=one.name, generation=1, provider=one) for one in several)),
         allocations=rows,
         holdings=Holdings(),
@@ -80,7 +82,7 @@ def card(reserved: int = 0, *traits: str) -> Provider:
     ],
 )
 def test_a_provider_is_over_its_capacity_by_what_it_can_give(row: Allocation, most: int | None) -> None:
-    found = audit_providers(scene(card(2, MARKER), rows=(row,)))
+    found = audit_providers(snapshot(card(2, MARKER), rows=(row,)))
 
     assert [(one.kind, one.provider, one.expected, one.actual) for one in found] == (
         [(Kind.OVER, row.provider, most, row.amount)] if most else []
@@ -100,7 +102,7 @@ def test_a_provider_is_over_its_capacity_by_what_it_can_give(row: Allocation, mo
 def test_a_one_time_device_that_was_used_is_to_be_reserved_whole(reserved: int, used: bool, is_found: bool) -> None:
     rows = (Allocation("guest", CARD, "SRIOV_NET_VF", 1),) if used else ()
 
-    found = audit_providers(scene(card(reserved, MARKER, ONE_TIME), rows=rows))
+    found = audit_providers(snapshot(card(reserved, MARKER, ONE_TIME), rows=rows))
 
     assert [(one.kind, one.expected, one.actual, one.safe) for one in found] == (
         [(Kind.TO_BE_RESERVED, 2, reserved, True)] if is_found else []
@@ -111,7 +113,7 @@ def test_a_one_time_device_that_was_used_is_to_be_reserved_whole(reserved: int, 
 
 
 def test_a_tree_in_another_layout_than_the_configured_one_says_how_to_bring_both_together() -> None:
-    (found,) = audit_providers(scene(layout="numa", configured="devices"))
+    (found,) = audit_providers(snapshot(layout="numa", configured="devices"))
 
     assert (found.kind, found.provider) == (Kind.OTHER_LAYOUT, "host")
     assert "set [compute] layout = numa" in found.seen
@@ -129,7 +131,7 @@ def test_a_tree_in_another_layout_than_the_configured_one_says_how_to_bring_both
     ],
 )
 def test_a_provider_without_mark_or_name_of_an_owner_is_ownerless(name: str, trait: str, is_found: bool) -> None:
-    found = audit_providers(scene(Provider(name=name, parent="host", traits=frozenset({trait}))))
+    found = audit_providers(snapshot(Provider(name=name, parent="host", traits=frozenset({trait}))))
 
     assert [(one.kind, one.provider) for one in found] == ([(Kind.OWNERLESS, name)] if is_found else [])
 
@@ -141,7 +143,7 @@ def test_two_providers_whose_names_end_in_one_address_are_duplicates() -> None:
         inventories={"VGPU": Inventory(total=1)},
         traits=frozenset({MARKER}),
     )
-    here = scene(card(0, MARKER), again)
+    here = snapshot(card(0, MARKER), again)
 
     assert {(one.kind, one.provider) for one in audit_providers(here)} == {
         (Kind.DUPLICATE, CARD),

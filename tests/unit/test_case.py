@@ -24,7 +24,7 @@ from agent.sync.decide.draft import draft
 from agent.sync.decide.judge import judge
 from agent.sync.decide.view import Needs, View, Wishes
 from agent.sync.json_form import encode_conversion
-from agent.sync.node import Planner
+from agent.sync.node import ComputeNode
 from agent.sync.run import foresee
 from beds.worlds import CARDS, STYLES, World, worlds
 from drivers.errors import DiscoveryError, PolicyError
@@ -57,20 +57,20 @@ def make() -> Iterator[Any]:
         yield maker
 
 
-def looked(planner: Planner) -> str:
+def looked(node: ComputeNode) -> str:
     """What a look tells, as text: the plan with its trees and the verdict, or the refusal."""
     try:
-        found = foresee(planner, RESHAPE)
+        found = foresee(node, RESHAPE)
     except USER_ERRORS as error:
         return f"{type(error).__name__}: {error}"
-    verdict = judge(found, RESHAPE, planner.terms())
+    verdict = judge(found, RESHAPE, node.terms())
     told = encode_conversion(found.plan, found.observed, found.allocations, found.allocations_after)
     return json.dumps([told, str(verdict.refused), verdict.notes, found.held], sort_keys=True)
 
 
-def asking(planner: Planner, sender: Any, told: Any) -> Planner:
+def asking(node: ComputeNode, sender: Any, told: Any) -> ComputeNode:
     client = PlacementClient(Transport(sender, where="placement", now=told.clock.now_s))
-    return replace(planner, client=client, clock=lambda: told.clock, probe=told.probe)
+    return replace(node, client=client, clock=lambda: told.clock, probe=told.probe)
 
 
 def changed_world(make: Any, layout: str, guests: list[Any], several: list[Any]) -> World:
@@ -92,13 +92,13 @@ def test_a_look_at_what_was_recorded_is_the_same_look(
     make: Any, layout: str, guests: list[Any], several: list[Any]
 ) -> None:
     world = changed_world(make, layout, guests, several)
-    planner = world.planner()
+    node = world.node()
     kept = Recorder(StoppedClock("boot", 0.0, world.clock()), {})
-    first = looked(asking(replace(planner, driver=kept.driver(planner.driver)), _recording(world, kept), kept))
+    first = looked(asking(replace(node, driver=kept.driver(node.driver)), _recording(world, kept), kept))
     event("a plan" if first.startswith("[") else "a refusal")
 
     answers = decode_exchanges(encode_exchanges(kept.placement))
-    again = looked(asking(planner, RecordedSender(answers), kept))
+    again = looked(asking(node, RecordedSender(answers), kept))
 
     assert again == first
 
@@ -111,15 +111,15 @@ def _recording(world: World, kept: Recorder) -> RecordingSender:
 def test_the_same_view_gives_the_same_draft_or_the_same_needs(
     make: Any, layout: str, guests: list[Any], several: list[Any]
 ) -> None:
-    planner = changed_world(make, layout, guests, several).planner()
+    node = changed_world(make, layout, guests, several).node()
     try:
-        view = planner.view(RESHAPE)
+        view = node.view(RESHAPE)
     except USER_ERRORS:
         return
 
     def decided(view: View) -> object:
         try:
-            found = draft(view, planner.driver)
+            found = draft(view, node.driver)
         except USER_ERRORS as error:
             return str(error)
         return found if isinstance(found, Needs) else (found.plan.digest, found.held, found.unplaceable)

@@ -28,8 +28,8 @@ def one(tmp_path: Path) -> OneHost:
 
 
 def check(one: OneHost) -> Check:
-    planner = one.planner
-    return try_tree(planner, planner.driver.survey(planner.node))
+    node = one.node
+    return try_tree(node, node.driver.survey(node.name))
 
 
 def test_a_host_that_needs_nothing_is_ok(one: OneHost) -> None:

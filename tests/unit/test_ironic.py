@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from keystoneauth1 import exceptions
 
 from drivers.errors import DiscoveryError
-from drivers.ironic.client import PAGE, TRIES, IronicClient
+from drivers.ironic.client import PAGE, REQUEST_TRIES, IronicClient
 from drivers.ironic.driver import IronicDriver
 from drivers.ironic.nodes import Misfit, Node, parse_node
 from drivers.ironic.shape import MARKS, shape_share
@@ -217,11 +217,11 @@ def test_a_listing_begins_again_when_the_node_of_its_marker_is_deleted() -> None
 
 
 def test_a_listing_from_which_nodes_go_away_again_and_again_is_none() -> None:
-    one, ironic = driver(*[page(1, marker=1), 404] * TRIES)
+    one, ironic = driver(*[page(1, marker=1), 404] * REQUEST_TRIES)
 
     with pytest.raises(DiscoveryError, match="nodes went away while they were listed, 5 times"):
         one.survey()
-    assert len(ironic.asked) == 2 * TRIES
+    assert len(ironic.asked) == 2 * REQUEST_TRIES
 
 
 def test_of_nodes_that_several_agents_share_each_reports_its_own() -> None:
@@ -277,7 +277,7 @@ def test_a_busy_ironic_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_listing_that_is_not_whole_is_none(answer: Any, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda _: None)
-    one, _ = driver(page(1, marker=1), *[answer] * TRIES)
+    one, _ = driver(page(1, marker=1), *[answer] * REQUEST_TRIES)
 
     with pytest.raises(DiscoveryError, match=message):
         one.survey()

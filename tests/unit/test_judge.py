@@ -7,7 +7,7 @@ import pytest
 
 import fakes
 from agent.state.memory import NodeState
-from agent.sync.decide.draft import Prospect
+from agent.sync.decide.draft import Draft
 from agent.sync.decide.judge import FORGIVEN, PATIENCE, Terms, judge, notes_on
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
@@ -33,9 +33,9 @@ def stands(*providers: Provider) -> ObservedTree:
 SEEN = NodeState(observed=stands(ROOT))
 
 
-def prospect(**changes: Any) -> Prospect:
+def draft(**changes: Any) -> Draft:
     """A host that stands in placement as it is wanted, and is remembered."""
-    told = Prospect(
+    told = Draft(
         root_uuid="host",
         desired=ProviderTree((ROOT,)),
         observed=stands(ROOT),
@@ -62,23 +62,23 @@ def prospect(**changes: Any) -> Prospect:
     return replace(told, **changes)
 
 
-def smaller(**changes: Any) -> Prospect:
+def smaller(**changes: Any) -> Draft:
     """A host that loses half of its CPUs."""
     plan = Plan((SetInventories("host", "host", HALF.inventories),))
-    return prospect(desired=ProviderTree((HALF,)), plan=plan, **changes)
+    return draft(desired=ProviderTree((HALF,)), plan=plan, **changes)
 
 
 def test_a_host_as_it_is_wanted_is_carried_out_without_a_word() -> None:
-    assert judge(prospect(), Wishes(), TERMS).refused is None
-    assert notes_on(prospect()) == ()
+    assert judge(draft(), Wishes(), TERMS).refused is None
+    assert notes_on(draft()) == ()
 
 
 # -- a second writer ---------------------------------------------------------------------------------------------------
 
 
 def test_one_change_by_somebody_is_a_strike_and_the_next_one_stops_the_writing() -> None:
-    first = judge(prospect(contest=CHANGED), Wishes(), TERMS)
-    second = judge(prospect(contest=CHANGED, memory=first.memory), Wishes(), TERMS)
+    first = judge(draft(contest=CHANGED), Wishes(), TERMS)
+    second = judge(draft(contest=CHANGED, memory=first.memory), Wishes(), TERMS)
 
     assert (first.refused, first.memory.strikes, first.memory.struck_s) == (None, 1, TERMS.now_s)
     assert second.refused is Status.CONTESTED
@@ -89,9 +89,9 @@ def test_one_change_by_somebody_is_a_strike_and_the_next_one_stops_the_writing()
 def test_a_contested_host_stays_so_until_a_person_takes_it_over() -> None:
     contested = replace(SEEN, contested=("somebody writes",), strikes=1, quiet=3)
 
-    assert judge(prospect(memory=contested), Wishes(), TERMS).notes == ("somebody writes",)
+    assert judge(draft(memory=contested), Wishes(), TERMS).notes == ("somebody writes",)
 
-    taken = judge(prospect(memory=contested, contest=CHANGED), Wishes(take_over=True), TERMS)
+    taken = judge(draft(memory=contested, contest=CHANGED), Wishes(take_over=True), TERMS)
     assert taken.refused is None
     assert (taken.memory.contested, taken.memory.strikes, taken.memory.quiet) == ((), 0, 0)
 
@@ -99,13 +99,13 @@ def test_a_contested_host_stays_so_until_a_person_takes_it_over() -> None:
 def test_a_contested_host_tells_what_is_changed_now() -> None:
     contested = replace(SEEN, contested=("somebody wrote long ago",))
 
-    notes = judge(prospect(memory=contested, contest=CHANGED), Wishes(), TERMS).notes
+    notes = judge(draft(memory=contested, contest=CHANGED), Wishes(), TERMS).notes
 
     assert notes[0] == "another service writes on host too: VCPU total 8 became total 4"
 
 
 def test_novas_mark_stops_the_writing_at_once() -> None:
-    verdict = judge(prospect(contest=replace(CHANGED, nova=True, marked=True)), Wishes(), TERMS)
+    verdict = judge(draft(contest=replace(CHANGED, nova=True, marked=True)), Wishes(), TERMS)
 
     assert verdict.refused is Status.CONTESTED
     assert verdict.notes[0].startswith("nova-compute (by its trait OWNER_NOVA) writes on host too")
@@ -122,7 +122,7 @@ def test_novas_mark_stops_the_writing_at_once() -> None:
 def test_a_strike_is_forgiven_after_quiet_passes_and_time(quiet: int, since_s: float, strikes: int) -> None:
     struck = replace(SEEN, strikes=1, struck_s=TERMS.now_s - since_s, quiet=quiet)
 
-    memory = judge(prospect(memory=struck), Wishes(), TERMS).memory
+    memory = judge(draft(memory=struck), Wishes(), TERMS).memory
 
     assert (memory.strikes, memory.quiet) == (strikes, quiet + 1 if strikes else 0)
 
@@ -141,7 +141,7 @@ def test_a_root_that_was_never_ours_is_not_taken_from_a_nova_compute_that_runs(
 ) -> None:
     root = replace(ROOT, traits=traits | {OWNER_NOVA})
 
-    verdict = judge(prospect(observed=stands(root), said=stands(root), nova_compute=running), wishes, TERMS)
+    verdict = judge(draft(observed=stands(root), said=stands(root), nova_compute=running), wishes, TERMS)
 
     assert verdict.refused is refused
     assert not refused or verdict.notes[0].startswith("nova-compute (pid 77) runs here and reports host")
@@ -163,14 +163,14 @@ def test_a_provider_keeps_its_parent_where_placement_cannot_change_that(
 ) -> None:
     plan = Plan(tuple(Reparent(name, name, "host", "host", "host_cell") for name in names))
 
-    verdict = judge(prospect(plan=plan), Wishes(), replace(TERMS, microversion=microversion))
+    verdict = judge(draft(plan=plan), Wishes(), replace(TERMS, microversion=microversion))
 
     assert verdict.refused is (Status.UNSAFE if words else None)
     assert not words or (words in verdict.notes[0] and "this one has 1.36: upgrade placement" in verdict.notes[0])
 
 
 def test_what_guests_hold_and_has_no_place_in_the_new_tree_is_said() -> None:
-    verdict = judge(prospect(unplaceable="guest holds 1 VGPU"), Wishes(), TERMS)
+    verdict = judge(draft(unplaceable="guest holds 1 VGPU"), Wishes(), TERMS)
 
     assert (verdict.refused, verdict.notes) == (Status.UNSAFE, ("guest holds 1 VGPU",))
 
@@ -180,7 +180,7 @@ def test_devices_are_not_offered_twice_by_a_root_that_nobody_can_explain() -> No
     root = replace(ROOT, inventories={**ROOT.inventories, "CUSTOM_GPU": Inventory(total=2)})
     card = Provider(name="host_card", parent="host", inventories={"CUSTOM_GPU": Inventory(total=2)})
 
-    verdict = judge(prospect(observed=stands(root), desired=ProviderTree((ROOT, card))), Wishes(), TERMS)
+    verdict = judge(draft(observed=stands(root), desired=ProviderTree((ROOT, card))), Wishes(), TERMS)
 
     assert verdict.refused is Status.UNSAFE
     assert verdict.notes[0].startswith("host holds CUSTOM_GPU, which this agent cannot tell to be its own")
@@ -191,18 +191,18 @@ def test_a_class_that_may_have_a_new_name_is_not_offered_beside_the_old_one_once
     card = Provider(name="host_card", parent="host", inventories={"CUSTOM_NEW": Inventory(total=2)})
     renamed = {"observed": stands(root), "desired": ProviderTree((ROOT, card))}
 
-    lost = judge(prospect(**renamed, memory=NodeState()), Wishes(), TERMS)
+    lost = judge(draft(**renamed, memory=NodeState()), Wishes(), TERMS)
 
     assert lost.refused is Status.UNSAFE
     assert "CUSTOM_OLD, which may be what CUSTOM_NEW was called before" in lost.notes[0]
-    assert judge(prospect(**renamed), Wishes(), TERMS).refused is None
+    assert judge(draft(**renamed), Wishes(), TERMS).refused is None
 
 
 def test_guests_are_moved_only_where_a_person_said_so() -> None:
     move = Move(
         consumer="guest", from_provider="host", to_provider="host_card", moved_resources={"VGPU": 1}, because="its card"
     )
-    moving = prospect(plan=Plan(moves=(move,)), allocations=(Allocation("guest", "host", "VGPU", 1),))
+    moving = draft(plan=Plan(moves=(move,)), allocations=(Allocation("guest", "host", "VGPU", 1),))
 
     verdict = judge(moving, Wishes(), TERMS)
 
@@ -266,7 +266,7 @@ def test_a_much_smaller_host_is_believed_at_once_on_a_persons_word(wishes: Wishe
     ],
 )
 def test_a_pass_says_what_is_unusual(changes: dict[str, Any], words: str) -> None:
-    (note,) = notes_on(prospect(**changes))
+    (note,) = notes_on(draft(**changes))
 
     assert note.startswith(words)
 
@@ -282,6 +282,6 @@ def test_custom_names_that_nobody_remembers_are_kept_and_said(went_back: bool, n
     root = replace(ROOT, traits=frozenset({MARKER, "CUSTOM_RACK"}))
     wanted = ProviderTree((replace(ROOT, traits=frozenset({MARKER})),))
 
-    notes = notes_on(prospect(observed=stands(root), desired=wanted, memory=NodeState(), went_back=went_back))
+    notes = notes_on(draft(observed=stands(root), desired=wanted, memory=NodeState(), went_back=went_back))
 
     assert note in notes

@@ -95,7 +95,7 @@ def start(folder: Path, layout: Layout) -> OneHost:
 
 def found(one: OneHost, *kinds: Kind) -> list[tuple[str, str]]:
     """What an audit finds of these kinds: provider and sentence."""
-    findings = witness(one.planner).findings
+    findings = witness(one.node).findings
     return [(str(each.provider), each.seen) for each in findings if each.kind in kinds]
 
 

@@ -22,7 +22,7 @@ from reportclient.allocations import (
     Allocation,
     Consumer,
     Float,
-    Guest,
+    GuestState,
     Holding,
     Holdings,
     Move,
@@ -668,7 +668,7 @@ def test_cpus_that_were_on_offer_before_are_the_audits_business() -> None:
 
 def overriding(*names: str, of: Holdings) -> Holdings:
     """The same, where the flavor of the guest ``a`` says how much of these classes it is to have."""
-    return replace(of, known={"a": Guest(active=True, untold=frozenset(names), overridden=frozenset(names))})
+    return replace(of, known={"a": GuestState(active=True, untold=frozenset(names), overridden=frozenset(names))})
 
 
 def test_what_a_flavor_overrides_goes_where_its_guest_is_bound() -> None:

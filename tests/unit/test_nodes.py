@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from agent.bare_metal.compare import Fate, NodesPlanner
 from agent.bare_metal.run import NodesOutcome, foresee_nodes, run_nodes
 from agent.settings.read import load_settings
-from agent.state.nodes import NAME, KnownNode, NodesMemory, read_nodes, write_nodes
+from agent.state.nodes import MEMORY_NAME, KnownNode, NodesMemory, read_nodes, write_nodes
 from beds.memory import MemoryPlacement
 from drivers.ironic.client import IronicClient
 from drivers.ironic.driver import IronicDriver
@@ -73,7 +73,7 @@ class World:
         self.folder = folder
         self.placement = MemoryPlacement()
         self.client = PlacementClient(Transport(self.placement, where="placement"))
-        self.planner = NodesPlanner(
+        self.node = NodesPlanner(
             driver=IronicDriver(cast(IronicClient, self.nodes)),
             client=self.client,
             settings=replace(load_settings([]), state_directory=folder, node_grace_s=0),
@@ -86,20 +86,20 @@ class World:
         for number, text in self.nodes.classes.items():
             if text:
                 self._named[number, os_resource_classes.normalize_name(text)] = text
-        return run_nodes(self.planner)
+        return run_nodes(self.node)
 
     def plan(self) -> NodesOutcome:
-        return foresee_nodes(self.planner)
+        return foresee_nodes(self.node)
 
     def restore(self, backup: MemoryPlacement) -> None:
         """Placement goes back to what it was."""
         self.placement = backup
         self.client = PlacementClient(Transport(backup, where="placement"))
-        self.planner = replace(self.planner, client=self.client)
+        self.node = replace(self.node, client=self.client)
 
     def wait(self, seconds: float) -> None:
-        now_s = self.planner.now_s() + seconds
-        self.planner = replace(self.planner, clock=lambda: now_s)
+        now_s = self.node.now_s() + seconds
+        self.node = replace(self.node, clock=lambda: now_s)
 
     def traits(self, number: int) -> frozenset[str]:
         root = self.client.observe(uuid_of(number)).root
@@ -182,7 +182,7 @@ def test_what_stands_is_told_apart_without_a_memory_too() -> None:
     with world() as one:
         one.nodes.classes = {1: DASH, 2: DASH, 3: DASH}
         one.sync()
-        (one.folder / NAME).unlink()
+        (one.folder / MEMORY_NAME).unlink()
         one.nodes.classes |= {3: DOT, 4: DOT, 5: DOT}
 
         one.sync()
@@ -194,7 +194,7 @@ def test_a_class_that_changed_while_the_memory_was_away_is_replaced() -> None:
     with world() as one:
         one.nodes.classes = {1: "gold"}
         one.sync()
-        (one.folder / NAME).unlink()
+        (one.folder / MEMORY_NAME).unlink()
         one.nodes.classes = {1: "silver"}
 
         assert one.sync().count(Fate.CHANGED) == 1
@@ -208,7 +208,7 @@ def test_a_former_class_beside_the_nodes_own_goes_without_a_memory_too() -> None
         one.nodes.classes = {1: "silver"}
         one.sync()
         one.offer(1, "CUSTOM_GOLD", max_unit=1)
-        (one.folder / NAME).unlink()
+        (one.folder / MEMORY_NAME).unlink()
 
         one.sync()
 
@@ -222,7 +222,7 @@ def test_a_former_class_that_is_held_is_reserved_until_it_is_released(remembers:
         one.sync()
         one.claim(1, "CUSTOM_GOLD")
         if not remembers:
-            (one.folder / NAME).unlink()
+            (one.folder / MEMORY_NAME).unlink()
         one.nodes.classes = {1: "silver"}
 
         for _ in range(2):
@@ -239,7 +239,7 @@ def test_a_class_in_no_form_of_ours_is_told_and_stays_without_a_memory() -> None
         one.nodes.classes = {1: "gold"}
         one.sync()
         one.offer(1, "CUSTOM_LICENCE")
-        (one.folder / NAME).unlink()
+        (one.folder / MEMORY_NAME).unlink()
         one.nodes.classes = {1: "silver"}
 
         assert one.sync().count(Fate.CONTESTED) == 1
@@ -304,7 +304,7 @@ def test_a_node_that_is_gone_and_held_is_not_on_offer_when_it_is_released() -> N
 
 def test_leftovers_that_are_held_count_against_the_limit_once() -> None:
     with world() as one:
-        one.planner = replace(one.planner, settings=replace(one.planner.settings, shrink_fraction=0.0))  # one goes
+        one.node = replace(one.node, settings=replace(one.node.settings, shrink_fraction=0.0))  # one goes
         one.nodes.classes = dict.fromkeys(range(1, 9), "gold")
         one.sync()
         one.claim(1, "CUSTOM_GOLD")
@@ -413,7 +413,7 @@ def test_a_restored_placement_is_found_out_at_intervals_when_claims_hide_it() ->
         assert one.sync().unchanged == 1
         assert one.traits(1) == frozenset()
 
-        one.wait(one.planner.settings.full_audit_interval_s)
+        one.wait(one.node.settings.full_audit_interval_s)
         assert one.sync().count(Fate.CHANGED) == 1
 
         assert one.traits(1) == {"CUSTOM_MINE"}

@@ -10,7 +10,7 @@ from agent.allocations.decide.fit import misfits, others_stock
 from agent.audit.decide.findings import Finding
 from agent.audit.run import witness
 from agent.state.audit import write_memory
-from agent.sync.leave import hand_over
+from agent.sync.leave import hand_over_node
 from agent.sync.outcome import Status
 from beds.worlds import ROOT, World, worlds
 from drivers.facts import Devices, HostFacts, MdevParent, MdevType, Tenant
@@ -30,7 +30,7 @@ def make() -> Iterator[Any]:
 def findings(world: World, *, light: bool = False) -> tuple[Finding, ...]:
     """What an audit finds, long after all that was done; the next one remembers it."""
     world.clock.now += LONG_S
-    found = witness(world.planner(), light=light, clock=world.clock)
+    found = witness(world.node(), light=light, clock=world.clock)
     write_memory(world.settings.state_directory, found.root_uuid, found.memory)
     return found.findings
 
@@ -134,7 +134,7 @@ def test_a_pass_takes_back_what_a_forced_hand_over_left(make: Any, renamed: bool
     world.spawn("float", 0, 2)  # on a card that nova would not keep
     before, (guest,) = world.providers(), world.guests
     rows = world.rows(guest)
-    hand_over(world.planner(), force=True)
+    hand_over_node(world.node(), force=True)
     uuid = child(world, "20_00_0")
     if renamed:
         world._send("PUT", f"/resource_providers/{uuid}", {"name": "old-gpu", "parent_provider_uuid": ROOT})
@@ -153,14 +153,14 @@ def test_a_hand_over_judges_the_layout_that_stands(make: Any) -> None:
     world.take()
     world.change(layout="devices")
 
-    refused = hand_over(world.planner(), force=True)
+    refused = hand_over_node(world.node(), force=True)
 
     assert refused.status is Status.UNSAFE
     assert "the tree stands in the layout numa" in refused.notes[0]
 
     world.take(force=True)
     world.change(layout="numa")
-    assert hand_over(world.planner(), force=True).status is Status.CHANGED
+    assert hand_over_node(world.node(), force=True).status is Status.CHANGED
 
 
 def test_a_request_fits_where_only_others_stock_is_not_this_hosts(make: Any) -> None:
@@ -171,16 +171,16 @@ def test_a_request_fits_where_only_others_stock_is_not_this_hosts(make: Any) -> 
     world.put_class("CUSTOM_LICENSE")
     world.take()
     agent, gpu = child(world, "NIC Switch agent"), child(world, "20_00_0")
-    planner = world.planner()
+    node = world.node()
     world.change_card("seen", 2, False)
-    survey, observed = world.driver.survey("host"), planner.client.observe(ROOT)
+    survey, observed = world.driver.survey("host"), node.client.observe(ROOT)
     tree, holdings = world.driver.shape(survey, world.setup.policy(), observed)
-    left = planner.state_file(ROOT).read(planner.where)
-    theirs = others_stock(observed, tree, planner.ownership(survey, tree, observed, left), left.configured)
+    left = node.state_file(ROOT).read(node.where)
+    theirs = others_stock(observed, tree, node.ownership(survey, tree, observed, left), left.configured)
     names = {seen.uuid: seen.name for seen in observed}
 
     def ask(request: dict[str, dict[str, int]]) -> tuple[str, ...]:
-        return misfits(request, names, tree, planner.client.allocations(observed), holdings.units, theirs=theirs)
+        return misfits(request, names, tree, node.client.allocations(observed), holdings.units, theirs=theirs)
 
     assert ask({ROOT: {"VCPU": 1, "CUSTOM_LICENSE": 1}, agent: {"NET_BW_EGR_KILOBIT_PER_SEC": 1}}) == ()
     assert ask({gpu: {"VGPU": 1}}) == ("host_pci_0000_20_00_0 has no VGPU on this host now",)

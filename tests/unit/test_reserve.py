@@ -9,7 +9,7 @@ import pytest
 
 from agent.audit.run import witness
 from agent.sync.decide.view import Wishes
-from agent.sync.leave import retire
+from agent.sync.leave import retire_node
 from agent.sync.outcome import Status
 from beds.one_host import FORCE, GUEST, MIGRATION, ROOT, Cut, OneHost
 from drivers.facts import Guest, GuestMemory, HostFacts, MdevParent, NetDevice, PciFunction
@@ -281,9 +281,9 @@ def test_a_retirement_may_be_cut_off_at_any_request(start: Start, at: int) -> No
 
     one.sender.left = at
     with suppress(Cut):
-        retire(one.planner)
+        retire_node(one.node)
     one.sender.left = None
-    retire(one.planner)
+    retire_node(one.node)
 
     assert one.tree().providers == ()
 
@@ -297,8 +297,8 @@ def test_a_device_of_novas_that_is_not_here_is_told_with_what_to_do(start: Start
     one.add_by_hand(NIC, "CUSTOM_FAST", 4)
 
     done = one.sync()
-    refused = retire(one.planner, dry=True)
-    found = witness(one.planner, light=False).findings
+    refused = retire_node(one.node, dry=True)
+    found = witness(one.node, light=False).findings
     one.set_by_hand(NIC, "CUSTOM_FAST", reserved=4)
 
     assert one.stock(NIC) == {"CUSTOM_FAST": (4, 4)}
@@ -308,7 +308,7 @@ def test_a_device_of_novas_that_is_not_here_is_told_with_what_to_do(start: Start
     assert [(each.kind.value, each.provider, each.seen, each.safe) for each in found] == [
         ("ghost-provider", dead, note, False)
     ]
-    assert (one.sync().notes, witness(one.planner, light=False).findings) == ((), ())
+    assert (one.sync().notes, witness(one.node, light=False).findings) == ((), ())
     assert one.sync(facts=host(*nic(), plain())).status is Status.CHANGED
     assert (one.stock(NIC), MARKER in one.traits(NIC)) == ({"CUSTOM_FAST": (4, 4)}, True)
 

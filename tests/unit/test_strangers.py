@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from agent.audit.decide.findings import Kind
-from agent.audit.decide.guests import audit
-from agent.audit.decide.snapshot import Scene, kin
-from reportclient.allocations import Allocation, Consumer, Guest, Holdings
+from agent.audit.decide.guests import find_all
+from agent.audit.decide.snapshot import Snapshot, kin
+from reportclient.allocations import Allocation, Consumer, GuestState, Holdings
 from reportclient.ownership import MARKER
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
@@ -19,10 +19,10 @@ STRANGER = replace(GUEST, uuid="stranger", generation=1, slots={"r": {"VCPU": 1}
 ALONE = "its guest is neither defined nor running on this host"
 
 
-def scene(stranger: Consumer, guest: Consumer = GUEST, sharing: frozenset[str] = frozenset()) -> Scene:
+def snapshot(stranger: Consumer, guest: Consumer = GUEST, sharing: frozenset[str] = frozenset()) -> Snapshot:
     """A guest that runs with what is allocated for it, and a stranger."""
-    known = Guest(active=True, project=guest.project, user=guest.user)
-    return Scene(
+    known = GuestState(active=True, project=guest.project, user=guest.user)
+    return Snapshot(
         tree=TREE,
         allocations=(Allocation("guest", "host", "VCPU", 2), Allocation("stranger", "host", "VCPU", 1)),
         holdings=Holdings(guests=frozenset({"guest"}), known={"guest": known}),
@@ -49,7 +49,7 @@ def scene(stranger: Consumer, guest: Consumer = GUEST, sharing: frozenset[str] =
 def test_an_orphan_may_go_where_it_cannot_be_the_migration_of_a_guest_here(
     stranger: Consumer, guest: Consumer, safe: bool
 ) -> None:
-    (finding,) = audit(scene(stranger, guest))
+    (finding,) = find_all(snapshot(stranger, guest))
 
     assert (finding.kind, finding.safe) == (Kind.ORPHANED, safe)
     assert (finding.seen == ALONE) == safe
@@ -66,13 +66,13 @@ def test_an_orphan_may_go_where_it_cannot_be_the_migration_of_a_guest_here(
 def test_a_consumer_of_two_hosts_is_no_migration(elsewhere: dict[str, int], safe: bool) -> None:
     stranger = replace(STRANGER, generation=2, slots={"r": {"VCPU": 1}, "other": elsewhere})
 
-    (finding,) = audit(scene(stranger))
+    (finding,) = find_all(snapshot(stranger))
 
     assert (finding.kind, finding.safe) == (Kind.DOUBLED, safe)
     assert "release" not in finding.seen
 
 
 def test_only_guests_of_a_strangers_owner_are_read_for_it() -> None:
-    assert kin(scene(STRANGER)) == {"guest"}
-    assert kin(scene(replace(STRANGER, user="v"))) == frozenset()
-    assert kin(replace(scene(STRANGER), consumers={"guest": GUEST})) == frozenset()
+    assert kin(snapshot(STRANGER)) == {"guest"}
+    assert kin(snapshot(replace(STRANGER, user="v"))) == frozenset()
+    assert kin(replace(snapshot(STRANGER), consumers={"guest": GUEST})) == frozenset()

@@ -16,7 +16,7 @@ from drivers.host.archive import Document
 from drivers.host.cpu import probe_isolated, probe_offline, probe_sev
 from drivers.host.parse import format_cpu_set, parse_id_list, parse_inet6, parse_routes
 from drivers.host.pci import probe_pci
-from drivers.host.sysfs import MAX_BYTES, KernelFiles
+from drivers.host.sysfs import MAX_FILE_BYTES, KernelFiles
 from hardware import card, plain
 
 FOLDER = "sys/bus/pci/devices/0000:05:00.0"
@@ -54,7 +54,7 @@ def test_power_state_and_what_the_vendors_driver_tells(tmp_path: Path) -> None:
         pytest.param("power_state", b"D", id="truncated"),
         pytest.param("power_state", b"\xff\xfe\x00", id="binary"),
         pytest.param("power_state", b"D0\0", id="zero byte"),
-        pytest.param("power_state", b"D0" * MAX_BYTES, id="endless"),
+        pytest.param("power_state", b"D0" * MAX_FILE_BYTES, id="endless"),
         pytest.param("vendor/kind", b"\n", id="attribute of nothing"),
     ],
 )

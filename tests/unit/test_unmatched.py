@@ -102,9 +102,9 @@ def test_the_check_names_entries_that_are_nearly_a_provider_of_this_host(one: On
     one.write_provider_config(NIC, CLASS, 8, traits=("CUSTOM_FAST",))
     path = one.settings.provider_config / "own.yaml"
     (one.settings.provider_config / "b.yaml").write_text(path.read_text().replace(f"host_{NIC}", name))
-    planner = one.planner
+    node = one.node
 
-    found = try_entries(planner, planner.driver.survey(planner.node))
+    found = try_entries(node, node.driver.survey(node.name))
 
     assert len(found) == count
     assert all(f"called {name}: is host" in check.detail and not check.ok for check in found)

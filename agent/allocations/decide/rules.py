@@ -12,7 +12,7 @@ from enum import Enum
 TRIES = 5  # at one request that others' writes on the same providers keep out, and at reading and merging again
 
 
-class Operation(Enum):
+class ChangeKind(Enum):
     """What can be done to the allocations of a guest."""
 
     SPAWN = "spawn"
@@ -51,22 +51,22 @@ class Rule:
     no_room: Reaction
 
 
-RULES: dict[Operation, Rule] = {
-    Operation.SPAWN: Rule(
+RULES: dict[ChangeKind, Rule] = {
+    ChangeKind.SPAWN: Rule(
         verb="claim CONSUMER",
         sends="PUT /allocations/CONSUMER with generation null, the request as it was offered",
         consumer_changed=Reaction.EXISTS,
         provider_raced=Reaction.AGAIN,
         no_room=Reaction.ALTERNATE,
     ),
-    Operation.UNSHELVE: Rule(
+    ChangeKind.UNSHELVE: Rule(
         verb="claim CONSUMER",
         sends="as spawn: a shelved guest holds nothing",
         consumer_changed=Reaction.EXISTS,
         provider_raced=Reaction.AGAIN,
         no_room=Reaction.ALTERNATE,
     ),
-    Operation.REPLACE: Rule(
+    ChangeKind.REPLACE: Rule(
         verb="claim CONSUMER --replace",
         sends="GET, then PUT with its generation: the request is its whole new set, and what it has of shared "
         "storage that the request does not speak of",
@@ -74,21 +74,21 @@ RULES: dict[Operation, Rule] = {
         provider_raced=Reaction.AGAIN,
         no_room=Reaction.ALTERNATE,
     ),
-    Operation.MERGE: Rule(
+    ChangeKind.MERGE: Rule(
         verb="claim CONSUMER --merge [--instead-of FILE]",
         sends="GET, then PUT with its generation: what it has, less what the caller had before, and the request",
         consumer_changed=Reaction.ANEW,
         provider_raced=Reaction.AGAIN,
         no_room=Reaction.ALTERNATE,
     ),
-    Operation.EVACUATE: Rule(
+    ChangeKind.EVACUATE: Rule(
         verb="claim CONSUMER --evacuate",
         sends="GET, then PUT with its generation: what it has on the host that is down, and the request",
         consumer_changed=Reaction.FAIL,
         provider_raced=Reaction.AGAIN,
         no_room=Reaction.ALTERNATE,
     ),
-    Operation.MOVE: Rule(
+    ChangeKind.MOVE: Rule(
         verb="move CONSUMER --migration UUID",
         sends="GET, then one POST /allocations of both: what it had to the migration (generation null), the request "
         "to the guest (its generation)",
@@ -96,42 +96,42 @@ RULES: dict[Operation, Rule] = {
         provider_raced=Reaction.AGAIN,
         no_room=Reaction.ALTERNATE,
     ),
-    Operation.CONFIRM: Rule(
+    ChangeKind.CONFIRM: Rule(
         verb="confirm MIGRATION",
         sends="GET, then PUT {} with the migration's generation",
         consumer_changed=Reaction.FAIL,
         provider_raced=Reaction.AGAIN,
         no_room=Reaction.NONE,
     ),
-    Operation.REVERT: Rule(
+    ChangeKind.REVERT: Rule(
         verb="revert CONSUMER --migration UUID",
         sends="GET of both, then one POST /allocations of both: what the migration kept back to the guest",
         consumer_changed=Reaction.FAIL,
         provider_raced=Reaction.AGAIN,
         no_room=Reaction.FAIL,
     ),
-    Operation.DELETE: Rule(
+    ChangeKind.DELETE: Rule(
         verb="release CONSUMER",
         sends="GET, then PUT {} with its generation",
         consumer_changed=Reaction.FAIL,
         provider_raced=Reaction.AGAIN,
         no_room=Reaction.NONE,
     ),
-    Operation.SHELVE: Rule(
+    ChangeKind.SHELVE: Rule(
         verb="release CONSUMER",
         sends="as delete: a guest that is shelved and offloaded holds nothing",
         consumer_changed=Reaction.FAIL,
         provider_raced=Reaction.AGAIN,
         no_room=Reaction.NONE,
     ),
-    Operation.FORCED_DELETE: Rule(
+    ChangeKind.FORCED_DELETE: Rule(
         verb="release CONSUMER --force",
         sends="DELETE /allocations/CONSUMER, whatever its generation",
         consumer_changed=Reaction.NONE,
         provider_raced=Reaction.AGAIN,
         no_room=Reaction.NONE,
     ),
-    Operation.REPAIR: Rule(
+    ChangeKind.REPAIR: Rule(
         verb="audit --heal",
         sends="PUT or POST of what the audit read, with those generations",
         consumer_changed=Reaction.FAIL,

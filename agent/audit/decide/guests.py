@@ -1,7 +1,7 @@
 """
 What placement says of a host's guests against what the hypervisor really runs: findings, each with its repair.
 
-A finding about a consumer rests on its whole set as it is at this moment (``Scene.consumers``), never on a row that
+A finding about a consumer rests on its whole set as it is at this moment (``Snapshot.consumers``), never on a row that
 was remembered: some writes move no generation. How full a provider is may rest on such rows. What has an innocent
 explanation is no finding: a guest that migrates, a migration whose guest awaits its confirmation, a consumer that
 another service owns.
@@ -12,43 +12,43 @@ from collections.abc import Mapping
 from agent.allocations.decide.sets import INSTANCE, added, replace_set, rewrite, settled
 from agent.audit.decide.findings import Finding, Kind, Repair
 from agent.audit.decide.providers import audit_providers
-from agent.audit.decide.snapshot import Scene
+from agent.audit.decide.snapshot import Snapshot
 from agent.audit.decide.unknown_consumers import audit_strangers, keeper_of, may_resize_here
-from reportclient.allocations import Consumer, Guest
+from reportclient.allocations import Consumer, GuestState
 from reportclient.plan import ReplaceAllocations, Rewrite
 
 NOBODY = "00000000-0000-0000-0000-000000000000"  # placement's [placement] incomplete_consumer_project_id and _user_id
 
 
-def audit(scene: Scene) -> tuple[Finding, ...]:
-    """All that is wrong, consumers first; ``scene.consumers`` has been read for ``snapshot.suspects``."""
-    return (*_audit_guests(scene), *audit_strangers(scene), *audit_providers(scene))
+def find_all(snapshot: Snapshot) -> tuple[Finding, ...]:
+    """All that is wrong, consumers first; ``snapshot.consumers`` has been read for ``snapshot.suspects``."""
+    return (*_audit_guests(snapshot), *audit_strangers(snapshot), *audit_providers(snapshot))
 
 
-def _audit_guests(scene: Scene) -> list[Finding]:
+def _audit_guests(snapshot: Snapshot) -> list[Finding]:
     found: list[Finding] = []
-    for uuid in sorted(scene.holdings.guests):
-        consumer = scene.consumers.get(uuid)
-        if consumer and uuid in scene.asked:  # what was read for another reason brings no finding of its own
-            found += _nameless(scene, consumer)
-        if not scene.is_settled(uuid):
+    for uuid in sorted(snapshot.holdings.guests):
+        consumer = snapshot.consumers.get(uuid)
+        if consumer and uuid in snapshot.asked:  # what was read for another reason brings no finding of its own
+            found += _nameless(snapshot, consumer)
+        if not snapshot.is_settled(uuid):
             continue
-        if not scene.rows(uuid):
-            found += _missing(scene, uuid)
-        elif consumer and not may_resize_here(scene, consumer):
-            found += _wrong(scene, consumer)
+        if not snapshot.rows(uuid):
+            found += _missing(snapshot, uuid)
+        elif consumer and not may_resize_here(snapshot, consumer):
+            found += _wrong(snapshot, consumer)
     return found
 
 
-def _wrong(scene: Scene, consumer: Consumer) -> list[Finding]:
+def _wrong(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
     """A guest that has allocations here, and not those of what it really has."""
-    differences = scene.differences(consumer.uuid)
+    differences = snapshot.differences(consumer.uuid)
     if not differences:
         return []
     slots = {uuid: dict(resources) for uuid, resources in consumer.slots.items()}
     for name, places in differences.items():
         for place, (has, _) in places.items():
-            slots.setdefault(scene.tree.by_name[place].uuid, {})[name] = has
+            slots.setdefault(snapshot.tree.by_name[place].uuid, {})[name] = has
     text = f"allocate for {consumer.uuid} what it has"
     repair = Repair(text=text, operation=ReplaceAllocations((rewrite(consumer, settled(slots)),)))
     return [
@@ -68,13 +68,13 @@ def _wrong(scene: Scene, consumer: Consumer) -> list[Finding]:
     ]
 
 
-def _nameless(scene: Scene, consumer: Consumer) -> list[Finding]:
+def _nameless(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
     """A guest's allocations that old clouds wrote without saying whose they are, or of what type."""
-    known = scene.holdings.known[consumer.uuid]
+    known = snapshot.holdings.known[consumer.uuid]
     unowned = NOBODY in (consumer.project, consumer.user)
     kinds = {
         Kind.WITHOUT_OWNER: f"its project is {consumer.project} and its user {consumer.user}" if unowned else "",
-        Kind.WITHOUT_TYPE: "it has no consumer type" if scene.typed and consumer.kind is None else "",
+        Kind.WITHOUT_TYPE: "it has no consumer type" if snapshot.typed and consumer.kind is None else "",
     }
     project, user = (known.project, known.user) if unowned else (consumer.project, consumer.user)
     repair = None
@@ -97,25 +97,25 @@ def _nameless(scene: Scene, consumer: Consumer) -> list[Finding]:
     ]
 
 
-def _missing(scene: Scene, uuid: str) -> list[Finding]:
+def _missing(snapshot: Snapshot, uuid: str) -> list[Finding]:
     """A guest that runs here without allocations here: its migration has them, or nobody."""
     rows: dict[tuple[str, str], int] = {}
-    for name in scene.told(uuid):
-        for place, amount in (scene.truth(uuid, name, {}) or {}).items():
+    for name in snapshot.told(uuid):
+        for place, amount in (snapshot.truth(uuid, name, {}) or {}).items():
             rows[place, name] = amount
-    consumer = scene.consumers.get(uuid)
-    abroad = consumer is not None and bool(scene.elsewhere(consumer))
-    keeper, certain = keeper_of(scene, uuid)
+    consumer = snapshot.consumers.get(uuid)
+    abroad = consumer is not None and bool(snapshot.elsewhere(consumer))
+    keeper, certain = keeper_of(snapshot, uuid)
     if keeper and certain:
-        repair: Repair | None = _swap_back(scene, keeper, uuid)
+        repair: Repair | None = _swap_back(snapshot, keeper, uuid)
         safe = True
         seen = f"it runs here and does not migrate, and {keeper.uuid} keeps what it had here"
     else:
-        unsure = _unsure(scene, uuid, consumer, rows)
-        repair = None if unsure else _claim_again(scene, uuid, consumer, rows)
+        unsure = _unsure(snapshot, uuid, consumer, rows)
+        repair = None if unsure else _claim_again(snapshot, uuid, consumer, rows)
         safe = repair is not None and not keeper and not abroad
         seen = "it runs here, and has no allocations here" + (", only on another host" if abroad else "") + unsure
-    slots = sorted(rows) or [(scene.tree.providers[0].name, "VCPU")]
+    slots = sorted(rows) or [(snapshot.tree.providers[0].name, "VCPU")]
     return [
         Finding(
             kind=Kind.MISSING,
@@ -134,8 +134,8 @@ def _missing(scene: Scene, uuid: str) -> list[Finding]:
     ]
 
 
-def _swap_back(scene: Scene, keeper: Consumer, guest: str) -> Repair:
-    consumer = scene.consumers.get(guest)
+def _swap_back(snapshot: Snapshot, keeper: Consumer, guest: str) -> Repair:
+    consumer = snapshot.consumers.get(guest)
     if consumer is None:
         back = Rewrite(
             consumer=guest,
@@ -147,21 +147,21 @@ def _swap_back(scene: Scene, keeper: Consumer, guest: str) -> Repair:
             after=keeper.slots,
         )
     else:
-        back = rewrite(consumer, replace_set(scene.others(consumer), keeper.slots, scene.others(consumer)))
+        back = rewrite(consumer, replace_set(snapshot.others(consumer), keeper.slots, snapshot.others(consumer)))
     return Repair(
         text=f"revert the migration: what {keeper.uuid} keeps goes back to {guest}",
         operation=ReplaceAllocations((rewrite(keeper, {}), back)),
     )
 
 
-def _unsure(scene: Scene, uuid: str, consumer: Consumer | None, rows: Mapping[tuple[str, str], int]) -> str:
+def _unsure(snapshot: Snapshot, uuid: str, consumer: Consumer | None, rows: Mapping[tuple[str, str], int]) -> str:
     """Why nobody can tell all that a guest is to have, and what to do; empty where the whole of it is known."""
-    known, others = scene.holdings.known[uuid], scene.others(consumer) if consumer else {}
+    known, others = snapshot.holdings.known[uuid], snapshot.others(consumer) if consumer else {}
     held = {name for resources in others.values() for name in resources}
-    lacking = scene.undecided(uuid) | (known.named - {name for _, name in rows} - held)
-    if _disk(scene, known) is None and "DISK_GB" not in held:
+    lacking = snapshot.undecided(uuid) | (known.named - {name for _, name in rows} - held)
+    if _disk(snapshot, known) is None and "DISK_GB" not in held:
         lacking |= {"DISK_GB"}
-    if None in scene.owner(uuid):
+    if None in snapshot.owner(uuid):
         why = "nobody tells of which project and user it is"
     elif lacking:
         why = f"nobody on this host tells how much {', '.join(sorted(lacking))} it is to have, and of which provider"
@@ -170,27 +170,27 @@ def _unsure(scene: Scene, uuid: str, consumer: Consumer | None, rows: Mapping[tu
     return f"; {why}: compute-node-agent claim {uuid} --request with all that it is to have"
 
 
-def _disk(scene: Scene, known: Guest) -> int | None:
+def _disk(snapshot: Snapshot, known: GuestState) -> int | None:
     """How much of this host's disk a guest is to have; None where that is not told."""
-    if "DISK_GB" not in scene.tree.providers[0].provider.inventories:
+    if "DISK_GB" not in snapshot.tree.providers[0].provider.inventories:
         return 0 if known.disk_gb == 0 else None  # it is on storage that others share, and nobody says on which
     return None if "DISK_GB" in known.named else known.disk_gb
 
 
 def _claim_again(
-    scene: Scene, uuid: str, consumer: Consumer | None, rows: Mapping[tuple[str, str], int]
+    snapshot: Snapshot, uuid: str, consumer: Consumer | None, rows: Mapping[tuple[str, str], int]
 ) -> Repair | None:
     """A claim for all that a guest has; None where nobody says whose it is."""
-    root = scene.tree.providers[0]
-    project, user = scene.owner(uuid)
+    root = snapshot.tree.providers[0]
+    project, user = snapshot.owner(uuid)
     if project is None or user is None:
         return None
     slots: dict[str, dict[str, int]] = {}
     for (place, name), amount in rows.items():
-        slots.setdefault(scene.tree.by_name[place].uuid, {})[name] = amount
-    others = scene.others(consumer) if consumer else {}
+        slots.setdefault(snapshot.tree.by_name[place].uuid, {})[name] = amount
+    others = snapshot.others(consumer) if consumer else {}
     has_disk = any("DISK_GB" in resources for resources in others.values())
-    disk_gb = _disk(scene, scene.holdings.known[uuid])
+    disk_gb = _disk(snapshot, snapshot.holdings.known[uuid])
     if disk_gb and not has_disk:
         slots.setdefault(root.uuid, {})["DISK_GB"] = disk_gb
     claim = Rewrite(

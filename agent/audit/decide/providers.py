@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from agent.audit.decide.findings import Finding, Kind, Repair
-from agent.audit.decide.snapshot import Scene
+from agent.audit.decide.snapshot import Snapshot
 from agent.sync.decide.novas import advice, open_stock
 from reportclient.allocations import usages
 from reportclient.hold import if_gone_for_good, is_used_up
@@ -17,29 +17,29 @@ from reportclient.tree import ObservedProvider
 DEVICE = re.compile(r"[0-9a-f]{4}[:_][0-9a-f]{2}[:_][0-9a-f]{2}[._][0-7]$")  # a PCI address at the end of a name
 
 
-def audit_providers(scene: Scene) -> list[Finding]:
-    """Findings of providers; ``scene`` needs no consumers for them."""
-    booked = usages(scene.allocations)
+def audit_providers(snapshot: Snapshot) -> list[Finding]:
+    """Findings of providers; ``snapshot`` needs no consumers for them."""
+    booked = usages(snapshot.allocations)
     used_slots = [slot for slot, amount in booked.items() if amount]
     used = {name for name, _ in used_slots}
-    used |= {unit.provider for unit in scene.holdings.units}
-    parents = {seen.provider.parent for seen in scene.tree}
+    used |= {unit.provider for unit in snapshot.holdings.units}
+    parents = {seen.provider.parent for seen in snapshot.tree}
     found: list[Finding] = []
-    for seen in scene.tree:
+    for seen in snapshot.tree:
         name, provider = seen.name, seen.provider
         found += _over(seen, booked)
         if provider.parent is None:
             continue
-        is_ours = MARKER in provider.traits and name not in scene.foreign
+        is_ours = MARKER in provider.traits and name not in snapshot.foreign
         if is_ours and ONE_TIME in provider.traits and name in used:
             found += _to_be_reserved(seen)
-        if is_ours and name not in scene.present and not is_used_up(seen):
+        if is_ours and name not in snapshot.present and not is_used_up(seen):
             found.append(_ghost(seen, in_use=name in parents or any(place == name for place, _ in used_slots)))
-        if name in scene.foreign and is_novas(seen) and open_stock(seen):
+        if name in snapshot.foreign and is_novas(seen) and open_stock(seen):
             found.append(Finding(kind=Kind.GHOST, provider=name, seen=advice(seen)))
-        if not _is_owned(seen, scene.tree.providers[0].name):
+        if not _is_owned(seen, snapshot.tree.providers[0].name):
             found.append(Finding(kind=Kind.OWNERLESS, provider=name, seen="it carries no owner's mark"))
-    return [*found, *_duplicates(scene), *_other_layout(scene)]
+    return [*found, *_duplicates(snapshot), *_other_layout(snapshot)]
 
 
 def _ghost(seen: ObservedProvider, *, in_use: bool) -> Finding:
@@ -53,16 +53,16 @@ def _ghost(seen: ObservedProvider, *, in_use: bool) -> Finding:
     return Finding(kind=Kind.GHOST, provider=seen.name, seen=why, repair=repair, safe=free)
 
 
-def _other_layout(scene: Scene) -> list[Finding]:
+def _other_layout(snapshot: Snapshot) -> list[Finding]:
     """A tree in another layout than the configured one: all else is judged as it stands."""
-    if scene.layout == scene.configured_layout:
+    if snapshot.layout == snapshot.configured_layout:
         return []
     sentence = (
-        f"the tree stands in the layout {scene.layout}, and [compute] layout is {scene.configured_layout}: set "
-        f"[compute] layout = {scene.layout}, or convert the tree with compute-node-agent reshape --to "
-        f"{scene.configured_layout}"
+        f"the tree stands in the layout {snapshot.layout}, and [compute] layout is {snapshot.configured_layout}: set "
+        f"[compute] layout = {snapshot.layout}, or convert the tree with compute-node-agent reshape --to "
+        f"{snapshot.configured_layout}"
     )
-    return [Finding(kind=Kind.OTHER_LAYOUT, provider=scene.tree.providers[0].name, seen=sentence)]
+    return [Finding(kind=Kind.OTHER_LAYOUT, provider=snapshot.tree.providers[0].name, seen=sentence)]
 
 
 def _over(seen: ObservedProvider, booked: Mapping[tuple[str, str], int]) -> list[Finding]:
@@ -106,15 +106,15 @@ def _is_owned(seen: ObservedProvider, root: str) -> bool:
     return marked or is_novas(seen) or seen.name.startswith(f"{root}:")
 
 
-def _duplicates(scene: Scene) -> list[Finding]:
+def _duplicates(snapshot: Snapshot) -> list[Finding]:
     """
     Children whose names end in one PCI address, however that is written.
 
     Where all of them are ours and wanted there is none: a card makes mediated devices beside its virtual functions.
     """
-    parts = scene.wanted - scene.foreign
+    parts = snapshot.wanted - snapshot.foreign
     devices: dict[str, list[str]] = {}
-    for seen in scene.tree:
+    for seen in snapshot.tree:
         if seen.provider.parent is not None and seen.provider.inventories:
             suffix = seen.name.replace("pci_", "").replace(":", "_").replace(".", "_")[-12:]
             if suffix.count("_") == 3 and all(part.isalnum() for part in suffix.split("_")):

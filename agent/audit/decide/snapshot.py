@@ -10,7 +10,7 @@ from reportclient.tree import ObservedTree
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scene:
+class Snapshot:
     """What placement and the hypervisor say of one host."""
 
     tree: ObservedTree
@@ -175,22 +175,22 @@ def _by_guest_and_class(several: Iterable[Holding]) -> dict[tuple[str, str], lis
     return found
 
 
-def suspects(scene: Scene) -> frozenset[str]:
+def suspects(snapshot: Snapshot) -> frozenset[str]:
     """
     The consumers of which the whole set must be read before anything can be said; empty on a sound host.
 
     Where a stranger may be a migration, guests of which the hypervisor does not say whose they are are among them.
     """
-    strangers = scene.holders - scene.holdings.guests
-    settled = {uuid for uuid in scene.holdings.guests if scene.is_settled(uuid)}
-    differing = {uuid for uuid in settled & scene.holders if scene.differences(uuid)}
-    unfounded = scene.without_rows if strangers else scene.without_rows & settled
-    unowned = {uuid for uuid in scene.holdings.guests if strangers and None in scene.owner(uuid)}
+    strangers = snapshot.holders - snapshot.holdings.guests
+    settled = {uuid for uuid in snapshot.holdings.guests if snapshot.is_settled(uuid)}
+    differing = {uuid for uuid in settled & snapshot.holders if snapshot.differences(uuid)}
+    unfounded = snapshot.without_rows if strangers else snapshot.without_rows & settled
+    unowned = {uuid for uuid in snapshot.holdings.guests if strangers and None in snapshot.owner(uuid)}
     return strangers | differing | unfounded | unowned
 
 
-def kin(scene: Scene) -> frozenset[str]:
+def kin(snapshot: Snapshot) -> frozenset[str]:
     """The guests with the owner of a stranger, which may be on their way with it: their sets tell whether they are."""
-    strangers = [one for uuid, one in scene.consumers.items() if uuid not in scene.holdings.guests]
-    owners = {(one.project, one.user) for one in strangers if scene.rows(one.uuid)}
-    return frozenset(uuid for uuid in scene.holdings.guests if owners and scene.owner(uuid) in owners)
+    strangers = [one for uuid, one in snapshot.consumers.items() if uuid not in snapshot.holdings.guests]
+    owners = {(one.project, one.user) for one in strangers if snapshot.rows(one.uuid)}
+    return frozenset(uuid for uuid in snapshot.holdings.guests if owners and snapshot.owner(uuid) in owners)

@@ -7,50 +7,50 @@ leave a doubt, a person decides.
 
 from agent.allocations.decide.sets import INSTANCE, MIGRATION, rewrite, settled
 from agent.audit.decide.findings import Finding, Kind, Repair
-from agent.audit.decide.snapshot import Scene
+from agent.audit.decide.snapshot import Snapshot
 from reportclient.allocations import Consumer
 from reportclient.plan import ReplaceAllocations
 
-FIRST = 1  # the generation of a consumer that was written once
+_FIRST = 1  # the generation of a consumer that was written once
 CLOCKS_S = 60  # by which the clocks of placement's servers may differ
 _OF_HOSTS = frozenset({"VCPU", "PCPU", "MEMORY_MB"})
 _ALL = "take away all that {} has"
 GUEST_TYPES = (None, INSTANCE, MIGRATION)  # consumers of other types are other services' to judge
 
 
-def strangers(scene: Scene) -> list[Consumer]:
+def strangers(snapshot: Snapshot) -> list[Consumer]:
     """The consumers with allocations here that are no guest here, and that are guests' or migrations'."""
     return [
         one
-        for uuid, one in sorted(scene.consumers.items())
-        if uuid not in scene.holdings.guests and one.kind in GUEST_TYPES and scene.rows(uuid)
+        for uuid, one in sorted(snapshot.consumers.items())
+        if uuid not in snapshot.holdings.guests and one.kind in GUEST_TYPES and snapshot.rows(uuid)
     ]
 
 
-def keeper_of(scene: Scene, guest: str) -> tuple[Consumer | None, bool]:
+def keeper_of(snapshot: Snapshot, guest: str) -> tuple[Consumer | None, bool]:
     """
     The migration that keeps what a guest without allocations here had, and whether that is certain.
 
     None where nobody can be it.
     """
-    keepers = [one for one in strangers(scene) if _may_keep(scene, one, guest)]
-    exact = [one for one in keepers if _keeps(scene, one, guest)]
+    keepers = [one for one in strangers(snapshot) if _may_keep(snapshot, one, guest)]
+    exact = [one for one in keepers if _keeps(snapshot, one, guest)]
     if not keepers:
         return None, True
     keeper, sole = (exact or keepers)[0], len(exact or keepers) == 1
-    compared = bool(scene.told(guest))  # else nothing speaks for this keeper but its owner
-    return keeper, sole and compared and not _alike(scene, keeper, but=guest)
+    compared = bool(snapshot.told(guest))  # else nothing speaks for this keeper but its owner
+    return keeper, sole and compared and not _alike(snapshot, keeper, but=guest)
 
 
-def audit_strangers(scene: Scene) -> list[Finding]:
+def audit_strangers(snapshot: Snapshot) -> list[Finding]:
     """Findings of consumers that should have nothing here."""
     found: list[Finding] = []
-    for one in strangers(scene):
-        if any(_may_keep(scene, one, guest) for guest in scene.without_rows):
+    for one in strangers(snapshot):
+        if any(_may_keep(snapshot, one, guest) for guest in snapshot.without_rows):
             continue  # its guest is here: it migrates, awaits its confirmation, or is a finding of its own
-        kind, seen, safe = _judge(scene, one)
-        rest = _rest(scene, one) if scene.elsewhere(one) else _beyond(scene, one)
-        of = "of this host's own" if scene.elsewhere(one) else "on this host, others' providers below it too"
+        kind, seen, safe = _judge(snapshot, one)
+        rest = _rest(snapshot, one) if snapshot.elsewhere(one) else _beyond(snapshot, one)
+        of = "of this host's own" if snapshot.elsewhere(one) else "on this host, others' providers below it too"
         text = f"take away what {one.uuid} has {of}; the rest stays" if rest else _ALL.format(one.uuid)
         repair = Repair(text=text, operation=ReplaceAllocations((rewrite(one, rest),)))
         found += [
@@ -67,39 +67,39 @@ def audit_strangers(scene: Scene) -> list[Finding]:
                 arriving=kind is not Kind.LEAKED,
                 untyped=one.kind is None,
             )
-            for (place, name), amount in sorted(scene.rows(one.uuid).items())
+            for (place, name), amount in sorted(snapshot.rows(one.uuid).items())
         ]
     return found
 
 
-def _beyond(scene: Scene, one: Consumer) -> dict[str, dict[str, int]]:
+def _beyond(snapshot: Snapshot, one: Consumer) -> dict[str, dict[str, int]]:
     """What a consumer has outside of this tree, as of storage that hosts share: its data may still be there."""
-    return {uuid: dict(resources) for uuid, resources in one.slots.items() if uuid not in scene.tree.by_uuid}
+    return {uuid: dict(resources) for uuid, resources in one.slots.items() if uuid not in snapshot.tree.by_uuid}
 
 
-def _rest(scene: Scene, one: Consumer) -> dict[str, dict[str, int]]:
+def _rest(snapshot: Snapshot, one: Consumer) -> dict[str, dict[str, int]]:
     """What a consumer has besides this host's own stock: its guest may be on another host, and need it there."""
     return settled(
         {
             uuid: {
                 name: amount
                 for name, amount in resources.items()
-                if uuid not in scene.tree.by_uuid or name not in scene.classes[scene.tree.by_uuid[uuid].name]
+                if uuid not in snapshot.tree.by_uuid or name not in snapshot.classes[snapshot.tree.by_uuid[uuid].name]
             }
             for uuid, resources in one.slots.items()
         }
     )
 
 
-def may_resize_here(scene: Scene, guest: Consumer) -> bool:
+def may_resize_here(snapshot: Snapshot, guest: Consumer) -> bool:
     """Whether a migration of the same project and user is here too: then the guest may be between two sizes."""
-    return any((one.project, one.user) == (guest.project, guest.user) for one in strangers(scene))
+    return any((one.project, one.user) == (guest.project, guest.user) for one in strangers(snapshot))
 
 
-def _judge(scene: Scene, one: Consumer) -> tuple[Kind, str, bool]:
+def _judge(snapshot: Snapshot, one: Consumer) -> tuple[Kind, str, bool]:
     """Classify a consumer that has no guest on this host: the kind, what was seen, and whether it may go."""
-    abroad = bool(scene.elsewhere(one))
-    doubtful = _doubtful(scene, one)
+    abroad = bool(snapshot.elsewhere(one))
+    doubtful = _doubtful(snapshot, one)
     doubt = _next_step(one, doubtful, abroad=abroad) if doubtful else ""
     if one.kind == MIGRATION:
         return Kind.LEAKED, f"the migration's guest is not on this host{doubt}", not doubt
@@ -108,16 +108,16 @@ def _judge(scene: Scene, one: Consumer) -> tuple[Kind, str, bool]:
     return Kind.ORPHANED, f"its guest is neither defined nor running on this host{doubt}", not doubt
 
 
-def _doubtful(scene: Scene, stranger: Consumer) -> list[str]:
+def _doubtful(snapshot: Snapshot, stranger: Consumer) -> list[str]:
     """The guests here of which a stranger may be the migration."""
-    if stranger.kind == INSTANCE or _is_on_two_hosts(scene, stranger):
+    if stranger.kind == INSTANCE or _is_on_two_hosts(snapshot, stranger):
         return []
-    return [guest for guest in _alike(scene, stranger) if not _is_older(scene.consumers.get(guest), stranger)]
+    return [guest for guest in _alike(snapshot, stranger) if not _is_older(snapshot.consumers.get(guest), stranger)]
 
 
-def _is_on_two_hosts(scene: Scene, stranger: Consumer) -> bool:
+def _is_on_two_hosts(snapshot: Snapshot, stranger: Consumer) -> bool:
     """Whether a stranger has CPUs or memory of another host too: a migration keeps the set of one host."""
-    return any(not _OF_HOSTS.isdisjoint(stranger.slots[uuid]) for uuid in scene.elsewhere(stranger))
+    return any(not _OF_HOSTS.isdisjoint(stranger.slots[uuid]) for uuid in snapshot.elsewhere(stranger))
 
 
 def _is_older(guest: Consumer | None, stranger: Consumer) -> bool:
@@ -127,7 +127,7 @@ def _is_older(guest: Consumer | None, stranger: Consumer) -> bool:
     A migration is made of the guest's set, and the guest is given its new set after that. A stranger of another
     generation than the first was written again, by a conversion for instance, and does not tell when it was made.
     """
-    if guest is None or guest.age_s is None or stranger.age_s is None or stranger.generation != FIRST:
+    if guest is None or guest.age_s is None or stranger.age_s is None or stranger.generation != _FIRST:
         return False
     return guest.age_s > stranger.age_s + CLOCKS_S
 
@@ -144,34 +144,34 @@ def _next_step(stranger: Consumer, guests: list[str], *, abroad: bool) -> str:
     )
 
 
-def _may_keep(scene: Scene, stranger: Consumer, guest: str) -> bool:
+def _may_keep(snapshot: Snapshot, stranger: Consumer, guest: str) -> bool:
     """
     Whether a stranger may be the migration that keeps what a guest without allocations here had.
 
     One that says it is a migration may keep another amount: what the guest was to have when it was moved. One that
     has something on another host too is none.
     """
-    if stranger.kind == INSTANCE or scene.owner(guest) != (stranger.project, stranger.user):
+    if stranger.kind == INSTANCE or snapshot.owner(guest) != (stranger.project, stranger.user):
         return False
-    if scene.elsewhere(stranger):
+    if snapshot.elsewhere(stranger):
         return False
-    return stranger.kind == MIGRATION or _keeps(scene, stranger, guest)
+    return stranger.kind == MIGRATION or _keeps(snapshot, stranger, guest)
 
 
-def _keeps(scene: Scene, stranger: Consumer, guest: str) -> bool:
+def _keeps(snapshot: Snapshot, stranger: Consumer, guest: str) -> bool:
     """Whether a stranger of a guest's owner has here what the guest really has."""
     kept: dict[str, int] = {}
-    for (_, name), amount in scene.rows(stranger.uuid).items():
+    for (_, name), amount in snapshot.rows(stranger.uuid).items():
         kept[name] = kept.get(name, 0) + amount
-    has = {name: sum((scene.truth(guest, name, {}) or {}).values()) for name in scene.told(guest)}
-    besides = {name: sum(port.amount for port in scene.ports(guest, name)) for name in has}
+    has = {name: sum((snapshot.truth(guest, name, {}) or {}).values()) for name in snapshot.told(guest)}
+    besides = {name: sum(port.amount for port in snapshot.ports(guest, name)) for name in has}
     return all(amount <= kept.get(name, 0) <= amount + besides[name] for name, amount in has.items())
 
 
-def _alike(scene: Scene, stranger: Consumer, *, but: str = "") -> list[str]:
+def _alike(snapshot: Snapshot, stranger: Consumer, *, but: str = "") -> list[str]:
     """The guests here, ``but`` for one, that are of a stranger's project and user, or nobody tells whose."""
     return [
         uuid
-        for uuid in sorted(scene.holdings.guests - {but})
-        if None in (owner := scene.owner(uuid)) or owner == (stranger.project, stranger.user)
+        for uuid in sorted(snapshot.holdings.guests - {but})
+        if None in (owner := snapshot.owner(uuid)) or owner == (stranger.project, stranger.user)
     ]

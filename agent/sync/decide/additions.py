@@ -7,11 +7,11 @@ from pathlib import Path
 from agent.errors import ConfigError
 from reportclient.ownership import Names
 from reportclient.renaming import child_uuid
-from reportclient.reserve import without as strip
+from reportclient.reserve import without_classes
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 COMPUTE_NODE = "$COMPUTE_NODE"  # every root of this agent that no other entry names
-NOTHING = ObservedTree()
+_NOTHING = ObservedTree()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class Addition:
 
 
 def add(
-    tree: ProviderTree, root_uuid: str, additions: Iterable[Addition], *, observed: ObservedTree = NOTHING
+    tree: ProviderTree, root_uuid: str, additions: Iterable[Addition], *, observed: ObservedTree = _NOTHING
 ) -> tuple[ProviderTree, dict[str, Names]]:
     """
     The tree with the additions, and what was added, by provider name.
@@ -106,7 +106,7 @@ def without(observed: ObservedTree, named: Mapping[str, Names]) -> ObservedTree:
 
 
 def _without(seen: ObservedProvider, named: Names) -> ObservedProvider:
-    left = strip(seen.provider, named.classes)
+    left = without_classes(seen.provider, named.classes)
     return replace(seen, provider=replace(left, traits=left.traits - named.traits))
 
 

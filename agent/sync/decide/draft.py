@@ -39,7 +39,7 @@ class Shaper(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prospect:
+class Draft:
     """What a pass has before it writes: what is wanted, what stands, and the way from one to the other."""
 
     root_uuid: str
@@ -118,7 +118,7 @@ class _Way:
     unplaceable: str
 
 
-def draft(view: View, shaper: Shaper) -> Prospect | Needs:
+def draft(view: View, shaper: Shaper) -> Draft | Needs:
     """
     Decide what a pass would do, or name what must be read first; the same view gives the same answer.
 
@@ -149,7 +149,7 @@ def draft(view: View, shaper: Shaper) -> Prospect | Needs:
     if isinstance(way, Needs):
         return way
     lacked = _lacked(view, standing) | {name for name in unseen - known if not is_custom(name)}
-    return _prospect(view, shaper, standing, shaped, wanted, way, lacked)
+    return _draft(view, shaper, standing, shaped, wanted, way, lacked)
 
 
 def _way(
@@ -184,7 +184,7 @@ def _way(
     return _Way(tree=tree, plan=plan, allocations=allocations, held=held, unplaceable=unplaceable)
 
 
-def _prospect(
+def _draft(
     view: View,
     shaper: Shaper,
     standing: _Standing,
@@ -192,10 +192,10 @@ def _prospect(
     wanted: _Wanted,
     way: _Way,
     lacked: frozenset[str],
-) -> Prospect:
+) -> Draft:
     """All of it, with what is to be remembered; ``lacked`` are standard traits that placement does not have."""
     memory = replace(standing.memory, used=shaped.uses.uuids, reserved=shaped.reserved)
-    return Prospect(
+    return Draft(
         root_uuid=view.root_uuid,
         desired=way.tree,
         observed=standing.observed,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from agent.state.memory import NodeState
-from agent.sync.decide.draft import Prospect
+from agent.sync.decide.draft import Draft
 from agent.sync.decide.novas import advice, open_stock, stranded
 from agent.sync.decide.unmatched import misspelt
 from agent.sync.decide.view import Wishes
@@ -40,25 +40,25 @@ class Terms:
     microversion: tuple[int, int]
 
 
-def judge(prospect: Prospect, wishes: Wishes, terms: Terms) -> Verdict:
+def judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
     """Whether the plan may be carried out."""
-    memory = prospect.memory
-    if refusal := _contested(prospect, wishes) or _occupied(prospect, wishes):
+    memory = draft.memory
+    if refusal := _contested(draft, wishes) or _occupied(draft, wishes):
         return Verdict(refused=Status.CONTESTED, notes=refusal, memory=replace(memory, contested=refusal))
-    struck = _count_strikes(prospect, wishes, terms.now_s, terms.interval_s)
+    struck = _count_strikes(draft, wishes, terms.now_s, terms.interval_s)
     memory = replace(struck, contested=(), smaller="", smaller_seen=0)
-    if wrong := _lacks_reparenting(prospect.plan, terms.microversion) or _twice(prospect) or _unplaceable(prospect):
+    if wrong := _lacks_reparenting(draft.plan, terms.microversion) or _twice(draft) or _unplaceable(draft):
         return Verdict(refused=Status.UNSAFE, notes=wrong, memory=memory)
-    if lost := _lost_settings(prospect, terms.free_ratios):
+    if lost := _lost_settings(draft, terms.free_ratios):
         return Verdict(refused=Status.UNSAFE, notes=lost, memory=memory)
     try:
-        check_use(prospect.plan, prospect.observed, prospect.allocations_after, force=wishes.force)
+        check_use(draft.plan, draft.observed, draft.allocations_after, force=wishes.force)
     except UnsafePlan as error:
         return Verdict(refused=Status.UNSAFE, notes=(str(error),), memory=memory)
-    if prospect.plan.moves and not wishes.reshape:
-        return Verdict(refused=Status.RESHAPE_NEEDED, notes=_needs_reshape(prospect, terms.node), memory=memory)
-    shrinking = shrinkage(prospect.plan, prospect.observed, _limits(prospect, terms.shrink_fraction))
-    digest, before = prospect.plan.digest, prospect.memory
+    if draft.plan.moves and not wishes.reshape:
+        return Verdict(refused=Status.RESHAPE_NEEDED, notes=_needs_reshape(draft, terms.node), memory=memory)
+    shrinking = shrinkage(draft.plan, draft.observed, _limits(draft, terms.shrink_fraction))
+    digest, before = draft.plan.digest, draft.memory
     seen = (before.smaller_seen if before.smaller == digest else 0) + wishes.counts
     if not shrinking or wishes.force or wishes.agreed or seen >= PATIENCE:
         return Verdict(memory=memory)
@@ -69,50 +69,50 @@ def judge(prospect: Prospect, wishes: Wishes, terms: Terms) -> Verdict:
     return Verdict(refused=Status.UNSAFE, notes=notes, memory=replace(memory, smaller=digest, smaller_seen=seen))
 
 
-def notes_on(prospect: Prospect) -> tuple[str, ...]:
+def notes_on(draft: Draft) -> tuple[str, ...]:
     """What a person should know of a pass besides its plan."""
     notes = []
-    if prospect.contest:
-        changes = "; ".join(prospect.contest.changes)
-        notes.append(f"somebody changed {prospect.contest.provider} since the last pass: {changes}")
-    if prospect.went_back:
+    if draft.contest:
+        changes = "; ".join(draft.contest.changes)
+        notes.append(f"somebody changed {draft.contest.provider} since the last pass: {changes}")
+    if draft.went_back:
         notes.append(
             "placement went back in time (a restored backup, or a cache on the way?): all of this tree was read anew, "
             "and what differs from this host is written again"
         )
-    notes += prospect.held
-    notes += misspelt(prospect.strays, prospect.desired)
-    notes += [advice(seen) for seen in stranded(prospect.observed, prospect.ours) if open_stock(seen)]
-    if prospect.plan.left_out:
-        notes.append("this placement is too old to know the traits " + ", ".join(sorted(prospect.plan.left_out)))
-    if kept := _unexplained(prospect):
-        lost = "" if prospect.went_back else "state was lost; "
+    notes += draft.held
+    notes += misspelt(draft.strays, draft.desired)
+    notes += [advice(seen) for seen in stranded(draft.observed, draft.ours) if open_stock(seen)]
+    if draft.plan.left_out:
+        notes.append("this placement is too old to know the traits " + ", ".join(sorted(draft.plan.left_out)))
+    if kept := _unexplained(draft):
+        lost = "" if draft.went_back else "state was lost; "
         notes.append(f"{lost}kept on the root, as it may be another's: {', '.join(kept)}")
     return tuple(notes)
 
 
-def _twice(prospect: Prospect) -> tuple[str, ...]:
+def _twice(draft: Draft) -> tuple[str, ...]:
     """Why devices would be on offer twice: a root that nobody here can explain has what children are to get."""
-    root = prospect.observed.root
+    root = draft.observed.root
     if root is None:
         return ()
-    carried = root.provider.inventories.keys() - prospect.ours.classes(root) - prospect.desired.root.inventories.keys()
-    children = [provider for provider in prospect.desired if provider.parent]
+    carried = root.provider.inventories.keys() - draft.ours.classes(root) - draft.desired.root.inventories.keys()
+    children = [provider for provider in draft.desired if provider.parent]
     both = sorted(name for name in carried if any(name in provider.inventories for provider in children))
     if not both:
-        return _renamed_unseen(prospect, sorted(carried))
+        return _renamed_unseen(draft, sorted(carried))
     return (
         f"{root.name} holds {', '.join(both)}, which this agent cannot tell to be its own, and its children are to "
         f"get it too: take it away from {root.name} by hand if it stands for the same devices",
     )
 
 
-def _renamed_unseen(prospect: Prospect, carried: list[str]) -> tuple[str, ...]:
+def _renamed_unseen(draft: Draft, carried: list[str]) -> tuple[str, ...]:
     """Why a class that nobody here can explain may be what a new one was called; empty while there is a memory."""
-    root = prospect.observed.root
-    stands = {name for seen in prospect.observed for name in seen.provider.inventories}
-    came = sorted({name for one in prospect.desired for name in one.inventories} - stands - NO_DEVICES)
-    if root is None or MARKER not in root.provider.traits or prospect.memory.observed or not (came and carried):
+    root = draft.observed.root
+    stands = {name for seen in draft.observed for name in seen.provider.inventories}
+    came = sorted({name for one in draft.desired for name in one.inventories} - stands - NO_DEVICES)
+    if root is None or MARKER not in root.provider.traits or draft.memory.observed or not (came and carried):
         return ()
     return (
         f"state was lost, and {root.name} holds {', '.join(carried)}, which may be what {', '.join(came)} was called "
@@ -121,20 +121,20 @@ def _renamed_unseen(prospect: Prospect, carried: list[str]) -> tuple[str, ...]:
     )
 
 
-def _lost_settings(prospect: Prospect, free_ratios: frozenset[str]) -> tuple[str, ...]:
+def _lost_settings(draft: Draft, free_ratios: frozenset[str]) -> tuple[str, ...]:
     """Why the plan would lose what an operator set by hand; empty when all of it comes along."""
-    ours, files = prospect.ours, prospect.meanwhile.configured
-    owned = {seen.name for seen in prospect.observed if ours.writes(seen)}
+    ours, files = draft.ours, draft.meanwhile.configured
+    owned = {seen.name for seen in draft.observed if ours.writes(seen)}
     apart = {name: names.classes for name, names in files.items()}
-    for seen in prospect.observed:
+    for seen in draft.observed:
         apart[seen.name] = apart.get(seen.name, frozenset()) | (seen.provider.inventories.keys() - ours.classes(seen))
     return lost_settings(
-        prospect.said,
-        prospect.desired,
+        draft.said,
+        draft.desired,
         owned,
         free_ratios,
-        elsewhere=prospect.elsewhere,
-        away=prospect.away,
+        elsewhere=draft.elsewhere,
+        away=draft.away,
         apart=apart,
     )
 
@@ -151,28 +151,28 @@ def _lacks_reparenting(plan: Plan, microversion: tuple[int, int]) -> tuple[str, 
     )
 
 
-def _unplaceable(prospect: Prospect) -> tuple[str, ...]:
-    return (prospect.unplaceable,) if prospect.unplaceable else ()
+def _unplaceable(draft: Draft) -> tuple[str, ...]:
+    return (draft.unplaceable,) if draft.unplaceable else ()
 
 
-def _needs_reshape(prospect: Prospect, node: str) -> tuple[str, ...]:
-    count = len({move.consumer for move in prospect.plan.moves})
+def _needs_reshape(draft: Draft, node: str) -> tuple[str, ...]:
+    count = len({move.consumer for move in draft.plan.moves})
     return (
         f"{count} consumer{'s' * (count > 1)} must move with what they hold, as {node} changes its shape: look "
         f"at compute-node-agent reshape and carry it out with --apply, or set [compute] layout back",
     )
 
 
-def _count_strikes(prospect: Prospect, wishes: Wishes, now_s: float, interval_s: float) -> NodeState:
+def _count_strikes(draft: Draft, wishes: Wishes, now_s: float, interval_s: float) -> NodeState:
     """
     Remember a sign of a second writer, until enough quiet passes went by.
 
     Events make many passes within a minute, between two writes of a service that writes once a minute.
     """
-    memory = prospect.memory
+    memory = draft.memory
     if wishes.take_over:
         return replace(memory, strikes=0, quiet=0)
-    if prospect.contest:
+    if draft.contest:
         return replace(memory, strikes=memory.strikes + 1, struck_s=now_s, quiet=0)
     if not memory.strikes:
         return memory
@@ -180,12 +180,12 @@ def _count_strikes(prospect: Prospect, wishes: Wishes, now_s: float, interval_s:
     return replace(memory, strikes=0 if forgiven else memory.strikes, quiet=0 if forgiven else memory.quiet + 1)
 
 
-def _contested(prospect: Prospect, wishes: Wishes) -> tuple[str, ...]:
+def _contested(draft: Draft, wishes: Wishes) -> tuple[str, ...]:
     """Why we must not write because somebody else does; empty when nobody does, or a person said to take over."""
     if wishes.take_over:
         return ()
-    found, before = prospect.contest, prospect.memory.contested
-    if found is None or not (found.nova or before or prospect.memory.strikes):
+    found, before = draft.contest, draft.memory.contested
+    if found is None or not (found.nova or before or draft.memory.strikes):
         return before
     who = "nova-compute (by its trait OWNER_NOVA)" if found.marked else "another service"
     return (
@@ -194,31 +194,30 @@ def _contested(prospect: Prospect, wishes: Wishes) -> tuple[str, ...]:
     )
 
 
-def _occupied(prospect: Prospect, wishes: Wishes) -> tuple[str, ...]:
+def _occupied(draft: Draft, wishes: Wishes) -> tuple[str, ...]:
     """Why a root that was never ours is not taken while nova-compute runs beside us; empty when it may be."""
-    root = prospect.observed.root
-    if wishes.take_over or root is None or MARKER in root.provider.traits or not prospect.nova_compute:
+    root = draft.observed.root
+    if wishes.take_over or root is None or MARKER in root.provider.traits or not draft.nova_compute:
         return ()
     return (
-        f"nova-compute (pid {prospect.nova_compute[0]}) runs here and reports {root.name}, "
-        "which this agent never wrote",
+        f"nova-compute (pid {draft.nova_compute[0]}) runs here and reports {root.name}, which this agent never wrote",
         "nothing is written: stop it, or if it does not report this host, run sync --take-over",
     )
 
 
-def _unexplained(prospect: Prospect) -> list[str]:
+def _unexplained(draft: Draft) -> list[str]:
     """Custom names on a root that carries our mark, and that nobody here can explain since our memory is gone."""
-    root = prospect.observed.root
-    if root is None or prospect.memory.observed is not None or MARKER not in root.provider.traits:
+    root = draft.observed.root
+    if root is None or draft.memory.observed is not None or MARKER not in root.provider.traits:
         return []
-    wanted = prospect.desired.root.traits | prospect.desired.root.inventories.keys()
+    wanted = draft.desired.root.traits | draft.desired.root.inventories.keys()
     names = root.provider.traits | root.provider.inventories.keys()
     return sorted(name for name in names - wanted if name.startswith("CUSTOM_"))
 
 
-def _limits(prospect: Prospect, shrink_fraction: float) -> Limits:
+def _limits(draft: Draft, shrink_fraction: float) -> Limits:
     withdrawn = {
-        provider: names.classes - prospect.lasting.configured.get(provider, Names()).classes
-        for provider, names in prospect.memory.configured.items()
+        provider: names.classes - draft.lasting.configured.get(provider, Names()).classes
+        for provider, names in draft.memory.configured.items()
     }
-    return Limits(fraction=shrink_fraction, withdrawn=withdrawn, present=prospect.present)
+    return Limits(fraction=shrink_fraction, withdrawn=withdrawn, present=draft.present)

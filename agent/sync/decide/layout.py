@@ -6,7 +6,7 @@ from reportclient.ownership import Names, is_marked, is_novas, others_marks
 from reportclient.reserve import HELD
 from reportclient.tree import ObservedProvider, ObservedTree
 
-CELL = "HW_NUMA_ROOT"
+_CELL = "HW_NUMA_ROOT"
 
 
 def standing_layout(
@@ -30,7 +30,7 @@ def standing_layout(
     if root is None:
         return configured
     children = [seen for seen in tree if _tells(seen)]
-    if any(is_marked(seen) and CELL in seen.provider.traits for seen in children):
+    if any(is_marked(seen) and _CELL in seen.provider.traits for seen in children):
         return "numa"
     classes = root.provider.inventories.keys() - added.classes - NO_DEVICES
     if classes & (emitted.classes | (reported or Names()).classes):

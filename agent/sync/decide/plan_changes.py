@@ -9,12 +9,12 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-Json = Mapping[str, Any]
-FIELDS = ("total", "reserved", "allocation_ratio", "min_unit", "max_unit", "step_size")
+_Json = Mapping[str, Any]
+_FIELDS = ("total", "reserved", "allocation_ratio", "min_unit", "max_unit", "step_size")
 NOT_KEPT = "what that plan said of providers was not kept"  # by an older release
 
 
-def plan_changes(read: Json, now: Json) -> tuple[str, ...]:
+def plan_changes(read: _Json, now: _Json) -> tuple[str, ...]:
     """
     A sentence for each difference, those of providers first; empty where none is in what is kept of plans.
 
@@ -30,7 +30,7 @@ def plan_changes(read: Json, now: Json) -> tuple[str, ...]:
     return tuple(found or _of_allocations(read, now) or _of_steps(read, now))
 
 
-def _steps(plan: Json) -> Iterator[Json]:
+def _steps(plan: _Json) -> Iterator[_Json]:
     """The operations of a plan, those inside of a reshape too."""
     for step in plan["operations"]:
         yield step
@@ -38,7 +38,7 @@ def _steps(plan: Json) -> Iterator[Json]:
             yield from step["inventories"]
 
 
-def _touched(plan: Json) -> frozenset[tuple[str, str]]:
+def _touched(plan: _Json) -> frozenset[tuple[str, str]]:
     """(provider, aspect) of what a plan writes; nothing else is in its digest. A provider that comes or goes: all."""
     aspects = {"set-traits": ["traits"], "set-aggregates": ["aggregates"], "set-inventories": ["inventories"]}
     whole = ["parent", "inventories", "traits", "aggregates"]
@@ -50,7 +50,7 @@ def _touched(plan: Json) -> frozenset[tuple[str, str]]:
     )
 
 
-def _of_trees(was: Json, now: Json, touched: Iterable[tuple[str, str]]) -> list[str]:
+def _of_trees(was: _Json, now: _Json, touched: Iterable[tuple[str, str]]) -> list[str]:
     """How two trees differ, in what is ``touched``."""
     found: dict[str, None] = {}  # in order, once each
     for name, aspect in sorted(touched):
@@ -67,7 +67,7 @@ def _of_trees(was: Json, now: Json, touched: Iterable[tuple[str, str]]) -> list[
     return list(found)
 
 
-def _of_stock(provider: str, was: Json, now: Json) -> Iterator[str]:
+def _of_stock(provider: str, was: _Json, now: _Json) -> Iterator[str]:
     for name in sorted(was.keys() | now.keys()):
         if name not in now:
             yield f"{name} on {provider} is gone"
@@ -77,9 +77,9 @@ def _of_stock(provider: str, was: Json, now: Json) -> Iterator[str]:
             yield from _of_inventory(f"{name} on {provider}", was[name], now[name])
 
 
-def _of_inventory(what: str, was: Json, now: Json) -> Iterator[str]:
+def _of_inventory(what: str, was: _Json, now: _Json) -> Iterator[str]:
     follows = was["max_unit"] == was["total"] and now["max_unit"] == now["total"]
-    for key in FIELDS:
+    for key in _FIELDS:
         if was[key] != now[key] and not (key == "max_unit" and follows):
             yield f"{key} of {what} {was[key]} -> {now[key]}"
 
@@ -90,7 +90,7 @@ def _of_names(noun: str, provider: str, was: Iterable[str], now: Iterable[str]) 
     yield from (f"{noun} {name} on {provider} is gone" for name in sorted(before - after))
 
 
-def _of_moves(read: Json, now: Json) -> list[str]:
+def _of_moves(read: _Json, now: _Json) -> list[str]:
     """Where consumers go elsewhere, and moves that are in one plan only; not why, which a digest does not cover."""
     was, goes = ([{key: one[key] for key in one if key != "because"} for one in plan["moves"]] for plan in (read, now))
     gone, new = [one for one in was if one not in goes], [one for one in goes if one not in was]
@@ -106,17 +106,17 @@ def _of_moves(read: Json, now: Json) -> list[str]:
     return found + [f"new is the move of {_what(move)} to {move['to_resource_provider']}" for move in new]
 
 
-def _route(move: Json) -> tuple[Any, ...]:
+def _route(move: _Json) -> tuple[Any, ...]:
     """A move without its target."""
     return tuple(move.get(key) for key in ("consumer", "from_resource_provider", "moved_resources", "to_resources"))
 
 
-def _what(move: Json) -> str:
+def _what(move: _Json) -> str:
     resources = ", ".join(f"{amount} {name}" for name, amount in move["moved_resources"].items())
     return f"{resources} of {move['consumer']}"
 
 
-def _of_allocations(read: Json, now: Json) -> list[str]:
+def _of_allocations(read: _Json, now: _Json) -> list[str]:
     """Where a consumer that moves in both plans ends with other amounts, on this host's providers or on others."""
     names = {one["uuid"]: name for plan in (read, now) for name, one in plan["after"].items()}
     before, after = _rows(read), _rows(now)
@@ -128,7 +128,7 @@ def _of_allocations(read: Json, now: Json) -> list[str]:
     ]
 
 
-def _rows(plan: Json) -> dict[tuple[str, str, str], int]:
+def _rows(plan: _Json) -> dict[tuple[str, str, str], int]:
     return {
         (consumer, uuid, kind): amount
         for step in plan["operations"]
@@ -139,7 +139,7 @@ def _rows(plan: Json) -> dict[tuple[str, str, str], int]:
     }
 
 
-def _of_steps(read: Json, now: Json) -> list[str]:
+def _of_steps(read: _Json, now: _Json) -> list[str]:
     was, does = ([json.dumps(one, sort_keys=True) for one in plan["operations"]] for plan in (read, now))
     gone, new = [one for one in was if one not in does], [one for one in does if one not in was]
     return [f"gone is the operation {_step(one)}" for one in gone] + [

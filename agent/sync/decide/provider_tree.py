@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from agent.state.memory import NodeState
-from agent.sync.decide.draft import Prospect, draft
+from agent.sync.decide.draft import Draft, draft
 from agent.sync.decide.view import Needs, Readings, View
 from drivers.base import Driver
 from drivers.policy import Policy
@@ -48,7 +48,7 @@ def update_provider_tree(
     return found.desired, instructions(found.plan.moves)
 
 
-def _draft(view: View, driver: Driver, observed: Observed) -> Prospect:
+def _draft(view: View, driver: Driver, observed: Observed) -> Draft:
     """A draft whose needs are met from the allocations that are given, with all traits taken for known."""
     while isinstance(found := draft(view, driver), Needs):
         read = view.readings

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from agent.audit.decide.findings import Finding
-from agent.audit.decide.guests import audit
-from agent.audit.decide.snapshot import Scene, suspects
+from agent.audit.decide.guests import find_all
+from agent.audit.decide.snapshot import Snapshot, suspects
 from drivers.facts import DomainCapabilities, Guest, GuestMemory, HostFacts, Mdev, NetDevice, Tenant
 from drivers.libvirt.shape import EMITTED, shape
 from drivers.pci import PciAddress
@@ -48,7 +48,7 @@ def findings(
     for one in rows:
         slots.setdefault(tree.by_name[one.provider].uuid, {})[one.resource_class] = one.amount
     consumer = Consumer(uuid="guest", generation=1, project="p", user="u", kind="INSTANCE", slots=slots)
-    scene = Scene(
+    snapshot = Snapshot(
         tree=tree,
         allocations=tuple(rows),
         holdings=shaped.holdings,
@@ -56,8 +56,8 @@ def findings(
         present=frozenset(seen.name for seen in tree),
         consumers={"guest": consumer},
     )
-    assert "guest" not in suspects(scene) or audit(scene)
-    return audit(scene)
+    assert "guest" not in suspects(snapshot) or find_all(snapshot)
+    return find_all(snapshot)
 
 
 def rows(**vgpus: int) -> tuple[Allocation, ...]:
