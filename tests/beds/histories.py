@@ -119,7 +119,7 @@ def guests_of(running: Mapping[str, tuple[int, int]], host: int) -> tuple[Guest,
 
 
 @dataclass
-class World:
+class GuestWorld:
     """What is true: which guest runs where and how large it is. And what placement holds of it."""
 
     sender: Any

@@ -47,7 +47,7 @@ def stories() -> Iterator[Story]:
     return (Story(folder) for folder in sorted(UPGRADES.iterdir()) if folder.is_dir())
 
 
-class Lab:
+class Upgrade:
     """One story laid down in the placement at a URL, and the command on its host."""
 
     def __init__(self, data: Mapping[str, Any], url: str, folder: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from beds.histories import HASTE, Clock, World, settings_for_histories
+from beds.histories import HASTE, Clock, GuestWorld, settings_for_histories
 from beds.memory import MemoryPlacement
 
 pytestmark = pytest.mark.contract
@@ -40,7 +40,7 @@ totals: dict[str, int] = {}
 numbers = itertools.count(1)
 
 
-def play(world: World, history: list[tuple[tuple[Any, ...], tuple[int, bool] | None]]) -> None:
+def play(world: GuestWorld, history: list[tuple[tuple[Any, ...], tuple[int, bool] | None]]) -> None:
     for number, (host, vcpus) in enumerate(((0, 2), (1, 1), (0, 3))):
         world.spawn(world.guest(number), host, vcpus)
     for (name, *arguments), crash in history:
@@ -59,7 +59,7 @@ def play(world: World, history: list[tuple[tuple[Any, ...], tuple[int, bool] | N
 def test_after_any_history_the_audits_find_the_truth(history: list[Any]) -> None:
     clock = Clock()
     with settings_for_histories(grace_s=60) as own:
-        play(World(MemoryPlacement(clock), own, clock), history)
+        play(GuestWorld(MemoryPlacement(clock), own, clock), history)
 
 
 @settings(max_examples=REAL_HISTORIES, deadline=None, suppress_health_check=list(HealthCheck))
@@ -67,7 +67,7 @@ def test_after_any_history_the_audits_find_the_truth(history: list[Any]) -> None
 def test_so_it_is_on_placements_own_application(placement_sender: Any, history: list[Any]) -> None:
     """Its clock is the machine's, so no consumer is too young to be judged."""
     with settings_for_histories(grace_s=0) as own:
-        world = World(placement_sender, own, Clock(), HASTE, number=next(numbers))
+        world = GuestWorld(placement_sender, own, Clock(), HASTE, number=next(numbers))
         try:
             play(world, history)
         finally:

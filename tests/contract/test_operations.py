@@ -29,7 +29,7 @@ DISK = {"DISK_GB": 50}
 
 
 @dataclass
-class World:
+class Claims:
     """Two hosts and storage that both share, on a placement; a guest i1 and its migration."""
 
     sender: Any
@@ -89,11 +89,11 @@ class World:
 
 
 @pytest.fixture
-def world(placement_sender: Any) -> World:
-    return World(placement_sender)
+def world(placement_sender: Any) -> Claims:
+    return Claims(placement_sender)
 
 
-def test_the_example_of_the_mail_of_2016(world: World) -> None:
+def test_the_example_of_the_mail_of_2016(world: Claims) -> None:
     """
     "We have an allocation for an instance i1 that is consuming 2 VCPU and 2048 MEMORY_MB on compute node rpA, 50
     DISK_GB on a shared storage pool rpC. Now, we need to migrate instance i1 to compute node rpB."
@@ -123,7 +123,7 @@ def test_the_example_of_the_mail_of_2016(world: World) -> None:
     assert world.held(world.i1) == {"B": SMALL, "C": DISK}
 
 
-def test_shared_storage_that_a_request_does_not_speak_of_stays(world: World) -> None:
+def test_shared_storage_that_a_request_does_not_speak_of_stays(world: Claims) -> None:
     world.give(world.i1, world.slots(A=SMALL, C=DISK))
 
     world.operations().replace(world.i1, [world.request(B=SMALL)])
@@ -131,7 +131,7 @@ def test_shared_storage_that_a_request_does_not_speak_of_stays(world: World) -> 
     assert world.held(world.i1) == {"B": SMALL, "C": DISK}
 
 
-def test_a_claim_is_passed_on_as_it_was_offered(world: World) -> None:
+def test_a_claim_is_passed_on_as_it_was_offered(world: Claims) -> None:
     seen: list[Any] = []
 
     class Watching:
@@ -146,15 +146,15 @@ def test_a_claim_is_passed_on_as_it_was_offered(world: World) -> None:
     assert {"allocations": seen[0]["allocations"], "mappings": seen[0]["mappings"]} == json.loads(offered.text)
 
 
-Act_ = Callable[[Operations, World], Ending]
+Act_ = Callable[[Operations, Claims], Ending]
 
 
-def spawn(operations: Operations, world: World, *requests: AllocationRequest) -> Ending:
+def spawn(operations: Operations, world: Claims, *requests: AllocationRequest) -> Ending:
     requests = requests or (world.request(B=SMALL, C=DISK),)
     return operations.spawn(world.i1, project="project", user="user", kind="INSTANCE", requests=requests)
 
 
-def repair(operations: Operations, world: World) -> Ending:
+def repair(operations: Operations, world: Claims) -> Ending:
     """What an audit read, with other amounts."""
     read = operations.client.consumer(world.i1)
     assert read is not None
@@ -213,19 +213,19 @@ ROWS: dict[ChangeKind, Row] = {
 }  # fmt: skip
 
 
-def begin(world: World, row: Row) -> None:
+def begin(world: Claims, row: Row) -> None:
     if row.guest:
         world.give(world.i1, world.slots(**row.guest))
     if row.migration:
         world.give(world.migration, world.slots(**row.migration), "MIGRATION")
 
 
-def run(world: World, row: Row, act: Act | None = None, times: int = 1) -> tuple[Ending, int]:
+def run(world: Claims, row: Row, act: Act | None = None, times: int = 1) -> tuple[Ending, int]:
     sender = Meddler(world.sender, act, times)
     return row.do(world.operations(sender), world), sender.writes
 
 
-def stands(world: World) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, int]]]:
+def stands(world: Claims) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, int]]]:
     return world.held(world.i1), world.held(world.migration)
 
 
@@ -237,7 +237,7 @@ def test_every_operation_has_its_row() -> None:
 
 
 @each
-def test_nobody_else_is_there(operation: ChangeKind, world: World) -> None:
+def test_nobody_else_is_there(operation: ChangeKind, world: Claims) -> None:
     row = ROWS[operation]
     begin(world, row)
 
@@ -250,7 +250,7 @@ def test_nobody_else_is_there(operation: ChangeKind, world: World) -> None:
 
 
 @each
-def test_somebody_changes_the_consumer_in_between(operation: ChangeKind, world: World) -> None:
+def test_somebody_changes_the_consumer_in_between(operation: ChangeKind, world: Claims) -> None:
     row = ROWS[operation]
     begin(world, row)
     subject = world.i1 if row.changes == "guest" else world.migration
@@ -269,7 +269,7 @@ def test_somebody_changes_the_consumer_in_between(operation: ChangeKind, world: 
         assert subject in ending.note
 
 
-def test_a_migration_that_exists_already_is_not_written_over(world: World) -> None:
+def test_a_migration_that_exists_already_is_not_written_over(world: Claims) -> None:
     row = ROWS[ChangeKind.MOVE]
     begin(world, row)
 
@@ -281,7 +281,7 @@ def test_a_migration_that_exists_already_is_not_written_over(world: World) -> No
 
 
 @each
-def test_others_write_on_its_providers_and_it_goes_through_in_the_end(operation: ChangeKind, world: World) -> None:
+def test_others_write_on_its_providers_and_it_goes_through_in_the_end(operation: ChangeKind, world: Claims) -> None:
     row = ROWS[operation]
     begin(world, row)
 
@@ -292,7 +292,7 @@ def test_others_write_on_its_providers_and_it_goes_through_in_the_end(operation:
 
 
 @each
-def test_others_write_on_its_providers_without_end(operation: ChangeKind, world: World) -> None:
+def test_others_write_on_its_providers_without_end(operation: ChangeKind, world: Claims) -> None:
     row = ROWS[operation]
     begin(world, row)
 
@@ -304,7 +304,7 @@ def test_others_write_on_its_providers_without_end(operation: ChangeKind, world:
 
 
 @pytest.mark.parametrize("operation", [one for one in ChangeKind if RULES[one].no_room is Reaction.ALTERNATE])
-def test_its_target_has_no_room_any_more(operation: ChangeKind, world: World) -> None:
+def test_its_target_has_no_room_any_more(operation: ChangeKind, world: Claims) -> None:
     row = ROWS[operation]
     begin(world, row)
     target = "A" if operation is ChangeKind.REPLACE else "B"
@@ -317,7 +317,7 @@ def test_its_target_has_no_room_any_more(operation: ChangeKind, world: World) ->
     assert world.rp[target] in ending.note
 
 
-def test_a_host_that_shrank_meanwhile_has_no_room_for_a_revert(world: World) -> None:
+def test_a_host_that_shrank_meanwhile_has_no_room_for_a_revert(world: Claims) -> None:
     """Units of a class that all became fewer than one guest may take of it."""
     row = ROWS[ChangeKind.REVERT]
     begin(world, row)
@@ -333,7 +333,7 @@ def test_a_host_that_shrank_meanwhile_has_no_room_for_a_revert(world: World) -> 
 
 
 @each
-def test_the_answer_is_lost_although_it_was_done(operation: ChangeKind, world: World) -> None:
+def test_the_answer_is_lost_although_it_was_done(operation: ChangeKind, world: Claims) -> None:
     row = ROWS[operation]
     begin(world, row)
 
@@ -344,7 +344,7 @@ def test_the_answer_is_lost_although_it_was_done(operation: ChangeKind, world: W
 
 
 @each
-def test_nothing_is_said_to_be_done_while_placement_does_not_answer(operation: ChangeKind, world: World) -> None:
+def test_nothing_is_said_to_be_done_while_placement_does_not_answer(operation: ChangeKind, world: Claims) -> None:
     row = ROWS[operation]
     begin(world, row)
 
@@ -357,7 +357,7 @@ def test_nothing_is_said_to_be_done_while_placement_does_not_answer(operation: C
     assert stands(world) == (row.guest, row.migration)
 
 
-def test_a_uuid_of_which_a_claim_was_refused_can_be_claimed_later(world: World) -> None:
+def test_a_uuid_of_which_a_claim_was_refused_can_be_claimed_later(world: Claims) -> None:
     """Placement leaves a consumer behind that holds nothing and cannot be seen, and refuses it as one that is new."""
     unknown = AllocationRequest(json.dumps({"allocations": {str(uuid.uuid4()): {"resources": SMALL}}}))
     with pytest.raises(Rejected, match="that does not exist"):
@@ -368,7 +368,7 @@ def test_a_uuid_of_which_a_claim_was_refused_can_be_claimed_later(world: World) 
     assert (ending.told, world.held(world.i1)) == (Result.DONE, {"A": SMALL})
 
 
-def test_a_guest_is_not_its_own_migration(world: World) -> None:
+def test_a_guest_is_not_its_own_migration(world: Claims) -> None:
     world.give(world.i1, world.slots(A=SMALL))
     operations = world.operations()
 
@@ -377,7 +377,7 @@ def test_a_guest_is_not_its_own_migration(world: World) -> None:
     assert world.held(world.i1) == {"A": SMALL}
 
 
-def test_a_guest_is_evacuated_to_a_host_once(world: World) -> None:
+def test_a_guest_is_evacuated_to_a_host_once(world: Claims) -> None:
     world.give(world.i1, world.slots(A=SMALL, C=DISK))
     request = world.request(B=SMALL)
 
@@ -388,7 +388,7 @@ def test_a_guest_is_evacuated_to_a_host_once(world: World) -> None:
 
 
 @pytest.mark.parametrize("amount", ["1.9", '"2"', "true", "Infinity", "1e400", "NaN", "0", "-1"])
-def test_amounts_are_whole_numbers(amount: str, world: World) -> None:
+def test_amounts_are_whole_numbers(amount: str, world: Claims) -> None:
     world.give(world.i1, world.slots(A=SMALL))
     text = f'{{"allocations": {{"{world.rp["A"]}": {{"resources": {{"VCPU": {amount}}}}}}}}}'
 
@@ -396,7 +396,7 @@ def test_amounts_are_whole_numbers(amount: str, world: World) -> None:
         world.operations().replace(world.i1, [AllocationRequest(text)])
 
 
-def test_the_first_alternate_with_room_is_taken(world: World) -> None:
+def test_the_first_alternate_with_room_is_taken(world: Claims) -> None:
     world.give(str(uuid.uuid4()), world.slots(A={"VCPU": 7}))
 
     ending = spawn(world.operations(), world, world.request(A=SMALL), world.request(B=SMALL))
@@ -405,7 +405,7 @@ def test_the_first_alternate_with_room_is_taken(world: World) -> None:
     assert world.held(world.i1) == {"B": SMALL}
 
 
-def test_a_resize_on_the_same_host_keeps_the_old_size_until_it_is_confirmed(world: World) -> None:
+def test_a_resize_on_the_same_host_keeps_the_old_size_until_it_is_confirmed(world: Claims) -> None:
     operations = world.operations()
     world.give(world.i1, world.slots(A=SMALL, C=DISK))
 
@@ -417,7 +417,7 @@ def test_a_resize_on_the_same_host_keeps_the_old_size_until_it_is_confirmed(worl
 
 
 @pytest.mark.parametrize("kind", ["INSTANCE", "CUSTOM_THING"])
-def test_project_user_and_type_are_kept(kind: str, world: World) -> None:
+def test_project_user_and_type_are_kept(kind: str, world: Claims) -> None:
     operations = world.operations()
     world.give(world.i1, world.slots(A=SMALL), kind)
 
@@ -429,7 +429,7 @@ def test_project_user_and_type_are_kept(kind: str, world: World) -> None:
     assert (found["project_id"], found["user_id"], found["consumer_type"]) == ("project", "user", kind)
 
 
-def test_a_guest_without_a_type_stays_without(world: World, sender: CountingSender) -> None:
+def test_a_guest_without_a_type_stays_without(world: Claims, sender: CountingSender) -> None:
     body = {
         "allocations": {world.rp["A"]: {"resources": SMALL}},
         "project_id": "project",
@@ -445,7 +445,7 @@ def test_a_guest_without_a_type_stays_without(world: World, sender: CountingSend
     assert stands(world) == ({"B": SMALL}, {"A": SMALL})
 
 
-def test_whoever_is_not_there_is_told_so(world: World) -> None:
+def test_whoever_is_not_there_is_told_so(world: Claims) -> None:
     operations = world.operations()
     world.give(world.i1, world.slots(A=SMALL))
     nobody = str(uuid.uuid4())
@@ -465,7 +465,7 @@ def test_whoever_is_not_there_is_told_so(world: World) -> None:
     assert {ending.told for ending in endings} == {Result.ABSENT}
 
 
-def test_usages_are_told_by_project_and_user(world: World) -> None:
+def test_usages_are_told_by_project_and_user(world: Claims) -> None:
     project, user = str(uuid.uuid4()), str(uuid.uuid4())
     operations = world.operations()
     for owner in (user, str(uuid.uuid4())):

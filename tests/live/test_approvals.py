@@ -14,7 +14,7 @@ from beds.agents import COMMAND, Result, run_agent
 from beds.placement import PlacementServer
 from beds.proxy import Answer, Forward, Hook, Proxy, Request, pass_on
 from beds.trees import add_consumer, identity
-from beds.upgrades import UPGRADES, Lab, Story, write_config
+from beds.upgrades import UPGRADES, Story, Upgrade, write_config
 
 pytestmark = pytest.mark.live
 
@@ -23,12 +23,12 @@ STORY = Story(UPGRADES / "01-flat-vgpu-to-gpus")
 
 
 @pytest.fixture
-def lab(placement_server: PlacementServer, tmp_path: Path) -> Lab:
+def lab(placement_server: PlacementServer, tmp_path: Path) -> Upgrade:
     """A host that is configured for another shape than the one that its guests have in placement."""
-    return Lab(STORY.data, placement_server.url, tmp_path)
+    return Upgrade(STORY.data, placement_server.url, tmp_path)
 
 
-def start_command(lab: Lab) -> tuple[object, ...]:
+def start_command(lab: Upgrade) -> tuple[object, ...]:
     """What the unit runs before each start of the service, on this host and with its configuration."""
     (line,) = [line for line in UNIT.read_text(encoding="utf-8").splitlines() if line.startswith("ExecStart=")]
     _command, verb, *options = shlex.split(line.removeprefix("ExecStart="))
@@ -36,11 +36,11 @@ def start_command(lab: Lab) -> tuple[object, ...]:
     return (verb, *options[:cut], *options[cut + 2 :], *lab.options)
 
 
-def at_start(lab: Lab, *more: object) -> Result:
+def at_start(lab: Upgrade, *more: object) -> Result:
     return run_agent(*start_command(lab), *more, "--format", "json")
 
 
-def approve(lab: Lab, digest: str | None = None) -> str:
+def approve(lab: Upgrade, digest: str | None = None) -> str:
     digest = digest or lab.run("reshape").json["digest"]
     done = lab.run("reshape", "--approve", "--digest", digest)
     assert done.code == 0, done.out + done.err
@@ -51,7 +51,7 @@ def approvals(folder: Path) -> list[Path]:
     return sorted((folder / "state" / "approvals").glob("*.json"))
 
 
-def test_a_start_converts_nothing_that_nobody_approved(lab: Lab) -> None:
+def test_a_start_converts_nothing_that_nobody_approved(lab: Upgrade) -> None:
     before = lab.stands()
 
     started = at_start(lab)
@@ -63,7 +63,7 @@ def test_a_start_converts_nothing_that_nobody_approved(lab: Lab) -> None:
     assert "reshape --approve --digest" in note
 
 
-def test_a_start_converts_what_a_person_approved_once(lab: Lab, tmp_path: Path) -> None:
+def test_a_start_converts_what_a_person_approved_once(lab: Upgrade, tmp_path: Path) -> None:
     digest = approve(lab)
     (path,) = approvals(tmp_path)
     body = json.loads(path.read_text())["body"]
@@ -80,7 +80,7 @@ def test_a_start_converts_what_a_person_approved_once(lab: Lab, tmp_path: Path) 
     assert approvals(tmp_path) == []
 
 
-def test_an_approval_of_another_layout_says_what_to_configure_before_the_start(lab: Lab, tmp_path: Path) -> None:
+def test_an_approval_of_another_layout_says_what_to_configure_before_the_start(lab: Upgrade, tmp_path: Path) -> None:
     options = ("reshape", "--to", "numa")
     digest = lab.run(*options).json["digest"]
 
@@ -95,7 +95,7 @@ def test_an_approval_of_another_layout_says_what_to_configure_before_the_start(l
     assert (followed.code, followed.json["digest"]) == (0, digest), followed.out + followed.err
 
 
-def test_an_approval_of_the_configured_layout_says_nothing_of_layouts(lab: Lab) -> None:
+def test_an_approval_of_the_configured_layout_says_nothing_of_layouts(lab: Upgrade) -> None:
     digest = lab.run("reshape").json["digest"]
 
     approved = lab.run("reshape", "--approve", "--digest", digest)
@@ -104,7 +104,7 @@ def test_an_approval_of_the_configured_layout_says_nothing_of_layouts(lab: Lab) 
     assert approved.json["approval"] == "approved"
 
 
-def test_a_start_does_not_convert_a_manual_conversion_back(lab: Lab, tmp_path: Path) -> None:
+def test_a_start_does_not_convert_a_manual_conversion_back(lab: Upgrade, tmp_path: Path) -> None:
     """The approval of the first plan is used up, and another one is not made by what a person does by hand."""
     approve(lab)
     assert at_start(lab).code == 0
@@ -118,7 +118,7 @@ def test_a_start_does_not_convert_a_manual_conversion_back(lab: Lab, tmp_path: P
     assert lab.stands() == before
 
 
-def test_an_approval_is_void_once_the_host_was_converted_by_hand(lab: Lab, tmp_path: Path) -> None:
+def test_an_approval_is_void_once_the_host_was_converted_by_hand(lab: Upgrade, tmp_path: Path) -> None:
     digest = approve(lab)
     assert lab.run("reshape", "--apply", "--digest", digest).code == 0
     assert approvals(tmp_path) == []
@@ -127,7 +127,7 @@ def test_an_approval_is_void_once_the_host_was_converted_by_hand(lab: Lab, tmp_p
     assert at_start(lab).code == 3
 
 
-def test_a_start_refuses_another_plan_than_the_approved_one_and_says_what_differs(lab: Lab, tmp_path: Path) -> None:
+def test_a_start_refuses_another_plan_than_the_approved_one_and_says_what_differs(lab: Upgrade, tmp_path: Path) -> None:
     digest = approve(lab)
     before = lab.stands()
     changed = write_config({"DEFAULT": {"reserved_host_memory_mb": 2048}}, tmp_path / "changed.conf")
@@ -143,7 +143,7 @@ def test_a_start_refuses_another_plan_than_the_approved_one_and_says_what_differ
     assert len(approvals(tmp_path)) == 1
 
 
-def test_a_start_converts_whatever_is_right_where_the_configuration_allows_it(lab: Lab, tmp_path: Path) -> None:
+def test_a_start_converts_whatever_is_right_where_the_configuration_allows_it(lab: Upgrade, tmp_path: Path) -> None:
     allowed = write_config({"agent": {"allow_reshape": True}}, tmp_path / "allowed.conf")
 
     started = at_start(lab, "--config-file", allowed)
@@ -152,7 +152,7 @@ def test_a_start_converts_whatever_is_right_where_the_configuration_allows_it(la
     assert lab.stands() == {key: STORY.expected[key] for key in ("providers", "consumers")}
 
 
-def test_a_start_leaves_to_the_service_what_moves_nobody(lab: Lab, tmp_path: Path) -> None:
+def test_a_start_leaves_to_the_service_what_moves_nobody(lab: Upgrade, tmp_path: Path) -> None:
     for name in ("one", "two", "none"):
         lab.placement.send("DELETE", f"/allocations/{identity(name)}")
     before = lab.stands()
@@ -164,7 +164,7 @@ def test_a_start_leaves_to_the_service_what_moves_nobody(lab: Lab, tmp_path: Pat
     assert lab.stands() == before
 
 
-def test_only_the_plan_of_now_can_be_approved(lab: Lab, tmp_path: Path) -> None:
+def test_only_the_plan_of_now_can_be_approved(lab: Upgrade, tmp_path: Path) -> None:
     read = lab.run("reshape").json["digest"]
     add_consumer(lab.placement, "three", {"allocations": {"four-cells": {"VGPU": 1}}})
 
@@ -175,7 +175,7 @@ def test_only_the_plan_of_now_can_be_approved(lab: Lab, tmp_path: Path) -> None:
     assert approvals(tmp_path) == []
 
 
-def test_what_moves_nobody_needs_no_approval(lab: Lab, tmp_path: Path) -> None:
+def test_what_moves_nobody_needs_no_approval(lab: Upgrade, tmp_path: Path) -> None:
     for name in ("one", "two", "none"):
         lab.placement.send("DELETE", f"/allocations/{identity(name)}")
 
@@ -193,7 +193,7 @@ def test_what_moves_nobody_needs_no_approval(lab: Lab, tmp_path: Path) -> None:
         pytest.param(lambda text: text.replace("four-cells", "five-cells"), "is damaged", id="changed"),
     ],
 )
-def test_an_approval_that_cannot_be_trusted_is_none(lab: Lab, tmp_path: Path, spoil: object, words: str) -> None:
+def test_an_approval_that_cannot_be_trusted_is_none(lab: Upgrade, tmp_path: Path, spoil: object, words: str) -> None:
     approve(lab)
     (path,) = approvals(tmp_path)
     path.write_text(spoil(path.read_text()))  # type: ignore[operator]
@@ -221,7 +221,7 @@ def test_a_start_that_is_cut_off_is_completed_by_the_next_ones_and_the_approval_
     method: str, path: str, after: bool, placement_server: PlacementServer, tmp_path: Path
 ) -> None:
     with Proxy(placement_server.url) as proxy:
-        lab = Lab(STORY.data, proxy.url, tmp_path)
+        lab = Upgrade(STORY.data, proxy.url, tmp_path)
         approve(lab)
         with subprocess.Popen([str(COMMAND), *map(str, start_command(lab))], stdout=subprocess.DEVNULL) as process:
             proxy.hook = cut_off(process, method, path, after=after)
@@ -255,7 +255,7 @@ def cut_off(process: "subprocess.Popen[bytes]", method: str, path: str, *, after
     return hook
 
 
-def test_status_names_an_approval_that_waits(lab: Lab, tmp_path: Path) -> None:
+def test_status_names_an_approval_that_waits(lab: Upgrade, tmp_path: Path) -> None:
     digest = approve(lab)
     write_status(tmp_path / "state", ServiceStatus(version="1", pid=os.getpid(), started_s=0.0))
     options = ("--config-file", tmp_path / "agent.conf")
@@ -266,7 +266,7 @@ def test_status_names_an_approval_that_waits(lab: Lab, tmp_path: Path) -> None:
     assert digest in run_agent("status", *options).out
 
 
-def test_check_names_an_approval_that_waits(lab: Lab, tmp_path: Path) -> None:
+def test_check_names_an_approval_that_waits(lab: Upgrade, tmp_path: Path) -> None:
     digest = approve(lab)
     (path,) = approvals(tmp_path)
 

@@ -15,7 +15,7 @@ from beds.guests import METADATA, add_guests, read_spec
 from beds.placement import PlacementServer
 from beds.proxy import Proxy
 from beds.trees import add_consumer, identity
-from beds.upgrades import UPGRADES, Lab, Story
+from beds.upgrades import UPGRADES, Story, Upgrade
 from reportclient.ownership import MARKER
 
 pytestmark = pytest.mark.live
@@ -39,7 +39,7 @@ def lab(
     guests: Mapping[str, Mapping[str, Any]],
     grace_s: int = 0,
     **consumers: Any,
-) -> Lab:
+) -> Upgrade:
     """A host that is up to date, with these guests, and these consumers: provider -> resources."""
     data = Story(UPGRADES / "01-flat-vgpu-to-gpus").data
     data["config"] = {**data["config"], "agent": {"audit_grace": grace_s}}
@@ -52,7 +52,7 @@ def lab(
             for name, consumer in consumers.items()
         },
     }
-    return Lab(data, server.url, folder)
+    return Upgrade(data, server.url, folder)
 
 
 def policy(folder: Path, kinds: str = EVERY, limit: int = 10, move_s: int = 0, untyped: bool = True) -> Path:
@@ -63,7 +63,7 @@ def policy(folder: Path, kinds: str = EVERY, limit: int = 10, move_s: int = 0, u
     return path
 
 
-def found(one: Lab) -> list[dict[str, Any]]:
+def found(one: Upgrade) -> list[dict[str, Any]]:
     """The findings of an audit that changes nothing."""
     before = one.stands()
     done = one.run("audit")
@@ -78,7 +78,7 @@ def told(findings: list[dict[str, Any]]) -> set[tuple[str, str | None, str | Non
     return {(one["kind"], one["provider"], one["resource_class"], one["expected"], one["actual"]) for one in findings}
 
 
-def healed(one: Lab, folder: Path) -> Any:
+def healed(one: Upgrade, folder: Path) -> Any:
     """Who has what where, once the policy has let everything be healed at the second look."""
     done = one.run("audit", "--heal", "--policy", policy(folder))
     assert done.code == 0, done.out + done.err

@@ -8,7 +8,7 @@ import pytest
 
 from beds.placement import PlacementServer
 from beds.trees import identity
-from beds.upgrades import UPGRADES, Lab, Story
+from beds.upgrades import UPGRADES, Story, Upgrade
 
 pytestmark = pytest.mark.live
 
@@ -16,7 +16,7 @@ ROOT, CARD = "four-cells", "four-cells_pci_0000_06_00_0"
 UNUSED = "four-cells_0000:01:00.0"  # a device of the host that no rule offers
 
 
-def lab(server: PlacementServer, folder: Path, *, synced: bool = True, **groups: Mapping[str, Any]) -> Lab:
+def lab(server: PlacementServer, folder: Path, *, synced: bool = True, **groups: Mapping[str, Any]) -> Upgrade:
     """A recorded host without guests in the layout ``devices``, and a placement that holds it, or nothing."""
     data = Story(UPGRADES / "01-flat-vgpu-to-gpus").data
     data["config"] = {**data["config"], **groups}
@@ -24,16 +24,16 @@ def lab(server: PlacementServer, folder: Path, *, synced: bool = True, **groups:
     data["before"] = {"providers": {}, "consumers": {}}
     if synced:
         data["first"] = data["config"]
-    return Lab(data, server.url, folder)
+    return Upgrade(data, server.url, folder)
 
 
-def root_of(one: Lab) -> dict[str, Any]:
+def root_of(one: Upgrade) -> dict[str, Any]:
     rows = one.placement.send("GET", f"/resource_providers?name={ROOT}")["resource_providers"]
     found: dict[str, Any] = rows[0]
     return found
 
 
-def provider(one: Lab, name: str) -> dict[str, Any] | None:
+def provider(one: Upgrade, name: str) -> dict[str, Any] | None:
     found: dict[str, Any] | None = one.stands()["providers"].get(name)
     return found
 

@@ -43,7 +43,7 @@ class Agent:
 
 
 @dataclass(frozen=True, slots=True)
-class Cloud:
+class TwoHosts:
     """Two hosts that one placement knows, and a guest at the source that holds what it has there."""
 
     source: Agent
@@ -118,7 +118,7 @@ def guest(hosts: Hosts) -> str:
 
 
 @pytest.fixture
-def cloud(hosts: Hosts, guest: str, placement_server: PlacementServer, tmp_path: Path) -> Cloud:
+def cloud(hosts: Hosts, guest: str, placement_server: PlacementServer, tmp_path: Path) -> TwoHosts:
     placement = ByHand(placement_server.url)
     configs = [host.config(placement_server.url, agent={"audit_grace": 0}) for host in hosts]
     for config in configs:
@@ -126,7 +126,7 @@ def cloud(hosts: Hosts, guest: str, placement_server: PlacementServer, tmp_path:
         assert synced.code == 0, synced
     roots = {row["name"]: row["uuid"] for row in placement.send("GET", "/resource_providers")["resource_providers"]}
     source, destination = map(Agent, hosts, configs, (roots[host.hostname] for host in hosts))
-    made = Cloud(source, destination, placement, guest, str(uuid.uuid4()), tmp_path)
+    made = TwoHosts(source, destination, placement, guest, str(uuid.uuid4()), tmp_path)
     here = write_request(tmp_path, source.provider)
     claimed = made.change("claim", guest, "--project", "p", "--user", "u", "--type", "INSTANCE", "--request", here)
     assert claimed == {source.provider: {"resources": UNITS}}
@@ -169,7 +169,7 @@ def test_a_guest_whose_destination_dies_runs_on_at_the_source(hosts: Hosts, gues
     assert source.process(guest) == process
 
 
-def test_a_guest_holds_its_destination_from_the_move_on_and_its_source_until_it_is_confirmed(cloud: Cloud) -> None:
+def test_a_guest_holds_its_destination_from_the_move_on_and_its_source_until_it_is_confirmed(cloud: TwoHosts) -> None:
     source, destination = cloud.source.host, cloud.destination.host
 
     before = cloud.held(), cloud.findings()
@@ -188,7 +188,7 @@ def test_a_guest_holds_its_destination_from_the_move_on_and_its_source_until_it_
     assert cloud.guests() == [{}, {cloud.guest: "running"}]
 
 
-def test_a_failed_migration_that_is_reverted_leaves_the_guest_with_what_it_had(cloud: Cloud) -> None:
+def test_a_failed_migration_that_is_reverted_leaves_the_guest_with_what_it_had(cloud: TwoHosts) -> None:
     before = cloud.held()
     cloud.move()
     with migrating(cloud.source.host, cloud.destination.host, cloud.guest) as migration:
@@ -201,7 +201,7 @@ def test_a_failed_migration_that_is_reverted_leaves_the_guest_with_what_it_had(c
 
 
 @pytest.mark.parametrize("first", ["source", "destination"])
-def test_a_failed_migration_that_nobody_reverts_is_healed_back_to_the_source(cloud: Cloud, first: str) -> None:
+def test_a_failed_migration_that_nobody_reverts_is_healed_back_to_the_source(cloud: TwoHosts, first: str) -> None:
     agents = [cloud.source, cloud.destination]
     cloud.move()
     with migrating(cloud.source.host, cloud.destination.host, cloud.guest) as migration:
@@ -216,7 +216,7 @@ def test_a_failed_migration_that_nobody_reverts_is_healed_back_to_the_source(clo
     assert cloud.guests() == [{cloud.guest: "running"}, {}]
 
 
-def test_a_migration_that_nobody_confirms_is_healed_to_the_destination(cloud: Cloud) -> None:
+def test_a_migration_that_nobody_confirms_is_healed_to_the_destination(cloud: TwoHosts) -> None:
     """The source's agent is down meanwhile: the destination's alone takes nothing from the guest."""
     cloud.move()
     migrate(cloud.source.host, cloud.destination.host, cloud.guest)

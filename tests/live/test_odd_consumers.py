@@ -9,7 +9,7 @@ import pytest
 from beds.guests import METADATA, GuestSpec, add_guests
 from beds.placement import PlacementServer
 from beds.trees import add_consumer, identity
-from beds.upgrades import UPGRADES, Lab, Story, write_config
+from beds.upgrades import UPGRADES, Story, Upgrade, write_config
 
 pytestmark = pytest.mark.live
 
@@ -25,7 +25,7 @@ ELSEWHERE = {
 }  # fmt: skip
 
 
-def lab(server: PlacementServer, folder: Path, guests: Mapping[str, list[str]], **consumers: Any) -> Lab:
+def lab(server: PlacementServer, folder: Path, guests: Mapping[str, list[str]], **consumers: Any) -> Upgrade:
     """A flat host whose guests have these mediated devices, and these consumers: provider -> resources."""
     data = Story(UPGRADES / "01-flat-vgpu-to-gpus").data
     root = data["before"]["providers"]["four-cells"]
@@ -37,17 +37,17 @@ def lab(server: PlacementServer, folder: Path, guests: Mapping[str, list[str]], 
             for name, consumer in consumers.items()
         },
     }
-    return Lab(data, server.url, folder)
+    return Upgrade(data, server.url, folder)
 
 
-def converted(found: Lab) -> Any:
+def converted(found: Upgrade) -> Any:
     """Who has what where, once the host is converted."""
     done = found.run("reshape", "--apply")
     assert done.code == 0, done.out + done.err
     return {name: one["allocations"] for name, one in found.stands()["consumers"].items()}
 
 
-def refused(found: Lab) -> str:
+def refused(found: Upgrade) -> str:
     """The one line of a conversion that was refused and changed nothing."""
     before = found.stands()
     done = found.run("reshape", "--apply")

@@ -16,7 +16,7 @@ from beds.placement import PlacementServer, serving_on
 from beds.process import free_port
 from beds.proxy import Answer, Forward, Proxy, Request
 from beds.trees import add_consumer, lay_down, read_back
-from beds.upgrades import UPGRADES, Lab, Story, write_config, write_host
+from beds.upgrades import UPGRADES, Story, Upgrade, write_config, write_host
 
 pytestmark = pytest.mark.live
 
@@ -34,22 +34,22 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def lab(placement_server: PlacementServer, tmp_path: Path) -> Lab:
-    return Lab(STORY.data, placement_server.url, tmp_path)
+def lab(placement_server: PlacementServer, tmp_path: Path) -> Upgrade:
+    return Upgrade(STORY.data, placement_server.url, tmp_path)
 
 
-def on_its_database(lab: Lab, server: PlacementServer, *more: object) -> Result:
+def on_its_database(lab: Upgrade, server: PlacementServer, *more: object) -> Result:
     (file,) = server.directory.glob("*.sqlite*")
     return lab.run("reshape", "--database", f"sqlite:///{file}", *more)
 
 
-def elsewhere(lab: Lab, folder: Path, placement: dict[str, object]) -> tuple[object, ...]:
+def elsewhere(lab: Upgrade, folder: Path, placement: dict[str, object]) -> tuple[object, ...]:
     """The options that say that placement's API is somewhere else, by default where nobody listens."""
     return ("--config-file", write_config({"placement": placement}, folder / "elsewhere.conf"))
 
 
 def test_a_conversion_on_the_database_is_refused_while_the_api_answers(
-    lab: Lab, placement_server: PlacementServer
+    lab: Upgrade, placement_server: PlacementServer
 ) -> None:
     before = lab.stands()
 
@@ -82,7 +82,7 @@ BY_A_PERSON = "--api-is-down"
     ],
 )
 def test_an_answer_tells_whether_an_api_runs(
-    answer: Answer, code: int, told: str, lab: Lab, placement_server: PlacementServer, tmp_path: Path
+    answer: Answer, code: int, told: str, lab: Upgrade, placement_server: PlacementServer, tmp_path: Path
 ) -> None:
     with Proxy(placement_server.url, hook=lambda *_: answer) as front:
         other = elsewhere(lab, tmp_path, {"endpoint": front.url})
@@ -92,7 +92,7 @@ def test_an_answer_tells_whether_an_api_runs(
     assert told in " ".join(done.json["notes"])
 
 
-def test_an_api_that_answers_is_not_down_by_a_persons_word(lab: Lab, placement_server: PlacementServer) -> None:
+def test_an_api_that_answers_is_not_down_by_a_persons_word(lab: Upgrade, placement_server: PlacementServer) -> None:
     done = on_its_database(lab, placement_server, "--apply", BY_A_PERSON)
 
     assert done.code == 4, done.out + done.err
@@ -100,7 +100,7 @@ def test_an_api_that_answers_is_not_down_by_a_persons_word(lab: Lab, placement_s
 
 
 def test_an_api_that_takes_connections_and_is_silent_may_be_up(
-    lab: Lab, placement_server: PlacementServer, tmp_path: Path
+    lab: Upgrade, placement_server: PlacementServer, tmp_path: Path
 ) -> None:
     def wait(_request: Request, _forward: Forward) -> Answer:
         time.sleep(6)
@@ -140,7 +140,7 @@ def without_keystone() -> dict[str, object]:
     ],
 )
 def test_an_api_that_could_not_be_looked_for_is_not_down(
-    unseen: dict[str, object] | None, why: str, lab: Lab, placement_server: PlacementServer, tmp_path: Path
+    unseen: dict[str, object] | None, why: str, lab: Upgrade, placement_server: PlacementServer, tmp_path: Path
 ) -> None:
     before, began = lab.stands(), time.monotonic()
 
@@ -162,7 +162,7 @@ def test_an_api_that_could_not_be_looked_for_is_not_down(
         assert (looked.code, looked.json["outcome"]) == (0, "changed"), looked.out + looked.err
 
 
-def test_an_api_whose_port_is_closed_is_down(lab: Lab, placement_server: PlacementServer, tmp_path: Path) -> None:
+def test_an_api_whose_port_is_closed_is_down(lab: Upgrade, placement_server: PlacementServer, tmp_path: Path) -> None:
     closed: dict[str, object] = {"endpoint": f"http://127.0.0.1:{free_port()}"}
 
     done = on_its_database(lab, placement_server, *elsewhere(lab, tmp_path, closed), "--apply")
@@ -171,7 +171,7 @@ def test_an_api_whose_port_is_closed_is_down(lab: Lab, placement_server: Placeme
 
 
 def test_without_a_configured_api_a_person_must_say_that_none_runs(
-    lab: Lab, placement_server: PlacementServer, tmp_path: Path
+    lab: Upgrade, placement_server: PlacementServer, tmp_path: Path
 ) -> None:
     own = {"agent": {"state_directory": tmp_path / "other"}, **STORY.data["config"]}
     (file,) = placement_server.directory.glob("*.sqlite*")

@@ -9,19 +9,19 @@ import pytest
 
 from beds.by_hand import ByHand
 from beds.placement import DATABASE, PlacementServer
-from beds.upgrades import UPGRADES, Lab, Story
+from beds.upgrades import UPGRADES, Story, Upgrade
 
 pytestmark = pytest.mark.live
 
 ROOT, CARD = "four-cells", "four-cells_pci_0000_06_00_0"
 
 
-def lab(server: PlacementServer, folder: Path, **agent: Any) -> Lab:
+def lab(server: PlacementServer, folder: Path, **agent: Any) -> Upgrade:
     """A host that is up to date; after the first pass, which is a transaction, its providers are read once more."""
     data = Story(UPGRADES / "01-flat-vgpu-to-gpus").data
     data["first"] = data["config"] = {**data["config"], "agent": agent}
     data["guests"], data["before"] = {}, {"providers": {}, "consumers": {}}
-    one = Lab(data, server.url, folder)
+    one = Upgrade(data, server.url, folder)
     assert one.run("sync").json["outcome"] == "unchanged"
     return one
 

@@ -22,7 +22,7 @@ Write = Callable[..., Path]
 VERSION = {"OpenStack-API-Version": "placement 1.39"}
 
 
-class Cloud:
+class RecordedHost:
     """One recorded host and one placement, and what an operator or another service does there by hand."""
 
     def __init__(self, server: PlacementServer, folder: Path, write_config: Write) -> None:
@@ -84,8 +84,8 @@ class Cloud:
 
 
 @pytest.fixture
-def cloud_of_one(placement_server: PlacementServer, tmp_path: Path, write_config: Write) -> Cloud:
-    return Cloud(placement_server, tmp_path, write_config)
+def cloud_of_one(placement_server: PlacementServer, tmp_path: Path, write_config: Write) -> RecordedHost:
+    return RecordedHost(placement_server, tmp_path, write_config)
 
 
 def paths(front: proxy.Proxy) -> list[str]:
@@ -95,7 +95,7 @@ def paths(front: proxy.Proxy) -> list[str]:
     return seen
 
 
-def test_what_passes_cost_in_requests(cloud_of_one: Cloud) -> None:
+def test_what_passes_cost_in_requests(cloud_of_one: RecordedHost) -> None:
     """First report of a root; a second pass in a new process; one provider touched by hand in between."""
     cloud = cloud_of_one
     base = f"/resource_providers/{cloud.uuid}"
@@ -125,7 +125,7 @@ def test_what_passes_cost_in_requests(cloud_of_one: Cloud) -> None:
     assert "CUSTOM_BY_HAND" in cloud.root()["traits"]
 
 
-def test_the_same_behind_a_caching_proxy(cloud_of_one: Cloud) -> None:
+def test_the_same_behind_a_caching_proxy(cloud_of_one: RecordedHost) -> None:
     cloud = cloud_of_one
     with proxy.Proxy(cloud.url, hook=proxy.Cache()) as front:
         assert [cloud.sync(url=front.url) for _ in range(2)] == ["changed", "unchanged"]
@@ -138,7 +138,7 @@ def test_the_same_behind_a_caching_proxy(cloud_of_one: Cloud) -> None:
     assert "CUSTOM_BY_HAND" in cloud.root()["traits"]
 
 
-def test_a_cache_that_answers_old_copies_is_refused_and_nothing_is_written(cloud_of_one: Cloud) -> None:
+def test_a_cache_that_answers_old_copies_is_refused_and_nothing_is_written(cloud_of_one: RecordedHost) -> None:
     cloud = cloud_of_one
     ages = iter(range(0, 100_000, 60))
     with proxy.Proxy(cloud.url, hook=proxy.Cache(stubborn=True, clock=lambda: float(next(ages)))) as front:
@@ -152,7 +152,7 @@ def test_a_cache_that_answers_old_copies_is_refused_and_nothing_is_written(cloud
 
 
 def test_without_its_state_the_agent_reads_the_root_once_and_writes_nothing(
-    cloud_of_one: Cloud, tmp_path: Path
+    cloud_of_one: RecordedHost, tmp_path: Path
 ) -> None:
     cloud = cloud_of_one
     cloud.sync()
@@ -164,7 +164,7 @@ def test_without_its_state_the_agent_reads_the_root_once_and_writes_nothing(
 
 
 @pytest.mark.parametrize("end", ["CUSTOM_OWNER_COMPUTE_NODE_AGENT", "resource_providers", "/traits", "/inventories"])
-def test_a_pass_that_lost_an_answer_is_finished_by_the_next(cloud_of_one: Cloud, end: str) -> None:
+def test_a_pass_that_lost_an_answer_is_finished_by_the_next(cloud_of_one: RecordedHost, end: str) -> None:
     """The write is done, and the connection breaks before its answer."""
     cloud = cloud_of_one
 
@@ -177,7 +177,7 @@ def test_a_pass_that_lost_an_answer_is_finished_by_the_next(cloud_of_one: Cloud,
     assert cloud.run("plan").code == 0
 
 
-def test_our_own_half_done_work_is_not_taken_for_another_writers(cloud_of_one: Cloud) -> None:
+def test_our_own_half_done_work_is_not_taken_for_another_writers(cloud_of_one: RecordedHost) -> None:
     cloud = cloud_of_one
     cloud.sync()
     cloud.add_trait("OWNER_NOVA")
@@ -202,7 +202,7 @@ def losing(end: str) -> proxy.Hook:
     return lose
 
 
-def test_a_race_is_planned_again(cloud_of_one: Cloud) -> None:
+def test_a_race_is_planned_again(cloud_of_one: RecordedHost) -> None:
     """Somebody changes the root between our look and our write: we look again and write on top of it."""
     cloud = cloud_of_one
     cloud.sync()
@@ -221,7 +221,7 @@ def test_a_race_is_planned_again(cloud_of_one: Cloud) -> None:
     assert "CUSTOM_RACER" in cloud.root()["traits"]
 
 
-def test_races_without_end_are_given_up_with_a_sentence(cloud_of_one: Cloud) -> None:
+def test_races_without_end_are_given_up_with_a_sentence(cloud_of_one: RecordedHost) -> None:
     cloud = cloud_of_one
     cloud.sync()
     names = (f"CUSTOM_RACER_{number}" for number in range(100))
@@ -241,7 +241,7 @@ def test_races_without_end_are_given_up_with_a_sentence(cloud_of_one: Cloud) -> 
 # -- what is not ours -------------------------------------------------------------------------------------------------
 
 
-def test_foreign_classes_traits_aggregates_and_children_stay(cloud_of_one: Cloud) -> None:
+def test_foreign_classes_traits_aggregates_and_children_stay(cloud_of_one: RecordedHost) -> None:
     cloud = cloud_of_one
     cloud.sync()
     cloud.send("PUT", "/resource_classes/CUSTOM_LICENCE")
@@ -263,7 +263,7 @@ def test_foreign_classes_traits_aggregates_and_children_stay(cloud_of_one: Cloud
     assert child in cloud.run("show").json["providers"]
 
 
-def test_an_allocation_ratio_set_by_hand_stays_where_none_is_configured(cloud_of_one: Cloud) -> None:
+def test_an_allocation_ratio_set_by_hand_stays_where_none_is_configured(cloud_of_one: RecordedHost) -> None:
     cloud = cloud_of_one
     cloud.sync()
     stock = cloud.root()["inventories"]["VCPU"]
@@ -286,7 +286,7 @@ providers:
 """
 
 
-def test_a_provider_yaml_is_applied_changed_and_withdrawn(cloud_of_one: Cloud, tmp_path: Path) -> None:
+def test_a_provider_yaml_is_applied_changed_and_withdrawn(cloud_of_one: RecordedHost, tmp_path: Path) -> None:
     cloud, folder = cloud_of_one, tmp_path / "provider_config"
     folder.mkdir()
     compute: dict[str, object] = {"provider_config_location": folder}
@@ -312,7 +312,7 @@ def test_a_provider_yaml_is_applied_changed_and_withdrawn(cloud_of_one: Cloud, t
     assert ours() == ({}, set())
 
 
-def test_what_guests_hold_of_a_provider_yaml_is_not_withdrawn(cloud_of_one: Cloud, tmp_path: Path) -> None:
+def test_what_guests_hold_of_a_provider_yaml_is_not_withdrawn(cloud_of_one: RecordedHost, tmp_path: Path) -> None:
     cloud, folder = cloud_of_one, tmp_path / "provider_config"
     folder.mkdir()
     compute: dict[str, object] = {"provider_config_location": folder}
@@ -331,12 +331,12 @@ def test_what_guests_hold_of_a_provider_yaml_is_not_withdrawn(cloud_of_one: Clou
 # -- unsafe -----------------------------------------------------------------------------------------------------------
 
 
-def shrink(cloud: Cloud, online: int) -> None:
+def shrink(cloud: RecordedHost, online: int) -> None:
     path = cloud.archive / "libvirt/cpumap.json"
     path.write_text(json.dumps({"total": 4, "online": list(range(online))}))
 
 
-def test_a_host_that_shrank_much_is_believed_at_the_third_pass(cloud_of_one: Cloud) -> None:
+def test_a_host_that_shrank_much_is_believed_at_the_third_pass(cloud_of_one: RecordedHost) -> None:
     cloud = cloud_of_one
     cloud.sync()
     shrink(cloud, 2)
@@ -349,7 +349,7 @@ def test_a_host_that_shrank_much_is_believed_at_the_third_pass(cloud_of_one: Clo
     assert cloud.root()["inventories"]["VCPU"]["total"] == 2
 
 
-def test_a_host_that_shrank_much_is_believed_at_once_when_forced(cloud_of_one: Cloud) -> None:
+def test_a_host_that_shrank_much_is_believed_at_once_when_forced(cloud_of_one: RecordedHost) -> None:
     cloud = cloud_of_one
     cloud.sync()
     shrink(cloud, 1)
@@ -357,7 +357,7 @@ def test_a_host_that_shrank_much_is_believed_at_once_when_forced(cloud_of_one: C
     assert cloud.sync("--force") == "changed"
 
 
-def test_a_shrink_below_what_guests_use_is_refused(cloud_of_one: Cloud) -> None:
+def test_a_shrink_below_what_guests_use_is_refused(cloud_of_one: RecordedHost) -> None:
     cloud = cloud_of_one
     cloud.sync()
     cloud.allocate(str(uuid.uuid4()), VCPU=4)
@@ -376,7 +376,7 @@ def test_a_shrink_below_what_guests_use_is_refused(cloud_of_one: Cloud) -> None:
 # -- a second writer --------------------------------------------------------------------------------------------------
 
 
-def test_a_second_writer_is_named_within_two_passes_and_not_fought(cloud_of_one: Cloud) -> None:
+def test_a_second_writer_is_named_within_two_passes_and_not_fought(cloud_of_one: RecordedHost) -> None:
     """Another service sets our root's memory back after each of our passes."""
     cloud = cloud_of_one
     cloud.sync()
@@ -402,7 +402,7 @@ def test_a_second_writer_is_named_within_two_passes_and_not_fought(cloud_of_one:
     assert cloud.sync() == "unchanged"
 
 
-def test_the_ratio_of_a_second_writer_does_not_outlast_our_repair(cloud_of_one: Cloud) -> None:
+def test_the_ratio_of_a_second_writer_does_not_outlast_our_repair(cloud_of_one: RecordedHost) -> None:
     cloud = cloud_of_one
     cloud.sync()
     stock = cloud.root()["inventories"]
@@ -414,7 +414,7 @@ def test_the_ratio_of_a_second_writer_does_not_outlast_our_repair(cloud_of_one: 
     assert "reserved 4096" in repaired.json["notes"][0]
 
 
-def test_what_a_second_writer_does_after_we_stopped_is_told_anew(cloud_of_one: Cloud) -> None:
+def test_what_a_second_writer_does_after_we_stopped_is_told_anew(cloud_of_one: RecordedHost) -> None:
     cloud = cloud_of_one
     cloud.sync()
     cloud.add_trait("OWNER_NOVA")
@@ -426,7 +426,7 @@ def test_what_a_second_writer_does_after_we_stopped_is_told_anew(cloud_of_one: C
         assert f"became total {stock['total']} reserved {reserved}" in stopped.json["notes"][0]
 
 
-def test_nova_is_known_by_its_trait_at_the_first_pass(cloud_of_one: Cloud) -> None:
+def test_nova_is_known_by_its_trait_at_the_first_pass(cloud_of_one: RecordedHost) -> None:
     cloud = cloud_of_one
     cloud.sync()
     cloud.add_trait("CUSTOM_X")  # any foreign change is none of ours
@@ -441,7 +441,7 @@ def test_nova_is_known_by_its_trait_at_the_first_pass(cloud_of_one: Cloud) -> No
     assert cloud.root()["inventories"]["VCPU"]["reserved"] == 1
 
 
-def test_a_trait_that_nova_left_behind_makes_no_hand_edit_novas(cloud_of_one: Cloud) -> None:
+def test_a_trait_that_nova_left_behind_makes_no_hand_edit_novas(cloud_of_one: RecordedHost) -> None:
     cloud = cloud_of_one
     cloud.sync()
     cloud.add_trait("OWNER_NOVA")
@@ -451,7 +451,7 @@ def test_a_trait_that_nova_left_behind_makes_no_hand_edit_novas(cloud_of_one: Cl
     assert cloud.sync() == "changed"
 
 
-def test_a_second_writer_that_skips_passes_is_noticed_too(cloud_of_one: Cloud) -> None:
+def test_a_second_writer_that_skips_passes_is_noticed_too(cloud_of_one: RecordedHost) -> None:
     cloud = cloud_of_one
     cloud.sync()
     theirs = cloud.root()["inventories"]["MEMORY_MB"] | {"reserved": 4096}
@@ -463,7 +463,7 @@ def test_a_second_writer_that_skips_passes_is_noticed_too(cloud_of_one: Cloud) -
     assert outcomes == ["changed", "unchanged", "contested", "contested"]
 
 
-def test_a_second_writer_that_also_wins_a_race_is_noticed(cloud_of_one: Cloud) -> None:
+def test_a_second_writer_that_also_wins_a_race_is_noticed(cloud_of_one: RecordedHost) -> None:
     """It changes our stock before a pass and writes once more between our look and our write."""
     cloud = cloud_of_one
     cloud.sync()
@@ -489,7 +489,7 @@ def test_a_second_writer_that_also_wins_a_race_is_noticed(cloud_of_one: Cloud) -
 # -- what placement forgot, or never knew -----------------------------------------------------------------------------
 
 
-def test_a_placement_that_lost_everything_is_filled_again(cloud_of_one: Cloud) -> None:
+def test_a_placement_that_lost_everything_is_filled_again(cloud_of_one: RecordedHost) -> None:
     cloud = cloud_of_one
     cloud.sync()
     cloud.send("DELETE", f"/resource_providers/{cloud.uuid}")
@@ -499,7 +499,7 @@ def test_a_placement_that_lost_everything_is_filled_again(cloud_of_one: Cloud) -
     assert cloud.sync() == "unchanged"
 
 
-def test_a_trait_that_was_named_withdrawn_deleted_and_named_again(cloud_of_one: Cloud) -> None:
+def test_a_trait_that_was_named_withdrawn_deleted_and_named_again(cloud_of_one: RecordedHost) -> None:
     cloud = cloud_of_one
     listed: dict[str, object] = {"root_traits": "CUSTOM_OURS,COMPUTE_RESCUE_BFV"}
     assert cloud.sync(agent=listed) == "changed"
@@ -512,7 +512,7 @@ def test_a_trait_that_was_named_withdrawn_deleted_and_named_again(cloud_of_one: 
     assert cloud.sync(agent=listed) == "changed"
 
 
-def test_what_nobody_can_explain_any_more_is_kept_and_named(cloud_of_one: Cloud, tmp_path: Path) -> None:
+def test_what_nobody_can_explain_any_more_is_kept_and_named(cloud_of_one: RecordedHost, tmp_path: Path) -> None:
     cloud = cloud_of_one
     cloud.sync(agent={"root_traits": "CUSTOM_OURS"})
     for path in (tmp_path / "state").glob("*.json"):
@@ -525,7 +525,7 @@ def test_what_nobody_can_explain_any_more_is_kept_and_named(cloud_of_one: Cloud,
     assert "CUSTOM_OURS" in cloud.root()["traits"]
 
 
-def test_a_foreign_class_with_a_ratio_of_zero_is_carried_along(cloud_of_one: Cloud) -> None:
+def test_a_foreign_class_with_a_ratio_of_zero_is_carried_along(cloud_of_one: RecordedHost) -> None:
     cloud = cloud_of_one
     cloud.sync()
     cloud.send("PUT", "/resource_classes/CUSTOM_LICENCE")
@@ -560,7 +560,7 @@ def test_a_fleet_from_a_seed_is_reported_by_one_agent(placement_server: Placemen
 # -- what is loaded ---------------------------------------------------------------------------------------------------
 
 
-def test_discover_loads_neither_placement_nor_the_sdk(cloud_of_one: Cloud) -> None:
+def test_discover_loads_neither_placement_nor_the_sdk(cloud_of_one: RecordedHost) -> None:
     code = (
         "import sys; from agent.command.arguments import main; "
         f"main(['discover', '--host', {str(cloud_of_one.archive)!r}, '--format', 'json']); "
@@ -575,7 +575,7 @@ def test_discover_loads_neither_placement_nor_the_sdk(cloud_of_one: Cloud) -> No
 # -- recorded hosts ---------------------------------------------------------------------------------------------------
 
 
-def test_a_recorded_host_without_an_identity_is_the_root_of_its_name(cloud_of_one: Cloud) -> None:
+def test_a_recorded_host_without_an_identity_is_the_root_of_its_name(cloud_of_one: RecordedHost) -> None:
     cloud = cloud_of_one
     assert cloud.sync() == "changed"
     (cloud.archive / "compute_id").unlink()
@@ -586,7 +586,7 @@ def test_a_recorded_host_without_an_identity_is_the_root_of_its_name(cloud_of_on
 
 
 def test_a_recorded_host_never_takes_the_identity_of_the_machine_that_looks_at_it(
-    cloud_of_one: Cloud, tmp_path: Path
+    cloud_of_one: RecordedHost, tmp_path: Path
 ) -> None:
     """The embedded folder holds the identity of this machine; a host recorded without one gets another."""
     cloud, folder = cloud_of_one, tmp_path / "embedded"

@@ -42,7 +42,7 @@ SOME = 3  # kill points of "some", spread over all requests
 
 
 @dataclass(frozen=True, slots=True)
-class Cloud:
+class SharedPlacement:
     """A placement on PostgreSQL, and its database."""
 
     server: PlacementServer
@@ -50,23 +50,23 @@ class Cloud:
 
 
 @pytest.fixture(scope="module")
-def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedPlacement]:
     directory = tmp_path_factory.mktemp("races")
     with (
         databases.postgresql(directory / "database") as url,
         serving_on(databases.with_driver(url), directory / "placement") as server,
     ):
-        yield Cloud(server, url)
+        yield SharedPlacement(server, url)
 
 
 @pytest.fixture
-def ledger(cloud: Cloud) -> Iterator[Ledger]:
+def ledger(cloud: SharedPlacement) -> Iterator[Ledger]:
     found = Ledger(cloud.database)
     yield found
     found.close()
 
 
-def lay_flat(cloud: Cloud, farm: Farm, folder: Path, archive: Path) -> None:
+def lay_flat(cloud: SharedPlacement, farm: Farm, folder: Path, archive: Path) -> None:
     """The farm as a host that is one provider, with its guests."""
     config = farm.write_config(folder, cloud.server.url, "flat")
     done = run_agent("sync", "--host", archive, "--config-file", config)
@@ -103,7 +103,7 @@ def everything(placement: ByHand) -> Any:
 class Reader:
     """Looks at the database all the while, all of it at one moment, and remembers what breaks conservation."""
 
-    def __init__(self, cloud: Cloud, right: Callable[[Moment], list[str]]) -> None:
+    def __init__(self, cloud: SharedPlacement, right: Callable[[Moment], list[str]]) -> None:
         self.looks = 0
         self.wrong: list[str] = []
         self._url = cloud.database
@@ -150,7 +150,7 @@ def kill_points(requests_of_one: int) -> list[tuple[int, bool]]:
 
 @pytest.mark.parametrize("disturbed", [False, True], ids=["calm", "with faults"])
 def test_a_conversion_killed_at_any_request_ends_as_an_undisturbed_one(
-    disturbed: bool, cloud: Cloud, ledger: Ledger, tmp_path: Path
+    disturbed: bool, cloud: SharedPlacement, ledger: Ledger, tmp_path: Path
 ) -> None:
     farm = Farm("farm")
     archive = farm.write_archive(tmp_path / "host")
@@ -307,14 +307,14 @@ class Claimers:
             self.counts[what] = self.counts.get(what, 0) + 1
 
 
-def identity_of(cloud: Cloud, provider: str) -> str:
+def identity_of(cloud: SharedPlacement, provider: str) -> str:
     rows = ByHand(cloud.server.url).send("GET", f"/resource_providers?name={provider}")["resource_providers"]
     return str(rows[0]["uuid"])
 
 
 @pytest.mark.parametrize("disturbed", [False, True], ids=["calm", "with faults"])
 def test_a_host_that_is_turned_back_and_forth_under_schedulers_never_has_a_wrong_sum(
-    disturbed: bool, cloud: Cloud, ledger: Ledger, tmp_path: Path
+    disturbed: bool, cloud: SharedPlacement, ledger: Ledger, tmp_path: Path
 ) -> None:
     """
     A provider of which more is used than there is counts unless a claim landed on it in the same turn: at its last

@@ -99,7 +99,7 @@ TENANTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Lab:
+class TenantsHost:
     """The host with all tenants, reported flat to a placement in which they hold what they have."""
 
     host: Host
@@ -143,7 +143,9 @@ class Lab:
 
 
 @pytest.fixture
-def lab(synthetic: Start, placement_server: PlacementServer, write_config: Write, tmp_path: Path) -> Iterator[Lab]:
+def lab(
+    synthetic: Start, placement_server: PlacementServer, write_config: Write, tmp_path: Path
+) -> Iterator[TenantsHost]:
     host = synthetic(FOUR_CELLS)
     placement = ByHand(placement_server.url)
     with host.doorway(placement_server.url) as url, running(host, TENANTS):
@@ -153,7 +155,7 @@ def lab(synthetic: Start, placement_server: PlacementServer, write_config: Write
             placement={"auth_type": "none", "endpoint": url},
             agent={"state_directory": tmp_path / "state"},
         )
-        made = Lab(host, placement, ("--config-file", GoldenHost(HOSTS / ROOT).config, "--config-file", own))
+        made = TenantsHost(host, placement, ("--config-file", GoldenHost(HOSTS / ROOT).config, "--config-file", own))
         synced = made.run("sync")
         assert synced.code == 0, synced.out + synced.err
         for name, tenant in TENANTS.items():
@@ -183,7 +185,7 @@ def virsh(host: Host, *arguments: str, text: str = "") -> str:
 
 
 def test_guests_run_on_and_have_their_units_on_the_cells_pages_and_cards_that_they_are_on(
-    lab: Lab, tmp_path: Path
+    lab: TenantsHost, tmp_path: Path
 ) -> None:
     before, processes = lab.stands(), lab.processes()
 
@@ -201,7 +203,7 @@ def test_guests_run_on_and_have_their_units_on_the_cells_pages_and_cards_that_th
     assert lab.processes() == processes
 
 
-def test_the_way_back_leads_to_the_very_tree_that_was_there(lab: Lab) -> None:
+def test_the_way_back_leads_to_the_very_tree_that_was_there(lab: TenantsHost) -> None:
     before, processes = lab.stands(), lab.processes()
 
     there = lab.run("reshape", "--to", "numa", "--apply")

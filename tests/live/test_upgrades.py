@@ -9,7 +9,7 @@ import pytest
 
 from beds.placement import PlacementServer
 from beds.trees import identity
-from beds.upgrades import Lab, Story, stories
+from beds.upgrades import Story, Upgrade, stories
 
 pytestmark = pytest.mark.live
 
@@ -24,7 +24,7 @@ def told(moves: list[dict[str, Any]], consumers: Mapping[str, Any]) -> list[dict
 def test_an_old_tree_becomes_the_new_one_and_nobody_loses_anything(
     story: Story, placement_server: PlacementServer, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    lab = Lab(story.data, placement_server.url, tmp_path)
+    lab = Upgrade(story.data, placement_server.url, tmp_path)
 
     needed = lab.run("sync")
     untouched = lab.stands()
