@@ -39,6 +39,7 @@ TRIES = 30  # of a claimer at letting go of something
 ABROAD = 5  # GB that each guest has on storage that is not the host's
 WHOLE = EACH | {"DISK_GB": EACH["DISK_GB"] + ABROAD}
 SOME = 3  # kill points of "some", spread over all requests
+PACE = 1.25  # the longest pause of a claimer, in conversions of an agent that starts once: a slow machine slows both
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +208,7 @@ class Claimers:
     placement: str
     root: str
     seed: int
-    pace_s: float  # at most between two acts of one of them
+    pace_s: float  # the longest pause between two acts of one of them
     held: dict[str, dict[str, int]] = field(default_factory=dict)  # what each of their consumers must have
     counts: dict[str, int] = field(default_factory=dict)
     touched: set[str] = field(default_factory=set)  # the providers of their claims since somebody emptied it
@@ -253,7 +254,7 @@ class Claimers:
                     self._quiet.wait_for(lambda: not self._paused)
                     self._busy += 1
                 try:
-                    time.sleep(chance.uniform(0, self.pace_s))  # the machine has few cores, and others work on it too
+                    time.sleep(chance.uniform(0, self.pace_s))
                     if mine and (len(mine) > 4 or chance.random() < 0.4):
                         self._release(http, mine, chance)
                     else:
@@ -323,31 +324,48 @@ def test_a_host_that_is_turned_back_and_forth_under_schedulers_never_has_a_wrong
     farm = Farm("raced", gpus=4, guests=8, room=16)
     archive = farm.write_archive(tmp_path / "host")
     lay_flat(cloud, farm, tmp_path, archive)
-    claimers = Claimers(cloud.server.url, farm.root, SEED, 2.0 if disturbed else 1.0)
     storm: Hook = Storm(0.02, seed=SEED) if disturbed else pass_on
-    totals = ledger.look().totals()
+    pace = 2 * PACE if disturbed else PACE
     again = twice = 0
     try:
-        with Proxy(cloud.server.url, hook=storm) as proxy, claimers.working():
-            started = time.monotonic()
-            for turn in range(TURNS if not disturbed else max(4, TURNS // 5)):
-                layout = ("devices", "flat", "numa", "flat")[turn % 4]
-                url = proxy.url if disturbed else cloud.server.url
+        with Proxy(cloud.server.url, hook=storm) as proxy:
+            url = proxy.url if disturbed else cloud.server.url
+
+            def convert(layout: str, url: str) -> float:
+                """Convert the host; return the seconds that each of its attempts took."""
+                nonlocal again
                 config = farm.write_config(tmp_path, url, layout, placement=reached_at(url))
                 options = ("--apply", "--host", archive, "--config-file", config, "-v")
+                began = time.monotonic()
                 done = run_agent("reshape", *options, timeout=330)
-                again += done.err.count("planning again")
-                assert done.code == 0, f"turn {turn} to {layout}: {done.out}{done.err}"
-                seconds = time.monotonic() - started
-                print(f"turn {turn} to {layout}: {seconds:.1f} s, begun again {again} times", flush=True)
-                with claimers.paused():
-                    moment = ledger.look()
-                    assert moment.held() == claimers.held | dict.fromkeys(farm.consumers, WHOLE), f"turn {turn}"
-                    over = {slot for slot in moment.overbooked() if identity_of(cloud, slot[0]) not in claimers.touched}
-                    assert over == set(), f"turn {turn} to {layout}"
-                    twice += len(moment.overbooked())
-                    claimers.touched.clear()
-                    assert moment.totals() == totals, f"turn {turn} to {layout}"
+                assert done.code == 0, f"to {layout}: {done.out}{done.err}"
+                begun_again = done.err.count("planning again")
+                again += begun_again
+                return (time.monotonic() - began) / (1 + begun_again)
+
+            claimers = Claimers(cloud.server.url, farm.root, SEED, pace * convert("numa", cloud.server.url))
+            totals = ledger.look().totals()
+            started = time.monotonic()
+            with claimers.working():
+                for turn in range(TURNS if not disturbed else max(4, TURNS // 5)):
+                    layout = ("devices", "flat", "numa", "flat")[turn % 4]
+                    claimers.pace_s = pace * convert(layout, url)
+                    seconds = time.monotonic() - started
+                    print(
+                        f"turn {turn} to {layout}: {seconds:.1f} s, begun again {again} times, "
+                        f"claimers pause up to {claimers.pace_s:.2f} s",
+                        flush=True,
+                    )
+                    with claimers.paused():
+                        moment = ledger.look()
+                        assert moment.held() == claimers.held | dict.fromkeys(farm.consumers, WHOLE), f"turn {turn}"
+                        over = {
+                            slot for slot in moment.overbooked() if identity_of(cloud, slot[0]) not in claimers.touched
+                        }
+                        assert over == set(), f"turn {turn} to {layout}"
+                        twice += len(moment.overbooked())
+                        claimers.touched.clear()
+                        assert moment.totals() == totals, f"turn {turn} to {layout}"
     finally:
         ledger.clear()
     print(
