@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from agent.command.verbs import VERBS
+
 ROOT = Path(__file__).parents[2]
 NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
+LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 
 
 def test_every_test_that_the_mission_names_exists() -> None:
@@ -46,6 +50,24 @@ def test_the_documentation_of_operations_is_current(monkeypatch: pytest.MonkeyPa
     page = importlib.import_module("operations").document()
 
     assert page == (ROOT / "docs/operations.md").read_text(), "run make sample"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
+    for target in LINK.findall(page.read_text()):
+        assert (page.parent / target).is_file(), target
+
+
+def test_the_readme_links_every_other_page() -> None:
+    linked = {(ROOT / target).resolve() for target in LINK.findall((ROOT / "README.md").read_text())}
+
+    assert linked == {page.resolve() for page in PAGES if page.name != "README.md"}
+
+
+def test_the_readme_names_every_verb() -> None:
+    text = (ROOT / "README.md").read_text()
+
+    assert [name for name in VERBS if not re.search(rf"`(compute-node-agent )?{name}\b", text)] == []
 
 
 @pytest.mark.parametrize("target", ["venv", "run", "test", "check", "soak", "bench"])
