@@ -70,6 +70,8 @@ def test_the_readme_names_every_verb() -> None:
     assert [name for name in VERBS if not re.search(rf"`(compute-node-agent )?{name}\b", text)] == []
 
 
-@pytest.mark.parametrize("target", ["venv", "run", "test", "check", "soak", "bench"])
+@pytest.mark.parametrize(
+    "target", ["venv", "run", "test", "check", "soak", "bench", "service-test", "guest-test", "sample", "deb"]
+)
 def test_make_has_the_documented_targets(target: str) -> None:
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
