@@ -1,4 +1,4 @@
-"""docs/operations.md, from the tables in the code: ``make sample`` writes it, a unit test holds it current."""
+"""Write docs/operations.md from the tables in the code (``make sample``); a unit test checks that it is current."""
 
 from pathlib import Path
 
@@ -8,19 +8,20 @@ from agent.audit.decide.findings import MEANINGS
 HEAD = """\
 # Operations and findings
 
-Made by `make sample` from `agent/allocations/decide/rules.py` and `agent/audit/decide/findings.py`: change those.
+`make sample` makes this page from `agent/allocations/decide/rules.py` and `agent/audit/decide/findings.py`: change
+those files, not this page.
 
-## What can be done to a guest's allocations
+## Operations on a guest's allocations
 
-Each operation is one write, or none.
-Project, user and consumer type are kept.
-What a guest has of shared storage stays with it, as long as its new set asks for none of the kind.
-A write whose answer is lost is looked for, and is never sent again blindly.
+Each operation is one write to placement, or none.
+It keeps project, user and consumer type.
+A guest keeps its allocations of shared storage if the new set has none of the same resource class.
+If the answer to a write is lost, the agent looks up what placement holds; it never repeats the write without that look.
 The same operations are a Python API: `agent.allocations.operations.Operations`.
 
-The outcome is `done`, `no-room`, `exists`, `absent` (who is named holds nothing) or `conflict` (what is known of it is
-not true any more), with a `note` that says why; the exit code is 0 for `done`, for `release` and `confirm` also for
-`absent`, and 1 else.
+The outcome is `done`, `no-room`, `exists`, `absent` (the consumer has no allocations) or `conflict` (the allocations
+are not, or no longer, as the operation expects), with a `note` that gives the reason.
+The exit code is 0 for `done`, for `release` and `confirm` also for `absent`, and 1 otherwise.
 
 A request is one of the `allocation_requests` of `GET /allocation_candidates`, in a file:
 
@@ -33,36 +34,42 @@ $ compute-node-agent confirm $MIGRATION    # or: revert $GUEST --migration $MIGR
 $ compute-node-agent release $GUEST
 ```
 
-`claim --fit` asks this host first: each class of the request must be on the provider that it names, in amounts that
-this host's inventory allows, and as much must be free as others neither have allocated nor really hold.
-What the guest itself has does not stand against its request, which replaces it or, with `--merge`, is added to it; only
-`move` counts it too, as the migration keeps it.
-Classes of provider.yaml and what others put below this host's root are judged by placement alone.
-It refuses, and rearranges nothing.
+`claim --fit` first checks the request against this host:
 
-Placement does not tell which guest a migration is of.
-`revert` checks that both are of one project and user, and that neither is typed as something else; `confirm` refuses
-the uuid of a guest that is typed as one.
-Nova gives its consumers no type, so there a wrong uuid is not found out.
+- Each class must be on the provider that the request names.
+- The amount must be one that this host's inventory allows.
+- The amount must be free: neither allocated to other consumers nor in use by other guests.
+
+The guest's present allocations do not count as used, because the request replaces them or, with `--merge`, is added to
+them.
+Only `move` counts them, because the migration keeps them.
+Classes from provider.yaml, and providers of other services below this host's root, are checked by placement alone.
+`claim --fit` refuses a request that does not fit, and rearranges nothing.
+
+Placement does not say which guest a migration belongs to.
+`revert` checks that both consumers have the same project and user, and that neither has a type that excludes it.
+`confirm` refuses the uuid of a consumer that has the type of a guest.
+Nova gives its consumers no type, so with nova's consumers a wrong uuid is not detected.
 
 """
 FINDINGS = """
 ## What an audit finds
 
-Nothing is a finding that has an innocent explanation: a guest in the middle of a migration, a migration whose guest is
-still defined here, a consumer of another service's type, a consumer that changed less than `[agent] audit_grace`
+What has an innocent explanation is not a finding: a guest in the middle of a migration, a migration whose guest is
+still defined here, a consumer of another service's type, and a consumer that changed less than `[agent] audit_grace`
 seconds ago.
-What a guest has of VCPU, PCPU and MEMORY_MB is not judged where its flavor overrides it (`resources:VCPU=1`), as far
-as nova's metadata tells.
-Of `VCPU`, `PCPU` and memory it is judged by provider only what the guest is bound to; the rest may be on any provider
-where it can run.
+Where a flavor overrides amounts (`resources:VCPU=1`), the guest's VCPU, PCPU and MEMORY_MB are not judged, as far as
+nova's metadata shows the override.
+VCPU, PCPU and memory are judged by provider only for what the guest is bound to; the rest may be allocated on any
+provider where the guest can run.
 
-A repair that is not safe is never carried out by `--heal`: a person must decide.
-Nova gives its consumers no type, so what would take from one without a type is done only where the policy says
-`untyped: true`.
+`--heal` never carries out a repair that is not safe: a person must decide.
+Nova gives its consumers no type, so a repair that takes allocations from a consumer without a type is carried out only
+if the policy says `untyped: true`.
 
-`--light` reads the allocations only of providers whose generation moved since the last audit.
-A DELETE, and a write that leaves a provider for another, move none: what they left wrong is found by a full audit.
+`--light` reads the allocations only of providers whose generation changed since the last audit.
+A DELETE of allocations, and a write that moves allocations from one provider to another, do not change the generation
+of the provider that loses them: only a full audit finds an error there.
 
 | kind | what it means |
 | --- | --- |
@@ -70,23 +77,23 @@ A DELETE, and a write that leaves a provider for another, move none: what they l
 POLICY = """
 ## What may be healed
 
-`audit --heal --policy FILE` carries out what FILE lets, and nothing else; only `heal` must be there, and the others
-have these values by default.
-`ownerless`, `duplicate-provider`, `over-capacity` and `other-layout` are never healed.
+`audit --heal --policy FILE` carries out only the repairs that FILE allows.
+`heal` is required; the other keys have the default values shown here.
+`ownerless`, `duplicate-provider`, `over-capacity` and `other-layout` are never repaired.
 
 ```yaml
 heal: [orphaned, leaked-migration, doubled]  # kinds
-grace_s: 600    # how long something must have been wrong, and nobody have written the allocations
-again_s: 60     # and at least so long ago an earlier audit saw it: nothing is ever healed at the first look
-move_s: 86400   # as grace_s, for what looks the same while a guest is on its way: a move may wait and copy for hours
-untyped: false  # true: consumers without a type are nova's, as no other service claims on this host's own stock
+grace_s: 600    # seconds since the finding was first seen, and since the allocations were last written
+again_s: 60     # seconds since an earlier audit saw the finding: nothing is repaired at the first look
+move_s: 86400   # replaces grace_s where a guest may be on its way: a migration may wait and copy for hours
+untyped: false  # true: consumers without a type are nova's, because no other service claims on this host's inventory
 limit: 5        # repairs in one audit
 ```
 """
 
 
 def document() -> str:
-    """The whole page."""
+    """Return the page."""
     findings = "".join(f"| `{kind.value}` | {meaning} |\n" for kind, meaning in MEANINGS.items())
     return HEAD + write_documentation() + FINDINGS + findings + POLICY
 
