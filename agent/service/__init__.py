@@ -1,1 +1,1 @@
-"""The daemon: when a pass is due, what it tells of itself, and how it ends."""
+"""The service: when a pass is due, what the service reports about itself, and how it stops."""

@@ -1,10 +1,10 @@
-"""The cases of the service's last passes that were refused or failed: what a bug report takes along."""
+"""Saves a case, for bug reports, of each pass of the service that was refused or failed."""
 
 import logging
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from agent.errors import StateError
 from agent.settings.read import Settings
@@ -12,32 +12,32 @@ from agent.sync.case import Recorder, begin_anew, new_recorder, save_case
 
 LOG = logging.getLogger(__name__)
 _FOLDER = "cases"
-MOST_BYTES = 16 << 20  # of one case; a larger one is not kept
+MOST_BYTES = 16 << 20  # size limit of a case; a larger one is not kept
 
 
 class KeptCases:
     """
-    Keeps what each pass over one host reads, until the next begins; ``keep`` makes a file of it.
+    Keeps what a pass over one host reads, until the next pass begins; ``keep`` writes it to a file.
 
-    Of one reason after another only the first is kept: a pass that is refused each minute leaves one case.
+    Passes in a row with the same reason leave one case: a pass that is refused every minute does not fill the folder.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._why = ""
+        self._why = ""  # reason of the last kept case; empty: the last pass went well
         self.recorder: Recorder = new_recorder()
 
     def begin(self) -> None:
-        """A pass begins; errors of our own files are the pass's to tell."""
+        """Begin a new pass; an error in the state directory is left for the pass itself to report."""
         with suppress(StateError):
             begin_anew(self.recorder, self._settings)
 
     def well(self) -> None:
-        """The pass went well: the next one that does not is a new case."""
+        """Note that the pass went well: the next one that does not is a new case."""
         self._why = ""
 
-    def keep(self, node: str, why: str, options: dict[str, Any]) -> None:
-        """Keep the case of a pass that was refused or failed, and let go of the oldest ones."""
+    def keep(self, node: str, why: str, options: Mapping[str, object]) -> None:
+        """Write the case of a pass that was refused or failed, and delete the oldest ones; an error is logged."""
         if why == self._why:
             return
         self._why = why
@@ -51,9 +51,9 @@ class KeptCases:
             for old in case_files(self._settings.state_directory)[: -self._settings.keep_cases]:
                 old.unlink()
         except (StateError, OSError) as error:
-            LOG.warning("the case of this pass is not kept node=%s reason=%s", node, error)
+            LOG.warning("the case of this pass cannot be kept node=%s reason=%s", node, error)
 
 
 def case_files(directory: Path) -> list[Path]:
-    """The kept cases in a state directory, the oldest first."""
+    """Return the kept cases in a state directory, oldest first; empty if there are none."""
     return sorted((directory / _FOLDER).glob("*.tar.gz"))

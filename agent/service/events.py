@@ -1,4 +1,4 @@
-"""Events of a host as they come, gathered into batches: many close to each other ask for one look."""
+"""Gathers events of the host into batches: many events within a short time lead to one look."""
 
 import queue
 import time
@@ -6,36 +6,37 @@ from collections.abc import Container, Iterable
 
 from drivers.events import Event
 
-QUIET_S = 0.1  # after the last event of a batch
-SOON_S = 0.15  # between the looks that a host which announced its loss must pass before it is believed to be smaller
-LONGEST_S = 0.4  # from its first event: a flood does not keep us from looking
+QUIET_S = 0.1  # a batch ends when no event came for this time
+SOON_S = 0.15  # wait between the looks that confirm the loss of hardware after an event announced it
+LONGEST_S = 0.4  # a batch ends this long after its first event, so that a flood of events does not delay the look
 
 
 def announce_loss(events: Iterable[Event], reported: Container[str]) -> bool:
     """
-    Whether hardware is gone that counts in what we report, so that three looks at once are as good as in a row.
+    Whether an event tells that reported hardware is gone, so that looks in quick succession may confirm it.
 
-    ``reported`` are the PCI addresses that do; of CPUs and memory all do. Other things come and go with guests.
+    ``reported``: PCI addresses of the devices that count in reported inventory. All CPUs and memory count. The loss
+    of other devices, which come and go with guests, does not matter.
     """
     return any(one.gone in reported or one.gone.startswith(("cpu", "memory")) for one in events if one.gone)
 
 
 class WakeUps:
-    """Told of events from any thread; one thread waits for them."""
+    """A queue of events: any thread adds to it, and one thread waits for batches."""
 
     def __init__(self) -> None:
         self._events: queue.SimpleQueue[tuple[Event | None, float]] = queue.SimpleQueue()
 
     def wake(self, event: Event) -> None:
-        """Called by those who hear of a change."""
+        """Add an event, with the time now; callable from any thread."""
         self._events.put((event, time.monotonic()))
 
     def interrupt(self) -> None:
-        """End the waiting without an event; may be called by a signal handler."""
+        """End ``wait`` without an event; callable from any thread and from a signal handler."""
         self._events.put((None, time.monotonic()))
 
     def wait(self, seconds: float) -> tuple[tuple[Event, ...], float]:
-        """The next batch and when its first event came (monotonic); none when there was none by then."""
+        """Return the next batch and the monotonic time of its first event; an empty batch if none came in time."""
         first = self._next(seconds)
         if first is None or first[0] is None:
             return (), time.monotonic()

@@ -1,161 +1,118 @@
 """
-The service: a pass at its time and at the host's word, for as long as it is let, and what is told of it.
+The service: takes a pass at each period and after events of the host, until it is stopped.
 
-One thread does the work, and tells systemd's watchdog that it goes on; others only wake it. A pass that fails changes
-nothing, is tried again later and later, and what was known stays known.
+The main thread takes all passes and notifies systemd's watchdog; other threads only wake it. A failed pass changes
+nothing and is tried again, with longer and longer waits in between.
 """
 
 import gc
 import logging
-import math
-import os
-import random
 import time
-import traceback
-from dataclasses import replace
 
-from agent import VERSION
-from agent.audit.decide.findings import Kind
 from agent.audit.heal import HealPolicy, read_policy
 from agent.connect.choice import Choice, settings_for
-from agent.connect.metering import MeteredSender, operation, served
-from agent.errors import USER_ERRORS, ConfigError, StateError
+from agent.errors import ConfigError, StateError
 from agent.service import signals
-from agent.service.events import SOON_S, WakeUps, announce_loss
-from agent.service.metrics import Metrics, serve
+from agent.service.events import WakeUps
+from agent.service.pace import Pace
+from agent.service.reporting import Reporter
 from agent.service.rounds import RoundResult, Rounds
-from agent.service.status import STUCK_S, WELL, ServiceStatus, write_status
+from agent.service.status import ServiceStatus
 from agent.service.systemd import Notifier
-from agent.service.timetable import Rhythm
 from agent.settings.log import set_up_log
 from agent.settings.read import Settings, slips_of_the_pen
 from agent.state.locks import serving
-from agent.sync.decide.judge import PATIENCE
 from agent.sync.outcome import Status
-from drivers.errors import DiscoveryError, PolicyError
+from drivers.errors import DiscoveryError
 from drivers.events import Event
-from reportclient.errors import PlacementError, Unavailable
-from reportclient.transport import Sender
 
 LOG = logging.getLogger(__name__)
-FIRST_RETRY_S, RETRIES = 1.0, 8  # after a pass that failed: twice as long each time, so often
-HOST, PLACEMENT, OWN, CONFIGURATION = "host", "placement", "own files", "configuration"
 
 
 class Daemon:
-    """One service under one command line; ``stop`` and ``reload`` may be called by any thread, or a signal."""
+    """One service under one command line; any thread or signal handler may call ``stop`` and ``reload``."""
 
     def __init__(self, choice: Choice, notifier: Notifier | None = None) -> None:
         self._choice = choice
-        self._notifier = notifier or Notifier()
-        self._metrics = Metrics()
         self._wake_ups = WakeUps()
-        self._asked_s = 0.0  # that all requests to placement took so far
         self._settings, self._policy = _read(choice)
+        self._reporter = Reporter(self._settings, notifier or Notifier())
+        self._pace = Pace(self._settings, lambda: self._pass((), regular=True))
         self._passes = self._new_passes()
-        self._status = ServiceStatus(
-            version=VERSION, pid=os.getpid(), started_s=time.time(), interval_s=self._settings.interval_s
-        )
-        self._failures = 0
-        self._retry = 0.0  # when (monotonic) what failed is tried again; nobody is asked before
-        self._moved = time.monotonic()  # when the loop last made any progress
-        self._hardware: frozenset[str] = frozenset()  # whose loss, once announced, is looked at at once
-        self._looks, self._soon = PATIENCE, math.inf  # at a host that lost something, and when the next one is
-        self._frozen = False
-        self._deep = True  # the next audits read everything
-        self._told: set[tuple[str, str, str]] = set()  # what went wrong since the last good pass
-        self._untold = ""  # why the status cannot be written
+        self._frozen = False  # whether the garbage collector leaves out what is loaded by now
         self._verbose = 0
         self._stopping = self._reloading = False
 
     def set_up_log(self, verbose: int) -> None:
         """
-        As the configuration says.
+        Open the log as the configuration says; ``verbose`` counts the options ``-v``.
 
         Raises:
-            ConfigError: a file to log to cannot be opened.
+            ConfigError: a log file cannot be opened.
         """
         self._verbose = verbose
         try:
             set_up_log(self._settings.source, verbose)
         except ValueError as error:
-            raise ConfigError(f"[DEFAULT] the options of the log: {error}") from error
+            raise ConfigError(f"[DEFAULT] the log options: {error}") from error
 
     def stop(self) -> None:
-        """End when the pass is over."""
+        """End the service when the current pass is over."""
         self._stopping = True
         self._wake_ups.interrupt()
 
     def reload(self) -> None:
-        """Read configuration and policy anew when the pass is over, and open logs anew."""
+        """Read configuration and heal policy again, and reopen the log, when the current pass is over."""
         self._reloading = True
         self._wake_ups.interrupt()
 
     @property
     def status(self) -> ServiceStatus:
-        return self._status
+        """The status as of the last pass."""
+        return self._reporter.status
 
     @property
     def stop_timeout_s(self) -> int:
+        """Seconds after ``stop`` until a pass is abandoned, as configured now."""
         return self._settings.stop_timeout_s
 
     def run(self) -> None:
         """
-        Until it is told to stop.
+        Take passes until ``stop`` is called.
 
         Raises:
-            ConfigError: the configuration is wrong from the start. StateError: another service has our folder.
+            ConfigError: the configuration is wrong at the start. StateError: another service uses the state directory.
         """
         self._passes.open()
         with serving(self._settings.state_directory):
-            self._serve_metrics()
+            self._reporter.serve_metrics()
             self._warn_of_slips()
-            self._notifier.ready("starting")
-            self._tell()
+            self._reporter.notifier.ready("starting")
+            self._reporter.publish()
             try:
                 self._loop()
             finally:
                 self._passes.close_host()
-            self._notifier.stopping()
-            LOG.info("stopped passes=%d", self._status.passes)
-
-    # -- the time ------------------------------------------------------------------------------------------------------
+            self._reporter.notifier.stopping()
+            LOG.info("stopped passes=%d", self.status.passes)
 
     def _loop(self) -> None:
-        self._rhythm = self._new_rhythm()
-        LOG.info("the first pass comes in %.0f s", self._rhythm.due - time.monotonic())
+        self._pace.start()
+        LOG.info("the first pass comes in %.0f s", self._pace.rhythm.due - time.monotonic())
         while True:
-            events, _ = self._wake_ups.wait(self._patience_s())
-            self._progress()
-            if announce_loss(events, self._hardware):
-                self._looks = 0  # whichever pass comes next
+            events, _ = self._wake_ups.wait(self._pace.wait_s(self._reporter.notifier.watchdog_s))
+            self._reporter.progress()
+            self._pace.notice(events)
             if self._stopping:
                 return
             if self._reloading:
                 self._reload()
-            if time.monotonic() < self._retry:
-                continue  # what failed is left alone until then, whatever the time and the host say
-            if time.monotonic() >= self._rhythm.due:
-                self._rhythm.tick()
-            elif events or self._failures or time.monotonic() >= self._soon:
+            if self._pace.is_held_back():
+                continue
+            if time.monotonic() >= self._pace.rhythm.due:
+                self._pace.rhythm.tick()
+            elif self._pace.is_due(events):
                 self._pass(events)
-
-    def _new_rhythm(self) -> Rhythm:
-        def read_everything() -> None:
-            self._deep = True
-
-        return Rhythm(self._settings, take_pass=lambda: self._pass((), regular=True), read_everything=read_everything)
-
-    def _patience_s(self) -> float:
-        longest = self._notifier.watchdog_s / 3 if self._notifier.watchdog_s else float(self._settings.interval_s)
-        due = self._retry if self._failures else min(self._rhythm.due, self._soon)
-        return float(max(0.0, min(due - time.monotonic(), longest)))
-
-    def _progress(self) -> None:
-        self._moved = time.monotonic()
-        self._notifier.alive()
-
-    # -- the work ------------------------------------------------------------------------------------------------------
 
     def _new_passes(self) -> Rounds:
         return Rounds(
@@ -163,116 +120,42 @@ class Daemon:
             self._settings,
             self._policy,
             wake=self._wake_ups.wake,
-            metered=self._meter,
-            told=self._operated,
-            progress=self._progress,
+            metered=self._reporter.meter,
+            told=self._reporter.operated,
+            progress=self._reporter.progress,
         )
 
-    def _meter(self, sender: Sender) -> Sender:
-        def told(method: str, path: str, code: int, seconds: float) -> None:
-            self._asked_s += seconds
-            self._metrics.requested(method, code, seconds)
-            self._metrics.operated(PLACEMENT, operation(method, path), seconds, served(code))
-            self._progress()
-
-        return MeteredSender(sender, told)
-
-    def _operated(self, name: str, seconds: float, succeeded: bool) -> None:
-        """Of an operation on the host; called by the thread of the passes."""
-        self._metrics.operated(HOST, name, seconds, succeeded)
-        self._progress()
-
     def _pass(self, events: tuple[Event, ...], *, regular: bool = False) -> None:
-        """One pass over all that is ours; whatever a user can cause is told, and the service goes on."""
-        began, asked_s = time.monotonic(), self._asked_s
+        """Take one pass over all nodes of this agent; report any error, and keep the service running."""
+        began, asked_s = time.monotonic(), self._reporter.asked_s
         for event in events:
             LOG.debug("woken source=%s what=%s", event.source, event.what)
-        taken = self._try_pass(counts=regular or self._looks < PATIENCE)
+        taken = self._try_pass(counts=regular or self._pace.looks_again)
         if isinstance(taken, RoundResult):
-            self._done(taken, time.monotonic() - began, self._asked_s - asked_s)
+            refused = Status.UNSAFE.value in taken.outcomes.values()
+            again = self._pace.done(taken.hardware, refused=refused)
+            self._reporter.done(taken, time.monotonic() - began, self._reporter.asked_s - asked_s, again=again)
         else:
-            self._failed(taken)
-        self._tell()
-        if not self._frozen and not self._failures:  # one that failed has not loaded all, and left its traces
+            self._pace.failed(taken)
+            self._reporter.failed(taken)
+            if type(taken) is DiscoveryError:  # its subclasses, and a wrong policy, need no new connection to the host
+                self._passes.close_host()
+        self._reporter.publish()
+        if not self._frozen and not self._pace.failures:  # a failed pass has not loaded everything, and leaves garbage
             self._frozen = True
             gc.collect()
-            gc.freeze()  # what is loaded by now stays: no later collection needs to look through it
+            gc.freeze()  # what is loaded by now stays: later collections need not look through it
 
     def _try_pass(self, *, counts: bool) -> RoundResult | Exception:
         try:
-            return self._passes.take(deep=self._deep, counts=counts)
-        except Exception as error:  # a fault of ours too: the service outlives it, and it is told with its place
-            return error  # and where oslo.log does not find it as well, to say it twice
-
-    def _done(self, taken: RoundResult, seconds: float, asked_s: float) -> None:
-        """A pass went over all nodes; ``asked_s`` of its ``seconds`` placement took."""
-        before, now = self._status, time.time()
-        if before.passes == 0:
-            LOG.info("the first pass is done seconds=%.1f outcomes=%s", seconds, ", ".join(taken.outcomes.values()))
-        if self._told:
-            LOG.info("recovered from=%s", "; ".join(before.errors[:1]))
-        self._told.clear()
-        self._failures, self._retry, self._deep = 0, 0.0, False
-        for source, spent_s in ((HOST, seconds - asked_s), (PLACEMENT, asked_s), (OWN, 0.0)):
-            self._status = self._status.seen(source, "", now)
-            self._metrics.asked(source, spent_s, "")
-        self._status = replace(
-            self._status,
-            passes=self._status.passes + 1,
-            last_pass_s=now,
-            took_s=round(seconds, 3),
-            outcomes=taken.outcomes,
-            notes=taken.notes,
-            findings={kind: count for kind, count in taken.findings.items() if count},
-        )
-        if Status.FAILED.value not in taken.outcomes.values():  # else the sums would lack a node
-            self._metrics.found({kind.value: taken.findings.get(kind.value, 0) for kind in Kind})
-            self._metrics.stocked(desired=taken.desired, observed=taken.observed)
-        self._metrics.done()
-        refused = Status.UNSAFE.value in taken.outcomes.values()
-        self._hardware = self._hardware | taken.hardware if refused else taken.hardware
-        self._looks += refused
-        again = refused and self._looks < PATIENCE  # a loss that was announced is looked at three times at once
-        self._soon = time.monotonic() + SOON_S if again else math.inf
-        for node, outcome in taken.outcomes.items():
-            self._metrics.passed(outcome, seconds)
-            if before.outcomes.get(node) != outcome and outcome not in WELL and not again:
-                LOG.warning("pass node=%s outcome=%s notes=%s", node, outcome, "; ".join(taken.notes))
-
-    def _failed(self, error: Exception) -> None:
-        """What failed is told once, tried again later and later, and the host is opened anew if that may help."""
-        source = HOST if isinstance(error, DiscoveryError | PolicyError) else OWN
-        source = PLACEMENT if isinstance(error, PlacementError) else source
-        text = " ".join(str(error).split())
-        if not isinstance(error, USER_ERRORS):
-            text = f"a fault of this agent, {type(error).__name__}: {text}"
-        self._failures += 1
-        longest: float = min(FIRST_RETRY_S * 2 ** min(self._failures - 1, RETRIES), self._settings.interval_s)
-        asked_s = error.retry_after_s if isinstance(error, Unavailable) else 0.0
-        self._retry = time.monotonic() + asked_s + longest * random.uniform(0.5, 1.0)
-        what = text.partition(" answered ")[0].partition(" (")[0]  # without the request that happened to meet it
-        kind = source, type(error).__name__  # what a person must do is another thing for another
-        if (*kind, what) not in self._told:
-            # As text, so that what is masked in a message is masked in it.
-            place = "" if isinstance(error, USER_ERRORS) else "\n" + "".join(traceback.format_exception(error))
-            if not place and kind in {before[:2] for before in self._told}:  # one outage is one warning
-                LOG.info("still degraded reason=%s source=%s", text, source)
-            else:
-                LOG.warning("degraded source=%s reason=%s%s", source, text, place)
-            self._told.add((*kind, what))
-        if source == PLACEMENT:  # which is asked after the host was looked at
-            self._status = self._status.seen(HOST, "", time.time())
-            self._metrics.asked(HOST, 0.0, "")
-        self._status = self._status.seen(source, text, time.time())
-        self._metrics.asked(source, 0.0, text)
-        self._metrics.passed("failed", 0.0)
-        if type(error) is DiscoveryError:  # a wrong policy, or something that went away, needs no other connection
-            self._passes.close_host()
+            return self._passes.take(deep=self._pace.deep, counts=counts)
+        except Exception as error:  # also our own faults: the service goes on, and the log has their traceback
+            return error  # outside this block, so that oslo.log does not append the traceback a second time
 
     def _reload(self) -> None:
-        """Configuration and policy anew, and logs, which may have been rotated; what cannot be read leaves the old."""
+        """Read configuration and heal policy again, and reopen logs; what cannot be read leaves the old in place."""
         self._reloading = False
-        self._notifier.reloading()
+        self._reporter.notifier.reloading()
         before = self._settings, self._policy, self._passes
         reason = ""
         try:
@@ -284,66 +167,33 @@ class Daemon:
             self._settings, self._policy, self._passes = before
             reason = " ".join(str(error).split())
         if reason:
-            LOG.error("the configuration is not read anew, and the old one stays reason=%s", reason)
+            LOG.error("the configuration cannot be read again, the old one stays reason=%s", reason)
             reason = f"the old one stays: {reason}"
         else:
             before[2].close_host()
-            gc.unfreeze()  # what is replaced, with its connections, is to be freed when the next pass is done
+            gc.unfreeze()  # so that the old connections are freed when the next pass is done
             self._frozen = False
             LOG.info("configuration read anew")
             self._warn_of_slips()
-        self._status = self._status.seen(CONFIGURATION, reason, time.time())
-        self._status = replace(self._status, interval_s=self._settings.interval_s)
-        self._metrics.asked(CONFIGURATION, 0.0, reason)
-        due = min(self._rhythm.due, self._retry if self._failures else math.inf)
-        self._failures, self._retry, self._deep = 0, 0.0, True
-        self._rhythm = self._new_rhythm()
-        self._rhythm.hurry(due)  # who reloads again and again puts off no pass
+        self._reporter.reloaded(self._settings, reason)
+        self._pace.restart(self._settings)
         self._reopen_log()
-        self._notifier.ready(self._status.sentence())
+        self._reporter.notifier.ready(self.status.sentence())
 
     def _check_lasting(self, before: Settings) -> None:
-        """What a running service cannot take another of."""
+        """
+        Refuse changes that a running service cannot apply.
+
+        Raises:
+            ConfigError: such an option has another value than before.
+        """
         for name in ("state_directory", "metrics_port"):
             if getattr(self._settings, name) != getattr(before, name):
-                raise ConfigError(f"[agent] {name} is another one: restart the service for it")
-
-    # -- what is told --------------------------------------------------------------------------------------------------
+                raise ConfigError(f"[agent] {name} has changed: restart the service to apply it")
 
     def _warn_of_slips(self) -> None:
         for slip in slips_of_the_pen(self._settings):
             LOG.warning("%s", slip)
-
-    def _serve_metrics(self) -> None:
-        if self._settings.metrics_port is None:
-            return
-        try:
-            port = serve(self._metrics, self._settings.metrics_port, lambda: self._status, self._is_lively)
-        except OSError as error:
-            raise ConfigError(
-                f"[agent] metrics_port: {self._settings.metrics_port} cannot be had on loopback: {error.strerror}"
-            ) from error
-        LOG.info("metrics and health at http://127.0.0.1:%d/metrics /healthz /readyz", port)
-
-    def _is_lively(self) -> bool:
-        return time.monotonic() - self._moved < max(STUCK_S, 3 * self._settings.interval_s)
-
-    def _tell(self) -> None:
-        self._notifier.status(self._status.sentence())
-        untold, textfile = "", self._settings.metrics_textfile
-        try:
-            if textfile:
-                self._metrics.write(textfile)
-        except OSError as error:
-            untold = f"[agent] metrics_textfile: {textfile} cannot be written: {error.strerror}"
-            self._status = self._status.seen(OWN, untold, time.time())
-        try:
-            write_status(self._settings.state_directory, self._status)
-        except StateError as error:
-            untold = str(error)
-        if untold and untold != self._untold:
-            LOG.warning("what the service is doing cannot be told reason=%s", untold)
-        self._untold = untold
 
     def _reopen_log(self) -> None:
         reason = ""
@@ -352,15 +202,15 @@ class Daemon:
         except ConfigError as error:
             reason = str(error)
         if reason:
-            LOG.error("the log is not opened anew reason=%s", reason)
+            LOG.error("the log cannot be reopened reason=%s", reason)
 
 
 def _read(choice: Choice) -> tuple[Settings, HealPolicy | None]:
     """
-    What is configured, and what may be healed (None: nothing).
+    Read the configuration, and the heal policy that it names (None: nothing is repaired).
 
     Raises:
-        ConfigError: one of them cannot be read, or cannot be meant.
+        ConfigError: one of them cannot be read, or has a value that makes no sense.
     """
     settings = settings_for(choice)
     return settings, read_policy(settings.heal_policy) if settings.heal_policy else None
@@ -368,10 +218,10 @@ def _read(choice: Choice) -> tuple[Settings, HealPolicy | None]:
 
 def run_service(choice: Choice, verbose: int) -> None:
     """
-    The verb ``run``.
+    Run the service until a signal stops it: the verb ``run``.
 
     Raises:
-        ConfigError: the configuration is wrong from the start. StateError: another service has our folder.
+        ConfigError: the configuration is wrong at the start. StateError: another service uses the state directory.
     """
     daemon = Daemon(choice)
     daemon.set_up_log(verbose)

@@ -1,12 +1,12 @@
-"""What Prometheus is told: on a loopback port, or in a file for the node exporter."""
+"""Metrics for Prometheus: served on a loopback port, or written to a file for the node exporter."""
 
 import json
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, make_server
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Info, Summary, make_wsgi_app, write_to_textfile
 from prometheus_client.exposition import ThreadingWSGIServer
@@ -14,14 +14,52 @@ from prometheus_client.exposition import ThreadingWSGIServer
 from agent import VERSION
 from agent.service.status import ServiceStatus
 
-ASKING_S = 5  # for which a connection may stay silent
+ASKING_S = 5  # how long a connection may stay silent before it is closed
 _LOOPBACK = "127.0.0.1"
 OPERATION = ("source", "operation")
-Environ = dict[str, Any]
+
+
+class _OperationMetrics:
+    """Duration, failures and last success of each operation of a source."""
+
+    def __init__(self, name: str, registry: CollectorRegistry) -> None:
+        self._known: dict[tuple[str, str], tuple[Summary, Counter, Gauge]] = {}
+        self._took_s = Summary(
+            f"{name}_operation_seconds",
+            "Time that an operation of a source took: a call of libvirt, a request.",
+            OPERATION,
+            registry=registry,
+        )
+        self._failures = Counter(
+            f"{name}_operation_failures", "Operations of a source that failed.", OPERATION, registry=registry
+        )
+        self._ok = Gauge(
+            f"{name}_operation_last_success_timestamp_seconds",
+            "When an operation of a source last served.",
+            OPERATION,
+            registry=registry,
+        )
+
+    def count(self, source: str, operation: str, seconds: float, served: bool) -> None:
+        """Count one operation."""
+        took_s, failures, ok = self._known.get((source, operation)) or self._new(source, operation)
+        took_s.observe(seconds)
+        if served:
+            ok.set_to_current_time()
+        else:
+            failures.inc()
+
+    def _new(self, source: str, operation: str) -> tuple[Summary, Counter, Gauge]:
+        self._known[source, operation] = made = (
+            self._took_s.labels(source, operation),
+            self._failures.labels(source, operation),
+            self._ok.labels(source, operation),
+        )
+        return made
 
 
 class Metrics:
-    """All of them, in a registry of their own."""
+    """All metrics of the service, in their own registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -41,22 +79,7 @@ class Metrics:
             ["source"],
             registry=self.registry,
         )
-        self._operations: dict[tuple[str, str], tuple[Summary, Counter, Gauge]] = {}
-        self._operation_s = Summary(
-            f"{name}_operation_seconds",
-            "Time that an operation of a source took: a call of libvirt, a request.",
-            OPERATION,
-            registry=self.registry,
-        )
-        self._operation_failures = Counter(
-            f"{name}_operation_failures", "Operations of a source that failed.", OPERATION, registry=self.registry
-        )
-        self._operation_ok = Gauge(
-            f"{name}_operation_last_success_timestamp_seconds",
-            "When an operation of a source last served.",
-            OPERATION,
-            registry=self.registry,
-        )
+        self._operations = _OperationMetrics(name, self.registry)
         self._requests = Counter(
             f"{name}_placement_requests",
             "Requests to placement, by method and code; no answer is code 0.",
@@ -83,66 +106,58 @@ class Metrics:
         )
 
     def passed(self, outcome: str, seconds: float) -> None:
-        """A pass over one node, or over all bare-metal nodes, ended so."""
+        """Count a pass over one node, or over all bare-metal nodes, by its outcome."""
         self._passes.labels(outcome).inc()
         self._pass_s.observe(seconds)
 
     def asked(self, source: str, seconds: float, error: str) -> None:
-        """A source was read in a pass; with an error it did not serve."""
+        """Count that a source was used in a pass; ``error`` is why it failed, empty if it served."""
         self._source_s.labels(source).observe(max(0.0, seconds))
         self._source_up.labels(source).set(0 if error else 1)
         if not error:
             self._source_ok.labels(source).set_to_current_time()
 
     def requested(self, method: str, code: int, seconds: float) -> None:
-        """A request to placement was answered with this code; 0: not at all."""
+        """Count a request to placement by the status code of its answer (0: no answer)."""
         self._requests.labels(method, str(code)).inc()
         self._request_s.labels(method).observe(seconds)
 
     def operated(self, source: str, operation: str, seconds: float, served: bool) -> None:
-        """One operation of a source took so long, and served or not."""
-        took_s, failures, ok = self._operations.get((source, operation)) or self._new_operation(source, operation)
-        took_s.observe(seconds)
-        if served:
-            ok.set_to_current_time()
-        else:
-            failures.inc()
-
-    def _new_operation(self, source: str, operation: str) -> tuple[Summary, Counter, Gauge]:
-        self._operations[source, operation] = made = (
-            self._operation_s.labels(source, operation),
-            self._operation_failures.labels(source, operation),
-            self._operation_ok.labels(source, operation),
-        )
-        return made
+        """Count one operation of a source: a call of libvirt, or a request."""
+        self._operations.count(source, operation, seconds, served)
 
     def found(self, findings: dict[str, int]) -> None:
-        """All kinds of findings with their numbers, of the last audit."""
+        """Set the numbers of findings of the last audit; ``findings`` has every kind."""
         for kind, count in findings.items() - self._found.items():
             self._findings.labels(kind).set(count)
         self._found = findings
 
     def stocked(self, **sides: Mapping[str, int]) -> None:
-        """The totals of all trees by class, ``desired`` and ``observed``; what is in neither any more is not told."""
+        """Set the totals of all trees by class, ``desired`` and ``observed``; a class in neither is removed."""
         if sides == self._stocked:
             return
         before, self._stocked = self._stocked, sides
         names = _names(sides)
         for side, totals in sides.items():
-            for name in names:  # also what one side has not, so that a difference is one
+            for name in names:  # 0 where one side lacks the class, so that Prometheus can subtract the sides
                 self._stock.labels(name, side).set(totals.get(name, 0))
         for name in _names(before) - names:
             for side in before:
                 self._stock.remove(name, side)
 
     def done(self) -> None:
-        """A pass was done over all that is ours."""
+        """Note the end of a pass over all nodes of this agent."""
         self._last_pass.set_to_current_time()
 
     def write(self, path: Path) -> None:
-        """For the node exporter's textfile collector; errors as of a file."""
+        """
+        Write a file for the node exporter's textfile collector.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
         write_to_textfile(str(path), self.registry)
-        path.chmod(0o644)  # for the exporter, whatever our umask is
+        path.chmod(0o644)  # so that the exporter can read it, whatever our umask is
 
 
 def _names(sides: Mapping[str, Mapping[str, int]]) -> set[str]:
@@ -150,7 +165,7 @@ def _names(sides: Mapping[str, Mapping[str, int]]) -> set[str]:
 
 
 class _Quiet(WSGIRequestHandler):
-    """Requests of probes are no news, and who asks nothing is not waited for."""
+    """Does not log the requests of probes, and closes a connection that stays silent."""
 
     timeout = ASKING_S
 
@@ -159,7 +174,7 @@ class _Quiet(WSGIRequestHandler):
 
 
 class _Server(ThreadingWSGIServer):
-    """A thread a request; who hangs up in the middle of an answer is no news either."""
+    """Answers each request in its own thread, and does not log connections that clients break."""
 
     def handle_error(self, *_args: object) -> None:
         return
@@ -167,16 +182,16 @@ class _Server(ThreadingWSGIServer):
 
 def serve(metrics: Metrics, port: int, status: Callable[[], ServiceStatus], is_lively: Callable[[], bool]) -> int:
     """
-    Serve /metrics, /healthz (the loop goes on) and /readyz (and all that it needs serves) on loopback, in a thread.
+    Serve /metrics, /healthz (the loop makes progress) and /readyz (all sources serve) on loopback, in a thread.
 
-    Answers the port, a free one where 0 was asked for.
+    Return the port; ``port`` 0 takes a free one.
 
     Raises:
-        OSError: the port cannot be had.
+        OSError: cannot listen on the port.
     """
-    application = make_wsgi_app(metrics.registry)
+    application: WSGIApplication = make_wsgi_app(metrics.registry)
 
-    def route(environ: Environ, start: Any) -> Any:
+    def route(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         if environ["PATH_INFO"] == "/metrics":
             return application(environ, start)
         now = status()

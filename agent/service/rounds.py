@@ -1,8 +1,8 @@
 """
-What one pass of the service does: every node is brought up to date and audited; what is open stays open between them.
+One pass of the service over all nodes: brings each node up to date and audits it.
 
-A node that fails does not keep the others from theirs; a host or a placement that fails ends the pass, and was not
-changed by it.
+Connections stay open between passes. If one node fails, the pass goes on with the others. If the host or placement
+fails, the pass ends and changes nothing more.
 """
 
 import logging
@@ -37,28 +37,29 @@ from reportclient.transport import Sender, Transport
 from reportclient.tree import Provider
 
 LOG = logging.getLogger(__name__)
-LENIENT = 2  # nodes that may fail before any other was well
-_NAMED = 5  # bare-metal nodes that are not well, with their reasons
+LENIENT = 2  # the pass goes on while no more nodes than this failed, even if no node was well
+_NAMED = 5  # unwell bare-metal nodes whose reasons the status shows
 _WELL = (Fate.CREATED, Fate.CHANGED, Fate.DELETED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundResult:
-    """What a pass did and saw; of bare-metal nodes only those that are not well are named."""
+    """What a pass did and saw; of bare-metal nodes it names only the unwell ones."""
 
     outcomes: Mapping[str, str]  # by node
     notes: tuple[str, ...] = ()
-    findings: Mapping[str, int] = field(default_factory=dict)  # by kind
-    observed: Mapping[str, int] = field(default_factory=dict)  # total by class, as it stood before
-    desired: Mapping[str, int] = field(default_factory=dict)
-    hardware: frozenset[str] = frozenset()  # the PCI addresses of all that counts in what is offered
+    findings: Mapping[str, int] = field(default_factory=dict)  # count by kind
+    observed: Mapping[str, int] = field(default_factory=dict)  # total by resource class, in placement before the pass
+    desired: Mapping[str, int] = field(default_factory=dict)  # total by resource class, after the plan
+    hardware: frozenset[str] = frozenset()  # PCI addresses of all devices that count in reported inventory
 
 
 class Rounds:
     """
     Passes over all nodes under one configuration.
 
-    ``metered`` stands before what sends requests to placement; ``told`` hears of operations on the host.
+    ``wake`` is called at events of the host, ``told`` after each operation on the host, and ``progress`` whenever the
+    pass moves on. ``metered`` wraps the sender of requests to placement.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Rounds:
     ) -> None:
         self._choice = choice
         self._settings = settings
-        self._policy = policy  # None: nothing is healed
+        self._policy = policy  # None: nothing is repaired
         self._wake = wake
         self._metered = metered
         self._told = told
@@ -82,10 +83,10 @@ class Rounds:
         self._host = ExitStack()
         self._driver: Driver | None = None
         self._client: PlacementClient | None = None
-        self._where = ""
+        self._where = ""  # name of the placement that the memory is about
         self._cases = KeptCases(settings)
-        self._failed: dict[str, set[str]] = {}  # by node: why repairs of its last audit failed, told once
-        self._started = False  # the first pass is done: it may convert the host
+        self._failed: dict[str, set[str]] = {}  # by node: why repairs of its last audit failed, so as to log it once
+        self._started = False  # whether the first pass is done; only that one may convert the host
 
     def take(self, *, deep: bool, counts: bool) -> RoundResult:
         """
@@ -133,10 +134,10 @@ class Rounds:
 
     def open(self) -> PlacementClient:
         """
-        The client, opened at the first call.
+        Return the client for placement; the first call makes it.
 
         Raises:
-            ConfigError: no placement is chosen. StateError: an embedded one cannot be used.
+            ConfigError: no placement is configured. StateError: the embedded placement cannot be used.
         """
         if self._client is None:
             sender, self._where, name = open_sender(self._settings, self._choice, writes=True)
@@ -148,7 +149,7 @@ class Rounds:
         return self._client
 
     def close_host(self) -> None:
-        """The next pass opens the host anew, and hears of its events again."""
+        """Close the connection to the host; the next pass opens it again, and watches for events again."""
         self._driver = None
         self._host.close()
 
@@ -162,7 +163,7 @@ class Rounds:
 
     @property
     def _keeps_cases(self) -> bool:
-        """Whether cases are kept: of one hypervisor, as what a pass over thousands of nodes reads is too much."""
+        """Whether cases are kept: only for a single hypervisor, as a pass over thousands of nodes reads too much."""
         settings = self._settings
         several = settings.driver == IRONIC or (settings.driver == "fake.FakeDriver" and settings.fleet.hosts > 1)
         return settings.keep_cases > 0 and not several
@@ -172,7 +173,7 @@ class Rounds:
             self._cases.keep(node, why, {"rename_from": None, "deep": deep})
 
     def _take_one(self, node: ComputeNode, deep: bool, *, counts: bool) -> RoundResult:
-        # What others disturb, or placement does not answer, the loop tries again, and looks up in between.
+        # A conversion may meet conflicts, or get no answer: it fails the pass, and the loop tries it again later.
         convert = not self._started and self._settings.allow_reshape
         outcome = run_locked(node, Wishes(reshape=convert, deep=deep, counts=counts))
         if outcome.status in (Status.UNCHANGED, Status.CHANGED):
@@ -197,7 +198,7 @@ class Rounds:
         )
 
     def _audit(self, node: ComputeNode, outcome: Outcome, deep: bool) -> Counter[str]:
-        """What placement says against what runs; where the tree is as it should be the policy's repairs are done."""
+        """Compare placement with the guests that run, and repair what the policy allows if the tree is up to date."""
         may_heal = outcome.status in (Status.UNCHANGED, Status.CHANGED)
         if not may_heal and outcome.observed.root is None:
             return Counter()
@@ -251,7 +252,7 @@ def _place(finding: Finding) -> str:
 
 
 def _totals(providers: Iterable[Provider]) -> Counter[str]:
-    """What a tree has of each class."""
+    """Return the total of each resource class in a tree."""
     sums: Counter[str] = Counter()
     for provider in providers:
         sums.update({name: stock.total for name, stock in provider.inventories.items()})
@@ -259,7 +260,7 @@ def _totals(providers: Iterable[Provider]) -> Counter[str]:
 
 
 def _together(taken: list[RoundResult]) -> RoundResult:
-    """What a pass over several nodes did and saw."""
+    """Merge the results of several nodes into one."""
     return RoundResult(
         outcomes={node: outcome for one in taken for node, outcome in one.outcomes.items()},
         notes=tuple(note for one in taken for note in one.notes),

@@ -1,4 +1,4 @@
-"""What a service does at signals of the system."""
+"""Turns SIGTERM, SIGINT and SIGHUP into calls of the service."""
 
 import logging
 import os
@@ -15,10 +15,10 @@ ABANDONED = "stopped in the middle of a pass, which did not end in time: the nex
 @contextmanager
 def heard(stop: Callable[[], object], reload: Callable[[], object], bound_s: Callable[[], float]) -> Iterator[None]:
     """
-    Inside, SIGTERM and SIGINT stop, and SIGHUP reloads; both are called by a thread.
+    Inside the context, a thread calls ``stop`` at SIGTERM and SIGINT, and ``reload`` at SIGHUP.
 
-    Python's own handlers wait for the main thread, which may hang in a library's call. What has not stopped after
-    ``bound_s`` is abandoned, without harm.
+    Python runs its own signal handlers in the main thread only, which may hang in a call of a library. A process that
+    has not stopped ``bound_s()`` seconds after the signal ends at once: a pass may end anywhere without harm.
     """
     hearing, telling = socket.socketpair()
     telling.setblocking(False)
@@ -51,15 +51,15 @@ def heard(stop: Callable[[], object], reload: Callable[[], object], bound_s: Cal
 
 
 def _abandon() -> None:
-    # A pass may hang in a request: all that it does stands without harm wherever it ends.
+    # A pass may hang in a request. Ending it there is safe: each write to placement is complete in itself.
     told = threading.Thread(target=LOG.warning, args=(ABANDONED,), daemon=True)
     told.start()
-    told.join(1.0)  # the log may hang too
+    told.join(1.0)  # writing to the log may hang too
     os._exit(0)
 
 
 def _then(stop: Callable[[], object]) -> Callable[..., None]:
-    """What is done besides where the thread may not hear: a storm of signals is more than its socket holds."""
+    """Return a handler that also calls ``stop`` in the main thread, in case the socket is full and drops a signal."""
 
     def handle(*_arguments: object) -> None:
         stop()
@@ -68,4 +68,4 @@ def _then(stop: Callable[[], object]) -> Callable[..., None]:
 
 
 def _nothing(*_arguments: object) -> None:
-    """What is done at a signal that a thread hears."""
+    """Handle a signal that the thread handles: do nothing here."""

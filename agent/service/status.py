@@ -1,4 +1,4 @@
-"""What the service knows of itself, in a file that anybody on the host can read: the verb ``status`` and probes do."""
+"""The service's status, in a file that every user of the host can read, for the verb ``status`` and for probes."""
 
 import json
 import time
@@ -8,49 +8,51 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import StateError
+from agent.state.files import temporary_path
 from agent.sync.outcome import Status
 
 _NAME = "status.json"
-STUCK_S = 300  # without any progress, or three periods: then the loop hangs
-WELL = frozenset({Status.UNCHANGED.value, Status.CHANGED.value})  # outcomes that nobody needs to look at
+STUCK_S = 300  # the loop hangs if it made no progress for this time and for three periods
+WELL = frozenset({Status.UNCHANGED.value, Status.CHANGED.value})  # outcomes that need no action of a person
 _FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceStatus:
-    """One of those that a pass reads or writes: the host, placement."""
+    """How one source serves: the host, placement, the agent's own files, or the configuration."""
 
-    ok_s: float | None = None  # when (seconds since the epoch) it last served; None: never
-    error: str = ""  # why it does not now; empty: it does
+    ok_s: float | None = None  # when it last served (seconds since the epoch); None: never
+    error: str = ""  # why it failed at the last try; empty: it served
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceStatus:
-    """The whole of it."""
+    """Contents of status.json; times are seconds since the epoch."""
 
     version: str
     pid: int
     started_s: float
-    passes: int = 0
-    last_pass_s: float | None = None  # the end of the last one that was done
-    took_s: float = 0.0  # that one
+    passes: int = 0  # completed ones since the start
+    last_pass_s: float | None = None  # end of the last completed pass; None: there was none
+    took_s: float = 0.0  # duration of that pass
     interval_s: int = 60
-    outcomes: Mapping[str, str] = field(default_factory=dict)  # by node; of many only those that are not well
+    outcomes: Mapping[str, str] = field(default_factory=dict)  # by node; of bare-metal nodes only the unwell ones
     notes: tuple[str, ...] = ()
-    findings: Mapping[str, int] = field(default_factory=dict)  # by kind, of the last audit
-    sources: Mapping[str, SourceStatus] = field(default_factory=dict)
+    findings: Mapping[str, int] = field(default_factory=dict)  # count by kind, of the last audit
+    sources: Mapping[str, SourceStatus] = field(default_factory=dict)  # by name of the source
 
     @property
     def errors(self) -> list[str]:
+        """Why sources failed at the last try, the newest first; empty if all served."""
         return [one.error for one in self.sources.values() if one.error]
 
     @property
     def is_ready(self) -> bool:
-        """Whether a pass was done, and all that it needs served at the last try; it may have been refused."""
+        """Whether a pass was completed (maybe refused), and all sources served at the last try."""
         return self.last_pass_s is not None and not self.errors and Status.FAILED.value not in self.outcomes.values()
 
     def sentence(self) -> str:
-        """One line, as ``systemctl status`` shows it."""
+        """Return one line for people, as ``systemctl status`` shows it."""
         if self.errors:
             since = f"; last good pass {_age(self.last_pass_s)}" if self.last_pass_s else "; no pass was done yet"
             return f"degraded: {self.errors[0]}{since}"
@@ -63,17 +65,17 @@ class ServiceStatus:
         return f"{', '.join(ill) or 'up to date'}, {passes}{f'; findings: {found}' if found else ''}"
 
     def seen(self, name: str, error: str, now_s: float) -> "ServiceStatus":
-        """The same after a source was tried; without an error it served."""
+        """Return a copy that notes the last try of a source: ``error`` is why it failed, empty if it served."""
         before = self.sources.get(name, SourceStatus())
         after = replace(before, error=error) if error else SourceStatus(ok_s=now_s)
         others = {other: source for other, source in self.sources.items() if other != name}
-        # What is wrong now goes before what was wrong earlier, and is not known to be right yet.
+        # The newest error comes first: ``sentence`` shows it rather than an older one, which may be outdated.
         return replace(self, sources={name: after, **others} if error else {**others, name: after})
 
 
 def write_status(directory: Path, status: ServiceStatus) -> None:
     """
-    Replace the file, whole or not at all; it need not outlast a power cut, and is not waited for on the disk.
+    Replace status.json, whole or not at all; without fsync, as the file need not outlast a power cut.
 
     Raises:
         StateError: it cannot be written.
@@ -81,10 +83,10 @@ def write_status(directory: Path, status: ServiceStatus) -> None:
     path = directory / _NAME
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(".json.new")
-        draft.write_text(json.dumps(_encode(status)) + "\n", encoding="utf-8")
-        draft.chmod(0o644)  # for probes of other users, whatever our umask is
-        draft.rename(path)
+        temporary = temporary_path(path)
+        temporary.write_text(json.dumps(_encode(status)) + "\n", encoding="utf-8")
+        temporary.chmod(0o644)  # so that probes of other users can read it, whatever our umask is
+        temporary.rename(path)
     except OSError as error:
         raise StateError(f"cannot write {path}: {error.strerror}: set [agent] state_directory") from error
 
@@ -97,10 +99,10 @@ def _encode(status: ServiceStatus) -> dict[str, object]:
 
 def read_status(directory: Path) -> dict[str, Any]:
     """
-    What the service last said of itself.
+    Read the contents of status.json.
 
     Raises:
-        StateError: it never did, or the file is none of its.
+        StateError: the file does not exist, cannot be read, or is not of this version.
     """
     path = directory / _NAME
     try:
@@ -112,17 +114,17 @@ def read_status(directory: Path) -> dict[str, Any]:
     except OSError as error:
         raise StateError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise StateError(f"{path} is no status of this version: restart the service") from error
+        raise StateError(f"{path} is not a status file of this version: restart the service") from error
     return record
 
 
 def is_running(record: Mapping[str, Any]) -> bool:
-    """Whether the process that wrote a status is there."""
+    """Whether the process that wrote this status still exists."""
     return Path(f"/proc/{record['pid']}").exists()
 
 
 def is_late(record: Mapping[str, Any]) -> bool:
-    """Whether a service that was well has made no pass for so long that its loop must hang."""
+    """Whether a service that was ready completed no pass for so long that its loop must hang."""
     longest_s = max(STUCK_S, 3 * record["interval_s"])
     return bool(record["ready"]) and time.time() - record["last_pass_s"] > longest_s
 

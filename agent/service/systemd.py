@@ -1,7 +1,7 @@
 """
-What systemd is told of a service, by the protocol of sd_notify(3).
+Notifies systemd of the service's state, by the protocol of sd_notify(3).
 
-oslo.service's helper sends READY alone, so the other words are said here; without systemd nothing is sent.
+The helper of oslo.service can send READY only. Without systemd nothing is sent.
 """
 
 import os
@@ -10,11 +10,12 @@ import threading
 import time
 from collections.abc import Mapping
 
-OFTEN_S, PATIENCE_S = 1.0, 1.0
+OFTEN_S = 1.0  # shortest time between two messages to the watchdog
+PATIENCE_S = 1.0  # for systemd to take a message
 
 
 class Notifier:
-    """Sends to ``$NOTIFY_SOCKET``; ``alive`` must be called each ``watchdog_s`` seconds, None: nobody waits for it."""
+    """Sends to ``$NOTIFY_SOCKET``; call ``alive`` at least every ``watchdog_s`` seconds (None: no watchdog is set)."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         address = environment.get("NOTIFY_SOCKET", "")
@@ -27,23 +28,25 @@ class Notifier:
         self.watchdog_s = int(usec) / 1e6 if usec.isdecimal() and mine else None
 
     def ready(self, status: str) -> None:
+        """Send that the service has started or reloaded, with one line for people."""
         self._send(f"READY=1\nSTATUS={status}")
 
     def reloading(self) -> None:
-        """Configuration is read anew; ``ready`` ends it."""
+        """Send that the service reads its configuration again; ``ready`` must follow."""
         self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
+        """Send that the service stops, and close the socket."""
         self._send("STOPPING=1\nSTATUS=stopping")
         with self._sending:
             self._hang_up()
 
     def status(self, text: str) -> None:
-        """One line for people."""
+        """Send one line for people, which ``systemctl status`` shows."""
         self._send(f"STATUS={text}")
 
     def alive(self) -> None:
-        """The work goes on; said once in a while, however often it is called."""
+        """Send to the watchdog that the service makes progress; at most once in ``OFTEN_S``, however often called."""
         if time.monotonic() - self._alive_s > OFTEN_S:
             self._alive_s = time.monotonic()
             self._send("WATCHDOG=1")
@@ -51,14 +54,14 @@ class Notifier:
     def _send(self, text: str) -> None:
         if not self._address:
             return
-        with self._sending:  # several nodes of Ironic are written at a time
+        with self._sending:  # the workers for bare-metal nodes send at the same time
             try:
                 if self._socket is None:
                     self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
                     self._socket.settimeout(PATIENCE_S)
                 self._socket.sendto(text.encode(errors="replace"), self._address)
             except OSError:
-                self._hang_up()  # a service manager that does not listen is none of our business
+                self._hang_up()  # the service works also while systemd does not take messages
 
     def _hang_up(self) -> None:
         if self._socket is not None:

@@ -1,8 +1,9 @@
 """
-When a service's passes are due: the first one soon after it starts, then one in each period.
+When the regular passes of a service are due: the first soon after the start, then one in each period.
 
-Each host has a place of its own in every period, so that a fleet that starts at once asks one by one. oslo.service's
-periodic tasks keep the time: they need none of its launchers, which would bring eventlet, or fork.
+Each host has its own moment in every period, so that the hosts of a fleet that start together do not ask placement
+all at once. The periodic tasks of oslo.service keep the time; they do not need its launchers, which use eventlet or
+fork.
 """
 
 import hashlib
@@ -16,7 +17,7 @@ from agent.settings.read import Settings
 
 
 class Rhythm:
-    """The periods of one configuration, from now on; ``due`` (of the monotonic clock) is when to ``tick`` next."""
+    """The periods of one configuration, from now on; call ``tick`` when ``due`` (monotonic seconds) has come."""
 
     def __init__(
         self, settings: Settings, *, take_pass: Callable[[], object], read_everything: Callable[[], object]
@@ -30,11 +31,16 @@ class Rhythm:
         self.due = self._began + self._place * settings.start_spread_s
 
     def hurry(self, due: float) -> None:
-        """Let the next tick be due no later than then, or now where that is past."""
+        """Let the next tick be due at ``due`` at the latest, or now if that is past."""
         self.due = min(self.due, max(due, time.monotonic()))
 
     def tick(self) -> None:
-        """The first pass; after half to one and a half periods the next, at this host's own moment; then one each."""
+        """
+        Take the pass that is due, and the full audit if that is due too.
+
+        The second pass follows the first after half to one and a half periods, at this host's own moment; the others
+        follow one period apart.
+        """
         if self._is_first:
             self._is_first = False
             self._take_pass()
@@ -47,7 +53,7 @@ class Rhythm:
         self.due = time.monotonic() + self._schedule.run_periodic_tasks(None, raise_on_error=True)
 
     def _new_schedule(self) -> periodic_task.PeriodicTasks:
-        """The pass, and the audit that reads everything, each with its own period; the pass is due at once."""
+        """Make a schedule of the pass (due at once) and of the full audit, each with its own period."""
 
         def take_pass(_tasks: object, _context: object) -> None:
             self._take_pass()
@@ -65,6 +71,6 @@ class Rhythm:
 
 
 def _place(settings: Settings) -> float:
-    """This host's own place in every period, from 0 to 1: the same after each start, another for each host."""
+    """Return this host's moment in every period, from 0 to 1: the same after each start, different for each host."""
     digest = hashlib.sha256(os.uname().nodename.encode() + str(settings.state_directory).encode()).digest()
     return int.from_bytes(digest[:4]) / 2**32

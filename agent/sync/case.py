@@ -21,7 +21,7 @@ from agent.errors import StateError
 from agent.settings.read import Settings
 from agent.settings.saved import encode_options
 from agent.state.clock import Clock, StoppedClock, encode_clock, probe_clock
-from agent.state.files import draft_of
+from agent.state.files import temporary_path
 from agent.state.identity import FILE, read_identity
 from agent.sync.archive import archive_files
 from drivers.base import Driver, Survey
@@ -199,14 +199,14 @@ def _files_of_operators(settings: Settings) -> dict[str, str]:
 
 
 def _pack(path: Path, files: Mapping[str, str]) -> None:
-    draft = draft_of(path)
-    with tarfile.open(draft, "w:gz") as tar:
+    temporary = temporary_path(path)
+    with tarfile.open(temporary, "w:gz") as tar:
         for name, text in sorted(files.items()):
             data = text.encode()
             member = tarfile.TarInfo(f"case/{name}")
             member.size = len(data)
             tar.addfile(member, io.BytesIO(data))
-    draft.rename(path)
+    temporary.rename(path)
 
 
 @dataclass(slots=True)

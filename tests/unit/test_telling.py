@@ -53,7 +53,7 @@ def test_a_status_is_read_as_it_was_written(tmp_path: Path) -> None:
 
     assert read_status(tmp_path)["sources"] == {"host": {"ok_s": None, "error": "gone"}}
     (tmp_path / "status.json").write_text("torn", encoding="utf-8")
-    with pytest.raises(StateError, match="is no status of this version"):
+    with pytest.raises(StateError, match="is not a status file of this version"):
         read_status(tmp_path)
     with pytest.raises(StateError, match="never ran"):
         read_status(tmp_path / "elsewhere")

@@ -1,0 +1,89 @@
+"""When the next pass of the service is due: its period, retries after failures, and quick looks after a loss."""
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterable
+
+from agent.service.events import SOON_S, announce_loss
+from agent.service.timetable import Rhythm
+from agent.settings.read import Settings
+from agent.sync.decide.judge import PATIENCE
+from drivers.events import Event
+from reportclient.errors import Unavailable
+
+FIRST_RETRY_S, RETRIES = 1.0, 8  # wait after the first failed pass, and how many times the wait doubles
+
+
+class Pace:
+    """Decides when the main thread takes a pass; all times are of the monotonic clock."""
+
+    rhythm: Rhythm  # set by ``start``
+
+    def __init__(self, settings: Settings, take_pass: Callable[[], object]) -> None:
+        self._settings = settings
+        self._take_pass = take_pass
+        self.deep = True  # whether the next audits read everything
+        self.failures = 0  # failed passes since the last good one
+        self._retry = 0.0  # when a failed pass is tried again; no pass begins before
+        self._hardware: frozenset[str] = frozenset()  # reported hardware; an event about its loss starts a look at once
+        self._looks = PATIENCE  # looks at the host since it announced a loss
+        self._soon = math.inf  # when the next of these looks is due
+
+    def start(self) -> None:
+        """Begin the periods; the first pass is due a part of ``[agent] start_spread`` from now."""
+        self.rhythm = self._new_rhythm()
+
+    def _new_rhythm(self) -> Rhythm:
+        def read_everything() -> None:
+            self.deep = True
+
+        return Rhythm(self._settings, take_pass=self._take_pass, read_everything=read_everything)
+
+    def wait_s(self, watchdog_s: float | None) -> float:
+        """Return how many seconds the loop may wait for events; systemd's watchdog (None: no watchdog) limits it."""
+        longest = watchdog_s / 3 if watchdog_s else float(self._settings.interval_s)
+        due = self._retry if self.failures else min(self.rhythm.due, self._soon)
+        return float(max(0.0, min(due - time.monotonic(), longest)))
+
+    def notice(self, events: Iterable[Event]) -> None:
+        """Ask for looks in quick succession if the events announce the loss of reported hardware."""
+        if announce_loss(events, self._hardware):
+            self._looks = 0  # for the next pass, whatever starts it
+
+    def is_held_back(self) -> bool:
+        """Whether the wait after a failed pass is not over; until then neither the period nor events start a pass."""
+        return time.monotonic() < self._retry
+
+    def is_due(self, events: Iterable[Event]) -> bool:
+        """Whether a pass is due apart from the period: after events, after a failure, or as a quick look at a loss."""
+        return bool(events or self.failures or time.monotonic() >= self._soon)
+
+    @property
+    def looks_again(self) -> bool:
+        """Whether the host announced a loss, and was not looked at ``PATIENCE`` times since."""
+        return self._looks < PATIENCE
+
+    def done(self, hardware: frozenset[str], *, refused: bool) -> bool:
+        """Note a pass over all nodes, and the hardware it reported; return whether another look follows at once."""
+        self.failures, self._retry, self.deep = 0, 0.0, False
+        self._hardware = self._hardware | hardware if refused else hardware
+        self._looks += refused
+        again = refused and self.looks_again  # an announced loss is looked at three times in quick succession
+        self._soon = time.monotonic() + SOON_S if again else math.inf
+        return again
+
+    def failed(self, error: Exception) -> None:
+        """Put off the next pass: twice as long after each failure, up to the interval, and Retry-After is added."""
+        self.failures += 1
+        longest: float = min(FIRST_RETRY_S * 2 ** min(self.failures - 1, RETRIES), self._settings.interval_s)
+        asked_s = error.retry_after_s if isinstance(error, Unavailable) else 0.0
+        self._retry = time.monotonic() + asked_s + longest * random.uniform(0.5, 1.0)
+
+    def restart(self, settings: Settings) -> None:
+        """Begin new periods under new settings; forget the failures, and let the next audits read everything."""
+        self._settings = settings
+        due = min(self.rhythm.due, self._retry if self.failures else math.inf)
+        self.failures, self._retry, self.deep = 0, 0.0, True
+        self.rhythm = self._new_rhythm()
+        self.rhythm.hurry(due)  # repeated reloads do not put off a pass

@@ -1,0 +1,163 @@
+"""What the service reports about itself: log lines, ``status.json``, metrics, and messages to systemd."""
+
+import logging
+import os
+import time
+import traceback
+from dataclasses import replace
+
+from agent import VERSION
+from agent.audit.decide.findings import Kind
+from agent.connect.metering import MeteredSender, operation, served
+from agent.errors import USER_ERRORS, ConfigError, StateError
+from agent.service.metrics import Metrics, serve
+from agent.service.rounds import RoundResult
+from agent.service.status import STUCK_S, WELL, ServiceStatus, write_status
+from agent.service.systemd import Notifier
+from agent.settings.read import Settings
+from agent.sync.outcome import Status
+from drivers.errors import DiscoveryError, PolicyError
+from reportclient.errors import PlacementError
+from reportclient.transport import Sender
+
+LOG = logging.getLogger(__name__)
+HOST, PLACEMENT, OWN, CONFIGURATION = "host", "placement", "own files", "configuration"
+
+
+class Reporter:
+    """Collects what passes did and how long it took, and reports it."""
+
+    def __init__(self, settings: Settings, notifier: Notifier) -> None:
+        self._settings = settings
+        self.notifier = notifier
+        self._metrics = Metrics()
+        self.asked_s = 0.0  # seconds that all requests to placement took so far
+        self.status = ServiceStatus(
+            version=VERSION, pid=os.getpid(), started_s=time.time(), interval_s=settings.interval_s
+        )
+        self._moved = time.monotonic()  # when the service last made any progress
+        self._told: set[tuple[str, str, str]] = set()  # source, error class and text logged since the last good pass
+        self._untold = ""  # why the status cannot be written; empty: it can
+
+    def progress(self) -> None:
+        """Note that the service made progress, for systemd's watchdog and for /healthz."""
+        self._moved = time.monotonic()
+        self.notifier.alive()
+
+    def meter(self, sender: Sender) -> Sender:
+        """Return a sender that also counts and times the requests to placement."""
+
+        def told(method: str, path: str, code: int, seconds: float) -> None:
+            self.asked_s += seconds
+            self._metrics.requested(method, code, seconds)
+            self._metrics.operated(PLACEMENT, operation(method, path), seconds, served(code))
+            self.progress()
+
+        return MeteredSender(sender, told)
+
+    def operated(self, name: str, seconds: float, succeeded: bool) -> None:
+        """Count one operation on the host; called by the thread that takes the passes."""
+        self._metrics.operated(HOST, name, seconds, succeeded)
+        self.progress()
+
+    def done(self, taken: RoundResult, seconds: float, asked_s: float, *, again: bool) -> None:
+        """Report a pass over all nodes, ``asked_s`` of its ``seconds`` in requests; ``again``: the next is at once."""
+        before, now = self.status, time.time()
+        if before.passes == 0:
+            LOG.info("the first pass is done seconds=%.1f outcomes=%s", seconds, ", ".join(taken.outcomes.values()))
+        if self._told:
+            LOG.info("recovered from=%s", "; ".join(before.errors[:1]))
+        self._told.clear()
+        for source, spent_s in ((HOST, seconds - asked_s), (PLACEMENT, asked_s), (OWN, 0.0)):
+            self.status = self.status.seen(source, "", now)
+            self._metrics.asked(source, spent_s, "")
+        self.status = replace(
+            self.status,
+            passes=self.status.passes + 1,
+            last_pass_s=now,
+            took_s=round(seconds, 3),
+            outcomes=taken.outcomes,
+            notes=taken.notes,
+            findings={kind: count for kind, count in taken.findings.items() if count},
+        )
+        if Status.FAILED.value not in taken.outcomes.values():  # else the sums would lack a node
+            self._metrics.found({kind.value: taken.findings.get(kind.value, 0) for kind in Kind})
+            self._metrics.stocked(desired=taken.desired, observed=taken.observed)
+        self._metrics.done()
+        for node, outcome in taken.outcomes.items():
+            self._metrics.passed(outcome, seconds)
+            if before.outcomes.get(node) != outcome and outcome not in WELL and not again:
+                LOG.warning("pass node=%s outcome=%s notes=%s", node, outcome, "; ".join(taken.notes))
+
+    def failed(self, error: Exception) -> None:
+        """Report a failed pass; the same failure is logged once until a pass succeeds."""
+        source = HOST if isinstance(error, DiscoveryError | PolicyError) else OWN
+        source = PLACEMENT if isinstance(error, PlacementError) else source
+        text = " ".join(str(error).split())
+        if not isinstance(error, USER_ERRORS):
+            text = f"a fault of this agent, {type(error).__name__}: {text}"
+        self._log_failure(source, error, text)
+        if source == PLACEMENT:  # the host was read before placement was asked
+            self.status = self.status.seen(HOST, "", time.time())
+            self._metrics.asked(HOST, 0.0, "")
+        self.status = self.status.seen(source, text, time.time())
+        self._metrics.asked(source, 0.0, text)
+        self._metrics.passed("failed", 0.0)
+
+    def _log_failure(self, source: str, error: Exception, text: str) -> None:
+        what = text.partition(" answered ")[0].partition(" (")[0]  # without the request that happened to fail
+        kind = source, type(error).__name__  # another class of error asks another action of a person
+        if (*kind, what) not in self._told:
+            # The traceback is part of the message, so that the log's mask for secrets covers it too.
+            place = "" if isinstance(error, USER_ERRORS) else "\n" + "".join(traceback.format_exception(error))
+            if not place and kind in {before[:2] for before in self._told}:  # one outage is one warning
+                LOG.info("still degraded reason=%s source=%s", text, source)
+            else:
+                LOG.warning("degraded source=%s reason=%s%s", source, text, place)
+            self._told.add((*kind, what))
+
+    def reloaded(self, settings: Settings, reason: str) -> None:
+        """Report that the configuration was read again; ``reason``: why the old one stays, empty: it does not."""
+        self._settings = settings
+        self.status = self.status.seen(CONFIGURATION, reason, time.time())
+        self.status = replace(self.status, interval_s=settings.interval_s)
+        self._metrics.asked(CONFIGURATION, 0.0, reason)
+
+    def serve_metrics(self) -> None:
+        """
+        Serve metrics and health in threads, if ``[agent] metrics_port`` is set.
+
+        Raises:
+            ConfigError: the port is in use, or not allowed.
+        """
+        if self._settings.metrics_port is None:
+            return
+        try:
+            port = serve(self._metrics, self._settings.metrics_port, lambda: self.status, self._is_lively)
+        except OSError as error:
+            raise ConfigError(
+                f"[agent] metrics_port: cannot listen on 127.0.0.1:{self._settings.metrics_port}: {error.strerror}: "
+                f"choose another port, or 0 for a free one"
+            ) from error
+        LOG.info("metrics and health at http://127.0.0.1:%d/metrics /healthz /readyz", port)
+
+    def _is_lively(self) -> bool:
+        return time.monotonic() - self._moved < max(STUCK_S, 3 * self._settings.interval_s)
+
+    def publish(self) -> None:
+        """Write ``status.json`` and the textfile of metrics, and tell systemd; a failure is logged once."""
+        self.notifier.status(self.status.sentence())
+        untold, textfile = "", self._settings.metrics_textfile
+        try:
+            if textfile:
+                self._metrics.write(textfile)
+        except OSError as error:
+            untold = f"[agent] metrics_textfile: {textfile} cannot be written: {error.strerror}"
+            self.status = self.status.seen(OWN, untold, time.time())
+        try:
+            write_status(self._settings.state_directory, self.status)
+        except StateError as error:
+            untold = str(error)
+        if untold and untold != self._untold:
+            LOG.warning("the status of the service cannot be written reason=%s", untold)
+        self._untold = untold
