@@ -1,1 +1,1 @@
-"""What the agent remembers between passes, and the host's identity. Touches both and the clock, and no more."""
+"""What the agent remembers between passes, and the host's identity. Its I/O is these files and the clock."""

@@ -1,14 +1,13 @@
 """
-What an audit remembers of the last one: who held what at which generation, and since when something is wrong.
+What an audit remembers of the previous one: allocations, their providers' generations, and since when findings exist.
 
-As for a node: a missing, torn or foreign file is as good as none, and then everything is read.
+If the file is missing, damaged, or of another placement, the audit begins with an empty memory and reads everything.
 """
 
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from agent.errors import StateError
 from agent.state.clock import Clock, decode_clock, encode_clock, probe_clock
@@ -23,39 +22,39 @@ _FORMAT = 2
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """Since when (seconds since the epoch) something is wrong, and in how many audits in a row it was."""
+    """How long a finding exists."""
 
-    first_s: float
-    looks: int = 1
+    first_s: float  # when an audit first found it, in seconds since the epoch
+    looks: int = 1  # audits in a row that found it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditMemory:
-    """What one audit leaves for the next; the default is that of a host never audited."""
+    """Memory that one audit leaves for the next; the default is that of a host never audited."""
 
-    where: str = ""  # the placement
-    generations: Mapping[str, int] = field(default_factory=dict)  # by provider's uuid, when its allocations were read
-    names: Mapping[str, str] = field(default_factory=dict)  # the same providers', by which ``allocations`` go
+    where: str = ""  # name of the placement
+    generations: Mapping[str, int] = field(default_factory=dict)  # by provider uuid, when its allocations were read
+    names: Mapping[str, str] = field(default_factory=dict)  # names of the same providers, which ``allocations`` use
     allocations: tuple[Allocation, ...] = ()
     sightings: Mapping[str, Sighting] = field(default_factory=dict)  # by ``Finding.key``
 
 
 def read_memory(directory: Path, root_uuid: str, where: str, *, clock: Clock | None = None) -> AuditMemory:
     """
-    The memory about this placement; a fresh one when there is none that can be trusted.
+    Read the memory about this placement; an empty one if no file can be trusted.
 
-    A clock (by default this host's) that was set meanwhile makes nothing older or younger; after another boot all is
-    seen for the first time.
+    ``clock`` is the clock now, by default this host's. If the wall clock was set since the file was written, the
+    moments are corrected. After a reboot the findings count as seen for the first time.
 
     Raises:
-        StateError: the file is there and cannot be read.
+        StateError: the file exists and cannot be read.
     """
     path = _path(directory, root_uuid)
     try:
         body = unseal(path.read_text(encoding="utf-8"), form=_FORMAT)
         if not same_place(body["where"], where):
             return AuditMemory(where=where)
-        # Older files have no names: all is read once, as providers may be called otherwise by now.
+        # Older files have no names: everything is then read once, as providers may have other names by now.
         names = {str(uuid): str(name) for uuid, name in body.get("names", {}).items()}
         noted, now = decode_clock(body["clock"]), clock or probe_clock()
         return AuditMemory(
@@ -79,7 +78,7 @@ def read_memory(directory: Path, root_uuid: str, where: str, *, clock: Clock | N
     except OSError as error:
         raise StateError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        LOG.warning("the last audit's memory is not trusted, and everything is read file=%s reason=%s", path, error)
+        LOG.warning("the memory of the last audit is not trusted, everything is read file=%s reason=%s", path, error)
         return AuditMemory(where=where)
 
 
@@ -88,10 +87,10 @@ def write_memory(directory: Path, root_uuid: str, memory: AuditMemory, *, clock:
     Replace the memory, whole or not at all.
 
     Raises:
-        StateError: it cannot be written; the old one stays.
+        StateError: the file cannot be written; the old one stays.
     """
     path = _path(directory, root_uuid)
-    body: dict[str, Any] = {
+    body: dict[str, object] = {
         "where": memory.where,
         "generations": dict(memory.generations),
         "names": dict(memory.names),
@@ -109,7 +108,7 @@ def write_memory(directory: Path, root_uuid: str, memory: AuditMemory, *, clock:
 
 def forget_memory(directory: Path, root_uuid: str) -> None:
     """
-    Nothing is remembered any more.
+    Delete the memory of this host's audits.
 
     Raises:
         StateError: the file cannot be removed.

@@ -1,8 +1,8 @@
 """
-Waits that outlast a process: moments as the wall clock has them, put right when somebody set that clock meanwhile.
+Moments for waits that outlast a process: in wall-clock time, corrected when the wall clock was set in between.
 
-CLOCK_BOOTTIME is set by nobody and counts suspended time too (clock_gettime(2)); it begins anew with each boot of the
-host (/proc/sys/kernel/random/boot_id), and then nothing tells how long a wait was.
+CLOCK_BOOTTIME cannot be set, and counts suspended time too (clock_gettime(2)). It starts again at each boot of the
+host (/proc/sys/kernel/random/boot_id); after a reboot the length of a wait is not known.
 """
 
 import time
@@ -11,22 +11,22 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-SLEWED_S = 5.0  # less than that is a clock that is kept right, not one that was set
+SLEWED_S = 5.0  # a smaller difference comes from NTP's corrections, not from setting the clock
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """How the wall clock stands to the one that nobody sets."""
+    """The difference between the wall clock and CLOCK_BOOTTIME, in one boot of the host."""
 
-    boot: str
+    boot: str  # the kernel's boot_id
     offset_s: float  # the wall clock minus CLOCK_BOOTTIME
 
     def now_s(self) -> float:
-        """The moment now (seconds since the epoch), whatever was done to the wall clock since this one was probed."""
+        """Return the time now (seconds since the epoch), as if the wall clock was not set since ``probe_clock``."""
         return time.clock_gettime(time.CLOCK_BOOTTIME) + self.offset_s
 
     def since(self, moment_s: float, noted: "Clock") -> float | None:
-        """A moment (seconds since the epoch) that was noted by ``noted``, by this clock; None: of another boot."""
+        """Convert a moment (seconds since the epoch) from the clock ``noted`` to this one; None after a reboot."""
         if noted.boot != self.boot:
             return None
         set_by = self.offset_s - noted.offset_s
@@ -35,9 +35,9 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class StoppedClock(Clock):
-    """A clock that stands still, for what is looked at again later."""
+    """A clock that always shows the same moment, to replay a case."""
 
-    moment_s: float
+    moment_s: float  # seconds since the epoch
 
     def now_s(self) -> float:
         return self.moment_s
@@ -45,29 +45,29 @@ class StoppedClock(Clock):
 
 def probe_clock(proc: Path = Path("/proc")) -> Clock:
     """
-    The clock of this host now.
+    Read the clock of this host.
 
     Raises:
-        OSError: the kernel does not tell which boot this is.
+        OSError: the kernel's boot_id cannot be read.
     """
     return Clock(_boot(proc), time.time() - time.clock_gettime(time.CLOCK_BOOTTIME))
 
 
-@lru_cache(1)  # no process sees two
+@lru_cache(1)  # it does not change while a process lives
 def _boot(proc: Path) -> str:
     return (proc / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
-def encode_clock(clock: Clock) -> dict[str, Any]:
-    """As a file of ours has it."""
+def encode_clock(clock: Clock) -> dict[str, object]:
+    """Return the clock as JSON, for a file of the state directory."""
     return {"boot": clock.boot, "offset_s": clock.offset_s}
 
 
 def decode_clock(record: Any) -> Clock:
     """
-    The clock by which a file of ours was written.
+    Return the clock with which a file of the state directory was written.
 
     Raises:
-        KeyError, TypeError, ValueError: the record is none.
+        KeyError, TypeError, ValueError: the record is not a clock.
     """
     return Clock(str(record["boot"]), float(record["offset_s"]))

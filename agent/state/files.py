@@ -1,33 +1,38 @@
-"""Small files that are whole or not there at all after a power cut, and that tell whether they can be trusted."""
+"""Small files that a power cut leaves whole or as they were, with a checksum that shows whether they are damaged."""
 
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 
-def draft_of(path: Path) -> Path:
-    """Where a file is written before it takes its name."""
+def temporary_path(path: Path) -> Path:
+    """Return the path of the temporary file that is written first and then renamed to ``path``."""
     return path.with_name(f"{path.name}.new")
 
 
 def replace_durably(path: Path, text: str) -> None:
     """
-    Replace a file, whole or not at all, and see it on disk; its folder is made if it is not there.
+    Replace a file, whole or not at all, and wait until it is on disk; a missing folder is made.
 
     Raises:
-        OSError: it cannot be written; the old one stays.
+        OSError: the file cannot be written; the old one stays.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_durably(draft_of(path), text)
-    draft_of(path).rename(path)
+    write_durably(temporary_path(path), text)
+    temporary_path(path).rename(path)
     sync_folder(path.parent)
 
 
-def write_durably(draft: Path, text: str) -> None:
-    """Write a draft, whose room may have been made sure of before, and see it on disk."""
-    with draft.open("r+b" if draft.exists() else "wb") as file:
+def write_durably(path: Path, text: str) -> None:
+    """
+    Write a file and wait until it is on disk.
+
+    A file that is there is overwritten in place, so that the disk space it reserves is used.
+    """
+    with path.open("r+b" if path.exists() else "wb") as file:
         file.write(text.encode())
         file.truncate()
         file.flush()
@@ -35,7 +40,7 @@ def write_durably(draft: Path, text: str) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """See the names in a folder on disk: a rename or link in it lasts from here on."""
+    """Wait until the names in a folder are on disk: a rename or link in it then outlasts a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -43,17 +48,17 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def seal(body: dict[str, Any], *, form: int, indent: int | None = None) -> str:
-    """A JSON text with the number of its form and a checksum, for ``unseal``."""
+def seal(body: Mapping[str, object], *, form: int, indent: int | None = None) -> str:
+    """Return a JSON text with a format number and a checksum, for ``unseal``."""
     return json.dumps({"format": form, "checksum": checksum(body), "body": body}, indent=indent) + "\n"
 
 
 def unseal(text: str, *, form: int) -> dict[str, Any]:
     """
-    The body of a sealed text.
+    Return the body of a sealed text.
 
     Raises:
-        ValueError, KeyError, TypeError, RecursionError: it is damaged, or of another form.
+        ValueError, KeyError, TypeError, RecursionError: the text is damaged, or of another format.
     """
     record = json.loads(text)
     body: dict[str, Any] = record["body"]
@@ -64,6 +69,6 @@ def unseal(text: str, *, form: int) -> dict[str, Any]:
     return body
 
 
-def checksum(body: dict[str, Any], more: str = "") -> str:
-    """The SHA-256 of a JSON object, and of a text that goes with it."""
+def checksum(body: Mapping[str, object], more: str = "") -> str:
+    """Return the SHA-256, as hex digits, of a JSON object and of a text that follows it."""
     return hashlib.sha256((json.dumps(body, sort_keys=True) + more).encode()).hexdigest()

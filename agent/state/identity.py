@@ -1,4 +1,4 @@
-"""This host's identity: nova's ``compute_id`` file, one uuid that is the uuid of the root provider."""
+"""This host's identity: nova's ``compute_id`` file, which holds the uuid of the root provider."""
 
 import os
 import uuid
@@ -14,10 +14,10 @@ _NAMESPACE = uuid.UUID("0d1b1c86-6b0e-45d7-9a5e-0a1d9a0f6f0e")
 
 def read_identity(folders: Iterable[Path]) -> str | None:
     """
-    The uuid in the ``compute_id`` files of these folders, None when there is none.
+    Return the uuid in the ``compute_id`` files of these folders, None if there is no such file.
 
     Raises:
-        StateError: a file holds no uuid or cannot be read, or two of them disagree.
+        StateError: a file holds no uuid or cannot be read, or two files disagree.
     """
     found: dict[Path, str] = {}
     for path in dict.fromkeys(folder / FILE for folder in folders):
@@ -38,41 +38,41 @@ def read_identity(folders: Iterable[Path]) -> str | None:
 
 def parse_identity(text: str, source: str) -> str:
     """
-    The uuid that a ``compute_id`` file holds.
+    Return the uuid that the text of a ``compute_id`` file holds.
 
     Raises:
-        StateError: it holds none; ``source`` names it.
+        StateError: the text is not a uuid; the message names the file as ``source``.
     """
     try:
         return str(uuid.UUID(text.strip()))
     except ValueError as error:
         raise StateError(
-            f"{source} holds no uuid: put in the uuid of this host's root provider "
+            f"{source} holds no uuid: write the uuid of this host's root provider into it "
             f"(openstack resource provider list), or remove the file for a new identity"
         ) from error
 
 
 def create_identity(folder: Path) -> str:
     """
-    Make a new identity and keep it in ``folder``; it is on disk whole before this returns.
+    Make a new identity and write it into ``folder``; the file is whole on disk when this returns.
 
     Raises:
-        StateError: it cannot be written, or appeared meanwhile.
+        StateError: the file cannot be written, or another process made one meanwhile.
     """
     path, identity = folder / FILE, str(uuid.uuid4())
-    draft = folder / f".{FILE}.{os.getpid()}"
+    temporary = folder / f".{FILE}.{os.getpid()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_durably(draft, identity)
-        os.link(draft, path)  # fails when the file is there, unlike a rename
+        write_durably(temporary, identity)
+        os.link(temporary, path)  # unlike a rename, this fails if the file exists
         sync_folder(folder)
     except OSError as error:
         raise StateError(f"cannot write {path}, this host's identity: {error.strerror}") from error
     finally:
-        draft.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     return identity
 
 
 def planned_identity(hostname: str) -> str:
-    """A stand-in for an identity that is still to be made, for a look at the plan: the same at each look."""
+    """Return a uuid with which a plan can be shown before the identity is made: the same at each call."""
     return str(uuid.uuid5(_NAMESPACE, hostname))

@@ -1,4 +1,4 @@
-"""The locks of the state directory: one process writes at a time, and one is the service."""
+"""The file locks of the state directory: one process writes at a time, and at most one process is the service."""
 
 import os
 from collections.abc import Iterator
@@ -9,13 +9,13 @@ from oslo_concurrency import lockutils
 
 from agent.errors import StateError
 
-PATIENCE_S = 10  # with another process that writes
+PATIENCE_S = 10  # wait for another process that writes
 
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
     """
-    Inside, no other process of this agent writes.
+    Inside the context, no other process of this agent writes.
 
     Raises:
         StateError: the folder cannot be written, or another process has had the lock for ten seconds.
@@ -28,10 +28,10 @@ def locked(directory: Path) -> Iterator[None]:
 @contextmanager
 def serving(directory: Path) -> Iterator[None]:
     """
-    Inside, this process is the service of this folder; its single passes take ``locked`` besides.
+    Inside the context, this process is the service of this state directory; each of its passes also takes ``locked``.
 
     Raises:
-        StateError: the folder cannot be written, or the service of this folder runs already.
+        StateError: the folder cannot be written, or a service with this state directory runs already.
     """
     with _holding("service", directory, f"the service runs already with {directory}: stop it first", patience_s=0):
         yield
@@ -39,7 +39,7 @@ def serving(directory: Path) -> Iterator[None]:
 
 @contextmanager
 def _holding(name: str, directory: Path, otherwise: str, *, patience_s: int) -> Iterator[None]:
-    """Inside, no other process has the lock of this name."""
+    """Inside the context, no other process has the lock of this name."""
     try:
         lock = lockutils.external_lock(name, lock_path=str(directory))
         if not lock.acquire(blocking=patience_s > 0, timeout=patience_s):
@@ -57,14 +57,14 @@ def _holding(name: str, directory: Path, otherwise: str, *, patience_s: int) -> 
 
 
 def _give_back(directory: Path) -> None:
-    """What root made in the folder of the service's user becomes that user's, who else could not write it again."""
+    """Give files that root made to the folder's owner, the service's user, who could not replace them otherwise."""
     owner = directory.stat() if os.geteuid() == 0 and directory.exists() else None
     if owner is None or owner.st_uid == 0:
         return
     for folder, folders, files in os.walk(directory):
         for name in (*folders, *files):
             path = Path(folder, name)
-            with suppress(OSError):  # it may be gone by now
+            with suppress(OSError):  # another process may have removed the file
                 made = path.lstat()
                 if made.st_uid == 0 and (made.st_nlink == 1 or path.is_dir()):
                     os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)

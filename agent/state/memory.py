@@ -1,4 +1,4 @@
-"""What the agent remembers of one node between passes, as a value and as a text. Pure."""
+"""What the agent remembers of one node between passes, as a value and as text. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,29 +16,29 @@ _FORMAT = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeState:
-    """One node's memory; the default is that of a node never seen."""
+    """Memory of one node; the default is that of a node never seen. Moments are seconds since the epoch."""
 
-    where: str = ""  # the placement that this memory is about
-    microversion: tuple[int, int] | None = None
-    observed: ObservedTree | None = None  # as the last pass left it
-    configured: Mapping[str, Names] = field(default_factory=dict)  # by provider: what the operator's files named
-    lacked_traits: frozenset[str] = frozenset()  # standard ones that this placement is too old to know
-    reported: Mapping[str, Names] = field(default_factory=dict)  # by provider: what devices and rules put there
-    strikes: int = 0  # passes that found our own stock changed by somebody else
-    struck_s: float = 0.0  # when the last of them was, in seconds since the epoch
-    quiet: int = 0  # passes since the last strike that found nothing of the kind
-    contested: tuple[str, ...] = ()  # what the second writer did; not empty: we do not write
-    smaller: str = ""  # the digest of a plan that was refused because it takes much away
-    smaller_seen: int = 0  # and how many passes in a row wanted it
-    used: frozenset[str] = frozenset()  # one-time devices that were used and are not yet reserved, by uuid
+    where: str = ""  # name of the placement that this memory is about
+    microversion: tuple[int, int] | None = None  # agreed with this placement; None: not known yet
+    observed: ObservedTree | None = None  # the tree as the last pass left it; None: not known
+    configured: Mapping[str, Names] = field(default_factory=dict)  # by provider: names from the operator's files
+    lacked_traits: frozenset[str] = frozenset()  # standard traits that this placement is too old to know
+    reported: Mapping[str, Names] = field(default_factory=dict)  # by provider: names that devices and rules gave
+    strikes: int = 0  # passes that found inventory of ours changed by another writer
+    struck_s: float = 0.0  # when the last of these passes was
+    quiet: int = 0  # passes since the last strike without a sign of another writer
+    contested: tuple[str, ...] = ()  # what the second writer did; if not empty, the agent does not write
+    smaller: str = ""  # digest of the plan that was refused because it takes much away; empty: none was
+    smaller_seen: int = 0  # passes in a row that wanted this plan
+    used: frozenset[str] = frozenset()  # uuids of one-time devices that were used and are not reserved yet
     reserved: Reservations = field(default_factory=dict)  # by operators, and not written as traits yet
     kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)  # classes of each device that a total counts
-    whole_s: float = 0.0  # when the tree was last read whole, in seconds since the epoch
+    whole_s: float = 0.0  # when the tree was last read whole
 
 
 def encode_state(state: NodeState) -> str:
-    """A node's memory as the text of its file."""
-    body: dict[str, Any] = {
+    """Return a node's memory as the text of its file."""
+    body: dict[str, object] = {
         "where": state.where,
         "microversion": state.microversion,
         "observed": state.observed
@@ -63,13 +63,13 @@ def encode_state(state: NodeState) -> str:
     return seal(body, form=_FORMAT, indent=1)
 
 
-@lru_cache(4)  # it hardly ever changes, and is read several times at each pass
+@lru_cache(4)  # the text seldom changes, and is decoded several times in each pass
 def decode_state(text: str) -> NodeState:
     """
-    The memory that the text of a file holds.
+    Return the memory that the text of a file holds.
 
     Raises:
-        ValueError, KeyError, TypeError, AttributeError, RecursionError: it is damaged, or of another form.
+        ValueError, KeyError, TypeError, AttributeError, RecursionError: the text is damaged, or of another format.
     """
     body = unseal(text, form=_FORMAT)
     seen = body["observed"]
@@ -93,7 +93,7 @@ def decode_state(text: str) -> NodeState:
     )
 
 
-def _encode_names(by_provider: Mapping[str, Names]) -> dict[str, Any]:
+def _encode_names(by_provider: Mapping[str, Names]) -> dict[str, dict[str, list[str]]]:
     return {
         provider: {"classes": sorted(names.classes), "traits": sorted(names.traits)}
         for provider, names in sorted(by_provider.items())

@@ -1,9 +1,9 @@
 """
-What is remembered of bare-metal nodes: how each one's provider stood when we left it, and what of it the node gave.
+What the agent remembers of bare-metal nodes: each provider as the last pass left it, and which names the node gave.
 
-One checksummed file for all of them, replaced whole. A missing, torn or foreign one is as good as none: then providers
-are read before they are written, and nothing is taken away that only this file could tell to be ours: of stock under
-our marks, what has not the form in which we report a node.
+One file with a checksum holds all nodes, and is replaced whole. If it is missing, damaged, or of another placement or
+Ironic, the agent begins with an empty memory: it reads each provider before it writes to it, and it keeps what only
+this file could prove to be ours, which is inventory under our marks that is not in the form of a reported node.
 """
 
 import json
@@ -25,44 +25,43 @@ from reportclient.tree import ObservedProvider, Provider
 LOG = logging.getLogger(__name__)
 _FORMAT = 2
 MEMORY_NAME = "nodes.json"
-UNREAD = -1  # the generation of a provider that was never read
+UNREAD = -1  # generation of a provider that was never read
 
 
 @dataclass(frozen=True, slots=True)
 class KnownNode:
-    """One node's provider as we left it."""
+    """The provider of one node as the last pass left it."""
 
     seen: ObservedProvider
-    given: frozenset[str]  # the classes and traits that the node gave, and that go with it
-    gone_s: float | None = None  # since when (seconds since the epoch) Ironic does not have the node; None: it has
-    spelling: str | None = None  # the resource class with which it was reported, as Ironic has it; None: not known
-    may_go: bool = False  # gone, and the limit of changes let it go: what is left of it is in use
+    given: frozenset[str]  # classes and traits that the node gave, and that are removed with it
+    gone_s: float | None = None  # since when (seconds since the epoch) Ironic lacks the node; None: Ironic has it
+    spelling: str | None = None  # the node's resource class, as Ironic spells it; None: not known
+    may_go: bool = False  # the node is gone, and the limit of changes allowed its removal: what is left is in use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodesMemory:
-    """What one pass leaves for the next; the default is that of an agent that never ran."""
+    """Memory that one pass leaves for the next; the default is that of an agent that never ran."""
 
-    where: str = ""  # the placement
-    ironic: str = ""
+    where: str = ""  # name of the placement
+    ironic: str = ""  # name of the Ironic
     lacked: frozenset[str] = frozenset()  # standard traits that this placement is too old to know
-    microversion: tuple[int, int] | None = None
+    microversion: tuple[int, int] | None = None  # agreed with this placement; None: not known yet
     nodes: Mapping[str, KnownNode] = field(default_factory=dict)  # by uuid
-    left: Mapping[str, KnownNode] = field(default_factory=dict)  # nodes that left the share as we left them, by uuid
-    whole_s: float = 0.0  # when (seconds since the epoch) all providers were read, whatever was remembered of them
-    behind: frozenset[str] = (
-        frozenset()
-    )  # nodes whose providers had a lower generation than what is remembered, by uuid
+    left: Mapping[str, KnownNode] = field(default_factory=dict)  # by uuid: nodes that are no longer in the share
+    whole_s: float = 0.0  # when (seconds since the epoch) all providers were last read, also the remembered ones
+    behind: frozenset[str] = frozenset()  # uuids of nodes whose provider's generation was below the remembered one
 
 
 def read_nodes(directory: Path, where: str, ironic: str, *, clock: Clock | None = None) -> NodesMemory:
     """
-    The memory about this placement and this Ironic; a fresh one when there is none that can be trusted.
+    Read the memory about this placement and this Ironic; an empty one if no file can be trusted.
 
-    As for findings, a clock that was set makes no node gone for longer, and after another boot the wait begins anew.
+    ``clock`` is the clock now, by default this host's. If the wall clock was set since the file was written, the
+    moments are corrected. After a reboot the wait for nodes that Ironic lacks starts again.
 
     Raises:
-        StateError: the file is there and cannot be read.
+        StateError: the file exists and cannot be read.
     """
     path, fresh = directory / MEMORY_NAME, NodesMemory(where=where, ironic=ironic)
     try:
@@ -91,7 +90,7 @@ def read_nodes(directory: Path, where: str, ironic: str, *, clock: Clock | None 
     except OSError as error:
         raise StateError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
-        LOG.warning("the memory of nodes is not trusted, and all are read file=%s reason=%s", path, error)
+        LOG.warning("the memory of nodes is not trusted, all nodes are read file=%s reason=%s", path, error)
         return fresh
 
 
@@ -100,7 +99,7 @@ def write_nodes(directory: Path, memory: NodesMemory, *, clock: Clock | None = N
     Replace the memory, whole or not at all.
 
     Raises:
-        StateError: it cannot be written; the old one stays.
+        StateError: the file cannot be written; the old one stays.
     """
     path = directory / MEMORY_NAME
     body = "".join(json.dumps(_encode(known)) + "\n" for known in memory.nodes.values())
@@ -123,10 +122,12 @@ def write_nodes(directory: Path, memory: NodesMemory, *, clock: Clock | None = N
 
 def own_mark(directory: Path, *, writes: bool) -> str:
     """
-    What tells this agent from another of the same name: made once, kept beside the memory.
+    Return the uuid that tells this agent from others of the same name in a ring; it is made once and kept in agent_id.
+
+    Without ``writes`` a new uuid is not kept.
 
     Raises:
-        StateError: it cannot be read, or made.
+        StateError: the file cannot be read, or not be written.
     """
     path = directory / "agent_id"
     try:
@@ -143,7 +144,7 @@ def own_mark(directory: Path, *, writes: bool) -> str:
     return mark
 
 
-def _encode(known: KnownNode) -> list[Any]:
+def _encode(known: KnownNode) -> list[object]:
     seen = known.seen
     stock = {name: encode_inventory(one) for name, one in seen.provider.inventories.items()}
     traits, given = sorted(seen.provider.traits), sorted(known.given)
@@ -164,5 +165,5 @@ def _decode(row: list[Any], noted: Clock, now: Clock) -> KnownNode:
     )
 
 
-def _since(moment_s: Any, noted: Clock, now: Clock) -> float | None:
+def _since(moment_s: float | None, noted: Clock, now: Clock) -> float | None:
     return None if moment_s is None else now.since(float(moment_s), noted)

@@ -1,4 +1,4 @@
-"""When two names of a placement, or of an Ironic, are of the same place: a URL can be written in several ways."""
+"""Compares the names of two placements, or of two Ironics: a URL can be written in several ways."""
 
 import re
 from urllib.parse import urlsplit, urlunsplit
@@ -8,7 +8,7 @@ DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 
 def same_place(one: str, other: str) -> bool:
-    """Whether two names are alike but for how their URLs are written: case of the host, default port, last slashes."""
+    """Whether two names differ at most in the spelling of URLs: case of the host, default port, slashes at the end."""
     return one == other or _plain(one) == _plain(other)
 
 
@@ -19,7 +19,7 @@ def _plain(name: str) -> str:
 def _plain_url(text: str) -> str:
     try:
         url = urlsplit(text)
-    except ValueError:  # brackets that are no address: as it is written
+    except ValueError:  # brackets that hold no address: compare the text as it is
         return text
     netloc = url.netloc.lower().removesuffix(DEFAULT_PORTS[url.scheme]).removesuffix(":")
     return urlunsplit(url._replace(netloc=netloc, path=url.path.rstrip("/")))
