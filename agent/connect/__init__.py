@@ -1,1 +1,1 @@
-"""The ways to placement, Keystone and the driver, as the configuration chooses them."""
+"""Connects to placement, Ironic and the driver, as configuration and command line choose them."""

@@ -1,4 +1,4 @@
-"""Puts the parts of one run together: settings, driver, client, and a pass for each node."""
+"""Builds the parts of one run from the command line: settings, driver, client, and a compute node."""
 
 import os.path
 import tempfile
@@ -38,23 +38,23 @@ EMBEDDED_DIR = Path("~/.local/share/compute-node-agent")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What was said on the command line about where to look and where to report."""
+    """The options of the command line that choose what to read and where to report."""
 
     config_files: tuple[Path, ...] = ()
     config_dirs: tuple[Path, ...] = ()
-    embedded: bool = False
-    embedded_dir: Path | None = None
-    host: Path | None = None
-    layout: Layout | None = None  # instead of the configured one
-    service: bool = False  # for the service, which logs
-    recorder: Recorder | None = None  # keeps what is read
-    case: Case | None = None  # look at what was kept, and at nothing else
-    database: str | None = None  # the URL of the cloud's placement database, when its API is down
+    embedded: bool = False  # report to a placement in this process
+    embedded_dir: Path | None = None  # folder of its file; None: EMBEDDED_DIR
+    host: Path | None = None  # host archive to read instead of this host
+    layout: Layout | None = None  # used instead of the configured one; None: as configured
+    service: bool = False  # whether the run is the service, which has options for its log
+    recorder: Recorder | None = None  # keeps what is read, for a case; None: nothing is kept
+    case: Case | None = None  # saved case to replay instead of reading this host and placement
+    database: str | None = None  # URL of the cloud's placement database, for use while its API is down
 
 
 def settings_for(choice: Choice) -> Settings:
     """
-    The settings of a run.
+    Read the settings of a run.
 
     Raises:
         ConfigError: as ``load_settings``.
@@ -72,7 +72,7 @@ def settings_for(choice: Choice) -> Settings:
 @contextmanager
 def open_driver(settings: Settings, choice: Choice, told: OnOperation = untold) -> Iterator[Driver]:
     """
-    The driver of a run; an archive that had to be unpacked goes away with it. ``told`` hears of its operations.
+    Open the driver of a run; ``told`` is called after each of its operations. An unpacked archive is removed at the end.
 
     Raises:
         DiscoveryError: ``--host`` names no whole host archive.
@@ -111,12 +111,12 @@ def _itself(driver: Driver) -> Driver:
 
 @contextmanager
 def _scratch() -> Iterator[Path]:
-    """A folder that goes away again; a file of it that cannot be removed is nobody's trouble."""
+    """Make a temporary folder and remove it at the end; files that cannot be removed stay, without an error."""
     try:
         folder = tempfile.TemporaryDirectory(prefix="compute-node-agent-", ignore_cleanup_errors=True)
     except OSError as error:
         raise StateError(
-            f"no folder for temporary files can be made: {error}: is there room, and is TMPDIR right?"
+            f"cannot make a folder for temporary files: {error}: free disk space, or set TMPDIR to another folder"
         ) from error
     with folder as path:
         yield Path(path)
@@ -177,19 +177,19 @@ def _timed(sender: Sender, told: OnOperation) -> Sender:
 
 
 def node_workers(settings: Settings, choice: Choice) -> int:
-    """How many bare-metal nodes are written at a time: one where placement is in this process, on SQLite."""
+    """Return how many bare-metal nodes are written at a time: one if placement runs in this process."""
     return 1 if choice.embedded or choice.database is not None else settings.node_workers
 
 
 def open_client(settings: Settings, choice: Choice, *, writes: bool = False) -> tuple[PlacementClient, str]:
     """
-    A client for the chosen placement, and its name.
+    Return a client for the chosen placement, and the name of that placement.
 
-    An embedded placement that is not there yet is made in its folder by what ``writes``; others see an empty one.
+    An embedded placement without a file is made in its folder if ``writes``; else the client sees an empty one.
 
     Raises:
-        ConfigError: none is chosen.
-        StateError: the embedded one's file, or the database, cannot be used.
+        ConfigError: no placement is chosen.
+        StateError: the file of the embedded placement, or the database, cannot be used.
     """
     if choice.case:
         called = choice.case.about["called"]
@@ -209,7 +209,7 @@ def open_client(settings: Settings, choice: Choice, *, writes: bool = False) -> 
 def node_of(
     name: str, driver: Driver, client: PlacementClient, settings: Settings, where: str, choice: Choice
 ) -> ComputeNode:
-    """One compute node, by the clock and the processes of this host, or of a case."""
+    """Return one compute node with the clock and the processes of this host, of a recorder, or of a case."""
     node = ComputeNode(name=name, driver=driver, client=client, settings=settings, where=where)
     told = choice.case or choice.recorder
     return replace(node, clock=lambda: told.clock, probe=told.probe) if told else node
@@ -217,10 +217,10 @@ def node_of(
 
 def open_sender(settings: Settings, choice: Choice, *, writes: bool = False) -> tuple[Sender, str, str]:
     """
-    What sends requests to the chosen placement, by what name its memory goes, and by what name messages call it.
+    Return a sender to the chosen placement, its name in the state directory, and its name in messages.
 
     Raises:
-        as ``open_client``.
+        ConfigError, StateError: as ``open_client``.
     """
     if choice.embedded:
         folder = _embedded_dir(choice)
@@ -238,12 +238,14 @@ def _open_embedded(folder: Path, writes: bool) -> Sender:
     from agent.connect.keystone import EMBEDDED_URL, open_embedded
 
     if set(str(folder)) & set("%?#"):
-        raise StateError(f"--embedded-dir: {folder} has a %, ? or # in it, which the name of a database cannot have")
+        raise StateError(
+            f"--embedded-dir: {folder} has a %, ? or # in it, which a database URL cannot have: name another folder"
+        )
     try:
         from agent.connect.embedded import DATABASE, DATABASE_ERRORS, open_application
     except ImportError as error:
         raise ConfigError(
-            f"--embedded needs placement in this Python (no module {error.name}): "
+            f"--embedded needs the package of placement in this Python (no module {error.name}): "
             f"pip install 'compute-node-agent[embedded]'"
         ) from error
     try:
@@ -259,21 +261,25 @@ def _open_embedded(folder: Path, writes: bool) -> Sender:
 
 
 def _open_database(settings: Settings, database: str) -> tuple[Sender, str, str]:
-    """Placement on its database, which goes by the name of the API that serves it else: one memory is of both."""
+    """
+    Return a sender to placement on its database, and its two names as ``open_sender``.
+
+    In the state directory it has the name of the configured API, so that both ways share one memory of the host.
+    """
     from agent.connect.keystone import EMBEDDED_URL, open_embedded, open_placement
 
     try:
         from agent.connect.embedded import DATABASE_ERRORS, WrongSchema, name_of, open_database
     except ImportError as error:
         raise ConfigError(
-            f"--database needs placement in this Python (no module {error.name}): "
+            f"--database needs the package of placement in this Python (no module {error.name}): "
             f"pip install 'compute-node-agent[offline]'"
         ) from error
     try:
         name = f"the placement database {name_of(database)}"
     except (*DATABASE_ERRORS, ValueError) as error:
         raise ConfigError(
-            "--database names no database: it looks as postgresql://USER:PASSWORD@HOST/placement, with an @ in "
+            "--database names no database: write it as postgresql://USER:PASSWORD@HOST/placement, with an @ in "
             "the password as %40 and a / as %2F"
         ) from error
     try:
@@ -283,7 +289,7 @@ def _open_database(settings: Settings, database: str) -> tuple[Sender, str, str]
             f"{name} needs the Python package {error.name}: pip install 'compute-node-agent[offline]'"
         ) from error
     except WrongSchema as error:
-        raise StateError(f"{name} is left alone: {error}") from error
+        raise StateError(f"{name} is not used: {error}") from error
     except DATABASE_ERRORS as error:
         cause = " ".join(str(error).partition("(Background on")[0].split())[:200]
         raise StateError(

@@ -1,7 +1,8 @@
 """
-Placement in this process: on a SQLite file for a first look and for tests, on a cloud's database while its API is down.
+Placement in this process: on a SQLite file to try the agent and for tests, or on a cloud's database while its API is
+down.
 
-It is placement's own application, with its own rules; only the socket is missing.
+It is placement's own application with its own rules, called without a socket.
 """
 
 import io
@@ -24,20 +25,20 @@ from agent.settings.read import literal
 
 DATABASE = "placement.sqlite"
 DATABASE_ERRORS = (SQLAlchemyError, DBError, OSError)
-CONNECTS = 3  # times that a database is tried
+CONNECTS = 3  # attempts to connect to a database
 _DRIVERS = {"postgresql": "postgresql+psycopg2", "mysql": "mysql+pymysql", "mariadb": "mysql+pymysql"}
 
 
 class WrongSchema(Exception):
-    """A database that this release of placement must not touch."""
+    """The database has not the schema of the installed release of placement."""
 
 
 def open_application(folder: Path | None, url: str) -> requests.Session:
     """
-    A requests session whose requests to ``url`` are answered by placement on the SQLite file in ``folder`` (None: an
-    empty database in memory).
+    Return a requests session whose requests to ``url`` are answered by placement on a SQLite file in ``folder``.
 
-    The file is made, with its tables, on first use. Once per process: placement keeps its database globally.
+    ``folder`` None: an empty database in memory. A missing file is made, with its tables. Call it once per process:
+    placement keeps its database in global state.
     """
     file = f"/{folder / DATABASE}" if folder else ""
     conf = _configure(f"sqlite://{file}", make_tables=True)
@@ -46,13 +47,14 @@ def open_application(folder: Path | None, url: str) -> requests.Session:
 
 def open_database(database: str, url: str) -> requests.Session:
     """
-    A requests session whose requests to ``url`` are answered by placement on the cloud's own database.
+    Return a requests session whose requests to ``url`` are answered by placement on the cloud's own database.
 
-    Nothing in it is made or upgraded, not even standard traits. Once per process.
+    It makes and upgrades nothing in the database, not even standard traits. Call it once per process.
 
     Raises:
-        WrongSchema: it is not the database of this release of placement. And ``DATABASE_ERRORS``.
-        ImportError: the database's driver is not installed.
+        WrongSchema: the database is not of the installed release of placement.
+        DATABASE_ERRORS: the database cannot be used.
+        ImportError: the Python package of the database's driver is not installed.
     """
     conf = _configure(_with_driver(database), make_tables=False)
     stands = migration.version()
@@ -68,22 +70,22 @@ def open_database(database: str, url: str) -> requests.Session:
 
 def name_of(database: str) -> str:
     """
-    A database's URL as it may be shown: without its password.
+    Return a database's URL without its password, for messages.
 
     Raises:
-        ValueError: it names no database, or has an @ in its password that is not escaped.
+        ValueError: the URL names no database, or its password has an @ that is not escaped.
     """
     url = make_url(database)
     if not url.drivername or (url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file()):
         raise ValueError("no database of this name")
-    if "@" in (url.host or ""):  # the end of a password, which the drivers would take for a host and tell
+    if "@" in (url.host or ""):  # the end of a password, which the driver would show as a host name in its error
         raise ValueError("a password with an @ in it")
     secret = {key: "***" for key in url.query if "passw" in key.lower()}
     return url.update_query_dict(secret).render_as_string(hide_password=True)
 
 
 def _with_driver(database: str) -> str:
-    """The URL with the drivers that the extra ``offline`` installs, where it names none."""
+    """Return the URL; if it names no driver, with the one that the extra ``offline`` installs."""
     made = make_url(database)
     return made.set(drivername=_DRIVERS.get(made.drivername, made.drivername)).render_as_string(hide_password=False)
 
@@ -108,13 +110,13 @@ def _session(url: str, application: Any) -> requests.Session:
 
 
 class _InProcess(BaseAdapter):
-    """Carries requests to a WSGI application and its answers back."""
+    """Passes requests to a WSGI application in this process, and returns its answers."""
 
     def __init__(self, application: Any) -> None:
         super().__init__()
         self._application = application
 
-    def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:
+    def send(self, request: requests.PreparedRequest, *_: object, **__: object) -> requests.Response:
         status: list[Any] = []
         chunks = self._application(_environment(request), lambda *given: status.extend(given))
         try:
@@ -131,11 +133,11 @@ class _InProcess(BaseAdapter):
         return response
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
 
-def _environment(request: requests.PreparedRequest) -> dict[str, Any]:
-    """The WSGI environment (PEP 3333) of a request."""
+def _environment(request: requests.PreparedRequest) -> dict[str, object]:
+    """Return the WSGI environment (PEP 3333) of a request."""
     url = urlsplit(request.url or "")
     body = request.body or b""
     data = body.encode() if isinstance(body, str) else bytes(body)

@@ -1,4 +1,4 @@
-"""From settings to something that sends requests to placement: with Keystone, without, or in this process."""
+"""Makes keystoneauth adapters for placement and Ironic: with Keystone, without it, or in this process."""
 
 import os
 import threading
@@ -18,38 +18,38 @@ from agent.settings.options import register_secrets
 from agent.settings.read import Settings
 from reportclient.errors import LEAKED, mask, shorten
 
-LOOK_S = 3.0  # for an answer of an API that had better not run
-NO_API = (502, 503)  # a proxy's answers for a service that is down; 504 is of one that took the request
-REQUEST_ID = "x-openstack-request-id"  # in every answer of an OpenStack API
+LOOK_S = 3.0  # wait for an answer of an API that should not run
+NO_API = (502, 503)  # a proxy's answers for a service that is down; with 504 the service took the request
+REQUEST_ID = "x-openstack-request-id"  # header of every answer of an OpenStack API
 STOP = "stop placement's API first, or leave out --database"
-MAKE_SURE = "make sure that no placement API runs, and say --api-is-down"
-NOAUTH_HEADERS = {"X-Auth-Token": "admin", "X-Roles": "service"}  # what a placement with noauth2 goes by
+MAKE_SURE = "make sure that no placement API runs, and add --api-is-down"
+NOAUTH_HEADERS = {"X-Auth-Token": "admin", "X-Roles": "service"}  # give the rights at a placement with noauth2
 EMBEDDED_URL = "http://embedded.placement"
 
-NEEDED = ("password", "application_credential_secret")  # of those that keep them secret
+NEEDED = ("password", "application_credential_secret")  # secret options without which no login can work
 
 ENVIRONMENT = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "requests_ca_bundle", "curl_ca_bundle")
 
 NO_IRONIC = (
-    "no Ironic is configured: [ironic] auth_type = password, auth_url, username, password, project_name, ..., as in "
-    "nova's own configuration, or auth_type = none and endpoint_override = URL of a lab's"
+    "no Ironic is configured: set [ironic] auth_type = password, auth_url, username, password, project_name, ..., as "
+    "in nova's own configuration, or for a lab auth_type = none and endpoint_override = URL of its Ironic"
 )
 NO_PLACEMENT = (
     "no placement is configured; choose one of three ways:\n"
-    "  --embedded                      a placement of your own in a file, to look around (no configuration needed)\n"
+    "  --embedded                      a placement of your own in a file, to try the agent; needs no configuration\n"
     "  [placement] auth_type = none    a lab's placement without Keystone; endpoint = http://HOST/placement\n"
     "  [placement] auth_type = password, auth_url, username, password, project_name, ...\n"
-    "                                  a cloud's; the [placement] section of the host's nova.conf serves as it is\n"
+    "                                  a cloud's placement; the host's nova.conf can be used as it is\n"
     "and name the file: compute-node-agent VERB --config-file /etc/nova/nova.conf"
 )
 
 
 def open_placement(settings: Settings) -> tuple[Adapter, str]:
     """
-    An adapter for the configured placement, and its name for messages. Sends nothing yet.
+    Return an adapter for the configured placement, and its name for messages. Sends nothing yet.
 
     Raises:
-        ConfigError: none is configured, or keystoneauth does not accept how.
+        ConfigError: no placement is configured, or keystoneauth does not accept the options.
     """
     if not settings.placement_chosen:
         raise ConfigError(NO_PLACEMENT)
@@ -74,21 +74,21 @@ def open_placement(settings: Settings) -> tuple[Adapter, str]:
 
 @dataclass(frozen=True, slots=True)
 class ApiLook:
-    """Whether the configured placement API runs, and a sentence for a person; ``up`` None: it could not be told."""
+    """Whether the configured placement API runs."""
 
-    up: bool | None
-    told: str = ""
+    up: bool | None  # None: not known
+    told: str = ""  # a sentence for a person; empty: the API does not run
 
 
 def look_for_placement(settings: Settings) -> ApiLook:
     """
-    Ask the configured placement API for anything at all, within seconds, and without a token for it.
+    Find out within seconds whether the configured placement API runs, by a request without a token.
 
     Raises:
         ConfigError: as ``open_placement``.
     """
     if not settings.placement_chosen:
-        return ApiLook(None, f"no placement API is configured, so none was looked for: {MAKE_SURE}")
+        return ApiLook(None, f"no placement API is configured, so the agent could not look for it: {MAKE_SURE}")
     adapter, where = open_placement(settings)
     adapter.session.timeout = LOOK_S
     try:
@@ -100,10 +100,10 @@ def look_for_placement(settings: Settings) -> ApiLook:
 
 def _look(session: Session, url: str, where: str) -> ApiLook:
     """
-    Tell by one request whether an API runs at a URL.
+    Find out by one request whether an API runs at a URL.
 
-    An answer with OpenStack's request id is an API's. A closed port, or a proxy that says so, tells that none runs.
-    Anything else, silence too, can have another reason than a stopped API.
+    It runs if the answer has OpenStack's request id. It does not run if the port is closed, or a proxy answers so.
+    Anything else, also no answer, can have other reasons than a stopped API.
     """
     try:
         answer = session.request(
@@ -127,16 +127,16 @@ def _look(session: Session, url: str, where: str) -> ApiLook:
         return ApiLook(True, f"{where} answers ({answer.status_code}): {STOP}")
     if answer.status_code in NO_API and not requests.utils.get_environ_proxies(url):
         return ApiLook(False)
-    return _untold(where, f"something answers there with {answer.status_code}, and not as an OpenStack API does")
+    return _untold(where, f"the answer ({answer.status_code}) is not one of an OpenStack API")
 
 
 def _untold(where: str, why: str) -> ApiLook:
-    """An API of which nothing is known: only a person can say that it does not run."""
-    return ApiLook(None, f"whether {where} runs could not be told: {why}: {MAKE_SURE}, or leave out --database")
+    """Return that the state of the API is not known: then a person has to say that it does not run."""
+    return ApiLook(None, f"cannot find out whether {where} runs: {why}: {MAKE_SURE}, or leave out --database")
 
 
 def _is_refused(error: BaseException | None) -> bool:
-    """Whether a connection failed as the port is closed; a proxy's port tells nothing of the API behind it."""
+    """Whether a connection failed because the port is closed; false for a proxy's port, which is not the API's."""
     while error and not isinstance(error, requests.exceptions.ProxyError):
         if isinstance(error, ConnectionRefusedError):
             return True
@@ -146,10 +146,10 @@ def _is_refused(error: BaseException | None) -> bool:
 
 def open_ironic(settings: Settings) -> tuple[Adapter, str]:
     """
-    An adapter for the configured Ironic, and its name for messages. Sends nothing yet.
+    Return an adapter for the configured Ironic, and its name for messages. Sends nothing yet.
 
     Raises:
-        ConfigError: none is configured, or keystoneauth does not accept how.
+        ConfigError: no Ironic is configured, or keystoneauth does not accept the options.
     """
     conf = settings.source
     _check_secrets(conf, "ironic")
@@ -173,9 +173,9 @@ def open_ironic(settings: Settings) -> tuple[Adapter, str]:
 
 class _Login:
     """
-    The lock of a plugin's login, which says so where a login asks for a login.
+    The lock of a plugin's login, which raises an error instead of a deadlock when a login starts another login.
 
-    keystoneauth does where what answers at auth_url refuses (401) to tell its versions, and would wait for itself.
+    keystoneauth does that if the server at auth_url answers 401 to the request for its versions.
     """
 
     def __init__(self) -> None:
@@ -184,7 +184,7 @@ class _Login:
 
     def __enter__(self) -> None:
         if self._owner == threading.get_ident():
-            raise exceptions.Unauthorized("what answers at auth_url asks for a token before it gives one")
+            raise exceptions.Unauthorized("the server at auth_url asks for a token before it gives one")
         self._lock.acquire()
         self._owner = threading.get_ident()
 
@@ -193,12 +193,12 @@ class _Login:
         self._lock.release()
 
 
-def _check_url(conf: Any, group: str) -> None:
+def _check_url(conf: cfg.ConfigOpts, group: str) -> None:
     """
-    Refuse what keystoneauth would take for a Keystone without a catalog, or for another host.
+    Refuse URLs that keystoneauth would take for a Keystone without a catalog, or for another host.
 
     Raises:
-        ConfigError: a URL is none. It is not shown, as it may have a password at an unexpected place.
+        ConfigError: a URL is wrong. A URL with an @ is not shown, as it may have a password at an unexpected place.
     """
     section = conf[group].auth_section or group
     for name in ("auth_url", "endpoint", "endpoint_override"):
@@ -210,33 +210,38 @@ def _check_url(conf: Any, group: str) -> None:
             raise ConfigError(f"[{place}] {name} has a / before an @: in a user or password, write it as %2F")
         if name == "auth_url" and url and not url.startswith(("http://", "https://")):
             shown = "" if "@" in url else f" = {url}"
-            raise ConfigError(f"[{place}] auth_url{shown} is no URL: it begins with http:// or https://")
+            raise ConfigError(f"[{place}] auth_url{shown} is no URL: it must begin with http:// or https://")
 
 
 def _settle(session: Any) -> None:
-    """A login that cannot wait for itself; and no look for proxies and certificates for each request without need."""
+    """Make a session's login safe from a deadlock; let requests not look for proxies if the environment has none."""
     if session.auth is not None:
         session.auth._lock = _Login()
-    if not any(name.lower() in ENVIRONMENT for name in os.environ):  # which names none
+    if not any(name.lower() in ENVIRONMENT for name in os.environ):  # the look at each request would find nothing
         session.session.trust_env = False
 
 
-def _check_secrets(conf: Any, group: str) -> None:
-    """What keystoneauth would miss only at the first request, and not by a name."""
+def _check_secrets(conf: cfg.ConfigOpts, group: str) -> None:
+    """
+    Refuse a login without its secret: keystoneauth would fail at the first request, without the option's name.
+
+    Raises:
+        ConfigError: the secret is missing.
+    """
     for section, option in register_secrets(conf, group):
         if option in NEEDED and conf[section][option] is None:
             raise ConfigError(
-                f"[{section}] auth_type = {conf[section].auth_type} needs {option}, or a unit with LoadCredential="
-                f"{group}-{option.replace('_', '-')}:FILE"
+                f"[{section}] auth_type = {conf[section].auth_type} needs {option}: set it, or put LoadCredential="
+                f"{group}-{option.replace('_', '-')}:FILE into the systemd unit"
             )
 
 
-def _place(conf: Any, group: str, endpoint: str | None, wanted: str) -> str:
+def _place(conf: cfg.ConfigOpts, group: str, endpoint: str | None, wanted: str) -> str:
     """
-    Where a service without Keystone is: nova says endpoint_override, keystoneauth's plugins say endpoint.
+    Return the URL of a service without Keystone: endpoint_override, as nova names it, or the plugin's endpoint.
 
     Raises:
-        ConfigError: neither is given.
+        ConfigError: neither option is set.
     """
     place = conf[group].endpoint_override or endpoint
     if not place:
@@ -245,13 +250,13 @@ def _place(conf: Any, group: str, endpoint: str | None, wanted: str) -> str:
     return str(place)
 
 
-def _catalog(conf: Any, group: str) -> str:
+def _catalog(conf: cfg.ConfigOpts, group: str) -> str:
     own = conf[group]
     return f"the endpoint in the catalog of Keystone at {own.auth_url}" if "auth_url" in own else "its endpoint"
 
 
-def open_embedded(requests_session: Any) -> Adapter:
-    """An adapter for a placement that a requests session reaches in this process."""
+def open_embedded(requests_session: requests.Session) -> Adapter:
+    """Return an adapter for a placement in this process, which the requests session calls."""
     session = Session(auth=NoAuth(endpoint=EMBEDDED_URL), session=requests_session)
     session.additional_headers.update(NOAUTH_HEADERS)
     return Adapter(session, service_type="placement")

@@ -1,4 +1,4 @@
-"""Requests as a keystoneauth adapter sends them, with who is told how each went."""
+"""An adapter that reports the status and duration of each request."""
 
 import re
 import time
@@ -8,15 +8,15 @@ from typing import Any
 
 from reportclient.transport import Sender
 
-Requested = Callable[[str, str, int, float], None]  # method, path, code (0: no answer) and seconds of a request
+Requested = Callable[[str, str, int, float], None]  # called with method, path, status (0: no answer) and seconds
 UUID = re.compile(r"(?<=/)[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?=/|$)")
 _NAME = re.compile(r"^/(traits|resource_classes)/[A-Z0-9_]+$")
 ONE_NAME = r"/\1/{name}"
-ANSWERS = (404, 406, 409)  # which say no, and tell what was asked
+ANSWERS = (404, 406, 409)  # refusals that a service in order gives, and that the agent can go on with
 
 
 class MeteredSender:
-    """Before an adapter."""
+    """A sender that passes requests on to another one, and calls ``told`` after each."""
 
     def __init__(self, sender: Sender, told: Requested) -> None:
         self._sender = sender
@@ -34,11 +34,11 @@ class MeteredSender:
 
 @lru_cache(64)
 def operation(method: str, path: str) -> str:
-    """What a request is one of, for instance ``GET /resource_providers/{uuid}/inventories``."""
+    """Return the kind of a request, for instance ``GET /resource_providers/{uuid}/inventories``."""
     route = UUID.sub("{uuid}", path.partition("?")[0])
     return f"{method} {_NAME.sub(ONE_NAME, route)}"
 
 
 def served(code: int) -> bool:
-    """Whether an answer of this code is one that can be gone on with."""
+    """Whether an answer with this status shows a service in order: success, or one of ``ANSWERS``."""
     return 0 < code < 400 or code in ANSWERS

@@ -63,7 +63,7 @@ def test_a_conversion_on_the_database_is_refused_while_the_api_answers(
     assert lab.stands() == before
 
 
-NOT_TOLD = "could not be told"
+NOT_TOLD = "cannot find out whether"
 BY_A_PERSON = "--api-is-down"
 
 
