@@ -72,7 +72,9 @@ def settings_for(choice: Choice) -> Settings:
 @contextmanager
 def open_driver(settings: Settings, choice: Choice, told: OnOperation = untold) -> Iterator[Driver]:
     """
-    Open the driver of a run; ``told`` is called after each of its operations. An unpacked archive is removed at the end.
+    Open the driver of a run; ``told`` is called after each of its operations.
+
+    An archive that had to be unpacked is removed at the end.
 
     Raises:
         DiscoveryError: ``--host`` names no whole host archive.

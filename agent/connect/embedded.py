@@ -1,6 +1,5 @@
 """
-Placement in this process: on a SQLite file to try the agent and for tests, or on a cloud's database while its API is
-down.
+Runs placement in this process: on a SQLite file for trials and tests, or on a cloud's database while its API is down.
 
 It is placement's own application with its own rules, called without a socket.
 """
@@ -21,7 +20,7 @@ from requests.adapters import BaseAdapter
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
-from agent.settings.read import literal
+from agent.settings.resolve import literal
 
 DATABASE = "placement.sqlite"
 DATABASE_ERRORS = (SQLAlchemyError, DBError, OSError)
@@ -30,7 +29,7 @@ _DRIVERS = {"postgresql": "postgresql+psycopg2", "mysql": "mysql+pymysql", "mari
 
 
 class WrongSchema(Exception):
-    """The database has not the schema of the installed release of placement."""
+    """The database's schema is not that of the installed release of placement, so the agent must not use it."""
 
 
 def open_application(folder: Path | None, url: str) -> requests.Session:

@@ -6,7 +6,8 @@ from typing import Any
 from oslo_config import cfg
 
 from agent.settings.options import MDEV_OPTIONS, OPTIONS
-from agent.settings.read import Settings, literal
+from agent.settings.read import Settings
+from agent.settings.resolve import literal
 
 LEFT_OUT = frozenset(  # places on this host, and what other services are asked with
     {

@@ -1,0 +1,134 @@
+"""Builds the policy of a host from the values of options."""
+
+import logging
+from typing import Literal, cast
+
+from agent.settings.devices import parse_mdev_rules, parse_pages, parse_rules
+from agent.settings.options import MDEV_OPTIONS, register_mdevs
+from agent.settings.values import Values
+from drivers.host.parse import parse_cpu_set
+from drivers.policy import CpuPolicy, DevicePolicy, GuestPolicy, Layout, MdevRule, Policy, Ratio
+from reportclient.names import is_custom, is_name, is_standard_trait
+
+LOG = logging.getLogger(__name__)
+
+
+def build_policy(values: Values) -> Policy:
+    return Policy(
+        layout=cast(Layout, values.value("compute", "layout")),
+        cpus=_cpus(values),
+        guests=_guests(values),
+        devices=_devices(values),
+        reserved_pages=tuple(values.parsed("DEFAULT", "reserved_huge_pages", parse_pages) or ()),
+        reserved_memory_mib=values.value("DEFAULT", "reserved_host_memory_mb"),
+        reserved_disk_mib=values.value("DEFAULT", "reserved_host_disk_mb"),
+        cpu_ratio=_ratio(values, "cpu"),
+        ram_ratio=_ratio(values, "ram"),
+        disk_ratio=_ratio(values, "disk"),
+        root_traits=frozenset(values.parsed("agent", "root_traits", _trait_names) or ()),
+    )
+
+
+def _ratio(values: Values, name: str) -> Ratio:
+    """0 means unset, as in nova."""
+    initial, configured = (values.value("DEFAULT", f"{start}{name}_allocation_ratio") for start in ("initial_", ""))
+    if not initial:
+        values.problem("DEFAULT", f"initial_{name}_allocation_ratio", "must be above 0")
+    return Ratio(initial or 1.0, configured or None)
+
+
+def _cpus(values: Values) -> CpuPolicy:
+    pinned = values.parsed("DEFAULT", "vcpu_pin_set", parse_cpu_set)
+    shared = values.parsed("compute", "cpu_shared_set", parse_cpu_set)
+    dedicated = values.parsed("compute", "cpu_dedicated_set", parse_cpu_set)
+    reserved = values.value("DEFAULT", "reserved_host_cpus")
+    if pinned and dedicated:
+        values.problem(
+            "DEFAULT", "vcpu_pin_set", "cannot stand beside [compute] cpu_dedicated_set: use cpu_shared_set instead"
+        )
+    if both := (shared or frozenset()) & (dedicated or frozenset()):
+        values.problem(
+            "compute", "cpu_dedicated_set", f"and cpu_shared_set must not share CPUs, and both name {sorted(both)}"
+        )
+    if reserved and not pinned and (shared or dedicated):
+        values.problem(
+            "DEFAULT",
+            "reserved_host_cpus",
+            "cannot stand beside cpu_shared_set or cpu_dedicated_set: leave those CPUs out of the sets",
+        )
+    return CpuPolicy(
+        shared=pinned or shared,
+        shared_option="[DEFAULT] vcpu_pin_set" if pinned else "[compute] cpu_shared_set",
+        dedicated=dedicated,
+        reserved=reserved,
+        power_management=values.value("libvirt", "cpu_power_management"),
+    )
+
+
+def _guests(values: Values) -> GuestPolicy:
+    mode, models = values.value("libvirt", "cpu_mode"), values.value("libvirt", "cpu_models")
+    if mode == "custom" and not models:
+        values.problem("libvirt", "cpu_mode", "custom needs cpu_models")
+    if mode != "custom" and models:
+        values.problem("libvirt", "cpu_models", "needs cpu_mode = custom")
+    return GuestPolicy(
+        virt_type=cast(Literal["kvm", "qemu"], values.value("libvirt", "virt_type")),
+        cpu_mode=mode,
+        cpu_models=tuple(models),
+        cpu_flags=dict(map(_parse_flag, values.value("libvirt", "cpu_model_extra_flags"))),
+        machine_types=values.parsed("libvirt", "hw_machine_type", _parse_machines) or {},
+        tpm=values.value("libvirt", "swtpm_enabled"),
+        tpm_secret_security=tuple(values.value("libvirt", "supported_tpm_secret_security")),
+        excluded_image_types=frozenset(values.value("compute", "image_type_exclude_list")),
+    )
+
+
+def _devices(values: Values) -> DevicePolicy:
+    report = values.value("pci", "report_in_placement")
+    rules = values.parsed("pci", "device_spec", parse_rules) or ()
+    if not report and any(rule.one_time_use for rule in rules):
+        values.problem("pci", "device_spec", "has one_time_use, which needs report_in_placement = true")
+    return DevicePolicy(
+        report=report,
+        rules=tuple(rules),
+        discover_all=values.value("pci", "discover") == "all",
+        link_bandwidth=values.value("pci", "link_bandwidth"),
+        mdevs=_mdevs(values),
+    )
+
+
+def _mdevs(values: Values) -> tuple[MdevRule, ...]:
+    """The enabled types with their groups, in order."""
+    names = list(dict.fromkeys(values.value("devices", "enabled_mdev_types") or ()))
+    register_mdevs(values.conf, names)
+    records = [
+        (name, {option.name: values.value(f"mdev_{name}", option.name) for option in MDEV_OPTIONS}) for name in names
+    ]
+    try:
+        rules = parse_mdev_rules(records)
+    except ValueError as error:
+        values.problem("devices", "enabled_mdev_types", str(error))
+        return ()
+    for name in names:
+        if name not in {rule.type for rule in rules}:
+            LOG.warning(
+                "not offered, as another type before it has no [mdev_TYPE] device_addresses either type=%s", name
+            )
+    return rules
+
+
+def _trait_names(names: list[str]) -> list[str]:
+    if unknown := [name for name in names if not ((is_custom(name) and is_name(name)) or is_standard_trait(name))]:
+        raise ValueError(f"names {', '.join(unknown)}, which is neither a standard trait nor starts with CUSTOM_")
+    return names
+
+
+def _parse_flag(text: str) -> tuple[str, bool]:
+    return text.lower().lstrip("+-"), not text.startswith("-")
+
+
+def _parse_machines(pairs: list[str]) -> dict[str, str]:
+    found = dict(pair.partition("=")[::2] for pair in pairs)
+    if not all(found.values()):
+        raise ValueError(f"holds {','.join(pairs)} where arch=machine is meant")
+    return found

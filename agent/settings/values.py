@@ -1,0 +1,57 @@
+"""Reads options one by one, and gathers what is wrong with them."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from oslo_config import cfg
+
+from agent.settings.mentions import mentions, place
+from agent.settings.options import MDEV_OPTIONS, OPTIONS
+
+T = TypeVar("T")
+
+
+class Values:
+    """The values of all options; problems are gathered, so that a person sees all of them at once."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self.conf = conf
+        self.problems: list[str] = []
+
+    def value(self, group: str, name: str) -> Any:
+        """An option's value; where it cannot be read, its default, with the problem noted."""
+        try:
+            value = self.conf[name] if group == "DEFAULT" else self.conf[group][name]
+            if value is None and _default(group, name) is not None:
+                raise ValueError("is not valid: nothing stands behind the =")
+            return value
+        except RecursionError:
+            self.problem(group, name, "refers to itself")
+            return _default(group, name)
+        except (ValueError, cfg.Error) as error:
+            reason = one_line(error).rpartition("is not valid: ")[2]
+            self.problem(group, name, f"is not valid: {reason}")
+            return _default(group, name)
+
+    def parsed(self, group: str, name: str, parse: Callable[[Any], T]) -> T | None:
+        value = self.value(group, name)
+        try:
+            return parse(value) if value else None
+        except ValueError as error:
+            self.problem(group, name, str(error))
+            return None
+
+    def is_set(self, group: str, name: str) -> bool:
+        """Whether a file gives the option under the name that we know it by."""
+        return any(mention == [group, name] for _, _, *mention, _ in mentions(self.conf))
+
+    def problem(self, group: str, name: str, text: str) -> None:
+        self.problems.append(f"{place(self.conf, group, name)}[{group}] {name} {text}")
+
+
+def _default(group: str, name: str) -> Any:
+    return next(option for option in OPTIONS.get(group, MDEV_OPTIONS) if option.name == name).default
+
+
+def one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
