@@ -1,4 +1,4 @@
-"""What operators say of devices: from the values of options to rules."""
+"""Parses the options on devices and huge pages into rules."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -11,14 +11,15 @@ from reportclient.names import is_custom, is_name
 from reportclient.reserve import check_length
 
 UNITS_KIB = {"kb": 1, "mb": 1024, "gb": 1024**2}
+PAGES_EXAMPLE = "node:0,size:2048,count:64"
 
 
 def parse_rules(texts: Iterable[str]) -> tuple[DeviceRule, ...]:
     """
-    The rules of ``device_spec``: each text is one JSON object, or a list of them.
+    Parse the rules of ``device_spec``: each text is one JSON object, or a list of them.
 
     Raises:
-        ValueError: a text is no such JSON, or a rule in it cannot be meant; the message names it by its number.
+        ValueError: a text is not such JSON, or a rule is wrong; the message has the number of the rule.
     """
     rules: list[DeviceRule] = []
     for text in texts:
@@ -39,10 +40,12 @@ def parse_rules(texts: Iterable[str]) -> tuple[DeviceRule, ...]:
 
 def parse_mdev_rules(records: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[MdevRule, ...]:
     """
-    The rules of the enabled types, from each type's group; of several without addresses the first counts, as in nova.
+    Parse the rules of the enabled types, from the options of each type's group.
+
+    Of several types without device_addresses only the first counts, as in nova.
 
     Raises:
-        ValueError: a card is named for two types, or a name or class cannot be one.
+        ValueError: two types have the same card, or an address or resource class is wrong.
     """
     rules: list[MdevRule] = []
     for type_, options in records:
@@ -57,22 +60,22 @@ def parse_mdev_rules(records: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[
 
 def parse_pages(records: Iterable[Mapping[str, str]]) -> tuple[ReservedPages, ...]:
     """
-    ``reserved_huge_pages``: each ``node:0,size:2048,count:64``; the size in KiB, or with a unit as in 1GB.
+    Parse ``reserved_huge_pages``: each ``node:0,size:2048,count:64``; the size is in KiB, or has a unit as in 1GB.
 
     Raises:
-        ValueError: not in this form.
+        ValueError: a record is not in this form.
     """
     return tuple(map(_parse_page, records))
 
 
 def _parse_page(record: Mapping[str, str]) -> ReservedPages:
     if record.keys() != {"node", "size", "count"}:
-        raise ValueError(f"holds {dict(record)} where node, size and count are meant")
+        raise ValueError(f"has {dict(record)}: node, size and count are needed, for instance {PAGES_EXAMPLE}")
     node, size, count = (record[name].strip().lower() for name in ("node", "size", "count"))
     unit = UNITS_KIB.get(size[-2:], 0)
     digits = size[:-2] if unit else size
     if not all(text.isdecimal() for text in (node, digits, count)) or not int(digits):
-        raise ValueError(f"holds {dict(record)} where whole numbers are meant")
+        raise ValueError(f"has {dict(record)}: whole numbers are needed, for instance {PAGES_EXAMPLE}")
     return ReservedPages(cell=int(node), size_kib=int(digits) * (unit or 1), count=int(count))
 
 
@@ -80,7 +83,8 @@ def _parse_mdev_rule(type_: str, options: Mapping[str, Any]) -> MdevRule:
     resource_class = options["mdev_class"]
     if resource_class != "VGPU" and not (is_custom(resource_class) and is_name(resource_class)):
         raise ValueError(
-            f"has [mdev_{type_}] mdev_class {resource_class}, which is neither VGPU nor CUSTOM_ and A-Z, 0-9 or _"
+            f"has [mdev_{type_}] mdev_class {resource_class}, which is neither VGPU nor CUSTOM_ followed by A-Z, 0-9 "
+            f"or _"
         )
     try:
         check_length(resource_class)
@@ -95,7 +99,7 @@ def _parse_mdev_rule(type_: str, options: Mapping[str, Any]) -> MdevRule:
 
 
 def _parse_parent(text: str, type_: str) -> str:
-    """A PCI address in the kernel's form, or libvirt's name of a parent that is not on PCI."""
+    """Return a PCI address in the kernel's form, or libvirt's name of a parent that is not on PCI."""
     if ":" not in text and text.replace("_", "").replace("-", "").isalnum():
         return text
     try:

@@ -1,4 +1,4 @@
-"""The service's log, by oslo.log: its options, its formats, and nothing of it before the service runs."""
+"""Sets up the service's log by oslo.log; other verbs do not load it."""
 
 import logging
 from pathlib import Path
@@ -10,18 +10,19 @@ from reportclient.errors import mask
 
 QUIET = (
     *("drivers.libvirt.connection", "keystoneauth", "urllib3", "oslo_service", "oslo_concurrency", "stevedore"),
-    *("alembic", "placement"),  # of an embedded one
+    *("alembic", "placement"),  # for the embedded placement
 )
 
 
 def set_up_log(conf: cfg.ConfigOpts, verbose: int) -> None:
     """
-    Log as ``conf`` says, to standard error where it says nothing; what libraries tell below a warning is left out.
+    Log as ``conf`` says, by default to standard error; without debug, libraries log only warnings and errors.
 
-    Called again it opens files anew, as after a rotation. A line that cannot be written, as the disk is full, is lost.
+    A second call opens the files again, as needed after a rotation. A line that cannot be written, for instance
+    because the disk is full, is lost.
 
     Raises:
-        ValueError: a file to log to cannot be opened.
+        ValueError: a log file cannot be opened.
     """
     conf.set_default("use_stderr", True)
     conf.set_override("debug", conf.debug or verbose > 1)
@@ -42,11 +43,11 @@ def set_up_log(conf: cfg.ConfigOpts, verbose: int) -> None:
     if not conf.debug:
         for name in QUIET:
             logging.getLogger(name).setLevel(logging.WARNING)
-        logging.getLogger("keystoneauth.identity").setLevel(logging.ERROR)  # a Keystone that is away is told by us
+        logging.getLogger("keystoneauth.identity").setLevel(logging.ERROR)  # the service logs a Keystone outage itself
 
 
 def _restore(handlers: list[logging.Handler]) -> None:
-    """What was there before a set-up that failed in its middle."""
+    """Put back the handlers that were there before a set-up that failed."""
     root = logging.getLogger()
     for handler in root.handlers[:]:
         root.removeHandler(handler)
@@ -55,20 +56,20 @@ def _restore(handlers: list[logging.Handler]) -> None:
 
 
 def _try_file(conf: cfg.ConfigOpts) -> None:
-    """Before what is open is given up; OSError: the file cannot be written."""
+    """Raise OSError if the log file cannot be written, while the old one is still open."""
     if conf.log_file and not conf.log_config_append:
         with (Path(conf.log_dir or "") / conf.log_file).open("a"):
             pass
 
 
 def register_log(conf: cfg.ConfigOpts) -> None:
-    """Make oslo.log's options known, before files are read."""
+    """Register the options of oslo.log; call it before files are read."""
     log.register_options(conf)
 
 
 def _mask(record: logging.LogRecord) -> bool:
-    """Libraries tell whole URLs at DEBUG, and a URL may have a password in it."""
-    told = record.getMessage()
-    if "://" in told:
-        record.msg, record.args = mask(told), None
+    """Mask passwords in URLs, which libraries log at DEBUG."""
+    text = record.getMessage()
+    if "://" in text:
+        record.msg, record.args = mask(text), None
     return True

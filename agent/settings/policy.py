@@ -14,6 +14,7 @@ LOG = logging.getLogger(__name__)
 
 
 def build_policy(values: Values) -> Policy:
+    """Return the policy; problems are noted in ``values``, and the policy is of use only without them."""
     return Policy(
         layout=cast(Layout, values.value("compute", "layout")),
         cpus=_cpus(values),
@@ -30,7 +31,7 @@ def build_policy(values: Values) -> Policy:
 
 
 def _ratio(values: Values, name: str) -> Ratio:
-    """0 means unset, as in nova."""
+    """Return the initial and the configured ratio of a resource; 0 means unset, as in nova."""
     initial, configured = (values.value("DEFAULT", f"{start}{name}_allocation_ratio") for start in ("initial_", ""))
     if not initial:
         values.problem("DEFAULT", f"initial_{name}_allocation_ratio", "must be above 0")
@@ -44,17 +45,20 @@ def _cpus(values: Values) -> CpuPolicy:
     reserved = values.value("DEFAULT", "reserved_host_cpus")
     if pinned and dedicated:
         values.problem(
-            "DEFAULT", "vcpu_pin_set", "cannot stand beside [compute] cpu_dedicated_set: use cpu_shared_set instead"
+            "DEFAULT",
+            "vcpu_pin_set",
+            "cannot be used together with [compute] cpu_dedicated_set: use [compute] cpu_shared_set instead",
         )
     if both := (shared or frozenset()) & (dedicated or frozenset()):
         values.problem(
-            "compute", "cpu_dedicated_set", f"and cpu_shared_set must not share CPUs, and both name {sorted(both)}"
+            "compute", "cpu_dedicated_set", f"and cpu_shared_set must not share CPUs, but both name {sorted(both)}"
         )
     if reserved and not pinned and (shared or dedicated):
         values.problem(
             "DEFAULT",
             "reserved_host_cpus",
-            "cannot stand beside cpu_shared_set or cpu_dedicated_set: leave those CPUs out of the sets",
+            "cannot be used together with [compute] cpu_shared_set or cpu_dedicated_set: remove it, and leave the "
+            "host's CPUs out of the sets",
         )
     return CpuPolicy(
         shared=pinned or shared,
@@ -98,7 +102,7 @@ def _devices(values: Values) -> DevicePolicy:
 
 
 def _mdevs(values: Values) -> tuple[MdevRule, ...]:
-    """The enabled types with their groups, in order."""
+    """Return the rules of the enabled types, in their order."""
     names = list(dict.fromkeys(values.value("devices", "enabled_mdev_types") or ()))
     register_mdevs(values.conf, names)
     records = [
@@ -112,7 +116,7 @@ def _mdevs(values: Values) -> tuple[MdevRule, ...]:
     for name in names:
         if name not in {rule.type for rule in rules}:
             LOG.warning(
-                "not offered, as another type before it has no [mdev_TYPE] device_addresses either type=%s", name
+                "the type is not offered: an earlier type has no [mdev_TYPE] device_addresses either type=%s", name
             )
     return rules
 
@@ -130,5 +134,5 @@ def _parse_flag(text: str) -> tuple[str, bool]:
 def _parse_machines(pairs: list[str]) -> dict[str, str]:
     found = dict(pair.partition("=")[::2] for pair in pairs)
     if not all(found.values()):
-        raise ValueError(f"holds {','.join(pairs)} where arch=machine is meant")
+        raise ValueError(f"has {','.join(pairs)}: write each as arch=machine")
     return found

@@ -1,8 +1,8 @@
 """
 Reads configuration files into one frozen ``Settings``.
 
-Options of a nova.conf that are not ours are ignored, unless they would change a number that we report and are not
-supported: then the configuration is refused.
+Options of nova that this agent does not have are ignored. Options that would change a reported number in a way that
+the agent does not support are refused.
 """
 
 import difflib
@@ -26,67 +26,67 @@ DEFAULT_FILE = Path("/etc/compute-node-agent/compute-node-agent.conf")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetSettings:
-    """What the fake driver makes up."""
+    """The hosts that the fake driver makes up."""
 
-    hosts: int
-    seed: int
-    shape: str
+    hosts: int  # number of hosts
+    seed: int  # the same seed makes the same hosts
+    shape: str  # size of the hosts, a key of ``drivers.fake.fleet.SHAPES``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IronicSettings:
-    """Which of Ironic's nodes are this agent's; None does not narrow them."""
+    """Which of Ironic's nodes this agent reports."""
 
-    shard: str | None
-    conductor_group: str | None
-    ring_url: str | None  # where the agents that share the rest find each other; None: there is one
-    ring_member: str
-    ring_timeout_s: int
+    shard: str | None  # only nodes of this shard; None: of all
+    conductor_group: str | None  # only nodes of this conductor group, "": of none; None: of all
+    ring_url: str | None  # where agents that share these nodes find each other; None: this agent reports all of them
+    ring_member: str  # name of this agent in the ring
+    ring_timeout_s: int  # a member without a pass for this time loses its nodes to the others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All that was configured; ``source`` is for ``connect.keystone``, which lets keystoneauth read its own options."""
+    """The whole configuration, with checked values."""
 
     policy: Policy
     driver: str
     libvirt_uri: str
     instances: Path
-    instances_may_be_missing: bool  # nobody named the folder, and nova may not have made it yet
+    instances_may_be_missing: bool  # the folder is the default, and nova may not have made it yet
     state_directory: Path
-    identity_folders: tuple[Path, ...]  # where compute_id is looked for, first of them the one to make it in
-    provider_config: Path
-    provider_config_named: bool  # the operator named the folder, so it must be there
-    shrink_fraction: float
-    allow_reshape: bool
+    identity_folders: tuple[Path, ...]  # where compute_id is read; a new one is made in the first of them
+    provider_config: Path  # folder of the operator's provider.yaml files
+    provider_config_named: bool  # whether a file sets this folder, so that it must exist
+    shrink_fraction: float  # of a resource class; a plan that takes away more is refused
+    allow_reshape: bool  # whether sync and the service may convert the host
     reshape_timeout_s: int
-    node_grace_s: int  # between two answers of Ironic's that it has not a node any more
-    node_workers: int  # nodes that are written at a time
+    node_grace_s: int  # wait between two answers of Ironic that lack a node, before its provider is deleted
+    node_workers: int  # bare-metal nodes that are written at a time
     ironic: IronicSettings
     audit_grace_s: int
-    interval_s: int  # between two passes of the service that nothing asked for
+    interval_s: int  # between two regular passes of the service
     full_audit_interval_s: int
     start_spread_s: int
     stop_timeout_s: int
-    heal_policy: Path | None  # None: the service heals nothing
-    keep_cases: int  # of passes that were refused or failed
-    metrics_port: int | None  # on loopback; 0 a free one; None: none
-    metrics_textfile: Path | None
+    heal_policy: Path | None  # None: the service repairs nothing
+    keep_cases: int  # how many cases of refused or failed passes to keep
+    metrics_port: int | None  # on loopback; 0: a free port; None: no port
+    metrics_textfile: Path | None  # None: no file
     fleet: FleetSettings
-    placement_chosen: bool
-    provider_config_shown: Path | None = None  # by which name messages call that folder; None: its own
-    recorded: bool = False  # the nodes are host archives, which keep their own identity
-    source: cfg.ConfigOpts
+    placement_chosen: bool  # whether a file sets [placement] auth_type or auth_section
+    provider_config_shown: Path | None = None  # name of that folder in messages; None: its own path
+    recorded: bool = False  # the nodes are host archives, which have their own identity
+    source: cfg.ConfigOpts  # from which keystoneauth reads its own options
 
 
 def load_settings(files: Iterable[Path], directories: Iterable[Path] = (), *, service: bool = False) -> Settings:
     """
-    Read configuration files, later ones over earlier ones; none given: ours in /etc where it is.
+    Read configuration files; later files override earlier ones. Without files, read ``DEFAULT_FILE`` if it exists.
 
-    A ``service`` has the options of its log too.
+    With ``service``, also the options of the service's log are known.
 
     Raises:
-        ConfigError: a file cannot be read, or a value in it cannot be meant; all problems at once.
+        ConfigError: a file cannot be read, or values in it are wrong; the error has all problems.
     """
     conf = cfg.ConfigOpts()
     register(conf)
@@ -103,14 +103,14 @@ def load_settings(files: Iterable[Path], directories: Iterable[Path] = (), *, se
     except (cfg.Error, OSError, UnicodeDecodeError) as error:
         where = ", ".join(map(str, [*named, *directories]))
         raise ConfigError(f"configuration {where}: {_without_line(error)}") from error
-    except RecursionError as error:  # by options that oslo.config reads at once, as those of the log
+    except RecursionError as error:  # from options that oslo.config reads here already, as those of the log
         raise ConfigError(f"configuration {', '.join(map(str, named))}: an option refers to itself") from error
     resolve(conf)
     return _read_settings(Values(conf), [path.absolute().parent for path in named])
 
 
 def slips_of_the_pen(settings: Settings) -> tuple[str, ...]:
-    """Names in the files that are nearly, and not quite, a group or an option that is read: one sentence each."""
+    """Return a sentence for each name in the files that is probably a misspelt group or option of this agent."""
     found = _groups_nearly_read(settings.source)
     for path, line, group, name, _ in mentions(settings.source):
         known = [option.name for option in OPTIONS.get(group, ())]
@@ -121,14 +121,14 @@ def slips_of_the_pen(settings: Settings) -> tuple[str, ...]:
 
 
 def files_of(settings: Settings, group: str, name: str) -> tuple[Path, ...]:
-    """The files that give an option, under any of its names, in the order in which they count."""
+    """Return the files that set an option, under any of its names; later files override earlier ones."""
     option = next(option for option in OPTIONS[group] if option.name == name)
     names = {(group, name)} | {(old.group or group, old.name or name) for old in option.deprecated_opts}
     return tuple(dict.fromkeys(path for path, _, *mention, _ in mentions(settings.source) if tuple(mention) in names))
 
 
 def keep_in(settings: Settings, folder: Path) -> Settings:
-    """The same settings with identity and state in ``folder``."""
+    """Return the same settings with identity and state in ``folder``."""
     return replace(settings, state_directory=folder, identity_folders=(folder,))
 
 
@@ -137,7 +137,7 @@ def _read_settings(values: Values, config_folders: list[Path]) -> Settings:
     _check_own_names(values)
     state_path = Path(values.value("DEFAULT", "state_path"))
     own_state = Path(values.value("agent", "state_directory"))
-    # Nova's, where it is and a new identity can be kept there: a unit may not let us write anywhere but in our own.
+    # A new identity is made in nova's state_path if that can be written: a systemd unit may allow our own folder only.
     home = state_path if os.path.isdir(state_path) and os.access(state_path, os.W_OK) else own_state
     settings = Settings(
         policy=build_policy(values),
@@ -198,7 +198,7 @@ def _check_refused(values: Values) -> None:
 
 
 def _check_own_names(values: Values) -> None:
-    """In the groups that are ours alone, a name that we do not know is a slip of the pen."""
+    """Refuse unknown options in the groups that only this agent has: there they must be misspelt."""
     for path, line, group, name, _ in mentions(values.conf):
         if group in OWN_GROUPS and name not in {option.name for option in OPTIONS[group]}:
             near = difflib.get_close_matches(name, [option.name for option in OPTIONS[group]], 1)
@@ -207,7 +207,7 @@ def _check_own_names(values: Values) -> None:
 
 
 def _groups_nearly_read(conf: cfg.ConfigOpts) -> list[str]:
-    """Groups of the files that are nearly one of ours; nova's many others are not alike enough."""
+    """Return a sentence for each group that is probably misspelt; the names of nova's other groups differ more."""
     known = {group.lower(): group for group in (*OPTIONS, "placement")}
     found: dict[tuple[Path, str], str] = {}
     for path, line, group, _, _ in mentions(conf):
@@ -220,7 +220,7 @@ def _groups_nearly_read(conf: cfg.ConfigOpts) -> list[str]:
 
 
 def _without_line(error: Exception) -> str:
-    """One line; of a file that cannot be parsed the place only, as the line itself may hold a secret."""
+    """Return one line; for a file that cannot be parsed without the text of its line, which may hold a secret."""
     cause = error.__context__
     if isinstance(error, cfg.ConfigFileParseError) and isinstance(cause, cfg.ParseError):
         return f"{cause.filename}:{cause.lineno} cannot be read: {cause.msg}"

@@ -15,7 +15,7 @@ from agent.errors import ConfigError
 from agent.settings.mentions import is_registered, mentions, place
 from agent.settings.options import register_auth, register_secrets
 
-LOGIN = ("auth_type", "auth_section")  # read first, as they decide which other options there are
+LOGIN = ("auth_type", "auth_section")  # read first: they decide which other options exist
 DOLLAR = r"write a dollar sign itself as $$ or \$"
 UNRESOLVED = f"has a $ that refers to an option that no file gives; {DOLLAR}"
 SECRET = re.compile("pass|secret|token|key|credential")  # in an option's name: its value is not shown
@@ -35,13 +35,13 @@ def resolve(conf: cfg.ConfigOpts) -> None:
 
 
 def literal(text: str) -> str:
-    """The text as an oslo.config value that means exactly it: a dollar sign refers to nothing."""
-    return text.replace("$", r"\$")  # not $$: after a backslash, oslo.config would read the first of them as escaped
+    """Return an oslo.config value that means exactly this text, also where it has dollar signs."""
+    return text.replace("$", r"\$")  # not $$: after a backslash, oslo.config would take the first one as escaped
 
 
 def _learn_login(conf: cfg.ConfigOpts) -> None:
     """
-    Make known which way to log in is chosen, and in which group its options stand.
+    Register the options of the chosen way to log in, in the group that has them.
 
     Raises:
         ConfigError: auth_type or auth_section cannot be resolved.
@@ -54,10 +54,12 @@ def _learn_login(conf: cfg.ConfigOpts) -> None:
 
 def _check_login(conf: cfg.ConfigOpts, names: Iterable[str] = ()) -> None:
     """
-    Read the options of placement's and Ironic's login, those of ``names`` or all, as keystoneauth will.
+    Check that the login options of placement and Ironic can be read, as keystoneauth reads them later.
+
+    ``names``: only these options; empty: all.
 
     Raises:
-        ConfigError: one refers to itself, or to what nobody gives.
+        ConfigError: an option refers to itself, or to an option that no file gives.
     """
     groups = ("placement", "ironic")
     sections = () if names else tuple(filter(None, (conf[group].auth_section for group in groups)))
@@ -70,17 +72,17 @@ def _check_login(conf: cfg.ConfigOpts, names: Iterable[str] = ()) -> None:
             except (cfg.NoSuchOptError, cfg.NoSuchGroupError, cfg.TemplateSubstitutionError) as error:
                 raise ConfigError(f"{place(conf, group, name)}[{group}] {name} {UNRESOLVED}") from error
             except (ValueError, cfg.Error):
-                continue  # a value of the wrong type matters to those who log in there
+                continue  # keystoneauth reports a value of the wrong type, when that login is used
 
 
 def _resolve_references(conf: cfg.ConfigOpts, names: Iterable[str] = ()) -> None:
     """
-    Make known what values of ours refer to as ``$name`` or ``${group.name}`` and only other services have options for.
+    Register options of other services that our values refer to, as ``$name`` or ``${group.name}``.
 
-    Only the values of the options ``names`` are looked at, where some are given.
+    ``names``: only the values of these options; empty: of all.
 
     Raises:
-        ConfigError: no file gives it, so that it can only be a default of a service that is not here, or a slip.
+        ConfigError: no file gives such an option. It is misspelt, or has only a default in the other service.
     """
     given = {(group, name) for _, _, group, name, _ in mentions(conf)}
     for path, line, group, name, value in mentions(conf):
@@ -91,15 +93,13 @@ def _resolve_references(conf: cfg.ConfigOpts, names: Iterable[str] = ()) -> None
                 continue
             if (target or "DEFAULT", option) not in given:
                 reference = f"{target}.{option}" if target else option
-                told = (
-                    UNRESOLVED if _is_secret(name, value) else f"refers to ${reference}, which no file gives; {DOLLAR}"
-                )
-                raise ConfigError(f"{path}:{line}: [{group}] {name} {told}")
+                shown = f"refers to ${reference}, which no file gives; {DOLLAR}"
+                raise ConfigError(f"{path}:{line}: [{group}] {name} {UNRESOLVED if _is_secret(name, value) else shown}")
             conf.register_opt(cfg.StrOpt(option), group=target or None)
 
 
 def _references(value: str) -> Iterator[tuple[str, str]]:
-    """(group, option) of what oslo.config substitutes; no group: the value's own, or DEFAULT."""
+    """Yield (group, option) of each reference that oslo.config replaces; group "": the value's own, or DEFAULT."""
     for match in cfg.ConfigOpts.Template.pattern.finditer(value.replace(r"\$", "$$")):
         if key := match["named"] or match["braced"]:
             group, dot, option = key.partition(".")
@@ -107,16 +107,16 @@ def _references(value: str) -> Iterator[tuple[str, str]]:
 
 
 def _is_secret(name: str, value: str) -> bool:
-    """Whether no part of the value may be shown: a secret, or a URL that may have a password in it."""
+    """Whether the value may be a secret, or a URL with a password, so that no part of it is shown."""
     return bool(SECRET.search(name.lower())) or "@" in value
 
 
 def _take_credentials(conf: cfg.ConfigOpts) -> None:
     """
-    Secrets that systemd hands over (LoadCredential=), instead of what the files say: GROUP-NAME-OF-THE-OPTION.
+    Take secrets from systemd (LoadCredential=GROUP-NAME-OF-THE-OPTION), in place of those in the files.
 
     Raises:
-        ConfigError: one is there and cannot be read.
+        ConfigError: a credential exists and cannot be read.
     """
     folder = os.environ.get("CREDENTIALS_DIRECTORY")
     for group in ("placement", "ironic"):

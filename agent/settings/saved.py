@@ -1,4 +1,4 @@
-"""The options that decide a plan, as the text of a configuration file that can be given away."""
+"""Writes the options that decide a plan as a configuration file without secrets, for a case."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +9,7 @@ from agent.settings.options import MDEV_OPTIONS, OPTIONS
 from agent.settings.read import Settings
 from agent.settings.resolve import literal
 
-LEFT_OUT = frozenset(  # places on this host, and what other services are asked with
+LEFT_OUT = frozenset(  # paths, ports and names of this host, and addresses of other services
     {
         *("state_path", "instances_path", "provider_config_location", "connection_uri", "state_directory"),
         *("heal_policy", "metrics_port", "metrics_textfile", "keep_cases", "ring_url", "ring_member"),
@@ -19,9 +19,9 @@ LEFT_OUT = frozenset(  # places on this host, and what other services are asked 
 
 def encode_options(settings: Settings) -> str:
     """
-    What the configuration says of all options but places, logins and secrets; defaults are left out.
+    Return a configuration file with all options that differ from the default, without paths, logins and secrets.
 
-    ``load_settings`` of a file with this text gives the same policy, driver and limits.
+    ``load_settings`` reads the same policy, driver and limits from it.
     """
     groups = {group: tuple(options) for group, options in OPTIONS.items()}
     groups |= {f"mdev_{rule}": MDEV_OPTIONS for rule in settings.source.devices.enabled_mdev_types or ()}

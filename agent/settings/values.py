@@ -1,4 +1,4 @@
-"""Reads options one by one, and gathers what is wrong with them."""
+"""Reads the values of single options, and gathers the problems with them."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -12,18 +12,18 @@ T = TypeVar("T")
 
 
 class Values:
-    """The values of all options; problems are gathered, so that a person sees all of them at once."""
+    """The values of all options; problems are gathered, so that one error can name all of them."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self.conf = conf
-        self.problems: list[str] = []
+        self.problems: list[str] = []  # one sentence each; empty: all values read so far are right
 
     def value(self, group: str, name: str) -> Any:
-        """An option's value; where it cannot be read, its default, with the problem noted."""
+        """Return the value of an option; if it cannot be read, note the problem and return the default."""
         try:
             value = self.conf[name] if group == "DEFAULT" else self.conf[group][name]
             if value is None and _default(group, name) is not None:
-                raise ValueError("is not valid: nothing stands behind the =")
+                raise ValueError("is not valid: there is no value after the =")
             return value
         except RecursionError:
             self.problem(group, name, "refers to itself")
@@ -34,6 +34,7 @@ class Values:
             return _default(group, name)
 
     def parsed(self, group: str, name: str, parse: Callable[[Any], T]) -> T | None:
+        """Return the parsed value of an option; None if it is empty, or if ``parse`` raises ValueError (noted)."""
         value = self.value(group, name)
         try:
             return parse(value) if value else None
@@ -42,10 +43,11 @@ class Values:
             return None
 
     def is_set(self, group: str, name: str) -> bool:
-        """Whether a file gives the option under the name that we know it by."""
+        """Whether a file sets the option under its current name."""
         return any(mention == [group, name] for _, _, *mention, _ in mentions(self.conf))
 
     def problem(self, group: str, name: str, text: str) -> None:
+        """Note a problem; ``text`` follows the file, line and name of the option."""
         self.problems.append(f"{place(self.conf, group, name)}[{group}] {name} {text}")
 
 
@@ -54,4 +56,5 @@ def _default(group: str, name: str) -> Any:
 
 
 def one_line(error: Exception) -> str:
+    """Return the message of an error without line breaks."""
     return " ".join(str(error).split())

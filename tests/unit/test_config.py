@@ -89,12 +89,12 @@ def test_the_pin_set_of_old_clouds_is_the_shared_set_and_goes_with_reserved_cpus
         ),
         pytest.param(
             {"DEFAULT": {"reserved_host_cpus": 1}, "compute": {"cpu_dedicated_set": "1"}},
-            "reserved_host_cpus cannot stand beside",
+            "reserved_host_cpus cannot be used together with",
             id="reserved beside sets",
         ),
         pytest.param(
             {"DEFAULT": {"vcpu_pin_set": "1"}, "compute": {"cpu_dedicated_set": "2"}},
-            "vcpu_pin_set cannot stand beside",
+            "vcpu_pin_set cannot be used together with",
             id="two generations of options",
         ),
         pytest.param({"compute": {"cpu_shared_set": "0-x"}}, "'0-x' is neither a CPU id nor", id="no set"),
@@ -141,7 +141,7 @@ def test_the_pin_set_of_old_clouds_is_the_shared_set_and_goes_with_reserved_cpus
             "neither VGPU nor CUSTOM_",
             id="class",
         ),
-        pytest.param({"DEFAULT": {"reserved_huge_pages": "node:0"}}, "where node, size and count", id="pages"),
+        pytest.param({"DEFAULT": {"reserved_huge_pages": "node:0"}}, "node, size and count are needed", id="pages"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_a_sentence(

@@ -182,5 +182,5 @@ def test_reserved_pages_in_kib_or_with_a_unit() -> None:
     "record", [{"node": "0"}, {"node": "x", "size": "2", "count": "1"}, {"node": "0", "size": "GB", "count": "1"}]
 )
 def test_pages_that_cannot_be_meant_are_refused(record: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match="meant"):
+    with pytest.raises(ValueError, match="for instance node:0"):
         parse_pages([record])
