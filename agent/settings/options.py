@@ -1,7 +1,7 @@
 """
-Every option that is read, its default and its help; and those of nova's that are refused.
+All options that the agent reads, with defaults and help, and the options of nova that it refuses.
 
-Where nova has an option, ours has nova's name, group and meaning, so that a host's nova.conf serves as it is.
+Where nova has an option, ours has the same name, group and meaning, so that a host's nova.conf can be used as it is.
 """
 
 import copy
@@ -9,7 +9,7 @@ import math
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from keystoneauth1 import exceptions, loading
 from oslo_config import cfg, types
@@ -24,7 +24,7 @@ TIMEOUT_S = 60
 
 
 class _Ratio(types.Float):
-    """An allocation ratio: finite and not negative."""
+    """Type of an allocation ratio: a finite number that is not negative."""
 
     def __call__(self, value: object) -> float:
         number = float(super().__call__(value) or 0)
@@ -41,49 +41,59 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
         cfg.StrOpt("compute_driver", default="libvirt.LibvirtDriver", choices=sorted([*DRIVERS, IRONIC]),
                    help="The virt driver, as nova names it."),
         cfg.StrOpt("state_path", default=str(NOVA_STATE),
-                   help="Where nova keeps its state; compute_id is read here, and made here where the folder is."),
+                   help="Folder of nova's state. compute_id is read here; a new one is made here if the folder can be "
+                        "written."),
         cfg.StrOpt("instances_path", default="$state_path/instances",
-                   help="Where guests' disks are; the size of its file system is DISK_GB."),
-        cfg.Opt("reserved_host_cpus", type=_COUNT, default=0, help="VCPU kept for the host."),
-        cfg.Opt("reserved_host_memory_mb", type=_COUNT, default=512, help="MEMORY_MB kept for the host, in MiB."),
+                   help="Folder of the guests' disks; the size of its file system is reported as DISK_GB."),
+        cfg.Opt("reserved_host_cpus", type=_COUNT, default=0, help="Number of VCPU reserved for the host."),
+        cfg.Opt("reserved_host_memory_mb", type=_COUNT, default=512, help="MEMORY_MB reserved for the host, in MiB."),
         cfg.Opt("reserved_host_disk_mb", type=_COUNT, default=0,
-                help="Disk kept for the host, in MiB; rounded up to whole GiB of DISK_GB."),
-        cfg.Opt("cpu_allocation_ratio", type=_RATIO, help="VCPU ratio; unset, placement's own is kept."),
-        cfg.Opt("ram_allocation_ratio", type=_RATIO, help="MEMORY_MB ratio; unset, placement's own is kept."),
-        cfg.Opt("disk_allocation_ratio", type=_RATIO, help="DISK_GB ratio; unset, placement's own is kept."),
-        cfg.Opt("initial_cpu_allocation_ratio", type=_RATIO, default=4.0, help="VCPU ratio of a new host."),
-        cfg.Opt("initial_ram_allocation_ratio", type=_RATIO, default=1.0, help="MEMORY_MB ratio of a new host."),
-        cfg.Opt("initial_disk_allocation_ratio", type=_RATIO, default=1.0, help="DISK_GB ratio of a new host."),
-        cfg.StrOpt("vcpu_pin_set", help="Nova's older name for the CPUs of all guests; they become VCPU."),
+                help="Disk reserved for the host, in MiB; rounded up to whole GiB of DISK_GB."),
+        cfg.Opt("cpu_allocation_ratio", type=_RATIO,
+                help="Allocation ratio of VCPU. Unset: the ratio in placement stays as it is."),
+        cfg.Opt("ram_allocation_ratio", type=_RATIO,
+                help="Allocation ratio of MEMORY_MB. Unset: the ratio in placement stays as it is."),
+        cfg.Opt("disk_allocation_ratio", type=_RATIO,
+                help="Allocation ratio of DISK_GB. Unset: the ratio in placement stays as it is."),
+        cfg.Opt("initial_cpu_allocation_ratio", type=_RATIO, default=4.0,
+                help="Allocation ratio of VCPU on a new host."),
+        cfg.Opt("initial_ram_allocation_ratio", type=_RATIO, default=1.0,
+                help="Allocation ratio of MEMORY_MB on a new host."),
+        cfg.Opt("initial_disk_allocation_ratio", type=_RATIO, default=1.0,
+                help="Allocation ratio of DISK_GB on a new host."),
+        cfg.StrOpt("vcpu_pin_set", help="Nova's older option for the CPUs of all guests, which are reported as VCPU."),
         cfg.MultiOpt("reserved_huge_pages", item_type=types.Dict(),
-                     help="Huge pages kept for the host, as node:0,size:2048,count:64; counted in the layout numa. "
-                          "May be given several times."),
+                     help="Huge pages reserved for the host, for instance node:0,size:2048,count:64 (size in KiB, or "
+                          "with a unit as in 1GB). Only the layout numa counts them. May be given several times."),
     ),
     "compute": (
         cfg.StrOpt("layout", default="devices", choices=get_args(Layout),
                    help="Shape of the provider tree: everything on the root (flat), a provider for each device "
                         "below it (devices), or cells with their memory and devices (numa)."),
-        cfg.StrOpt("cpu_shared_set", help="CPUs of floating guests (VCPU), for instance 0-7,^3."),
-        cfg.StrOpt("cpu_dedicated_set", help="CPUs of pinned guests (PCPU)."),
+        cfg.StrOpt("cpu_shared_set", help="CPUs for guests without pinned CPUs (VCPU), for instance 0-7,^3."),
+        cfg.StrOpt("cpu_dedicated_set", help="CPUs for guests with pinned CPUs (PCPU)."),
         cfg.StrOpt("provider_config_location", default="/etc/nova/provider_config/",
                    help="Folder of provider.yaml files with inventories and traits of your own; read at each pass."),
-        cfg.ListOpt("image_type_exclude_list", default=[], help="Image formats that this host shall not promise."),
+        cfg.ListOpt("image_type_exclude_list", default=[],
+                    help="Image formats whose COMPUTE_IMAGE_TYPE_ traits this host does not report."),
     ),
     "libvirt": (
-        cfg.StrOpt("connection_uri", default="", help="libvirt's URI; empty: qemu:///system."),
-        cfg.StrOpt("virt_type", default="kvm", choices=("kvm", "qemu", "lxc", "parallels"), help="How guests are run."),
+        cfg.StrOpt("connection_uri", default="", help="URI of libvirt; empty: qemu:///system."),
+        cfg.StrOpt("virt_type", default="kvm", choices=("kvm", "qemu", "lxc", "parallels"),
+                   help="Type of virtualization; only kvm and qemu are supported."),
         cfg.StrOpt("cpu_mode", choices=("host-model", "host-passthrough", "custom", "none"),
                    help="Which CPU guests see; decides the HW_CPU_ traits. Unset: host-model."),
-        cfg.ListOpt("cpu_models", default=[], deprecated_name="cpu_model", help="With cpu_mode = custom: the models."),
-        cfg.ListOpt("cpu_model_extra_flags", default=[], help="CPU features to add (name) or take away (-name)."),
+        cfg.ListOpt("cpu_models", default=[], deprecated_name="cpu_model",
+                    help="CPU models that guests see, with cpu_mode = custom."),
+        cfg.ListOpt("cpu_model_extra_flags", default=[], help="CPU features to add (name) or remove (-name)."),
         cfg.BoolOpt("cpu_power_management", default=False,
-                    help="Nova switches unused dedicated CPUs off; they count although they are offline."),
+                    help="Nova switches unused dedicated CPUs off. They are counted although they are offline."),
         cfg.ListOpt("hw_machine_type", default=[], help="Default machine types, as arch=machine."),
         cfg.BoolOpt("swtpm_enabled", default=False, help="Guests can have an emulated TPM."),
         cfg.ListOpt("supported_tpm_secret_security", default=["user", "host", "deployment"],
-                    help="Who can own the secret of a TPM."),
+                    help="Kinds of owners that the secret of a TPM can have."),
         cfg.StrOpt("images_type", default="default", choices=("raw", "flat", "qcow2", "lvm", "rbd", "ploop", "default"),
-                   help="Where guests' disks are kept."),
+                   help="How guests' disks are stored; lvm, rbd and ploop are not supported."),
         cfg.IntOpt("num_memory_encrypted_guests", help="Not supported: must not be set."),
         cfg.IntOpt("file_backed_memory", default=0, help="Not supported: must be 0."),
         cfg.ListOpt("pmem_namespaces", default=[], help="Not supported: must be empty."),
@@ -92,109 +102,127 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
         cfg.MultiStrOpt("device_spec", default=[],
                         deprecated_opts=[cfg.DeprecatedOpt("passthrough_whitelist", group="pci"),
                                          cfg.DeprecatedOpt("pci_passthrough_whitelist", group="DEFAULT")],
-                        help="Rules for the PCI devices that guests may have, each a JSON object as nova takes it; "
-                             "those of all configuration files count, a later file replaces none; "
-                             "beyond nova: resource_class_attribute names a file of the vendor's driver below the "
-                             "device's folder in sysfs whose number makes the class (nvidia/current_vgpu_type), and "
-                             "bandwidth is \"link\", kbit/s, or an object of egress and ingress."),
-        cfg.BoolOpt("report_in_placement", default=False, help="Report the devices of device_spec."),
+                        help="Rules for the PCI devices that guests may use, each a JSON object as in nova. The rules "
+                             "of all configuration files count: a later file does not replace earlier ones. This "
+                             "agent knows two more keys than nova. resource_class_attribute names a file of the "
+                             "vendor's driver below the device's folder in sysfs; its number becomes part of the "
+                             "resource class (nvidia/current_vgpu_type). bandwidth is \"link\", a number of kbit/s, "
+                             "or an object with egress and ingress."),
+        cfg.BoolOpt("report_in_placement", default=False, help="Report the devices that match device_spec."),
         cfg.StrOpt("discover", default="rules", choices=("rules", "all"),
-                   help="With all, every VF of an SR-IOV NIC is reported as SRIOV_NET_VF, without a rule; rules go "
-                        "before. A PF is reported whole by a rule only."),
+                   help="With all, every VF of an SR-IOV NIC that matches no rule is reported as SRIOV_NET_VF. A whole "
+                        "PF is reported only by a rule."),
         cfg.BoolOpt("link_bandwidth", default=False,
-                    help="Report the speed of each reported PF's link as its bandwidth, where no rule says it. Not on "
-                         "a host whose bandwidth Neutron's agent reports."),
+                    help="Report the link speed of each reported PF as its bandwidth, unless its rule sets bandwidth. "
+                         "Do not use it on a host whose bandwidth Neutron's agent reports."),
     ),
     "devices": (
         cfg.ListOpt("enabled_mdev_types", deprecated_name="enabled_vgpu_types", default=[],
-                    help="Types of mediated devices to offer; of several, all but one need [mdev_TYPE] "
+                    help="Types of mediated devices to offer. If there are several, all but one need [mdev_TYPE] "
                          "device_addresses."),
     ),
     "workarounds": (
         cfg.BoolOpt("reserve_disk_resource_for_image_cache", default=False, help="Not supported: must be false."),
     ),
     "agent": (
-        cfg.StrOpt("state_directory", default=str(OWN_STATE), help="Where this agent keeps what it must remember."),
+        cfg.StrOpt("state_directory", default=str(OWN_STATE),
+                   help="Folder in which this agent keeps its memory between passes, its locks and status.json."),
         cfg.ListOpt("root_traits", default=[],
-                    help="Promises of other services here, as traits of the root: COMPUTE_RESCUE_BFV, for one."),
+                    help="Traits to report on the root for what other services on this host can do, for instance "
+                         "COMPUTE_RESCUE_BFV."),
         cfg.BoolOpt("allow_reshape", default=False,
-                    help="Convert a host whose tree changes its shape under guests when the service starts, or by "
-                         "sync; else only compute-node-agent reshape --apply does, and before a start of the "
-                         "service the plan that a person approved (reshape --approve)."),
+                    help="Allow sync, and the service at its start, to convert a host: to move allocations of guests "
+                         "because the shape of the tree changes. If false, only compute-node-agent reshape --apply "
+                         "converts, and before a start of the service the plan that a person approved (reshape "
+                         "--approve)."),
         cfg.IntOpt("reshape_timeout", default=300, min=1,
-                   help="Seconds after which a conversion that others keep disturbing is given up; what it began "
-                        "stands without harm, and the next one goes on from there."),
+                   help="Seconds after which the agent gives up a conversion that other writers keep disturbing. What "
+                        "it wrote so far does no harm, and the next conversion continues from there."),
         cfg.IntOpt("audit_grace", default=60, min=0,
-                   help="Seconds after its last change for which an audit does not judge a consumer that has no guest "
-                        "here: between a claim and the start of its guest there may be the download of an image."),
+                   help="Seconds for which an audit does not judge a consumer without a guest on this host, counted "
+                        "from the consumer's last change. Between a claim and the start of its guest an image may "
+                        "have to be downloaded."),
         cfg.IntOpt("node_grace", default=60, min=0,
-                   help="Seconds between two answers of Ironic's that it does not have a bare-metal node any more, "
-                        "before the node's provider is deleted."),
+                   help="The provider of a bare-metal node is deleted when two answers of Ironic, at least this many "
+                        "seconds apart, lack the node."),
         cfg.IntOpt("interval", default=60, min=1,
-                   help="Seconds between two passes of the service that no event asked for."),
+                   help="Seconds between two regular passes of the service. Events of the host cause more passes."),
         cfg.IntOpt("full_audit_interval", default=3600, min=1,
-                   help="Seconds between two audits of the service that read everything; the others read what moved."),
+                   help="Seconds between two audits of the service that read everything. The audits between them read "
+                        "only what changed."),
         cfg.IntOpt("start_spread", default=30, min=0,
-                   help="The service begins its first pass within so many seconds, each host at a moment of its own."),
+                   help="The service begins its first pass within this number of seconds after its start, each host "
+                        "at a different moment."),
         cfg.IntOpt("stop_timeout", default=20, min=1,
-                   help="Seconds after which a service that is told to stop abandons its pass, without harm."),
-        cfg.StrOpt("heal_policy", help="The service heals what this file lets, see audit --policy; unset, nothing."),
+                   help="Seconds after which a service that is to stop abandons its current pass. This does no harm."),
+        cfg.StrOpt("heal_policy",
+                   help="File that says which findings of its audits the service repairs, see audit --policy. Unset: "
+                        "the service repairs nothing."),
         cfg.IntOpt("keep_cases", default=5, min=0, max=100,
-                   help="How many passes over a hypervisor that were refused or failed the service keeps as cases, "
-                        "below the state directory; plan --replay FILE does one again. Without secrets."),
-        cfg.PortOpt("metrics_port", help="A port of loopback for /metrics, /healthz and /readyz; 0: a free one."),
-        cfg.StrOpt("metrics_textfile", help="Write metrics to this file, for the node exporter's textfile collector."),
+                   help="Number of cases that the service keeps below the state directory: one for each pass over a "
+                        "hypervisor that was refused or failed. plan --replay FILE repeats such a pass. A case has no "
+                        "secrets."),
+        cfg.PortOpt("metrics_port",
+                    help="Port on loopback for /metrics, /healthz and /readyz; 0: a free port. Unset: no port."),
+        cfg.StrOpt("metrics_textfile",
+                   help="File to which the service writes its metrics, for the node exporter's textfile collector."),
         cfg.StrOpt("ring_url",
-                   help="Where agents that share one Ironic without shards find each other, as tooz names it: "
-                        "etcd3+http://HOST:2379. Unset, all nodes that Ironic lists are this agent's."),
+                   help="URL at which agents that share one Ironic without shards find each other, in the form of "
+                        "tooz: etcd3+http://HOST:2379. Unset: this agent reports all nodes that Ironic lists."),
         cfg.StrOpt("ring_member", default=socket.gethostname(), sample_default="<hostname>",
-                   help="This agent's name among those of the ring."),
+                   help="Name of this agent in the ring."),
         cfg.IntOpt("ring_timeout", default=180, min=5,
-                   help="Seconds after its last pass after which the nodes of an agent are given to the others; more "
-                        "than the time between two passes."),
-        cfg.IntOpt("node_workers", default=8, min=1, max=64, help="Bare-metal nodes that are written at a time."),
+                   help="Seconds without a pass after which an agent's nodes are given to the other agents of the "
+                        "ring. It must be longer than the time between two passes."),
+        cfg.IntOpt("node_workers", default=8, min=1, max=64,
+                   help="Number of bare-metal nodes that are written at the same time."),
         cfg.Opt("shrink_limit_percent", type=types.Integer(min=0, max=100), default=30,
-                help="Refuse a pass that takes away more of a class than this, unless forced or seen three times."),
+                help="Refuse a pass that takes away more than this percentage of a resource class, unless it is "
+                     "forced, or three passes in a row find the same."),
     ),
     "ironic": (
-        cfg.StrOpt("shard", help="Report only nodes of this shard; nova's option."),
+        cfg.StrOpt("shard", help="Report only nodes of this shard. Nova has the same option."),
         cfg.StrOpt("conductor_group",
-                   help="Report only nodes of this conductor group; empty: those of none. nova's option."),
+                   help="Report only nodes of this conductor group; empty: only nodes without a conductor group. Nova "
+                        "has the same option."),
     ),
     "fake": (
-        cfg.IntOpt("hosts", default=1, min=1, max=100_000, help="How many hosts the fake driver makes up."),
-        cfg.StrOpt("seed", default="0", help="The same seed makes the same hosts."),
-        cfg.StrOpt("shape", default="small", choices=sorted(SHAPES), help="How large they are."),
+        cfg.IntOpt("hosts", default=1, min=1, max=100_000, help="Number of hosts that the fake driver makes up."),
+        cfg.StrOpt("seed", default="0", help="A number; the same seed makes the same hosts."),
+        cfg.StrOpt("shape", default="small", choices=sorted(SHAPES), help="Size of these hosts."),
     ),
 }  # fmt: skip
 
 OWN_GROUPS = ("agent", "fake")
 
-MDEV_OPTIONS = (  # of each group [mdev_TYPE], one for each enabled type
+MDEV_OPTIONS = (  # options of the group [mdev_TYPE] of each enabled type
     cfg.ListOpt("device_addresses", default=[],
-                help="PCI addresses of the cards, or libvirt's names of parents that are not on PCI, that offer this "
-                     "type; empty: all that are not named elsewhere."),
-    cfg.Opt("max_instances", type=types.Integer(min=1), help="How many to offer on this host at most."),
-    cfg.StrOpt("mdev_class", default="VGPU", help="The resource class: VGPU, or one that starts with CUSTOM_."),
+                help="Cards that offer this type: PCI addresses, or libvirt's names of parents that are not on PCI. "
+                     "Empty: all cards that no other type names."),
+    cfg.Opt("max_instances", type=types.Integer(min=1),
+            help="Highest number of devices of this type to offer on this host. Unset: no limit."),
+    cfg.StrOpt("mdev_class", default="VGPU",
+               help="Resource class of the devices: VGPU, or a name that starts with CUSTOM_."),
 )  # fmt: skip
 
-REFUSED: tuple[tuple[str, str, Callable[[Any], bool], str], ...] = (
+REFUSED: tuple[tuple[str, str, Callable[[object], bool], str], ...] = (  # group, option, whether to refuse, reason
     ("libvirt", "images_type", lambda value: value in ("rbd", "lvm", "ploop"),
      "disk is then not the local file system that this agent measures: use raw, flat or qcow2, or report the disk "
-     "through a sharing provider and keep this agent off the host"),
+     "through a sharing provider and do not run this agent on the host"),
     ("libvirt", "num_memory_encrypted_guests", lambda value: value is not None,
-     "guests with encrypted memory are counted as libvirt and the kernel tell: remove the option"),
+     "this agent takes the number of guests with encrypted memory from libvirt and the kernel: remove the option"),
     ("libvirt", "file_backed_memory", lambda value: value != 0,
      "memory is then a file, which this agent does not measure: set it to 0"),
-    ("libvirt", "pmem_namespaces", bool, "persistent memory is not reported by this agent: remove the option"),
-    ("libvirt", "virt_type", lambda value: value in ("lxc", "parallels"), "only kvm and qemu are reported"),
+    ("libvirt", "pmem_namespaces", bool, "this agent does not report persistent memory: remove the option"),
+    ("libvirt", "virt_type", lambda value: value in ("lxc", "parallels"),
+     "only kvm and qemu are reported: set it to one of them"),
     ("workarounds", "reserve_disk_resource_for_image_cache", bool,
-     "the image cache is not taken off the disk by this agent: set it to false and use reserved_host_disk_mb"),
+     "this agent does not subtract the image cache from the disk: set it to false and use reserved_host_disk_mb"),
 )  # fmt: skip
 
 
 def register(conf: cfg.ConfigOpts) -> None:
-    """Make all options known to ``conf``, keystoneauth's own of [placement] included."""
+    """Register all options with ``conf``, also those of keystoneauth in [placement] and [ironic]."""
     for group, options in OPTIONS.items():
         conf.register_opts(options, group=None if group == "DEFAULT" else group)
     loading.register_auth_conf_options(conf, "placement")
@@ -208,7 +236,7 @@ def register(conf: cfg.ConfigOpts) -> None:
 
 
 def register_mdevs(conf: cfg.ConfigOpts, types_: Iterable[str]) -> None:
-    """Once files are read: make the options of each enabled type known."""
+    """Register the options of each enabled type; call it after files are read."""
     for type_ in types_:
         for option in MDEV_OPTIONS:
             mine = copy.copy(option)
@@ -217,13 +245,17 @@ def register_mdevs(conf: cfg.ConfigOpts, types_: Iterable[str]) -> None:
 
 
 def register_auth(conf: cfg.ConfigOpts) -> None:
-    """Once files are read: make the options of [placement] auth_section known, where they stand in another group."""
+    """Register the options of an auth_section of [placement] or [ironic]; call it after files are read."""
     loading.register_auth_conf_options(conf, "placement")
     loading.register_auth_conf_options(conf, "ironic")
 
 
 def register_secrets(conf: cfg.ConfigOpts, group: str) -> list[tuple[str, str]]:
-    """Once files are read: what the chosen way to log in keeps secret, as (group, option); none for an unknown way."""
+    """
+    Register the options of a group's auth_type, and return the secret ones as (group, option).
+
+    Call it after files are read. Empty: auth_type is not set, is unknown, or has no secrets.
+    """
     section = conf[group].auth_section or group
     kind = conf[section].auth_type if "auth_type" in conf[section] else None
     try:
@@ -235,7 +267,7 @@ def register_secrets(conf: cfg.ConfigOpts, group: str) -> list[tuple[str, str]]:
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
-    """All options by group, for oslo.config's sample generator and validator."""
+    """Return all options by group, for oslo.config's sample generator and validator."""
     placement = {
         option.name: option
         for options in (

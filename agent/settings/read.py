@@ -186,9 +186,16 @@ def _read_ironic(values: Values) -> IronicSettings:
 def _read_fleet(values: Values) -> FleetSettings:
     return FleetSettings(
         hosts=values.value("fake", "hosts"),
-        seed=values.parsed("fake", "seed", int) or 0,
+        seed=values.parsed("fake", "seed", _parse_seed) or 0,
         shape=values.value("fake", "shape"),
     )
+
+
+def _parse_seed(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise ValueError(f"must be a whole number, got {text!r}") from error
 
 
 def _check_refused(values: Values) -> None:

@@ -117,14 +117,14 @@ def test_the_pin_set_of_old_clouds_is_the_shared_set_and_goes_with_reserved_cpus
         pytest.param({"libvirt": {"images_type": "rbd"}}, "images_type rbd is not supported: disk", id="ceph"),
         pytest.param({"libvirt": {"images_type": "lvm"}}, "images_type lvm is not supported", id="lvm"),
         pytest.param({"libvirt": {"file_backed_memory": 4096}}, "file_backed_memory 4096 is not", id="file memory"),
-        pytest.param({"libvirt": {"pmem_namespaces": "128G:ns0"}}, "persistent memory is not reported", id="pmem"),
+        pytest.param({"libvirt": {"pmem_namespaces": "128G:ns0"}}, "does not report persistent memory", id="pmem"),
         pytest.param({"libvirt": {"virt_type": "lxc"}}, "only kvm and qemu", id="containers"),
         pytest.param({"workarounds": {"reserve_disk_resource_for_image_cache": True}}, "image cache", id="image cache"),
         pytest.param(
             {"agent": {"root_traits": "COMPUTE_RESCUE_BVF"}}, "COMPUTE_RESCUE_BVF, which is nei", id="misspelt"
         ),
         pytest.param({"DEFAULT": {"compute_driver": "vmwareapi.VMwareVCDriver"}}, "compute_driver is not", id="driver"),
-        pytest.param({"fake": {"seed": "x"}}, "seed invalid literal", id="seed in words"),
+        pytest.param({"fake": {"seed": "x"}}, "seed must be a whole number, got 'x'", id="seed in words"),
         pytest.param({"compute": {"layout": "num"}}, "layout is not valid", id="layout"),
         pytest.param({"pci": {"device_spec": "{"}}, "rule 1 is not JSON", id="no JSON"),
         pytest.param({"pci": {"device_spec": '{"devname": "e"}'}}, "by devname", id="device by netdev name"),
