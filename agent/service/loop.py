@@ -86,7 +86,7 @@ class Daemon:
         self._passes.open()
         with serving(self._settings.state_directory):
             self._reporter.serve_metrics()
-            self._warn_of_slips()
+            _warn_of_slips(self._settings)
             self._reporter.notifier.ready("starting")
             self._reporter.publish()
             try:
@@ -160,7 +160,7 @@ class Daemon:
         reason = ""
         try:
             self._settings, self._policy = _read(self._choice)
-            self._check_lasting(before[0])
+            _check_lasting(before[0], self._settings)
             self._passes = self._new_passes()
             self._passes.open()
         except (ConfigError, StateError) as error:
@@ -173,27 +173,12 @@ class Daemon:
             before[2].close_host()
             gc.unfreeze()  # so that the old connections are freed when the next pass is done
             self._frozen = False
-            LOG.info("configuration read anew")
-            self._warn_of_slips()
+            LOG.info("configuration read again")
+            _warn_of_slips(self._settings)
         self._reporter.reloaded(self._settings, reason)
         self._pace.restart(self._settings)
         self._reopen_log()
         self._reporter.notifier.ready(self.status.sentence())
-
-    def _check_lasting(self, before: Settings) -> None:
-        """
-        Refuse changes that a running service cannot apply.
-
-        Raises:
-            ConfigError: such an option has another value than before.
-        """
-        for name in ("state_directory", "metrics_port"):
-            if getattr(self._settings, name) != getattr(before, name):
-                raise ConfigError(f"[agent] {name} has changed: restart the service to apply it")
-
-    def _warn_of_slips(self) -> None:
-        for slip in slips_of_the_pen(self._settings):
-            LOG.warning("%s", slip)
 
     def _reopen_log(self) -> None:
         reason = ""
@@ -216,6 +201,23 @@ def _read(choice: Choice) -> tuple[Settings, HealPolicy | None]:
     return settings, read_policy(settings.heal_policy) if settings.heal_policy else None
 
 
+def _check_lasting(before: Settings, after: Settings) -> None:
+    """
+    Refuse changes that a running service cannot apply.
+
+    Raises:
+        ConfigError: such an option has another value than before.
+    """
+    for name in ("state_directory", "metrics_port"):
+        if getattr(after, name) != getattr(before, name):
+            raise ConfigError(f"[agent] {name} has changed: restart the service to apply it")
+
+
+def _warn_of_slips(settings: Settings) -> None:
+    for slip in slips_of_the_pen(settings):
+        LOG.warning("%s", slip)
+
+
 def run_service(choice: Choice, verbose: int) -> None:
     """
     Run the service until a signal stops it: the verb ``run``.
@@ -225,5 +227,5 @@ def run_service(choice: Choice, verbose: int) -> None:
     """
     daemon = Daemon(choice)
     daemon.set_up_log(verbose)
-    with signals.heard(daemon.stop, daemon.reload, lambda: daemon.stop_timeout_s):
+    with signals.handled(daemon.stop, daemon.reload, lambda: daemon.stop_timeout_s):
         daemon.run()

@@ -58,6 +58,29 @@ class _OperationMetrics:
         return made
 
 
+class _RequestMetrics:
+    """Count and duration of the requests to placement."""
+
+    def __init__(self, name: str, registry: CollectorRegistry) -> None:
+        self._requests = Counter(
+            f"{name}_placement_requests",
+            "Requests to placement, by method and code; no answer is code 0.",
+            ["method", "code"],
+            registry=registry,
+        )
+        self._took_s = Summary(
+            f"{name}_placement_request_seconds",
+            "Time that requests to placement took.",
+            ["method"],
+            registry=registry,
+        )
+
+    def count(self, method: str, code: int, seconds: float) -> None:
+        """Count one request."""
+        self._requests.labels(method, str(code)).inc()
+        self._took_s.labels(method).observe(seconds)
+
+
 class Metrics:
     """All metrics of the service, in their own registry."""
 
@@ -80,18 +103,7 @@ class Metrics:
             registry=self.registry,
         )
         self._operations = _OperationMetrics(name, self.registry)
-        self._requests = Counter(
-            f"{name}_placement_requests",
-            "Requests to placement, by method and code; no answer is code 0.",
-            ["method", "code"],
-            registry=self.registry,
-        )
-        self._request_s = Summary(
-            f"{name}_placement_request_seconds",
-            "Time that requests to placement took.",
-            ["method"],
-            registry=self.registry,
-        )
+        self._requests = _RequestMetrics(name, self.registry)
         self._found: dict[str, int] = {}
         self._findings = Gauge(f"{name}_findings", "Findings of the last audit.", ["kind"], registry=self.registry)
         self._stock = Gauge(
@@ -119,8 +131,7 @@ class Metrics:
 
     def requested(self, method: str, code: int, seconds: float) -> None:
         """Count a request to placement by the status code of its answer (0: no answer)."""
-        self._requests.labels(method, str(code)).inc()
-        self._request_s.labels(method).observe(seconds)
+        self._requests.count(method, code, seconds)
 
     def operated(self, source: str, operation: str, seconds: float, served: bool) -> None:
         """Count one operation of a source: a call of libvirt, or a request."""

@@ -13,15 +13,15 @@ ABANDONED = "stopped in the middle of a pass, which did not end in time: the nex
 
 
 @contextmanager
-def heard(stop: Callable[[], object], reload: Callable[[], object], bound_s: Callable[[], float]) -> Iterator[None]:
+def handled(stop: Callable[[], object], reload: Callable[[], object], bound_s: Callable[[], float]) -> Iterator[None]:
     """
     Inside the context, a thread calls ``stop`` at SIGTERM and SIGINT, and ``reload`` at SIGHUP.
 
     Python runs its own signal handlers in the main thread only, which may hang in a call of a library. A process that
     has not stopped ``bound_s()`` seconds after the signal ends at once: a pass may end anywhere without harm.
     """
-    hearing, telling = socket.socketpair()
-    telling.setblocking(False)
+    receiving, sending = socket.socketpair()
+    sending.setblocking(False)
 
     def end() -> None:
         stop()
@@ -31,14 +31,14 @@ def heard(stop: Callable[[], object], reload: Callable[[], object], bound_s: Cal
 
     doing = {signal.SIGTERM: end, signal.SIGINT: end, signal.SIGHUP: reload}
 
-    def hear() -> None:
-        with hearing:
-            while numbers := hearing.recv(64):  # by signal.set_wakeup_fd
+    def receive() -> None:
+        with receiving:
+            while numbers := receiving.recv(64):  # written by Python, see signal.set_wakeup_fd
                 for number in numbers:
                     doing.get(signal.Signals(number), _nothing)()
 
-    threading.Thread(target=hear, name="signals", daemon=True).start()
-    descriptor = signal.set_wakeup_fd(telling.fileno(), warn_on_full_buffer=False)
+    threading.Thread(target=receive, name="signals", daemon=True).start()
+    descriptor = signal.set_wakeup_fd(sending.fileno(), warn_on_full_buffer=False)
     handlers = {signal.SIGTERM: _then(stop), signal.SIGINT: _then(stop), signal.SIGHUP: _nothing}
     before = {number: signal.signal(number, handlers[number]) for number in doing}
     try:
@@ -47,7 +47,7 @@ def heard(stop: Callable[[], object], reload: Callable[[], object], bound_s: Cal
         for number, handler in before.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(descriptor)
-        telling.close()
+        sending.close()
 
 
 def _abandon() -> None:

@@ -276,7 +276,7 @@ def test_a_configuration_that_is_wrong_when_it_is_read_anew_leaves_the_old_one(
         service.wait(lambda: "the old one stays" in service.lines())
         service.wait_for_passes(1)
         assert service.lines().count("layout is not valid") == 1
-        assert "read anew\n" not in service.lines()
+        assert "read again\n" not in service.lines()
         assert "degraded: the old one stays" in service.status()["sentence"]
         assert not service.is_ready()
 
@@ -320,10 +320,10 @@ def test_a_log_that_was_rotated_is_opened_anew_by_sighup(placement_server: Place
             service.told.clear()
             service.process.send_signal(signal.SIGHUP)
             service.wait(lambda: "READY=1" in service.told)
-        service.wait(lambda: "configuration read anew" in log.read_text(encoding="utf-8"))
+        service.wait(lambda: "configuration read again" in log.read_text(encoding="utf-8"))
         service.wait_for_passes(2)
 
-        assert "configuration read anew" not in rotated.read_text(encoding="utf-8")
+        assert "configuration read again" not in rotated.read_text(encoding="utf-8")
         service.wait(lambda: service.descriptors() <= descriptors)  # it may be in the middle of a pass
 
 
