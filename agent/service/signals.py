@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 LOG = logging.getLogger(__name__)
-ABANDONED = "stopped in the middle of a pass, which did not end in time: the next one goes on from there"
+ABANDONED = "stopped in a pass that did not end within [agent] stop_timeout: the next pass continues from there"
 
 
 @contextmanager
