@@ -9,6 +9,7 @@ from agent.allocations.decide.fit import Claimant, misfits, others_stock
 from agent.allocations.decide.sets import merge_set
 from agent.allocations.operations import Ending, Operations, Result
 from agent.command.exits import Exit
+from agent.command.forms import EndingForm
 from agent.command.result import Report, choice_of
 from agent.connect.choice import open_client, open_driver, settings_for
 from agent.errors import ConfigError
@@ -58,7 +59,7 @@ def _open(options: argparse.Namespace) -> tuple[PlacementClient, str]:
 
 
 def _report(ending: Ending, well: Collection[Result] = (Result.DONE,)) -> Report:
-    record = {
+    record: EndingForm = {
         "outcome": ending.told.value,
         "consumer": ending.consumer,
         "allocations": encode_slots(ending.held),
@@ -128,7 +129,7 @@ def _fitting(
     reasons: list[str] = []
     with open_driver(settings, choice) as driver:
         for name in driver.nodes():
-            survey = look(lambda name=name: driver.survey(name))  # type: ignore[misc]
+            survey = look(partial(driver.survey, name))
             standing = client.find(name)
             if standing is None:
                 raise Absent(f"placement has no provider {name}: run compute-node-agent sync first")

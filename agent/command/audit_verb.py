@@ -3,11 +3,11 @@
 import argparse
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 
 from agent.audit.heal import Healed, HealPolicy, RepairOutcome, decide_repairs, heal, read_policy
 from agent.audit.run import AuditResult, witness
 from agent.command.exits import Exit
+from agent.command.forms import AuditForm, FindingForm
 from agent.command.result import Report, choice_of
 from agent.connect.choice import node_of, open_client, open_driver, settings_for
 from agent.errors import StateError
@@ -26,7 +26,7 @@ def audit(options: argparse.Namespace) -> Report:
     choice = choice_of(options)
     settings = settings_for(choice)
     client, where = open_client(settings, choice)
-    findings: list[dict[str, Any]] = []
+    findings: list[FindingForm] = []
     young: list[str] = []
     remarks: list[str] = []
     failed = False
@@ -46,7 +46,7 @@ def audit(options: argparse.Namespace) -> Report:
         )
     left = [one for one in findings if one["outcome"] != Healed.HEALED.value]
     ending = Exit.ERROR if failed else Exit.DIFFERENCES if left else Exit.DONE
-    data = {"findings": findings, "young": young, "light": options.light}
+    data: AuditForm = {"findings": findings, "young": young, "light": options.light}
     return Report(data=data, table="agent.command.host_tables:print_findings", exit=ending, remark="\n".join(remarks))
 
 
@@ -99,7 +99,7 @@ def _remember(node: ComputeNode, result: AuditResult) -> None:
     write_memory(node.settings.state_directory, result.root_uuid, result.memory, clock=result.clock)
 
 
-def _encode(result: AuditResult, outcome: RepairOutcome) -> dict[str, Any]:
+def _encode(result: AuditResult, outcome: RepairOutcome) -> FindingForm:
     finding = outcome.finding
     since = result.memory.sightings[finding.key].first_s
     return {

@@ -89,5 +89,5 @@ def _print_table(report: Report) -> None:
 
     table: Printer = resolve_name(report.table)
     out = console()
-    for data in report.data[report.each] if report.each else (report.data,):
+    for data in (report.data,) if report.each is None else report.each:
         table(out, data)

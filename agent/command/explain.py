@@ -3,19 +3,19 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
+from agent.command.forms import ExplanationForm, ReasonForm
 from agent.connect.choice import Choice, open_client, open_driver, settings_for
 from agent.errors import ConfigError
 from agent.settings.read import Settings
 from agent.state.identity import planned_identity
 from agent.sync.decide.additions import add
+from agent.sync.json_form import encode_stock
 from agent.sync.node import look
 from agent.sync.provider_yaml import read_additions
 from drivers.devices.stock import libvirt_name
 from drivers.reasons import Reason, Reasoned, Shaped
 from reportclient.ownership import Names
-from reportclient.payload import encode_inventory
 from reportclient.tree import Inventory, ObservedTree
 
 FILES = Reason("the operator's word", "a file below [compute] provider_config_location")
@@ -30,7 +30,7 @@ class Explanation:
     reason: Reason
 
 
-def explain_provider(choice: Choice, name: str, what: str | None) -> dict[str, Any]:
+def explain_provider(choice: Choice, name: str, what: str | None) -> ExplanationForm:
     """
     All classes and traits of one provider of the chosen host, or the one named ``what``, as JSON.
 
@@ -88,11 +88,11 @@ def _standing(settings: Settings, choice: Choice, node: str) -> ObservedTree | N
     return client.observe(found) if found else None
 
 
-def _encode(provider: Reasoned, counted_in: str | None, found: Iterable[Explanation]) -> dict[str, Any]:
-    reasons = [
+def _encode(provider: Reasoned, counted_in: str | None, found: Iterable[Explanation]) -> ExplanationForm:
+    reasons: list[ReasonForm] = [
         {
             "name": one.name,
-            "inventory": encode_inventory(one.inventory) if one.inventory else None,
+            "inventory": encode_stock(one.inventory) if one.inventory else None,
             "fact": one.reason.fact,
             "rule": one.reason.rule,
         }

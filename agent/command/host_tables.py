@@ -1,14 +1,40 @@
-"""What people see: trees and tables, in colour on a terminal, plain in a pipe."""
+"""Print what the verbs found as trees and tables for people: in colour on a terminal, plain in a pipe."""
 
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Literal, assert_never
 
 from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 from rich.tree import Tree
+
+from agent.command.forms import (
+    AuditForm,
+    ChangeForm,
+    ChecksForm,
+    EndingForm,
+    ExplanationForm,
+    FindingForm,
+    RecordedForm,
+    ShownConversionForm,
+    StatusForm,
+    UsagesForm,
+)
+from agent.sync.forms import (
+    CapacityForm,
+    Held,
+    InventoryForm,
+    MoveForm,
+    ObservedProviderForm,
+    ObservedTreeForm,
+    OperationForm,
+    PlanForm,
+    ProviderForm,
+    SetInventoriesForm,
+    TreeForm,
+)
 
 FAMILIES = (
     "COMPUTE_GRAPHICS_MODEL_", "COMPUTE_IMAGE_TYPE_", "COMPUTE_NET_VIF_MODEL_", "COMPUTE_SECURITY_",
@@ -16,61 +42,78 @@ FAMILIES = (
     "HW_CPU_X86_", "HW_", "CUSTOM_",
 )  # fmt: skip
 PIPE_WIDTH = 150
-SHOWN_EVENTS = 4  # of a batch; a card with its VFs is dozens
+SHOWN_EVENTS = 4  # of one batch: a card with its VFs makes dozens
+_TERMS: tuple[Literal["total", "reserved", "min_unit", "max_unit", "step_size", "allocation_ratio"], ...] = (
+    "total",
+    "reserved",
+    "min_unit",
+    "max_unit",
+    "step_size",
+    "allocation_ratio",
+)
+_SUMS: tuple[Literal["total", "capacity", "used"], ...] = ("total", "capacity", "used")
 
 
 def console() -> Console:
-    """Standard output, as wide as the terminal or, in a pipe, wide enough for a line of a tree."""
+    """Open standard output, as wide as the terminal or, in a pipe, wide enough for a line of a tree."""
     return Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
 
 
 def _whole(title: str) -> Column:
-    """A column that breaks names rather than cutting them off: they are copied."""
+    """Make a column that folds long names instead of cutting them off, because people copy them."""
     return Column(title, overflow="fold")
 
 
-def print_tree(out: Console, tree: Mapping[str, Any]) -> None:
-    """A tree in the form of ``sync.json_form``, desired or observed."""
-    branches: dict[str | None, Any] = {}
-    for name, provider in tree["providers"].items():
-        label = Text.assemble((name, "bold"), (_identity(provider), "dim"))
+def print_tree(out: Console, tree: TreeForm) -> None:
+    """Print a desired tree."""
+    _print_providers(out, tree["providers"], {})
+
+
+def _print_providers(
+    out: Console, providers: Mapping[str, ProviderForm], observed: Mapping[str, ObservedProviderForm]
+) -> None:
+    """Print providers below their parents; of those in ``observed`` also uuid, generation and use."""
+    branches: dict[str | None, Tree] = {}
+    for name, provider in providers.items():
+        seen = observed.get(name)
+        label = Text.assemble((name, "bold"), (_identity(seen), "dim"))
         above = branches.get(provider["parent"])
         branches[name] = Tree(label) if above is None else above.add(label)
-        _add_stock(branches[name], provider)
+        _add_stock(branches[name], provider["inventories"], None if seen is None else seen["usages"])
         _add_traits(branches[name], provider["traits"])
         for aggregate in provider["aggregates"]:
             branches[name].add(Text(f"aggregate {aggregate}", "dim"))
-    for name, provider in tree["providers"].items():
+    for name, provider in providers.items():
         if provider["parent"] is None:
             out.print(branches[name])
 
 
-def print_allocations(out: Console, allocations: Mapping[str, Mapping[str, Mapping[str, int]]]) -> None:
-    """Who holds what; a sentence where nobody holds anything."""
+def print_allocations(out: Console, allocations: Held) -> None:
+    """Print which consumer holds what; a sentence where there are no allocations."""
     if not allocations:
         out.print("no allocations")
         return
     table = Table(*map(_whole, ("consumer", "provider", "holds")), box=None)
     for consumer, providers in allocations.items():
         for provider, resources in providers.items():
-            table.add_row(consumer, provider, ", ".join(f"{amount} {name}" for name, amount in resources.items()))
+            table.add_row(consumer, provider, _amounts(resources))
     out.print(table)
 
 
-def print_shown(out: Console, data: Mapping[str, Any]) -> None:
-    """A tree and who holds what of it; nothing where placement has no such tree."""
+def print_shown(out: Console, data: ObservedTreeForm) -> None:
+    """Print a tree and its allocations; nothing where placement has no such tree."""
     if data["providers"]:
-        print_tree(out, data)
+        _print_providers(out, data["providers"], data["providers"])
         print_allocations(out, data["allocations"])
 
 
-def print_recorded(out: Console, data: Mapping[str, Any]) -> None:
-    """Where a host archive was written."""
+def print_recorded(out: Console, data: RecordedForm) -> None:
+    """Print where a host archive was written."""
     out.print(f"recorded this host in {data['directory']}: {data['files']} files")
 
 
-def print_ending(out: Console, data: Mapping[str, Any]) -> None:
-    """How an operation on one consumer ended, and what it holds now."""
+def print_ending(out: Console, data: EndingForm) -> None:
+    """Print how an operation on one consumer ended, and the allocations that the consumer has now."""
     out.print(f"{data['consumer']}: {data['outcome']}")
     for uuid, record in data["allocations"].items():
         out.print(f"  {_amounts(record['resources'])} on {uuid}")
@@ -78,36 +121,38 @@ def print_ending(out: Console, data: Mapping[str, Any]) -> None:
         out.print("  holds nothing")
 
 
-def print_findings(out: Console, data: Mapping[str, Any]) -> None:
-    """What an audit found: the wrongs of each consumer or provider together, what was seen, and what becomes of it."""
-    subjects: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+def print_findings(out: Console, data: AuditForm) -> None:
+    """Print the findings of an audit, those of one kind about one consumer or provider together."""
+    subjects: dict[tuple[str, str | None], list[FindingForm]] = {}
     for one in data["findings"]:
         subjects.setdefault((one["kind"], one["consumer"] or one["provider"]), []).append(one)
     for (kind, subject), several in subjects.items():
-        out.print(Text.assemble((f"{kind} ", "bold"), subject, (f"  since {several[0]['since']}", "dim")))
-        for one in several:
-            where = (
-                f"{one['resource_class'] or ''} on {one['provider']}"
-                if one["consumer"]
-                else one["resource_class"] or ""
-            )
-            if one["expected"] is not None:
-                out.print(f"  {where.strip()}: {one['actual']}, should be {one['expected']}")
-        for seen in dict.fromkeys(one["seen"] for one in several):
-            out.print(f"  {seen}", style="dim")
-        first = several[0]
-        if first["repair"]:
-            doing = {"healed": "done", "failed": f"failed: {first['why']}"}.get(first["outcome"], first["why"])
-            out.print(f"  repair: {first['repair']} ({doing})")
-        else:
-            out.print(f"  {first['why']}")
+        out.print(Text.assemble((f"{kind} ", "bold"), subject or "", (f"  since {several[0]['since']}", "dim")))
+        _print_subject(out, several)
     if not subjects:
         depth = " as far as it moved a generation" if data["light"] else ""
         out.print(f"nothing found: placement says of this host's guests what the hypervisor runs{depth}")
 
 
-def print_status(out: Console, status: Mapping[str, Any]) -> None:
-    """What the service says of itself: a sentence, its sources with their age, and what is wrong."""
+def _print_subject(out: Console, several: list[FindingForm]) -> None:
+    """Print amounts, observations and the repair of the findings about one subject."""
+    for one in several:
+        resource_class = one["resource_class"] or ""
+        where = f"{resource_class} on {one['provider']}" if one["consumer"] else resource_class
+        if one["expected"] is not None:
+            out.print(f"  {where.strip()}: {one['actual']}, should be {one['expected']}")
+    for seen in dict.fromkeys(one["seen"] for one in several):
+        out.print(f"  {seen}", style="dim")
+    first = several[0]
+    if first["repair"]:
+        doing = {"healed": "done", "failed": f"failed: {first['why']}"}.get(first["outcome"], first["why"])
+        out.print(f"  repair: {first['repair']} ({doing})")
+    else:
+        out.print(f"  {first['why']}")
+
+
+def print_status(out: Console, status: StatusForm) -> None:
+    """Print what the service last wrote about itself: a sentence, its sources with their age, outcomes and notes."""
     now = time.time()
     well = status["ready"] and status["running"] and not status["late"]
     sentence = f"late, as the loop hangs; it last said: {status['sentence']}" if status["late"] else status["sentence"]
@@ -123,17 +168,17 @@ def print_status(out: Console, status: Mapping[str, Any]) -> None:
         out.print(f"{node}: {outcome}")
     for note in status["notes"]:
         out.print(f"  {note}")
-    for case in status.get("cases", ()):
+    for case in status["cases"]:
         out.print(f"case: {case} (plan --replay does it again)", markup=False, highlight=False, soft_wrap=True)
-    for approval in status.get("approvals", ()):
+    for approval in status["approvals"]:
         out.print(approval, markup=False, highlight=False)
     if status["last_pass_s"]:
         out.print(f"last pass {now - status['last_pass_s']:.0f} s ago, in {status['took_s']:.2f} s", highlight=False)
     out.print(f"pid {status['pid']}, version {status['version']}", highlight=False)
 
 
-def print_usages(out: Console, data: Mapping[str, Any]) -> None:
-    """What a project or a user of it uses, by the type of its consumers."""
+def print_usages(out: Console, data: UsagesForm) -> None:
+    """Print what a project, or one user of it, uses, by consumer type."""
     whose = f"project {data['project']}" + (f", user {data['user']}" if data["user"] else "")
     table = Table("type", "class", Column("used", justify="right"), box=None)
     for kind, sums in data["usages"].items():
@@ -144,8 +189,8 @@ def print_usages(out: Console, data: Mapping[str, Any]) -> None:
         out.print(table)
 
 
-def print_plan(out: Console, plan: Mapping[str, Any]) -> None:
-    """What a pass would do, one line for each operation."""
+def print_plan(out: Console, plan: PlanForm) -> None:
+    """Print the operations of a plan, its moves and its digest."""
     if not plan["operations"]:
         out.print("nothing to change")
         return
@@ -159,8 +204,8 @@ def print_plan(out: Console, plan: Mapping[str, Any]) -> None:
     out.print(Text(f"digest {plan['digest']}", "dim"))
 
 
-def print_moves(out: Console, moves: Iterable[Mapping[str, Any]]) -> None:
-    """Who moves with what, from where to where, and why there."""
+def print_moves(out: Console, moves: Iterable[MoveForm]) -> None:
+    """Print a table of moves: consumer, resources, source, target and reason."""
     table = Table(*map(_whole, ("consumer", "moves", "from", "to", "because")), box=None)
     for move in moves:
         became = move.get("to_resources")
@@ -170,8 +215,8 @@ def print_moves(out: Console, moves: Iterable[Mapping[str, Any]]) -> None:
     out.print(table)
 
 
-def print_conversion(out: Console, data: Mapping[str, Any]) -> None:
-    """A plan that may move guests: both trees side by side, capacity, moves, requests, and what to say to agree."""
+def print_conversion(out: Console, data: ShownConversionForm) -> None:
+    """Print a plan that may move guests: both trees side by side, capacity, moves, requests, and the next step."""
     if not data["operations"]:
         out.print("nothing to change")
         return
@@ -191,8 +236,8 @@ def print_conversion(out: Console, data: Mapping[str, Any]) -> None:
     out.print(f"digest {data['digest']}: {_next_step(data)}")
 
 
-def _next_step(data: Mapping[str, Any]) -> str:
-    """What becomes of a plan that is shown."""
+def _next_step(data: ShownConversionForm) -> str:
+    """Say what happens with a plan that is shown, or which option carries it out."""
     match data.get("approval"):
         case "approved":
             return (
@@ -203,12 +248,14 @@ def _next_step(data: Mapping[str, Any]) -> str:
             return "not approved, nothing will be carried out"
         case "not-needed":
             return "nobody has to move: the next pass does this, without an approval"
-        case _:
+        case None:
             return f"to carry out exactly this, add --apply --digest {data['digest']}"
+        case other:
+            assert_never(other)
 
 
-def print_reasons(out: Console, data: Mapping[str, Any]) -> None:
-    """Each class and trait of a provider with its fact and its rule."""
+def print_reasons(out: Console, data: ExplanationForm) -> None:
+    """Print each class and trait of a provider with its fact and its rule."""
     under = f" under {data['parent']}" if data["parent"] else ""
     counted = f", whose stock is counted on {data['counted_in']} in the layout flat" if data["counted_in"] else ""
     out.print(Text.assemble((data["provider"], "bold"), f"{under}{counted}"))
@@ -224,8 +271,8 @@ def print_reasons(out: Console, data: Mapping[str, Any]) -> None:
         out.print(Text(f"    rule: {one['rule']}"))
 
 
-def print_change(out: Console, data: Mapping[str, Any]) -> None:
-    """One batch of events and what came of it."""
+def print_change(out: Console, data: ChangeForm) -> None:
+    """Print one batch of events, and what it changes."""
     time = data["at"].partition("T")[2][:12]
     events = data["events"]
     for event in events[:SHOWN_EVENTS]:
@@ -245,8 +292,8 @@ def print_change(out: Console, data: Mapping[str, Any]) -> None:
         out.print(Text(f"  {note}"))
 
 
-def print_checks(out: Console, data: Mapping[str, Any]) -> None:
-    """The findings of a pre-flight check."""
+def print_checks(out: Console, data: ChecksForm) -> None:
+    """Print a table of checks."""
     table = Table("check", "", "what was found", box=None)
     for check in data["checks"]:
         verdict = Text("ok", "green") if check["ok"] else Text("FINDING", "bold red")
@@ -254,25 +301,25 @@ def print_checks(out: Console, data: Mapping[str, Any]) -> None:
     out.print(table)
 
 
-def _identity(provider: Mapping[str, Any]) -> str:
-    return f"  {provider['uuid']}  generation {provider['generation']}" if "uuid" in provider else ""
+def _identity(seen: ObservedProviderForm | None) -> str:
+    return f"  {seen['uuid']}  generation {seen['generation']}" if seen else ""
 
 
-def _add_stock(branch: Tree, provider: Mapping[str, Any]) -> None:
-    if not provider["inventories"]:
+def _add_stock(branch: Tree, inventories: Mapping[str, InventoryForm], usages: Mapping[str, int] | None) -> None:
+    """Add a table of inventories; ``usages`` None: without the column of use."""
+    if not inventories:
         return
-    observed = "usages" in provider
     table = Table(
         *map(_whole, ("class", "total", "reserved", "ratio", "can be allocated")),
-        *map(_whole, ("used",) if observed else ()),
+        *map(_whole, () if usages is None else ("used",)),
         box=None,
     )
     for column in table.columns[1:]:
         column.justify = "right"
-    for name, stock in provider["inventories"].items():
+    for name, stock in inventories.items():
         capacity = int((stock["total"] - stock["reserved"]) * stock["allocation_ratio"])
         row = [name, str(stock["total"]), str(stock["reserved"]), f"{stock['allocation_ratio']:g}", str(capacity)]
-        table.add_row(*row, *((str(provider["usages"].get(name, 0)),) if observed else ()))
+        table.add_row(*row, *(() if usages is None else (str(usages.get(name, 0)),)))
     branch.add(table)
 
 
@@ -282,9 +329,9 @@ def _add_traits(branch: Tree, traits: Iterable[str]) -> None:
 
 
 def _print_side_by_side(
-    out: Console, before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]
+    out: Console, before: Mapping[str, ObservedProviderForm], after: Mapping[str, ObservedProviderForm]
 ) -> None:
-    """Each provider's stock as used/total, before and after; the names as a tree, with those that come and go."""
+    """Print each provider's inventories as used/total, before and after; new and deleted providers have one side."""
     table = Table(*map(_whole, ("provider", "before, used of total", "after, used of total")), box=None)
     parents = {name: one["parent"] for tree in (before, after) for name, one in tree.items()}
     for name in _in_order(parents):
@@ -296,14 +343,14 @@ def _print_side_by_side(
 
 
 def _in_order(parents: Mapping[str, str | None], above: str | None = None) -> list[str]:
-    """Parents before children, siblings by name."""
+    """Sort provider names: parents before children, siblings by name."""
     found = []
     for name in sorted(name for name, parent in parents.items() if parent == above):
         found += [name, *_in_order(parents, name)]
     return found
 
 
-def _stock_text(provider: Mapping[str, Any] | None) -> Text:
+def _stock_text(provider: ObservedProviderForm | None) -> Text:
     if provider is None:
         return Text("-", "dim")
     stock = provider["inventories"]
@@ -312,12 +359,12 @@ def _stock_text(provider: Mapping[str, Any] | None) -> Text:
     )
 
 
-def _print_capacity(out: Console, capacity: Mapping[str, Mapping[str, Mapping[str, int]]]) -> None:
+def _print_capacity(out: Console, capacity: Mapping[str, CapacityForm]) -> None:
     table = Table(*map(_whole, ("class", "total", "can be allocated", "used")), box=None)
     for column in table.columns[1:]:
         column.justify = "right"
     for name, one in capacity.items():
-        cells = [_change(one["before"][key], one["after"][key]) for key in ("total", "capacity", "used")]
+        cells = [_change(one["before"][key], one["after"][key]) for key in _SUMS]
         table.add_row(name, *cells)
     out.print(table)
 
@@ -331,13 +378,13 @@ def _amounts(resources: Mapping[str, int]) -> str:
 
 
 def _kind_of(path: str) -> str:
-    """A path without the names and uuids in it: ``/resource_providers/*/traits``."""
+    """Replace the name or uuid in a path: ``/resource_providers/*/traits``."""
     parts = path.split("/")
     return "/".join(part if index != 2 else "*" for index, part in enumerate(parts))
 
 
 def _families(traits: Iterable[str]) -> list[tuple[str, str]]:
-    """Traits with a long beginning in common on one line: (what they begin with, how they end)."""
+    """Group traits by their prefix, for one line each: (prefix, the rest of each name)."""
     families: dict[str, list[str]] = {}
     for trait in traits:
         family = next((prefix for prefix in FAMILIES if trait.startswith(prefix)), "")
@@ -345,45 +392,46 @@ def _families(traits: Iterable[str]) -> list[tuple[str, str]]:
     return [(f"{family}… " if len(ends) > 1 else family, " ".join(ends)) for family, ends in sorted(families.items())]
 
 
-def _describe(operation: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """One operation as lines of (what is done, to what)."""
-    kind, provider = operation["operation"], operation.get("provider")
-    match kind:
-        case "ensure-resource-classes" | "ensure-traits":
-            noun = "resource class" if kind == "ensure-resource-classes" else "trait"
-            return [(f"make {noun}", name) for name in operation["names"]]
-        case "set-traits":
-            changes = (("  add", operation["added"]), ("  remove", operation["removed"]))
-            return [("traits of", str(provider))] + [
-                (verb, family + names) for verb, traits in changes for family, names in _families(traits)
-            ]
-        case "set-inventories":
-            return _describe_stock(operation)
-        case "reshape":
-            moving = len(operation["allocations"])
-            whose = f", with all that {moving} consumer{'s' * (moving > 1)} hold" if moving else ""
-            heading = ("together", f"in one transaction{whose}:")
-            return [heading] + [line for one in operation["inventories"] for line in _describe_stock(one)]
-        case "rename":
-            return [("rename", f"{operation['old_name']} to {provider}")]
-        case "reparent":
-            return [("move", f"{provider} from under {operation['old_parent']} to {operation['parent']}")]
-        case _:
-            return [(kind, f"{provider} ({operation['uuid']})")]
+def _describe(operation: OperationForm) -> list[tuple[str, str]]:
+    """Describe one operation as lines of (what is done, to what)."""
+    if operation["operation"] == "ensure-resource-classes" or operation["operation"] == "ensure-traits":
+        noun = "resource class" if operation["operation"] == "ensure-resource-classes" else "trait"
+        return [(f"make {noun}", name) for name in operation["names"]]
+    if operation["operation"] == "set-traits":
+        changes = (("  add", operation["added"]), ("  remove", operation["removed"]))
+        return [("traits of", operation["provider"])] + [
+            (verb, family + names) for verb, traits in changes for family, names in _families(traits)
+        ]
+    if operation["operation"] == "set-inventories":
+        return _describe_stock(operation)
+    if operation["operation"] == "reshape":
+        moving = len(operation["allocations"])
+        whose = f", with all that {moving} consumer{'s' * (moving > 1)} hold" if moving else ""
+        heading = ("together", f"in one transaction{whose}:")
+        return [heading] + [line for one in operation["inventories"] for line in _describe_stock(one)]
+    if operation["operation"] == "rename":
+        return [("rename", f"{operation['old_name']} to {operation['provider']}")]
+    if operation["operation"] == "reparent":
+        return [("move", f"{operation['provider']} from under {operation['old_parent']} to {operation['parent']}")]
+    if operation["operation"] == "replace-allocations":
+        return [(operation["operation"], ", ".join(operation["allocations"]))]
+    if operation["operation"] == "claim" or operation["operation"] == "drop-allocations":
+        return [(operation["operation"], operation["consumer"])]
+    return [(operation["operation"], f"{operation['provider']} ({operation['uuid']})")]
 
 
-def _describe_stock(operation: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What becomes of each class that changes: its terms, from what they were."""
+def _describe_stock(operation: SetInventoriesForm) -> list[tuple[str, str]]:
+    """Describe each class that changes: its terms before and after."""
     after, before = operation["inventories"], operation["before"]
-    lines = [("inventory of", str(operation["provider"]))]
+    lines = [("inventory of", operation["provider"])]
     for name in sorted(after.keys() | before.keys()):
         now, was = after.get(name), before.get(name)
-        if was is None:
+        if now is None:
+            lines += [("  remove", f"{name} (total was {was['total']})")] if was else []
+        elif was is None:
             lines.append(
                 ("  add", f"{name} total {now['total']} reserved {now['reserved']} ratio {now['allocation_ratio']:g}")
             )
-        elif now is None:
-            lines.append(("  remove", f"{name} (total was {was['total']})"))
-        elif changed := [f"{term} {was[term]} -> {now[term]}" for term in now if now[term] != was[term]]:
+        elif changed := [f"{term} {was[term]} -> {now[term]}" for term in _TERMS if now[term] != was[term]]:
             lines.append(("  change", f"{name} {', '.join(changed)}"))
     return lines

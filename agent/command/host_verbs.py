@@ -1,13 +1,23 @@
 """What each verb of the command does."""
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agent.command.exits import Exit
+from agent.command.forms import (
+    Approval,
+    ApprovalForm,
+    ChecksForm,
+    LeavingForm,
+    OutcomeForm,
+    RecordedForm,
+    ShownConversionForm,
+    UsagesForm,
+)
 from agent.command.result import Report, choice_of
 from agent.connect.choice import BareMetal, node_of, open_client, open_driver, settings_for
 from agent.errors import USER_ERRORS, ConfigError
@@ -19,6 +29,7 @@ from agent.sync.decide.additions import add
 from agent.sync.decide.draft import Draft
 from agent.sync.decide.judge import judge, notes_on
 from agent.sync.decide.view import Wishes
+from agent.sync.forms import ConversionForm, ObservedTreeForm, ProviderForm, TreeForm
 from agent.sync.json_form import encode_conversion, encode_observed_tree, encode_plan, encode_tree
 from agent.sync.node import ComputeNode, look
 from agent.sync.outcome import Outcome, Status
@@ -45,7 +56,7 @@ def discover(options: argparse.Namespace) -> Report:
     """The tree that this host would report; needs no placement."""
     choice = choice_of(options)
     settings = settings_for(choice)
-    providers: dict[str, Any] = {}
+    providers: dict[str, ProviderForm] = {}
     with open_driver(settings, choice) as driver:
         additions = read_additions(settings.provider_config, required=settings.provider_config_named)
         for node in driver.nodes():
@@ -55,14 +66,15 @@ def discover(options: argparse.Namespace) -> Report:
             identity = told if settings.recorded else read_identity(settings.identity_folders)
             tree, _ = add(tree, identity or planned_identity(node), additions)
             providers |= encode_tree(tree)["providers"]
-    return Report(data={"providers": providers}, table="agent.command.host_tables:print_tree")
+    tree_form: TreeForm = {"providers": providers}
+    return Report(data=tree_form, table="agent.command.host_tables:print_tree")
 
 
 def show(options: argparse.Namespace) -> Report:
     """The tree that placement holds under this host's name."""
     if options.project:
         return _show_usages(options)
-    shown: dict[str, Any] = {"providers": {}, "allocations": {}}
+    shown: ObservedTreeForm = {"providers": {}, "allocations": {}}
     missing = []
     with _nodes(options) as nodes:
         for one in nodes:
@@ -89,10 +101,8 @@ def _show_usages(options: argparse.Namespace) -> Report:
     choice = choice_of(options)
     client, _ = open_client(settings_for(choice), choice)
     usages = client.usages(options.project, options.user)
-    return Report(
-        data={"project": options.project, "user": options.user, "usages": usages},
-        table="agent.command.host_tables:print_usages",
-    )
+    data: UsagesForm = {"project": options.project, "user": options.user, "usages": usages}
+    return Report(data=data, table="agent.command.host_tables:print_usages")
 
 
 def plan(options: argparse.Namespace) -> Report:
@@ -128,13 +138,14 @@ def reshape(options: argparse.Namespace) -> Report:
     drafts: list[Draft] = []
     remarks = [] if api.up is False else [f"reshape --apply would refuse this: {api.told}"]
     refused: list[bool] = []
-    records: list[dict[str, Any]] = []
+    records: list[ShownConversionForm] = []
     with _nodes(options) as nodes:
         for one in nodes:
             draft = _with_use(one, foresee(one, wishes))
             one.check_name(draft)
             verdict = judge(draft, replace(wishes, agreed=draft.plan.digest), one.terms())
-            doing, approval = ("approve" if options.approve else "apply"), "refused"
+            doing = "approve" if options.approve else "apply"
+            approval: Approval = "refused"
             remarks += [
                 *notes_on(draft),
                 *(f"reshape --{doing} would refuse this: {note}" for note in verdict.notes),
@@ -145,7 +156,8 @@ def reshape(options: argparse.Namespace) -> Report:
             remember_plan(one, draft)
             refused.append(verdict.refused is not None or (options.approve and approval == "refused"))
             drafts.append(draft)
-            records.append(_conversion(draft) | ({"approval": approval} if options.approve else {}))
+            approved: ApprovalForm = {"approval": approval} if options.approve else {}
+            records.append({**_conversion(draft), **approved})
     changes = any(one.plan.operations for one in drafts) and not options.approve
     # A digest is of one plan: with several nodes the others are not meant.
     stopped = all(refused) if options.approve else any(refused)
@@ -160,7 +172,7 @@ def reshape(options: argparse.Namespace) -> Report:
     )
 
 
-def _approve(node: ComputeNode, draft: Draft, digest: str) -> tuple[str, str]:
+def _approve(node: ComputeNode, draft: Draft, digest: str) -> tuple[Approval, str]:
     """Approve the plan of now if it is that of the digest; what became of the approval, and what to say of it."""
     if not draft.plan.moves:
         return "not-needed", f"nobody has to move on {node.name}: a pass does that, without an approval"
@@ -248,7 +260,7 @@ def _leaving(options: argparse.Namespace, leave: Callable[[ComputeNode], Outcome
         outcomes = [leave(one) if len(nodes) == 1 else _try(one, partial(leave, one)) for one in nodes]
     planned = options.dry_run and any(one.plan.operations for one in outcomes)
     ending = max(ENDINGS[outcome.status] for outcome in outcomes) or (Exit.DIFFERENCES if planned else Exit.DONE)
-    records = [_encode_outcome(outcome) | {"dry_run": options.dry_run} for outcome in outcomes]
+    records: list[LeavingForm] = [{**_encode_outcome(outcome), "dry_run": options.dry_run} for outcome in outcomes]
     return _for_each(records, "nodes", "agent.command.outcome_tables:print_left", ending)
 
 
@@ -260,7 +272,7 @@ def record(options: argparse.Namespace) -> Report:
     if settings.driver == IRONIC:
         raise BareMetal
     count = record_host(settings, options.directory)
-    data = {"directory": str(options.directory), "files": count}
+    data: RecordedForm = {"directory": str(options.directory), "files": count}
     return Report(data=data, table="agent.command.host_tables:print_recorded")
 
 
@@ -269,9 +281,9 @@ def check(options: argparse.Namespace) -> Report:
     from agent.command.check import check_host
 
     checks = check_host(choice_of(options))
-    records = [{"check": one.name, "ok": one.ok, "detail": one.detail} for one in checks]
+    data: ChecksForm = {"checks": [{"check": one.name, "ok": one.ok, "detail": one.detail} for one in checks]}
     ending = Exit.DONE if all(one.ok for one in checks) else Exit.DIFFERENCES
-    return Report(data={"checks": records}, table="agent.command.host_tables:print_checks", exit=ending)
+    return Report(data=data, table="agent.command.host_tables:print_checks", exit=ending)
 
 
 def explain(options: argparse.Namespace) -> Report:
@@ -291,14 +303,18 @@ def status(options: argparse.Namespace) -> Report:
 
     directory = settings_for(choice_of(options)).state_directory
     found = read_status(directory)
-    found["cases"] = [str(path) for path in case_files(directory)]
-    found["approvals"] = [tell_approval(path, one) for path, one in approvals(directory)]
-    found |= {"running": is_running(found), "late": is_late(found)}
+    running, late = is_running(found), is_late(found)
     refused = set(found["outcomes"].values()) - WELL
-    well = found["ready"] and found["running"] and not found["late"] and not refused
-    return Report(
-        data=found, table="agent.command.host_tables:print_status", exit=Exit.DONE if well else Exit.DIFFERENCES
-    )
+    well = found["ready"] and running and not late and not refused
+    data = {
+        **found,
+        "cases": [str(path) for path in case_files(directory)],
+        "approvals": [tell_approval(path, one) for path, one in approvals(directory)],
+        "running": running,
+        "late": late,
+    }
+    ending = Exit.DONE if well else Exit.DIFFERENCES
+    return Report(data=data, table="agent.command.host_tables:print_status", exit=ending)
 
 
 def _try(node: ComputeNode, act: Callable[[], Outcome]) -> Outcome:
@@ -340,7 +356,7 @@ def _wishes(options: argparse.Namespace) -> Wishes:
     )
 
 
-def _conversion(one: Draft) -> dict[str, Any]:
+def _conversion(one: Draft) -> ConversionForm:
     return encode_conversion(one.plan, one.observed, one.allocations, one.allocations_after)
 
 
@@ -356,7 +372,7 @@ def _layout_remark(options: argparse.Namespace) -> str:
     return wanted if other else ""
 
 
-def _encode_outcome(outcome: Outcome) -> dict[str, Any]:
+def _encode_outcome(outcome: Outcome) -> OutcomeForm:
     return {
         "node": outcome.node,
         "outcome": outcome.status.value,
@@ -365,8 +381,8 @@ def _encode_outcome(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _for_each(records: list[dict[str, Any]], name: str, table: str, ending: Exit) -> Report:
-    """One node's record as it is, those of several in a list of this name."""
+def _for_each(records: Sequence[Mapping[str, object]], name: str, table: str, ending: Exit) -> Report:
+    """Report the record of a single node as it is, those of several nodes in a list of this name."""
     if len(records) == 1:
         return Report(data=records[0], table=table, exit=ending)
-    return Report(data={name: records}, table=table, each=name, exit=ending)
+    return Report(data={name: records}, table=table, each=records, exit=ending)

@@ -1,21 +1,19 @@
 """How people see what became of a node."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from rich.console import Console
 
+from agent.command.forms import LeavingForm, OutcomeForm
 from agent.command.host_tables import print_plan
 
 
-def print_outcome(out: Console, data: Mapping[str, Any]) -> None:
+def print_outcome(out: Console, data: OutcomeForm) -> None:
     """How one node's pass ended."""
     if data["outcome"] not in ("unchanged", "failed", "other-plan"):
         print_plan(out, data)
     print_start(out, data)
 
 
-def print_start(out: Console, data: Mapping[str, Any]) -> None:
+def print_start(out: Console, data: OutcomeForm) -> None:
     """The same without the plan, a line for each note: for the journal."""
     sentences = {
         "unchanged": "nothing needed to change",
@@ -31,7 +29,7 @@ def print_start(out: Console, data: Mapping[str, Any]) -> None:
         out.print(f"  {note}", markup=False, soft_wrap=True)
 
 
-def print_left(out: Console, data: Mapping[str, Any]) -> None:
+def print_left(out: Console, data: LeavingForm) -> None:
     """How the end of one node went; of one that is refused no plan, which nobody carries out."""
     if data["operations"] and data["outcome"] != "unsafe":
         print_plan(out, data)

@@ -1,9 +1,9 @@
-"""What a verb answers, and what it was told about host and placement."""
+"""The result of a verb, and the host and the placement that its options name."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agent.command.exits import Exit
 from agent.connect.choice import Choice
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What a verb found: data for programs, how people see it, and how it ended."""
+    """Result of a verb: data for programs, the printer for people, and the exit code."""
 
-    data: dict[str, Any]
-    table: str  # the Printer, as "module:function": rich is loaded when something is printed
-    each: str = ""  # what of the data is a list of which each is printed; empty: the data is printed
+    data: Mapping[str, object]  # a form of agent.command.forms or agent.sync.forms; --format json prints it
+    table: str  # the Printer as "module:function", which takes the form of the data: rich is loaded only to print
+    each: Sequence[Mapping[str, object]] | None = None  # printed one by one instead of the data; None: the data is
     exit: Exit = Exit.DONE
-    remark: str = ""  # for people, on standard error
+    remark: str = ""  # text for people, on standard error
 
 
-Act = Callable[[argparse.Namespace], Report | None]  # a verb's function; None if it printed what it found itself
-Printer = Callable[["Console", dict[str, Any]], None]
+Act = Callable[[argparse.Namespace], Report | None]  # function of a verb; None: it printed its result itself
+Printer = Callable[["Console", Mapping[str, object]], None]
 
 
 def choice_of(options: argparse.Namespace) -> Choice:
-    """The host and the placement that the command line names."""
+    """Return the host and the placement that the command line names."""
     return Choice(
         config_files=tuple(options.config_file),
         config_dirs=tuple(options.config_dir),

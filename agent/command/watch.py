@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 
+from agent.command.forms import ChangeForm
 from agent.connect.choice import Choice, open_client, open_driver
 from agent.errors import USER_ERRORS, ConfigError
 from agent.service.events import SOON_S, WakeUps, announce_loss
@@ -88,7 +88,7 @@ def open_watch(settings: Settings, choice: Choice, *, sync: bool) -> Iterator[It
             yield watch_and_sync(node, wake_ups)
 
 
-def encode_change(change: Change) -> dict[str, Any]:
+def encode_change(change: Change) -> ChangeForm:
     """A change as JSON: a plan with its events, its outcome and when it was done."""
     return {
         "at": datetime.now(UTC).isoformat(timespec="milliseconds"),

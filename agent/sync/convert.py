@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from tenacity import (
     RetryCallState,
@@ -26,6 +25,7 @@ from agent.sync.decide.draft import Draft
 from agent.sync.decide.judge import judge
 from agent.sync.decide.plan_changes import plan_changes
 from agent.sync.decide.view import Wishes
+from agent.sync.forms import KeptPlanForm, ReadPlanForm
 from agent.sync.json_form import encode_kept
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
@@ -167,7 +167,7 @@ def remember_plan(node: ComputeNode, draft: Draft) -> None:
             old.unlink()
 
 
-def read_plan(node: ComputeNode, digest: str) -> dict[str, Any] | None:
+def read_plan(node: ComputeNode, digest: str) -> ReadPlanForm | None:
     """The plan of a digest as it was shown on this host; None when it was not, or is not readable."""
     path: Path = node.settings.state_directory / "plans" / f"{digest}.json"
     with suppress(OSError, ValueError, RecursionError):
@@ -177,7 +177,7 @@ def read_plan(node: ComputeNode, digest: str) -> dict[str, Any] | None:
     return None
 
 
-def _differences(read: dict[str, Any] | None, now: dict[str, Any]) -> str:
+def _differences(read: ReadPlanForm | None, now: KeptPlanForm) -> str:
     """What differs between a plan that was read and the plan of now, as ``encode_kept`` has both."""
     if read is None:
         return "no plan of that digest was shown on this host"

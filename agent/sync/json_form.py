@@ -1,12 +1,42 @@
-"""Trees, plans and outcomes as the JSON that other programs read; the form is part of the command's interface."""
+"""Encode trees and plans as the JSON that other programs read; the keys are part of the command's interface."""
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, assert_never
+from typing import TypedDict, assert_never
 
-from reportclient.allocations import Allocation, Move, instructions, usages
+from agent.sync.forms import (
+    Amounts,
+    CapacityForm,
+    ClaimForm,
+    ConversionForm,
+    CreateForm,
+    DeleteForm,
+    DropAllocationsForm,
+    EnsureForm,
+    Held,
+    InstructionForm,
+    InventoryForm,
+    KeptPlanForm,
+    MoveForm,
+    ObservedProviderForm,
+    ObservedTreeForm,
+    OperationForm,
+    PlanForm,
+    ProviderForm,
+    Renamed,
+    RenameForm,
+    ReparentForm,
+    ReplaceAllocationsForm,
+    ReshapeForm,
+    SetAggregatesForm,
+    SetInventoriesForm,
+    SetTraitsForm,
+    SumsForm,
+    TreeForm,
+)
+from reportclient.allocations import Allocation, Instruction, Move, Slots, instructions, usages
 from reportclient.forecast import forecast
-from reportclient.payload import decode_inventory, encode_inventory, requests_of
+from reportclient.payload import decode_inventory, requests_of
 from reportclient.plan import (
     Claim,
     Create,
@@ -20,42 +50,39 @@ from reportclient.plan import (
     Reparent,
     ReplaceAllocations,
     Reshape,
+    Rewrite,
     SetAggregates,
     SetInventories,
     SetTraits,
 )
-from reportclient.tree import Inventory, ObservedTree, Provider, ProviderTree
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
-_Json = dict[str, Any]
+Before = Mapping[str, Mapping[str, Inventory]]  # inventories in placement, by provider uuid
 
 
-def encode_tree(tree: ProviderTree) -> _Json:
-    """A desired tree: ``{"providers": {NAME: {"parent", "inventories", "traits", "aggregates"}}}``."""
+def encode_tree(tree: ProviderTree) -> TreeForm:
+    """Encode a desired tree, by provider name."""
     return {"providers": {provider.name: encode_provider(provider) for provider in tree}}
 
 
-def encode_observed_tree(tree: ObservedTree, allocations: Iterable[Allocation]) -> _Json:
-    """An observed tree: as ``encode_tree``, with uuid, generation and use, and who holds what."""
+def encode_observed_tree(tree: ObservedTree, allocations: Iterable[Allocation]) -> ObservedTreeForm:
+    """Encode a tree as placement holds it; ``allocations`` name their providers."""
     held = tuple(allocations)
-    used: dict[str, dict[str, int]] = {}
+    used: dict[str, Amounts] = {}
     for (provider, resource_class), amount in sorted(usages(held).items()):
         used.setdefault(provider, {})[resource_class] = amount
-    consumers: dict[str, dict[str, dict[str, int]]] = {}
+    consumers: Held = {}
     for allocation in sorted(held):
         slots = consumers.setdefault(allocation.consumer, {}).setdefault(allocation.provider, {})
         slots[allocation.resource_class] = allocation.amount
     return {
-        "providers": {
-            observed.name: encode_provider(observed.provider)
-            | {"uuid": observed.uuid, "generation": observed.generation, "usages": used.get(observed.name, {})}
-            for observed in tree
-        },
+        "providers": {observed.name: _encode_observed(observed, used.get(observed.name, {})) for observed in tree},
         "allocations": consumers,
     }
 
 
-def encode_plan(plan: Plan, observed: ObservedTree) -> _Json:
-    """``{"digest", "operations", "moves"}``; ``observed`` tells what stands before an inventory is set."""
+def encode_plan(plan: Plan, observed: ObservedTree) -> PlanForm:
+    """Encode a plan; ``observed`` is the tree before it, which gives the inventories that each operation replaces."""
     before = {seen.uuid: seen.provider.inventories for seen in observed}
     return {
         "digest": plan.digest,
@@ -64,8 +91,8 @@ def encode_plan(plan: Plan, observed: ObservedTree) -> _Json:
     }
 
 
-def encode_kept(plan: Plan, observed: ObservedTree) -> _Json:
-    """A plan as it is kept once it was shown: as ``encode_plan``, with the providers before it and after it."""
+def encode_kept(plan: Plan, observed: ObservedTree) -> KeptPlanForm:
+    """Encode a plan as the agent keeps it once a person saw it, with the providers before it and after it."""
     return {
         **encode_plan(plan, observed),
         "before": encode_observed_tree(observed, ())["providers"],
@@ -73,124 +100,164 @@ def encode_kept(plan: Plan, observed: ObservedTree) -> _Json:
     }
 
 
-def encode_after(plan: Plan, observed: ObservedTree, allocations: Iterable[Allocation]) -> _Json:
+def encode_after(plan: Plan, observed: ObservedTree, allocations: Iterable[Allocation]) -> ObservedTreeForm:
     """Encode what placement holds after a plan, as ``encode_observed_tree``; ``allocations`` are those after it."""
     return encode_observed_tree(forecast(plan, observed), allocations)
 
 
 def encode_conversion(
     plan: Plan, observed: ObservedTree, before: Iterable[Allocation], after: Iterable[Allocation]
-) -> _Json:
+) -> ConversionForm:
     """
-    A plan with what a person needs to agree to it: the trees, capacity by class, and the requests, all in order.
+    Encode a plan with what a person needs in order to agree to it: trees, capacity by class, and requests in order.
 
-    ``instructions`` are its moves by source and target, each with the consumers that its parts belong to.
+    ``instructions`` are its moves summed by source and target, each with the share of each consumer.
     """
-    stands, stays = encode_observed_tree(observed, before), encode_after(plan, observed, after)
+    old, new = encode_observed_tree(observed, before), encode_after(plan, observed, after)
     return {
         **encode_plan(plan, observed),
-        "instructions": [
-            {
-                "from_resource_provider": one.from_resource_provider,
-                "to_resource_provider": one.to_resource_provider,
-                "moved_resources": dict(one.moved_resources),
-                **({"to_resources": dict(one.to_resources)} if one.to_resources != one.moved_resources else {}),
-                "consumers": {part.consumer: dict(part.moved_resources) for part in one.parts},
-            }
-            for one in instructions(plan.moves)
-        ],
-        "before": stands,
-        "after": stays,
-        "capacity": _encode_capacity(stands, stays),
+        "instructions": [_encode_instruction(one) for one in instructions(plan.moves)],
+        "before": old,
+        "after": new,
+        "capacity": _encode_capacity(old, new),
         "requests": [f"{method} {path}" for operation in plan.operations for method, path in requests_of(operation)],
     }
 
 
-def _encode_capacity(before: _Json, after: _Json) -> _Json:
-    """By class what all providers offer, can give and give, before and after."""
-    found: _Json = {}
-    for when, tree in (("before", before), ("after", after)):
-        for provider in tree["providers"].values():
-            for name, stock in provider["inventories"].items():
-                sums = found.setdefault(name, {}).setdefault(when, {"total": 0, "capacity": 0, "used": 0})
-                sums["total"] += stock["total"]
-                sums["capacity"] += decode_inventory(stock).capacity
-                sums["used"] += provider["usages"].get(name, 0)
-    nothing = {"total": 0, "capacity": 0, "used": 0}
-    return {name: {"before": nothing, "after": nothing} | sums for name, sums in sorted(found.items())}
+def _encode_instruction(one: Instruction) -> InstructionForm:
+    renamed: Renamed = {"to_resources": dict(one.to_resources)} if one.to_resources != one.moved_resources else {}
+    return {
+        "from_resource_provider": one.from_resource_provider,
+        "to_resource_provider": one.to_resource_provider,
+        "moved_resources": dict(one.moved_resources),
+        **renamed,
+        "consumers": {part.consumer: dict(part.moved_resources) for part in one.parts},
+    }
 
 
-def encode_move(move: Move) -> _Json:
-    """One move instruction, in the words of the seed."""
+def _encode_capacity(before: ObservedTreeForm, after: ObservedTreeForm) -> dict[str, CapacityForm]:
+    """Sum each class over all providers, before and after."""
+    old, new = _sums(before), _sums(after)
+    nothing = SumsForm(total=0, capacity=0, used=0)
+    return {
+        name: {"before": old.get(name, nothing), "after": new.get(name, nothing)}
+        for name in sorted(old.keys() | new.keys())
+    }
+
+
+def _sums(tree: ObservedTreeForm) -> dict[str, SumsForm]:
+    found: dict[str, SumsForm] = {}
+    for provider in tree["providers"].values():
+        for name, stock in provider["inventories"].items():
+            sums = found.setdefault(name, {"total": 0, "capacity": 0, "used": 0})
+            sums["total"] += stock["total"]
+            sums["capacity"] += decode_inventory(stock).capacity
+            sums["used"] += provider["usages"].get(name, 0)
+    return found
+
+
+def encode_move(move: Move) -> MoveForm:
+    """Encode one move instruction, with the keys that nova's move instructions have."""
+    renamed: Renamed = {"to_resources": dict(move.to_resources)} if move.to_resources else {}
     return {
         "consumer": move.consumer,
         "from_resource_provider": move.from_provider,
         "to_resource_provider": move.to_provider,
         "moved_resources": dict(move.moved_resources),
-        **({"to_resources": dict(move.to_resources)} if move.to_resources else {}),
+        **renamed,
         "because": move.because,
     }
 
 
-def encode_operation(operation: Operation, before: Mapping[str, Mapping[str, Inventory]]) -> _Json:
-    """One operation, named by its ``operation``; ``before`` has the standing inventories by provider uuid."""
+def encode_operation(operation: Operation, before: Before) -> OperationForm:
+    """Encode one operation; its key ``operation`` names its kind."""
     match operation:
         case EnsureClasses(names):
-            return {"operation": "ensure-resource-classes", "names": list(names)}
+            return EnsureForm(operation="ensure-resource-classes", names=list(names))
         case EnsureTraits(names):
-            return {"operation": "ensure-traits", "names": list(names)}
+            return EnsureForm(operation="ensure-traits", names=list(names))
         case Create(uuid, name, parent):
-            return {"operation": "create", "provider": name, "uuid": uuid, "parent_uuid": parent}
+            return CreateForm(operation="create", provider=name, uuid=uuid, parent_uuid=parent)
         case Rename(uuid, name, old):
-            return {"operation": "rename", "provider": name, "uuid": uuid, "old_name": old}
-        case Reparent(uuid, name, parent_uuid, parent, old):
-            return {
-                "operation": "reparent",
-                "provider": name,
-                "uuid": uuid,
-                "parent_uuid": parent_uuid,
-                "parent": parent,
-                "old_parent": old,
-            }
-        case SetTraits(uuid, name, traits, added, removed):
-            return {
-                "operation": "set-traits",
-                "provider": name,
-                "uuid": uuid,
-                "traits": sorted(traits),
-                "added": sorted(added),
-                "removed": sorted(removed),
-            }
+            return RenameForm(operation="rename", provider=name, uuid=uuid, old_name=old)
+        case Reparent():
+            return _encode_reparent(operation)
+        case SetTraits():
+            return _encode_set_traits(operation)
         case SetAggregates(uuid, name, aggregates):
-            return {"operation": "set-aggregates", "provider": name, "uuid": uuid, "aggregates": sorted(aggregates)}
-        case SetInventories(uuid, name, inventories):
-            return {
-                "operation": "set-inventories",
-                "provider": name,
-                "uuid": uuid,
-                "inventories": _encode_inventories(inventories),
-                "before": _encode_inventories(before.get(uuid, {})),
-            }
-        case Reshape(several, rewrites):
-            return {
-                "operation": "reshape",
-                "inventories": [encode_operation(one, before) for one in several],
-                "allocations": {one.consumer: _encode_slots(one.after) for one in rewrites},
-            }
+            return SetAggregatesForm(
+                operation="set-aggregates", provider=name, uuid=uuid, aggregates=sorted(aggregates)
+            )
+        case SetInventories():
+            return _encode_set_inventories(operation, before)
+        case Reshape():
+            return _encode_reshape(operation, before)
         case Claim():
-            return {"operation": "claim", "consumer": operation.consumer, **json.loads(operation.request.text)}
+            return _encode_claim(operation)
         case ReplaceAllocations(rewrites):
-            held = {one.consumer: _encode_slots(one.after) for one in rewrites}
-            return {"operation": "replace-allocations", "allocations": held}
+            return ReplaceAllocationsForm(operation="replace-allocations", allocations=_encode_rewrites(rewrites))
         case DropAllocations(consumer):
-            return {"operation": "drop-allocations", "consumer": consumer}
+            return DropAllocationsForm(operation="drop-allocations", consumer=consumer)
         case Delete(uuid, name):
-            return {"operation": "delete", "provider": name, "uuid": uuid}
+            return DeleteForm(operation="delete", provider=name, uuid=uuid)
         case _:
             assert_never(operation)
 
 
-def encode_provider(provider: Provider) -> _Json:
+def _encode_reparent(operation: Reparent) -> ReparentForm:
+    return {
+        "operation": "reparent",
+        "provider": operation.name,
+        "uuid": operation.uuid,
+        "parent_uuid": operation.parent_uuid,
+        "parent": operation.parent,
+        "old_parent": operation.old_parent,
+    }
+
+
+def _encode_set_traits(operation: SetTraits) -> SetTraitsForm:
+    return {
+        "operation": "set-traits",
+        "provider": operation.name,
+        "uuid": operation.uuid,
+        "traits": sorted(operation.traits),
+        "added": sorted(operation.added),
+        "removed": sorted(operation.removed),
+    }
+
+
+def _encode_set_inventories(operation: SetInventories, before: Before) -> SetInventoriesForm:
+    return {
+        "operation": "set-inventories",
+        "provider": operation.name,
+        "uuid": operation.uuid,
+        "inventories": _encode_inventories(operation.inventories),
+        "before": _encode_inventories(before.get(operation.uuid, {})),
+    }
+
+
+def _encode_reshape(operation: Reshape, before: Before) -> ReshapeForm:
+    return {
+        "operation": "reshape",
+        "inventories": [_encode_set_inventories(one, before) for one in operation.inventories],
+        "allocations": _encode_rewrites(operation.rewrites),
+    }
+
+
+class _Request(TypedDict, total=False):
+    """An allocation request as placement offers it."""
+
+    allocations: dict[str, dict[str, Amounts]]
+    mappings: dict[str, list[str]]
+
+
+def _encode_claim(operation: Claim) -> ClaimForm:
+    request: _Request = json.loads(operation.request.text)
+    return {"operation": "claim", "consumer": operation.consumer, **request}
+
+
+def encode_provider(provider: Provider) -> ProviderForm:
+    """Encode one provider as the agent wants it."""
     return {
         "parent": provider.parent,
         "inventories": _encode_inventories(provider.inventories),
@@ -199,9 +266,35 @@ def encode_provider(provider: Provider) -> _Json:
     }
 
 
-def _encode_slots(slots: Mapping[str, Mapping[str, int]]) -> _Json:
+def _encode_observed(observed: ObservedProvider, used: Amounts) -> ObservedProviderForm:
+    return {
+        **encode_provider(observed.provider),
+        "uuid": observed.uuid,
+        "generation": observed.generation,
+        "usages": used,
+    }
+
+
+def encode_stock(stock: Inventory) -> InventoryForm:
+    """Encode one inventory with all its keys."""
+    return {
+        "total": stock.total,
+        "reserved": stock.reserved,
+        "min_unit": stock.min_unit,
+        "max_unit": stock.max_unit,
+        "step_size": stock.step_size,
+        "allocation_ratio": stock.allocation_ratio,
+    }
+
+
+def _encode_rewrites(rewrites: Iterable[Rewrite]) -> Held:
+    """Encode the allocations of each consumer after a write, by provider uuid."""
+    return {one.consumer: _encode_slots(one.after) for one in rewrites}
+
+
+def _encode_slots(slots: Slots) -> dict[str, Amounts]:
     return {uuid: dict(resources) for uuid, resources in slots.items()}
 
 
-def _encode_inventories(inventories: Mapping[str, Inventory]) -> _Json:
-    return {name: encode_inventory(stock) for name, stock in sorted(inventories.items())}
+def _encode_inventories(inventories: Mapping[str, Inventory]) -> dict[str, InventoryForm]:
+    return {name: encode_stock(stock) for name, stock in sorted(inventories.items())}

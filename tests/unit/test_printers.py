@@ -5,15 +5,25 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from agent.command.forms import ApprovalForm, LeavingForm, ShownConversionForm
 from agent.command.host_tables import print_conversion
 from agent.command.outcome_tables import print_left
+from agent.sync.forms import DeleteForm
 
-OPERATION = {"operation": "delete", "provider": "host", "uuid": "u"}
+OPERATION: DeleteForm = {"operation": "delete", "provider": "host", "uuid": "u"}
 
 
 def left(outcome: str, *notes: str) -> str:
     out = StringIO()
-    data = {"node": "host", "outcome": outcome, "notes": notes, "operations": [OPERATION], "moves": [], "digest": "d"}
+    data: LeavingForm = {
+        "node": "host",
+        "outcome": outcome,
+        "notes": list(notes),
+        "operations": [OPERATION],
+        "moves": [],
+        "digest": "d",
+        "dry_run": False,
+    }
     print_left(Console(file=out, width=200), data)
     return out.getvalue()
 
@@ -41,11 +51,20 @@ def test_a_retirement_that_is_done_or_would_be_shows_its_plan_first(outcome: str
         pytest.param({"approval": "not-needed"}, "nobody has to move: the next pass does this", id="nobody moves"),
     ],
 )
-def test_the_last_line_of_a_conversion_says_what_comes_next(approval: dict[str, str], words: str) -> None:
+def test_the_last_line_of_a_conversion_says_what_comes_next(approval: ApprovalForm, words: str) -> None:
     out = StringIO()
-    trees: dict[str, dict[str, object]] = {"before": {"providers": {}}, "after": {"providers": {}}, "capacity": {}}
-    plan = {"operations": [OPERATION], "moves": [], "requests": ["DELETE /resource_providers/u"], "digest": "d1"}
+    data: ShownConversionForm = {
+        "operations": [OPERATION],
+        "moves": [],
+        "instructions": [],
+        "before": {"providers": {}, "allocations": {}},
+        "after": {"providers": {}, "allocations": {}},
+        "capacity": {},
+        "requests": ["DELETE /resource_providers/u"],
+        "digest": "d1",
+        **approval,
+    }
 
-    print_conversion(Console(file=out, width=200), trees | plan | approval)
+    print_conversion(Console(file=out, width=200), data)
 
     assert out.getvalue().splitlines()[-1].startswith(f"digest d1: {words}")

@@ -1,25 +1,34 @@
 """
-What differs between two plans for one host: one that a person read, as it was kept, and the plan of now.
+Say what differs between two plans for one host: the plan that a person read, as it was kept, and the plan of now.
 
-Both are ``agent.shapes.encode_kept`` records. Told is the smallest thing that says it: a field of a class on a
-provider, a trait, where a consumer goes; steps only where nothing smaller differs.
+Each difference is the smallest that explains it: a field of a class on a provider, a trait, the target of a move.
+Operations are compared only where nothing smaller differs.
 """
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Literal
 
-_Json = Mapping[str, Any]
-_FIELDS = ("total", "reserved", "allocation_ratio", "min_unit", "max_unit", "step_size")
+from agent.sync.forms import InventoryForm, KeptPlanForm, MoveForm, OperationForm, PlanForm, ProviderForm, ReadPlanForm
+
+_Aspect = Literal["parent", "inventories", "traits", "aggregates"]
+_Field = Literal["total", "reserved", "allocation_ratio", "min_unit", "max_unit", "step_size"]
+_FIELDS: tuple[_Field, ...] = ("total", "reserved", "allocation_ratio", "min_unit", "max_unit", "step_size")
+_ASPECTS: Mapping[str, tuple[_Aspect, ...]] = {
+    "set-traits": ("traits",),
+    "set-aggregates": ("aggregates",),
+    "set-inventories": ("inventories",),
+}
+_WHOLE: tuple[_Aspect, ...] = ("parent", "inventories", "traits", "aggregates")
 NOT_KEPT = "what that plan said of providers was not kept"  # by an older release
 
 
-def plan_changes(read: _Json, now: _Json) -> tuple[str, ...]:
+def plan_changes(read: ReadPlanForm, now: KeptPlanForm) -> tuple[str, ...]:
     """
-    A sentence for each difference, those of providers first; empty where none is in what is kept of plans.
+    Return a sentence for each difference, differences of providers first; empty where the kept plans show none.
 
     Raises:
-        KeyError, TypeError, AttributeError: ``read`` is not such a record.
+        KeyError, TypeError, AttributeError: ``read`` is not a kept plan.
     """
     if "after" not in read:
         return (*_of_moves(read, now), NOT_KEPT)
@@ -30,28 +39,28 @@ def plan_changes(read: _Json, now: _Json) -> tuple[str, ...]:
     return tuple(found or _of_allocations(read, now) or _of_steps(read, now))
 
 
-def _steps(plan: _Json) -> Iterator[_Json]:
-    """The operations of a plan, those inside of a reshape too."""
+def _steps(plan: PlanForm) -> Iterator[OperationForm]:
+    """Iterate over the operations of a plan, and over those inside a reshape."""
     for step in plan["operations"]:
         yield step
         if step["operation"] == "reshape":
             yield from step["inventories"]
 
 
-def _touched(plan: _Json) -> frozenset[tuple[str, str]]:
-    """(provider, aspect) of what a plan writes; nothing else is in its digest. A provider that comes or goes: all."""
-    aspects = {"set-traits": ["traits"], "set-aggregates": ["aggregates"], "set-inventories": ["inventories"]}
-    whole = ["parent", "inventories", "traits", "aggregates"]
+def _touched(plan: PlanForm) -> frozenset[tuple[str, _Aspect]]:
+    """Return each (provider, aspect) that a plan writes; of a new or deleted provider all aspects."""
     return frozenset(
         (step["provider"], aspect)
         for step in _steps(plan)
         if "provider" in step
-        for aspect in aspects.get(step["operation"], whole)
+        for aspect in _ASPECTS.get(step["operation"], _WHOLE)
     )
 
 
-def _of_trees(was: _Json, now: _Json, touched: Iterable[tuple[str, str]]) -> list[str]:
-    """How two trees differ, in what is ``touched``."""
+def _of_trees(
+    was: Mapping[str, ProviderForm], now: Mapping[str, ProviderForm], touched: Iterable[tuple[str, _Aspect]]
+) -> list[str]:
+    """Return how two trees differ in the ``touched`` aspects."""
     found: dict[str, None] = {}  # in order, once each
     for name, aspect in sorted(touched):
         if name not in was or name not in now:
@@ -67,7 +76,7 @@ def _of_trees(was: _Json, now: _Json, touched: Iterable[tuple[str, str]]) -> lis
     return list(found)
 
 
-def _of_stock(provider: str, was: _Json, now: _Json) -> Iterator[str]:
+def _of_stock(provider: str, was: Mapping[str, InventoryForm], now: Mapping[str, InventoryForm]) -> Iterator[str]:
     for name in sorted(was.keys() | now.keys()):
         if name not in now:
             yield f"{name} on {provider} is gone"
@@ -77,7 +86,7 @@ def _of_stock(provider: str, was: _Json, now: _Json) -> Iterator[str]:
             yield from _of_inventory(f"{name} on {provider}", was[name], now[name])
 
 
-def _of_inventory(what: str, was: _Json, now: _Json) -> Iterator[str]:
+def _of_inventory(what: str, was: InventoryForm, now: InventoryForm) -> Iterator[str]:
     follows = was["max_unit"] == was["total"] and now["max_unit"] == now["total"]
     for key in _FIELDS:
         if was[key] != now[key] and not (key == "max_unit" and follows):
@@ -90,9 +99,9 @@ def _of_names(noun: str, provider: str, was: Iterable[str], now: Iterable[str]) 
     yield from (f"{noun} {name} on {provider} is gone" for name in sorted(before - after))
 
 
-def _of_moves(read: _Json, now: _Json) -> list[str]:
-    """Where consumers go elsewhere, and moves that are in one plan only; not why, which a digest does not cover."""
-    was, goes = ([{key: one[key] for key in one if key != "because"} for one in plan["moves"]] for plan in (read, now))
+def _of_moves(read: PlanForm, now: PlanForm) -> list[str]:
+    """Return moves with another target, and moves that only one plan has."""
+    was, goes = ([_unexplained(one) for one in plan["moves"]] for plan in (read, now))
     gone, new = [one for one in was if one not in goes], [one for one in goes if one not in was]
     found = []
     for move in list(gone):
@@ -106,19 +115,30 @@ def _of_moves(read: _Json, now: _Json) -> list[str]:
     return found + [f"new is the move of {_what(move)} to {move['to_resource_provider']}" for move in new]
 
 
-def _route(move: _Json) -> tuple[Any, ...]:
-    """A move without its target."""
-    return tuple(move.get(key) for key in ("consumer", "from_resource_provider", "moved_resources", "to_resources"))
+def _unexplained(move: MoveForm) -> MoveForm:
+    """Drop the reason of a move, which a digest does not cover."""
+    return {**move, "because": ""}
 
 
-def _what(move: _Json) -> str:
+def _route(move: MoveForm) -> tuple[object, ...]:
+    """Return a move without its target."""
+    # A kept plan may be damaged: .get says None where the key is missing.
+    return (
+        move.get("consumer"),
+        move.get("from_resource_provider"),
+        move.get("moved_resources"),
+        move.get("to_resources"),
+    )
+
+
+def _what(move: MoveForm) -> str:
     resources = ", ".join(f"{amount} {name}" for name, amount in move["moved_resources"].items())
     return f"{resources} of {move['consumer']}"
 
 
-def _of_allocations(read: _Json, now: _Json) -> list[str]:
-    """Where a consumer that moves in both plans ends with other amounts, on this host's providers or on others."""
-    names = {one["uuid"]: name for plan in (read, now) for name, one in plan["after"].items()}
+def _of_allocations(read: ReadPlanForm, now: KeptPlanForm) -> list[str]:
+    """Return amounts that differ after the plans, of consumers that move, on this host's providers or on others."""
+    names = {one["uuid"]: name for providers in (read["after"], now["after"]) for name, one in providers.items()}
     before, after = _rows(read), _rows(now)
     return [
         f"{kind} of {consumer} on {names.get(uuid, uuid)} {before.get(row, 0)} -> {after.get(row, 0)}"
@@ -128,7 +148,7 @@ def _of_allocations(read: _Json, now: _Json) -> list[str]:
     ]
 
 
-def _rows(plan: _Json) -> dict[tuple[str, str, str], int]:
+def _rows(plan: PlanForm) -> dict[tuple[str, str, str], int]:
     return {
         (consumer, uuid, kind): amount
         for step in plan["operations"]
@@ -139,7 +159,7 @@ def _rows(plan: _Json) -> dict[tuple[str, str, str], int]:
     }
 
 
-def _of_steps(read: _Json, now: _Json) -> list[str]:
+def _of_steps(read: PlanForm, now: PlanForm) -> list[str]:
     was, does = ([json.dumps(one, sort_keys=True) for one in plan["operations"]] for plan in (read, now))
     gone, new = [one for one in was if one not in does], [one for one in does if one not in was]
     return [f"gone is the operation {_step(one)}" for one in gone] + [

@@ -1,0 +1,170 @@
+"""
+The types of the JSON that the verbs print, beside those of ``agent.sync.forms``.
+
+A verb encodes one of these forms, and the printer that its ``Report`` names takes the same form.
+"""
+
+from typing import Literal, TypedDict
+
+from agent.sync.forms import Amounts, ConversionForm, InventoryForm, PlanForm
+
+
+class OutcomeForm(PlanForm):
+    """How a pass over one node ended, with its plan."""
+
+    node: str
+    outcome: str  # a value of agent.sync.outcome.Status
+    notes: list[str]
+
+
+class LeavingForm(OutcomeForm):
+    """How ``retire`` or ``hand-over`` of one node ended."""
+
+    dry_run: bool
+
+
+Approval = Literal["approved", "refused", "not-needed"]
+
+
+class ApprovalForm(TypedDict, total=False):
+    """The key that ``reshape --approve`` adds to a conversion."""
+
+    approval: Approval
+
+
+class ShownConversionForm(ConversionForm, ApprovalForm):
+    """A conversion as the verb ``reshape`` shows it."""
+
+
+class EventForm(TypedDict):
+    """One event of the host."""
+
+    source: str
+    what: str
+
+
+class ChangeForm(PlanForm):
+    """One line of the verb ``watch``: a batch of events and what it changes."""
+
+    at: str  # ISO 8601, UTC
+    events: list[EventForm]
+    seconds: float  # from the first event to the end of the look
+    outcome: str | None  # of the pass; None without --sync
+    notes: list[str]
+
+
+class FindingForm(TypedDict):
+    """One finding of an audit, its repair, and what became of it."""
+
+    kind: str  # a value of agent.audit.decide.findings.Kind
+    consumer: str | None  # None: the finding is about a provider
+    provider: str | None
+    resource_class: str | None
+    expected: int | None  # by the hypervisor or the inventory
+    actual: int | None  # in placement
+    seen: str
+    since: str  # ISO 8601, UTC: the first audit that saw it
+    repair: str | None  # a sentence; None: a person must decide
+    safe: bool  # the repair may be carried out by --heal
+    outcome: str  # a value of agent.audit.heal.Healed
+    why: str  # why the repair was not carried out, or failed; empty: it was
+
+
+class AuditForm(TypedDict):
+    """What an audit found on all nodes."""
+
+    findings: list[FindingForm]
+    young: list[str]  # consumers that changed too lately to be judged
+    light: bool
+
+
+class CheckForm(TypedDict):
+    """One check before the first pass."""
+
+    check: str
+    ok: bool
+    detail: str
+
+
+class ChecksForm(TypedDict):
+    """What the verb ``check`` found, in the order of the checks."""
+
+    checks: list[CheckForm]
+
+
+class ReasonForm(TypedDict):
+    """One resource class or trait with its fact and its rule."""
+
+    name: str
+    inventory: InventoryForm | None  # None for a trait
+    fact: str
+    rule: str
+
+
+class ExplanationForm(TypedDict):
+    """What one provider has, and why."""
+
+    provider: str
+    parent: str | None  # None for a root
+    counted_in: str | None  # provider that reports this one's inventory in the layout flat; None: it reports its own
+    reasons: list[ReasonForm]
+
+
+class UsagesForm(TypedDict):
+    """What a project uses in the whole placement."""
+
+    project: str
+    user: str | None  # only this user of the project; None: all
+    usages: dict[str, Amounts]  # by consumer type; "" where placement tells none
+
+
+class RecordedForm(TypedDict):
+    """A host archive that was written."""
+
+    directory: str
+    files: int
+
+
+class SlotForm(TypedDict):
+    """Allocations on one provider."""
+
+    resources: Amounts
+
+
+class EndingForm(TypedDict):
+    """How an operation on the allocations of one consumer ended."""
+
+    outcome: str  # a value of agent.allocations.operations.Result
+    consumer: str
+    allocations: dict[str, SlotForm]  # by provider uuid; empty: the consumer has none
+    note: str
+
+
+class SourceForm(TypedDict):
+    """One source that the service reads or writes: the host or placement."""
+
+    ok_s: float | None  # when it last answered, in seconds since 1970; None: never
+    error: str  # empty: it answered the last time
+
+
+class StatusForm(TypedDict):
+    """What the service last wrote into status.json, with what the verb ``status`` adds."""
+
+    format: int
+    version: str
+    pid: int
+    started_s: float
+    passes: int
+    last_pass_s: float | None  # end of the last pass; None: there was none
+    took_s: float
+    interval_s: int
+    outcomes: dict[str, str]  # by node
+    notes: list[str]
+    findings: dict[str, int]  # by kind
+    sources: dict[str, SourceForm]
+    sentence: str
+    ready: bool
+    cases: list[str]  # paths; the verb adds this key and all below
+    approvals: list[str]  # a sentence each
+    running: bool  # the process exists
+    late: bool  # no pass for so long that the loop must hang
