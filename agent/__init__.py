@@ -1,3 +1,3 @@
-"""The service around drivers and report client: configuration, state on disk, decisions about when, the command."""
+"""The command and the service: configuration, state on disk, and when a pass runs; drivers and client do the rest."""
 
 VERSION = "0.1.0"

@@ -1,4 +1,4 @@
-"""``python -m agent``."""
+"""Run the command as ``python -m agent``."""
 
 from agent.command.arguments import main
 

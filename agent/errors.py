@@ -1,11 +1,11 @@
-"""What a person must put right on this host before a pass can begin, and all that a user can cause."""
+"""Errors of this host's configuration and state files, and the list of all errors that a verb prints as a message."""
 
 from drivers.errors import DiscoveryError, PolicyError
 from reportclient.errors import PlacementError
 
 
 class ConfigError(Exception):
-    """The configuration is missing or wrong: one line for each problem, none of them acted upon."""
+    """The configuration is missing or wrong; the message has one line for each problem."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__("\n".join(problems))
@@ -13,7 +13,13 @@ class ConfigError(Exception):
 
 
 class StateError(Exception):
-    """This host's own files (compute_id, state) cannot be trusted or written."""
+    """The agent's own files on this host (compute_id, state) cannot be trusted or written."""
 
 
-USER_ERRORS = (ConfigError, StateError, DiscoveryError, PolicyError, PlacementError)  # each a message for the user
+USER_ERRORS = (
+    ConfigError,
+    StateError,
+    DiscoveryError,
+    PolicyError,
+    PlacementError,
+)  # the text of each is a message for the user

@@ -1,1 +1,1 @@
-"""The command: a verb's arguments, what it runs, and what it prints."""
+"""The command: parse the arguments of a verb, run it, and print its result."""

@@ -1,4 +1,4 @@
-"""The verbs that change who holds what: each is one operation of ``agent.allocations.operations``."""
+"""The verbs that change allocations: each is one operation of ``agent.allocations.operations``."""
 
 import argparse
 from collections.abc import Callable, Collection, Sequence
@@ -17,11 +17,11 @@ from agent.sync.node import ComputeNode, look
 from reportclient.allocations import AllocationRequest
 from reportclient.client import PlacementClient
 from reportclient.errors import Absent
-from reportclient.payload import decode_request, encode_slots
+from reportclient.payload import decode_request
 
 
 def claim(options: argparse.Namespace) -> Report:
-    """Give a guest what is requested; which operation of the client that is, the options say."""
+    """Give a guest the requested allocations; the options choose the operation."""
     return _place(options, partial(_claim, options))
 
 
@@ -34,19 +34,19 @@ def move(options: argparse.Namespace) -> Report:
 
 
 def confirm(options: argparse.Namespace) -> Report:
-    """Let go of what a migration kept; that it holds nothing any more is as good."""
+    """Remove the allocations that a migration kept; a migration without allocations counts as done."""
     client, _ = _open(options)
     return _report(Operations(client).confirm(options.consumer), well=(Result.DONE, Result.ABSENT))
 
 
 def revert(options: argparse.Namespace) -> Report:
-    """Give a guest back what its migration kept."""
+    """Give a guest back the allocations that its migration kept."""
     client, _ = _open(options)
     return _report(Operations(client).revert(options.consumer, options.migration))
 
 
 def release(options: argparse.Namespace) -> Report:
-    """Let go of all that a guest holds; that it holds nothing any more is as good."""
+    """Remove all allocations of a guest; a guest without allocations counts as done."""
     client, _ = _open(options)
     operations = Operations(client)
     let_go = operations.release_forced if options.force else operations.release
@@ -62,7 +62,7 @@ def _report(ending: Ending, well: Collection[Result] = (Result.DONE,)) -> Report
     record: EndingForm = {
         "outcome": ending.told.value,
         "consumer": ending.consumer,
-        "allocations": encode_slots(ending.held),
+        "allocations": {uuid: {"resources": dict(amounts)} for uuid, amounts in sorted(ending.held.items())},
         "note": ending.note,
     }
     table = "agent.command.host_tables:print_ending"
@@ -73,10 +73,10 @@ def _report(ending: Ending, well: Collection[Result] = (Result.DONE,)) -> Report
 
 def _place(options: argparse.Namespace, act: Callable[[Operations, list[AllocationRequest]], Ending]) -> Report:
     """
-    Carry an operation out with the requests of the options, as far as they fit.
+    Carry out an operation with the requests of the options; with --fit only with those that fit this host.
 
     Raises:
-        ConfigError: a file that holds no allocation request. PlacementError: as ``Operations``.
+        ConfigError: a file has no allocation request. PlacementError: as ``Operations``.
     """
     client, where = _open(options)
     requests = [_read(path) for path in (options.request, *options.alternate)]
@@ -99,12 +99,15 @@ def _claim(options: argparse.Namespace, operations: Operations, requests: list[A
 
 
 def _others(options: argparse.Namespace, client: PlacementClient) -> Ending | None:
-    """Why a guest that is named with its project and user, and exists, is not meant; None when it may be."""
+    """Refuse an existing guest whose project or user differs from --project or --user; None: they agree."""
     exists = getattr(options, "project", None) and (options.replace or options.evacuate or options.merge)
     now = client.consumer(options.consumer) if exists else None
     if now is None or (now.project, now.user) == (options.project, options.user or now.user):
         return None
-    note = f"{now.uuid} is of project {now.project} and user {now.user}, not as the command says: is it that guest?"
+    note = (
+        f"{now.uuid} belongs to project {now.project} and user {now.user}, not to those of --project and --user: "
+        "check the guest's uuid"
+    )
     return Ending(told=Result.CONFLICT, consumer=now.uuid, held=now.slots, note=note)
 
 
@@ -115,14 +118,14 @@ def _read(path: Path) -> AllocationRequest:
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise ConfigError(f"{path} is no allocation request as placement offers them: {error}") from error
+        raise ConfigError(f"{path} is not an allocation request as placement offers them: {error}") from error
     return request
 
 
 def _fitting(
     options: argparse.Namespace, client: PlacementClient, where: str, requests: Sequence[AllocationRequest]
 ) -> tuple[list[AllocationRequest], list[str]]:
-    """The requests that fit this host as it really is, and why the others do not."""
+    """Return the requests that fit this host as it really is, and the reasons why the others do not fit."""
     choice = choice_of(options)
     settings = settings_for(choice)
     fitting: list[AllocationRequest] = []
@@ -151,7 +154,7 @@ def _fitting(
 
 
 def _claimant(options: argparse.Namespace, client: PlacementClient) -> Claimant | None:
-    """The guest whose allocations the operation rewrites; None for a move, which keeps them for its migration."""
+    """Return the guest whose allocations the operation replaces; None for a move: its migration keeps them."""
     if options.verb == "move":
         return None
     guest = client.consumer(options.consumer) if options.merge else None

@@ -1,4 +1,4 @@
-"""The command: its verbs with their options, and what a failure looks like."""
+"""Parse the command line, run the verb, and turn its failure into a message and an exit code."""
 
 import argparse
 import io
@@ -14,11 +14,11 @@ from agent.command.verbs import VERBS, Verb
 
 EPILOG = """\
 placement is chosen after the verb:
-  --embedded                a placement of your own in a file, to look around
+  --embedded                an embedded placement, kept in a file, to look around
   --config-file FILE        the host's nova.conf, or a file of this agent's own
 
 exit codes: 0 done, or nothing to do; 1 error; 2 usage; 3 differences or findings; 4 refused:
-unsafe, no place for what a guest has, or not the plan that was agreed to
+the plan is unsafe, has no place for what a guest has or is not the agreed one, or a second writer was found
 
 examples:
   compute-node-agent discover
@@ -30,7 +30,7 @@ examples:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb; answers the exit code."""
+    """Run one verb; return the exit code."""
     parser = _parser()
     options = parser.parse_args(arguments)
     verb = VERBS[options.verb]
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(refusal)
     if not verb.logs:
         _set_up_log(options.verbose)
-    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - lives as long as we do
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - stays open until the process ends
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     try:
@@ -47,17 +47,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader of our output went away
         return Exit.ERROR
     except OSError as error:
-        print(f"reading or printing failed: {error}; what was sent to placement stands", file=sys.stderr)
+        print(
+            f"reading or printing failed: {error}; writes that were sent to placement are not undone", file=sys.stderr
+        )
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return Exit.ERROR
     except KeyboardInterrupt:
-        sent = ": what was sent stands, and the next pass goes on from there" if verb.writes else ""
+        sent = (
+            ": writes that were sent to placement are not undone; the next pass goes on from there"
+            if verb.writes
+            else ""
+        )
         print(f"interrupted{sent}", file=sys.stderr)
         return Exit.INTERRUPTED
 
 
 def _set_up_log(verbose: int) -> None:
-    """Our own lines one level lower than those of the libraries, whose warnings repeat what our errors say."""
+    """Set log levels: the libraries one level stricter than the agent, because their warnings repeat its errors."""
     import logging
 
     libraries, ours = ((logging.ERROR, logging.WARNING), (logging.WARNING, logging.INFO))[verbose > 0]
@@ -69,7 +75,7 @@ def _set_up_log(verbose: int) -> None:
 
 
 def _run(verb: Verb, options: argparse.Namespace) -> int:
-    """Run the verb; what a user can cause becomes one line and an exit code."""
+    """Run the verb; print an error that a user can cause as a message, without a traceback."""
     from agent.command.carry_out import carry_out
     from agent.errors import USER_ERRORS
 
@@ -116,7 +122,7 @@ def _add_common(verb: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="options, for instance /etc/nova/nova.conf; may be repeated, later files win",
+        help="a configuration file, for instance /etc/nova/nova.conf; may be repeated, later files win",
     )
     verb.add_argument(
         "--config-dir",
@@ -126,8 +132,13 @@ def _add_common(verb: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="a folder of *.conf files; may be repeated",
     )
-    verb.add_argument("--format", choices=("table", "json", "yaml"), default="table", help="for people or programs")
-    verb.add_argument("-v", "--verbose", action="count", default=0, help="say what is done; twice: in detail")
+    verb.add_argument(
+        "--format",
+        choices=("table", "json", "yaml"),
+        default="table",
+        help="table for people, json or yaml for programs",
+    )
+    verb.add_argument("-v", "--verbose", action="count", default=0, help="log what is done; -vv: log every detail")
 
 
 def _add(parser: "argparse._ActionsContainer", option: Option) -> None:

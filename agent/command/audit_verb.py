@@ -1,4 +1,4 @@
-"""The verb ``audit``: findings, what would put each right, and with --heal what was."""
+"""The verb ``audit``: report findings with their repairs, and with --heal carry repairs out."""
 
 import argparse
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ from reportclient.errors import TreeMismatch
 
 
 def audit(options: argparse.Namespace) -> Report:
-    """Findings of each node; with --heal within the policy those that it lets are repaired."""
+    """Report the findings of each node; with --heal carry out the repairs that the policy allows."""
     policy = read_policy(options.policy) if options.policy else HealPolicy()
     choice = choice_of(options)
     settings = settings_for(choice)
@@ -39,10 +39,10 @@ def audit(options: argparse.Namespace) -> Report:
             remarks += [remark] if remark else []
             failed = failed or any(outcome.healed is Healed.FAILED for outcome in outcomes)
     if young:
-        several = "s" if len(young) > 1 else ""
+        noun, verb = ("consumers", "are") if len(young) > 1 else ("consumer", "is")
         remarks.append(
-            f"{len(young)} consumer{several} changed less than {settings.audit_grace_s} s ago ([agent] audit_grace) "
-            f"and not judged yet: {', '.join(young[:5])}{', ...' if len(young) > 5 else ''}"
+            f"{len(young)} {noun} changed less than {settings.audit_grace_s} s ago ([agent] audit_grace) and "
+            f"{verb} not judged yet: {', '.join(young[:5])}{', ...' if len(young) > 5 else ''}"
         )
     left = [one for one in findings if one["outcome"] != Healed.HEALED.value]
     ending = Exit.ERROR if failed else Exit.DIFFERENCES if left else Exit.DONE
@@ -53,7 +53,7 @@ def audit(options: argparse.Namespace) -> Report:
 def _audit_one(
     node: ComputeNode, policy: HealPolicy, options: argparse.Namespace
 ) -> tuple[AuditResult, tuple[RepairOutcome, ...], str]:
-    """One node; who only looks need not be able to remember it."""
+    """Audit one node; without --heal it is only a remark when the audit cannot be remembered."""
     look = partial(witness, node, light=options.light, consumers=options.consumers)
     if options.heal:
         with locked(node.settings.state_directory):
@@ -70,7 +70,7 @@ def _audit_one(
         with locked(node.settings.state_directory):
             left = partial(read_memory, node.settings.state_directory, result.root_uuid, node.where)
             if left(clock=result.clock) == result.before:
-                _remember(node, result)  # else another audit came first, and knows more
+                _remember(node, result)  # else another audit wrote a newer memory meanwhile
     except StateError as error:
         remark = f"the next audit will not know of this one: {error}"
     outcomes = decide_repairs(result, policy, result.clock.now_s())
@@ -78,7 +78,7 @@ def _audit_one(
 
 
 def _refusal(node: ComputeNode) -> str:
-    """Why nothing is healed, as in the service, while a pass over this node would be refused; empty: it would not."""
+    """Say why nothing is healed: a pass over this node would be refused. Empty: it would not be refused."""
     try:
         verdict = judge(foresee(node, Wishes()), Wishes(), node.terms())
     except TreeMismatch as error:
@@ -89,9 +89,9 @@ def _refusal(node: ComputeNode) -> str:
 
 
 def _why(outcome: RepairOutcome, options: argparse.Namespace) -> str:
-    """Why nothing is done about a finding in an audit that only looks."""
+    """Say why an audit without --heal does nothing about a finding."""
     if outcome.finding.repair and outcome.finding.safe and not options.policy:
-        return "not done: no --policy says so"
+        return "not done: no --policy allows it"
     return outcome.why or "audit --heal carries it out"
 
 

@@ -1,4 +1,4 @@
-"""Carries a verb out: about this host or about bare-metal nodes, and prints what it found."""
+"""Carry out a verb for this host or for bare-metal nodes, and print its result."""
 
 import argparse
 import json
@@ -16,7 +16,7 @@ from agent.errors import ConfigError
 
 def carry_out(verb: Verb, options: argparse.Namespace) -> Exit:
     """
-    Carry out one verb and print what it found.
+    Carry out one verb, print its result, and return the exit code.
 
     Raises:
         ConfigError, StateError, DiscoveryError, PolicyError, PlacementError: each a message for the user.
@@ -41,7 +41,7 @@ def carry_out(verb: Verb, options: argparse.Namespace) -> Exit:
 
 
 def _report(verb: Verb, options: argparse.Namespace) -> Report | None:
-    """What a verb found, about this host or about bare-metal nodes; None if it printed that itself."""
+    """Run a verb for this host or for bare-metal nodes; None: it printed its result itself."""
     act: Act = resolve_name(verb.function)
     try:
         return act(options)
@@ -50,21 +50,24 @@ def _report(verb: Verb, options: argparse.Namespace) -> Report | None:
 
 
 def _of_nodes(verb: Verb, options: argparse.Namespace) -> Act:
-    """A verb as it is for bare-metal nodes."""
+    """Return the function of a verb for bare-metal nodes; refuse verbs and options that only a hypervisor has."""
     if not verb.nodes:
         raise ConfigError(
-            f"{verb.name} looks at a hypervisor, and [DEFAULT] compute_driver is of bare metal: for that there are "
+            f"{verb.name} works only on a hypervisor, and [DEFAULT] compute_driver is for bare metal: use one of "
             f"{', '.join(one.name for one in VERBS.values() if one.nodes)}"
         )
     for name in ("host", "rename_from"):
         if getattr(options, name, None):
-            raise ConfigError(f"--{name.replace('_', '-')} is of a hypervisor, and compute_driver is of bare metal")
+            option = f"--{name.replace('_', '-')}"
+            raise ConfigError(
+                f"leave {option} out: it is for a hypervisor, and [DEFAULT] compute_driver for bare metal"
+            )
     act: Act = resolve_name(verb.nodes)
     return act
 
 
 def _working(verb: Verb) -> AbstractContextManager[object]:
-    """Inside, a terminal shows that something is being done; a pipe or a log sees nothing of it."""
+    """Show on a terminal, inside the block, that the verb works; show nothing in a pipe or a log."""
     if not verb.doing or not sys.stderr.isatty():
         return nullcontext()
     from rich.console import Console
@@ -73,7 +76,7 @@ def _working(verb: Verb) -> AbstractContextManager[object]:
 
 
 def _print(form: str, report: Report) -> None:
-    """Data for programs, or a table for people."""
+    """Print the data for programs, or a table for people."""
     if form == "json":
         print(json.dumps(report.data, indent=1, sort_keys=True))
     elif form == "yaml":

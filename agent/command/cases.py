@@ -1,4 +1,4 @@
-"""What the options ``--save`` and ``--replay`` do: a verb whose sources are kept, or are those of a saved case."""
+"""The options ``--save`` and ``--replay``: keep what a verb reads in a case, or carry out the verb of a saved case."""
 
 import argparse
 from collections.abc import Callable
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def save(verb: Verb, options: argparse.Namespace, act: Callable[[argparse.Namespace], T]) -> T:
-    """Carry a verb out and keep what it read in the file ``options.save``, also when it fails; errors as ``act``."""
+    """Carry out a verb and keep what it read in the file ``options.save``, also when it fails; errors as ``act``."""
     settings = settings_for(choice_of(options))
     options.recorder = new_recorder()
     begin_anew(options.recorder, settings)
@@ -27,15 +27,18 @@ def save(verb: Verb, options: argparse.Namespace, act: Callable[[argparse.Namesp
 
 def replay(options: argparse.Namespace, act: Callable[[Verb, argparse.Namespace], T]) -> T:
     """
-    Carry the verb of a saved case out on what was read then, and on nothing else.
+    Carry out the verb of a saved case on what was read then, and on nothing else.
 
     Raises:
-        DiscoveryError: ``options.replay`` is no case. As the verb does.
+        DiscoveryError: ``options.replay`` is not a case that this version can replay. Else as the verb.
     """
     with open_case(options.replay) as case:
         verb, told = VERBS.get(case.about["verb"]), case.about["options"]
         if verb is None or not verb.decides or not told.keys() <= {*verb.decides, "deep"}:
-            raise DiscoveryError(f"{options.replay} is no case of a look: it says {case.about['verb']} {sorted(told)}")
+            raise DiscoveryError(
+                f"{options.replay} is not a case that can be replayed: it names the verb {case.about['verb']} with the "
+                f"options {sorted(told)}"
+            )
         defaults = verb.defaults()
         decided = {name: defaults.get(name) for one in VERBS.values() for name in one.decides}
         said = {"save": None, "replay": None, "case": case, **decided, **told}

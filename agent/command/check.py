@@ -1,4 +1,4 @@
-"""The pre-flight check: everything that a pass needs, tried; nothing is written to placement or left on the host."""
+"""Try everything that a pass needs; write nothing to placement, and leave nothing on the host."""
 
 import errno
 import os
@@ -25,17 +25,17 @@ from drivers.host.process import probe_processes
 from reportclient.client import PlacementClient
 
 SKEW_LIMIT_S = 10
-METRICS_BYTES = 16 * 1024  # a textfile of metrics, roughly
+METRICS_BYTES = 16 * 1024  # approximate size of a textfile of metrics
 _LOOPBACK = "127.0.0.1"
 
 
 class CheckFailed(Exception):
-    """Something stands in the way of a pass; the message says what, and what to do."""
+    """Something prevents a pass; the message says what it is, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was tried; ``detail`` is a sentence, and says what to do where it is not ok."""
+    """Result of one check; ``detail`` is a sentence, which also says what to do if ``ok`` is false."""
 
     name: str
     ok: bool
@@ -43,7 +43,7 @@ class Check:
 
 
 def check_host(choice: Choice) -> tuple[Check, ...]:
-    """Try everything, in the order in which a pass needs it; what rests on something that failed is left out."""
+    """Run all checks in the order in which a pass needs them; leave out those that depend on a failed one."""
     try:
         settings = settings_for(choice)
     except ConfigError as error:
@@ -65,7 +65,7 @@ def check_host(choice: Choice) -> tuple[Check, ...]:
 
 
 def check_option_names(settings: Settings) -> list[Check]:
-    """Options of nova's groups that are none of ours and nearly one: nova may know them, or nobody does."""
+    """Check the files for names that resemble an option that is read, and are not read themselves."""
     slips = slips_of_the_pen(settings)
     if not slips:
         return [Check("configuration", True, "no wrong or unsupported option")]
@@ -73,7 +73,7 @@ def check_option_names(settings: Settings) -> list[Check]:
 
 
 def tell_rules(settings: Settings) -> list[Check]:
-    """The files that rules come from: oslo.config adds their rules up, and replaces other options by a later file's."""
+    """Name the files with [pci] device_spec: their rules add up, whereas a later file replaces any other option."""
     files, count = files_of(settings, "pci", "device_spec"), len(settings.policy.devices.rules)
     if not count:
         return []
@@ -82,21 +82,22 @@ def tell_rules(settings: Settings) -> list[Check]:
 
 
 def try_state(settings: Settings) -> Check:
+    """Check that the state directory can be written."""
     return _try("state", partial(_check_state, settings))
 
 
 def try_tree(one: ComputeNode, survey: Survey) -> Check:
-    """Whether a pass over this node would write, or be refused."""
+    """Check whether a pass over this node would be refused."""
     return _try("tree", partial(_check_tree, one, survey))
 
 
 def try_entries(one: ComputeNode, survey: Survey) -> list[Check]:
-    """Entries of provider.yaml that are nearly, and not quite, a provider of this host."""
+    """Report entries of provider.yaml that resemble a provider of this host, and match none."""
     try:
         draft = one.draft(Wishes(), survey=survey)
         slips = resembling(draft.strays, draft.desired, one.client.exists)
     except USER_ERRORS:
-        return []  # the check of the tree tells
+        return []  # try_tree reports this error
     return [Check("provider_config", False, slip) for slip in slips]
 
 
@@ -108,13 +109,13 @@ def _try(name: str, attempt: Callable[[], str]) -> Check:
 
 
 def _check_service(settings: Settings) -> str:
-    """What only ``run`` needs; a port that the running service has is its own."""
+    """Check what only ``run`` needs; skip the metrics port while the service runs, because the service holds it."""
     if settings.heal_policy:
         read_policy(settings.heal_policy)
     textfile = settings.metrics_textfile
     if textfile and not os.access(textfile if textfile.exists() else textfile.parent, os.W_OK):
         raise CheckFailed(
-            f"[agent] metrics_textfile: {textfile} cannot be written: is its folder there, and open to us?"
+            f"[agent] metrics_textfile: {textfile} cannot be written: create its folder, or let this user write there"
         )
     if textfile:
         _try_room(textfile.parent, METRICS_BYTES, "make room or set [agent] metrics_textfile")
@@ -123,9 +124,9 @@ def _check_service(settings: Settings) -> str:
             socket.create_server((_LOOPBACK, settings.metrics_port)).close()
         except OSError as error:
             raise CheckFailed(
-                f"[agent] metrics_port: {settings.metrics_port} cannot be had: {error.strerror}"
+                f"[agent] metrics_port: port {settings.metrics_port} of {_LOOPBACK} cannot be used: {error.strerror}"
             ) from error
-    return "what it needs besides can be read and written"
+    return "policy file, metrics port and textfile are usable"
 
 
 def _is_running(directory: Path) -> bool:
@@ -137,10 +138,12 @@ def _is_running(directory: Path) -> bool:
 
 def _check_state(settings: Settings) -> str:
     """
-    The state directory, with the room that a pass makes sure of; of one that is still to be made, its nearest parent.
+    Check that the state directory can be written and has the room that a pass needs.
+
+    A directory that does not exist yet is judged by its nearest parent.
 
     Raises:
-        CheckFailed: it cannot be written.
+        CheckFailed: the directory or a file in it cannot be written.
     """
     folder = settings.state_directory
     place = next(path for path in (folder, *folder.parents) if os.path.exists(path))
@@ -154,7 +157,7 @@ def _check_state(settings: Settings) -> str:
 
 
 def _why_barred(path: Path) -> str:
-    """The kernel's reason, where it is another than permissions."""
+    """Return the kernel's reason as ": REASON"; empty: permissions are the reason."""
     try:
         read_only = os.statvfs(path).f_flag & os.ST_RDONLY
     except OSError as error:
@@ -163,7 +166,7 @@ def _why_barred(path: Path) -> str:
 
 
 def _try_room(folder: Path, size: int, advice: str) -> None:
-    """Write a file without a name and see it on disk; nothing is left of it."""
+    """Write a temporary file of this size to the disk; nothing of it remains."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(b" " * size)
@@ -174,7 +177,7 @@ def _try_room(folder: Path, size: int, advice: str) -> None:
 
 
 def _check_approvals(settings: Settings) -> list[Check]:
-    """Conversions that wait for the next start of the service; one that does not count is a finding."""
+    """Report approved conversions that wait for the next start of the service; an invalid approval is a finding."""
     try:
         found = approvals(settings.state_directory)
     except StateError as error:
@@ -221,7 +224,7 @@ def _check_role(client: PlacementClient) -> str:
 
 
 def _check_tree(one: ComputeNode, survey: Survey) -> str:
-    wishes = Wishes(reshape=one.settings.allow_reshape)  # as the first pass of sync and of the service
+    wishes = Wishes(reshape=one.settings.allow_reshape)  # same wishes as the first pass of sync and of the service
     draft = one.draft(wishes, survey=survey)
     one.check_name(draft)
     writers = probe_processes("nova-compute") if Path("/proc").is_dir() and not one.settings.recorded else ()
@@ -236,11 +239,15 @@ def _check_tree(one: ComputeNode, survey: Survey) -> str:
     root = draft.observed.root
     if writers and root:
         raise CheckFailed(
-            f"nova-compute (pid {writers[0]}) runs here and reports {one.name} too: two writers on one "
-            f"root; stop it, or keep this agent from reporting"
+            f"nova-compute (pid {writers[0]}) runs here and reports {one.name} too: two writers on one root; stop "
+            "nova-compute, or do not run this agent here"
         )
     verdict = judge(draft, wishes, one.terms())
     if verdict.refused:
         raise CheckFailed(f"{one.name}: sync would end with {verdict.refused.value}: {'; '.join(verdict.notes)}")
     count = len(draft.plan.operations)
-    return f"{one.name} is as it should be" if not count else f"{one.name}: sync has {count} thing(s) to do, see plan"
+    return (
+        f"{one.name}: sync would do {count} operation(s), see compute-node-agent plan"
+        if count
+        else f"{one.name} is up to date"
+    )

@@ -4,11 +4,12 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """How a verb ended."""
+    """Exit code of a verb."""
 
     DONE = 0  # or nothing to do
     ERROR = 1
     USAGE = 2
     DIFFERENCES = 3  # or findings
-    REFUSED = 4  # as unsafe, unplaceable, or not the plan that was agreed to
-    INTERRUPTED = 130  # by Ctrl-C, as a shell counts it
+    # The plan is unsafe, has no place for what a guest has or is not the agreed one, or a second writer was found.
+    REFUSED = 4
+    INTERRUPTED = 130  # by Ctrl-C: 128 + SIGINT, as in a shell

@@ -1,4 +1,4 @@
-"""Why a number or a trait is reported: the fact it comes from and the rule that made it so."""
+"""Explain why an inventory or a trait is reported: the fact it comes from and the rule that applies."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from drivers.reasons import Reason, Reasoned, Shaped
 from reportclient.ownership import Names
 from reportclient.tree import Inventory, ObservedTree
 
-FILES = Reason("the operator's word", "a file below [compute] provider_config_location")
+FILES = Reason("the operator's files", "a file below [compute] provider_config_location")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,10 +32,10 @@ class Explanation:
 
 def explain_provider(choice: Choice, name: str, what: str | None) -> ExplanationForm:
     """
-    All classes and traits of one provider of the chosen host, or the one named ``what``, as JSON.
+    Explain all classes and traits of one provider of the chosen host, or only ``what``.
 
     Raises:
-        ConfigError: the host reports no such provider, or no such class or trait of it. And as a survey does.
+        ConfigError: the host reports no such provider, or the provider lacks that class or trait. Else as a survey.
     """
     settings = settings_for(choice)
     known: list[str] = []
@@ -52,13 +52,13 @@ def explain_provider(choice: Choice, name: str, what: str | None) -> Explanation
             _, added = add(shaped.tree, planned_identity(node), additions, observed=observed or ObservedTree())
             found = explain_stock(provider, added.get(provider.name, Names()), what)
             if not found:
-                raise ConfigError(f"{provider.name} has no {what}: see explain {provider.name} for what it has")
+                raise ConfigError(f"{provider.name} has no {what}: see compute-node-agent explain {provider.name}")
             return _encode(provider, node if provider in shaped.counted_in else None, found)
-    raise ConfigError(f"this host reports no {name}: it reports {', '.join(known[:20])}")
+    raise ConfigError(f"this host reports no provider {name}: it reports {', '.join(known[:20])}")
 
 
 def find(shaped: Shaped, name: str) -> Reasoned | None:
-    """The provider of this name, of this end of a name, or of the device at this address; None when there is none."""
+    """Find a provider by its name, by its suffix, or by the address of its device; None: there is no such provider."""
     for provider in (*shaped.providers, *shaped.counted_in):
         suffix = provider.name.removeprefix(f"{shaped.providers[0].name}_")
         if name in (provider.name, suffix) or suffix == libvirt_name(name):
@@ -67,7 +67,7 @@ def find(shaped: Shaped, name: str) -> Reasoned | None:
 
 
 def explain_stock(provider: Reasoned, added: Names, what: str | None) -> tuple[Explanation, ...]:
-    """All that a provider has, classes first, or the one named ``what``; ``added`` is what the operator's files add."""
+    """Explain all classes and traits, classes first, or only ``what``; ``added`` is what the operator's files add."""
     found = [
         Explanation(name=name, inventory=stock, reason=reason) for name, (stock, reason) in provider.inventories.items()
     ]
@@ -77,12 +77,12 @@ def explain_stock(provider: Reasoned, added: Names, what: str | None) -> tuple[E
 
 
 def names(shaped: Shaped) -> Iterable[str]:
-    """The names that can be asked for."""
+    """Return the names of all providers that ``find`` can find."""
     return (provider.name for provider in (*shaped.providers, *shaped.counted_in))
 
 
 def _standing(settings: Settings, choice: Choice, node: str) -> ObservedTree | None:
-    """What placement holds of a node now."""
+    """Read what placement holds of a node; None: it has no provider of this name."""
     client, _ = open_client(settings, choice)
     found = client.find(node)
     return client.observe(found) if found else None

@@ -130,8 +130,8 @@ def print_findings(out: Console, data: AuditForm) -> None:
         out.print(Text.assemble((f"{kind} ", "bold"), subject or "", (f"  since {several[0]['since']}", "dim")))
         _print_subject(out, several)
     if not subjects:
-        depth = " as far as it moved a generation" if data["light"] else ""
-        out.print(f"nothing found: placement says of this host's guests what the hypervisor runs{depth}")
+        depth = " (read: providers whose generation changed)" if data["light"] else ""
+        out.print(f"nothing found: placement's allocations agree with the guests that the hypervisor runs{depth}")
 
 
 def _print_subject(out: Console, several: list[FindingForm]) -> None:
@@ -155,10 +155,14 @@ def print_status(out: Console, status: StatusForm) -> None:
     """Print what the service last wrote about itself: a sentence, its sources with their age, outcomes and notes."""
     now = time.time()
     well = status["ready"] and status["running"] and not status["late"]
-    sentence = f"late, as the loop hangs; it last said: {status['sentence']}" if status["late"] else status["sentence"]
-    sentence = sentence if status["running"] else f"not running; it last said: {status['sentence']}"
+    sentence = (
+        f"late: the service's loop hangs; its last status: {status['sentence']}"
+        if status["late"]
+        else status["sentence"]
+    )
+    sentence = sentence if status["running"] else f"not running; its last status: {status['sentence']}"
     out.print(sentence, style="bold" if well else "bold red", highlight=False)
-    table = Table("source", "last served", "now", box=None)
+    table = Table("source", "last answered", "now", box=None)
     for name, source in status["sources"].items():
         age = f"{now - source['ok_s']:.0f} s ago" if source["ok_s"] else "never"
         table.add_row(name, age, source["error"] or "ok")
@@ -169,7 +173,7 @@ def print_status(out: Console, status: StatusForm) -> None:
     for note in status["notes"]:
         out.print(f"  {note}")
     for case in status["cases"]:
-        out.print(f"case: {case} (plan --replay does it again)", markup=False, highlight=False, soft_wrap=True)
+        out.print(f"case: {case} (plan --replay repeats it)", markup=False, highlight=False, soft_wrap=True)
     for approval in status["approvals"]:
         out.print(approval, markup=False, highlight=False)
     if status["last_pass_s"]:
@@ -184,7 +188,7 @@ def print_usages(out: Console, data: UsagesForm) -> None:
     for kind, sums in data["usages"].items():
         for name, amount in sums.items():
             table.add_row(kind or "-", name, str(amount))
-    out.print(whose if data["usages"] else f"{whose}: uses nothing (it goes by its id, and not by its name)")
+    out.print(whose if data["usages"] else f"{whose}: uses nothing (give the id of a project or user, not its name)")
     if data["usages"]:
         out.print(table)
 
@@ -242,7 +246,7 @@ def _next_step(data: ShownConversionForm) -> str:
         case "approved":
             return (
                 "approved: the service's unit carries it out before the service starts the next time; to do it now, "
-                "say --apply in place of --approve"
+                "use --apply instead of --approve"
             )
         case "refused":
             return "not approved, nothing will be carried out"
@@ -278,7 +282,7 @@ def print_change(out: Console, data: ChangeForm) -> None:
     for event in events[:SHOWN_EVENTS]:
         out.print(Text(f"{time} {event['source']}: {event['what']}", "dim"))
     if len(events) > SHOWN_EVENTS:
-        out.print(Text(f"{time} and {len(events) - SHOWN_EVENTS} events more", "dim"))
+        out.print(Text(f"{time} and {len(events) - SHOWN_EVENTS} more events", "dim"))
     if not events:
         out.print(Text(f"{time} a look without an event", "dim"))
     if data["operations"]:
@@ -406,7 +410,7 @@ def _describe(operation: OperationForm) -> list[tuple[str, str]]:
         return _describe_stock(operation)
     if operation["operation"] == "reshape":
         moving = len(operation["allocations"])
-        whose = f", with all that {moving} consumer{'s' * (moving > 1)} hold" if moving else ""
+        whose = f", with all allocations of {moving} consumer{'s' * (moving > 1)}" if moving else ""
         heading = ("together", f"in one transaction{whose}:")
         return [heading] + [line for one in operation["inventories"] for line in _describe_stock(one)]
     if operation["operation"] == "rename":

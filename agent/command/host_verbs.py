@@ -1,4 +1,4 @@
-"""What each verb of the command does."""
+"""The verbs for a hypervisor: each takes the parsed options and returns a ``Report``."""
 
 import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,7 +53,7 @@ ENDINGS = {
 
 
 def discover(options: argparse.Namespace) -> Report:
-    """The tree that this host would report; needs no placement."""
+    """Report the desired tree of this host; needs no placement."""
     choice = choice_of(options)
     settings = settings_for(choice)
     providers: dict[str, ProviderForm] = {}
@@ -66,12 +66,12 @@ def discover(options: argparse.Namespace) -> Report:
             identity = told if settings.recorded else read_identity(settings.identity_folders)
             tree, _ = add(tree, identity or planned_identity(node), additions)
             providers |= encode_tree(tree)["providers"]
-    tree_form: TreeForm = {"providers": providers}
-    return Report(data=tree_form, table="agent.command.host_tables:print_tree")
+    data: TreeForm = {"providers": providers}
+    return Report(data=data, table="agent.command.host_tables:print_tree")
 
 
 def show(options: argparse.Namespace) -> Report:
-    """The tree that placement holds under this host's name."""
+    """Report the tree that placement holds under this host's name, or with --project what a project uses."""
     if options.project:
         return _show_usages(options)
     shown: ObservedTreeForm = {"providers": {}, "allocations": {}}
@@ -97,7 +97,7 @@ def show(options: argparse.Namespace) -> Report:
 
 
 def _show_usages(options: argparse.Namespace) -> Report:
-    """What a project, or a user of it, uses in this whole placement."""
+    """Report what a project, or one user of it, uses in the whole placement."""
     choice = choice_of(options)
     client, _ = open_client(settings_for(choice), choice)
     usages = client.usages(options.project, options.user)
@@ -106,7 +106,7 @@ def _show_usages(options: argparse.Namespace) -> Report:
 
 
 def plan(options: argparse.Namespace) -> Report:
-    """What a pass would change."""
+    """Report what a pass would change; write nothing to placement."""
     wishes = _wishes(options)
     drafts: list[Draft] = []
     remarks: list[str] = []
@@ -130,7 +130,7 @@ def plan(options: argparse.Namespace) -> Report:
 
 
 def reshape(options: argparse.Namespace) -> Report:
-    """The plan of a conversion; with --apply the conversion, with --approve an approval of the plan."""
+    """Report the plan of a conversion; with --apply carry it out, with --approve approve it."""
     if options.apply:
         return _convert(options)
     wishes = replace(_wishes(options), reshape=True)
@@ -159,13 +159,13 @@ def reshape(options: argparse.Namespace) -> Report:
             approved: ApprovalForm = {"approval": approval} if options.approve else {}
             records.append({**_conversion(draft), **approved})
     changes = any(one.plan.operations for one in drafts) and not options.approve
-    # A digest is of one plan: with several nodes the others are not meant.
+    # A digest names the plan of one node: with several nodes the plans of the others do not match it.
     stopped = all(refused) if options.approve else any(refused)
     ending = Exit.REFUSED if stopped else Exit.DIFFERENCES if changes else Exit.DONE
     if options.approve and not stopped and (other := _other_layout(options)):
         remarks.append(
-            f"set [compute] layout = {other} in the configuration before that start: a start plans with the configured "
-            "layout, and refuses this plan where that is another one"
+            f"set [compute] layout = {other} in the configuration before that start: the service plans with the "
+            "configured layout, and refuses this plan if that is another layout"
         )
     return replace(
         _for_each(records, "plans", "agent.command.host_tables:print_conversion", ending), remark="\n".join(remarks)
@@ -173,9 +173,9 @@ def reshape(options: argparse.Namespace) -> Report:
 
 
 def _approve(node: ComputeNode, draft: Draft, digest: str) -> tuple[Approval, str]:
-    """Approve the plan of now if it is that of the digest; what became of the approval, and what to say of it."""
+    """Approve the current plan if it has this digest; return the result and a sentence for it."""
     if not draft.plan.moves:
-        return "not-needed", f"nobody has to move on {node.name}: a pass does that, without an approval"
+        return "not-needed", f"nobody has to move on {node.name}: the next pass does this, without an approval"
     if other := Agreement(digest, again="nothing was approved")(node, draft):
         return "refused", other[0]
     with locked(node.settings.state_directory):
@@ -187,7 +187,7 @@ def _approve(node: ComputeNode, draft: Draft, digest: str) -> tuple[Approval, st
 
 
 def _look_for_api(options: argparse.Namespace) -> "ApiLook":
-    """Look for the API that serves the database of a conversion; without --database no API stands in the way."""
+    """Look whether a placement API serves the database of --database; without --database the answer is no."""
     from agent.connect.keystone import ApiLook, look_for_placement
 
     if options.database is None:
@@ -197,7 +197,7 @@ def _look_for_api(options: argparse.Namespace) -> "ApiLook":
 
 
 def _refuse(options: argparse.Namespace, why: str) -> Report:
-    """A conversion that is not begun, whatever its plan would be."""
+    """Report a conversion of each node that is refused before it is planned."""
     choice = choice_of(options)
     with open_driver(settings_for(choice), choice) as driver:
         outcomes = [Outcome(node=node, status=Status.UNSAFE, notes=(why,)) for node in driver.nodes()]
@@ -206,7 +206,7 @@ def _refuse(options: argparse.Namespace, why: str) -> Report:
 
 
 def _convert(options: argparse.Namespace) -> Report:
-    """The conversion, of what is right at this moment, or of what somebody agreed to."""
+    """Convert each node as planned now, or only by the plan of --digest, or with --approved by the approved plan."""
     api = _look_for_api(options)
     if api.up is not False:
         return _refuse(options, api.told)
@@ -225,7 +225,7 @@ def _convert(options: argparse.Namespace) -> Report:
 
 
 def sync(options: argparse.Namespace) -> Report:
-    """One pass over each node; where there are several, one that fails does not keep the others from theirs."""
+    """Run one pass over each node; with several nodes, a failed one does not stop the others."""
     with _nodes(options, writes=True) as nodes:
         alone = len(nodes) == 1
         outcomes = [
@@ -242,14 +242,14 @@ def sync(options: argparse.Namespace) -> Report:
 
 
 def retire(options: argparse.Namespace) -> Report:
-    """Take this host's tree away."""
+    """Remove this host's tree from placement."""
     from agent.sync.leave import retire_node
 
     return _leaving(options, partial(retire_node, dry=options.dry_run))
 
 
 def hand_over(options: argparse.Namespace) -> Report:
-    """Take our marks off this host's tree."""
+    """Remove the agent's marks from this host's tree."""
     from agent.sync.leave import hand_over_node
 
     return _leaving(options, partial(hand_over_node, dry=options.dry_run, force=options.force))
@@ -265,7 +265,7 @@ def _leaving(options: argparse.Namespace, leave: Callable[[ComputeNode], Outcome
 
 
 def record(options: argparse.Namespace) -> Report:
-    """This host as a host archive."""
+    """Write this host into a host archive."""
     from agent.command.record import record_host
 
     settings = settings_for(choice_of(options))
@@ -277,7 +277,7 @@ def record(options: argparse.Namespace) -> Report:
 
 
 def check(options: argparse.Namespace) -> Report:
-    """Everything that a pass needs, tried."""
+    """Try everything that a pass needs."""
     from agent.command.check import check_host
 
     checks = check_host(choice_of(options))
@@ -287,7 +287,7 @@ def check(options: argparse.Namespace) -> Report:
 
 
 def explain(options: argparse.Namespace) -> Report:
-    """Why what one provider has is reported; placement is asked too where one is chosen."""
+    """Report why one provider has its classes and traits; reads placement too where one is chosen."""
     from agent.command.explain import explain_provider
 
     return Report(
@@ -297,7 +297,7 @@ def explain(options: argparse.Namespace) -> Report:
 
 
 def status(options: argparse.Namespace) -> Report:
-    """What the service last said of itself."""
+    """Report the status that the service wrote last, with cases and approvals."""
     from agent.service.cases import case_files
     from agent.service.status import WELL, is_late, is_running, read_status
 
@@ -318,7 +318,7 @@ def status(options: argparse.Namespace) -> Report:
 
 
 def _try(node: ComputeNode, act: Callable[[], Outcome]) -> Outcome:
-    """What becomes of one node among several, whose failure does not keep the others from theirs."""
+    """Run ``act`` for one of several nodes; an error becomes a failed outcome, so that the other nodes follow."""
     try:
         return act()
     except USER_ERRORS as error:
@@ -326,18 +326,18 @@ def _try(node: ComputeNode, act: Callable[[], Outcome]) -> Outcome:
 
 
 def _with_use(node: ComputeNode, draft: Draft) -> Draft:
-    """A draft that is shown with who holds what, which a pass that moves nobody need not know."""
+    """Add the allocations to a draft that is shown; a pass that moves nobody does not read them."""
     if draft.allocations or not draft.plan.operations:
         return draft
     try:
         return replace(draft, allocations=node.client.allocations(draft.observed))
-    except Unrecorded:  # the service kept what a pass read, which is less
+    except Unrecorded:  # a case of the service has only what its pass read
         return draft
 
 
 @contextmanager
 def _nodes(options: argparse.Namespace, *, writes: bool = False) -> Iterator[list[ComputeNode]]:
-    """Open each node that the driver reports; placement is chosen first, as that needs no look at the host."""
+    """Open each node that the driver reports; placement first, which needs no look at the host."""
     choice = choice_of(options)
     settings = settings_for(choice)
     if (patience := getattr(options, "patience", None)) is not None:
@@ -361,14 +361,16 @@ def _conversion(one: Draft) -> ConversionForm:
 
 
 def _other_layout(options: argparse.Namespace) -> str | None:
-    """The layout of --to, where the configuration has another one."""
+    """Return the layout of --to if the configuration has another one, else None."""
     configured = settings_for(replace(choice_of(options), layout=None)).policy.layout
     return None if options.to == configured else options.to
 
 
 def _layout_remark(options: argparse.Namespace) -> str:
     other = _other_layout(options)
-    wanted = f"set [compute] layout = {other} in the configuration too: a pass with another layout wants that one back"
+    wanted = (
+        f"set [compute] layout = {other} in the configuration too: otherwise the next pass plans the old layout again"
+    )
     return wanted if other else ""
 
 

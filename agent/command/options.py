@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Option(NamedTuple):  # a dataclass would load inspect, which --help waits for
-    """One option, or by a name without dashes an argument; it is a switch if it has no metavar and no choices."""
+    """One option, or an argument if its name has no dashes; without metavar and choices it is a switch."""
 
     name: str
     help: str
@@ -17,24 +17,27 @@ class Option(NamedTuple):  # a dataclass would load inspect, which --help waits 
     type: Callable[[str], object] = str
     choices: tuple[str, ...] | None = None
     required: bool = False
-    repeated: bool = False  # the values are a list
+    repeated: bool = False  # may be given several times; the value is a list
 
     @property
     def is_switch(self) -> bool:
+        """Whether the option takes no value."""
         return self.metavar is None and self.choices is None
 
     @property
     def attribute(self) -> str:
-        """The name of the value among those that were parsed."""
+        """Name of the value in the parsed options."""
         return self.name.lstrip("-").replace("-", "_")
 
     @property
     def default(self) -> object:
+        """Value if the option is not given."""
         return False if self.is_switch else [] if self.repeated else None
 
 
-Row = Option | tuple[Option, ...]  # of the options of a tuple at most one may be given
-Contradiction = tuple[Callable[[argparse.Namespace], object], str]  # true for wrong options, and the usage error
+Row = Option | tuple[Option, ...]  # at most one option of a tuple may be given
+# A test that is true for wrong options, and the usage error.
+Contradiction = tuple[Callable[[argparse.Namespace], object], str]
 
 
 def parse_uuid(text: str) -> str:
@@ -44,27 +47,28 @@ def parse_uuid(text: str) -> str:
     try:
         return str(uuid.UUID(text))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text[:60]!r} is no uuid") from None
+        raise argparse.ArgumentTypeError(f"{text[:60]!r} is not a uuid") from None
 
 
 def parse_consumer_type(text: str) -> str:
     """Parse a consumer type as placement accepts it."""
     if not re.fullmatch("[A-Z0-9_]{1,255}", text):
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no consumer type: those are of A-Z, 0-9 and _")
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a consumer type: use only A-Z, 0-9 and _")
     return text
 
 
 def parse_digest(text: str) -> str:
     """Parse the digest of a plan."""
     if not re.fullmatch("[0-9a-f]{12}", text):
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no digest: a dry run shows it, 12 hex digits")
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a digest: a dry run shows it, 12 hex digits")
     return text
 
 
 def only_looking(*writing: str) -> tuple[Contradiction, ...]:
-    """Contradictions of --save with each of these options."""
+    """Return the contradictions of --save with each of these options."""
     return tuple(
-        (partial(_both, "save", name), f"--save goes with a look alone, not with --{name}") for name in writing
+        (partial(_both, "save", name), f"--save works only where nothing is written: leave --{name} out")
+        for name in writing
     )
 
 
@@ -73,10 +77,10 @@ def _both(first: str, second: str, options: argparse.Namespace) -> bool:
 
 
 PLACEMENT = (
-    Option("--embedded", "report to a placement of your own, kept in a file"),
+    Option("--embedded", "report to an embedded placement, which runs in this command and keeps its data in a file"),
     Option(
         "--embedded-dir",
-        "where that is kept, with compute_id and state (default ~/.local/share/compute-node-agent)",
+        "folder of the embedded placement, compute_id and state (default ~/.local/share/compute-node-agent)",
         metavar="DIR",
         type=Path,
     ),
@@ -84,7 +88,7 @@ PLACEMENT = (
 HOST = (
     Option(
         "--host",
-        "look at the host recorded in this folder (or .tar.gz) instead of the live one",
+        "read the host recorded in this folder (or .tar.gz) instead of the live host",
         metavar="DIR",
         type=Path,
     ),
@@ -94,30 +98,36 @@ DRY_RUN = (Option("--dry-run", "only show what would be done"),)
 CASE = (
     Option(
         "--save",
-        "keep all that is read in this .tar.gz, without secrets, for a bug report or another look",
+        "write everything that is read into this .tar.gz, without secrets, for a bug report or plan --replay",
         metavar="FILE",
         type=Path,
     ),
 )
 CONSUMER = (Option("consumer", "a guest's uuid", metavar="CONSUMER", type=parse_uuid, required=True),)
 MIGRATION_OPTION = (
-    Option("--migration", "who keeps what the guest had, of the move", metavar="UUID", type=parse_uuid, required=True),
+    Option(
+        "--migration",
+        "uuid of the migration that keeps what the guest had before the move",
+        metavar="UUID",
+        type=parse_uuid,
+        required=True,
+    ),
 )
 REQUESTS = (
     Option(
         "--request",
-        'one allocation request as allocation candidates give it: {"allocations": {...}}, passed on as it is',
+        'file with one allocation request as allocation candidates give it: {"allocations": {...}}; sent unchanged',
         metavar="FILE",
         type=Path,
         required=True,
     ),
     Option(
         "--alternate",
-        "another one, for when that has no room; may be repeated",
+        "file with another request, for when the one before has no room; may be repeated",
         metavar="FILE",
         type=Path,
         repeated=True,
     ),
-    Option("--fit", "ask only for what fits the cells and devices that this host really has"),
+    Option("--fit", "send only requests that fit the cells and devices of this host"),
 )
 USER_ALONE: Contradiction = (lambda options: options.user and not options.project, "--user goes with --project")

@@ -1,4 +1,4 @@
-"""How people see what became of a node."""
+"""Print how a verb ended for one node."""
 
 from rich.console import Console
 
@@ -7,14 +7,14 @@ from agent.command.host_tables import print_plan
 
 
 def print_outcome(out: Console, data: OutcomeForm) -> None:
-    """How one node's pass ended."""
+    """Print how the pass over one node ended, with its plan unless it is empty, unknown or not the agreed one."""
     if data["outcome"] not in ("unchanged", "failed", "other-plan"):
         print_plan(out, data)
     print_start(out, data)
 
 
 def print_start(out: Console, data: OutcomeForm) -> None:
-    """The same without the plan, a line for each note: for the journal."""
+    """Print how the pass over one node ended, one line for each note and no plan, for the system journal."""
     sentences = {
         "unchanged": "nothing needed to change",
         "changed": "placement was brought up to date",
@@ -30,12 +30,12 @@ def print_start(out: Console, data: OutcomeForm) -> None:
 
 
 def print_left(out: Console, data: LeavingForm) -> None:
-    """How the end of one node went; of one that is refused no plan, which nobody carries out."""
+    """Print how ``retire`` or ``hand-over`` of one node ended; a refused one without its plan."""
     if data["operations"] and data["outcome"] != "unsafe":
         print_plan(out, data)
     sentence = {
         "unchanged": "this would be done" if data["operations"] else "there is nothing to do",
-        "changed": "done: leave the service off, which would begin anew when it starts",
+        "changed": "done: leave the service stopped, because it reports this host again when it starts",
         "unsafe": "refused: nothing was written",
     }
     out.print(f"{data['node']}: {sentence.get(data['outcome'], data['outcome'])}", markup=False)

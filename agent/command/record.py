@@ -1,4 +1,4 @@
-"""Writes a host archive: this host as a folder of small files."""
+"""Write a host archive: this host as a folder of small files."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,12 +20,12 @@ from drivers.rules import rule_attributes
 
 def record_host(settings: Settings, folder: Path) -> int:
     """
-    Record this host into ``folder``, which is new or empty; answers how many files were written.
+    Record this host into ``folder``, which is new or empty; return the number of files.
 
-    All is read before anything is written.
+    The host is read completely before the first file is written.
 
     Raises:
-        DiscoveryError, PolicyError: the host cannot be read. StateError: the folder cannot be written.
+        DiscoveryError, PolicyError: the host cannot be read. StateError: the folder has files or cannot be written.
     """
     _check_new(folder)
     connection = LiveConnection(settings.libvirt_uri)
@@ -47,7 +47,7 @@ def record_host(settings: Settings, folder: Path) -> int:
 
 
 def _check_new(folder: Path) -> None:
-    """Before the host is read, which may take long."""
+    """Refuse a folder with files before the host is read, which may take long."""
     try:
         if folder.exists() and any(folder.iterdir()):
             raise StateError(f"{folder} is not empty: record into a new folder")

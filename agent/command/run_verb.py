@@ -1,4 +1,4 @@
-"""The verb ``run``: the service, which logs as it is configured."""
+"""The verb ``run``: run the service, which sets up its log as configured."""
 
 import argparse
 from dataclasses import replace

@@ -1,7 +1,7 @@
 """
-The verbs of the command: what each is called, its options, and where its function is.
+The verbs of the command: name, options and function of each.
 
-A new verb is one row here and its function, which is imported when the verb is run: ``--help`` loads nothing else.
+A new verb is one row here and a function. A function is imported only when its verb runs, so that ``--help`` is fast.
 """
 
 import argparse
@@ -36,39 +36,40 @@ class Verb(NamedTuple):
 
     name: str
     help: str
-    function: str  # answers a Report, or None if it printed what it found itself
+    function: str  # returns a Report, or None if it printed its result itself
     nodes: str = ""  # the function for bare-metal nodes; empty: the verb is only for a hypervisor
     doing: str = ""  # shown on a terminal until the function ends; empty: nothing is shown
     example: str = "--embedded"
-    placement: bool = True  # needs one
-    logs: bool = False  # as it is configured, and not to standard error
-    writes: bool = False  # to placement, so that an interrupt leaves something behind
+    placement: bool = True  # has the options that choose a placement
+    logs: bool = False  # sets up its log as configured; else the command logs to standard error
+    writes: bool = False  # to placement: an interrupt can leave a part done
     options: tuple[Row, ...] = ()
-    contradictions: tuple[Contradiction, ...] = ()  # the first that holds is told
-    decides: tuple[str, ...] = ()  # the options that a saved case keeps, by their attributes
+    contradictions: tuple[Contradiction, ...] = ()  # the first that applies is printed
+    decides: tuple[str, ...] = ()  # attributes of the options that a saved case keeps
 
     @property
     def rows(self) -> tuple[Row, ...]:
+        """All options of the verb, with those that choose a placement."""
         return (*PLACEMENT, *self.options) if self.placement else self.options
 
     def flat(self) -> Iterator[Option]:
-        """Its options, also those of which at most one may be given."""
+        """Iterate over all options, also those that exclude each other."""
         for row in self.rows:
             yield from (row,) if isinstance(row, Option) else row
 
     def defaults(self) -> dict[str, object]:
-        """What the options are if none is given, by their attributes."""
+        """Return the default values of all options, by attribute."""
         return {option.attribute: option.default for option in self.flat()}
 
     def refusal(self, options: argparse.Namespace) -> str:
-        """The usage error of options that contradict each other; empty: they do not."""
+        """Return the usage error of options that contradict each other; empty: they do not."""
         return next((text for wrong, text in self.contradictions if wrong(options)), "")
 
 
 _TABLE = (
     Verb(
         name="discover",
-        help="the tree that this host would report",
+        help="show the tree that this host would report",
         function="agent.command.host_verbs:discover",
         nodes="agent.command.node_verbs:discover",
         doing="reading this host",
@@ -78,17 +79,17 @@ _TABLE = (
     ),
     Verb(
         name="show",
-        help="the tree that placement holds, and who uses it",
+        help="show the tree that placement holds, with its allocations",
         function="agent.command.host_verbs:show",
         nodes="agent.command.node_verbs:show",
         doing="reading placement",
         options=(
             *HOST,
             Option("--project", "show instead what this project uses in the whole placement", metavar="ID"),
-            Option("--user", "and of it this user", metavar="ID"),
+            Option("--user", "with --project: only what this user of the project uses", metavar="ID"),
             Option(
                 "--node",
-                "only this one of several: a host by its name, a bare-metal node by its uuid",
+                "only this node: a host by its name, a bare-metal node by its uuid",
                 metavar="NODE",
             ),
         ),
@@ -96,7 +97,7 @@ _TABLE = (
     ),
     Verb(
         name="plan",
-        help="what a pass would change; writes nothing",
+        help="show what a pass would change; writes nothing",
         function="agent.command.host_verbs:plan",
         nodes="agent.command.node_verbs:plan",
         doing="reading this host and placement",
@@ -106,7 +107,7 @@ _TABLE = (
             *CASE,
             Option(
                 "--replay",
-                "do again what was done with --save, on what was read then; needs no libvirt and no placement",
+                "repeat the verb of a file that --save wrote, on what was read then; needs no libvirt and no placement",
                 metavar="FILE",
                 type=Path,
             ),
@@ -115,7 +116,7 @@ _TABLE = (
     ),
     Verb(
         name="sync",
-        help="one pass: make placement equal to this host",
+        help="run one pass: make placement equal to this host",
         function="agent.command.host_verbs:sync",
         nodes="agent.command.node_verbs:sync",
         doing="reading this host, bringing placement up to date",
@@ -124,13 +125,13 @@ _TABLE = (
         options=(
             *HOST,
             *RENAME,
-            Option("--force", "shrink as far as the host did, even below what guests use"),
+            Option("--force", "shrink inventories as far as the host did, even below what guests use"),
             Option("--take-over", "write again after a second writer was stopped"),
         ),
     ),
     Verb(
         name="reshape",
-        help="convert the tree, with what guests hold, to another shape; a dry run unless --apply",
+        help="convert the tree and the allocations of its guests to another shape; a dry run unless --apply",
         function="agent.command.host_verbs:reshape",
         doing="reading this host and placement, converting the tree",
         example="--to numa --embedded",
@@ -138,7 +139,7 @@ _TABLE = (
         options=(
             *HOST,
             (
-                Option("--apply", "carry it out"),
+                Option("--apply", "carry out the conversion"),
                 Option(
                     "--approve",
                     "with --digest: let the service carry out that plan before it starts the next time, once",
@@ -146,28 +147,28 @@ _TABLE = (
             ),
             Option(
                 "--approved",
-                "with --apply: only what [agent] allow_reshape allows, or the plan that was approved; for units",
+                "with --apply: only what [agent] allow_reshape allows, or the approved plan; for systemd units",
             ),
             Option("--digest", "only the plan of this digest, as a dry run showed it", metavar="D", type=parse_digest),
             Option(
                 "--patience",
-                "with --apply: how long to go on where others disturb it, instead of [agent] reshape_timeout",
+                "with --apply: how long to retry if placement fails or others write; default [agent] reshape_timeout",
                 metavar="SECONDS",
                 type=int,
             ),
             Option(
                 "--to",
-                "another layout than [compute] layout says: there, and back again",
+                "plan this layout instead of that of [compute] layout",
                 choices=("flat", "devices", "numa"),
             ),
             Option(
                 "--database",
-                "with placement's API down: its database, as postgresql://USER:PASSWORD@HOST/placement",
+                "while placement's API is down: its database, as postgresql://USER:PASSWORD@HOST/placement",
                 metavar="URL",
             ),
             Option(
                 "--api-is-down",
-                "with --database: a person made sure that no placement API runs, where this host cannot tell",
+                "with --database: you made sure that no placement API runs, where this host cannot tell",
             ),
             *CASE,
         ),
@@ -182,11 +183,11 @@ _TABLE = (
             ),
             (
                 lambda options: options.api_is_down and options.database is None,
-                "--api-is-down goes with --database: without it the API itself is asked",
+                "--api-is-down goes with --database: without a database the API itself is used",
             ),
             (
                 lambda options: options.approved and (not options.apply or options.digest is not None),
-                "--approved goes with --apply, and without --digest: the approval has it",
+                "--approved goes with --apply, and without --digest: the approval names the digest",
             ),
             (
                 lambda options: options.database is not None and (options.embedded or options.embedded_dir),
@@ -198,7 +199,7 @@ _TABLE = (
     ),
     Verb(
         name="record",
-        help="record this host in a folder, to look at elsewhere",
+        help="record this host in a folder, to read it on another machine",
         function="agent.command.host_verbs:record",
         doing="reading this host",
         example="host-1",
@@ -207,19 +208,24 @@ _TABLE = (
     ),
     Verb(
         name="explain",
-        help="why a provider has what it has: the fact and the rule",
+        help="explain why a provider has its classes and traits: the fact and the rule of each",
         function="agent.command.host_verbs:explain",
         doing="reading this host",
         example="host-1 VCPU",
         options=(
             *HOST,
-            Option("name", "a provider's name, or what follows the host's in it", metavar="NAME", required=True),
-            Option("what", "one of what it has; else all", metavar="CLASS or TRAIT"),
+            Option(
+                "name",
+                "a provider's name, its part after the host's name, or the address of its device",
+                metavar="NAME",
+                required=True,
+            ),
+            Option("what", "one class or trait of the provider; without it all", metavar="CLASS or TRAIT"),
         ),
     ),
     Verb(
         name="watch",
-        help="events as they come, with what each changes",
+        help="show events as they come, with what each changes",
         function="agent.command.watch_verb:watch",
         example="--sync --embedded",
         options=(Option("--sync", "bring placement up to date after each change"),),
@@ -235,13 +241,15 @@ _TABLE = (
             *HOST,
             *CONSUMER,
             *REQUESTS,
-            Option("--project", "of a new guest; one that exists keeps its own", metavar="ID"),
-            Option("--user", "as --project", metavar="ID"),
-            Option("--type", "of a new guest, for instance INSTANCE", metavar="T", type=parse_consumer_type),
+            Option("--project", "project of a new guest; an existing guest keeps its own", metavar="ID"),
+            Option("--user", "user of a new guest; an existing guest keeps its own", metavar="ID"),
+            Option(
+                "--type", "consumer type of a new guest, for instance INSTANCE", metavar="T", type=parse_consumer_type
+            ),
             (
-                Option("--replace", "instead of all that it has: a resize in place"),
-                Option("--merge", "beside what others claimed for it"),
-                Option("--evacuate", "beside what it has on a host that is down"),
+                Option("--replace", "replace all that the guest has: a resize in place"),
+                Option("--merge", "keep what others claimed for the guest"),
+                Option("--evacuate", "keep what the guest has on a host that is down"),
             ),
             Option(
                 "--instead-of",
@@ -260,7 +268,7 @@ _TABLE = (
             ),
             (
                 lambda options: options.instead_of and not options.merge,
-                "--instead-of goes with --merge: it says which part of the guest's set is the caller's",
+                "--instead-of goes with --merge: it says which of the guest's allocations the caller claimed",
             ),
             USER_ALONE,
         ),
@@ -276,7 +284,7 @@ _TABLE = (
     ),
     Verb(
         name="confirm",
-        help="end a move: what the migration kept is let go",
+        help="end a move: remove what the migration kept",
         function="agent.command.allocation_verbs:confirm",
         doing="asking placement",
         example=MIGRATED,
@@ -294,26 +302,26 @@ _TABLE = (
     ),
     Verb(
         name="release",
-        help="let go of all that a guest holds",
+        help="remove all that a guest holds",
         function="agent.command.allocation_verbs:release",
         doing="asking placement",
         example=GUEST,
         writes=True,
-        options=(*CONSUMER, Option("--force", "whoever changed it last")),
+        options=(*CONSUMER, Option("--force", "even if another service changes the guest at the same time")),
     ),
     Verb(
         name="audit",
-        help="what placement says of this host's guests against what really runs",
+        help="compare the allocations in placement with the guests that really run here",
         function="agent.command.audit_verb:audit",
         doing="looking at this host and at placement",
         writes=True,
         options=(
             *HOST,
             (
-                Option("--light", "read only what moved a generation since the last audit"),
-                Option("--consumers", "read each guest's consumer too: whose it is, and of what type"),
+                Option("--light", "read only providers whose generation changed since the last audit"),
+                Option("--consumers", "read each guest's consumer too: its project, user and type"),
             ),
-            Option("--heal", "carry out the repairs that the policy lets"),
+            Option("--heal", "carry out the repairs that the policy allows"),
             Option(
                 "--policy",
                 "what may be healed: heal (kinds), grace_s, again_s, move_s, untyped, limit, as docs/operations.md "
@@ -334,21 +342,21 @@ _TABLE = (
     ),
     Verb(
         name="run",
-        help="the service: passes at their time and at the host's word, audits, and what is told of them",
+        help="run the service: a pass at each period and event, audits, metrics and status",
         function="agent.command.run_verb:run",
         logs=True,
         options=HOST,
     ),
     Verb(
         name="status",
-        help="what the service last said of itself",
+        help="show the status that the service wrote last",
         function="agent.command.host_verbs:status",
         doing="reading the service's status",
         options=HOST,
     ),
     Verb(
         name="retire",
-        help="take this host's tree out of placement, once nobody holds anything of it",
+        help="remove this host's tree from placement, once nothing of it is allocated",
         function="agent.command.host_verbs:retire",
         doing="taking this host's tree away",
         example="--dry-run --config-file /etc/nova/nova.conf",
@@ -357,7 +365,7 @@ _TABLE = (
     ),
     Verb(
         name="hand-over",
-        help="take this agent's marks off the tree, for nova-compute to go on with it",
+        help="remove this agent's marks from the tree, so that nova-compute can take it over",
         function="agent.command.host_verbs:hand_over",
         doing="taking this agent's marks away",
         example="--dry-run --config-file /etc/nova/nova.conf",

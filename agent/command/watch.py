@@ -1,4 +1,4 @@
-"""Watches a node: events become looks, debounced, and each look says what it changes."""
+"""Watch a host: gather events into batches, look at the host after each batch, and yield what changes."""
 
 import time
 from collections.abc import Iterator
@@ -30,25 +30,25 @@ from reportclient.tree import ObservedProvider, ObservedTree, ProviderTree
 
 RETRY_S = 2.0  # after a look that failed
 _FIRST = (
-    "the whole host, compared with nothing; from now on what changes, until Ctrl-C (--sync compares with placement)"
+    "the whole host, compared with nothing; from now on only changes, until Ctrl-C (--sync compares with placement)"
 )
-TICK_S = 60.0  # without any event: links that go down and allocations that end announce themselves to nobody
+TICK_S = 60.0  # longest time without a look: a link that goes down or an allocation that ends sends no event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What one look found: the events that asked for it, and what changed."""
+    """Result of one look: the events that caused it, and what changed."""
 
     events: tuple[Event, ...]
     plan: Plan = field(default_factory=Plan)
     before: ObservedTree = field(default_factory=ObservedTree)
-    outcome: str = ""  # of the pass, where changes are written
+    outcome: str = ""  # of the pass; empty: changes are not written
     notes: tuple[str, ...] = ()
     seconds: float = 0.0  # from the first event to the end
 
 
 class Ticks:
-    """Batches of events, and one without any when it is time to look all the same; the first comes at once."""
+    """Source of batches of events; a batch is empty if a look is due without an event, and the first is due at once."""
 
     def __init__(self) -> None:
         self._wake_ups = WakeUps()
@@ -56,11 +56,11 @@ class Ticks:
         self._due = 0.0
 
     def again(self, seconds: float) -> None:
-        """Look again by then, event or not."""
+        """Make the next batch due after this time, even without an event."""
         self._due = time.monotonic() + seconds
 
     def next(self) -> tuple[tuple[Event, ...], float]:
-        """The next batch, and when its first event came (monotonic)."""
+        """Wait for the next batch; return it with the time of its first event (monotonic)."""
         batch = self._wake_ups.wait(self._due - time.monotonic())
         self._due = time.monotonic() + TICK_S
         return batch
@@ -69,15 +69,15 @@ class Ticks:
 @contextmanager
 def open_watch(settings: Settings, choice: Choice, *, sync: bool) -> Iterator[Iterator[Change]]:
     """
-    The changes of the chosen host as they come; with ``sync`` each is written to placement.
+    Yield an iterator over the changes of the chosen host as they come; with ``sync`` each is written to placement.
 
     Raises:
-        ConfigError: the host is no live one. And as a survey does.
+        ConfigError: the driver reports no events, or ``choice`` names a recorded host. Else as a survey.
     """
     wake_ups = Ticks()
     with open_driver(settings, choice) as driver:
         if not isinstance(driver, Watchable) or choice.host:
-            raise ConfigError("watch looks at a live host: leave --host out, and use the libvirt driver")
+            raise ConfigError("watch works only on a live host: set [DEFAULT] compute_driver = libvirt.LibvirtDriver")
         with driver.watching(wake_ups.wake):
             name = driver.nodes()[0]
             if not sync:
@@ -89,7 +89,7 @@ def open_watch(settings: Settings, choice: Choice, *, sync: bool) -> Iterator[It
 
 
 def encode_change(change: Change) -> ChangeForm:
-    """A change as JSON: a plan with its events, its outcome and when it was done."""
+    """Encode a change: its plan, its events, its outcome and the present time."""
     return {
         "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "events": [{"source": event.source, "what": event.what} for event in change.events],
@@ -101,7 +101,7 @@ def encode_change(change: Change) -> ChangeForm:
 
 
 def watch_host(driver: Driver, node: str, settings: Settings, wake_ups: Ticks) -> Iterator[Change]:
-    """Each change of the desired tree, without end; nothing is written anywhere."""
+    """Yield each change of the desired tree, without end; write nothing."""
     stood = ObservedTree()
     while True:
         events, since = wake_ups.next()
@@ -119,10 +119,10 @@ def watch_host(driver: Driver, node: str, settings: Settings, wake_ups: Ticks) -
 
 
 def watch_and_sync(node: ComputeNode, wake_ups: Ticks) -> Iterator[Change]:
-    """A pass at the start and after each batch of events, without end."""
+    """Run a pass at the start and after each batch of events, without end; yield what each changed."""
     started = False
-    hardware: frozenset[str] = frozenset()  # whose loss, once announced, is looked at at once
-    looks = PATIENCE  # in a row that found less than the limits allow to take away, since something was announced
+    hardware: frozenset[str] = frozenset()  # PCI addresses of reported devices; their loss is confirmed at once
+    looks = PATIENCE  # unsafe passes since a loss was announced; PATIENCE or more: no announced loss waits
     while True:
         events, since = wake_ups.next()
         looks = 0 if announce_loss(events, hardware) else looks
@@ -157,7 +157,7 @@ def _desired(driver: Driver, node: str, settings: Settings) -> ProviderTree:
 
 
 def _compare(stood: ObservedTree, tree: ProviderTree) -> Plan:
-    """What became of a tree that was all ours, in the words of a plan."""
+    """Plan the difference between two desired trees, as if the agent owned all of the first."""
     everything = {seen.name: Names(frozenset(seen.provider.inventories), seen.provider.traits) for seen in stood}
     ours = Ownership(emitted=Names(), configured=everything)
     return diff(stood, tree, ours, root_uuid=planned_identity(tree.root.name))

@@ -1,4 +1,4 @@
-"""The verb ``watch``: events and what each changes, as they come, until it is interrupted."""
+"""The verb ``watch``: print events and what they change, until it is interrupted."""
 
 import argparse
 import json
@@ -14,11 +14,11 @@ from agent.connect.choice import settings_for
 
 def watch(options: argparse.Namespace) -> None:
     """
-    Print each change; with --sync it was written to placement.
+    Print each change; with --sync after it was written to placement.
 
     Raises:
-        ConfigError: the host is no live one. BareMetal: nor is it a hypervisor. DiscoveryError, PolicyError: libvirt
-            or udev cannot be watched. With --sync StateError and PlacementError besides.
+        ConfigError: the host is not a live one. BareMetal: the driver reports nodes, and no host. DiscoveryError,
+            PolicyError: libvirt or udev cannot be watched. StateError, PlacementError: only with --sync.
     """
     choice = choice_of(options)
     with _ending_by_signal(), open_watch(settings_for(choice), choice, sync=options.sync) as changes:
@@ -28,7 +28,7 @@ def watch(options: argparse.Namespace) -> None:
 
 @contextmanager
 def _ending_by_signal() -> Iterator[None]:
-    """Inside, an interrupt or a request to terminate is the ordinary end."""
+    """End the block without an error on Ctrl-C or SIGTERM."""
 
     def end(_number: int, _frame: object) -> None:
         raise KeyboardInterrupt
@@ -37,7 +37,7 @@ def _ending_by_signal() -> Iterator[None]:
     try:
         with suppress(KeyboardInterrupt):
             yield
-    except SystemError as error:  # as Python has it where the interrupt falls into a callback of libvirt's
+    except SystemError as error:  # Python raises it where the interrupt arrives inside a callback of libvirt
         if not isinstance(error.__cause__, KeyboardInterrupt):
             raise
     finally:

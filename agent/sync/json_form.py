@@ -157,7 +157,7 @@ def _sums(tree: ObservedTreeForm) -> dict[str, SumsForm]:
 
 
 def encode_move(move: Move) -> MoveForm:
-    """Encode one move instruction, with the keys that nova's move instructions have."""
+    """Encode one move of one consumer."""
     renamed: Renamed = {"to_resources": dict(move.to_resources)} if move.to_resources else {}
     return {
         "consumer": move.consumer,

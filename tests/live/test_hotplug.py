@@ -185,4 +185,4 @@ def test_a_recorded_host_cannot_be_watched(tmp_path: Path) -> None:
     refused = run_agent("watch", "--config-file", config)
 
     assert (refused.code, len(refused.err.splitlines())) == (1, 1)
-    assert "watch looks at a live host" in refused.err
+    assert "watch works only on a live host" in refused.err

@@ -774,4 +774,4 @@ def test_what_a_person_can_put_right_is_one_line(
 
     assert (done.code, len(done.err.splitlines())) == (1, 1)
     assert line in done.err
-    assert "audit looks at a hypervisor" in agent.run("audit").err
+    assert "audit works only on a hypervisor" in agent.run("audit").err

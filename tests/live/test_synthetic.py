@@ -261,7 +261,7 @@ def test_every_number_and_trait_of_a_host_can_be_explained(synthetic: Start, wri
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        pytest.param(["nobody"], "this host reports no nobody: it reports four-cells", id="no such provider"),
+        pytest.param(["nobody"], "this host reports no provider nobody: it reports four-cells", id="no such provider"),
         pytest.param(["four-cells", "VGPU"], "four-cells has no VGPU", id="no such class"),
     ],
 )

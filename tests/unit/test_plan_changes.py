@@ -61,7 +61,7 @@ READ = kept(reshape({"VCPU": CPUS}))
         pytest.param(
             READ,
             kept(reshape({"VCPU": CPUS, "PCPU": Inventory(total=2)})),
-            ("PCPU on host_NUMA0 is new, 2 of it",),
+            ("PCPU on host_NUMA0 is new, total 2",),
             id="a class that comes",
         ),
         pytest.param(READ, kept(reshape({})), ("VCPU on host_NUMA0 is gone",), id="a class that goes"),
@@ -93,7 +93,7 @@ READ = kept(reshape({"VCPU": CPUS}))
         pytest.param(
             kept(moves=(move("host_NUMA0"),)),
             kept(moves=(move("host_NUMA0", amount=3),)),
-            ("gone is the move of 2 VCPU of g to host_NUMA0", "new is the move of 3 VCPU of g to host_NUMA0"),
+            ("the move of 2 VCPU of g to host_NUMA0 is gone", "the move of 3 VCPU of g to host_NUMA0 is new"),
             id="another amount",
         ),
         pytest.param(
@@ -105,7 +105,7 @@ READ = kept(reshape({"VCPU": CPUS}))
         pytest.param(
             kept(),
             kept(EnsureTraits(("A",))),
-            ("new is the operation ensure-traits",),
+            ("the operation ensure-traits is new",),
             id="steps, where nothing smaller differs",
         ),
         pytest.param(

@@ -59,9 +59,9 @@ def test_what_decides_a_case_is_an_option_of_its_verb(verb: str) -> None:
         pytest.param(("reshape", "--api-is-down"), "--api-is-down goes with --database", id="API is down"),
         pytest.param(("reshape", "--approved"), "--approved goes with --apply", id="approved alone"),
         pytest.param(("reshape", "--database", "D", "--embedded"), "are two placements", id="two placements"),
-        pytest.param(("reshape", "--apply", "--save", "F"), "not with --apply", id="save what is applied"),
+        pytest.param(("reshape", "--apply", "--save", "F"), "leave --apply out", id="save what is applied"),
         pytest.param(("reshape", "--apply", "--approve"), "not allowed with argument --apply", id="apply and approve"),
-        pytest.param(("audit", "--heal", "--save", "F"), "not with --heal", id="save what is healed"),
+        pytest.param(("audit", "--heal", "--save", "F"), "leave --heal out", id="save what is healed"),
         pytest.param(("audit", "--heal"), "--heal needs --policy", id="heal without a policy"),
         pytest.param(
             ("audit", "--light", "--consumers"), "not allowed with argument --light", id="light and consumers"
@@ -70,7 +70,7 @@ def test_what_decides_a_case_is_an_option_of_its_verb(verb: str) -> None:
         pytest.param(CLAIM, "a new guest needs --project and --user", id="a guest of nobody"),
         pytest.param((*CLAIM, "--replace", "--instead-of", "F"), "goes with --merge", id="instead of nothing"),
         pytest.param((*CLAIM, "--replace", "--user", "U"), "--user goes with --project", id="claim for a user alone"),
-        pytest.param(("release", "guest"), "is no uuid", id="no uuid"),
+        pytest.param(("release", "guest"), "is not a uuid", id="no uuid"),
     ],
 )
 def test_options_that_contradict_each_other_are_a_usage_error(

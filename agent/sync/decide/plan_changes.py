@@ -19,8 +19,8 @@ _ASPECTS: Mapping[str, tuple[_Aspect, ...]] = {
     "set-aggregates": ("aggregates",),
     "set-inventories": ("inventories",),
 }
-_WHOLE: tuple[_Aspect, ...] = ("parent", "inventories", "traits", "aggregates")
-NOT_KEPT = "what that plan said of providers was not kept"  # by an older release
+_WHOLE: tuple[_Aspect, ...] = ("parent", "inventories", "traits", "aggregates")  # of all other operations
+NOT_KEPT = "an older release kept that plan without its providers"
 
 
 def plan_changes(read: ReadPlanForm, now: KeptPlanForm) -> tuple[str, ...]:
@@ -48,7 +48,7 @@ def _steps(plan: PlanForm) -> Iterator[OperationForm]:
 
 
 def _touched(plan: PlanForm) -> frozenset[tuple[str, _Aspect]]:
-    """Return each (provider, aspect) that a plan writes; of a new or deleted provider all aspects."""
+    """Return each (provider, aspect) that a plan writes; a digest covers nothing else."""
     return frozenset(
         (step["provider"], aspect)
         for step in _steps(plan)
@@ -81,7 +81,7 @@ def _of_stock(provider: str, was: Mapping[str, InventoryForm], now: Mapping[str,
         if name not in now:
             yield f"{name} on {provider} is gone"
         elif name not in was:
-            yield f"{name} on {provider} is new, {now[name]['total']} of it"
+            yield f"{name} on {provider} is new, total {now[name]['total']}"
         else:
             yield from _of_inventory(f"{name} on {provider}", was[name], now[name])
 
@@ -111,8 +111,8 @@ def _of_moves(read: PlanForm, now: PlanForm) -> list[str]:
             new.remove(same[0])
             target, instead = same[0]["to_resource_provider"], move["to_resource_provider"]
             found.append(f"{_what(move)} go to {target} instead of {instead}")
-    found += [f"gone is the move of {_what(move)} to {move['to_resource_provider']}" for move in gone]
-    return found + [f"new is the move of {_what(move)} to {move['to_resource_provider']}" for move in new]
+    found += [f"the move of {_what(move)} to {move['to_resource_provider']} is gone" for move in gone]
+    return found + [f"the move of {_what(move)} to {move['to_resource_provider']} is new" for move in new]
 
 
 def _unexplained(move: MoveForm) -> MoveForm:
@@ -162,8 +162,8 @@ def _rows(plan: PlanForm) -> dict[tuple[str, str, str], int]:
 def _of_steps(read: PlanForm, now: PlanForm) -> list[str]:
     was, does = ([json.dumps(one, sort_keys=True) for one in plan["operations"]] for plan in (read, now))
     gone, new = [one for one in was if one not in does], [one for one in does if one not in was]
-    return [f"gone is the operation {_step(one)}" for one in gone] + [
-        f"new is the operation {_step(one)}" for one in new
+    return [f"the operation {_step(one)} is gone" for one in gone] + [
+        f"the operation {_step(one)} is new" for one in new
     ]
 
 
