@@ -1,1 +1,1 @@
-"""Change what consumers have allocated, one consumer at a time. Knows nothing else of the agent."""
+"""Change the allocations of consumers, one consumer at a time. Imports no other room of the agent."""

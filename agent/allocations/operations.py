@@ -1,12 +1,12 @@
 """
-The operations on a guest's allocations, as ``decide.rules`` rules them; the verbs are these, and so is the API.
+Operations on a guest's allocations, by the table in ``decide.rules``: the verbs call them, and they are the Python API.
 
     operations = Operations(client)
     ending = operations.spawn(uuid, project=..., user=..., kind="INSTANCE", requests=[AllocationRequest(text)])
     if ending.told is Result.DONE: ...
 
-Every one of them writes with one request or not at all. Nothing is written blindly again: a request is repeated only
-when its consumers are known to be as they were.
+Each operation writes with one request or not at all. A request is repeated only when its consumers are known to be
+unchanged.
 """
 
 import random
@@ -39,18 +39,18 @@ Write = Claim | ReplaceAllocations | DropAllocations
 
 
 class Result(Enum):
-    """How an operation ended, as its caller is told."""
+    """How an operation ended, as the caller gets it."""
 
     DONE = "done"
-    CONFLICT = "conflict"  # somebody else changed the consumer, or kept writing on its providers
+    CONFLICT = "conflict"  # another writer changed the consumer, or kept writing to its providers
     NO_ROOM = "no-room"
-    EXISTS = "exists"  # who was to be new is there already
-    ABSENT = "absent"  # who was to be there holds nothing
+    EXISTS = "exists"  # a consumer that was to be new has allocations already
+    ABSENT = "absent"  # a consumer that was to have allocations has none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How an operation on one consumer ended; ``held`` is what it holds afterwards, as far as that is known."""
+    """How an operation on one consumer ended; ``held`` is what the consumer has afterwards, as far as known."""
 
     told: Result
     consumer: str
@@ -59,7 +59,7 @@ class Ending:
 
 
 class _Ended(Exception):
-    """There is nothing to write."""
+    """An operation ends before it writes anything; carries how it ended."""
 
     def __init__(self, ending: Ending) -> None:
         super().__init__(ending.note)
@@ -69,10 +69,10 @@ class _Ended(Exception):
 @dataclass(frozen=True, slots=True)
 class Operations:
     """
-    Changes the allocations of guests in one placement.
+    Change the allocations of guests in one placement.
 
-    All of them raise PlacementError where placement does not answer, or refuses a request for what it is (ValueError
-    for an allocation request that is none). An answer that is lost is looked for before that.
+    Every operation raises PlacementError where placement does not answer, or refuses the request for its content, and
+    ValueError for a malformed allocation request. After a lost answer it first looks whether the write was done.
     """
 
     client: PlacementClient
@@ -81,7 +81,7 @@ class Operations:
     def spawn(
         self, consumer: str, *, project: str, user: str, kind: str | None, requests: Sequence[AllocationRequest]
     ) -> Ending:
-        """A new guest takes the first of these requests that fits. Unshelve is the same."""
+        """Claim the first of these requests that fits for a new guest. Unshelve is the same."""
 
         def make(request: AllocationRequest) -> Write:
             return Claim(consumer=consumer, generation=None, project=project, user=user, kind=kind, request=request)
@@ -89,14 +89,15 @@ class Operations:
         return self._first_fitting(ChangeKind.SPAWN, consumer, requests, make)
 
     def replace(self, consumer: str, requests: Sequence[AllocationRequest]) -> Ending:
-        """A guest has the first of these requests that fits instead of what it has: a resize in place."""
+        """Replace what a guest has by the first of these requests that fits: a resize in place."""
         return self._rewrite_with(ChangeKind.REPLACE, consumer, requests, replace_set)
 
     def evacuate(self, consumer: str, requests: Sequence[AllocationRequest]) -> Ending:
         """
-        A guest whose host is down has the first of these that fits too; what it has there is that host's to end.
+        Claim the first of these requests that fits for a guest whose host is down, beside what the guest has there.
 
-        One that has something where the request is already was evacuated before.
+        The host that is down removes its part when it is back. A guest that already has something on a requested
+        provider was evacuated before: it is not claimed again.
         """
 
         def make_set(held: Slots, request: Slots, sharing: frozenset[str]) -> Slots:
@@ -110,14 +111,16 @@ class Operations:
     def merge(
         self, consumer: str, requests: Sequence[AllocationRequest], before: AllocationRequest | None = None
     ) -> Ending:
-        """The caller's part of a consumer becomes this request; it was ``before``, and others own the rest."""
+        """Replace the caller's part of a consumer, which was ``before``, by the request; the parts of others stay."""
 
         def make(request: AllocationRequest) -> Write:
             now = self._existing(consumer)
             try:
                 after = merge_set(now.slots, decode_request(before) if before else {}, decode_request(request))
             except ValueError as error:
-                note = f"{consumer} is not as the caller believes: {error}: look at it with show, and decide anew"
+                note = (
+                    f"{consumer} is not as the caller believes: {error}: run compute-node-agent show, and decide anew"
+                )
                 raise _Ended(Ending(told=Result.CONFLICT, consumer=consumer, held=now.slots, note=note)) from error
             return ReplaceAllocations((rewrite(now, after),))
 
@@ -125,9 +128,9 @@ class Operations:
 
     def move(self, consumer: str, migration: str, requests: Sequence[AllocationRequest]) -> Ending:
         """
-        A guest takes the first of these requests that fits, and a migration of this uuid keeps what it had.
+        Claim the first of these requests that fits for a guest; a migration of this uuid keeps what the guest had.
 
-        The target may be the same host: a resize there, or another one: cold and live migration.
+        The target may be the same host (a resize), or another host (cold and live migration).
         """
         if migration == consumer:
             return Ending(told=Result.CONFLICT, consumer=consumer, note=f"{migration} is the guest's own uuid")
@@ -144,9 +147,9 @@ class Operations:
 
     def confirm(self, migration: str) -> Ending:
         """
-        A move is over: what the migration kept at the source is let go.
+        End a move: release what the migration kept at the source.
 
-        A guest's own uuid is refused where its consumer has a type; one without a type looks as a migration does.
+        A guest's own uuid is refused where its consumer has a type; a guest without a type looks like a migration.
         """
         now = self._read(migration)
         if now and now.kind not in (None, MIGRATION):
@@ -156,10 +159,10 @@ class Operations:
 
     def revert(self, consumer: str, migration: str) -> Ending:
         """
-        A move did not come about: the guest has what the migration kept, and the migration nothing.
+        Undo a move: give the guest what the migration kept, and empty the migration.
 
-        Placement does not tell which guest a migration is of: that both are of one project and user is all that can be
-        checked.
+        Placement does not tell which guest a migration belongs to: the only possible check is that both have the same
+        project and user.
         """
         if migration == consumer:
             return Ending(told=Result.CONFLICT, consumer=consumer, note=f"{migration} is the guest's own uuid")
@@ -167,30 +170,32 @@ class Operations:
         if kept is None or guest is None:
             return _absent(migration if kept is None else consumer)
         if kept.kind not in (None, MIGRATION) or (kept.project, kept.user) != (guest.project, guest.user):
-            note = f"{migration} is no migration of {consumer}: its type, project or user is another's"
+            note = (
+                f"{migration} is no migration of {consumer}: its type is not MIGRATION, or its project or user differs"
+            )
             return Ending(told=Result.CONFLICT, consumer=consumer, held=guest.slots, note=note)
         after = reverted_set(guest.slots, kept.slots, self.client.sharing())
         write = ReplaceAllocations((rewrite(kept, {}), rewrite(guest, after)))
         return self._carry_out(ChangeKind.REVERT, consumer, lambda: write)
 
     def release(self, consumer: str) -> Ending:
-        """A guest lets go of all it has, unless somebody changed it meanwhile: delete, and shelve."""
+        """Release all that a guest has, unless another writer changed it meanwhile: delete, and shelve."""
         return self._empty(ChangeKind.DELETE, consumer)
 
     def release_forced(self, consumer: str) -> Ending:
-        """A guest lets go of all it has, whoever wrote it last."""
+        """Release all that a guest has, whoever wrote it last."""
         try:
             ending = self._carry_out(ChangeKind.FORCED_DELETE, consumer, lambda: DropAllocations(consumer))
         except Absent:
             return _absent(consumer)
-        # A DELETE that meets a reshape is answered as if it were done, and is not.
+        # Placement answers a DELETE at the same moment as a reshape like one that was done, though it is not.
         if ending.told is Result.DONE and (left := self._read(consumer)):
-            note = f"{consumer} was changed at the same moment and still holds what it did: release it once more"
+            note = f"{consumer} was changed at the same moment and still has what it had: release it once more"
             return Ending(told=Result.CONFLICT, consumer=consumer, held=left.slots, note=note)
         return ending
 
     def carry_out(self, operation: ChangeKind, consumer: str, rewrites: Iterable[Rewrite]) -> Ending:
-        """Write sets that were made from consumers as they were read: under the rule of this operation."""
+        """Write sets that were made from consumers as they were read, under the rule of this operation."""
         write = ReplaceAllocations(tuple(rewrites))
         return self._carry_out(operation, consumer, lambda: write)
 
@@ -225,7 +230,7 @@ class Operations:
         requests: Sequence[AllocationRequest],
         make: Callable[[AllocationRequest], Write],
     ) -> Ending:
-        """The first request with room; who finds none is told why the last had none."""
+        """Carry out the first request that has room; without one, return why the last request had none."""
         for request in requests:
             ending = self._carry_out(operation, consumer, partial(make, request))
             if ending.told is not Result.NO_ROOM or RULES[operation].no_room is not Reaction.ALTERNATE:
@@ -233,8 +238,8 @@ class Operations:
         return ending
 
     def _carry_out(self, operation: ChangeKind, consumer: str, make: Callable[[], Write]) -> Ending:
-        """Write until it is done, refused, or the tries are up; ``make`` reads again only where the rule says so."""
-        lost: Unavailable | None = None  # the failure of an earlier try, of which the answer may have been lost
+        """Write until it is done, refused, or out of tries; ``make`` reads again only where the rule says so."""
+        lost: Unavailable | None = None  # the failure of an earlier try whose answer may have been lost
         for attempt in range(TRIES):
             if attempt:
                 self.pause()
@@ -251,8 +256,8 @@ class Operations:
                 lost = error if isinstance(error, Unavailable) else lost
                 if lost and self._stands(write, lost):
                     return Ending(told=Result.DONE, consumer=consumer, held=_sets(write).get(consumer, {}))
-                if lost and self._changed(write):  # it may have been done, and changed by others since
-                    raise Unavailable(f"{lost}; it may have been done: look with show, then try again") from error
+                if lost and self._changed(write):  # the write may have been done, and then changed by others
+                    raise Unavailable(_perhaps_done(lost)) from error
                 if ending := self._judge(RULES[operation], consumer, write):
                     return ending
                 if isinstance(error, LeftBehind):
@@ -263,16 +268,20 @@ class Operations:
         return self._ending(Result.CONFLICT, consumer, note)
 
     def _judge(self, rule: Rule, consumer: str, write: Write) -> Ending | None:
-        """Who was first: somebody with one of the consumers, or with others on the same providers (None)."""
+        """Return the ending if another writer changed one of the consumers; None if the write is to be tried again."""
         changed = self._changed(write)
         if not changed or rule.consumer_changed is Reaction.ANEW:
             return None
         uuid = changed[0]
         if _generations(write)[uuid] is None:
-            note = f"{uuid} has allocations already: is it another's uuid, or was this done before? Look with show"
+            note = (
+                f"{uuid} has allocations already: is it the uuid of another consumer, or was this done before? "
+                f"Look with compute-node-agent show"
+            )
             return self._ending(Result.EXISTS, consumer, note)
         note = (
-            f"somebody changed what {uuid} holds in the middle of this, and nothing was written: look, and decide anew"
+            f"another writer changed what {uuid} has meanwhile, and nothing was written: look with compute-node-agent "
+            f"show, and decide anew"
         )
         return self._ending(Result.CONFLICT, consumer, note)
 
@@ -281,17 +290,17 @@ class Operations:
 
     def _stands(self, write: Write, lost: Unavailable) -> bool:
         """
-        Whether a write was done whose answer was lost.
+        Return whether a write whose answer was lost was done.
 
         Raises:
-            Unavailable: that cannot be told either.
+            Unavailable: placement does not tell that either.
         """
         generations = _generations(write)
         for uuid, after in _sets(write).items():
             try:
                 now = self._read(uuid)
             except PlacementError as error:
-                raise Unavailable(f"{lost}; it may have been done: look with show, then try again") from error
+                raise Unavailable(_perhaps_done(lost)) from error
             written = now is not None and now.slots == after and now.generation == (generations[uuid] or 0) + 1
             if not (written if after else now is None):
                 return False
@@ -315,8 +324,12 @@ class Operations:
         return self.client.consumer(uuid)
 
 
+def _perhaps_done(lost: Unavailable) -> str:
+    return f"{lost}; it may have been done: look with compute-node-agent show, then try again"
+
+
 def _reborn(write: Write) -> Write:
-    """The same write where who is to be new is a consumer that was left behind: refused if it is not that any more."""
+    """Return the write for new consumers that placement still has without allocations: with generation 0."""
     match write:
         case Claim():
             return replace(write, generation=0)
@@ -333,7 +346,7 @@ def _absent(consumer: str) -> Ending:
 
 
 def _generations(write: Write) -> dict[str, int | None]:
-    """What a write says of each of its consumers: None that it is new; nothing of one that it does not care for."""
+    """Expected generation of each consumer: None for a new one; empty for a write that does not check generations."""
     match write:
         case Claim(consumer=consumer, generation=generation):
             return {consumer: generation}
@@ -346,7 +359,7 @@ def _generations(write: Write) -> dict[str, int | None]:
 
 
 def _sets(write: Write) -> dict[str, Slots]:
-    """What each consumer of a write holds once it is done."""
+    """Return what each consumer of a write has once the write is done."""
     match write:
         case Claim(consumer=consumer, request=request):
             return {consumer: decode_request(request)}

@@ -1,1 +1,1 @@
-"""Compare what consumers have allocated with what the hypervisor says, and mend what is certain."""
+"""Compare the allocations of consumers with the hypervisor, and repair what is certain."""

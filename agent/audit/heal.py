@@ -1,10 +1,9 @@
-"""Carries out the repairs of an audit, as far as an operator's policy lets it: its kinds, its patience, its limit."""
+"""Carry out the repairs of an audit as far as an operator's policy allows: its kinds, waiting times and limit."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import yaml
@@ -20,7 +19,7 @@ from reportclient.plan import Delete, Plan, ReplaceAllocations, SetInventories
 from reportclient.tree import ObservedTree
 
 SECONDS = {"type": "number", "minimum": 0, "maximum": 1_000_000_000}
-SCHEMA: dict[str, Any] = {
+SCHEMA: dict[str, object] = {
     "type": "object",
     "additionalProperties": False,
     "required": ["heal"],
@@ -37,13 +36,13 @@ SCHEMA: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealPolicy:
-    """What may be healed without a person; by default nothing."""
+    """Which findings may be repaired without a person; by default none."""
 
     kinds: frozenset[Kind] = frozenset()
-    grace_s: float = 600  # how long something must have been wrong
-    again_s: float = 60  # and at least that long ago it was seen by an earlier audit
-    move_s: float = 86400  # and how long what looks the same while a guest is on its way
-    untyped: bool = False  # consumers without a type are nova's: no other service claims here
+    grace_s: float = 600  # seconds for which a finding must have lasted, and its consumers must be unchanged
+    again_s: float = 60  # seconds that must lie between the first audit that saw a finding and its repair
+    move_s: float = 86400  # seconds instead of grace_s for findings that look the same while a guest is on its way
+    untyped: bool = False  # True: consumers without a type are nova's, as no other service claims here
     limit: int = 5  # repairs in one audit
 
 
@@ -57,7 +56,7 @@ class Healed(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RepairOutcome:
-    """What became of one finding, and why it was left alone."""
+    """What became of one finding; ``why`` says why it was not repaired, empty if it was."""
 
     finding: Finding
     healed: Healed
@@ -66,15 +65,15 @@ class RepairOutcome:
 
 def read_policy(path: Path) -> HealPolicy:
     """
-    A policy as an operator wrote it: YAML with ``heal`` (kinds), and what is not to be as ``HealPolicy`` has it.
+    Read a policy that an operator wrote: YAML with ``heal`` (kinds); other keys have the defaults of ``HealPolicy``.
 
     Raises:
-        ConfigError: it cannot be read, or says what no policy can.
+        ConfigError: the file cannot be read, or is no valid policy.
     """
     try:
         record = yaml.safe_load(path.read_text(encoding="utf-8"))
         jsonschema.validate(record, SCHEMA)
-        if strange := [name for name, value in record.items() if value != value]:  # only what is no number is so
+        if strange := [name for name, value in record.items() if value != value]:  # only NaN differs from itself
             raise ConfigError(f"{path}: {strange[0]} is no number")
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
@@ -98,11 +97,11 @@ def read_policy(path: Path) -> HealPolicy:
 
 
 def decide_repairs(result: AuditResult, policy: HealPolicy, now: float) -> tuple[RepairOutcome, ...]:
-    """What would become of each finding; those to be healed are HEALED with no reason against it."""
+    """Decide what becomes of each finding; a finding that is to be repaired is HEALED without a reason."""
     outcomes = []
     repairs: set[str] = set()
-    touched: set[str] = set()  # the consumers that those rewrite
-    against: dict[str, str] = {}  # one repair is of all findings that name it, so one of them keeps it back
+    touched: set[str] = set()  # the consumers that those repairs rewrite
+    against: dict[str, str] = {}  # by the text of the repair: a reason against one of its findings stops the repair
     for finding in result.findings:
         if finding.repair and (why := _against(finding, result, policy, now)):
             against.setdefault(finding.repair.text, why)
@@ -125,11 +124,11 @@ def heal(
     node: ComputeNode, result: AuditResult, policy: HealPolicy, clock: Callable[[], float] | None = None
 ) -> tuple[RepairOutcome, ...]:
     """
-    Carry out what the policy lets; a repair that fails is told, and the others go on.
+    Carry out the repairs that the policy allows; after a repair that fails, the others go on.
 
-    Once placement does not answer, the rest is not tried.
+    Once placement does not answer, the remaining repairs are not tried.
     """
-    tried: dict[str, str] = {}  # by the text of the repair: why it failed; empty: it was done
+    tried: dict[str, str] = {}  # by the text of the repair: why the repair failed; empty: it was done
     outcomes = []
     gone = ""
     for outcome in decide_repairs(result, policy, clock() if clock else result.clock.now_s()):
@@ -150,30 +149,30 @@ def heal(
 
 
 def _against(finding: Finding, result: AuditResult, policy: HealPolicy, now: float) -> str:
-    """Why a finding is not healed now; empty when it may be."""
+    """Return why a finding is not repaired now; empty when it may be."""
     sighting = result.memory.sightings[finding.key]
     age_s = now - sighting.first_s
     if finding.repair is None:
         return "a person must decide"
     if not finding.safe:
-        return "it is not certain"
+        return "the repair is not certain to be right"
     if finding.kind not in policy.kinds:
         return "the policy does not name its kind"
     if finding.untyped and not policy.untyped:
-        return "it has no consumer type, and the policy does not say that such are nova's"
+        return "its consumer has no type, and the policy does not say untyped: true"
     if sighting.looks < 2 or age_s < policy.again_s:
-        return f"it is looked at again after {policy.again_s:g} s"
+        return f"a later audit must find it again, {policy.again_s:g} s or more after the first"
     patience_s = max(policy.grace_s, policy.move_s) if finding.arriving else policy.grace_s
     consumers = [result.consumers.get(uuid) for uuid in finding.consumers]
     age_s = min([age_s, *(one.age_s for one in consumers if one and one.age_s is not None)])
     if age_s < patience_s:
         way = ", as a guest may be on its way" if finding.arriving else ""
-        return f"it is so for {age_s:.0f} s, and the policy waits for {patience_s:g} s{way}"
+        return f"it has been so for {age_s:.0f} s, and the policy waits for {patience_s:g} s{way}"
     return ""
 
 
 def _repair(node: ComputeNode, result: AuditResult, finding: Finding) -> str:
-    """Why a repair was not done; empty when it was."""
+    """Carry out a repair and return why it was not done; empty when it was."""
     assert finding.repair is not None
     operation = finding.repair.operation
     try:
@@ -194,12 +193,12 @@ def _repair(node: ComputeNode, result: AuditResult, finding: Finding) -> str:
 
 
 def _too_much(operation: SetInventories | Delete, observed: ObservedTree, fraction: float) -> str:
-    """Why a provider is not deleted, as a pass would not take so much away at once; empty when it may be."""
+    """Return why a provider is not deleted, as a pass would not remove so much at once; empty when it may be."""
     going = observed.by_uuid.get(operation.uuid)
     if isinstance(operation, SetInventories) or going is None:
         return ""
     for name, stock in going.provider.inventories.items():
         whole = sum(seen.provider.inventories[name].total for seen in observed if name in seen.provider.inventories)
         if stock.total > whole * fraction and whole > stock.total:
-            return f"it is {stock.total} of {whole} {name} of this host, more than [agent] shrink_limit_percent"
+            return f"it has {stock.total} of {whole} {name} of this host, more than [agent] shrink_limit_percent allows"
     return ""

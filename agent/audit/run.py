@@ -1,4 +1,4 @@
-"""One audit of a node: a look at the host, at placement, at what does not agree, and once more at the host."""
+"""One audit of a node: look at host and placement, find what does not agree, and look at both once more."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,17 +24,17 @@ from reportclient.tree import ObservedTree
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditResult:
-    """What an audit found, and what the next one is to remember of it."""
+    """What an audit found, and what the next audit is to remember of it."""
 
     node: str
     root_uuid: str
     tree: ObservedTree
     findings: tuple[Finding, ...]
-    young: tuple[str, ...]  # consumers too young to be judged
+    young: tuple[str, ...]  # uuids of consumers that were written too lately to be judged
     memory: AuditMemory
-    clock: Clock  # by which the sightings are noted
-    before: AuditMemory  # what the last one left
-    consumers: dict[str, Consumer] = field(default_factory=dict)
+    clock: Clock  # the clock of the sightings
+    before: AuditMemory  # the memory that the last audit left
+    consumers: dict[str, Consumer] = field(default_factory=dict)  # those that were read whole, by uuid
 
 
 def witness(
@@ -48,33 +48,27 @@ def witness(
     """
     Look at one node; writes nothing anywhere.
 
-    ``light`` reads only the allocations of providers whose generation moved since the last audit, and takes their
-    stock as the last pass left it. Whatever is suspect is read whole in any case, as some writes move no generation.
-    ``consumers`` reads each guest's consumer too, one request each: whose it is, and of what type. ``seen`` is what
-    a pass that found nothing to change saw a moment ago, of the host first and then of placement.
+    ``light`` reads the allocations only of providers whose generation changed since the last audit, and takes the stock
+    as the last pass left it. Suspect consumers are read whole in any case, as some writes change no generation.
+    ``consumers`` reads each guest's consumer too, one request each, for its owner and type. ``seen`` is what a pass
+    that found nothing to change saw a moment ago: first the host, then placement.
 
     Raises:
-        DiscoveryError, PolicyError: of the host. StateError: of our own files.
+        DiscoveryError, PolicyError: the host cannot be read, or contradicts the policy. StateError: a file of the state
+            directory cannot be used.
         PlacementError: placement cannot be read, or has no such tree.
     """
     noted = node.clock()
     now = clock() if clock else noted.now_s()
     survey = seen[0] if seen else look(partial(node.driver.survey, node.name))
-    root_uuid = seen[1].root.uuid if seen and seen[1].root else node.known_uuid(survey)
+    found = seen[1] if seen else None
+    root_uuid = found.root.uuid if found and found.root else node.known_uuid(survey)
     if root_uuid is None:
-        raise Absent(f"placement has no provider {node.name}: run compute-node-agent sync first")
+        raise _absent(node)
     left = node.state_file(root_uuid).read(node.where)
     node.client.microversion = left.microversion or node.client.microversion
     memory = read_memory(node.settings.state_directory, root_uuid, node.where, clock=noted)
-    if seen:
-        tree = seen[1]
-    elif light:
-        tree = node.client.glance(root_uuid, left.observed or ObservedTree())
-    else:
-        left, tree = node.look_at_tree(root_uuid, left)
-    if tree.root is None:
-        raise Absent(f"placement has no provider {node.name}: run compute-node-agent sync first")
-    names = {seen.uuid: seen.name for seen in tree}
+    left, tree = _tree(node, root_uuid, left, found, light=light)
     allocations, generations = _read(node, tree, memory if light else AuditMemory())
     snapshot = _snapshot(node, survey, tree, allocations, left)
     snapshot = replace(snapshot, asked=snapshot.holdings.guests & snapshot.holders if consumers else frozenset())
@@ -94,7 +88,7 @@ def witness(
         memory=AuditMemory(
             where=node.where,
             generations=generations,
-            names=names,
+            names={one.uuid: one.name for one in snapshot.tree},
             allocations=snapshot.allocations,
             sightings=sightings,
         ),
@@ -104,10 +98,34 @@ def witness(
     )
 
 
+def _tree(
+    node: ComputeNode, root_uuid: str, left: NodeState, found: ObservedTree | None, *, light: bool
+) -> tuple[NodeState, ObservedTree]:
+    """
+    Return the tree, as ``found`` or read now, with the memory to compare it with.
+
+    Raises:
+        PlacementError: as ``witness``.
+    """
+    if found is not None:
+        tree = found
+    elif light:
+        tree = node.client.glance(root_uuid, left.observed or ObservedTree())
+    else:
+        left, tree = node.look_at_tree(root_uuid, left)
+    if tree.root is None:
+        raise _absent(node)
+    return left, tree
+
+
+def _absent(node: ComputeNode) -> Absent:
+    return Absent(f"placement has no provider {node.name}: run compute-node-agent sync first")
+
+
 def _still_so(
     node: ComputeNode, root_uuid: str, snapshot: Snapshot, findings: tuple[Finding, ...], left: NodeState
 ) -> tuple[ObservedTree, tuple[Finding, ...]]:
-    """The tree and the findings that are so a moment later too: a guest may have come or gone meanwhile."""
+    """Return the tree read anew, and the findings that it still has: a guest may have come or gone meanwhile."""
     first = {finding.key for finding in findings}
     survey = look(partial(node.driver.survey, node.name))
     tree = node.client.observe(root_uuid, left.observed)
@@ -117,11 +135,11 @@ def _still_so(
 
 
 def _read(node: ComputeNode, tree: ObservedTree, memory: AuditMemory) -> tuple[tuple[Allocation, ...], dict[str, int]]:
-    """Who holds what: as remembered where the generation is still the same, else read."""
+    """Return all allocations of the tree (remembered where a generation is unchanged, else read), and generations."""
     generations = {seen.uuid: seen.generation for seen in tree}
     same = {uuid for uuid in memory.names if memory.generations.get(uuid) == generations.get(uuid)}
     moved = [seen for seen in tree if seen.uuid not in same]
-    names = {memory.names[seen.uuid]: seen.name for seen in tree if seen.uuid in same}  # renaming moves no generation
+    names = {memory.names[seen.uuid]: seen.name for seen in tree if seen.uuid in same}  # renaming changes no generation
     kept = tuple(replace(one, provider=names[one.provider]) for one in memory.allocations if one.provider in names)
     return (*kept, *node.client.allocations(moved)), generations
 
@@ -134,7 +152,7 @@ def _snapshot(
     present = node.driver.present(survey)
     try:
         desired, holdings = node.driver.shape(survey, replace(policy, layout=layout), tree)
-    except PolicyError:  # the configuration says what only its own layout can: of the other one nothing is a ghost
+    except PolicyError:  # the policy fits only the configured layout: then no provider of this tree is a ghost
         desired, holdings = node.driver.shape(survey, policy, tree)
         present |= tree.by_name.keys()
     ours = node.ownership(survey, desired, tree, left)
@@ -156,17 +174,17 @@ def _snapshot(
 
 
 def _of_any_layout(node: ComputeNode, survey: Survey, tree: ObservedTree) -> frozenset[str]:
-    """The providers that this host has in one layout or another, for instance cells of a conversion cut off."""
+    """Return the providers that this host has in any layout, such as cells of a conversion that was cut off."""
     names: set[str] = set()
     for layout in get_args(Layout):
-        with suppress(PolicyError):  # this configuration makes no tree in that layout
+        with suppress(PolicyError):  # the policy fits no tree in that layout
             desired, _ = node.driver.shape(survey, replace(node.settings.policy, layout=layout), tree)
             names |= {provider.name for provider in desired}
     return frozenset(names)
 
 
 def _verified(node: ComputeNode, snapshot: Snapshot) -> Snapshot:
-    """The same with the whole sets of those asked for and of all that is suspect, until nothing more is."""
+    """Return the snapshot with the whole sets of all suspects and of ``asked``, read until no new suspect appears."""
     known: dict[str, Consumer | None] = {}
     while unread := (suspects(snapshot) | kin(snapshot) | snapshot.asked) - known.keys():
         known |= {uuid: node.client.consumer(uuid) for uuid in sorted(unread)}
@@ -186,9 +204,9 @@ def _verified(node: ComputeNode, snapshot: Snapshot) -> Snapshot:
 
 
 def _young(node: ComputeNode, snapshot: Snapshot) -> frozenset[str]:
-    """The consumers that were written so lately that their guests may be on their way, or about to move."""
+    """Return the consumers that were written so lately that their guests may be on their way, or about to move."""
     grace_s = node.settings.audit_grace_s
-    compared = kin(snapshot) - suspects(snapshot) - snapshot.asked  # with a stranger, and not judged themselves
+    compared = kin(snapshot) - suspects(snapshot) - snapshot.asked  # only compared with a stranger, not judged
     return frozenset(
         uuid
         for uuid, consumer in snapshot.consumers.items()
@@ -197,5 +215,5 @@ def _young(node: ComputeNode, snapshot: Snapshot) -> frozenset[str]:
 
 
 def _seen_again(before: Sighting | None, now: float) -> Sighting:
-    """A clock that was ahead and was put right does not make a wrong older than it is."""
+    """Return a sighting with one more look; a clock that was set back does not make a finding older than it is."""
     return Sighting(min(before.first_s, now), before.looks + 1) if before else Sighting(now)

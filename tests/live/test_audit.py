@@ -198,7 +198,7 @@ def test_a_consumer_without_a_type_is_anothers_unless_the_policy_says_otherwise(
         done = one.run("audit", "--heal", "--policy", policy(tmp_path, untyped=False))
 
     assert {finding["why"] for finding in done.json["findings"]} == {
-        "it has no consumer type, and the policy does not say that such are nova's"
+        "its consumer has no type, and the policy does not say untyped: true"
     }
     assert healed(one, tmp_path) == {"container": {}}
 
@@ -358,7 +358,9 @@ def test_nothing_is_healed_before_the_second_look_nor_outside_the_policy(
     before = one.stands()
 
     first = one.run("audit", "--heal", "--policy", policy(tmp_path))
-    assert {finding["why"] for finding in first.json["findings"]} == {"it is looked at again after 0 s"}
+    assert {finding["why"] for finding in first.json["findings"]} == {
+        "a later audit must find it again, 0 s or more after the first"
+    }
     other = one.run("audit", "--heal", "--policy", policy(tmp_path, "missing"))
     assert {finding["why"] for finding in other.json["findings"]} == {"the policy does not name its kind"}
     assert (first.code, other.code, one.stands()) == (3, 3, before)

@@ -191,8 +191,8 @@ def test_a_guest_without_allocations_gets_what_it_has_and_its_disk() -> None:
 @pytest.mark.parametrize(
     ("known", "why"),
     [
-        pytest.param(replace(RUNS, project=None), "nobody tells of which project and user it is", id="whose it is"),
-        pytest.param(replace(RUNS, disk_gb=None), "nobody on this host tells how much DISK_GB", id="its disk"),
+        pytest.param(replace(RUNS, project=None), "its project and user are not known", id="whose it is"),
+        pytest.param(replace(RUNS, disk_gb=None), "this host does not tell how much DISK_GB", id="its disk"),
         pytest.param(replace(RUNS, named=frozenset({"CUSTOM_X"})), "how much CUSTOM_X it is to have", id="its class"),
     ],
 )
@@ -365,7 +365,7 @@ def test_a_doubtful_consumer_that_is_on_another_host_too_keeps_what_it_has_there
     (found,) = find_all(snapshot(consumer(), stranger, holdings=two))
 
     assert (found.kind, found.safe) == (Kind.DOUBLED, False)
-    assert "it may be a resize of guest or of 1 more of its owner" in found.seen
+    assert "it may be a resize of guest or of 1 more guests of its owner" in found.seen
     assert "openstack resource provider allocation set stranger with what it has elsewhere" in found.seen
 
 

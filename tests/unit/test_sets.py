@@ -92,7 +92,7 @@ def test_a_migration_keeps_all_where_only_that_tells_the_way_back() -> None:
 
 
 def test_a_move_that_could_not_be_reverted_is_refused() -> None:
-    with pytest.raises(UnsafePlan, match="takes of shared storage what the guest had nothing of"):
+    with pytest.raises(UnsafePlan, match="takes a class of shared storage that the guest did not have"):
         moved_sets({HERE: {"VCPU": 2}}, {THERE: {"VCPU": 2}, STORAGE: {"DISK_GB": 20}}, SHARED)
 
 

@@ -1,1 +1,1 @@
-"""Which changes of allocations are allowed, and what fits. Pure: reads and writes nothing."""
+"""Decide which changes of allocations are allowed, and whether a request fits. Pure: reads and writes nothing."""

@@ -1,4 +1,4 @@
-"""Whether a request fits the cells, pages and devices that a host really has, said before placement is asked."""
+"""Check before placement is asked whether a request fits the cells, pages and devices that a host really has."""
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,9 +11,9 @@ from reportclient.tree import Inventory, ObservedTree, ProviderTree
 @dataclass(frozen=True, slots=True)
 class Claimant:
     """
-    The consumer whose allocations an operation rewrites: what it has now does not stand against its new request.
+    The consumer whose allocations an operation rewrites: its present allocations do not count against its new request.
 
-    ``keeps`` is what stays of its allocations beside the request, by provider's uuid: placement judges the sum.
+    ``keeps`` are the allocations that it keeps beside the request, by the provider's uuid: placement judges the sum.
     """
 
     uuid: str
@@ -31,12 +31,13 @@ def misfits(
     theirs: Container[tuple[str, str]] = (),
 ) -> tuple[str, ...]:
     """
-    Why a request does not fit: one sentence each, none when it does as far as this host can tell.
+    Return why a request does not fit, one sentence for each reason; empty when it fits as far as this host can tell.
 
-    ``names`` gives the names of this host's providers by uuid; what a request asks of others is theirs to judge.
-    ``tree`` is what the host has now, ``allocations`` what placement says is taken of it, and ``units`` what guests
-    really have: of the two what takes more counts. Without ``claimant`` everybody's count, as in a move: the migration
-    keeps what its guest has. ``theirs`` is as ``others_stock`` gives it: placement alone judges that.
+    ``names`` gives the names of this host's providers by uuid; requests to other providers are not judged here.
+    ``tree`` is what the host has now, ``allocations`` is what placement has allocated of it, and ``units`` is what
+    guests really have: the larger of the two amounts counts. Without ``claimant`` the amounts of every consumer count,
+    as in a move: the migration keeps what its guest has. ``theirs`` is the result of ``others_stock``, which placement
+    alone judges.
     """
     replaced, keeps = (claimant.uuid, claimant.keeps) if claimant else (None, {})
     booked = usages(one for one in allocations if one.consumer != replaced)
@@ -63,9 +64,9 @@ def others_stock(
     observed: ObservedTree, tree: ProviderTree, ours: Ownership, configured: Mapping[str, Names]
 ) -> frozenset[tuple[str, str]]:
     """
-    The (provider, class) pairs that stand in placement and that no driver of this host reports.
+    Return the (provider, class) pairs in placement that no driver of this host reports.
 
-    ``tree`` is what the driver reports now, and ``configured`` what provider.yaml added to it.
+    ``tree`` is what the driver reports now, and ``configured`` is what provider.yaml added to it.
     """
     reported = {(one.name, name) for one in tree for name in one.inventories}
     found = set()
@@ -76,7 +77,7 @@ def others_stock(
 
 
 def _sums(units: Iterable[Holding]) -> dict[tuple[str, str], int]:
-    """What guests really have, by (provider name, resource class)."""
+    """Return what guests really have, by (provider name, resource class)."""
     held: dict[tuple[str, str], int] = {}
     for unit in units:
         slot = unit.provider, unit.resource_class
@@ -85,7 +86,7 @@ def _sums(units: Iterable[Holding]) -> dict[tuple[str, str], int]:
 
 
 def _taken(booked: int, held: int, *, others: bool) -> tuple[int, str]:
-    """How much of a slot is not free, and the words for it."""
+    """Return how much of a slot is not free, and the words for a message."""
     if held > booked:
         return held, f"{'other ' if others else ''}guests really have {held}"
     return booked, f"{booked} are allocated{' to others' if others else ''}"

@@ -1,19 +1,19 @@
 """
-What each operation on allocations does when somebody else was there first: one table, decided in the thread of 2018.
+The reaction of each operation on allocations to another writer: one table, as decided in the thread of 2018.
 
-A conflict of a consumer means that what the caller knows of it is not true any more: its operation fails, and the
-caller decides anew. One of a provider means that somebody wrote on it at the same moment about another consumer: the
-same request is sent again. ``docs/operations.md`` is made from this table.
+A conflict of a consumer means that the caller's knowledge of it is outdated: the operation fails, and the caller
+decides anew. A conflict of a provider means that another writer wrote to it at the same moment for another consumer:
+the same request is sent again. ``docs/operations.md`` is made from this table.
 """
 
 from dataclasses import dataclass
 from enum import Enum
 
-TRIES = 5  # at one request that others' writes on the same providers keep out, and at reading and merging again
+TRIES = 5  # of one request while others write to the same providers, and of reading and merging again
 
 
 class ChangeKind(Enum):
-    """What can be done to the allocations of a guest."""
+    """Operations on the allocations of a guest."""
 
     SPAWN = "spawn"
     UNSHELVE = "unshelve"
@@ -30,7 +30,7 @@ class ChangeKind(Enum):
 
 
 class Reaction(Enum):
-    """What an operation does about it; the value is the sentence of the documentation."""
+    """How an operation reacts to a conflict; the value is the text for the documentation."""
 
     FAIL = "fails, and nothing changes"
     EXISTS = "fails hard as `exists`: two guests with one uuid, or a claim made twice"
@@ -42,7 +42,7 @@ class Reaction(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One operation: the verb for it, what is sent, and what becomes of each conflict."""
+    """One operation: its verb, what it sends, and its reaction to each conflict."""
 
     verb: str
     sends: str
@@ -61,37 +61,37 @@ RULES: dict[ChangeKind, Rule] = {
     ),
     ChangeKind.UNSHELVE: Rule(
         verb="claim CONSUMER",
-        sends="as spawn: a shelved guest holds nothing",
+        sends="as spawn: a shelved guest has no allocations",
         consumer_changed=Reaction.EXISTS,
         provider_raced=Reaction.AGAIN,
         no_room=Reaction.ALTERNATE,
     ),
     ChangeKind.REPLACE: Rule(
         verb="claim CONSUMER --replace",
-        sends="GET, then PUT with its generation: the request is its whole new set, and what it has of shared "
-        "storage that the request does not speak of",
+        sends="GET, then PUT with its generation: the request as its whole new set, plus what it has of shared "
+        "storage in classes that the request does not name",
         consumer_changed=Reaction.FAIL,
         provider_raced=Reaction.AGAIN,
         no_room=Reaction.ALTERNATE,
     ),
     ChangeKind.MERGE: Rule(
         verb="claim CONSUMER --merge [--instead-of FILE]",
-        sends="GET, then PUT with its generation: what it has, less what the caller had before, and the request",
+        sends="GET, then PUT with its generation: what it has, less what the caller had before, plus the request",
         consumer_changed=Reaction.ANEW,
         provider_raced=Reaction.AGAIN,
         no_room=Reaction.ALTERNATE,
     ),
     ChangeKind.EVACUATE: Rule(
         verb="claim CONSUMER --evacuate",
-        sends="GET, then PUT with its generation: what it has on the host that is down, and the request",
+        sends="GET, then PUT with its generation: what it has on the host that is down, plus the request",
         consumer_changed=Reaction.FAIL,
         provider_raced=Reaction.AGAIN,
         no_room=Reaction.ALTERNATE,
     ),
     ChangeKind.MOVE: Rule(
         verb="move CONSUMER --migration UUID",
-        sends="GET, then one POST /allocations of both: what it had to the migration (generation null), the request "
-        "to the guest (its generation)",
+        sends="GET, then one POST /allocations for both: what the guest had for the migration (generation null), the "
+        "request for the guest (its generation)",
         consumer_changed=Reaction.FAIL,
         provider_raced=Reaction.AGAIN,
         no_room=Reaction.ALTERNATE,
@@ -105,7 +105,7 @@ RULES: dict[ChangeKind, Rule] = {
     ),
     ChangeKind.REVERT: Rule(
         verb="revert CONSUMER --migration UUID",
-        sends="GET of both, then one POST /allocations of both: what the migration kept back to the guest",
+        sends="GET of both, then one POST /allocations for both: what the migration kept goes back to the guest",
         consumer_changed=Reaction.FAIL,
         provider_raced=Reaction.AGAIN,
         no_room=Reaction.FAIL,
@@ -119,7 +119,7 @@ RULES: dict[ChangeKind, Rule] = {
     ),
     ChangeKind.SHELVE: Rule(
         verb="release CONSUMER",
-        sends="as delete: a guest that is shelved and offloaded holds nothing",
+        sends="as delete: a guest that is shelved and offloaded has no allocations",
         consumer_changed=Reaction.FAIL,
         provider_raced=Reaction.AGAIN,
         no_room=Reaction.NONE,
@@ -133,7 +133,7 @@ RULES: dict[ChangeKind, Rule] = {
     ),
     ChangeKind.REPAIR: Rule(
         verb="audit --heal",
-        sends="PUT or POST of what the audit read, with those generations",
+        sends="PUT or POST of the repaired sets, with the generations that the audit read",
         consumer_changed=Reaction.FAIL,
         provider_raced=Reaction.AGAIN,
         no_room=Reaction.FAIL,
@@ -142,7 +142,7 @@ RULES: dict[ChangeKind, Rule] = {
 
 
 def write_documentation() -> str:
-    """The table as the documentation has it, in Markdown."""
+    """Return the table for the documentation, in Markdown."""
     head = "| operation | verb | what is sent | its consumer changed meanwhile | others wrote on a provider | no room |"
     lines = [head, "| --- | --- | --- | --- | --- | --- |"]
     for operation, rule in RULES.items():

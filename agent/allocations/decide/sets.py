@@ -1,8 +1,8 @@
 """
-What each consumer holds at each step of a guest's life: whole new allocation sets, from what was read and asked for.
+Make each consumer's whole new allocation set at each step of a guest's life, from what was read and requested.
 
-Sets are provider's uuid -> class -> amount. What a provider shares with others (storage, ``sharing``) is of no host:
-it stays with the guest as long as the guest's new set does not ask for the like elsewhere.
+Sets are provider's uuid -> class -> amount. A provider that is shared (storage, ``sharing``) belongs to no host: the
+guest keeps what it has there, unless its new set requests the same class elsewhere.
 """
 
 from collections.abc import Container
@@ -12,11 +12,11 @@ from reportclient.errors import UnsafePlan
 from reportclient.plan import Rewrite
 
 INSTANCE = "INSTANCE"  # the consumer type of a guest
-MIGRATION = "MIGRATION"  # the consumer type of what a move keeps at its source
+MIGRATION = "MIGRATION"  # the consumer type of a migration, which keeps a guest's allocations at the source of a move
 
 
 def replace_set(held: Slots, request: Slots, sharing: Container[str]) -> Slots:
-    """The request, and what the guest has of shared providers in classes that the request does not ask for."""
+    """Return the request, plus what the guest has of shared providers in classes that the request does not name."""
     asked = {name for resources in request.values() for name in resources}
     kept = {
         uuid: {name: amount for name, amount in resources.items() if name not in asked}
@@ -28,10 +28,10 @@ def replace_set(held: Slots, request: Slots, sharing: Container[str]) -> Slots:
 
 def merge_set(held: Slots, before: Slots, request: Slots) -> Slots:
     """
-    What the consumer holds, less what the caller had before, and the request: what others own of it stays.
+    Return what the consumer holds, less the caller's part before, plus the request: the parts of others stay.
 
     Raises:
-        ValueError: the consumer has less than what the caller says it had.
+        ValueError: the consumer has less than ``before``.
     """
     rest = {(uuid, name): amount for uuid, resources in held.items() for name, amount in resources.items()}
     for uuid, resources in before.items():
@@ -46,7 +46,7 @@ def merge_set(held: Slots, before: Slots, request: Slots) -> Slots:
 
 
 def evacuated_set(held: Slots, request: Slots, sharing: Container[str]) -> Slots:
-    """What the guest has on the host that is down, and the request; what is shared is not taken twice."""
+    """Return what the guest has on the host that is down, plus the request; shared storage is not counted twice."""
     asked = {name for resources in request.values() for name in resources}
     down = {
         uuid: {name: amount for name, amount in resources.items() if uuid not in sharing or name not in asked}
@@ -57,13 +57,13 @@ def evacuated_set(held: Slots, request: Slots, sharing: Container[str]) -> Slots
 
 def moved_sets(held: Slots, request: Slots, sharing: Container[str]) -> tuple[Slots, Slots]:
     """
-    (the migration's set, the guest's) of a move: from the two of them ``reverted_set`` makes ``held`` again.
+    Return (the migration's set, the guest's set) of a move: ``reverted_set`` makes ``held`` of the two again.
 
-    A row of shared storage that the guest keeps is held by the guest alone, so it is never taken twice, unless nobody
-    could tell on the way back whose it was.
+    The guest alone has the shared storage that it keeps, so that it is not counted twice. Only where a revert could
+    not restore ``held`` from that, the migration has all of ``held``.
 
     Raises:
-        UnsafePlan: the request takes of shared storage a class of which the guest had nothing anywhere.
+        UnsafePlan: the request takes a class of shared storage that the guest had nowhere before.
     """
     guest = replace_set(held, request, sharing)
     migration = settled(
@@ -80,18 +80,18 @@ def moved_sets(held: Slots, request: Slots, sharing: Container[str]) -> tuple[Sl
         if kept and reverted_set(guest, kept, sharing) == held:
             return kept, guest
     raise UnsafePlan(
-        "the request takes of shared storage what the guest had nothing of, and when the move is reverted nobody could "
-        "tell that it was not there before: confirm the move without it, then claim it with --merge"
+        "the request takes a class of shared storage that the guest did not have, and a revert of the move could not "
+        "tell that it was not there before: move the guest without it, confirm, then claim it with --merge"
     )
 
 
 def reverted_set(guest: Slots, migration: Slots, sharing: Container[str]) -> Slots:
-    """What the migration kept, and what the guest has of shared providers in classes that the migration has none of."""
+    """Return what the migration kept, plus the guest's shared storage in classes that the migration does not have."""
     return replace_set(guest, migration, sharing)
 
 
 def rewrite(consumer: Consumer, after: Slots) -> Rewrite:
-    """One consumer with another set, everything else of it kept."""
+    """Return the rewrite of one consumer to another set; its project, user and type stay."""
     return Rewrite(
         consumer=consumer.uuid,
         generation=consumer.generation,
@@ -104,7 +104,7 @@ def rewrite(consumer: Consumer, after: Slots) -> Rewrite:
 
 
 def begin_migration(guest: Consumer, migration: str, kept: Slots) -> Rewrite:
-    """The new consumer of a migration, of the guest's project and user; of a type where the guest has one."""
+    """Return the rewrite that makes a migration's consumer, of the guest's project and user; typed if the guest is."""
     return Rewrite(
         consumer=migration,
         generation=None,
@@ -117,7 +117,7 @@ def begin_migration(guest: Consumer, migration: str, kept: Slots) -> Rewrite:
 
 
 def added(one: Slots, other: Slots) -> Slots:
-    """The sums of two sets."""
+    """Return the sum of two sets."""
     sums: dict[str, dict[str, int]] = {}
     for slots in (one, other):
         for uuid, resources in slots.items():
@@ -128,7 +128,7 @@ def added(one: Slots, other: Slots) -> Slots:
 
 
 def settled(slots: Slots) -> dict[str, dict[str, int]]:
-    """Without amounts of nothing, in the order in which sets are told."""
+    """Return the set without zero amounts, sorted by uuid and class."""
     kept = {
         uuid: {name: amount for name, amount in sorted(resources.items()) if amount}
         for uuid, resources in sorted(slots.items())

@@ -1,1 +1,1 @@
-"""What does not agree between placement and the hypervisor. Pure: reads and writes nothing."""
+"""Find what does not agree between placement and the hypervisor. Pure: reads and writes nothing."""

@@ -1,4 +1,4 @@
-"""What can be wrong between placement and a host, and what would put it right."""
+"""Findings of an audit: what is wrong between placement and a host, and the repair of each."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,7 +7,7 @@ from reportclient.plan import Delete, ReplaceAllocations, SetInventories
 
 
 class Kind(Enum):
-    """What can be wrong."""
+    """Kinds of findings; ``MEANINGS`` has a sentence for each."""
 
     ORPHANED = "orphaned"
     MISSING = "missing"
@@ -26,20 +26,20 @@ class Kind(Enum):
 
 
 MEANINGS = {
-    Kind.ORPHANED: "a consumer has allocations here, and its guest is nowhere on this host, defined or running",
+    Kind.ORPHANED: "a consumer has allocations here, and its guest is neither defined nor running on this host",
     Kind.MISSING: "a guest runs here without allocations here",
     Kind.WRONG_AMOUNT: "a running guest has more or less of a class than is allocated for it",
     Kind.WRONG_PROVIDER: "a running guest has a unit of one provider, and it is allocated on another",
-    Kind.LEAKED: "a migration has allocations here, and no guest here awaits it, as far as can be told",
+    Kind.LEAKED: "a migration has allocations here, and as far as the agent can tell its guest is not on this host",
     Kind.DOUBLED: "a consumer has allocations here and on another host, and its guest is not here",
-    Kind.WITHOUT_OWNER: "a guest's allocations are of no project and user, as old clouds wrote them "
+    Kind.WITHOUT_OWNER: "a guest's allocations have no project or no user, as old clouds wrote them "
     "(looked for with `--consumers`)",
     Kind.WITHOUT_TYPE: "a guest's allocations have no consumer type, as nova writes them "
     "(looked for with `--consumers`)",
     Kind.TO_BE_RESERVED: "a one-time-use device was used, and is still on offer",
-    Kind.OWNERLESS: "a provider is below this host's root, and nobody marked it as theirs",
+    Kind.OWNERLESS: "a provider below this host's root carries no owner's mark",
     Kind.DUPLICATE: "two providers below this host's root stand for one device",
-    Kind.GHOST: "a provider of ours, or one that nova made, stands for hardware that this host does not have",
+    Kind.GHOST: "a provider that this agent or nova made stands for hardware that this host does not have",
     Kind.OVER: "more of a class is allocated than its provider can give",
     Kind.OTHER_LAYOUT: "the tree stands in another layout than `[compute] layout` says",
 }
@@ -47,7 +47,7 @@ MEANINGS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """What would put a finding right."""
+    """One write that would put a finding right, with a sentence that says what it does."""
 
     text: str
     operation: ReplaceAllocations | SetInventories | Delete
@@ -55,23 +55,23 @@ class Repair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is wrong: of a consumer, or of a provider."""
+    """One thing that is wrong with a consumer or a provider."""
 
     kind: Kind
     consumer: str | None = None
     provider: str | None = None
     resource_class: str | None = None
-    expected: int | None = None  # what it should be, by the hypervisor or by the inventory
-    actual: int | None = None  # what placement has
-    seen: str  # what was seen where
+    expected: int | None = None  # the amount that it should be, by the hypervisor or by the inventory
+    actual: int | None = None  # the amount that placement has
+    seen: str  # what was seen, and where
     repair: Repair | None = None  # None: a person must decide
-    safe: bool = False  # nothing speaks against the repair
-    arriving: bool = False  # it looks the same while a guest is on its way, which can take hours
-    untyped: bool = False  # what goes has no consumer type: it may be another service's
+    safe: bool = False  # True: nothing speaks against the repair
+    arriving: bool = False  # True: a guest that is on its way looks the same, which can take hours
+    untyped: bool = False  # True: the repair takes from a consumer without a type, which may be another service's
 
     @property
     def consumers(self) -> frozenset[str]:
-        """Whom it is about, and whom its repair rewrites."""
+        """The consumers that the finding is about and that its repair rewrites, by uuid."""
         named = {self.consumer} if self.consumer else set()
         if self.repair and isinstance(self.repair.operation, ReplaceAllocations):
             named |= {one.consumer for one in self.repair.operation.rewrites}
@@ -79,5 +79,5 @@ class Finding:
 
     @property
     def key(self) -> str:
-        """The same for the same wrong at every look."""
+        """Key that is stable across audits."""
         return "/".join(map(str, (self.kind.value, self.consumer, self.provider, self.resource_class)))

@@ -1,8 +1,8 @@
 """
-What placement says of a host's guests against what the hypervisor really runs: findings, each with its repair.
+Compare the allocations of a host's guests with what the hypervisor really runs: findings, with their repairs.
 
-A finding about a consumer rests on its whole set as it is at this moment (``Snapshot.consumers``), never on a row that
-was remembered: some writes move no generation. How full a provider is may rest on such rows. What has an innocent
+A finding about a consumer rests on its whole set as this audit read it (``Snapshot.consumers``), never on a remembered
+row: some writes change no generation. How full a provider is may rest on remembered rows. A case with an innocent
 explanation is no finding: a guest that migrates, a migration whose guest awaits its confirmation, a consumer that
 another service owns.
 """
@@ -17,11 +17,12 @@ from agent.audit.decide.unknown_consumers import audit_strangers, keeper_of, may
 from reportclient.allocations import Consumer, GuestState
 from reportclient.plan import ReplaceAllocations, Rewrite
 
-NOBODY = "00000000-0000-0000-0000-000000000000"  # placement's [placement] incomplete_consumer_project_id and _user_id
+# The default of placement's options [placement] incomplete_consumer_project_id and incomplete_consumer_user_id.
+NOBODY = "00000000-0000-0000-0000-000000000000"
 
 
 def find_all(snapshot: Snapshot) -> tuple[Finding, ...]:
-    """All that is wrong, consumers first; ``snapshot.consumers`` has been read for ``snapshot.suspects``."""
+    """Return all findings, those of consumers first; ``snapshot.consumers`` must cover ``suspects(snapshot)``."""
     return (*_audit_guests(snapshot), *audit_strangers(snapshot), *audit_providers(snapshot))
 
 
@@ -29,7 +30,7 @@ def _audit_guests(snapshot: Snapshot) -> list[Finding]:
     found: list[Finding] = []
     for uuid in sorted(snapshot.holdings.guests):
         consumer = snapshot.consumers.get(uuid)
-        if consumer and uuid in snapshot.asked:  # what was read for another reason brings no finding of its own
+        if consumer and uuid in snapshot.asked:  # a consumer that was read for another reason is not judged by owner
             found += _nameless(snapshot, consumer)
         if not snapshot.is_settled(uuid):
             continue
@@ -41,7 +42,7 @@ def _audit_guests(snapshot: Snapshot) -> list[Finding]:
 
 
 def _wrong(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
-    """A guest that has allocations here, and not those of what it really has."""
+    """Return the findings of a guest whose allocations here differ from what it really has."""
     differences = snapshot.differences(consumer.uuid)
     if not differences:
         return []
@@ -69,7 +70,7 @@ def _wrong(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
 
 
 def _nameless(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
-    """A guest's allocations that old clouds wrote without saying whose they are, or of what type."""
+    """Return the findings of a guest whose allocations have no owner or no consumer type, as old clouds wrote them."""
     known = snapshot.holdings.known[consumer.uuid]
     unowned = NOBODY in (consumer.project, consumer.user)
     kinds = {
@@ -98,7 +99,7 @@ def _nameless(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
 
 
 def _missing(snapshot: Snapshot, uuid: str) -> list[Finding]:
-    """A guest that runs here without allocations here: its migration has them, or nobody."""
+    """Return the findings of a guest that runs here without allocations here: its migration may have them."""
     rows: dict[tuple[str, str], int] = {}
     for name in snapshot.told(uuid):
         for place, amount in (snapshot.truth(uuid, name, {}) or {}).items():
@@ -127,7 +128,7 @@ def _missing(snapshot: Snapshot, uuid: str) -> list[Finding]:
             seen=seen,
             repair=repair,
             safe=safe,
-            arriving=keeper is not None,  # nova swaps first, and the hypervisor begins when its turn comes
+            arriving=keeper is not None,  # nova moves the allocations before the hypervisor begins to move the guest
             untyped=keeper is not None and keeper.kind is None,
         )
         for place, name in slots
@@ -155,32 +156,32 @@ def _swap_back(snapshot: Snapshot, keeper: Consumer, guest: str) -> Repair:
 
 
 def _unsure(snapshot: Snapshot, uuid: str, consumer: Consumer | None, rows: Mapping[tuple[str, str], int]) -> str:
-    """Why nobody can tell all that a guest is to have, and what to do; empty where the whole of it is known."""
+    """Return why the full set of a guest is not known, and what to do; empty where it is known."""
     known, others = snapshot.holdings.known[uuid], snapshot.others(consumer) if consumer else {}
     held = {name for resources in others.values() for name in resources}
     lacking = snapshot.undecided(uuid) | (known.named - {name for _, name in rows} - held)
     if _disk(snapshot, known) is None and "DISK_GB" not in held:
         lacking |= {"DISK_GB"}
     if None in snapshot.owner(uuid):
-        why = "nobody tells of which project and user it is"
+        why = "its project and user are not known"
     elif lacking:
-        why = f"nobody on this host tells how much {', '.join(sorted(lacking))} it is to have, and of which provider"
+        why = f"this host does not tell how much {', '.join(sorted(lacking))} it is to have, and of which provider"
     else:
         return "" if rows else "; nothing of what it has is on offer here"
-    return f"; {why}: compute-node-agent claim {uuid} --request with all that it is to have"
+    return f"; {why}: run compute-node-agent claim {uuid} --request FILE with all that it is to have"
 
 
 def _disk(snapshot: Snapshot, known: GuestState) -> int | None:
-    """How much of this host's disk a guest is to have; None where that is not told."""
+    """Return how much of this host's disk a guest is to have, in GB; None where that is not known."""
     if "DISK_GB" not in snapshot.tree.providers[0].provider.inventories:
-        return 0 if known.disk_gb == 0 else None  # it is on storage that others share, and nobody says on which
+        return 0 if known.disk_gb == 0 else None  # the disk is on shared storage, and its provider is not known
     return None if "DISK_GB" in known.named else known.disk_gb
 
 
 def _claim_again(
     snapshot: Snapshot, uuid: str, consumer: Consumer | None, rows: Mapping[tuple[str, str], int]
 ) -> Repair | None:
-    """A claim for all that a guest has; None where nobody says whose it is."""
+    """Return the repair that allocates all that a guest has; None where its project or user is not known."""
     root = snapshot.tree.providers[0]
     project, user = snapshot.owner(uuid)
     if project is None or user is None:

@@ -1,4 +1,4 @@
-"""What is wrong with the providers below a host's root themselves: whose they are, what they stand for, how full."""
+"""Find what is wrong with the providers of a host's tree: their owners, their hardware, and how full they are."""
 
 import re
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ DEVICE = re.compile(r"[0-9a-f]{4}[:_][0-9a-f]{2}[:_][0-9a-f]{2}[._][0-7]$")  # a
 
 
 def audit_providers(snapshot: Snapshot) -> list[Finding]:
-    """Findings of providers; ``snapshot`` needs no consumers for them."""
+    """Return the findings of providers; they need no ``snapshot.consumers``."""
     booked = usages(snapshot.allocations)
     used_slots = [slot for slot, amount in booked.items() if amount]
     used = {name for name, _ in used_slots}
@@ -43,9 +43,9 @@ def audit_providers(snapshot: Snapshot) -> list[Finding]:
 
 
 def _ghost(seen: ObservedProvider, *, in_use: bool) -> Finding:
-    """A provider of ours without hardware; what an operator reserved of a lost card waits for the card."""
+    """Return the finding of a provider of ours without hardware; one with reserved stock waits for the lost card."""
     reserved = any(one.reserved for name, one in seen.provider.inventories.items() if name not in NO_DEVICES)
-    free = not in_use and not reserved and DEVICE.search(seen.name) is not None  # cells and pools are sync's to remove
+    free = not in_use and not reserved and DEVICE.search(seen.name) is not None  # a pass removes cells and pools
     why = "no hardware of this host matches this provider" + (", and it is in use" if in_use else "")
     if reserved and not in_use:
         why += f", and what is reserved of it is kept until the device is back: {if_gone_for_good(seen)}"
@@ -54,7 +54,7 @@ def _ghost(seen: ObservedProvider, *, in_use: bool) -> Finding:
 
 
 def _other_layout(snapshot: Snapshot) -> list[Finding]:
-    """A tree in another layout than the configured one: all else is judged as it stands."""
+    """Return the finding of a tree in another layout than configured; all else is judged by the layout it has."""
     if snapshot.layout == snapshot.configured_layout:
         return []
     sentence = (
@@ -69,7 +69,7 @@ def _over(seen: ObservedProvider, booked: Mapping[tuple[str, str], int]) -> list
     found = []
     for name, stock in sorted(seen.provider.inventories.items()):
         taken = booked.get((seen.name, name), 0)
-        # What is reserved of a device that guests hold is kept from others, and taken from nobody.
+        # Reserved units of a device are kept from new guests, and not taken from the guests that have them.
         most = stock.capacity if name in NO_DEVICES else max(stock.total, stock.capacity)
         if taken > most:
             sentence = f"it can give {most} {name}, and {taken} are allocated: move guests away"
@@ -101,16 +101,16 @@ def _to_be_reserved(seen: ObservedProvider) -> list[Finding]:
 
 
 def _is_owned(seen: ObservedProvider, root: str) -> bool:
-    """By a mark of ours, of nova, of Cyborg or another; or by its name, as Neutron's agents call theirs."""
+    """Return whether a provider has an owner, by the mark of any service, or by a name as Neutron's agents give it."""
     marked = any(trait == MARKER or trait.startswith(("OWNER_", "CUSTOM_OWNER_")) for trait in seen.provider.traits)
     return marked or is_novas(seen) or seen.name.startswith(f"{root}:")
 
 
 def _duplicates(snapshot: Snapshot) -> list[Finding]:
     """
-    Children whose names end in one PCI address, however that is written.
+    Return the findings of children whose names end in the same PCI address, in any spelling.
 
-    Where all of them are ours and wanted there is none: a card makes mediated devices beside its virtual functions.
+    Children that are all ours and wanted are no duplicates: a card makes mediated devices beside its virtual functions.
     """
     parts = snapshot.wanted - snapshot.foreign
     devices: dict[str, list[str]] = {}
@@ -120,7 +120,11 @@ def _duplicates(snapshot: Snapshot) -> list[Finding]:
             if suffix.count("_") == 3 and all(part.isalnum() for part in suffix.split("_")):
                 devices.setdefault(suffix, []).append(seen.name)
     return [
-        Finding(kind=Kind.DUPLICATE, provider=name, seen=f"{' and '.join(names)} stand for one device: whose is each?")
+        Finding(
+            kind=Kind.DUPLICATE,
+            provider=name,
+            seen=f"{' and '.join(names)} stand for one device: find out which service made each",
+        )
         for names in devices.values()
         if len(names) > 1 and not parts.issuperset(names)
         for name in names

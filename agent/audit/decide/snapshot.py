@@ -1,4 +1,4 @@
-"""All that an audit looks at, and where what guests really have differs from what is allocated for them."""
+"""Everything that an audit judges, and the differences between what guests really have and their allocations."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,24 +11,24 @@ from reportclient.tree import ObservedTree
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """What placement and the hypervisor say of one host."""
+    """State of one host in placement and in the hypervisor."""
 
     tree: ObservedTree
-    allocations: tuple[Allocation, ...]  # on all of the tree; those of ``consumers`` as they were read
+    allocations: tuple[Allocation, ...]  # on the whole tree; those of ``consumers`` as they were read
     holdings: Holdings
-    classes: Mapping[str, frozenset[str]]  # which are ours, by provider's name
-    foreign: frozenset[str] = frozenset()  # providers below the root that are others', by name
-    present: frozenset[str] = frozenset()  # providers whose hardware is here, or that are wanted
-    wanted: frozenset[str] = frozenset()  # providers that this host is to have, by name
-    consumers: Mapping[str, Consumer] = field(default_factory=dict)  # of ``suspects`` those that hold anything
-    sharing: frozenset[str] = frozenset()  # the uuids of providers that share what they have
-    layout: str = ""  # in which the tree stands
+    classes: Mapping[str, frozenset[str]]  # the classes that are ours, by provider name
+    foreign: frozenset[str] = frozenset()  # names of providers of the tree that belong to others
+    present: frozenset[str] = frozenset()  # names of providers whose hardware is here, or that are wanted
+    wanted: frozenset[str] = frozenset()  # names of providers that this host is to have
+    consumers: Mapping[str, Consumer] = field(default_factory=dict)  # those read whole that have anything, by uuid
+    sharing: frozenset[str] = frozenset()  # uuids of shared providers; read only if a consumer is elsewhere too
+    layout: str = ""  # the layout that the tree has
     configured_layout: str = ""
-    typed: bool = False  # placement tells consumer types
-    asked: frozenset[str] = frozenset()  # guests whose consumers were asked for, to be judged by name and type too
+    typed: bool = False  # True: placement knows consumer types
+    asked: frozenset[str] = frozenset()  # guests whose consumers were read to judge their owner and type too
 
     def rows(self, consumer: str) -> dict[tuple[str, str], int]:
-        """What a consumer has of stock that is ours: (provider, class) -> amount."""
+        """Return what a consumer has of our stock: (provider name, class) -> amount; empty if nothing."""
         return self._rows.get(consumer, {})
 
     @cached_property
@@ -41,11 +41,11 @@ class Snapshot:
 
     @property
     def holders(self) -> frozenset[str]:
-        """The consumers that have something of stock that is ours."""
+        """The consumers that have some of our stock, by uuid."""
         return frozenset(self._rows)
 
     def others(self, consumer: Consumer) -> dict[str, dict[str, int]]:
-        """What a consumer has of stock that is not this host's own: shared, or of others below our root."""
+        """Return what a consumer has of others' stock, shared or below our root: provider's uuid -> class -> amount."""
         rest: dict[str, dict[str, int]] = {}
         for uuid, resources in consumer.slots.items():
             ours = self.classes[self.tree.by_uuid[uuid].name] if uuid in self.tree.by_uuid else frozenset()
@@ -55,33 +55,33 @@ class Snapshot:
 
     @property
     def without_rows(self) -> frozenset[str]:
-        """The guests here that have nothing of stock that is ours."""
+        """The guests here that have none of our stock, by uuid."""
         return self.holdings.guests - self.holders
 
     def elsewhere(self, consumer: Consumer) -> frozenset[str]:
-        """The uuids of providers of other hosts that a consumer has something of."""
+        """Return the uuids of other hosts' providers on which a consumer has allocations."""
         return frozenset(consumer.slots) - self.tree.by_uuid.keys() - self.sharing
 
     def owner(self, guest: str) -> tuple[str | None, str | None]:
-        """Project and user of a guest here, by placement or else by the hypervisor."""
+        """Return project and user of a guest here, by placement or else by the hypervisor; None where unknown."""
         consumer, known = self.consumers.get(guest), self.holdings.known[guest]
         return (consumer.project, consumer.user) if consumer else (known.project, known.user)
 
     def is_settled(self, uuid: str) -> bool:
-        """Whether a guest runs here and is not on its way: then what it has is what it is to have."""
+        """Return whether a guest runs here and does not migrate; then it is to have what it has now."""
         known = self.holdings.known.get(uuid)
         return known is not None and known.active and not known.migrating
 
     def told(self, uuid: str) -> list[str]:
-        """The classes of ours of which the hypervisor says all that a guest has, in the words of this tree."""
+        """Return our classes in this tree for which the hypervisor tells all that a guest has, sorted."""
         return sorted((self.holdings.told & self._offered) - self.undecided(uuid))
 
     def undecided(self, uuid: str) -> frozenset[str]:
         """
-        The classes of which nobody can tell now what a guest has.
+        Return the classes for which the agent cannot tell now what a guest has.
 
-        A device that nothing here offers may be of any class of devices. Where the tree does not have the class or the
-        place of a unit, the configuration is ahead of it: it stands there as another class of the same kind.
+        A device that no provider here offers may be of any device class. Where the tree lacks the class or the provider
+        of a unit, the configuration is ahead of the tree: there the unit is of another class of the same kind.
         """
         devices = (self.holdings.told | self._offered) - NO_DEVICES
         doubtful = any(one.consumer == uuid for one in self.holdings.undecided)
@@ -98,10 +98,10 @@ class Snapshot:
 
     def truth(self, uuid: str, name: str, rows: Mapping[tuple[str, str], int]) -> dict[str, int] | None:
         """
-        What a guest has of a class, by provider, with ``rows`` as what it has allocated.
+        Return what a guest has of a class: provider name -> amount; ``rows`` is what it has allocated.
 
-        A device of a network's port counts as far as it is allocated: nova allocates none for Neutron's ports. None
-        where the tree does not have what the hypervisor speaks of.
+        A device of a network port counts only as far as it is allocated: nova allocates none for Neutron's ports. None
+        where the tree does not offer the class on a provider that the hypervisor names.
         """
         offered = self._offering.get(name, set())
         wanted: dict[str, int] = {}
@@ -117,7 +117,7 @@ class Snapshot:
             if not places:
                 return None
             rest = floating.amount
-            for place in places:  # what is allocated where it may be stays there
+            for place in places:  # what is allocated on a possible provider stays there
                 kept = min(rest, max(0, rows.get((place, name), 0) - wanted.get(place, 0)))
                 wanted[place] = wanted.get(place, 0) + kept
                 rest -= kept
@@ -134,7 +134,7 @@ class Snapshot:
         return found
 
     def ports(self, uuid: str, name: str) -> list[Holding]:
-        """The devices of a class that a guest has by ports of networks, allocated or not."""
+        """Return the devices of a class that a guest has by network ports, allocated or not."""
         return self._ports.get((uuid, name), [])
 
     @cached_property
@@ -147,14 +147,14 @@ class Snapshot:
 
     @cached_property
     def _floats(self) -> dict[tuple[str, str], list[Float]]:
-        """What floats, by guest and class."""
+        """The floating amounts, by guest and class."""
         found: dict[tuple[str, str], list[Float]] = {}
         for one in self.holdings.floats:
             found.setdefault((one.consumer, one.resource_class), []).append(one)
         return found
 
     def differences(self, uuid: str) -> dict[str, dict[str, tuple[int, int]]]:
-        """Class -> provider -> (what a guest has, what is allocated), where they differ."""
+        """Return class -> provider -> (what a guest has, what is allocated), only where the two differ."""
         rows = self.rows(uuid)
         found: dict[str, dict[str, tuple[int, int]]] = {}
         for name in self.told(uuid):
@@ -177,9 +177,9 @@ def _by_guest_and_class(several: Iterable[Holding]) -> dict[tuple[str, str], lis
 
 def suspects(snapshot: Snapshot) -> frozenset[str]:
     """
-    The consumers of which the whole set must be read before anything can be said; empty on a sound host.
+    Return the consumers whose whole set must be read before they can be judged; empty on a sound host.
 
-    Where a stranger may be a migration, guests of which the hypervisor does not say whose they are are among them.
+    Where there are strangers, guests of unknown project or user are among them: a stranger may be their migration.
     """
     strangers = snapshot.holders - snapshot.holdings.guests
     settled = {uuid for uuid in snapshot.holdings.guests if snapshot.is_settled(uuid)}
@@ -190,7 +190,7 @@ def suspects(snapshot: Snapshot) -> frozenset[str]:
 
 
 def kin(snapshot: Snapshot) -> frozenset[str]:
-    """The guests with the owner of a stranger, which may be on their way with it: their sets tell whether they are."""
+    """Return the guests with the same owner as a stranger: their sets tell whether they are moving with it."""
     strangers = [one for uuid, one in snapshot.consumers.items() if uuid not in snapshot.holdings.guests]
     owners = {(one.project, one.user) for one in strangers if snapshot.rows(one.uuid)}
     return frozenset(uuid for uuid in snapshot.holdings.guests if owners and snapshot.owner(uuid) in owners)

@@ -1,8 +1,8 @@
 """
-Consumers with allocations on a host that are no guest of it: what each of them is, and which guest a migration is of.
+Classify consumers that have allocations on a host but are no guest of it, and find the guest of each migration.
 
-Placement does not say whose a migration is. Its project and user, and what it holds, do in most cases; where they
-leave a doubt, a person decides.
+Placement does not tell to which guest a migration belongs. Project, user and allocations tell it in most cases; where
+a doubt is left, a person decides.
 """
 
 from agent.allocations.decide.sets import INSTANCE, MIGRATION, rewrite, settled
@@ -12,14 +12,14 @@ from reportclient.allocations import Consumer
 from reportclient.plan import ReplaceAllocations
 
 _FIRST = 1  # the generation of a consumer that was written once
-CLOCKS_S = 60  # by which the clocks of placement's servers may differ
+CLOCKS_S = 60  # seconds by which the clocks of placement's servers may differ
 _OF_HOSTS = frozenset({"VCPU", "PCPU", "MEMORY_MB"})
 _ALL = "take away all that {} has"
-GUEST_TYPES = (None, INSTANCE, MIGRATION)  # consumers of other types are other services' to judge
+GUEST_TYPES = (None, INSTANCE, MIGRATION)  # consumers of other types belong to other services
 
 
 def strangers(snapshot: Snapshot) -> list[Consumer]:
-    """The consumers with allocations here that are no guest here, and that are guests' or migrations'."""
+    """Return the consumers with allocations here that are no guest here, and by their type a guest or a migration."""
     return [
         one
         for uuid, one in sorted(snapshot.consumers.items())
@@ -29,29 +29,29 @@ def strangers(snapshot: Snapshot) -> list[Consumer]:
 
 def keeper_of(snapshot: Snapshot, guest: str) -> tuple[Consumer | None, bool]:
     """
-    The migration that keeps what a guest without allocations here had, and whether that is certain.
+    Return the migration that keeps what a guest without allocations here had, and whether that is certain.
 
-    None where nobody can be it.
+    None where no consumer can be that migration.
     """
     keepers = [one for one in strangers(snapshot) if _may_keep(snapshot, one, guest)]
     exact = [one for one in keepers if _keeps(snapshot, one, guest)]
     if not keepers:
         return None, True
     keeper, sole = (exact or keepers)[0], len(exact or keepers) == 1
-    compared = bool(snapshot.told(guest))  # else nothing speaks for this keeper but its owner
+    compared = bool(snapshot.told(guest))  # False: only its owner speaks for this keeper
     return keeper, sole and compared and not _alike(snapshot, keeper, but=guest)
 
 
 def audit_strangers(snapshot: Snapshot) -> list[Finding]:
-    """Findings of consumers that should have nothing here."""
+    """Return the findings of consumers that should have nothing here."""
     found: list[Finding] = []
     for one in strangers(snapshot):
         if any(_may_keep(snapshot, one, guest) for guest in snapshot.without_rows):
             continue  # its guest is here: it migrates, awaits its confirmation, or is a finding of its own
         kind, seen, safe = _judge(snapshot, one)
         rest = _rest(snapshot, one) if snapshot.elsewhere(one) else _beyond(snapshot, one)
-        of = "of this host's own" if snapshot.elsewhere(one) else "on this host, others' providers below it too"
-        text = f"take away what {one.uuid} has {of}; the rest stays" if rest else _ALL.format(one.uuid)
+        part = "of this host's own stock" if snapshot.elsewhere(one) else "in this host's tree, on all providers"
+        text = f"take away what {one.uuid} has {part}; the rest stays" if rest else _ALL.format(one.uuid)
         repair = Repair(text=text, operation=ReplaceAllocations((rewrite(one, rest),)))
         found += [
             Finding(
@@ -73,12 +73,12 @@ def audit_strangers(snapshot: Snapshot) -> list[Finding]:
 
 
 def _beyond(snapshot: Snapshot, one: Consumer) -> dict[str, dict[str, int]]:
-    """What a consumer has outside of this tree, as of storage that hosts share: its data may still be there."""
+    """Return what a consumer has outside of this tree, such as shared storage: its data may still be there."""
     return {uuid: dict(resources) for uuid, resources in one.slots.items() if uuid not in snapshot.tree.by_uuid}
 
 
 def _rest(snapshot: Snapshot, one: Consumer) -> dict[str, dict[str, int]]:
-    """What a consumer has besides this host's own stock: its guest may be on another host, and need it there."""
+    """Return what a consumer has besides this host's own stock: its guest may need that on another host."""
     return settled(
         {
             uuid: {
@@ -92,7 +92,7 @@ def _rest(snapshot: Snapshot, one: Consumer) -> dict[str, dict[str, int]]:
 
 
 def may_resize_here(snapshot: Snapshot, guest: Consumer) -> bool:
-    """Whether a migration of the same project and user is here too: then the guest may be between two sizes."""
+    """Return whether a migration of the same project and user is here too: the guest may be between two sizes."""
     return any((one.project, one.user) == (guest.project, guest.user) for one in strangers(snapshot))
 
 
@@ -109,23 +109,23 @@ def _judge(snapshot: Snapshot, one: Consumer) -> tuple[Kind, str, bool]:
 
 
 def _doubtful(snapshot: Snapshot, stranger: Consumer) -> list[str]:
-    """The guests here of which a stranger may be the migration."""
+    """Return the guests here whose migration a stranger may be."""
     if stranger.kind == INSTANCE or _is_on_two_hosts(snapshot, stranger):
         return []
     return [guest for guest in _alike(snapshot, stranger) if not _is_older(snapshot.consumers.get(guest), stranger)]
 
 
 def _is_on_two_hosts(snapshot: Snapshot, stranger: Consumer) -> bool:
-    """Whether a stranger has CPUs or memory of another host too: a migration keeps the set of one host."""
+    """Return whether a stranger has CPUs or memory of another host too: a migration keeps the set of one host."""
     return any(not _OF_HOSTS.isdisjoint(stranger.slots[uuid]) for uuid in snapshot.elsewhere(stranger))
 
 
 def _is_older(guest: Consumer | None, stranger: Consumer) -> bool:
     """
-    Whether a guest's set was last written before a stranger was made, so that the two are not one move.
+    Return whether a guest's set was last written before a stranger was made, so that the two are not one move.
 
-    A migration is made of the guest's set, and the guest is given its new set after that. A stranger of another
-    generation than the first was written again, by a conversion for instance, and does not tell when it was made.
+    A migration is made from the guest's set, and the guest gets its new set after that. A stranger of another
+    generation than the first was written again, for instance by a conversion, and does not tell when it was made.
     """
     if guest is None or guest.age_s is None or stranger.age_s is None or stranger.generation != _FIRST:
         return False
@@ -133,8 +133,8 @@ def _is_older(guest: Consumer | None, stranger: Consumer) -> bool:
 
 
 def _next_step(stranger: Consumer, guests: list[str], *, abroad: bool) -> str:
-    """Why a stranger is not certain to be left over, and what a person can do about it."""
-    others = f" or of {len(guests) - 1} more of its owner" if len(guests) > 1 else ""
+    """Return why a stranger may still be in use, and what a person can do about it."""
+    others = f" or of {len(guests) - 1} more guests of its owner" if len(guests) > 1 else ""
     release = f"compute-node-agent release {stranger.uuid}"
     if abroad:
         release = f"openstack resource provider allocation set {stranger.uuid} with what it has elsewhere"
@@ -146,10 +146,10 @@ def _next_step(stranger: Consumer, guests: list[str], *, abroad: bool) -> str:
 
 def _may_keep(snapshot: Snapshot, stranger: Consumer, guest: str) -> bool:
     """
-    Whether a stranger may be the migration that keeps what a guest without allocations here had.
+    Return whether a stranger may be the migration that keeps what a guest without allocations here had.
 
-    One that says it is a migration may keep another amount: what the guest was to have when it was moved. One that
-    has something on another host too is none.
+    A stranger of type MIGRATION may keep another amount: what the guest was to have when it was moved. A stranger that
+    has something on another host too is not that migration.
     """
     if stranger.kind == INSTANCE or snapshot.owner(guest) != (stranger.project, stranger.user):
         return False
@@ -159,7 +159,7 @@ def _may_keep(snapshot: Snapshot, stranger: Consumer, guest: str) -> bool:
 
 
 def _keeps(snapshot: Snapshot, stranger: Consumer, guest: str) -> bool:
-    """Whether a stranger of a guest's owner has here what the guest really has."""
+    """Return whether a stranger of the guest's owner has here what the guest really has."""
     kept: dict[str, int] = {}
     for (_, name), amount in snapshot.rows(stranger.uuid).items():
         kept[name] = kept.get(name, 0) + amount
@@ -169,7 +169,7 @@ def _keeps(snapshot: Snapshot, stranger: Consumer, guest: str) -> bool:
 
 
 def _alike(snapshot: Snapshot, stranger: Consumer, *, but: str = "") -> list[str]:
-    """The guests here, ``but`` for one, that are of a stranger's project and user, or nobody tells whose."""
+    """Return the guests here, except ``but``, of a stranger's project and user, or of an unknown one."""
     return [
         uuid
         for uuid in sorted(snapshot.holdings.guests - {but})
