@@ -280,7 +280,7 @@ class Operations:
             )
             return self._ending(Result.EXISTS, consumer, note)
         note = (
-            f"another writer changed what {uuid} has meanwhile, and nothing was written: look with compute-node-agent "
+            f"another writer changed meanwhile what {uuid} has, and nothing was written: look with compute-node-agent "
             f"show, and decide anew"
         )
         return self._ending(Result.CONFLICT, consumer, note)

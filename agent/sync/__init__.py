@@ -1,1 +1,1 @@
-"""One host: from what was observed to what placement is told. Writes to placement only through the report client."""
+"""Passes over one host: look, plan, judge, write. Writes to placement only through the report client."""

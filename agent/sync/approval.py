@@ -1,8 +1,8 @@
 """
-A person's approval of one plan, for a conversion that nobody watches: the one before each start of the service.
+A person's approval of one plan, for the unattended conversion before each start of the service.
 
-A checksummed file for each node below the state directory. It is used once: marked before its conversion begins, and
-gone when any conversion of the node is done, as it was given for the tree that stood before.
+It is a checksummed file for each node, below the state directory. An approval is used once: it is marked before its
+conversion begins, and removed when any conversion of the node is done, as it was given for the tree before that.
 """
 
 from collections.abc import Iterator
@@ -24,14 +24,14 @@ _FOLDER = "approvals"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """One plan for one node in one placement, by its digest."""
+    """Approval of one plan for one node in one placement, by the plan's digest."""
 
     node: str
     where: str  # the placement's name
     digest: str
-    approved: str  # when, as ISO 8601 in UTC
-    outline: Outline  # by which the rest of the plan is known after a conversion that was cut off
-    begun: bool = False  # its conversion may have been carried out, in part or whole
+    approved: str  # the time of the approval, as ISO 8601 in UTC
+    outline: Outline  # tells whether a later plan is the rest of this one, after a conversion that was cut off
+    begun: bool = False  # True: the conversion may have been carried out, in part or in full
 
 
 class UntrustedApproval(Exception):
@@ -39,12 +39,15 @@ class UntrustedApproval(Exception):
 
 
 def approval_path(node: ComputeNode, root_uuid: str) -> Path:
+    """Return the file for a node's approval, whether there is one or not."""
     return node.settings.state_directory / _FOLDER / f"{root_uuid}.json"
 
 
 def approve(node: ComputeNode, draft: Draft) -> Path:
     """
-    Approve the plan of a draft, in place of an earlier approval for its node; the caller is ``locked``.
+    Approve the plan of a draft and return the file; an earlier approval for the node is replaced.
+
+    The caller holds the lock (``locked``).
 
     Raises:
         StateError: the approval cannot be written.
@@ -63,23 +66,23 @@ def approve(node: ComputeNode, draft: Draft) -> Path:
 
 def find_approval(node: ComputeNode, root_uuid: str) -> Approval | None:
     """
-    The approval for a node; None where nobody approved anything.
+    Return the approval for a node; None where there is none.
 
     Raises:
-        UntrustedApproval: it is damaged, or about another node or placement. StateError: it cannot be read.
+        UntrustedApproval: it is damaged, or for another node or placement. StateError: it cannot be read.
     """
     path = approval_path(node, root_uuid)
     approval = read_approval(path)
     if approval and (approval.node != node.name or not same_place(approval.where, node.where)):
         raise UntrustedApproval(
-            f"{path} approves a plan for {approval.node} in {approval.where}, not in this placement"
+            f"{path} approves a plan for {approval.node} in {approval.where}, not for {node.name} in {node.where}"
         )
     return approval
 
 
 def read_approval(path: Path) -> Approval | None:
     """
-    Read one approval; None where there is none.
+    Read one approval; return None where there is none.
 
     Raises:
         UntrustedApproval: it is damaged. StateError: it cannot be read.
@@ -96,7 +99,7 @@ def read_approval(path: Path) -> Approval | None:
 
 def forget_approval(node: ComputeNode, root_uuid: str) -> None:
     """
-    Remove the approval for a node, damaged or not; the caller is ``locked``.
+    Remove the approval for a node, damaged or not; the caller holds the lock (``locked``).
 
     Raises:
         StateError: it cannot be removed.
@@ -112,10 +115,10 @@ def forget_approval(node: ComputeNode, root_uuid: str) -> None:
 
 def approvals(directory: Path) -> tuple[tuple[Path, Approval | str], ...]:
     """
-    The approvals that wait in a state directory, each with its file; of one that does not count, why.
+    Return the approvals in a state directory, each with its file; for one that does not count, the reason.
 
     Raises:
-        StateError: one cannot be read.
+        StateError: an approval cannot be read.
     """
     found: list[tuple[Path, Approval | str]] = []
     for path in sorted((directory / _FOLDER).glob("*.json")):
@@ -128,7 +131,7 @@ def approvals(directory: Path) -> tuple[tuple[Path, Approval | str], ...]:
 
 
 def tell_approval(path: Path, approval: Approval | str) -> str:
-    """An approval in a sentence, with what can be done about it."""
+    """Return a sentence on an approval, with what a person can do about it."""
     if isinstance(approval, str):
         return f"{approval}: remove it, or approve anew with reshape --approve --digest D"
     waits = "was begun and is completed" if approval.begun else "is carried out"
@@ -141,10 +144,10 @@ def tell_approval(path: Path, approval: Approval | str) -> str:
 @contextmanager
 def spent(node: ComputeNode, draft: Draft) -> Iterator[None]:
     """
-    Inside, a conversion is carried out: an approval of it is marked before that, and any for the node gone after it.
+    Mark the approval of a conversion, let the conversion run inside, and then remove any approval for the node.
 
     Raises:
-        StateError: it cannot be marked, and nothing was sent; or removed.
+        StateError: the approval cannot be marked, and nothing was sent; or it cannot be removed afterwards.
     """
     try:
         approval = find_approval(node, draft.root_uuid)

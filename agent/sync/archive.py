@@ -1,4 +1,4 @@
-"""What a survey read, as the files of a host archive."""
+"""Turn what a survey read into the files of a host archive."""
 
 import json
 import platform
@@ -10,7 +10,7 @@ from drivers.host.archive import FORMAT
 
 
 def archive_files(survey: Survey, node: str, identity: str | None) -> dict[str, str]:
-    """A host archive of what a survey read: file name -> text. ``identity`` is the host's compute_id, if it has one."""
+    """Return a host archive of a survey: file name -> text; ``identity`` is the host's compute_id, None without one."""
     files = {**survey.files, **({FILE: identity + "\n"} if identity else {})}
     uname = platform.uname()
     host = {

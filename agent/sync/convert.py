@@ -1,4 +1,4 @@
-"""Conversions: a host's tree in another shape, with what its guests hold, by a person's word or at service start."""
+"""Convert a host's tree to another shape, with what its guests hold: by a person's word or at service start."""
 
 import json
 import logging
@@ -34,28 +34,28 @@ from reportclient.errors import Conflict, Unavailable
 from reportclient.plan import Outline
 
 LOG = logging.getLogger(__name__)
-_KEPT = 50  # plans that were read, the latest
-_NAMED = 4  # of the differences between two plans
+_KEPT = 50  # shown plans that are kept, the latest ones
+_NAMED = 4  # differences between two plans that a message names
 APPROVE = "look at it with compute-node-agent reshape, and approve what it shows with reshape --approve --digest D"
 _SHORT, _LONG = wait_random(0, 0.1), wait_random_exponential(multiplier=0.2, max=10)
 
 
 def convert(node: ComputeNode, wishes: Wishes) -> Outcome:
     """
-    One pass that may move what guests hold; begun again when others write, or placement falters, until the time is up.
+    Run one pass that may move what guests hold; repeat it after conflicts and failures of placement for a while.
 
-    With ``wishes.agreed`` only the plan of that digest is carried out. Nothing that is given up in the middle is lost
-    or wrong: it is as before, or done, and the next pass goes on from there.
+    With ``wishes.agreed`` only the plan of that digest is carried out. A conversion that ends in the middle loses
+    nothing: the tree is as before, or the step is done, and the next pass goes on from there.
 
     Raises:
-        as ``run_pass``; Conflict, Unavailable: still so when the time was up.
+        as ``run_pass``; Conflict, Unavailable: the last failure when ``[agent] reshape_timeout`` was up.
     """
     agree: Agree = Agreement(wishes.agreed) if wishes.agreed else anything
     return _patiently(node, partial(run_pass, node, replace(wishes, reshape=True), agree))
 
 
 def _patiently(node: ComputeNode, act: Callable[[], Outcome]) -> Outcome:
-    """One try, and others while somebody else writes or placement falters, until the time of a conversion is up."""
+    """Call ``act``, and again after ``Conflict`` or ``Unavailable``, until ``[agent] reshape_timeout`` is up."""
     tries = Retrying(
         retry=retry_if_exception_type((Conflict, Unavailable)),
         stop=stop_after_delay(node.settings.reshape_timeout_s),
@@ -67,7 +67,7 @@ def _patiently(node: ComputeNode, act: Callable[[], Outcome]) -> Outcome:
 
 
 def _pause(longest_s: float, state: RetryCallState) -> float:
-    """In seconds: where others wrote first a moment will do, where placement does not answer longer, or as it asks."""
+    """Return the seconds to wait: a moment after a conflict; longer, or as placement asks, where it does not answer."""
     error = state.outcome.exception() if state.outcome else None
     wait_s = max(_LONG(state), error.retry_after_s) if isinstance(error, Unavailable) else _SHORT(state)
     return min(wait_s, max(0.0, longest_s - (state.seconds_since_start or 0)))
@@ -75,7 +75,7 @@ def _pause(longest_s: float, state: RetryCallState) -> float:
 
 def at_start(node: ComputeNode, wishes: Wishes = Wishes()) -> Outcome:
     """
-    The first pass of a process: it converts the host where the operator allowed that.
+    Run the first pass of a process: a conversion if ``[agent] allow_reshape`` is true, else a pass without moves.
 
     A refusal leaves the old tree, and the outcome says so.
 
@@ -87,9 +87,9 @@ def at_start(node: ComputeNode, wishes: Wishes = Wishes()) -> Outcome:
 
 def convert_approved(node: ComputeNode, wishes: Wishes = Wishes()) -> Outcome:
     """
-    The conversion before a start of the service: what the configuration allows, else the plan that a person approved.
+    Run the conversion before a start of the service: any with ``[agent] allow_reshape``, else the approved plan only.
 
-    What moves nobody is left to the pass of the service, which does it as any other.
+    A plan that moves no consumer is left to the first pass of the service.
 
     Raises:
         as ``convert``.
@@ -110,10 +110,10 @@ def _try_approved(node: ComputeNode, wishes: Wishes) -> Outcome:
     else:
         why = ""
     if not draft.plan.moves and not draft.unplaceable:
-        if approval and approval.begun:  # it was carried out, and cut off before that was noted
+        if approval and approval.begun:  # its conversion was done, and cut off before the approval was removed
             with locked(node.settings.state_directory):
                 forget_approval(node, draft.root_uuid)
-        left = ("nobody has to move: the next pass does what is to be done",) if draft.plan.operations else ()
+        left = ("no consumer has to move: the next pass carries out the plan",) if draft.plan.operations else ()
         return ending(status=Status.UNCHANGED, notes=left)
     if verdict.refused is not Status.RESHAPE_NEEDED:
         return ending(status=verdict.refused or Status.UNSAFE, notes=verdict.notes)
@@ -135,21 +135,22 @@ def _unapproved(node: ComputeNode, draft: Draft) -> str:
 
 @dataclass(slots=True)
 class Agreement:
-    """A person read the plan of this digest, and agreed to that one."""
+    """A person's agreement to the plan of this digest, and to no other."""
 
     digest: str
-    begun: Outline | None = field(default=None)  # of that plan, once it was begun
-    again: str = "look at it again with the same options, without --apply"
+    begun: Outline | None = field(default=None)  # the outline of that plan, once it was begun
+    again: str = "look at it again with the same options, without --apply"  # what to do about another plan
 
     def __call__(self, node: ComputeNode, draft: Draft) -> tuple[str, ...]:
+        """Return why the plan of a draft is not the agreed one; empty if it is that one, or the rest of it."""
         plan = draft.plan
         if not plan.operations:
-            return ()  # it was carried out before
+            return ()  # the plan was carried out before
         if self.begun is None and plan.digest == self.digest:
             self.begun = plan.outline
             return ()
         if self.begun is not None and self.begun.covers(plan):
-            return ()  # some of it was done before an answer was lost, or somebody wrote first
+            return ()  # the rest of that plan, after a lost answer or a conflict
         try:
             changed = _differences(read_plan(node, self.digest), encode_kept(plan, draft.observed))
         except (KeyError, TypeError, AttributeError):
@@ -158,7 +159,7 @@ class Agreement:
 
 
 def remember_plan(node: ComputeNode, draft: Draft) -> None:
-    """Keep a plan that is shown, to say later what changed since; where nothing can be kept, nothing is."""
+    """Keep a plan that is shown, so that a refusal can say later what changed; skip it where no file can be written."""
     folder = node.settings.state_directory / "plans"
     text = json.dumps(encode_kept(draft.plan, draft.observed))
     with suppress(OSError):
@@ -183,6 +184,6 @@ def _differences(read: ReadPlanForm | None, now: KeptPlanForm) -> str:
         return "no plan of that digest was shown on this host"
     sentences = plan_changes(read, now)
     if not sentences:
-        return "in the order of its steps, or in the project, user or type of a consumer"
-    more = f", and {len(sentences) - _NAMED} differences more" if len(sentences) > _NAMED else ""
+        return "they differ in the order of their steps, or in the project, user or type of a consumer"
+    more = f", and {len(sentences) - _NAMED} more differences" if len(sentences) > _NAMED else ""
     return "; ".join(sentences[:_NAMED]) + more

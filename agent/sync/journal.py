@@ -1,15 +1,14 @@
 """
-What every conversion was about: its plan with an image of the host before and one after, a file each.
+Journal of conversions: one file for each, with the plan and the tree before and after it.
 
-A person can tell from it who had what; nothing is read from it again.
+A person can see in it which consumer had what; the agent never reads it.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from agent.errors import StateError
 from agent.state.files import replace_durably
@@ -19,21 +18,21 @@ from agent.sync.node import ComputeNode
 from reportclient.errors import PlacementError
 
 _FORMAT = 1
-_KEPT = 100  # entries, the latest
+_KEPT = 100  # entries that are kept, the latest ones
 
 
 @contextmanager
 def journaled(node: ComputeNode, draft: Draft) -> Iterator[None]:
     """
-    Inside, a conversion is carried out; before it its entry is on disk, and after it how it ended.
+    Write the entry of a conversion to disk, let the conversion run inside, and write how it ended.
 
     Raises:
-        StateError: the entry cannot be written; then nothing else is.
+        StateError: the entry cannot be written; if that is before the conversion, it does not run.
     """
     began = datetime.now(UTC)
     folder = node.settings.state_directory / "journal"
     path = folder / f"{began:%Y%m%dT%H%M%S.%fZ}-{draft.root_uuid}.json"
-    entry = {
+    entry: dict[str, object] = {
         "format": _FORMAT,
         "node": node.name,
         "where": node.where,
@@ -58,7 +57,7 @@ def journaled(node: ComputeNode, draft: Draft) -> Iterator[None]:
                 old.unlink()
 
 
-def _write(path: Path, entry: dict[str, Any]) -> None:
+def _write(path: Path, entry: Mapping[str, object]) -> None:
     try:
         replace_durably(path, json.dumps(entry, indent=1))
     except OSError as error:

@@ -1,8 +1,8 @@
 """
-The end of a host under this agent: its tree is taken away, or stays for nova without our marks.
+End a host under this agent: remove its tree, or leave the tree to nova without our marks.
 
-Both are refused while the service runs, which would undo them with its next pass, and whole: nothing is taken away
-that somebody holds, or that this agent did not write.
+Both are refused while the service runs, as its next pass would undo them. A refusal is of the whole: neither removes
+anything that a consumer holds, or that this agent did not write.
 """
 
 import logging
@@ -28,15 +28,15 @@ from reportclient.tree import ObservedProvider, ObservedTree, same_stock
 
 LOG = logging.getLogger(__name__)
 _NONE: Mapping[str, Names] = MappingProxyType({})
-_NAMED = 4  # consumers or providers in a sentence
+_NAMED = 4  # consumers or providers that a sentence names
 Seen = TypeVar("Seen", Draft, Sight)
 
 
 def retire_node(node: ComputeNode, *, dry: bool = False) -> Outcome:
     """
-    Take this host's tree out of placement; compute_id stays, so that the host is the same one if it comes back.
+    Remove this host's tree from placement; compute_id stays, so that the host is the same one if it comes back.
 
-    All stock goes in one request, which placement refuses as soon as somebody holds any of it; then the providers.
+    All stock goes in one request, which placement refuses if a consumer holds any of it; then the providers go.
 
     Raises:
         as ``ComputeNode.draft``; StateError: the service runs. Conflict: others wrote first at each of several
@@ -47,7 +47,7 @@ def retire_node(node: ComputeNode, *, dry: bool = False) -> Outcome:
 
 def hand_over_node(node: ComputeNode, *, dry: bool = False, force: bool = False) -> Outcome:
     """
-    Take our marks and reservations off this host's tree, which else stays as it is, for nova-compute to go on with.
+    Remove our marks and reservations from this host's tree and leave the rest, for nova-compute to go on with.
 
     With ``force`` also where there are providers that nova would not keep.
 
@@ -63,7 +63,7 @@ def hand_over_node(node: ComputeNode, *, dry: bool = False, force: bool = False)
 
 
 def plan_retirement(observed: ObservedTree) -> Plan:
-    """The whole tree goes: its stock in one transaction, then children before parents."""
+    """Return the plan that removes the whole tree: its stock in one transaction, then children before parents."""
     stocked = tuple(SetInventories(seen.uuid, seen.name, {}) for seen in observed if seen.provider.inventories)
     deletes = tuple(Delete(seen.uuid, seen.name) for seen in _leaves_first(observed))
     return Plan((*((Reshape(stocked),) if stocked else ()), *deletes))
@@ -71,11 +71,12 @@ def plan_retirement(observed: ObservedTree) -> Plan:
 
 def plan_hand_over(observed: ObservedTree, configured: Mapping[str, Names] = _NONE) -> Plan:
     """
-    What we reserved is given back, and our marks go, the root's last; the rest of the stock, names and uuids stay.
-    Providers with the mark of another service stay as they are, and so do classes that the operator's files added
-    (``configured``).
+    Return the plan that gives back what we reserved and removes our marks, the root's last.
 
-    The stock goes first: a run that is cut off then finds by the marks what an operator reserved.
+    The rest of the stock, names and uuids stay. Children with the mark of another service stay as they are, and so do
+    classes that the operator's files added (``configured``).
+
+    The stock comes first: after a run that was cut off, the marks still tell what an operator reserved.
     """
     own = [seen for seen in _leaves_first(observed) if not (seen.provider.parent and others_marks(seen))]
     stock = tuple(
@@ -98,13 +99,13 @@ def _plan_hand_over(sight: Sight) -> Plan:
 
 
 def against_retirement(draft: Draft, held: tuple[Allocation, ...]) -> tuple[str, ...]:
-    """Why this tree is not taken away: a sentence each; none when it may be."""
+    """Return why this tree is not removed, a sentence each; empty when it may be."""
     observed, ours = draft.observed, draft.ours
     root = observed.root
     if root is None:
         return ()
     if MARKER not in root.provider.traits:
-        return (f"{root.name} does not carry this agent's mark: it is not this agent's to take away",)
+        return (f"{root.name} does not carry this agent's mark, so this agent does not remove it",)
     sentences = []
     if consumers := sorted({one.consumer for one in held}):
         sentences.append(f"{_list(consumers)} hold allocations here: move or delete them first")
@@ -112,27 +113,31 @@ def against_retirement(draft: Draft, held: tuple[Allocation, ...]) -> tuple[str,
 
 
 def against_foreign(observed: ObservedTree, ours: Ownership) -> tuple[str, ...]:
-    """What others have in a tree, and must take away before the tree can go: a sentence each."""
+    """Return what other services have in a tree and must remove before the tree can go, a sentence each."""
     sentences = []
     novas = stranded(observed, ours)
     sentences += [advice(seen) for seen in novas]
     if foreign := [seen.name for seen in observed if not ours.writes(seen) and seen not in novas]:
         root = observed.providers[0].name
-        sentences.append(f"{_list(foreign)} below {root} are others' (Neutron's, for instance): stop them first")
+        sentences.append(
+            f"{_list(foreign)} below {root} belong to other services (Neutron, for instance): stop those services first"
+        )
     for seen in observed:
         if ours.writes(seen) and (strange := sorted(seen.provider.inventories.keys() - ours.classes(seen))):
-            sentences.append(f"{_list(strange)} on {seen.name} is not this agent's: its owner must take it away first")
+            sentences.append(
+                f"{_list(strange)} on {seen.name} is not this agent's: the service that made it must remove it first"
+            )
     return tuple(sentences)
 
 
 def against_hand_over(observed: ObservedTree, layout: str, *, force: bool = False) -> tuple[str, ...]:
-    """Why our marks do not come off: a sentence each; none when they may."""
+    """Return why our marks are not removed, a sentence each; empty when they may be."""
     if observed.root is None or not any(map(is_marked, observed)):
         return ()
     if layout != "devices":
         return (
             f"the tree stands in the layout {layout}, which nova does not know: set [compute] layout = devices, and "
-            f"compute-node-agent reshape --to devices first",
+            f"run compute-node-agent reshape --to devices first",
         )
     children = [seen for seen in observed if seen.provider.parent and is_marked(seen)]
     both = [seen.name for seen in children if others_marks(seen)]
@@ -145,8 +150,8 @@ def against_hand_over(observed: ObservedTree, layout: str, *, force: bool = Fals
     if not strange or force:
         return ()
     return (
-        f"nova would not keep {_list(strange)}, and its schedulers would go on to offer them: take them from the "
-        f"configuration and sync, or say --force and look after them yourself",
+        f"nova would not keep {_list(strange)}, and its schedulers would go on offering them: take them out of the "
+        f"configuration and run sync, or say --force and look after them yourself",
     )
 
 
@@ -172,8 +177,8 @@ def _leave(
         for _ in range(ATTEMPTS):
             with suppress(Conflict):
                 return _try(node, look(node), against, plan_, dry=dry)
-            LOG.info("somebody else wrote first, looking again node=%s", node.name)
-    raise Conflict(f"others wrote on {node.name} at {ATTEMPTS} attempts in a row: find out who")
+            LOG.info("another writer was first, looking again node=%s", node.name)
+    raise Conflict(f"others wrote on {node.name} at {ATTEMPTS} attempts in a row: find out which service does")
 
 
 def _try(
@@ -192,7 +197,7 @@ def _try(
         return Outcome(node=node.name, status=Status.UNSAFE, plan=plan, observed=observed, notes=why)
     if dry or not plan.operations:
         return Outcome(node=node.name, status=Status.UNCHANGED, plan=plan, observed=observed)
-    node.state_file(seen.root_uuid).begin(seen.memory)  # cut off, it is nobody else's doing
+    node.state_file(seen.root_uuid).begin(seen.memory)  # so a run that is cut off is not taken for a second writer
     node.client.execute(plan, observed)
     node.state_file(seen.root_uuid).forget()
     forget_memory(node.settings.state_directory, seen.root_uuid)

@@ -1,4 +1,4 @@
-"""What a pass finds and would do: one look at host and placement, and the plan between them. Writes nothing."""
+"""Look at host and placement for a pass, and plan what the pass would do. Writes nothing."""
 
 import logging
 import time
@@ -30,8 +30,8 @@ from reportclient.tree import ObservedTree, ProviderTree
 T = TypeVar("T")
 
 LOG = logging.getLogger(__name__)
-LOOKS = 3  # at a host on which something went away meanwhile
-PAUSE_S = 0.1  # between them, in which libvirt hears of it too
+LOOKS = 3  # surveys of a host at most, when something goes away while it is read
+PAUSE_S = 0.1  # between two surveys, so that libvirt notices too what went away
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +40,14 @@ class Sight:
 
     root_uuid: str
     observed: ObservedTree
-    said: ObservedTree  # the same, with traits that say what operators reserved meanwhile
+    said: ObservedTree  # observed, with traits that say what operators reserved since the last pass
     memory: NodeState
     identified: bool  # as in ``Draft``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComputeNode:
-    """Looks at one node and at what placement holds of it, under one configuration."""
+    """One node and its tree in placement, as this agent looks at them under one configuration."""
 
     name: str
     driver: Driver
@@ -69,12 +69,13 @@ class ComputeNode:
         """
         Look at host and placement and plan; writes nothing anywhere.
 
-        ``identity`` is the root's uuid when it was just made; else it is read, or a stand-in where there is none.
-        ``left`` is the memory to compare with, by default that on disk; ``survey`` what was just seen of the host, by
-        default a new look. ``tried`` are the trees that cut-off attempts since then were to make.
+        ``identity`` is the root's uuid if it was just made; else it is read, or a stand-in where there is none.
+        ``left`` is the memory to compare with, by default the one on disk; ``survey`` is what was just seen of the
+        host, by default a new look. ``tried`` are the trees that cut-off attempts since then were to make.
 
         Raises:
-            DiscoveryError, PolicyError: of the host. ConfigError, StateError: of our own files.
+            DiscoveryError, PolicyError: the host cannot be read, or contradicts the policy.
+            ConfigError, StateError: files of this host are wrong.
             PlacementError: placement cannot be read, or holds another host's tree under this name.
         """
         return self._complete(self.view(wishes, identity=identity, left=left, survey=survey, tried=tried))
@@ -88,7 +89,7 @@ class ComputeNode:
         survey: Survey | None = None,
         tried: tuple[ObservedTree, ...] = (),
     ) -> View:
-        """All that must be seen before a draft can be made; parameters and errors as ``draft``."""
+        """Look at everything that must be seen before a draft can be made; parameters and errors as ``draft``."""
         survey = survey or look(lambda: self.driver.survey(self.name))
         known = identity or self.known_uuid(survey)
         root_uuid = known or planned_identity(self.name)
@@ -114,7 +115,7 @@ class ComputeNode:
 
     def sight(self) -> Sight:
         """
-        Look at placement alone, as a tree that is being taken down need not be one that can be planned.
+        Look at the tree in placement without a plan: a tree that is to be removed need not be one that can be planned.
 
         Raises:
             as ``draft``.
@@ -139,16 +140,17 @@ class ComputeNode:
         """
         Read the tree in placement, and return it with the memory to compare it with.
 
-        Where placement went back in time, the remembered tree is of a later state, and is left out.
+        Where placement went back in time, the remembered tree is of a later state, and the memory comes without it.
 
-        Every provider is read where that was not done for ``full_audit_interval``, as nothing in a listing tells stock
-        of an old backup from what we left once claims have brought its generation up; the service does it ``deep``.
+        Every provider is read if that was not done for ``full_audit_interval``: after a restored backup, a listing does
+        not tell old stock from ours once claims have raised the generation. The service does that in its ``deep``
+        passes only.
 
         Raises:
             as ``PlacementClient.observe``.
         """
         now_s, interval_s = self.clock().now_s(), self.settings.full_audit_interval_s
-        patience_s = interval_s / 2 if deep else interval_s  # periods vary, and a start anew reads what is old
+        patience_s = interval_s / 2 if deep else interval_s  # half: periods vary, and a restart reads only what is old
         whole = deep is not False and not 0 <= now_s - memory.whole_s < patience_s
         observed = self.client.observe(root_uuid, memory.observed, whole=whole)
         if self.client.went_back and memory.observed:
@@ -158,16 +160,16 @@ class ComputeNode:
 
     def check_name(self, draft: Draft | Sight) -> None:
         """
-        Look whether a root that is still to be made would find its name taken; a write finds that out by itself.
+        Check that the name of a root that is still to be made is free; a write finds that out by itself.
 
         Raises:
-            TreeMismatch: it is taken.
+            TreeMismatch: the name is taken.
         """
         if draft.observed.root is None and (standing := self.client.find(self.name)):
             raise self.unlike(standing, draft.root_uuid if draft.identified else None)
 
     def unlike(self, standing: str, known: str | None) -> TreeMismatch:
-        """What to say when placement has our name under another uuid than the one known here (None: none is)."""
+        """Return the error for a root of our name with the uuid ``standing`` instead of ``known`` (None: none yet)."""
         return TreeMismatch(
             f"placement has a provider {self.name} with uuid {standing}, and this host's compute_id is "
             f"{known or 'not made yet'}: if that provider is this host's, put its uuid into "
@@ -175,7 +177,7 @@ class ComputeNode:
         )
 
     def standing_layout(self, tree: ObservedTree, left: NodeState) -> Layout:
-        """The layout to judge a tree by: its own, and the configured one where that cannot be told."""
+        """Return the layout to judge a tree by: its own, or the configured one where its own cannot be told."""
         configured = self.settings.policy.layout
         root = tree.root.name if tree.root else ""
         known = left.observed or left.reported or left.configured
@@ -184,7 +186,7 @@ class ComputeNode:
         return standing_layout(tree, self.driver.emitted, configured, reported=reported, added=added) or configured
 
     def terms(self) -> Terms:
-        """The terms of this moment, for ``judge``."""
+        """Return the terms for ``judge``, with the time of now."""
         return Terms(
             node=self.name,
             now_s=self.clock().now_s(),
@@ -195,11 +197,11 @@ class ComputeNode:
         )
 
     def state_file(self, root_uuid: str) -> StateFile:
-        """Where this node's memory is kept."""
+        """Return the file that keeps this node's memory."""
         return StateFile(self.settings.state_directory, root_uuid)
 
     def known_uuid(self, survey: Survey) -> str | None:
-        """The uuid of this node; a recorded host without an identity is taken to be the root of its name."""
+        """Return the uuid of this node, None if it has none; a recorded host without one takes the root of its name."""
         if not self.settings.recorded:
             return read_identity(self.settings.identity_folders)
         if survey.compute_id is not None:
@@ -207,14 +209,14 @@ class ComputeNode:
         return self.client.find(self.name)
 
     def _complete(self, view: View) -> Draft:
-        """Read what the draft still needs, until there is one."""
+        """Return the draft, after all readings that it needs."""
         while isinstance(found := draft(view, self.driver), Needs):
             view = replace(view, readings=self._read(found, view))
         return found
 
     def _read(self, needs: Needs, view: View) -> Readings:
         """
-        What was read before and what is needed besides.
+        Read what is needed, and return it together with what was read before.
 
         Raises:
             PlacementError: something cannot be read. Conflict: a provider changed since it was observed.
@@ -237,13 +239,13 @@ class ComputeNode:
         )
 
     def ownership(self, survey: Survey, shaped: ProviderTree, observed: ObservedTree, memory: NodeState) -> Ownership:
-        """What was ours before this pass, and what nova made for devices of this host."""
+        """Return what was ours before this pass, and what nova made for devices of this host."""
         return ownership(self.driver, survey, shaped, observed, memory)
 
 
 def look(survey: Callable[[], T]) -> T:
     """
-    What a survey tells; when something went away while it was read, what another tells.
+    Return the result of a survey; repeat it when something went away while it was read, up to ``LOOKS`` in all.
 
     Raises:
         DiscoveryError: as ``survey``.

@@ -1,5 +1,5 @@
 """
-nova's provider.yaml (schema version 1): inventories and traits that the operator adds to providers of this host.
+Read nova's provider.yaml (schema version 1): inventories and traits that operators add to providers of this host.
 
 The files are read anew at each pass; what they no longer name is withdrawn.
 """
@@ -23,13 +23,13 @@ _VERSION = re.compile(r"1\.\d+")
 
 def read_additions(folder: Path, *, required: bool = False, shown: Path | None = None) -> tuple[Addition, ...]:
     """
-    The entries of every ``*.yaml`` in the folder, in the order of file names; none when there is no such folder.
+    Return the entries of every ``*.yaml`` in the folder, in the order of file names; empty when there is no folder.
 
-    Messages call the folder ``shown``, where that is given.
+    Messages name the folder ``shown`` where that is given.
 
     Raises:
         ConfigError: the folder or a file in it cannot be read, a file breaks the schema, or two entries name one
-            provider alike; with ``required``, also when there is no such folder.
+            provider by the same name or uuid; with ``required``, also when there is no folder.
     """
     additions: dict[str, Addition] = {}
     for file in _files(folder, shown or folder, required):
@@ -47,8 +47,8 @@ def _files(folder: Path, shown: Path, required: bool) -> list[Path]:
     except FileNotFoundError as error:
         if required:
             raise ConfigError(
-                f"[compute] provider_config_location: there is no folder {shown}; if what it named before shall be "
-                f"withdrawn, make it, empty"
+                f"[compute] provider_config_location: there is no folder {shown}: create it, and leave it empty only "
+                f"if what its files named before is to be withdrawn"
             ) from error
         return []
     except OSError as error:
@@ -57,7 +57,7 @@ def _files(folder: Path, shown: Path, required: bool) -> list[Path]:
 
 
 def _read_file(file: Path, path: Path) -> list[Addition]:
-    """One file, which messages call ``path``."""
+    """Return the entries of one file, which messages call ``path``."""
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -68,7 +68,7 @@ def _read_file(file: Path, path: Path) -> list[Addition]:
     return [addition for entry in content.get("providers", ()) if (addition := _decode(entry, path))]
 
 
-def _check_schema(content: Any, path: Path) -> None:
+def _check_schema(content: object, path: Path) -> None:
     meta = content.get("meta") if isinstance(content, dict) else None
     version = meta.get("schema_version") if isinstance(meta, dict) else None
     if not (isinstance(version, str) and _VERSION.fullmatch(version)):
@@ -80,7 +80,7 @@ def _check_schema(content: Any, path: Path) -> None:
 
 
 def _decode(entry: dict[str, Any], path: Path) -> Addition | None:
-    """One entry; None when it adds nothing."""
+    """Return what one entry adds; None when it adds nothing."""
     ((key, provider),) = entry["identification"].items()
     if key == "uuid" and provider != COMPUTE_NODE:
         provider = provider.lower()

@@ -1,4 +1,4 @@
-"""One pass: plan, judge, execute, remember; and the loop around it for when somebody else wrote first."""
+"""One pass: plan, judge, execute, remember; repeated when another writer was first."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -23,21 +23,21 @@ from reportclient.reserve import is_reserved_by_us
 from reportclient.tree import ObservedTree
 
 LOG = logging.getLogger(__name__)
-ATTEMPTS = 5  # at planning again after somebody else wrote first
+ATTEMPTS = 5  # plans at most, when another writer is first each time
 _UNKNOWN = -1  # a generation that no provider has
 
 
-Agree = Callable[[ComputeNode, Draft], tuple[str, ...]]  # why this is not the plan that was agreed to; empty: it is
+Agree = Callable[[ComputeNode, Draft], tuple[str, ...]]  # returns why a plan is not the agreed one; empty: it is
 
 
 def anything(_node: ComputeNode, _draft: Draft) -> tuple[str, ...]:
-    """What a pass agrees to of which nobody read the plan before."""
+    """Agree to any plan: for a pass whose plan no person read before."""
     return ()
 
 
 def run_pass(node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree = anything) -> Outcome:
     """
-    One whole pass. Nothing is written to placement unless it can be remembered here, and ``agree`` finds no fault.
+    Run one whole pass; it writes to placement only what can be remembered here and what ``agree`` finds no fault with.
 
     Raises:
         as ``ComputeNode.draft``; Conflict: others wrote first at each of several attempts.
@@ -47,9 +47,9 @@ def run_pass(node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree = anythi
 
 
 def run_locked(node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree = anything) -> Outcome:
-    """The same for who is ``locked`` already, and goes on being so; errors as ``run_pass``."""
-    left: NodeState | None = None  # what we compare with at all attempts, so that no sign of another writer is lost
-    tried: list[tuple[Plan, ObservedTree]] = []  # what those attempts were to make of what, which is nobody else's
+    """Run one whole pass for a caller that holds the lock (``locked``) and keeps it; errors as ``run_pass``."""
+    left: NodeState | None = None  # the memory to compare with at all attempts, so that no sign of a writer is lost
+    tried: list[tuple[Plan, ObservedTree]] = []  # plans of cut-off attempts, so that their writes count as our own
     node.client.begin()
     identity = _own_identity(node)
     for attempt in range(ATTEMPTS):
@@ -71,7 +71,7 @@ def run_locked(node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree = anyt
 
 def foresee(node: ComputeNode, wishes: Wishes) -> Draft:
     """
-    What a pass would do, looked at again when somebody wrote meanwhile; writes nothing.
+    Return the draft of a pass, made anew when another writer was first; writes nothing.
 
     Raises:
         as ``ComputeNode.draft``.
@@ -84,7 +84,7 @@ def foresee(node: ComputeNode, wishes: Wishes) -> Draft:
 
 
 def _own_identity(node: ComputeNode) -> str | None:
-    """This live host's identity, made now if there is none; None for a recorded host."""
+    """Return this live host's identity, made now if there is none; None for a recorded host."""
     folders = node.settings.identity_folders
     if node.settings.recorded:
         return None
@@ -100,8 +100,8 @@ def _carry_out(node: ComputeNode, draft: Draft, wishes: Wishes, agree: Agree) ->
         verdict = replace(verdict, refused=Status.OTHER_PLAN, notes=other)
     if verdict.refused is None:
         return _write(node, draft, verdict.memory)
-    # What was seen is what the next pass compares with, so that one change is never seen twice.
-    # But a memory that was lost stays lost until a pass is carried out, as only then it is known what is ours.
+    # The next pass compares with what was seen now, so that it does not see one change twice.
+    # But a lost memory stays lost until a pass is carried out: only then it is known what is ours.
     stands = draft.refused
     remembered = replace(
         verdict.memory,
@@ -155,7 +155,7 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState) -> Outcome:
 
 
 def _with_one_time(node: ComputeNode, draft: Draft, left: ObservedTree) -> ObservedTree:
-    """What was written; read again where a reshape wrote one-time devices, as it answers no generations."""
+    """Return what was written; read again where a reshape wrote one-time devices, as it answers no generations."""
     once = {one.name for one in draft.desired if ONE_TIME in one.traits}
     if once <= left.by_name.keys():
         return left
@@ -169,16 +169,17 @@ def _with_one_time(node: ComputeNode, draft: Draft, left: ObservedTree) -> Obser
 
 @contextmanager
 def _converting(node: ComputeNode, draft: Draft) -> Iterator[None]:
-    """Inside, guests' allocations are moved: the journal tells it, and an approval is used up by it."""
+    """Let a conversion run inside: the journal records it, and it uses up an approval."""
     with spent(node, draft), journaled(node, draft):
         yield
 
 
 def _with_marked(known: ObservedTree, foreseen: ObservedTree) -> ObservedTree:
     """
-    What is known to stand, and the providers with our marks that were just made or written together with others.
+    Return what is known to stand, and the providers with our reservation marks whose writes told no generation.
 
-    Their generations are not told; but what is reserved there otherwise at the next pass is an operator's word.
+    They were just made, or written together with others. They are remembered all the same: a reservation that differs
+    at the next pass is an operator's.
     """
     stands = known.by_uuid
     unsure = [seen for seen in foreseen if seen.uuid not in stands and is_reserved_by_us(seen.provider.traits)]

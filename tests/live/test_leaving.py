@@ -89,7 +89,7 @@ def test_a_host_with_a_child_of_others_is_not_retired(ending: Ending) -> None:
 
     done = ending.run("retire")
 
-    assert (done.code, "are others'" in done.json["notes"][0]) == (4, True)
+    assert (done.code, "belong to other services" in done.json["notes"][0]) == (4, True)
     assert ending.stocks() == stocks
 
 

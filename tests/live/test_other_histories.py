@@ -75,7 +75,7 @@ def test_a_backup_that_was_restored_is_no_second_writer(placement_server: Placem
 
         assert (done.code, done.json["outcome"]) == (0, "changed")
         assert "placement went back in time" in done.json["notes"][0]
-        assert not any("somebody changed" in note for note in done.json["notes"])
+        assert not any("another writer changed" in note for note in done.json["notes"])
     assert stock(one.placement, CARD)["inventories"]["VGPU"]["total"] == 16
     assert one.run("sync").json["outcome"] == "unchanged"
 

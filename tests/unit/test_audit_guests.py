@@ -365,7 +365,7 @@ def test_a_doubtful_consumer_that_is_on_another_host_too_keeps_what_it_has_there
     (found,) = find_all(snapshot(consumer(), stranger, holdings=two))
 
     assert (found.kind, found.safe) == (Kind.DOUBLED, False)
-    assert "it may be a resize of guest or of 1 more guests of its owner" in found.seen
+    assert "it may be a resize of guest or of 1 more guest of its owner" in found.seen
     assert "openstack resource provider allocation set stranger with what it has elsewhere" in found.seen
 
 

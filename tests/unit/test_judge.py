@@ -166,7 +166,7 @@ def test_a_provider_keeps_its_parent_where_placement_cannot_change_that(
     verdict = judge(draft(plan=plan), Wishes(), replace(TERMS, microversion=microversion))
 
     assert verdict.refused is (Status.UNSAFE if words else None)
-    assert not words or (words in verdict.notes[0] and "this one has 1.36: upgrade placement" in verdict.notes[0])
+    assert not words or (words in verdict.notes[0] and "this placement has 1.36: upgrade placement" in verdict.notes[0])
 
 
 def test_what_guests_hold_and_has_no_place_in_the_new_tree_is_said() -> None:
@@ -255,7 +255,9 @@ def test_a_much_smaller_host_is_believed_at_once_on_a_persons_word(wishes: Wishe
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        pytest.param({"contest": CHANGED}, "somebody changed host since the last pass: VCPU total 8", id="a change"),
+        pytest.param(
+            {"contest": CHANGED}, "another writer changed host since the last pass: VCPU total 8", id="a change"
+        ),
         pytest.param({"went_back": True}, "placement went back in time", id="a restored backup"),
         pytest.param({"held": ("card keeps 2 VF",)}, "card keeps 2 VF", id="held"),
         pytest.param(
@@ -274,8 +276,8 @@ def test_a_pass_says_what_is_unusual(changes: dict[str, Any], words: str) -> Non
 @pytest.mark.parametrize(
     ("went_back", "note"),
     [
-        (False, "state was lost; kept on the root, as it may be another's: CUSTOM_RACK"),
-        (True, "kept on the root, as it may be another's: CUSTOM_RACK"),
+        (False, "state was lost; kept on the root, as another service may have put it there: CUSTOM_RACK"),
+        (True, "kept on the root, as another service may have put it there: CUSTOM_RACK"),
     ],
 )
 def test_custom_names_that_nobody_remembers_are_kept_and_said(went_back: bool, note: str) -> None:

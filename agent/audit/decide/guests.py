@@ -31,7 +31,7 @@ def _audit_guests(snapshot: Snapshot) -> list[Finding]:
     for uuid in sorted(snapshot.holdings.guests):
         consumer = snapshot.consumers.get(uuid)
         if consumer and uuid in snapshot.asked:  # a consumer that was read for another reason is not judged by owner
-            found += _nameless(snapshot, consumer)
+            found += _without_owner_or_type(snapshot, consumer)
         if not snapshot.is_settled(uuid):
             continue
         if not snapshot.rows(uuid):
@@ -69,7 +69,7 @@ def _wrong(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
     ]
 
 
-def _nameless(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
+def _without_owner_or_type(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
     """Return the findings of a guest whose allocations have no owner or no consumer type, as old clouds wrote them."""
     known = snapshot.holdings.known[consumer.uuid]
     unowned = NOBODY in (consumer.project, consumer.user)

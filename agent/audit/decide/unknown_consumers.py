@@ -134,7 +134,8 @@ def _is_older(guest: Consumer | None, stranger: Consumer) -> bool:
 
 def _next_step(stranger: Consumer, guests: list[str], *, abroad: bool) -> str:
     """Return why a stranger may still be in use, and what a person can do about it."""
-    others = f" or of {len(guests) - 1} more guests of its owner" if len(guests) > 1 else ""
+    more = len(guests) - 1
+    others = f" or of {more} more guest{'s' * (more > 1)} of its owner" if more else ""
     release = f"compute-node-agent release {stranger.uuid}"
     if abroad:
         release = f"openstack resource provider allocation set {stranger.uuid} with what it has elsewhere"

@@ -1,1 +1,1 @@
-"""What a pass would do, and whether it may. Pure: reads and writes nothing."""
+"""Decide what a pass would do, and whether it may. Pure: reads and writes nothing."""

@@ -1,4 +1,4 @@
-"""What the operator's files add to providers of this host: whose it is, and what of it is withdrawn. Pure."""
+"""Add what the operator's files name to providers of this host, and find what they no longer name. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -10,16 +10,16 @@ from reportclient.renaming import child_uuid
 from reportclient.reserve import without_classes
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
-COMPUTE_NODE = "$COMPUTE_NODE"  # every root of this agent that no other entry names
+COMPUTE_NODE = "$COMPUTE_NODE"  # stands for every root of this agent that no other entry names
 _NOTHING = ObservedTree()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Addition:
-    """What one entry adds to one provider, which it names by uuid, by name, or as every root."""
+    """What one entry of a file adds to one provider."""
 
-    provider: str
-    source: Path
+    provider: str  # a uuid, a name, or COMPUTE_NODE
+    source: Path  # the file, as messages name it
     inventories: Mapping[str, Inventory]
     traits: frozenset[str]
 
@@ -28,10 +28,10 @@ def add(
     tree: ProviderTree, root_uuid: str, additions: Iterable[Addition], *, observed: ObservedTree = _NOTHING
 ) -> tuple[ProviderTree, dict[str, Names]]:
     """
-    The tree with the additions, and what was added, by provider name.
+    Return the tree with the additions, and what was added, by provider name.
 
     Entries for providers that this host does not have are for other hosts. ``observed`` is what stands in placement:
-    a provider that stands goes by the uuid that it has there, any other by the one that it is to get.
+    an entry names a standing provider by the uuid that it has there, any other provider by the uuid that it is to get.
 
     Raises:
         ConfigError: an entry adds what the driver reports itself, or a provider is named both by name and by uuid.
@@ -51,9 +51,9 @@ def add(
 
 def still_named(before: Mapping[str, Names], observed: ObservedTree, additions: Iterable[Addition]) -> dict[str, Names]:
     """
-    What the files named before and name now of the providers that stand, wanted or not, by provider name.
+    Return what the files named before and still name on the standing providers, wanted or not, by provider name.
 
-    What is not among it was withdrawn by the operator; what is, and goes, goes with its provider.
+    The operator withdrew what is missing here. What is here and goes, goes together with its provider.
     """
     return {
         name: Names(before[name].classes & now.classes, before[name].traits & now.traits)
@@ -63,7 +63,7 @@ def still_named(before: Mapping[str, Names], observed: ObservedTree, additions: 
 
 
 def now_named(observed: ObservedTree, additions: Iterable[Addition]) -> dict[str, Names]:
-    """What the files name now of the providers that stand, wanted or not, by provider name."""
+    """Return what the files name now on the standing providers, wanted or not, by provider name."""
     by_provider = {addition.provider: addition for addition in additions}
     found = {}
     for seen in observed:
@@ -77,12 +77,12 @@ def check_names(
     additions: Iterable[Addition], found: ObservedTree, observed: ObservedTree, formerly: str | None
 ) -> None:
     """
-    Refuse entries that call a provider by the name that it has until a renaming: what they add would be withdrawn.
+    Refuse entries that name a provider by its name before a renaming: what they add would be withdrawn.
 
-    ``observed`` is the tree that was ``found``, by the names that are wanted; ``formerly`` is the host's former name.
+    ``observed`` is the tree ``found`` with the names after the renaming; ``formerly`` is the host's former name.
 
     Raises:
-        ConfigError: an entry has a former name, and none the new one or the uuid.
+        ConfigError: an entry has a former name, and no entry has the new name or the uuid.
     """
     by_provider = {addition.provider: addition for addition in additions}
     pairs = [(before.name, observed.by_uuid[before.uuid]) for before in found]
@@ -91,16 +91,16 @@ def check_names(
         entry = by_provider.get(old)
         if entry and old != after.name and not by_provider.keys() & {after.name, after.uuid}:
             raise ConfigError(
-                f"{entry.source}: provider {old} is to be called {after.name}, and this entry would be another host's "
-                f"then: put name {after.name} or uuid {after.uuid} in its place"
+                f"{entry.source}: provider {old} is to be called {after.name}, and this entry would then match no "
+                f"provider of this host: put name {after.name} or uuid {after.uuid} in its place"
             )
 
 
 def without(observed: ObservedTree, named: Mapping[str, Names]) -> ObservedTree:
     """
-    What stands, less what the files name and the marks that go with that.
+    Return the tree without what the files name, and without our reservation marks for that.
 
-    A driver looks up in it what devices had, and must not take up what the files added to them.
+    A driver looks up in this tree what devices had, and must not take over what the files added to them.
     """
     return replace(observed, providers=tuple(_without(seen, named.get(seen.name, Names())) for seen in observed))
 
@@ -119,7 +119,10 @@ def _choose(provider: Provider, uuid: str, by_provider: Mapping[str, Addition]) 
 
 def _extend(provider: Provider, addition: Addition) -> Provider:
     if both := addition.inventories.keys() & provider.inventories.keys() or addition.traits & provider.traits:
-        raise ConfigError(f"{addition.source}: {', '.join(sorted(both))} of {provider.name} is reported by the driver")
+        raise ConfigError(
+            f"{addition.source}: {', '.join(sorted(both))} of {provider.name} is reported by the driver: remove it "
+            f"from this file"
+        )
     return replace(
         provider,
         inventories={**provider.inventories, **addition.inventories},

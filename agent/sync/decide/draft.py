@@ -1,4 +1,4 @@
-"""What a pass would do, decided from what was seen of host and placement. Pure: reads and writes nothing."""
+"""Decide what a pass would do, from what was seen of host and placement. Pure: reads and writes nothing."""
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -28,7 +28,7 @@ from reportclient.tree import ObservedTree, ProviderTree
 
 
 class Shaper(Protocol):
-    """The pure half of a driver: see ``drivers.base.Driver``."""
+    """The pure half of a driver (``drivers.base.Driver``)."""
 
     @property
     def emitted(self) -> Names: ...
@@ -40,42 +40,43 @@ class Shaper(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """What a pass has before it writes: what is wanted, what stands, and the way from one to the other."""
+    """Contents of a pass before it writes: what is wanted, what stands, and the way from one to the other."""
 
     root_uuid: str
     desired: ProviderTree
     observed: ObservedTree
-    said: ObservedTree  # the same without what the operator's files add, and with what operators reserved meanwhile
+    said: ObservedTree  # observed, without what the operator's files add, and with what operators reserved meanwhile
     ours: Ownership
     plan: Plan
-    unplaceable: str  # why what guests hold has no place in what is wanted; empty: all has, or nobody must move
-    contest: Contest | None
-    went_back: bool  # placement is in an older state than the one that the last pass left
+    unplaceable: str  # why the wanted tree has no place for what guests hold; empty: it has, or no consumer must move
+    contest: Contest | None  # None: no sign of a second writer
+    went_back: bool  # True: placement is in an older state than the one that the last pass left
     survey: Survey
-    hardware: frozenset[str]  # the PCI addresses of all that counts in what is offered
-    present: frozenset[str]  # the providers whose hardware the survey found
-    allocations: tuple[Allocation, ...]  # of the whole tree where guests hold what loses stock, else none
-    elsewhere: frozenset[str]  # providers whose hardware, if they stand, is on offer in another form
-    away: frozenset[str]  # classes that the root has, partly reserved, and no device to have them now
-    held: tuple[str, ...]  # what is kept only because guests have it: a sentence each
+    hardware: frozenset[str]  # PCI addresses of all devices that count in the offered stock
+    present: frozenset[str]  # names of providers whose hardware the survey found
+    allocations: tuple[Allocation, ...]  # on the whole tree if consumers hold stock that shrinks, else empty
+    elsewhere: frozenset[str]  # names of providers whose hardware, if they stand, is on offer in another form
+    away: frozenset[str]  # classes that the root has, partly reserved, while no device has them now
+    held: tuple[str, ...]  # a sentence on each device that is held, or reserved as used
     strays: tuple[Addition, ...]  # entries of the operator's files that match no provider of this host
-    memory: NodeState  # as the last pass left it, by the names that are wanted
-    refused: NodeState  # to remember where nothing is written: by the names that stand
-    meanwhile: NodeState  # to remember while this plan is being carried out: what was ours, and what will be
-    lasting: NodeState  # and once it is
+    memory: NodeState  # as the last pass left it, by the wanted names
+    refused: NodeState  # to remember if nothing is written, by the standing names
+    meanwhile: NodeState  # to remember while the plan is carried out: what was ours, and what will be
+    lasting: NodeState  # to remember once the plan is carried out
     identified: bool  # False: root_uuid is a stand-in for the one that sync will make
-    nova_compute: tuple[int, ...] = ()  # the process ids of nova-compute here, where the root was never ours
+    nova_compute: tuple[int, ...] = ()  # process ids of nova-compute here; empty also where that was not looked for
 
     @property
     def allocations_after(self) -> tuple[Allocation, ...]:
+        """The allocations once the plan's moves are carried out."""
         return apply_moves(self.allocations, self.plan.moves)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Standing:
-    """What stands and what is remembered, by the names that are wanted."""
+    """Standing tree and memory, by the wanted names."""
 
-    formerly: str | None  # the name of the root before a renaming
+    formerly: str | None  # the root's name before a renaming; None: it is not renamed
     observed: ObservedTree
     memory: NodeState
     named: Mapping[str, Names]  # what the operator's files put on each provider
@@ -86,11 +87,11 @@ class _Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shaped:
-    """What the host gives, before the operator's files."""
+    """What the host gives, before the operator's files are applied."""
 
     tree: ProviderTree
     holdings: Holdings
-    ours: Ownership  # before this pass
+    ours: Ownership  # as it was before this pass
     contest: Contest | None
     reserved: Reservations
     uses: Uses = field(default_factory=Uses)
@@ -98,24 +99,24 @@ class _Shaped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """The tree that is wanted, and whose each part of it is."""
+    """The wanted tree, and the source of each part of it."""
 
     tree: ProviderTree
-    added: Mapping[str, Names]  # by the operator's files
-    reported: Mapping[str, Names]  # by devices and rules, beyond the closed set
+    added: Mapping[str, Names]  # what the operator's files add, by provider name
+    reported: Mapping[str, Names]  # what devices and rules add beyond the driver's fixed names, by provider name
     strays: tuple[Addition, ...]  # entries of the operator's files that match no provider of this host
     ours: Ownership
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Way:
-    """From what stands to what is wanted, with what must move and what must stay."""
+    """The way from the standing tree to the wanted one, with what must move and what must stay."""
 
-    tree: ProviderTree  # what is wanted, and what is held
+    tree: ProviderTree  # the wanted providers, and the held ones
     plan: Plan
     allocations: tuple[Allocation, ...]
-    held: tuple[str, ...]  # a sentence each
-    unplaceable: str
+    held: tuple[str, ...]  # one sentence for each held provider
+    unplaceable: str  # as in ``Draft``
 
 
 def draft(view: View, shaper: Shaper) -> Draft | Needs:
@@ -124,7 +125,7 @@ def draft(view: View, shaper: Shaper) -> Draft | Needs:
 
     Raises:
         PolicyError: the policy names something that this node does not have.
-        ConfigError: an operator's file names what it may not, or by a slip of the pen not what it named.
+        ConfigError: an operator's file adds what it may not, or has a typing error in the name of a provider.
         TreeMismatch: placement has another host's tree under this name.
     """
     standing = _standing(view, shaper)
@@ -155,7 +156,7 @@ def draft(view: View, shaper: Shaper) -> Draft | Needs:
 def _way(
     view: View, shaper: Shaper, standing: _Standing, shaped: _Shaped, wanted: _Wanted, known: frozenset[str]
 ) -> _Way | Needs:
-    """From what stands to what is wanted; ``known`` are the traits that placement has and no provider here carries."""
+    """Return the way to the wanted tree; ``known`` are traits that placement has and no provider here carries."""
     carried = frozenset().union(*(seen.provider.traits for seen in standing.observed))
     root, formerly = view.observed.root, standing.formerly
     make = partial(
@@ -193,7 +194,7 @@ def _draft(
     way: _Way,
     lacked: frozenset[str],
 ) -> Draft:
-    """All of it, with what is to be remembered; ``lacked`` are standard traits that placement does not have."""
+    """Put the draft together, with the memory to keep; ``lacked`` are standard traits that placement does not have."""
     memory = replace(standing.memory, used=shaped.uses.uuids, reserved=shaped.reserved)
     return Draft(
         root_uuid=view.root_uuid,
@@ -223,7 +224,7 @@ def _draft(
 
 
 def _standing(view: View, shaper: Shaper) -> _Standing:
-    """What stands by the names that are wanted, while the host is being renamed."""
+    """Return standing tree and memory by the wanted names, which differ while the host is being renamed."""
     names = (name.removeprefix(view.node) for name in shaper.present(view.survey))
     own_parts = sorted(names, key=lambda part: (-len(part), part))
     formerly = view.wishes.rename_from or former_name(view.observed, own_parts)
@@ -239,7 +240,7 @@ def _standing(view: View, shaper: Shaper) -> _Standing:
 def _as_called(view: View, formerly: str | None) -> tuple[ObservedTree, NodeState]:
     root, node = view.observed.root, view.node
     if root is None or (root.name != node and root.name != formerly):
-        return view.observed, view.memory  # another host's, or not to be renamed: ``diff`` says so
+        return view.observed, view.memory  # another host's root, or one that is not to be renamed: ``diff`` raises
     before = {root.name, node, formerly or node}
     if len(before) == 1:
         return view.observed, view.memory
@@ -261,7 +262,7 @@ def _as_called(view: View, formerly: str | None) -> tuple[ObservedTree, NodeStat
 
 
 def _shape(view: View, shaper: Shaper, standing: _Standing) -> _Shaped:
-    """The tree that the host gives; where somebody else writes, ratios and reservations of theirs do not count."""
+    """Return the tree that the host gives; ratios and reservations of a second writer do not count."""
     observed, memory = standing.observed, standing.memory
     reserved = set_by_operator(observed, memory.observed, memory.reserved, tried=view.tried)
     said = without(standing.with_reservations(reserved), standing.named)
@@ -278,7 +279,7 @@ def _shape(view: View, shaper: Shaper, standing: _Standing) -> _Shaped:
 def ownership(
     shaper: Shaper, survey: Survey, shaped: ProviderTree, observed: ObservedTree, memory: NodeState
 ) -> Ownership:
-    """What was ours before this pass, and what nova made for devices of this host."""
+    """Return what was ours before this pass, and what nova made for devices of this host."""
     names = shaper.present(survey) | {provider.name for provider in shaped}
     return Ownership(
         emitted=shaper.emitted,
@@ -288,14 +289,14 @@ def ownership(
 
 
 def _unread_uses(view: View, standing: _Standing, shaped: _Shaped) -> Needs | None:
-    """The one-time devices that may be used, where that was not read."""
+    """Return the need to read the allocations of one-time devices that may be used; None where they were read."""
     asked = to_ask(one_time(shaped.tree, standing.observed, shaped.ours), standing.memory)
     unread = {seen.uuid for seen in asked} - view.readings.allocations.keys()
     return Needs(allocations=frozenset(unread)) if unread else None
 
 
 def _unread_processes(view: View) -> Needs | None:
-    """Whether nova-compute runs here, where the root was never ours and a person did not say to take it over."""
+    """Return the need to look for nova-compute: the root was never ours, and no person said to take it over."""
     root = view.observed.root
     ours = root is None or MARKER in root.provider.traits
     asked = not (ours or view.recorded or view.wishes.take_over)
@@ -303,7 +304,7 @@ def _unread_processes(view: View) -> Needs | None:
 
 
 def _with_used(view: View, standing: _Standing, shaped: _Shaped) -> _Shaped:
-    """With the one-time devices reserved that were used, whatever the hypervisor shows of them now."""
+    """Return the shape with all used one-time devices reserved, whatever the hypervisor shows of them now."""
     devices = one_time(shaped.tree, standing.observed, shaped.ours)
     asked = to_ask(devices, standing.memory)
     holding = {seen.name for seen in asked if view.readings.allocations[seen.uuid]}
@@ -324,9 +325,9 @@ def _wanted(view: View, shaper: Shaper, standing: _Standing, shaped: _Shaped) ->
 
 def _unseen_traits(view: View, standing: _Standing, wanted: _Wanted) -> frozenset[str]:
     """
-    The wanted traits that no provider here carries.
+    Return the wanted traits that no provider here carries.
 
-    Standard ones that placement lacked are not asked for again as long as nothing in the tree changed.
+    Standard traits that placement lacked are left out as long as nothing in the tree changed.
     """
     names = frozenset[str]().union(*(provider.traits for provider in wanted.tree))
     carried = frozenset[str]().union(*(seen.provider.traits for seen in standing.observed))
@@ -340,9 +341,9 @@ def _lacked(view: View, standing: _Standing) -> frozenset[str]:
 
 def _allocations(view: View, plan: Plan, observed: ObservedTree, *, anyhow: bool) -> tuple[Allocation, ...] | Needs:
     """
-    Who holds what of the whole tree if anybody holds what loses stock; else it is of no concern.
+    Return the allocations of the whole tree if consumers hold something on a provider that loses stock, else none.
 
-    With ``anyhow`` the root's holders are of concern whatever the plan does with its stock.
+    With ``anyhow`` the root counts as such a provider, whatever the plan does with its stock.
     """
     losing = lessened(plan, observed) | recast(plan, observed)
     losing |= {observed.root.uuid} if anyhow and observed.root else set()
@@ -355,7 +356,7 @@ def _allocations(view: View, plan: Plan, observed: ObservedTree, *, anyhow: bool
 
 
 def _rows(view: View, uuids: Iterable[str], observed: ObservedTree) -> tuple[Allocation, ...] | Needs:
-    """What is allocated on these providers, by the names that are wanted."""
+    """Return what is allocated on these providers, by the wanted names."""
     asked, read = tuple(uuids), view.readings.allocations
     if unread := frozenset(asked) - read.keys():
         return Needs(allocations=unread)
@@ -365,12 +366,12 @@ def _rows(view: View, uuids: Iterable[str], observed: ObservedTree) -> tuple[All
 def _moves(
     view: View, observed: Observed, wanted: _Wanted, holdings: Holdings, recast_as: frozenset[tuple[str, str]]
 ) -> tuple[tuple[Move, ...], tuple[Consumer, ...], str] | Needs:
-    """Who must move, those consumers whole, and why somebody cannot; nobody while the root is being renamed."""
+    """Return the moves, the consumers read for them, and why one has no place; none while the root is being renamed."""
     root, rows, desired = observed.tree.root, observed.allocations, wanted.tree
     if not rows or root is None or root.name != desired.root.name:
         return (), (), ""
     here = {one.consumer for one in rows}
-    absent = holdings.guests - here  # whose rows another consumer may have, as long as they migrate
+    absent = holdings.guests - here  # guests whose rows a migration may have, as long as they migrate
     strangers = (here if absent else displaced(observed, desired, wanted.ours)) - holdings.guests
     known = _consumers(view, strangers | absent) if strangers else ()
     if isinstance(known, Needs):
@@ -386,7 +387,7 @@ def _moves(
 
 
 def _consumers(view: View, uuids: Iterable[str]) -> tuple[Consumer, ...] | Needs:
-    """These consumers, but for those to which nothing is allocated."""
+    """Return these consumers, without those to which nothing is allocated."""
     asked = frozenset(uuids)
     if unread := asked - view.readings.consumers.keys():
         return Needs(consumers=unread)
@@ -396,7 +397,7 @@ def _consumers(view: View, uuids: Iterable[str]) -> tuple[Consumer, ...] | Needs
 def _hold(
     view: View, shaper: Shaper, standing: _Standing, shaped: _Shaped, wanted: _Wanted, after: Observed
 ) -> tuple[ProviderTree, tuple[str, ...]]:
-    """What is wanted, with what guests hold or an operator reserved of devices that are gone; a sentence each."""
+    """Return the wanted tree with what guests hold or an operator reserved of lost devices, and a sentence on each."""
     here = shaper.present(view.survey)
     return hold(
         wanted.tree,
@@ -409,7 +410,7 @@ def _hold(
 
 
 def _meanwhile(view: View, memory: NodeState, wanted: _Wanted) -> NodeState:
-    """What to remember while the plan is carried out: a renaming may be taken back, so both names are known."""
+    """Return what to remember while the plan is carried out: by both names, as a renaming may be taken back."""
     kept = view.memory
     return replace(
         memory,
@@ -421,7 +422,7 @@ def _meanwhile(view: View, memory: NodeState, wanted: _Wanted) -> NodeState:
 def _lasting(
     view: View, standing: _Standing, shaped: _Shaped, wanted: _Wanted, memory: NodeState, plan: Plan
 ) -> NodeState:
-    """What to remember once the plan is carried out."""
+    """Return what to remember once the plan is carried out."""
     stay = _left_standing(standing.observed, wanted.tree, plan)
     return replace(
         memory,
@@ -434,13 +435,13 @@ def _lasting(
 
 
 def _as_left(left: ObservedTree | None, found: ObservedTree, changed: Container[str]) -> ObservedTree:
-    """What was found, with the providers that somebody changed (by uuid) as we left them."""
+    """Return the tree as found, but with the providers that another writer changed (by uuid) as we left them."""
     before = {seen.uuid: seen for seen in left or () if seen.uuid in changed}
     return ObservedTree(tuple(before.get(seen.uuid, seen) for seen in found))
 
 
 def _with_uses(observed: ObservedTree, uses: Uses) -> ObservedTree:
-    """What stands, with the one-time devices that were used reserved: so they are kept while they are out of sight."""
+    """Return the tree with all used one-time devices reserved, so that they are kept while they are out of sight."""
     return ObservedTree(
         tuple(replace(seen, provider=used_up(seen.provider)) if seen.name in uses.names else seen for seen in observed),
         observed.last_modified,
@@ -448,7 +449,7 @@ def _with_uses(observed: ObservedTree, uses: Uses) -> ObservedTree:
 
 
 def _beyond(shaped: ProviderTree, emitted: Names) -> dict[str, Names]:
-    """What a shape puts on each provider beyond the closed set, to be known as ours once it is not wanted any more."""
+    """Return what a shape puts on each provider beyond the driver's fixed names: it stays ours once unwanted."""
     below = emitted.traits | (emitted.below or Names()).traits
     found = {
         provider.name: Names(
@@ -461,7 +462,7 @@ def _beyond(shaped: ProviderTree, emitted: Names) -> dict[str, Names]:
 
 
 def _named(observed: ObservedTree, memory: NodeState, additions: Iterable[Addition]) -> dict[str, Names]:
-    """What the operator's files put on the providers that stand, and the marks of owners that rules gave them."""
+    """Return what the operator's files put on the standing providers, and the owner's marks that rules gave them."""
     found = dict(memory.configured)
     for name, now in now_named(observed, additions).items():
         ours = memory.reported.get(name, Names())
@@ -474,19 +475,19 @@ def _named(observed: ObservedTree, memory: NodeState, additions: Iterable[Additi
 
 
 def _left_standing(observed: ObservedTree, desired: ProviderTree, plan: Plan) -> frozenset[str]:
-    """The providers that the host and its configuration do not give and that stay: held, or another service's now."""
+    """Return the names of standing providers that are not wanted and stay: held, or another service's now."""
     gone = {step.uuid for step in plan.operations if isinstance(step, Delete)}
     wanted = {provider.name for provider in desired}
     return frozenset(seen.name for seen in observed if seen.uuid not in gone and seen.name not in wanted)
 
 
 def _traits_on(providers: Container[str], names: Mapping[str, Names]) -> dict[str, Names]:
-    """The traits that rules and files gave these providers: they are still ours to take back."""
+    """Return the traits that rules and files gave these providers: the agent may still take them back."""
     return {name: Names(traits=each.traits) for name, each in names.items() if name in providers and each.traits}
 
 
 def joined(one: Mapping[str, Names], other: Mapping[str, Names]) -> dict[str, Names]:
-    """By provider, what either names."""
+    """Return the union of both mappings, by provider."""
     return {
         provider: Names(
             one.get(provider, Names()).classes | other.get(provider, Names()).classes,

@@ -1,4 +1,4 @@
-"""Whether the plan of a pass may be carried out, and what a person should know of it. Pure."""
+"""Judge whether the plan of a pass may be carried out, and say what a person should know of it. Pure."""
 
 from dataclasses import dataclass, replace
 
@@ -15,33 +15,33 @@ from reportclient.plan import Limits, Plan, Reparent, check_use, shrinkage
 from reportclient.settings import lost_settings
 
 PATIENCE = 3  # passes in a row that must want the same smaller host
-REPARENTING = (1, 37)  # the microversion from which on a provider's parent can be changed
-FORGIVEN = 10  # quiet passes, and periods, after which a strike of a second writer no longer counts
+REPARENTING = (1, 37)  # the first microversion that can change a provider's parent
+FORGIVEN = 10  # quiet passes, and intervals, after which strikes of a second writer no longer count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Whether a plan may be carried out: refused with a status and sentences, or not; and what to remember of it."""
+    """Whether a plan may be carried out, and what to remember of that."""
 
-    refused: Status | None = None
-    notes: tuple[str, ...] = ()
+    refused: Status | None = None  # None: the plan may be carried out
+    notes: tuple[str, ...] = ()  # why it is refused, a sentence each
     memory: NodeState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """On what terms a plan may be carried out: what was configured, and what this placement can do."""
+    """Terms on which a plan may be carried out, from the configuration and from this placement."""
 
     node: str
     now_s: float  # seconds since the epoch
-    interval_s: float  # between two passes of the service
-    shrink_fraction: float  # of a class's total that may go without a person's word
-    free_ratios: frozenset[str]  # the classes of which the ratio is the operator's
-    microversion: tuple[int, int]
+    interval_s: float  # seconds between two passes of the service
+    shrink_fraction: float  # the part (0 to 1) of a class's total that may go without a person's consent
+    free_ratios: frozenset[str]  # classes whose allocation ratio the operator sets
+    microversion: tuple[int, int]  # the one agreed on with this placement
 
 
 def judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
-    """Whether the plan may be carried out."""
+    """Return whether the plan may be carried out, and why not."""
     memory = draft.memory
     if refusal := _contested(draft, wishes) or _occupied(draft, wishes):
         return Verdict(refused=Status.CONTESTED, notes=refusal, memory=replace(memory, contested=refusal))
@@ -64,17 +64,17 @@ def judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
         return Verdict(memory=memory)
     notes = (
         *shrinking,
-        f"seen {seen} of {PATIENCE} times in a row: sync --force, reshape --digest, or wait for the third",
+        f"seen {seen} of {PATIENCE} times in a row: run sync --force or reshape --digest D, or wait for the third pass",
     )
     return Verdict(refused=Status.UNSAFE, notes=notes, memory=replace(memory, smaller=digest, smaller_seen=seen))
 
 
 def notes_on(draft: Draft) -> tuple[str, ...]:
-    """What a person should know of a pass besides its plan."""
+    """Return what a person should know of a pass beside its plan, a sentence each."""
     notes = []
     if draft.contest:
         changes = "; ".join(draft.contest.changes)
-        notes.append(f"somebody changed {draft.contest.provider} since the last pass: {changes}")
+        notes.append(f"another writer changed {draft.contest.provider} since the last pass: {changes}")
     if draft.went_back:
         notes.append(
             "placement went back in time (a restored backup, or a cache on the way?): all of this tree was read anew, "
@@ -87,12 +87,12 @@ def notes_on(draft: Draft) -> tuple[str, ...]:
         notes.append("this placement is too old to know the traits " + ", ".join(sorted(draft.plan.left_out)))
     if kept := _unexplained(draft):
         lost = "" if draft.went_back else "state was lost; "
-        notes.append(f"{lost}kept on the root, as it may be another's: {', '.join(kept)}")
+        notes.append(f"{lost}kept on the root, as another service may have put it there: {', '.join(kept)}")
     return tuple(notes)
 
 
 def _twice(draft: Draft) -> tuple[str, ...]:
-    """Why devices would be on offer twice: a root that nobody here can explain has what children are to get."""
+    """Return why devices would be on offer twice: the root has classes of unknown origin that children are to get."""
     root = draft.observed.root
     if root is None:
         return ()
@@ -103,12 +103,12 @@ def _twice(draft: Draft) -> tuple[str, ...]:
         return _renamed_unseen(draft, sorted(carried))
     return (
         f"{root.name} holds {', '.join(both)}, which this agent cannot tell to be its own, and its children are to "
-        f"get it too: take it away from {root.name} by hand if it stands for the same devices",
+        f"get it too: remove it from {root.name} by hand if it stands for the same devices",
     )
 
 
 def _renamed_unseen(draft: Draft, carried: list[str]) -> tuple[str, ...]:
-    """Why a class that nobody here can explain may be what a new one was called; empty while there is a memory."""
+    """Return why a class of unknown origin may be the old name of a new class; empty while there is a memory."""
     root = draft.observed.root
     stands = {name for seen in draft.observed for name in seen.provider.inventories}
     came = sorted({name for one in draft.desired for name in one.inventories} - stands - NO_DEVICES)
@@ -116,13 +116,13 @@ def _renamed_unseen(draft: Draft, carried: list[str]) -> tuple[str, ...]:
         return ()
     return (
         f"state was lost, and {root.name} holds {', '.join(carried)}, which may be what {', '.join(came)} was called "
-        f"before: put the old name back into the configuration for one pass, which will know it again, or take it away "
+        f"before: put the old name back into the configuration for one pass, which will know it again, or remove it "
         f"from {root.name} by hand if it stands for the same devices",
     )
 
 
 def _lost_settings(draft: Draft, free_ratios: frozenset[str]) -> tuple[str, ...]:
-    """Why the plan would lose what an operator set by hand; empty when all of it comes along."""
+    """Return why the plan would lose what an operator set by hand; empty when it loses nothing."""
     ours, files = draft.ours, draft.meanwhile.configured
     owned = {seen.name for seen in draft.observed if ours.writes(seen)}
     apart = {name: names.classes for name, names in files.items()}
@@ -140,13 +140,13 @@ def _lost_settings(draft: Draft, free_ratios: frozenset[str]) -> tuple[str, ...]
 
 
 def _lacks_reparenting(plan: Plan, microversion: tuple[int, int]) -> tuple[str, ...]:
-    """Why a plan that puts providers under other parents cannot be carried out on this placement; empty when it can."""
+    """Return why this placement cannot put providers under other parents as planned; empty when it can."""
     moving = [step.name for step in plan.operations if isinstance(step, Reparent)]
     if not moving or microversion >= REPARENTING:
         return ()
     return (
         f"{moving[0]}{' and others' if len(moving) > 1 else ''} would come under another parent, which placement can "
-        f"do from microversion 1.37 on, and this one has "
+        f"do from microversion 1.37 on, and this placement has "
         f"{'.'.join(map(str, microversion))}: upgrade placement, or keep [compute] layout as it was",
     )
 
@@ -165,9 +165,10 @@ def _needs_reshape(draft: Draft, node: str) -> tuple[str, ...]:
 
 def _count_strikes(draft: Draft, wishes: Wishes, now_s: float, interval_s: float) -> NodeState:
     """
-    Remember a sign of a second writer, until enough quiet passes went by.
+    Return the memory with this pass counted: a strike for a sign of a second writer, or a quiet pass.
 
-    Events make many passes within a minute, between two writes of a service that writes once a minute.
+    Enough quiet passes forgive the strikes if enough time went by too: events bring on many passes within a minute,
+    between two writes of a service that writes once a minute.
     """
     memory = draft.memory
     if wishes.take_over:
@@ -181,7 +182,7 @@ def _count_strikes(draft: Draft, wishes: Wishes, now_s: float, interval_s: float
 
 
 def _contested(draft: Draft, wishes: Wishes) -> tuple[str, ...]:
-    """Why we must not write because somebody else does; empty when nobody does, or a person said to take over."""
+    """Return why the agent must not write beside a second writer; empty without one, or if a person took over."""
     if wishes.take_over:
         return ()
     found, before = draft.contest, draft.memory.contested
@@ -195,18 +196,18 @@ def _contested(draft: Draft, wishes: Wishes) -> tuple[str, ...]:
 
 
 def _occupied(draft: Draft, wishes: Wishes) -> tuple[str, ...]:
-    """Why a root that was never ours is not taken while nova-compute runs beside us; empty when it may be."""
+    """Return why a root that was never ours is not taken while nova-compute runs here; empty when it may be."""
     root = draft.observed.root
     if wishes.take_over or root is None or MARKER in root.provider.traits or not draft.nova_compute:
         return ()
     return (
         f"nova-compute (pid {draft.nova_compute[0]}) runs here and reports {root.name}, which this agent never wrote",
-        "nothing is written: stop it, or if it does not report this host, run sync --take-over",
+        "nothing is written: stop nova-compute, or if it does not report this host, run sync --take-over",
     )
 
 
 def _unexplained(draft: Draft) -> list[str]:
-    """Custom names on a root that carries our mark, and that nobody here can explain since our memory is gone."""
+    """Return custom names of unknown origin on a root with our mark; empty while there is a memory."""
     root = draft.observed.root
     if root is None or draft.memory.observed is not None or MARKER not in root.provider.traits:
         return []

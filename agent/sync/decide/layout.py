@@ -1,4 +1,4 @@
-"""The layout in which a tree stands, whatever the configuration says."""
+"""Find the layout in which a tree stands, whatever the configuration says."""
 
 from drivers.policy import Layout
 from reportclient.names import NO_DEVICES
@@ -18,13 +18,14 @@ def standing_layout(
     added: Names = Names(),
 ) -> Layout | None:
     """
-    The layout of a tree by the stock on and below its root; as ``configured`` where several layouts look alike.
+    Return the layout of a tree by the stock on and below its root; ``configured`` where several layouts look alike.
 
-    A host without devices has the same tree in ``devices`` and ``flat``. A child without stock is one that a conversion
-    made or left, and a held one stands for a lost device in any layout.
+    A host without devices has the same tree in ``devices`` and ``flat``. A child without stock tells nothing, as a
+    conversion made or left it; nor does a held child, which stands for a lost device in any layout.
 
     ``reported`` is what the last pass put on the root for devices, beyond ``emitted`` (None: no pass is known), and
-    ``added`` what the operator's files put there. None where a class of the root may be a device's or somebody else's.
+    ``added`` is what the operator's files put there. None where a class of the root may be a device's or another
+    service's.
     """
     root = tree.root
     if root is None:
@@ -43,6 +44,6 @@ def standing_layout(
 
 
 def _tells(seen: ObservedProvider) -> bool:
-    """Whether a provider is a child that can tell a layout."""
+    """Return whether a provider is a child that can tell a layout."""
     provider = seen.provider
     return bool(provider.parent and provider.inventories) and HELD not in provider.traits and not others_marks(seen)

@@ -1,4 +1,4 @@
-"""Providers that nova made and this agent cannot take over, as no device of this host matches them."""
+"""Find providers that nova made and this agent cannot take over, as no device of this host matches them."""
 
 from collections.abc import Iterable
 
@@ -7,17 +7,17 @@ from reportclient.tree import ObservedProvider
 
 
 def stranded(observed: Iterable[ObservedProvider], ours: Ownership) -> list[ObservedProvider]:
-    """The children of nova's that stay nova's: a provider whose device is here is ours from the first pass."""
+    """Return the children that stay nova's; a child whose device is here is ours from the first pass on."""
     return [seen for seen in observed if seen.provider.parent and is_novas(seen) and not ours.writes(seen)]
 
 
 def open_stock(seen: ObservedProvider) -> list[str]:
-    """The classes of a provider of which guests can be given something."""
+    """Return the classes of a provider that still have unreserved stock, sorted."""
     return sorted(name for name, stock in seen.provider.inventories.items() if stock.reserved < stock.total)
 
 
 def advice(seen: ObservedProvider) -> str:
-    """What stands there, and what a person can do about it."""
+    """Return a sentence on such a provider, with what a person can do about it."""
     open_ = open_stock(seen)
     stands = f", and its {', '.join(open_)} stays on offer" if open_ else ""
     reserved = " ".join(f"--resource {name}:reserved={seen.provider.inventories[name].total}" for name in open_)

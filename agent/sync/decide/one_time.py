@@ -1,4 +1,4 @@
-"""One-time devices that were used: a guest has one, had it when a pass was refused, or claimed it between passes."""
+"""Find one-time devices that were used: a guest has one, had it at a refused pass, or claimed it between passes."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ class Uses:
     """One-time devices that are to be reserved for good."""
 
     names: frozenset[str] = frozenset()
-    uuids: frozenset[str] = frozenset()  # of those that must be remembered until that is written
-    notes: tuple[str, ...] = ()  # a sentence for each that nobody holds now
+    uuids: frozenset[str] = frozenset()  # devices to remember as used until the reservation is written
+    notes: tuple[str, ...] = ()  # a sentence on each device that no consumer holds now
 
 
 def one_time(shaped: ProviderTree, observed: ObservedTree, ours: Ownership) -> tuple[ObservedProvider, ...]:
-    """The one-time devices that stand: by what is wanted, or by their traits while they are out of sight."""
+    """Return the standing one-time devices: by what is wanted, or by their traits while they are out of sight."""
     wanted = {one.name: one.traits for one in shaped}
     return tuple(
         seen
@@ -30,7 +30,7 @@ def one_time(shaped: ProviderTree, observed: ObservedTree, ours: Ownership) -> t
 
 
 def to_ask(standing: Iterable[ObservedProvider], memory: NodeState) -> tuple[ObservedProvider, ...]:
-    """Those of which a claim is possible since the last pass: it moves the generation."""
+    """Return the devices that may have been claimed since the last pass: a claim changes the generation."""
     known = memory.observed.by_uuid if memory.observed else {}
     return tuple(
         seen
@@ -45,7 +45,7 @@ def to_ask(standing: Iterable[ObservedProvider], memory: NodeState) -> tuple[Obs
 def find_uses(
     standing: Iterable[ObservedProvider], holding: Collection[str], shaped: ProviderTree, memory: NodeState
 ) -> Uses:
-    """Which of the one-time devices that stand were used; ``holding`` are the names of those with allocations."""
+    """Find which standing one-time devices were used; ``holding`` are the names of those with allocations."""
     known = memory.observed.by_uuid if memory.observed else {}
     wanted = {one.name: one.inventories.keys() for one in shaped}
     used, carried = [], []
@@ -55,7 +55,7 @@ def find_uses(
         if seen.name in holding or seen.uuid in memory.used or (left and _came_and_went(left, seen, besides)):
             used.append(seen)
         elif is_used_up(seen, besides) and device_classes(wanted.get(seen.name, ())) - seen.provider.inventories.keys():
-            carried.append(seen)  # the class got another name
+            carried.append(seen)  # used before, and its class has another name now
     return Uses(
         names=frozenset(seen.name for seen in (*used, *carried)),
         uuids=frozenset(seen.uuid for seen in used),
@@ -64,7 +64,7 @@ def find_uses(
 
 
 def used_up_ones(memory: NodeState) -> frozenset[str]:
-    """The one-time devices that the last pass left without anything to give, by uuid."""
+    """Return the one-time devices that the last pass left used up, by uuid."""
     return frozenset(
         seen.uuid
         for seen in memory.observed or ()
@@ -74,9 +74,9 @@ def used_up_ones(memory: NodeState) -> frozenset[str]:
 
 def _came_and_went(left: ObservedProvider, now: ObservedProvider, besides: Collection[str]) -> bool:
     """
-    Whether somebody may have claimed a device and let go of it since a pass left it.
+    Return whether a consumer may have claimed and released a device since a pass left it.
 
-    A claim moves the generation and nothing else that can be read; a deleted claim does not move it back.
+    A claim changes the generation and nothing else that can be read; its deletion does not change that back.
     """
     was, stands = left.provider, now.provider
     same = same_stock(was.inventories, stands.inventories) and was.traits == stands.traits
@@ -88,7 +88,7 @@ def _came_and_went(left: ObservedProvider, now: ObservedProvider, besides: Colle
 def _unheld(seen: ObservedProvider) -> str:
     name = min(device_classes(seen.provider.inventories), default="CLASS")
     return (
-        f"{seen.name} is a one-time device, and was claimed since it was last looked at, or written by somebody "
-        f"else: it is reserved as used; if no guest had it, give it back after this pass (openstack resource provider "
+        f"{seen.name} is a one-time device, and was claimed since it was last looked at, or another writer wrote "
+        f"to it: it is reserved as used; if no guest had it, give it back after this pass (openstack resource provider "
         f"inventory set {seen.uuid} --amend --resource {name}:reserved=0)"
     )

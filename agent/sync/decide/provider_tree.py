@@ -1,4 +1,4 @@
-"""The seed's ``update_provider_tree``: what a driver's tree should be and who moves, by the draft of a pass."""
+"""``update_provider_tree``: the tree that a driver gives for a node and the moves to it, as a pass would plan them."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -13,21 +13,21 @@ from reportclient.errors import Unplaceable
 from reportclient.ownership import Names
 from reportclient.tree import ObservedTree, ProviderTree
 
-UNKNOWN_ROOT = "00000000-0000-0000-0000-000000000000"  # of a node that placement does not have yet
+UNKNOWN_ROOT = "00000000-0000-0000-0000-000000000000"  # root uuid of a node that placement does not have yet
 
 
 def update_provider_tree(
     driver: Driver, policy: Policy, observed: Observed, node: str, reported: Names = Names()
 ) -> tuple[ProviderTree, tuple[Instruction, ...]]:
     """
-    The tree that a node should have, and the moves that lead there; none as long as its shape stays.
+    Return the tree that a node should have, and the moves that lead there; no moves as long as its shape stays.
 
-    ``observed`` has the allocations of the whole tree; ``reported`` are names on its root that earlier passes put there
+    ``observed`` has the allocations of the whole tree; ``reported`` are names that earlier passes put on its root
     beyond what the driver always emits.
 
     Raises:
         DiscoveryError, PolicyError: as ``Driver.survey`` and ``Driver.shape``.
-        Unplaceable: what a consumer has finds no place, or several and nobody tells which.
+        Unplaceable: there is no place for something that a consumer has, or several and it is not known which.
     """
     root = observed.tree.root
     view = View(
@@ -49,7 +49,7 @@ def update_provider_tree(
 
 
 def _draft(view: View, driver: Driver, observed: Observed) -> Draft:
-    """A draft whose needs are met from the allocations that are given, with all traits taken for known."""
+    """Return the draft with its needs met from the given allocations; every trait is taken for known."""
     while isinstance(found := draft(view, driver), Needs):
         read = view.readings
         rows = {uuid: _rows(observed.allocations, observed.tree, uuid) for uuid in found.allocations}
@@ -71,7 +71,7 @@ def _rows(allocations: Iterable[Allocation], tree: ObservedTree, uuid: str) -> t
 
 
 def _consumer(uuid: str, observed: Observed) -> Consumer | None:
-    """A consumer with what it has in this tree, which is all that moves ask for; None: it has nothing."""
+    """Return a consumer with what it has in this tree, which is all that moves need; None if it has nothing."""
     slots: dict[str, dict[str, int]] = {}
     for one in observed.allocations:
         if one.consumer == uuid:

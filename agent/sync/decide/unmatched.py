@@ -1,8 +1,8 @@
 """
-Entries of provider.yaml that match no provider of this host: another host's, or a slip of the pen.
+Find entries of provider.yaml that match no provider of this host: they are another host's, or have a typing error.
 
-A folder may be shared by several hosts, so such an entry alone is no fault. It is one where what it adds stands on a
-provider of this host that no entry names any more, and where placement has no provider that it matches either.
+Several hosts may share a folder, so such an entry alone is no fault. It is a fault where what it adds stands on a
+provider of this host that no entry names any more, and placement has no provider that the entry matches either.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,13 +13,13 @@ from reportclient.ownership import Names
 from reportclient.renaming import child_uuid
 from reportclient.tree import ObservedTree, ProviderTree
 
-ALIKE = 0.7  # of difflib: a letter or two of a short host name; placement has the last word
+ALIKE = 0.7  # similarity of difflib (0 to 1): a letter or two of a short host name; placement is asked after that
 
 
 def unmatched(
     additions: Iterable[Addition], root_uuid: str, desired: ProviderTree, standing: Iterable[ObservedTree]
 ) -> tuple[Addition, ...]:
-    """The entries that match neither what is wanted of this host nor what stands of it, by any of its names."""
+    """Return the entries that match neither a wanted nor a standing provider of this host, by any of its names."""
     known = {COMPUTE_NODE, root_uuid}
     for provider in desired:
         known |= {provider.name, child_uuid(root_uuid, desired.root.name, provider.name)}
@@ -35,10 +35,10 @@ def lost_entries(
     additions: Iterable[Addition],
 ) -> dict[str, str]:
     """
-    Entries that match nothing here and have what would be withdrawn from a provider of this host, each with why not.
+    Return unmatched entries that add what would be withdrawn from a provider of this host, with the error for each.
 
-    ``before`` is what the files named at the last pass, by provider. An entry is by the name or uuid that it gives; it
-    is another host's, and no fault, where placement has that provider.
+    ``before`` is what the files named at the last pass, by provider name. The result is by the name or uuid that an
+    entry gives; where placement has that provider, the entry is another host's and no fault.
     """
     lost, found = _withdrawn(before, observed, additions), {}
     for entry in unmatched:
@@ -53,12 +53,12 @@ def lost_entries(
 
 
 def misspelt(unmatched: Iterable[Addition], desired: ProviderTree) -> tuple[str, ...]:
-    """Entries that begin with this host's name and match no provider of it: a sentence each."""
+    """Return a sentence on each unmatched entry that begins with this host's name."""
     return tuple(_sentence(entry, desired) for entry in unmatched if _begins_alike(entry, desired))
 
 
 def resembling(unmatched: Iterable[Addition], desired: ProviderTree, exists: Callable[[str], bool]) -> tuple[str, ...]:
-    """Entries that match nothing in placement either, and are nearly a name of this host: a sentence each."""
+    """Return a sentence on each unmatched entry that is nearly a name of this host and not in placement either."""
     names = [provider.name for provider in desired]
     near = [
         entry
@@ -71,7 +71,7 @@ def resembling(unmatched: Iterable[Addition], desired: ProviderTree, exists: Cal
 def _withdrawn(
     before: Mapping[str, Names], observed: ObservedTree, additions: Iterable[Addition]
 ) -> dict[str, frozenset[str]]:
-    """What the files named before, name no more, and still stands, by provider."""
+    """Return what still stands of what the files named before and no longer name, by provider name."""
     now = now_named(observed, additions)
     return {
         seen.name: _all(before[seen.name])

@@ -1,4 +1,4 @@
-"""What a draft is made from: what was seen, what was asked, and what must be read besides."""
+"""Input of a draft: what was seen, what was requested, and what must be read in addition."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,55 +13,53 @@ from reportclient.tree import ObservedTree
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """What a person said with this pass."""
+    """Requests of a person, or of the service, for one pass."""
 
-    force: bool = False
-    take_over: bool = False
-    rename_from: str | None = None
-    deep: bool | None = (
-        None  # True: the service's pass that reads everything; False: one of those between; None: others
-    )
-    counts: bool = True  # as one of the passes in a row that must want the same smaller host
-    reshape: bool = False  # guests' allocations may be moved
-    agreed: str | None = None  # the digest of the plan that a person read
+    force: bool = False  # True: capacity may go below what is used, and shrink beyond the limit
+    take_over: bool = False  # True: a second writer is gone, or a root that was never ours may be written
+    rename_from: str | None = None  # the former name of the root
+    deep: bool | None = None  # True: a full pass of the service; False: one between full passes; None: any other pass
+    counts: bool = True  # True: counts for the passes in a row that must want the same smaller host
+    reshape: bool = False  # True: guests' allocations may be moved
+    agreed: str | None = None  # the digest of the plan that a person read; None: no plan was agreed on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readings:
-    """What was read because a draft needed it; what is not in here was not read."""
+    """What was read because a draft needed it; a key that is missing was not read."""
 
     allocations: Mapping[str, tuple[Allocation, ...]] = field(default_factory=dict)  # by uuid of the provider
     consumers: Mapping[str, Consumer | None] = field(default_factory=dict)  # by uuid; None: nothing is allocated to it
     traits: Mapping[str, bool] = field(default_factory=dict)  # whether placement has a trait of this name
-    providers: Mapping[str, bool] = field(default_factory=dict)  # whether placement has one of this name or uuid
-    nova_compute: tuple[int, ...] | None = None  # the process ids of nova-compute on this host; None: not looked for
+    providers: Mapping[str, bool] = field(default_factory=dict)  # whether placement has a provider of this name or uuid
+    nova_compute: tuple[int, ...] | None = None  # process ids of nova-compute on this host; None: not looked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
     """What must be read before a draft can be made; at least one of its fields is set."""
 
-    allocations: frozenset[str] = frozenset()  # of these providers, by uuid
+    allocations: frozenset[str] = frozenset()  # uuids of providers whose allocations are needed
     consumers: frozenset[str] = frozenset()  # by uuid
     traits: frozenset[str] = frozenset()  # by name
     providers: frozenset[str] = frozenset()  # by name or uuid
-    nova_compute: bool = False
+    nova_compute: bool = False  # True: whether nova-compute runs on this host
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """All that was seen of one node and of its tree in placement, and what was asked of this pass."""
+    """Everything that was seen of one node and of its tree in placement, and the requests for this pass."""
 
-    node: str  # the name that its root is to have
+    node: str  # the name that the root is to have
     root_uuid: str
     identified: bool  # False: root_uuid is a stand-in for the one that sync will make
-    recorded: bool  # the host is an archive: nothing can be seen of what runs there
+    recorded: bool  # True: the host is an archive, and its processes cannot be seen
     policy: Policy
     additions: tuple[Addition, ...]  # the operator's files
     survey: Survey
     observed: ObservedTree
-    went_back: bool  # placement is in an older state than the one that the last pass left
+    went_back: bool  # True: placement is in an older state than the one that the last pass left
     memory: NodeState  # as the last pass left it
     wishes: Wishes = Wishes()
-    tried: tuple[ObservedTree, ...] = ()  # what attempts of this pass that were cut off were to make
+    tried: tuple[ObservedTree, ...] = ()  # trees that cut-off attempts of this pass were to make
     readings: Readings = Readings()
