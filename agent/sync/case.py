@@ -1,26 +1,26 @@
 """
-A case: all that one look at a host and at placement saw, in one ``.tar.gz``, to be looked at again elsewhere.
+A case: everything that one look at a host and at placement read, in one ``.tar.gz``, to be replayed elsewhere.
 
-It holds the options that decide (``agent.conf``, ``provider_config/``), what was remembered (``state/``), a host
-archive for each look (``hosts/N/``), and the requests with their answers (``placement.jsonl``, ``ironic.jsonl``). It
-holds no secrets: logins and places are left out of the options, and tokens are in no request that is kept.
+It holds the options that affect decisions (``agent.conf``, ``provider_config/``), the files that the agent remembered
+(``state/``), a host archive for each look (``hosts/N/``), and the requests with their answers (``placement.jsonl``,
+``ironic.jsonl``). It holds no secrets: logins and locations are left out of the options, tokens out of the requests.
 """
 
 import io
 import json
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import NotRequired, TypedDict
 
 from agent import VERSION
 from agent.errors import StateError
 from agent.settings.read import Settings
 from agent.settings.saved import encode_options
-from agent.state.clock import Clock, StoppedClock, encode_clock, probe_clock
+from agent.state.clock import Clock, StoppedClock, probe_clock
 from agent.state.files import temporary_path
 from agent.state.identity import FILE, read_identity
 from agent.sync.archive import archive_files
@@ -37,12 +37,47 @@ from reportclient.recording import Exchange, Unrecorded, decode_exchanges, encod
 from reportclient.tree import ObservedTree, ProviderTree
 
 _FORMAT = 1
-_FAILURES = {one.__name__: one for one in (DiscoveryError, MalformedFact, Vanished, PolicyError)}  # of a look
+_FAILURES = {one.__name__: one for one in (DiscoveryError, MalformedFact, Vanished, PolicyError)}  # errors of a look
+
+
+class LookForm(TypedDict):
+    """One look in ``case.json``: the number of its host archive, or how it failed."""
+
+    node: str
+    host: NotRequired[int]
+    failed: NotRequired[str]  # the message of the error
+    kind: NotRequired[str]  # the class of the error
+
+
+class ClockForm(TypedDict):
+    """The clock in ``case.json``."""
+
+    boot: str
+    offset_s: float
+    now_s: float  # seconds since the epoch
+
+
+class CaseForm(TypedDict):
+    """Contents of ``case.json``."""
+
+    format: int
+    version: str  # of the agent that saved the case
+    verb: str
+    options: Mapping[str, object]
+    nodes: Sequence[str]
+    looks: Sequence[LookForm]
+    processes: Mapping[str, Sequence[int]]
+    called: Mapping[str, str]
+    recorded: bool
+    provider_config: str
+    provider_config_is_there: bool
+    provider_config_named: bool
+    clock: ClockForm
 
 
 @dataclass(slots=True)
 class Recorder:
-    """Keeps what a verb reads, and the files of the state directory as the verb found them."""
+    """Everything that a verb reads, and the files of the state directory as the verb found them."""
 
     clock: Clock
     state: Mapping[str, str] = field(default_factory=dict)  # file name -> text
@@ -51,15 +86,15 @@ class Recorder:
     nodes: tuple[str, ...] = ()
     looks: list[tuple[str, Survey | Exception]] = field(default_factory=list)
     processes: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    called: dict[str, str] = field(default_factory=dict)  # what placement and Ironic are called
+    called: dict[str, str] = field(default_factory=dict)  # names of placement and Ironic, for messages and the memory
 
     def probe(self, name: str) -> tuple[int, ...]:
-        """As ``probe_processes``."""
+        """Find the process ids of a program, as ``probe_processes``, and keep them."""
         self.processes[name] = probe_processes(name)
         return self.processes[name]
 
     def driver(self, driver: Driver) -> Driver:
-        """The same driver, each look of which is kept."""
+        """Return the driver in a form that keeps each of its looks."""
         self.nodes = driver.nodes()
 
         def look(node: str) -> Survey:
@@ -75,12 +110,18 @@ class Recorder:
 
 
 class SeenDriver:
-    """A driver of which the looks are somebody else's to give; ``pure`` does the rest."""
+    """Driver whose looks come from the function ``look``; the driver ``pure`` does the rest."""
 
-    def __init__(self, pure: Driver, nodes: tuple[str, ...], look: Callable[[str], Survey]) -> None:
-        self._pure = pure
+    def __init__(self, pure: Driver | None, nodes: tuple[str, ...], look: Callable[[str], Survey]) -> None:
+        self._driver = pure
         self._nodes = nodes
         self.survey = look
+
+    @property
+    def _pure(self) -> Driver:
+        if self._driver is None:  # no look came to a survey, and only surveys are shaped
+            raise Unrecorded("the case has no host")
+        return self._driver
 
     @property
     def emitted(self) -> Names:
@@ -103,16 +144,16 @@ class SeenDriver:
 
 
 def new_recorder() -> Recorder:
-    """A recorder whose clock stands still from now on."""
+    """Return a recorder whose clock stands still from now on."""
     return Recorder(_stopped())
 
 
 def begin_anew(kept: Recorder, settings: Settings) -> None:
     """
-    Forget what was kept, for a look that is about to begin.
+    Forget what was kept, and keep the time and the state of now, before a look begins.
 
     Raises:
-        StateError: what is remembered cannot be read.
+        StateError: a file of the state directory, or the host's identity, cannot be read.
     """
     for old in (kept.placement, kept.ironic, kept.looks, kept.processes):
         old.clear()
@@ -126,7 +167,7 @@ def _stopped() -> StoppedClock:
 
 
 def _state(settings: Settings) -> dict[str, str]:
-    """What the agent remembers, and the host's identity: file name below the state directory -> text."""
+    """Read what the agent remembers, and the host's identity: file name below the state directory -> text."""
     directory, found = settings.state_directory, {}
     try:
         for path in (*directory.glob("*.json"), *directory.glob("audits/*.json")):
@@ -139,18 +180,18 @@ def _state(settings: Settings) -> dict[str, str]:
     return found
 
 
-def save_case(path: Path, kept: Recorder, settings: Settings, verb: str, options: Mapping[str, Any]) -> None:
+def save_case(path: Path, kept: Recorder, settings: Settings, verb: str, options: Mapping[str, object]) -> None:
     """
-    Write a case; a file of this name is replaced, whole or not at all.
+    Write a case; a file of this name is replaced in full or not at all.
 
-    ``options`` are those of the verb that decide, as JSON has them.
+    ``options`` are the verb's options that affect decisions, as JSON values.
 
     Raises:
-        StateError: it cannot be written.
+        StateError: the case cannot be written.
     """
     files = {f"state/{name}": text for name, text in kept.state.items()}
     files |= _files_of_operators(settings)
-    looks: list[dict[str, Any]] = []
+    looks: list[LookForm] = []
     for number, (node, seen) in enumerate(kept.looks):
         if isinstance(seen, Exception):
             looks.append({"node": node, "failed": str(seen), "kind": type(seen).__name__})
@@ -161,7 +202,7 @@ def save_case(path: Path, kept: Recorder, settings: Settings, verb: str, options
     files["agent.conf"] = encode_options(settings)
     files["placement.jsonl"] = encode_exchanges(kept.placement)
     files["ironic.jsonl"] = encode_exchanges(kept.ironic)
-    about = {
+    about: CaseForm = {
         "format": _FORMAT,
         "version": VERSION,
         "verb": verb,
@@ -174,7 +215,7 @@ def save_case(path: Path, kept: Recorder, settings: Settings, verb: str, options
         "provider_config": str(settings.provider_config),
         "provider_config_is_there": settings.provider_config.is_dir(),
         "provider_config_named": settings.provider_config_named,
-        "clock": {**encode_clock(kept.clock), "now_s": kept.clock.now_s()},
+        "clock": {"boot": kept.clock.boot, "offset_s": kept.clock.offset_s, "now_s": kept.clock.now_s()},
     }
     files["case.json"] = json.dumps(about, indent=1) + "\n"
     try:
@@ -185,10 +226,10 @@ def save_case(path: Path, kept: Recorder, settings: Settings, verb: str, options
 
 def _files_of_operators(settings: Settings) -> dict[str, str]:
     """
-    The operator's provider.yaml files.
+    Read the operator's provider.yaml files: file name in the case -> text; empty where there is no folder.
 
     Raises:
-        StateError: one cannot be read, and a case without it would tell of another plan.
+        StateError: a file cannot be read; a case without it would give another plan.
     """
     folder = settings.provider_config
     try:
@@ -214,18 +255,18 @@ class Case:
     """A saved case, unpacked in ``folder``."""
 
     folder: Path
-    about: Mapping[str, Any]
+    about: CaseForm
     placement: tuple[Exchange, ...]
     ironic: tuple[Exchange, ...]
 
     @property
     def clock(self) -> Clock:
-        """The clock as it stood then."""
+        """The clock as it stood when the case was saved."""
         told = self.about["clock"]
         return StoppedClock(str(told["boot"]), float(told["offset_s"]), float(told["now_s"]))
 
     def settings(self, settings: Settings) -> Settings:
-        """Settings of the case's own ``agent.conf``, with the case's places."""
+        """Return settings (of the case's own ``agent.conf``) with the files of the case instead of this host's."""
         state = self.folder / "state"
         named = Path(self.about["provider_config"])
         return replace(
@@ -239,12 +280,12 @@ class Case:
         )
 
     def probe(self, name: str) -> tuple[int, ...]:
-        """The process ids that were found then."""
+        """Return the process ids of a program that were found when the case was saved; empty if none."""
         return tuple(self.about["processes"].get(name, ()))
 
     def driver(self, load: Callable[[HostArchive], Driver]) -> Driver:
-        """A driver that gives the looks of then, in their order; ``load`` makes one of a host archive."""
-        looks = [dict(look) for look in self.about["looks"]]
+        """Return a driver that gives the saved looks in their order; ``load`` makes a driver from a host archive."""
+        looks = list(self.about["looks"])
         hosts = {one["host"]: load(HostArchive(self.folder / f"hosts/{one['host']}")) for one in looks if "host" in one}
 
         def look(node: str) -> Survey:
@@ -257,17 +298,16 @@ class Case:
                 raise _FAILURES.get(mine[0]["kind"], DiscoveryError)(mine[0]["failed"])
             return hosts[mine[0]["host"]].survey(node)
 
-        pure = next(iter(hosts.values()), cast(Driver, None))  # without any host nothing is asked of it
-        return SeenDriver(pure, tuple(self.about["nodes"]), look)
+        return SeenDriver(next(iter(hosts.values()), None), tuple(self.about["nodes"]), look)
 
 
 @contextmanager
 def open_case(path: Path) -> Iterator[Case]:
     """
-    A saved case, for as long as it is looked at.
+    Unpack a saved case into a temporary folder, for as long as it is used.
 
     Raises:
-        DiscoveryError: it cannot be unpacked, or is no case of this form.
+        DiscoveryError: the file cannot be unpacked, or is no case of this format.
     """
     with tempfile.TemporaryDirectory(prefix="compute-node-agent-") as scratch:
         yield _read(unpack(path, Path(scratch)), path)
@@ -275,7 +315,7 @@ def open_case(path: Path) -> Iterator[Case]:
 
 def _read(folder: Path, path: Path) -> Case:
     try:
-        about = json.loads((folder / "case.json").read_text(encoding="utf-8"))
+        about: CaseForm = json.loads((folder / "case.json").read_text(encoding="utf-8"))
         if about["format"] != _FORMAT:
             raise ValueError(f"format {about['format']}, and this version reads {_FORMAT}")
         (folder / "state").mkdir(exist_ok=True)
