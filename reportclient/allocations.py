@@ -1,4 +1,4 @@
-"""Who holds what: allocations as placement records them, holdings as the hypervisor sees them, and moves between."""
+"""Allocations as placement records them, holdings as the hypervisor reports them, and moves between providers."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from reportclient.tree import ObservedTree
 
 Slots = Mapping[str, Mapping[str, int]]
-"""Provider's uuid -> resource class -> amount; no empty ones in it."""
+"""Amounts by provider uuid and resource class; providers and classes without an amount are left out."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Allocation:
-    """One consumer's amount of one class on one provider (by name), as placement records it."""
+    """Amount of one class that one consumer has on one provider (by name), as placement records it."""
 
     consumer: str
     provider: str
@@ -21,7 +21,7 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Holding:
-    """What a guest really has, in placement's words: the driver's answer to "which unit belongs to whom"."""
+    """Amount of one class that a guest really has on one provider (by name), as the driver found it on the host."""
 
     consumer: str
     provider: str
@@ -31,78 +31,78 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Float:
-    """What a guest has of a class without a unit in particular: on any of these providers, the likeliest first."""
+    """Amount of one class that a guest has without a place of its own: it can be on any of these providers."""
 
     consumer: str
     resource_class: str
     amount: int
-    providers: tuple[str, ...]
-    because: str  # what the order of the providers rests on
+    providers: tuple[str, ...]  # names, the likeliest first
+    because: str  # reason for the order of the providers
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Undecided:
-    """A unit of hardware that a guest has and that nothing on this host offers now; its class cannot be told."""
+    """Device of a guest that this host does not offer now, so that its resource class is unknown."""
 
     consumer: str
     unit: str  # a PCI address, the uuid of a mediated device, or a kind of memory encryption
-    because: str  # why it is not on offer: half a sentence with the option that decides
+    because: str  # why the host does not offer it: part of a sentence, with the option that decides
 
 
 @dataclass(frozen=True, slots=True)
 class AllocationRequest:
-    """One allocation request as allocation candidates gave it: its JSON text, passed on as it is."""
+    """One allocation request as allocation candidates gave it: its JSON text, passed on unchanged."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestState:
-    """What the hypervisor says of one guest besides what it holds."""
+    """What the hypervisor reports about one guest, apart from the amounts that it holds."""
 
-    active: bool  # it runs, or is paused
-    migrating: bool = False  # to or from here, at this moment
-    project: str | None = None  # None: nobody told the hypervisor
-    user: str | None = None
-    disk_gb: int | None = None  # on this host's disk, by the guest's flavor; None: not told
-    untold: frozenset[str] = frozenset()  # classes of which the hypervisor does not say what this one has
-    overridden: frozenset[str] = frozenset()  # of these: the flavor gives the amount, the hypervisor only the place
-    named: frozenset[str] = frozenset()  # classes of which the flavor itself says how much, whoever reports them
+    active: bool  # neither shut off nor crashed
+    migrating: bool = False  # to or from this host, at this moment
+    project: str | None = None  # None: the hypervisor does not know it
+    user: str | None = None  # None: the hypervisor does not know it
+    disk_gb: int | None = None  # GiB on this host's disk, by the guest's flavor; None: unknown
+    untold: frozenset[str] = frozenset()  # classes of which the hypervisor does not report this guest's amount
+    overridden: frozenset[str] = frozenset()  # those of ``untold`` whose amount the flavor sets, but not the place
+    named: frozenset[str] = frozenset()  # classes whose amount the flavor sets, whichever provider has them
 
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What the hypervisor says of all its guests."""
+    """What the hypervisor reports about all its guests."""
 
-    guests: frozenset[str] = frozenset()  # every guest that it knows, whether it holds anything or not
-    units: tuple[Holding, ...] = ()
-    floats: tuple[Float, ...] = ()
-    known: Mapping[str, GuestState] = field(default_factory=dict)  # by uuid, all of ``guests``
-    ports: tuple[Holding, ...] = ()  # those of ``units`` that networks' ports have: allocated or not
-    told: frozenset[str] = frozenset()  # the classes of which units and floats are all that guests have
-    undecided: tuple[Undecided, ...] = ()  # devices that guests have besides; these are ``untold`` of their guests
-    elsewhere: frozenset[str] = frozenset()  # providers whose hardware, if they stand, is on offer in another form
-    silent: frozenset[str] = frozenset()  # providers whose card is there and shows nothing of what it can offer
-    away: frozenset[str] = frozenset()  # classes that the root has, partly reserved, and no device to have them now
-    kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)  # the classes of each device that a total counts
-    hardware: frozenset[str] = frozenset()  # the PCI addresses of all that counts in what is offered
+    guests: frozenset[str] = frozenset()  # uuids of all guests that it knows, also of those that hold nothing
+    units: tuple[Holding, ...] = ()  # amounts with a place of their own
+    floats: tuple[Float, ...] = ()  # amounts without one
+    known: Mapping[str, GuestState] = field(default_factory=dict)  # state of each of ``guests``, by uuid
+    ports: tuple[Holding, ...] = ()  # those of ``units`` that belong to ports of networks: allocated or not
+    told: frozenset[str] = frozenset()  # classes of which ``units`` and ``floats`` have all that guests hold
+    undecided: tuple[Undecided, ...] = ()  # further devices; their guests have all classes of devices in ``untold``
+    elsewhere: frozenset[str] = frozenset()  # names of providers, if they exist, of hardware offered in another form
+    silent: frozenset[str] = frozenset()  # names of providers whose card is present and shows none of what it offers
+    away: frozenset[str] = frozenset()  # classes that the root has, partly reserved, and that no device has now
+    kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)  # classes of the devices in a total, by suffix
+    hardware: frozenset[str] = frozenset()  # PCI addresses of all devices that count in what is offered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumer:
-    """A consumer with its whole set of allocations, on our tree and elsewhere, at one generation."""
+    """A consumer with all its allocations, on our tree and elsewhere, at one generation."""
 
     uuid: str
     generation: int
     project: str
     user: str
-    kind: str | None  # consumer type; None where placement does not tell (before 1.38)
+    kind: str | None  # consumer type; None: unknown, or not reported (before 1.38)
     slots: Slots
-    age_s: float | None = field(default=None, compare=False)  # since it was last written; None: not told
+    age_s: float | None = field(default=None, compare=False)  # seconds since its last write; None: unknown
 
     @property
     def amounts(self) -> dict[str, int]:
-        """The sum of each class over all providers."""
+        """Sum of each class over all providers."""
         found: dict[str, int] = {}
         for resources in self.slots.values():
             for name, amount in resources.items():
@@ -112,7 +112,7 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What placement holds under one root, and who holds what of it: of the providers whose allocations were read."""
+    """The tree under one root in placement, with the allocations on those providers whose allocations were read."""
 
     tree: ObservedTree
     allocations: tuple[Allocation, ...] = ()
@@ -120,40 +120,40 @@ class Observed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """What goes from one provider (by name) to another for one consumer, by class; no class changes its amount."""
+    """Amounts by class that one consumer moves from one provider (by name) to another; their sum stays the same."""
 
     consumer: str
     from_provider: str
     to_provider: str
     moved_resources: Mapping[str, int]
-    to_resources: Mapping[str, int] = field(default_factory=dict)  # what they are there; empty: the same classes
+    to_resources: Mapping[str, int] = field(default_factory=dict)  # at the target; empty: as ``moved_resources``
     because: str
 
     def __post_init__(self) -> None:
         if not self.moved_resources or min(self.moved_resources.values()) < 1:
             raise ValueError(f"a move takes at least 1 of each class, got {dict(self.moved_resources)}")
         if self.to_resources and sum(self.to_resources.values()) != sum(self.moved_resources.values()):
-            raise ValueError(f"a move loses nothing, got {dict(self.moved_resources)} to {dict(self.to_resources)}")
+            raise ValueError(f"a move keeps its sum, got {dict(self.moved_resources)} to {dict(self.to_resources)}")
 
     @property
     def arriving(self) -> Mapping[str, int]:
-        """What the provider is given that the move goes to."""
+        """Amounts by class that the target gets."""
         return self.to_resources or self.moved_resources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instruction:
-    """One source to one target for all consumers at once: a move instruction in the form that drivers return."""
+    """All moves from one source to one target, of all consumers: a move instruction in the form that drivers return."""
 
     from_resource_provider: str
     to_resource_provider: str
-    moved_resources: Mapping[str, int]  # the sum of its parts
-    to_resources: Mapping[str, int]  # what they are there
-    parts: tuple[Move, ...]  # which consumer each part belongs to
+    moved_resources: Mapping[str, int]  # sums over ``parts``, at the source
+    to_resources: Mapping[str, int]  # sums over ``parts``, at the target
+    parts: tuple[Move, ...]  # the moves of single consumers
 
 
 def instructions(moves: Iterable[Move]) -> tuple[Instruction, ...]:
-    """Moves by source and target, in the order of their names; none where nobody moves."""
+    """Return the moves grouped by source and target, in the order of their names; empty without moves."""
     routes: dict[tuple[str, str], list[Move]] = {}
     for move in moves:
         routes.setdefault((move.from_provider, move.to_provider), []).append(move)
@@ -180,7 +180,7 @@ def _sums(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def usages(allocations: Iterable[Allocation]) -> dict[tuple[str, str], int]:
-    """The sum of what is allocated, by (provider name, resource class); nothing allocated is no entry."""
+    """Return the sum of allocations by (provider name, resource class); pairs without allocations are left out."""
     used: dict[tuple[str, str], int] = {}
     for allocation in allocations:
         slot = allocation.provider, allocation.resource_class
@@ -190,7 +190,7 @@ def usages(allocations: Iterable[Allocation]) -> dict[tuple[str, str], int]:
 
 def apply_moves(allocations: Iterable[Allocation], moves: Iterable[Move]) -> tuple[Allocation, ...]:
     """
-    The allocations after all moves: merged with what the targets have already, nothing lost, nothing invented.
+    Return the allocations after all moves, merged with what the consumers have on the targets already.
 
     Raises:
         ValueError: the moves take more than is held.

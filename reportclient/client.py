@@ -1,4 +1,4 @@
-"""Reads placement's tree and carries out plans: the only writer."""
+"""Client that reads placement and carries out plans; all writes to placement go through it."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -18,18 +18,18 @@ NAMES_PER_QUERY = 100  # keeps GET /traits?name=in:... under 8 KiB
 
 
 class PlacementClient:
-    """One placement, through one transport."""
+    """Client of one placement, over one transport."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self.went_back = False  # in this pass placement was found in an older state than the one remembered
-        self._latest: dict[str, ObservedProvider] = {}  # as read by this pass, which may have to look again at once
-        self._listed: dict[str, int] = {}  # the generation of each consumer, as a provider's allocations told it last
-        self._consumers: dict[str, tuple[Consumer, set[Allocation]]] = {}  # as read, and what they held here then
+        self.went_back = False  # whether this pass found placement in an older state than the remembered one
+        self._latest: dict[str, ObservedProvider] = {}  # read by this pass, which may have to read again at once
+        self._listed: dict[str, int] = {}  # generation of each consumer in the last listing of allocations
+        self._consumers: dict[str, tuple[Consumer, set[Allocation]]] = {}  # as read, with their allocations here then
 
     @property
     def microversion(self) -> tuple[int, int]:
-        """The microversion of the next request: at most what this placement was found to speak."""
+        """Microversion of the next request: not above what this placement was found to support."""
         return self._transport.microversion
 
     @microversion.setter
@@ -37,7 +37,12 @@ class PlacementClient:
         self._transport.microversion = min(spoken, NEWEST)
 
     def begin(self) -> None:
-        """Forget what was read: what is told twice within a pass rests on generations, which can come again later."""
+        """
+        Forget all that was read; call it when a pass begins.
+
+        Within a pass, what was read is used again while its generation stays the same. Later that proves nothing: a
+        placement that was restored from a backup can reach the same generation again.
+        """
         self._latest = {}
         self.went_back = False
         self._listed.clear()
@@ -45,18 +50,18 @@ class PlacementClient:
 
     @property
     def skew_s(self) -> float | None:
-        """Placement's clock minus ours, as of its last answer; None when it sent no date."""
+        """Placement's clock minus ours in seconds, by its last answer; None when that had no date."""
         return self._transport.skew_s
 
     def find(self, name: str) -> str | None:
-        """The uuid of the provider of exactly this name, None when there is none. One request."""
+        """Return the uuid of the provider with exactly this name, None when there is none. One request."""
         body, _ = self._transport.get(f"/resource_providers?{urlencode({'name': name})}")
         with payload.in_form(f"the provider named {name}"):
             rows = payload.decode_listing(body)
         return next((uuid for uuid, found, _, _ in rows if found == name), None)
 
     def exists(self, name_or_uuid: str) -> bool:
-        """Whether a provider of any host has exactly this name or this uuid. At most two requests."""
+        """Return whether a provider of any host has exactly this name or uuid. At most two requests."""
         if self.find(name_or_uuid):
             return True
         try:
@@ -69,7 +74,9 @@ class PlacementClient:
 
     def generations(self, trait: str | None = None, *, uuid: str | None = None) -> dict[str, int]:
         """
-        The generations of all roots that are named by their uuid, of those that carry a trait, or of one. One request.
+        Return the generation of each root that is named by its uuid: of all, of those with a trait, or of one.
+
+        One request, and a second one when placement refuses the trait.
 
         Raises:
             Unavailable: no complete answer.
@@ -79,38 +86,37 @@ class PlacementClient:
             body, _ = self._transport.get(f"/resource_providers{'?' if query else ''}{urlencode(query)}")
         except Rejected:
             if trait and trait not in self.known_traits([trait]):
-                return {}  # nobody can carry what placement does not know
+                return {}  # no provider has a trait that placement does not know
             raise
         with payload.in_form("a list of providers"):
             rows = payload.decode_listing(body)
         return {uuid: generation for uuid, name, parent, generation in rows if name == uuid and parent is None}
 
     def read(self, uuid: str, name: str, generation: int) -> ObservedProvider:
-        """One root as it stands, without its children; three requests. Errors as ``observe``."""
+        """Return one root as it stands, without its children. Three requests; errors as ``observe``."""
         return self._observe_one(uuid, name, None, generation, None)
 
     def observe(self, root_uuid: str, since: ObservedTree | None = None, *, whole: bool = False) -> ObservedTree:
         """
-        The tree under a root, at the price of one request when nothing changed since ``since``.
+        Return the tree under a root. One request when nothing changed since ``since``.
 
-        Providers whose generation moved are read again, three requests each. No such root is an empty tree.
-        A listing that is older than ``since`` comes from a cache, or from a database that was restored: then all is
-        read again, and what is stale in it is found out at the first write, by its generation. ``whole`` reads what did
-        not move too, but for what this pass has read, so that another history with the same generations is found;
-        ``went_back`` tells of both.
+        Providers with another generation than in ``since`` are read again, three requests each. The tree is empty when
+        placement has no such root. A listing that is older than ``since`` comes from a cache, or from a restored
+        database: then all providers are read again, and the first write finds what is stale by its generation.
+        ``whole`` also reads providers with the same generation, except those that this pass has read: so it finds
+        another history with the same generations. ``self.went_back`` tells then that placement is in an older state.
 
         Raises:
             Unavailable: no complete answer; never a shorter tree.
-            Conflict: a provider went away while the tree was read.
+            Conflict: a provider was deleted while the tree was read.
         """
         body, modified = self._transport.get(f"/resource_providers?{urlencode({'in_tree': root_uuid})}")
         with payload.in_form("the tree of a root"):
             rows = payload.decode_listing(body)
         _check_tree(rows, root_uuid)
         if since and _is_older(rows, modified, since):
-            whole = (
-                True  # by its date alone it may be of a server whose clock is behind: what was read then is the same
-            )
+            # An older date alone can come from a server whose clock is behind; reading again gives the same then.
+            whole = True
             self._latest.clear()
         known = self._latest | {
             seen.uuid: seen
@@ -132,10 +138,10 @@ class PlacementClient:
 
     def glance(self, root_uuid: str, since: ObservedTree) -> ObservedTree:
         """
-        The tree under a root with its generations of now, and the stock and traits of ``since`` where it had them.
+        Return the tree under a root with its current generations, but with the stock and traits of ``since``.
 
-        One request, and three for each provider that ``since`` did not have: who looks at allocations need not read
-        anew what seldom changes. Not to be planned from.
+        For comparing allocations, where stock seldom changes; do not plan from this tree. One request, and three for
+        each provider that is not in ``since``, or for each provider when the listing is older than ``since``.
 
         Raises:
             as ``observe``.
@@ -156,10 +162,10 @@ class PlacementClient:
         self, providers: Iterable[ObservedProvider], *, as_observed: bool = False
     ) -> tuple[Allocation, ...]:
         """
-        Who holds what on these providers; one request each.
+        Return the allocations on these providers. One request each.
 
         Raises:
-            Conflict: with ``as_observed``, somebody wrote on one of them since it was observed.
+            Conflict: with ``as_observed``, a provider was written after it was observed.
         """
         held: list[Allocation] = []
         for observed in providers:
@@ -169,16 +175,16 @@ class PlacementClient:
                 generation = int(body["resource_provider_generation"])
                 self._listed |= payload.decode_consumer_generations(body)
             if as_observed and generation != observed.generation:
-                raise Conflict(f"somebody wrote on {observed.name} while it was read")
+                raise Conflict(f"provider {observed.name} was written while its allocations were read")
             held += rows
         return tuple(held)
 
     def consumers(self, uuids: Iterable[str], held: Iterable[Allocation] = ()) -> tuple[Consumer, ...]:
         """
-        These consumers with all they hold, here and elsewhere; who holds nothing is left out.
+        Return these consumers with all their allocations, here and elsewhere; consumers without any are left out.
 
-        One request for each that was not read before, or of which the last ``allocations`` (``held`` are those) told
-        another generation or other amounts: when a plan is made again because others wrote, few are read again.
+        One request for each consumer that was not read before, or that has another generation or other amounts in the
+        last answer of ``allocations``, passed as ``held``: so a plan made again after a conflict reads few of them.
         """
         rows: dict[str, set[Allocation]] = {}
         for one in held:
@@ -195,7 +201,7 @@ class PlacementClient:
         return tuple(found)
 
     def consumer(self, uuid: str) -> Consumer | None:
-        """One consumer with all it holds, as it is now; None when it holds nothing. One request."""
+        """Return one consumer with all its allocations, as they are now; None when it has none. One request."""
         body, modified = self._transport.get(f"/allocations/{uuid}")
         written = parse_date(modified)
         age_s = self._transport.now() - written.timestamp() + (self.skew_s or 0) if written else None
@@ -203,20 +209,24 @@ class PlacementClient:
             return payload.decode_consumer(body, uuid, age_s)
 
     def sharing(self) -> frozenset[str]:
-        """The uuids of all providers that share what they have with others, as storage does. One request."""
+        """Return the uuids of all providers that share their resources with others, as storage does. One request."""
         body, _ = self._transport.get(f"/resource_providers?{urlencode({'required': SHARES})}")
         with payload.in_form("the providers that share"):
             return frozenset(row[0] for row in payload.decode_listing(body))
 
     def usages(self, project: str, user: str | None = None) -> dict[str, dict[str, int]]:
-        """What a project, or a user of it, uses: consumer type -> class -> amount; "" where no types are told."""
+        """
+        Return what a project, or one user of it, uses, by consumer type and class. One request.
+
+        The type is "" where placement reports no types.
+        """
         query = {"project_id": project} | ({"user_id": user} if user else {})
         body, _ = self._transport.get(f"/usages?{urlencode(query)}")
         with payload.in_form(f"the usages of {project}"):
             return payload.decode_usages(body)
 
     def known_traits(self, names: Iterable[str]) -> frozenset[str]:
-        """Those of ``names`` that placement has; one request per hundred."""
+        """Return those of ``names`` that placement has as traits. One request per 100 names."""
         wanted = sorted(names)
         known: set[str] = set()
         for start in range(0, len(wanted), NAMES_PER_QUERY):
@@ -228,15 +238,14 @@ class PlacementClient:
 
     def execute(self, plan: Plan, observed: ObservedTree) -> ObservedTree:
         """
-        Carry out a plan that was made from ``observed``; answer what is known to stand afterwards.
+        Carry out a plan that was made from ``observed``; return the tree as far as it is known afterwards.
 
-        Every write names the generation that the last answer gave, so placement itself refuses it when somebody
-        wrote in between. Providers of which the final generation is not known are left out of the answer: the next
-        ``observe(since=answer)`` reads them.
+        Each write names the generation of the last answer, so placement refuses it after another writer's change.
+        Providers whose final generation is unknown are left out: the next ``observe`` with this tree reads them.
 
         Raises:
             Conflict: observe and plan again.
-            Rejected, Unavailable: what was sent before stands, and the next plan goes on from there.
+            Rejected, Unavailable: the earlier requests of the plan took effect; the next plan goes on from there.
         """
         writer = Writer(self._transport, observed)
         for operation in plan.operations:
@@ -244,24 +253,37 @@ class PlacementClient:
         return writer.outcome
 
     def may_reshape(self) -> bool:
-        """Whether the role allows the reshaper: an empty body is malformed with the role, forbidden without."""
+        """
+        Return whether the user's role allows reshapes.
+
+        Sends an empty body, which changes nothing: malformed with the role, forbidden without it.
+        """
         try:
             self._transport.send("POST", "/reshaper", {})
         except Forbidden:
             return False
         except Rejected:
             return True
-        raise Unavailable("placement took an empty reshape, which none known does")
+        raise Unavailable(
+            "placement accepted an empty reshape, which no known placement does: does the endpoint lead to placement?"
+        )
 
     def may_write(self) -> bool:
-        """Whether the role allows writes: a provider without a name is malformed with the role, forbidden without."""
+        """
+        Return whether the user's role allows writes.
+
+        Sends a provider without a name, which changes nothing: malformed with the role, forbidden without it.
+        """
         try:
             self._transport.send("POST", "/resource_providers", {})
         except Forbidden:
             return False
         except Rejected:
             return True
-        raise Unavailable("placement took a provider without a name, which none known does")
+        raise Unavailable(
+            "placement accepted a provider without a name, which no known placement does: does the endpoint lead to "
+            "placement?"
+        )
 
     def _observe_one(
         self, uuid: str, name: str, parent: str | None, generation: int, known: ObservedProvider | None
@@ -285,29 +307,30 @@ class PlacementClient:
                 traits=payload.decode_names(traits, "traits"),
                 aggregates=payload.decode_names(aggregates, "aggregates"),
             )
-        # The lowest generation seen: had somebody written in between, the next write or look finds it out.
+        # The listing's generation is the lowest one: the next write or look finds any change made since the listing.
         return ObservedProvider(uuid=uuid, generation=generation, provider=provider)
 
 
 def _check_tree(rows: list[tuple[str, str, str | None, int]], root_uuid: str) -> None:
     """
-    Believe a listing only if it is one whole tree, and the one that was asked for.
+    Check that a listing is one whole tree, and the requested one.
 
     Raises:
-        Unavailable: other roots, or providers without a way to the root: something on the way changed the question.
+        Unavailable: another root, several roots, or a provider whose ancestors are missing: something between here
+            and placement changed the query.
     """
     roots = [uuid for uuid, _, parent, _ in rows if parent is None]
     if rows and (
         len(roots) != 1 or root_uuid not in {row[0] for row in rows} or len(_from_the_root(rows)) != len(rows)
     ):
         raise Unavailable(
-            f"the answer for the tree of {root_uuid} is not that tree ({len(rows)} providers, {len(roots)} roots): "
-            f"does something between here and placement drop the query of a request?"
+            f"placement's listing of the tree of {root_uuid} is not that tree ({len(rows)} providers, {len(roots)} "
+            f"roots): does a proxy between this host and placement drop the query of a request?"
         )
 
 
 def _is_older(rows: list[tuple[str, str, str | None, int]], modified: str, since: ObservedTree) -> bool:
-    """Whether a listing is from before ``since``: a generation went back, or Last-Modified of the same providers."""
+    """Return whether a listing is older than ``since``: by a generation, or by the date if the providers are equal."""
     known = since.by_uuid
     if any(uuid in known and generation < known[uuid].generation for uuid, _, _, generation in rows):
         return True
@@ -316,7 +339,7 @@ def _is_older(rows: list[tuple[str, str, str | None, int]], modified: str, since
 
 
 def _from_the_root(rows: list[tuple[str, str, str | None, int]]) -> list[tuple[str, str, str | None, int]]:
-    """The rows, parents before children, siblings by name."""
+    """Return the rows, parents before children, siblings by name; rows whose ancestors are missing are left out."""
     children: dict[str | None, list[tuple[str, str, str | None, int]]] = {}
     for row in sorted(rows, key=lambda row: row[1]):
         children.setdefault(row[2], []).append(row)

@@ -1,4 +1,4 @@
-"""From what placement holds to what it should hold: the pure planner of ordinary changes."""
+"""Pure planner: compares what placement holds with what it should hold, and returns the operations between them."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -29,11 +29,11 @@ from reportclient.tree import ObservedProvider, ObservedTree, Provider, Provider
 
 def adopted(observed: ObservedTree, names: Collection[str]) -> frozenset[str]:
     """
-    The children that are ours to write although they do not carry our mark, by name.
+    Return the names of the children that are ours to write although they do not carry our mark.
 
-    Those of ``names`` that nova made, and those whose uuid is derived from our root's: a pass that was cut off or a
-    hand-over that was forced left them, and the next pass may not want them any more. Of ``names`` they may be called
-    otherwise by now.
+    These are the children in ``names`` that nova made, and the children whose uuid is derived from our root's uuid. An
+    interrupted pass or a forced hand-over left the latter, and the next pass may not want them any more. A child whose
+    uuid is derived from one of ``names`` counts even if it has another name by now.
     """
     root = observed.root
     if root is None:
@@ -61,20 +61,25 @@ def diff(
     consumers: Iterable[Consumer] = (),
 ) -> Plan:
     """
-    The operations that make ``observed`` equal ``desired`` in what is ours, and carry out ``moves`` with it.
+    Return the plan that makes ``observed`` equal to ``desired`` in what is ours, and that carries out ``moves``.
 
-    ``consumers`` are those that move, whole.
+    ``consumers`` are the consumers of ``moves``, with all their allocations.
 
     ``root_uuid`` is this host's identity; ``known_traits`` are the names of the desired traits that placement has
-    (None: take them all as known); ``rename`` allows a root of this uuid under another name; ``formerly`` is what the
-    host was called when a renaming was cut off.
+    (None: take them all as known); ``rename`` allows a root of this uuid under another name; ``formerly`` is the name
+    that the host had before a renaming that was interrupted.
 
-    Order: providers are renamed, the root last, so that its name tells whether all are; they are created top-down (so
-    that a name that is taken stops all), classes and traits are made, providers are given traits and aggregates while
-    they are empty, then stock, then what withdraws a promise, then deletions bottom-up.
+    Order of the operations:
+    1. Rename providers, the root last, so that its name tells whether all are renamed.
+    2. Create providers top-down: a name that is taken stops the plan here. Put providers under their new parents.
+    3. Make classes and traits.
+    4. Set traits and aggregates, so that a new provider has them before its stock.
+    5. Set the stock, of several providers in one reshape.
+    6. Remove traits of providers whose stock changed.
+    7. Delete providers bottom-up.
 
     Raises:
-        TreeMismatch: the root there has another name or uuid, or a foreign child stands in the way.
+        TreeMismatch: the root in placement has another name or uuid, or a foreign child stands in the way.
         Conflict: as ``reportclient.reshape.rewrites``.
     """
     check_root(observed, desired, root_uuid, rename=rename)
@@ -100,7 +105,7 @@ def diff(
 
 def check_root(observed: ObservedTree, desired: ProviderTree, root_uuid: str, *, rename: bool = False) -> None:
     """
-    Refuse a root that is not this host's.
+    Refuse to write on a root that is not this host's.
 
     Raises:
         TreeMismatch: same name with another uuid, or (unless ``rename``) same uuid with another name.
@@ -111,18 +116,19 @@ def check_root(observed: ObservedTree, desired: ProviderTree, root_uuid: str, *,
     if root.uuid != root_uuid:
         raise TreeMismatch(
             f"placement holds a root provider {root.name} with uuid {root.uuid}, and this host's compute_id is "
-            f"{root_uuid}: put the uuid that is right for this host into compute_id, or delete the stale provider"
+            f"{root_uuid}: if that provider is this host's, put its uuid into compute_id; if it is stale, delete it "
+            f"(openstack resource provider delete {root.uuid})"
         )
     if root.name != desired.root.name and not rename:
         raise TreeMismatch(
-            f"placement holds uuid {root_uuid} under the name {root.name}, and this host is called "
+            f"the root provider {root_uuid} in placement is named {root.name}, and this host is named "
             f"{desired.root.name}: if the host was renamed, run sync --rename-from {root.name}; if its disk was "
-            f"cloned from that host, remove compute_id here"
+            f"cloned from {root.name}, remove the file compute_id on this host"
         )
 
 
 def _matches(observed: ObservedTree, desired: ProviderTree) -> list[tuple[Provider, ObservedProvider | None]]:
-    """Each desired provider with the one that is it already: by the name's suffix under our root, then by uuid."""
+    """Return each desired provider with its observed one, found by the name's suffix, else by uuid; None: not there."""
     root = observed.root
     if root is None:
         return [(provider, None) for provider in desired]
@@ -139,7 +145,7 @@ def _matches(observed: ObservedTree, desired: ProviderTree) -> list[tuple[Provid
 
 
 def _renames(stands: ObservedTree, pairs: Iterable[tuple[Provider, ObservedProvider | None]]) -> list[Operation]:
-    """The providers whose names differ, the root last: until then the tree is known to be half renamed."""
+    """Return the renames, the root last: while it has its old name, the next pass knows that renames are missing."""
     names = {seen.uuid: seen.name for seen in stands}
     found: list[Operation] = [
         Rename(seen.uuid, provider.name, names[seen.uuid])
@@ -152,7 +158,12 @@ def _renames(stands: ObservedTree, pairs: Iterable[tuple[Provider, ObservedProvi
 
 
 def _check_foreign(pairs: Iterable[tuple[Provider, ObservedProvider | None]], ours: Ownership) -> None:
-    """Refuse to write on a child of a name of ours that somebody else marked or filled: it would be there twice."""
+    """
+    Refuse to write on a child that another service marked or filled: its device would be offered twice.
+
+    Raises:
+        TreeMismatch: one of our names belongs to such a child.
+    """
     for provider, seen in pairs:
         if seen is None or provider.parent is None or ours.writes(seen):
             continue
@@ -160,7 +171,8 @@ def _check_foreign(pairs: Iterable[tuple[Provider, ObservedProvider | None]], ou
             raise TreeMismatch(
                 f"provider {seen.name} ({seen.uuid}) carries {', '.join(sorted(marks))}, the mark of another service, "
                 f"and this host's configuration offers the device too: take the device out of one of the two services; "
-                f"if that one is gone, remove the trait from the provider"
+                f"if the other service is gone, remove its trait from the provider (openstack resource provider trait "
+                f"set {seen.uuid}, with --trait for each of the other traits)"
             )
         if seen.provider.inventories:
             raise TreeMismatch(
@@ -172,7 +184,7 @@ def _check_foreign(pairs: Iterable[tuple[Provider, ObservedProvider | None]], ou
 def _reparent(
     provider: Provider, seen: ObservedProvider, identity: Mapping[str, str], parents: Mapping[str, str]
 ) -> list[Operation]:
-    """``parents`` gives the desired name of each observed provider that stays."""
+    """Return the operation for another parent, if any; ``parents`` has the desired name of each provider that stays."""
     if not provider.parent or parents.get(seen.provider.parent or "") == provider.parent:
         return []
     old = seen.provider.parent or ""
@@ -191,7 +203,7 @@ def _changes(
     ours: Ownership,
     dropped: frozenset[str],
 ) -> list[Operation]:
-    """One provider's operations, at most one per aspect; traits may take two."""
+    """Return one provider's operations: at most one per aspect, but up to two for traits."""
     uuid_ = identity[provider.name]
     operations: list[Operation] = []
     if seen is None:
@@ -210,10 +222,10 @@ def _changes(
 
 def _set_traits(seen: ObservedProvider, provider: Provider, traits: frozenset[str]) -> list[Operation]:
     """
-    One write, or two where what we reserved is given back and other traits come.
+    Return one write of the traits, or two when our reservation ends and other traits are added.
 
-    The marks that say whose a reservation is go by themselves then, after the stock: a pass that is cut off between
-    the two would else leave our reservation as if it were an operator's.
+    The second write only removes the marks of our reservation, after the stock is written. If the marks went first, a
+    pass that is interrupted in between would leave our reservation behind as if an operator had made it.
     """
     stood = seen.provider.traits
     if traits == stood:
@@ -231,7 +243,7 @@ def _arrange(
     moved: tuple[Rewrite, ...],
     known_traits: frozenset[str] | None,
 ) -> Iterable[Operation]:
-    """The steps in the order in which the scheduler never sees stock without its traits."""
+    """Return the steps in an order in which the scheduler never sees stock without its traits."""
     created = [step for step in steps if isinstance(step, Create)]
     placed = [step for step in steps if isinstance(step, Reparent)]
     stock = tuple(step for step in steps if isinstance(step, SetInventories))
@@ -244,17 +256,17 @@ def _arrange(
 
 
 def _as_it_is(observed: ObservedTree) -> tuple[SetInventories, ...]:
-    """The root's stock unchanged: placement takes no reshape without any."""
+    """Return a write of the root's unchanged stock: placement refuses a reshape without inventories."""
     root = observed.root
     return (SetInventories(root.uuid, root.name, root.provider.inventories),) if root else ()
 
 
 def _is_late(operation: Operation, restocked: frozenset[str]) -> bool:
     """
-    Whether a provider only loses traits, and its stock changes too: then the stock goes first.
+    Return whether a provider only loses traits, and its stock changes too: then its stock is written first.
 
-    Not so where an operator took a reservation off while our mark stays: with the trait cut off from what is reserved,
-    that word would be lost.
+    Exception: an operator took a reservation off, and our mark stays. Then the trait that remembers the reservation
+    goes first: after an interruption it would otherwise still claim the reservation.
     """
     if not isinstance(operation, SetTraits) or operation.added or operation.uuid not in restocked:
         return False
@@ -271,7 +283,7 @@ def _unknown_standard(desired: ProviderTree, known_traits: frozenset[str] | None
 def _vocabulary(
     observed: ObservedTree, operations: Iterable[Operation], known_traits: frozenset[str] | None
 ) -> list[Operation]:
-    """What must be made before it can be named: custom classes new to the tree, custom traits new to placement."""
+    """Return the operations that make names before their use: classes new to the tree, traits new to placement."""
     classes: set[str] = set()
     traits: set[str] = set()
     for operation in operations:
@@ -288,21 +300,26 @@ def _vocabulary(
 def _doomed(
     observed: ObservedTree, kept: set[str], ours: Ownership, parents: Mapping[str, str]
 ) -> list[ObservedProvider]:
-    """What is ours and not wanted any more, children first."""
+    """
+    Return the providers that are ours and no longer wanted, children first.
+
+    Raises:
+        TreeMismatch: a foreign provider stands under one of them.
+    """
     doomed = {seen.name for seen in observed if seen.provider.parent and seen.uuid not in kept and ours.writes(seen)}
     for seen in observed:
         if seen.provider.parent in doomed and seen.name not in doomed and seen.name not in parents:
             raise TreeMismatch(
-                f"provider {seen.provider.parent} is gone from this host, but {seen.name}, which "
-                f"another service made, stands under it: remove or re-parent that one first"
+                f"provider {seen.provider.parent} is gone from this host, but provider {seen.name}, which another "
+                f"service made, stands under it: first delete {seen.name} or put it under another parent"
             )
     return [seen for seen in reversed(observed.providers) if seen.name in doomed]
 
 
 def _emptied(doomed: Iterable[ObservedProvider]) -> list[Operation]:
     """
-    The stock of providers that go, taken away together with the stock that comes elsewhere.
+    Return writes that remove the stock of providers to be deleted, together with the writes that add stock elsewhere.
 
-    Else there would be a moment at which a device that changes its provider is on offer twice.
+    Otherwise a device that changes its provider would be offered twice for a moment.
     """
     return [SetInventories(seen.uuid, seen.name, {}) for seen in doomed if seen.provider.inventories]

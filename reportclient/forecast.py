@@ -1,4 +1,4 @@
-"""What a tree is once a plan is carried out, as far as a plan can tell: generations are placement's to give."""
+"""Forecast a tree after a plan, except for its generations, which only placement assigns."""
 
 from dataclasses import replace
 from typing import assert_never
@@ -25,10 +25,10 @@ from reportclient.tree import ObservedProvider, ObservedTree, Provider
 
 def forecast(plan: Plan, observed: ObservedTree) -> ObservedTree:
     """
-    The tree after all operations, parents before children; what a plan makes has generation 0.
+    Return the tree after all operations, parents before children; providers that the plan creates have generation 0.
 
     Raises:
-        KeyError: an operation is about a provider that is not there by then.
+        KeyError: an operation names a provider that does not exist at that point of the plan.
     """
     stands = observed.by_uuid
     for operation in plan.operations:

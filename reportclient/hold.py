@@ -1,4 +1,4 @@
-"""What guests hold of devices that a host no longer offers: kept until they let go of it, and given to nobody else."""
+"""Keep what guests hold of devices that a host no longer offers, until they release it; no other guest gets it."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
@@ -22,18 +22,18 @@ def hold(
     besides: Mapping[str, Collection[str]] | None = None,
 ) -> tuple[ProviderTree, tuple[str, ...]]:
     """
-    The desired tree with what guests hold of devices on its children, and a sentence for each that was kept.
+    Return the desired tree with what guests hold of devices on its children, and a sentence for each kept amount.
 
-    What is kept is all reserved, so that nobody is given what a guest lets go of; HELD says that this is no operator's
-    word, and what an operator reserved is remembered beside it. Where the same device is on offer in other words (as
-    another class, whole instead of in parts, or as part of the root's total; ``elsewhere`` has such providers) nothing
-    is kept: that is a change of shape, and taking the stock away is refused as long as guests hold it.
+    All that is kept is reserved, so that no guest gets what another one releases. The trait HELD shows that no operator
+    reserved it; KEEP traits remember what an operator did reserve. Nothing is kept where the same device is offered in
+    another form: as another class, whole instead of in parts, or as part of the root's total (``elsewhere`` names such
+    providers). That is a change of shape, and removing the stock is refused while guests hold it.
 
-    What an operator reserved of a device that is ``lost``, by the name of its provider, is kept too: a card that drops
-    off the bus, or shows no VFs for a while, must not be on offer once it is back.
+    What an operator reserved of a device is kept too when ``lost``, called with its provider's name, returns True: a
+    card that drops off the bus, or shows no VFs for a while, must not be on offer once it is back.
 
-    What is kept below a cell that goes comes below the root. ``besides`` has, by provider, classes of which the
-    operator's files put stock beside the devices.
+    What is kept below a cell that goes is put below the root. ``besides`` has, by provider name, the classes that the
+    operator's files add to the devices' own.
     """
     besides = besides or {}
     wanted_names = {provider.name for provider in desired}
@@ -68,7 +68,7 @@ def hold(
             providers[seen.name] = _marked(replace(_bare(seen), inventories=reserved), seen, besides.get(seen.name, ()))
             told = ", ".join(f"{one.total} {name}" for name, one in reserved.items())
             notes.append(
-                f"{seen.name} keeps {told} that an operator reserved, and this host shows none of it now: "
+                f"{seen.name} keeps {told}, which an operator reserved and this host does not show now: "
                 f"{if_gone_for_good(seen)}"
             )
     return (ProviderTree(tuple(providers.values())), tuple(notes)) if notes else (desired, ())
@@ -76,9 +76,10 @@ def hold(
 
 def is_used_up(seen: ObservedProvider, besides: Collection[str] = ()) -> bool:
     """
-    Whether it is a one-time device without anything left to give: out of sight it must not become new again.
+    Return whether the provider is a one-time device with nothing left to give.
 
-    Bandwidth and what the operator's files put beside the device (``besides``) do not matter.
+    Such a device must not count as new again after it was out of sight. Bandwidth, and classes that the operator's
+    files add (``besides``), do not matter.
     """
     said = reserved_by_operator_on(seen)
     stock = _of_devices(seen.provider.inventories, besides)
@@ -87,17 +88,17 @@ def is_used_up(seen: ObservedProvider, besides: Collection[str] = ()) -> bool:
 
 
 def if_gone_for_good(seen: ObservedProvider) -> str:
-    """What a person does who no longer awaits a device, and so needs no reservation of it."""
+    """Return the advice for a device that will not come back: delete its provider, and its reservation with it."""
     return f"if it is gone for good, delete it (openstack resource provider delete {seen.uuid})"
 
 
 def device_classes(names: Iterable[str], besides: Collection[str] = ()) -> frozenset[str]:
-    """Those classes that are devices: not the host's own, no bandwidth, and none that files put ``besides``."""
+    """Return the classes of devices: without the host's own, bandwidth, and those that files add (``besides``)."""
     return frozenset(names) - NO_DEVICES - BANDWIDTH - frozenset(besides)
 
 
 def _placed(observed: ObservedTree, wanted: Collection[str], root: str) -> dict[str, ObservedProvider]:
-    """By name, what stands below a provider that stays, or below one of ours that goes: that is below the root then."""
+    """Return the providers of devices by name; if the parent of one is not wanted, the root is its new parent."""
     found = {}
     for seen in observed:
         parent = seen.provider.parent
@@ -111,12 +112,12 @@ def _placed(observed: ObservedTree, wanted: Collection[str], root: str) -> dict[
 
 
 def _is_of_the_host(provider: Provider) -> bool:
-    """Whether it is a cell or a pool of pages: no device, whatever the operator's files put on it."""
+    """Return whether a provider is a cell or a pool of pages, and so no device, whatever the operator's files add."""
     return _CELL in provider.traits or any(name.startswith(_PAGES) for name in provider.traits)
 
 
 def _without(seen: ObservedProvider, besides: Collection[str], kept: Provider | None) -> Provider:
-    """A used one-time device without what is beside it, but for what guests hold of that (``kept``)."""
+    """Return a used one-time device without bandwidth and added classes, except what guests hold of them (``kept``)."""
     if kept:
         stock = {name: one for name, one in seen.provider.inventories.items() if name not in kept.inventories}
         return replace(kept, inventories={**_of_devices(stock, besides), **kept.inventories})
@@ -136,7 +137,7 @@ def _is_reshaped(
     observed: ObservedTree,
     besides: Collection[str],
 ) -> bool:
-    """Whether the class is gone because the same hardware is offered in another form, or is no device at all."""
+    """Return whether a class is gone because its hardware is offered in another form, or is not of a device."""
     before = observed.root.provider.inventories if observed.root else {}
     on_root = total_of(desired.root.inventories, resource_class) > total_of(before, resource_class)
     came = wanted.inventories.keys() - seen.provider.inventories.keys() if wanted else frozenset()
@@ -144,7 +145,7 @@ def _is_reshaped(
 
 
 def _reserved_devices(seen: ObservedProvider, besides: Collection[str]) -> dict[str, Inventory]:
-    """What an operator reserved of a provider's devices, as all that there is."""
+    """Return the stock that an operator reserved of a provider's devices: just that amount, all of it reserved."""
     return {
         name: Inventory(total=amount, reserved=amount, max_unit=amount)
         for name, amount in sorted(reserved_by_operator_on(seen).items())
@@ -158,7 +159,7 @@ def _bare(seen: ObservedProvider) -> Provider:
 
 
 def _marked(provider: Provider, seen: ObservedProvider, besides: Collection[str]) -> Provider:
-    """The provider with the mark of what is kept; what guests hold of a one-time device is used up for good."""
+    """Return the provider with the marks of what is kept; what guests hold of a one-time device counts as used up."""
     once = _of_devices(provider.inventories, besides) if ONE_TIME in seen.provider.traits else {}
     used = {name: one.total for name, one in once.items()}
     said = {name: amount for name, amount in reserved_by_operator_on(seen).items() if name not in besides}

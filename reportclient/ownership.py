@@ -1,9 +1,8 @@
 """
-What is ours in a tree that others write too.
+What is ours in a tree that other services write too, and what changed there since we left it.
 
-On the root ours is a closed set of resource classes and traits: those that the drivers can emit and those that the
-operator configured. On a child that carries our marker trait every class is ours. Everything else is carried through
-unchanged.
+On the root, a closed set of resource classes and traits is ours: those that the drivers can emit and those that the
+operator configured. On a child that carries our marker trait, every class is ours. Everything else stays unchanged.
 """
 
 from collections.abc import Mapping
@@ -14,30 +13,30 @@ from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provide
 
 MARKER = "CUSTOM_OWNER_COMPUTE_NODE_AGENT"
 MANAGED = "COMPUTE_MANAGED_PCI_DEVICE"  # nova's trait of the PCI devices that its flavors can ask for
-OWNER_NOVA = "OWNER_NOVA"  # nova 34 and later put it on the providers they write
-OWNERS = ("OWNER_", "CUSTOM_OWNER_")  # with these begin the traits by which services mark providers as theirs
+OWNER_NOVA = "OWNER_NOVA"  # nova 34 and later put it on the providers that they write
+OWNERS = ("OWNER_", "CUSTOM_OWNER_")  # prefixes of the traits by which services mark providers as theirs
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Resource classes and traits, by name."""
+    """Names of resource classes and traits."""
 
     classes: frozenset[str] = frozenset()
     traits: frozenset[str] = frozenset()
-    prefixes: tuple[str, ...] = ()  # of more traits
-    below: "Names | None" = None  # what children of a root can have besides
+    prefixes: tuple[str, ...] = ()  # of further traits
+    below: "Names | None" = None  # further names on children of a root; None: none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ownership:
-    """What we may change or remove."""
+    """What we may change or remove in a tree."""
 
-    emitted: Names  # what the drivers can ever report on a root, and below it
-    configured: Mapping[str, Names] = field(default_factory=dict)  # by provider name: the operator's, now or last pass
-    adopted: frozenset[str] = frozenset()  # children that nova made for devices of this host, by name
+    emitted: Names  # all that the drivers can report on a root, and below it
+    configured: Mapping[str, Names] = field(default_factory=dict)  # the operator's, now or last pass, by provider name
+    adopted: frozenset[str] = frozenset()  # names of the children that are ours without our mark
 
     def classes(self, observed: ObservedProvider) -> frozenset[str]:
-        """The classes on this provider that are ours to change or remove."""
+        """Return the classes on this provider that we may change or remove."""
         if self._is_others(observed):
             return frozenset()
         if observed.provider.parent is not None and self.writes(observed):
@@ -46,7 +45,7 @@ class Ownership:
         return emitted | self.configured.get(observed.name, Names()).classes
 
     def traits(self, observed: ObservedProvider) -> frozenset[str]:
-        """The traits on this provider that are ours to remove."""
+        """Return the traits on this provider that we may remove."""
         configured = self.configured.get(observed.name, Names()).traits
         if not self.writes(observed):
             return frozenset() if self._is_others(observed) else configured
@@ -57,33 +56,34 @@ class Ownership:
         return configured.union(begun, *(names.traits for names in possible))
 
     def writes(self, observed: ObservedProvider) -> bool:
-        """Whether this provider is the root, or a child that we made or took over, and that nobody else marked."""
+        """Return whether we write this provider: the root, or our own or adopted child without another's mark."""
         if observed.provider.parent is None:
             return True
         return not self._is_others(observed) and (is_marked(observed) or observed.name in self.adopted)
 
     def _is_others(self, observed: ObservedProvider) -> bool:
-        """Whether a child carries the mark of another service; a trait that a rule of ours gave it is none."""
+        """Return whether a child carries another service's mark; a trait of our own configuration does not count."""
         given = self.configured.get(observed.name, Names()).traits
         return observed.provider.parent is not None and bool(others_marks(observed) - given)
 
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """A sign that somebody else writes what is ours: what we left on our providers, and what stands there now."""
+    """A sign of a second writer: how our providers changed since we left them."""
 
-    provider: str  # or several, with commas
+    provider: str  # name of the changed provider; several names are separated by commas
     changes: tuple[str, ...]  # one sentence each
-    nova: bool  # OWNER_NOVA came with them; where it stood before, it says little of today
-    marked: bool  # OWNER_NOVA stands on the root, or where the changes are
-    uuids: frozenset[str] = frozenset()  # of the providers that stand and were changed
+    nova: bool  # OWNER_NOVA came with the changes; a mark from before says little about them
+    marked: bool  # OWNER_NOVA is on the root or on a changed provider
+    uuids: frozenset[str] = frozenset()  # of the changed providers that still exist
 
 
 def is_novas(observed: ObservedProvider) -> bool:
     """
-    Whether nova made the provider for a device: by its mark, by its PCI trait, or as older ones did for vGPUs.
+    Return whether nova made the provider for a device: by nova's mark, by its PCI trait, or by its classes.
 
-    A provider with the mark of another service is that service's, whatever else it carries.
+    Older versions of nova put no mark on their providers of VGPU and MEM_ENCRYPTION_CONTEXT. A provider with the mark
+    of another service is that service's, whatever else it carries.
     """
     if others_marks(observed):
         return False
@@ -93,12 +93,12 @@ def is_novas(observed: ObservedProvider) -> bool:
 
 
 def is_marked(observed: ObservedProvider) -> bool:
-    """Whether the provider carries our marker trait."""
+    """Return whether the provider carries our marker trait."""
     return MARKER in observed.provider.traits
 
 
 def others_marks(observed: ObservedProvider) -> frozenset[str]:
-    """The traits by which services other than nova and this agent mark a provider as theirs."""
+    """Return the traits by which services other than nova and this agent mark the provider as theirs."""
     return frozenset(
         name
         for name in observed.provider.traits
@@ -107,13 +107,13 @@ def others_marks(observed: ObservedProvider) -> frozenset[str]:
 
 
 def carry_inventories(observed: ObservedProvider, desired: Provider, ours: Ownership) -> dict[str, Inventory]:
-    """Desired stock, plus what stands there and is not ours."""
+    """Return the desired stock, plus the provider's stock that is not ours."""
     foreign = observed.provider.inventories.keys() - ours.classes(observed)
     return {name: observed.provider.inventories[name] for name in foreign} | dict(desired.inventories)
 
 
 def carry_traits(observed: ObservedProvider, desired: Provider, ours: Ownership) -> frozenset[str]:
-    """Desired traits, plus what stands there and is not ours."""
+    """Return the desired traits, plus the provider's traits that are not ours."""
     return (observed.provider.traits - ours.traits(observed)) | desired.traits
 
 
@@ -121,10 +121,11 @@ def contest(
     left: ObservedTree | None, found: ObservedTree, wanted: ProviderTree, ours: Ownership, keep_ratio: frozenset[str]
 ) -> Contest | None:
     """
-    What somebody changed on the providers that we write since we left them (None: we do not know how); None if nothing.
+    Return what another writer changed on our providers since we left them; None if nothing, or if ``left`` is None.
 
-    What now stands as it is ``wanted`` is no contest. An allocation ratio is an operator's to set by hand where our
-    configuration names none (classes in ``keep_ratio``), and so are reservations and ratios of devices.
+    ``left`` None means that we do not know how we left them. What now stands as ``wanted`` is no contest. Operators may
+    set an allocation ratio by hand where our configuration names none (classes in ``keep_ratio``), and reservations and
+    ratios of devices.
     """
     root = left.root if left else None
     if left is None or root is None or found.root is None or found.root.uuid != root.uuid:
@@ -161,7 +162,7 @@ def _changes(
     ours: Ownership,
     keep_ratio: frozenset[str],
 ) -> list[str]:
-    """What somebody changed on one provider: a sentence each."""
+    """Return a sentence for each change of another writer on one provider."""
     wishes = wanted.inventories if wanted else {}
     changes = []
     for name in sorted(ours.classes(before) & before.provider.inventories.keys()):
@@ -183,13 +184,13 @@ def _changes(
 
 
 def _agree(one: Inventory, other: Inventory, name: str, keep_ratio: frozenset[str]) -> bool:
-    """Whether two stocks of a class are the same in what nobody but us may change."""
+    """Return whether two stocks of a class agree in all that only we may change."""
     if name not in NO_DEVICES:
         return (one.total, one.min_unit, one.step_size) == (other.total, other.min_unit, other.step_size)
     return one.equals(replace(other, allocation_ratio=one.allocation_ratio) if name in keep_ratio else other)
 
 
 def _of(provider: str, sentence: str) -> str:
-    """The sentence of a change with its provider, where several were changed."""
+    """Return the sentence of a change with its provider's name, for changes of several providers."""
     subject, _, rest = sentence.partition(" ")
     return sentence if subject == provider else f"{subject} of {provider} {rest}"

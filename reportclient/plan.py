@@ -1,11 +1,11 @@
-"""What a pass would change: operations in the order they are carried out, their digest, what makes them unsafe."""
+"""Plans: operations in the order in which they are carried out, their digest, and what makes them unsafe."""
 
 import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, assert_never
+from typing import assert_never
 
 from reportclient.allocations import Allocation, AllocationRequest, Move, Slots, usages
 from reportclient.errors import UnsafePlan
@@ -52,8 +52,8 @@ class Reparent:
     uuid: str
     name: str
     parent_uuid: str
-    parent: str
-    old_parent: str
+    parent: str  # name
+    old_parent: str  # name
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,47 +87,47 @@ class SetInventories:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewrite:
-    """One consumer's whole allocations as they are to be, on every provider, ours or not, by the provider's uuid."""
+    """All allocations of one consumer before and after the write, on every provider, ours or not."""
 
     consumer: str
-    generation: int | None  # as it was read; None: there is no such consumer yet
+    generation: int | None  # as it was read; None: the consumer does not exist yet
     project: str
     user: str
-    kind: str | None  # consumer type; None: not known, and it stays as it is
+    kind: str | None  # consumer type; None: unknown, and it stays as it is
     before: Slots
-    after: Slots  # empty: the consumer goes
+    after: Slots  # empty: the consumer is deleted
 
 
 @dataclass(frozen=True, slots=True)
 class Reshape:
-    """The inventories of several providers, and who holds what of them, in one transaction."""
+    """Replace the inventories of several providers, and the allocations of consumers that move, in one transaction."""
 
     inventories: tuple[SetInventories, ...]
-    rewrites: tuple[Rewrite, ...] = ()  # of the consumers that move; none when a tree appears whole
+    rewrites: tuple[Rewrite, ...] = ()  # of the consumers that move; empty: only stock changes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A consumer's whole allocations, exactly as an allocation candidate offered them."""
+    """Replace all allocations of a consumer by an allocation request, exactly as it was offered."""
 
     consumer: str
-    generation: int | None  # None: it must not exist yet
+    generation: int | None  # None: the consumer must not exist yet
     project: str
     user: str
-    kind: str | None
+    kind: str | None  # consumer type; None: unknown
     request: AllocationRequest
 
 
 @dataclass(frozen=True, slots=True)
 class ReplaceAllocations:
-    """The whole allocations of several consumers in one transaction: all of them are written, or none."""
+    """Replace all allocations of several consumers in one transaction: all of them are written, or none."""
 
     rewrites: tuple[Rewrite, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DropAllocations:
-    """All that a consumer holds goes, whoever wrote it last."""
+    """Delete all allocations of a consumer, whichever service wrote them last."""
 
     consumer: str
 
@@ -159,25 +159,25 @@ Operation = (
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Operations in the order in which they must be carried out; none when there is nothing to do."""
+    """Operations in the order in which they must be carried out; empty when there is nothing to do."""
 
     operations: tuple[Operation, ...] = ()
     moves: tuple[Move, ...] = ()
-    left_out: frozenset[str] = frozenset()  # standard traits that this placement is too old to know
+    left_out: frozenset[str] = frozenset()  # standard traits that this placement does not know: it is too old
 
     @property
     def digest(self) -> str:
         """
-        What a person agrees to when they agree to this plan: 12 hex digits.
+        What a person agrees to by approving this plan: 12 hex digits.
 
-        Covers operations, moves and the allocations they rest on, not generations: a foreign trait does not void a
-        plan that was read.
+        Covers the operations, the moves and the allocations they are based on, but no generations: a write of another
+        service that changes none of these does not void a plan that a person has read.
         """
         return _digest((*self.operations, *self.moves))
 
     @property
     def outline(self) -> "Outline":
-        """What of this plan must be kept to know its rest later."""
+        """Short form of this plan, to recognise the rest of it later."""
         ensured = [step for step in self.operations if isinstance(step, EnsureClasses | EnsureTraits)]
         return Outline(
             steps=frozenset(_digest((step,)) for step in self.operations),
@@ -189,15 +189,15 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
-    """A plan in short: enough to tell whether another plan is the rest of it."""
+    """Short form of a plan: enough to tell whether another plan is the rest of it."""
 
-    steps: frozenset[str]  # the digest of each operation
-    names: frozenset[str]  # of classes and traits that it makes sure of
-    traits: frozenset[tuple[str, frozenset[str]]]  # provider's uuid and whole set, for each that it writes
-    moves: str  # the digest of them all
+    steps: frozenset[str]  # digest of each operation
+    names: frozenset[str]  # classes and traits that the plan makes
+    traits: frozenset[tuple[str, frozenset[str]]]  # (provider uuid, whole set) of each write of traits
+    moves: str  # digest of all moves
 
     def covers(self, plan: Plan) -> bool:
-        """Whether a plan does nothing but what is in this outline, and moves everybody that it moves, or nobody."""
+        """Return whether a plan contains only steps of this outline, and either all of its moves or none."""
         return (not plan.moves or _digest(plan.moves) == self.moves) and all(map(self._has, plan.operations))
 
     def _has(self, step: Operation) -> bool:
@@ -210,14 +210,14 @@ class Outline:
                 return _digest((step,)) in self.steps
 
 
-def _digest(steps: Iterable[object]) -> str:
+def _digest(steps: Iterable[Operation | Move]) -> str:
     text = json.dumps([[type(step).__name__, _settled(step)] for step in steps], sort_keys=True, default=sorted)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _settled(step: object) -> dict[str, Any]:
-    """A step without the generations of consumers, and a move without its reason."""
-    fields: dict[str, Any] = asdict(step)  # type: ignore[call-overload]
+def _settled(step: Operation | Move) -> dict[str, object]:
+    """Return the fields of a step without the generations of consumers, and of a move without its reason."""
+    fields = asdict(step)
     fields.pop("because", None)
     for rewrite in fields.get("rewrites", ()):
         del rewrite["generation"]
@@ -226,16 +226,16 @@ def _settled(step: object) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much one pass may take away without a person's word."""
+    """How much one pass may take away without a person's approval."""
 
     fraction: float = 0.3  # of a class's total over the tree
-    providers: int = 4
-    withdrawn: Mapping[str, frozenset[str]] = field(default_factory=dict)  # classes an operator took back, by provider
-    present: frozenset[str] = frozenset()  # providers whose device was seen, so that what it lost was not lost sight of
+    providers: int = 4  # deleted ones
+    withdrawn: Mapping[str, frozenset[str]] = field(default_factory=dict)  # by an operator: classes, by provider name
+    present: frozenset[str] = frozenset()  # names of providers whose device was seen: it is not just out of sight
 
 
 def stock_writes(operations: Iterable[Operation]) -> dict[str, Mapping[str, Inventory]]:
-    """The final inventories that a plan sets, by provider uuid; a deleted provider's are empty."""
+    """Return the final inventories that a plan sets, by provider uuid; those of a deleted provider are empty."""
     final: dict[str, Mapping[str, Inventory]] = {}
     for operation in operations:
         match operation:
@@ -255,7 +255,7 @@ def stock_writes(operations: Iterable[Operation]) -> dict[str, Mapping[str, Inve
 
 
 def lessened(plan: Plan, observed: ObservedTree) -> frozenset[str]:
-    """The uuids of providers that lose stock by this plan: those whose allocations must be read before it is safe."""
+    """Return the uuids of providers that lose stock by this plan: to judge it, their allocations must be read."""
     final = stock_writes(plan.operations)
     return frozenset(
         provider.uuid
@@ -269,9 +269,9 @@ def lessened(plan: Plan, observed: ObservedTree) -> frozenset[str]:
 
 def recast(plan: Plan, observed: ObservedTree) -> frozenset[str]:
     """
-    The uuids of providers with stock that get a class they did not have: guests may have it by another name.
+    Return the uuids of providers with stock that get a class they did not have: guests may have it by another name.
 
-    So they may where there are more dedicated CPUs than before, though no other class has less.
+    The same holds for providers that get more dedicated CPUs than before, even if no other class shrinks.
     """
     final = stock_writes(plan.operations)
     return frozenset(
@@ -286,15 +286,19 @@ def recast(plan: Plan, observed: ObservedTree) -> frozenset[str]:
 
 
 def _is_less(after: Inventory | None, before: Inventory) -> bool:
-    """Whether there is less of a class, or less to give; what is all reserved has nothing to give and can go yet."""
+    """
+    Return whether the total or the capacity of a class shrinks.
+
+    The capacity alone does not show it: stock that is all reserved has none, and can still be removed.
+    """
     return after is None or after.total < before.total or after.capacity < before.capacity
 
 
 def shrinkage(plan: Plan, observed: ObservedTree, limits: Limits) -> tuple[str, ...]:
     """
-    Where the plan takes away more than ``limits`` allow in one pass: one sentence each, none when it is modest.
+    Return a sentence for each way in which a plan takes away more than ``limits`` allow in one pass; empty: none.
 
-    What a provider loses counts unless it was withdrawn or its device was seen; what comes elsewhere makes up for it.
+    A provider's loss counts unless its class was withdrawn or its device was seen; gains elsewhere make up for it.
     """
     final = stock_writes(plan.operations)
     before: Counter[str] = Counter()
@@ -314,7 +318,7 @@ def shrinkage(plan: Plan, observed: ObservedTree, limits: Limits) -> tuple[str, 
             withdrawn = name in limits.withdrawn.get(names[uuid], frozenset())
             side = excused if withdrawn or names[uuid] in limits.present else lost
             side[name] += max(0, total - stays.get(name, 0))
-    # What comes elsewhere makes up for what was taken on purpose first: the rest of it, for what may have been lost.
+    # Gains make up first for stock that was removed on purpose, and only then for stock that may be a real loss.
     loss = {name: lost[name] - max(0, gained[name] - excused[name]) for name in before}
     after = {name: before[name] - lost[name] - excused[name] + gained[name] for name in before}
     sentences = [
@@ -325,12 +329,12 @@ def shrinkage(plan: Plan, observed: ObservedTree, limits: Limits) -> tuple[str, 
     gone = [one for one in plan.operations if isinstance(one, Delete) and one.name not in limits.present]
     losing = [one for one in gone if any(loss[name] > 0 for name in _totals(stood[one.uuid]))]
     if len(losing) > limits.providers:
-        sentences.append(f"{len(losing)} providers would go, more than {limits.providers}")
+        sentences.append(f"{len(losing)} providers would be deleted, more than {limits.providers}")
     return tuple(sentences)
 
 
 def _totals(inventories: Mapping[str, Inventory]) -> dict[str, int]:
-    """By class; a CPU that goes from the shared to the dedicated ones is not lost, so all are counted as VCPU."""
+    """Return totals by class; PCPU counts as VCPU, as a CPU that becomes dedicated is not lost."""
     totals: Counter[str] = Counter()
     for name, stock in inventories.items():
         totals["VCPU" if name == "PCPU" else name] += stock.total
@@ -339,13 +343,13 @@ def _totals(inventories: Mapping[str, Inventory]) -> dict[str, int]:
 
 def check_use(plan: Plan, observed: ObservedTree, allocations: Iterable[Allocation], *, force: bool = False) -> None:
     """
-    Refuse to take away what guests hold.
+    Refuse a plan that takes away what guests hold.
 
-    ``allocations`` are those on the providers that ``lessened`` names.
+    ``allocations`` are those on the providers that ``lessened`` returns.
 
     Raises:
         UnsafePlan: a class would have less capacity than is used (``force`` allows that), or a class or a provider
-            with allocations would go (never allowed).
+            with allocations would be removed (never allowed).
     """
     final = stock_writes(plan.operations)
     by_name = observed.by_name
@@ -360,10 +364,10 @@ def check_use(plan: Plan, observed: ObservedTree, allocations: Iterable[Allocati
                 f"{used} {resource_class} on {name} are allocated, and the plan would remove that stock: "
                 f"move the guests away first"
             )
-        # What is reserved of a device that guests hold is kept from others, and taken from nobody.
+        # A reservation of devices that guests hold keeps them from other guests; it takes nothing away.
         of_devices, total = resource_class not in NO_DEVICES, final[provider.uuid][resource_class].total
         kept = of_devices and total >= used
-        # Where all of it was reserved there was no room to lose, and yet units that guests hold would go.
+        # Stock that was all reserved has no capacity to lose; a lower total can still remove units that guests hold.
         fewer = stands is None or stays < stands.capacity or (of_devices and total < stands.total)
         if not force and stays < used and not kept and fewer:
             raise UnsafePlan(

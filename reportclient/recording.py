@@ -1,9 +1,9 @@
-"""Requests with their answers: kept as they go by, and given again later, without any network."""
+"""Record requests with their answers, and replay the answers later without a network."""
 
 import builtins
 import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from keystoneauth1 import exceptions
@@ -12,63 +12,62 @@ from reportclient.errors import LEAKED, Rejected, mask
 from reportclient.transport import Sender
 
 _KEPT = ("Age", "Content-Type", "Date", "Last-Modified", "Retry-After", "x-openstack-request-id")
-"""The headers of an answer that are looked at; no others are kept."""
+"""Headers of an answer that the agent reads; no others are recorded."""
 _FAILURES = (exceptions.ClientException, OSError, ArithmeticError, ValueError, *LEAKED)
 
 
 class Unrecorded(Rejected):
-    """What is asked was not asked when the answers were recorded."""
+    """The request was not sent when the answers were recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
     """
-    One request and what became of it.
+    One request with its answer or its failure.
 
-    Secrets are not in it: tokens are in headers that are not kept, and a failure's text is masked.
+    It contains no secrets: tokens are in headers that are not recorded, and the text of a failure is masked.
     """
 
     method: str
     path: str
     microversion: str
-    body: Any = None  # of the request, as JSON has it
+    body: object = None  # of the request, as decoded JSON; None: no body
     status: int = 0  # 0: no answer
     headers: dict[str, str] = field(default_factory=dict)
-    text: str = ""  # of the answer
-    failure: str = ""  # the name of the exception where there was no answer
-    cause: str = ""  # and its text
+    text: str = ""  # body of the answer
+    failure: str = ""  # class of the exception when there was no answer; empty: there was one
+    cause: str = ""  # text of that exception
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What tells one question from another."""
+        """Method, path and microversion: equal for equal requests."""
         return self.method, self.path, self.microversion
 
 
 class RecordingSender:
-    """Sends through another, and keeps what went by in ``exchanges``, which the caller empties."""
+    """Sends through another sender, and adds each exchange to ``exchanges``, which the caller empties."""
 
     def __init__(self, sender: Sender, exchanges: list[Exchange]) -> None:
         self._sender = sender
         self._exchanges = exchanges
 
     def request(self, url: str, method: str, **kwargs: Any) -> Any:
-        """As ``Sender``; errors as those of the other."""
-        asked: dict[str, Any] = {"method": method, "path": url, "microversion": _version(kwargs)}
-        asked["body"] = kwargs.get("json")
+        """Send as ``Sender`` does; errors are those of the other sender."""
+        asked = Exchange(method=method, path=url, microversion=_version(kwargs), body=kwargs.get("json"))
         try:
             answer = self._sender.request(url, method, **kwargs)
         except _FAILURES as error:
-            self._exchanges.append(Exchange(**asked, failure=type(error).__name__, cause=mask(str(error))))
+            self._exchanges.append(replace(asked, failure=type(error).__name__, cause=mask(str(error))))
             raise
         headers = {name: str(answer.headers[name]) for name in _KEPT if name in answer.headers}
-        text = answer.content.decode(errors="replace")  # JSON is UTF-8; requests would guess, which takes long
-        self._exchanges.append(Exchange(**asked, status=answer.status_code, headers=headers, text=text))
+        text = answer.content.decode(errors="replace")  # JSON is UTF-8; requests would guess it, which is slow
+        self._exchanges.append(replace(asked, status=answer.status_code, headers=headers, text=text))
         return answer
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedAnswer:
-    """What we use of a ``requests`` response."""
+    """A recorded answer in the form of a ``requests`` response, as far as we use it."""
 
     exchange: Exchange
 
@@ -89,12 +88,12 @@ class RecordedAnswer:
         return self.exchange.text
 
     def json(self) -> Any:
-        """As ``requests`` does; ValueError where it is no JSON."""
+        """Return the decoded body; ValueError when it is no JSON, as from ``requests``."""
         return json.loads(self.exchange.text)
 
 
 class RecordedSender:
-    """Gives the recorded answers again: to the same question in the same order, the last one again and again."""
+    """Answers equal requests with their recorded answers, in the recorded order; the last one is repeated."""
 
     def __init__(self, exchanges: Iterable[Exchange]) -> None:
         self._left: dict[tuple[str, str, str], list[Exchange]] = {}
@@ -103,14 +102,17 @@ class RecordedSender:
 
     def request(self, url: str, method: str, **kwargs: Any) -> RecordedAnswer:
         """
-        As ``Sender``.
+        Answer as ``Sender`` does.
 
         Raises:
-            Unrecorded: it was not asked then. Whatever the request raised then.
+            Unrecorded: this request was not recorded. Also the exception that was recorded for it.
         """
         left = self._left.get((method, url, _version(kwargs)))
         if not left:
-            raise Unrecorded(f"{method} {url} is not in the case: this version asks what the one that saved it did not")
+            raise Unrecorded(
+                f"{method} {url} is not in the case: the version that saved it did not send this request; replay the "
+                f"case with that version"
+            )
         found = left.pop(0) if len(left) > 1 else left[0]
         if found.failure:
             raise _failure(found)
@@ -118,27 +120,27 @@ class RecordedSender:
 
 
 def encode_exchanges(exchanges: Iterable[Exchange]) -> str:
-    """One line of JSON for each."""
+    """Return one line of JSON for each exchange."""
     return "".join(json.dumps(asdict(one)) + "\n" for one in exchanges)
 
 
 def decode_exchanges(text: str) -> tuple[Exchange, ...]:
     """
-    What ``encode_exchanges`` made a text of.
+    Return the exchanges that ``encode_exchanges`` encoded.
 
     Raises:
-        ValueError, TypeError: it is no such text.
+        ValueError, TypeError: the text is in another form.
     """
     return tuple(Exchange(**json.loads(line)) for line in text.splitlines())
 
 
 def _failure(found: Exchange) -> Exception:
-    """The exception of then with its text; not by its own constructor, which would add to the text once more."""
+    """Return the recorded exception with its text, without its own constructor, which would extend the text again."""
     named = getattr(exceptions, found.failure, None) or getattr(builtins, found.failure, None)
     kind = named if isinstance(named, type) and issubclass(named, _FAILURES) else exceptions.ClientException
     error: Exception = kind.__new__(kind, found.cause)
     return error
 
 
-def _version(kwargs: dict[str, Any]) -> str:
+def _version(kwargs: Mapping[str, object]) -> str:
     return str(kwargs.get("microversion", ""))

@@ -1,4 +1,4 @@
-"""A tree whose host is called otherwise, or whose renaming was cut off: its providers by the names they are to have."""
+"""Names of a tree's providers after its host was renamed, also when the renaming was interrupted."""
 
 import uuid
 from collections.abc import Iterable
@@ -10,16 +10,16 @@ from reportclient.tree import ObservedProvider, ObservedTree
 
 
 def child_uuid(root_uuid: str, root_name: str, name: str) -> str:
-    """A new child's uuid: derived from the root's uuid and the part of the name that is the child's own."""
+    """Return the uuid of a new child, derived from the root's uuid and the child's own part of its name."""
     return str(uuid.uuid5(uuid.UUID(root_uuid), name.removeprefix(root_name)))
 
 
 def as_called(observed: ObservedTree, name: str, formerly: str | None = None) -> ObservedTree:
     """
-    The tree with the names that the root and the children of ours and nova's have once the host is called ``name``.
+    Return the tree with the names that the root, and our and nova's children, have once the host is called ``name``.
 
-    Each child is taken by the part of its name that is its own, after the root's name as it stands, as it is to be, or
-    as it was ``formerly``: so a renaming that was cut off is recognised at whatever request that was.
+    A child keeps its own part of its name. What precedes it is the root's name: the present one, the new one, or the
+    one that it had ``formerly``. So an interrupted renaming is recognised, whichever request was the last.
     """
     root = observed.root
     if root is None or (root.name == name and formerly is None):
@@ -43,13 +43,13 @@ def as_called(observed: ObservedTree, name: str, formerly: str | None = None) ->
 
 
 def called(old: str, name: str, before: Iterable[str]) -> str:
-    """A provider's name once the host is called ``name``; ``before`` are the names that the host may have had."""
+    """Return a provider's name once the host is called ``name``; ``before`` are names that the host may have had."""
     fitting = [prefix for prefix in before if old == prefix or old.startswith(f"{prefix}_")]
     return name + old.removeprefix(max(fitting, key=len)) if fitting else old
 
 
 def new_name(seen: ObservedProvider, root_uuid: str, name: str, before: Iterable[str]) -> str:
-    """The same of a provider, whose uuid tells which part of the name is its own if we made it."""
+    """Return the same for an observed provider; if we made it, its uuid proves which part of its name is its own."""
     for prefix in before:
         if seen.name.startswith(f"{prefix}_") and child_uuid(root_uuid, prefix, seen.name) == seen.uuid:
             return name + seen.name.removeprefix(prefix)
@@ -58,13 +58,13 @@ def new_name(seen: ObservedProvider, root_uuid: str, name: str, before: Iterable
 
 def former_name(observed: ObservedTree, devices: Iterable[str] = ()) -> str | None:
     """
-    What the host was called when a child of ours got its name, if the root is called otherwise by now; else None.
+    Return the host's name from when a child of ours got its name, if the root has another name now; else None.
 
-    The uuid of a child that we made tells; a child that nova made is called after one of ``devices``, the parts of
-    names that are the devices' own (``_0000:81:00.0``).
+    The uuid of a child that we made proves its own part of its name. The name of a child that nova made ends with one
+    of ``devices``, the devices' own parts of names (``_0000:81:00.0``).
 
     Raises:
-        TreeMismatch: a child carries our mark, and nothing tells after what it is called.
+        TreeMismatch: a child with our mark has a name of unknown origin.
     """
     root = observed.root
     strange = [seen for seen in observed if root and seen.provider.parent and not seen.name.startswith(f"{root.name}_")]
@@ -77,18 +77,18 @@ def former_name(observed: ObservedTree, devices: Iterable[str] = ()) -> str | No
             return seen.name.removesuffix(part)
     if root and marked:
         raise TreeMismatch(
-            f"provider {marked[0].name} ({marked[0].uuid}) carries this agent's mark and is not called after "
-            f"{root.name}: if the host was renamed, say sync --rename-from with the name that its providers begin "
-            f"with; else rename that provider back"
+            f"provider {marked[0].name} ({marked[0].uuid}) carries this agent's mark, and its name does not begin "
+            f"with {root.name}_: if the host was renamed, run sync --rename-from with the name that its providers "
+            f"begin with; else rename that provider back"
         )
     return None
 
 
 def is_unmarked(seen: ObservedProvider, root_uuid: str) -> bool:
     """
-    Whether a child is ours although nothing marks it: its uuid is derived from our root's, and nobody else marked it.
+    Return whether a child without any mark is ours: its uuid is derived from our root's uuid.
 
-    A pass that was cut off left it, or a hand-over that was forced; what nova took over since is nova's.
+    An interrupted pass or a forced hand-over left it. A child that nova took over since then is nova's.
     """
     if seen.provider.parent is None or is_marked(seen) or is_novas(seen) or others_marks(seen):
         return False
@@ -96,7 +96,7 @@ def is_unmarked(seen: ObservedProvider, root_uuid: str) -> bool:
 
 
 def _own_part(seen: ObservedProvider, root_uuid: str) -> str | None:
-    """The part of a child's name that is its own, if we gave it its uuid; None if we did not."""
+    """Return the child's own part of its name, if its uuid is from us; None if it is not."""
     places = (number for number, letter in enumerate(seen.name) if letter == "_")
     parts = (seen.name[place:] for place in places)
     return next((part for part in parts if child_uuid(root_uuid, "", part) == seen.uuid), None)

@@ -1,9 +1,9 @@
 """
-What is reserved, and whose word that is, as placement itself remembers it.
+What is reserved, and by whom, as placement itself remembers it.
 
-``reserved`` is an operator's word, unless the provider carries one of our marks. While it does, traits that begin with
-``KEEP`` say what the operator reserved, so that exactly that is left once our reason is gone. What differs then from
-what we left is an operator's word again, and goes into those traits.
+``reserved`` comes from an operator, unless the provider carries one of our marks. While it does, traits that begin with
+``KEEP`` remember what the operator reserved, so that exactly this amount stays once our reason is gone. An amount that
+differs then from what we left is a new reservation of an operator, and goes into those traits.
 """
 
 from collections.abc import Collection, Container, Iterable, Mapping
@@ -12,21 +12,21 @@ from dataclasses import replace
 from reportclient.names import LONGEST, NO_DEVICES, is_name
 from reportclient.tree import MAX_INT, Inventory, ObservedProvider, ObservedTree, Provider
 
-UNHEALTHY = "CUSTOM_DEVICE_UNHEALTHY"  # some of it is ill
-HELD = "CUSTOM_DEVICE_HELD"  # there is less of it than guests hold or an operator reserved
-KEEP = f"{UNHEALTHY}_KEEP_"  # followed by an amount, "_", and the class of which an operator reserved so much
-LONGEST_CLASS = LONGEST - len(f"{KEEP}{MAX_INT}_")  # of which any amount can be remembered
+UNHEALTHY = "CUSTOM_DEVICE_UNHEALTHY"  # some of the provider's devices are ill
+HELD = "CUSTOM_DEVICE_HELD"  # fewer devices are left than guests hold or an operator reserved
+KEEP = f"{UNHEALTHY}_KEEP_"  # followed by the amount that an operator reserved, "_", and the class
+LONGEST_CLASS = LONGEST - len(f"{KEEP}{MAX_INT}_")  # characters of a class of which any amount fits into a trait
 
 Reservations = Mapping[str, Mapping[str, int]]
-"""Provider's uuid -> resource class -> amount that an operator reserved and that no trait says yet; 0 is one too."""
+"""Amounts, also 0, that operators reserved and that no trait remembers yet, by provider uuid and resource class."""
 
 
 def check_length(name: str) -> str:
     """
-    A class of devices of which any reserved amount fits into a trait.
+    Return the class if any reserved amount of it fits into a trait.
 
     Raises:
-        ValueError: it is too long.
+        ValueError: the name is too long.
     """
     if len(name) > LONGEST_CLASS:
         raise ValueError(
@@ -37,22 +37,26 @@ def check_length(name: str) -> str:
 
 
 def is_mark(trait: str) -> bool:
-    """Whether a trait says whose a reservation is."""
+    """Return whether a trait is one of ours that say who reserved: UNHEALTHY, HELD, or one with KEEP."""
     return trait in (UNHEALTHY, HELD) or trait.startswith(KEEP)
 
 
 def is_reserved_by_us(traits: Collection[str]) -> bool:
-    """Whether what is reserved on a provider with these traits is more than an operator's word."""
+    """Return whether we reserved something on a provider with these traits."""
     return UNHEALTHY in traits or HELD in traits
 
 
 def reserved_by_operator_on(stands: ObservedProvider | None) -> dict[str, int]:
-    """Amount of each class that an operator reserved on a provider, classes that are away for now included."""
+    """Return the amount of each class that an operator reserved on a provider; empty for None."""
     return reserved_by_operator(stands.provider) if stands else {}
 
 
 def reserved_by_operator(provider: Provider) -> dict[str, int]:
-    """The same of a provider that stands or is wanted."""
+    """
+    Return the amount of each class that an operator reserved on an observed or desired provider.
+
+    Includes remembered amounts of classes that have no stock now.
+    """
     if is_reserved_by_us(provider.traits):
         return _remembered(provider.traits)
     return {name: stock.reserved for name, stock in provider.inventories.items() if stock.reserved}
@@ -67,11 +71,11 @@ def set_by_operator(
     contested: Container[str] = (),
 ) -> Reservations:
     """
-    What operators reserved while a mark of ours stood, since we ``left`` the tree (None: we do not know how).
+    Return what operators reserved under a mark of ours since we ``left`` the tree.
 
-    ``before`` is what was found so and is not written yet. ``tried`` is what we may have made of the tree meanwhile;
-    ``contested`` are the uuids of providers that another service writes. A class whose KEEP trait changed is none of
-    it: then that trait is the later word.
+    ``left`` None means that we do not know how we left it. ``before`` is what was found earlier and is not written yet.
+    ``tried`` are trees that we may have written meanwhile; ``contested`` are the uuids of providers that another
+    service writes. A class whose KEEP trait changed is left out: that trait is the newer information then.
     """
     trees = [tree.by_uuid for tree in ((left, *tried) if left else ())]
     found: dict[str, Mapping[str, int]] = {}
@@ -89,14 +93,14 @@ def set_by_operator(
 
 
 def with_reservations(observed: ObservedTree, reservations: Reservations) -> ObservedTree:
-    """The tree with KEEP traits that say what operators reserved."""
+    """Return the tree with KEEP traits for what operators reserved."""
     if not reservations:
         return observed
     return replace(observed, providers=tuple(_with_amounts(seen, reservations.get(seen.uuid)) for seen in observed))
 
 
 def without_classes(provider: Provider, classes: Collection[str]) -> Provider:
-    """A provider without the stock of some classes, and without the traits that say what of them was reserved."""
+    """Return the provider without the stock of some classes, and without the KEEP traits of these classes."""
     left = {name: stock for name, stock in provider.inventories.items() if name not in classes}
     kept = {name: amount for name, amount in _remembered(provider.traits).items() if name not in classes}
     others = frozenset(name for name in provider.traits if not name.startswith(KEEP))
@@ -104,12 +108,12 @@ def without_classes(provider: Provider, classes: Collection[str]) -> Provider:
 
 
 def keep_trait(provider: Provider, name: str) -> str:
-    """The trait that says how much of a class an operator reserved; empty where none does."""
+    """Return the trait that remembers how much of a class an operator reserved; empty when there is none."""
     return next(iter(keeps({name: _remembered(provider.traits).get(name, 0)})), "")
 
 
 def given_back(stands: ObservedProvider, apart: Collection[str] = ()) -> dict[str, Inventory]:
-    """A provider's stock without what we reserved of it; classes that are set ``apart`` stay as they are."""
+    """Return a provider's stock without what we reserved of it; classes in ``apart`` stay as they are."""
     theirs = reserved_by_operator_on(stands)
     return {
         name: stock if name in apart else replace(stock, reserved=min(stock.total, theirs.get(name, 0)))
@@ -118,7 +122,7 @@ def given_back(stands: ObservedProvider, apart: Collection[str] = ()) -> dict[st
 
 
 def used_up(provider: Provider) -> Provider:
-    """A provider all of which is reserved for good, and not only as long as we have a reason of our own."""
+    """Return the provider with all of its stock reserved for good, not only while we have a reason."""
     stock = {name: replace(one, reserved=one.total) for name, one in provider.inventories.items()}
     marks = keeps({name: one.total for name, one in stock.items()})
     marked = marks if is_reserved_by_us(provider.traits) else frozenset()
@@ -126,13 +130,13 @@ def used_up(provider: Provider) -> Provider:
 
 
 def keeps(reserved: Mapping[str, int]) -> frozenset[str]:
-    """The traits that remember what an operator reserved, by class."""
+    """Return the traits that remember these amounts by class; none for 0, and none that would be too long."""
     names = (f"{KEEP}{amount}_{name}" for name, amount in reserved.items() if amount)
     return frozenset(filter(is_name, names))
 
 
 def _reserved_otherwise(seen: ObservedProvider, ours: Collection[ObservedProvider]) -> dict[str, int]:
-    """What is reserved of classes of devices in an amount in which we never left it."""
+    """Return the reserved amounts of classes of devices that differ from each amount that we left."""
     found = {}
     for name, stock in seen.provider.inventories.items():
         left = [one.provider.inventories[name].reserved for one in ours if name in one.provider.inventories]

@@ -1,4 +1,4 @@
-"""Moves into whole allocation sets: placement replaces all of a consumer that a reshape names."""
+"""Turn moves into whole sets of allocations: a reshape replaces all allocations of each consumer that it names."""
 
 from collections.abc import Iterable, Mapping
 
@@ -9,12 +9,12 @@ from reportclient.plan import Rewrite
 
 def rewrites(moves: Iterable[Move], consumers: Iterable[Consumer], identity: Mapping[str, str]) -> tuple[Rewrite, ...]:
     """
-    The final set of each consumer that moves: what it has elsewhere repeated, what a target has of it merged.
+    Return the final set of each consumer that moves: it repeats what stays, and adds up what is on a target already.
 
-    ``identity`` gives the uuid of each provider that a move names.
+    ``identity`` has the uuid of each provider that a move names.
 
     Raises:
-        Conflict: a consumer has less than a move takes: it changed since its allocations were read.
+        Conflict: a consumer has less than its moves take, because it changed since its allocations were read.
     """
     known = {consumer.uuid: consumer for consumer in consumers}
     by_consumer: dict[str, list[Move]] = {}
@@ -25,7 +25,7 @@ def rewrites(moves: Iterable[Move], consumers: Iterable[Consumer], identity: Map
 
 def _rewrite(uuid: str, moves: Iterable[Move], consumer: Consumer | None, identity: Mapping[str, str]) -> Rewrite:
     if consumer is None:
-        raise Conflict(f"consumer {uuid} let go of all it had while this plan was made")
+        raise Conflict(f"consumer {uuid} released all its allocations while this plan was made")
     after: dict[tuple[str, str], int] = {
         (provider, name): amount for provider, resources in consumer.slots.items() for name, amount in resources.items()
     }

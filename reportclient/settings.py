@@ -1,4 +1,4 @@
-"""What operators set in placement by hand, and plans that would lose it: reservations of devices, allocation ratios."""
+"""Find plans that would lose what operators set in placement by hand: reservations of devices, allocation ratios."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -9,19 +9,19 @@ from reportclient.names import NO_DEVICES, ONE_TIME
 from reportclient.reserve import keep_trait, reserved_by_operator, without_classes
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
-HUGE = "CUSTOM_MEMORY_PAGE_SIZE_LARGE"  # of providers that nobody can overcommit
-_BANDWIDTH = "NET_BW_"  # begins the classes that count kbit/s
+HUGE = "CUSTOM_MEMORY_PAGE_SIZE_LARGE"  # trait of providers that cannot be overcommitted
+_BANDWIDTH = "NET_BW_"  # prefix of the classes that count kbit/s
 _NONE: Mapping[str, Collection[str]] = MappingProxyType({})
 _OPTIONS = {"VCPU": "cpu_allocation_ratio", "MEMORY_MB": "ram_allocation_ratio", "DISK_GB": "disk_allocation_ratio"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Flow:
-    """Stock of a class that goes from providers to others above or below them."""
+    """Stock of one class that goes from providers to others above or below them."""
 
-    name: str
-    sources: tuple[ObservedProvider, ...]  # that lose all of it
-    targets: tuple[Provider, ...]  # that did not have it, or less
+    name: str  # of the class
+    sources: tuple[ObservedProvider, ...]  # lose all of it
+    targets: tuple[Provider, ...]  # had none of it, or less
 
 
 def lost_settings(
@@ -35,12 +35,12 @@ def lost_settings(
     apart: Mapping[str, Collection[str]] = _NONE,
 ) -> tuple[str, ...]:
     """
-    Why a change would lose what an operator set: a sentence each; none when all of it comes along.
+    Return a sentence for each setting of an operator that a change would lose; empty when all settings are kept.
 
-    Changes are of the layout, and of the names of classes. ``owned`` are the names of the providers that we write;
-    ``free_ratios`` the classes whose ratio nobody configured; ``elsewhere`` the providers whose hardware is to be on
-    offer in another form; ``away`` the classes of a root's total of which no device has any now. ``apart`` has the
-    classes, by provider's name, that are no device's: those of the operator's files, and others'.
+    Such a change is one of the layout, or of the names of classes. ``owned`` are the names of the providers that we
+    write; ``free_ratios`` the classes whose ratio is not configured; ``elsewhere`` the names of providers whose
+    hardware is to be offered in another form; ``away`` the classes of a root's total that no device has now. ``apart``
+    has, by provider name, the classes that do not belong to devices: from the operator's files, or of other services.
     """
     observed = replace(
         observed,
@@ -63,13 +63,13 @@ def lost_settings(
 
 
 def _lost_total(root: ObservedProvider, name: str) -> str:
-    """Why a reservation of devices that are away is lost with the root's total of them; empty when none stands."""
+    """Return why a reservation of devices that are away is lost with the root's total; empty: none is reserved."""
     amount = reserved_by_operator(root.provider).get(name, 0)
     if not amount:
         return ""
     return (
-        f"{amount} {name} on {root.name} are reserved by hand, and no device of this host has any now that could keep "
-        f"it: wait until one is back, or {_take_off(root, name)}"
+        f"{amount} {name} on {root.name} are reserved by hand, and no device of this host has this class now, so that "
+        f"none can keep the reservation: wait until such a device is back, or {_take_off(root, name)}"
     )
 
 
@@ -82,10 +82,10 @@ def _lost_name(
     is_elsewhere: bool,
 ) -> str:
     """
-    Why a reservation is lost as the same hardware is to be on offer by another name; empty when none is.
+    Return why a reservation is lost when the same hardware is offered under another class; empty: none is lost.
 
-    ``near`` are the providers that may get it: the same one, and those above and below; ``flown`` the classes that
-    they get by the same name.
+    ``near`` are the providers that may get the hardware: the same one, and those above and below it; ``flown`` are the
+    classes that they get under the same name.
     """
     stays = {name for one in near if one.name == seen.name for name in one.inventories}
     for name, amount in sorted(reserved_by_operator(seen.provider).items()):
@@ -94,19 +94,19 @@ def _lost_name(
         came = _came(near, observed, name)
         spent = [one for one in near if one.name == seen.name and ONE_TIME in one.traits & seen.provider.traits]
         if came and all(reserved_by_operator(one).get(each, 0) for one in spent for each in came) and spent:
-            continue  # a one-time device that was used is used by whatever name
+            continue  # a used one-time device stays used, also under another class
         if came or is_elsewhere:
             other = ", ".join(came) or "the same hardware in another form"
             return (
-                f"{amount} {name} on {seen.name} are reserved by hand, and {other} is to be on offer instead, which "
-                f"may be the same devices: {_take_off(seen, name)}, and set it again on {came[0] if came else 'that'} "
-                f"afterwards"
+                f"{amount} {name} on {seen.name} are reserved by hand, and this change would offer {other} instead, "
+                f"which may be the same devices: {_take_off(seen, name)}, and set it again "
+                f"{f'for {came[0]}' if came else 'on the new form'} afterwards"
             )
     return ""
 
 
 def _came(near: Iterable[Provider], observed: ObservedTree, gone: str) -> list[str]:
-    """The classes that providers get and that may be another name of one that goes: bandwidth is none of devices."""
+    """Return the new classes of ``near`` that may replace ``gone``: bandwidth replaces only bandwidth."""
     stood = observed.by_name
     before = {one.name: stood[one.name].provider.inventories.keys() if one.name in stood else () for one in near}
     came = {name for one in near for name in one.inventories if name not in before[one.name]}
@@ -114,7 +114,7 @@ def _came(near: Iterable[Provider], observed: ObservedTree, gone: str) -> list[s
 
 
 def _take_off(seen: ObservedProvider, name: str) -> str:
-    """How a person takes a reservation off: in the stock, or where that says 0 or is away, in our trait."""
+    """Return how a person takes a reservation off: in the stock, or in our trait when no stock shows it."""
     stock = seen.provider.inventories.get(name)
     if stock and stock.reserved:
         command = f"openstack resource provider inventory set {seen.uuid} --amend --resource {name}:reserved=0"
@@ -155,7 +155,7 @@ def _grows(provider: Provider, seen: ObservedProvider | None, name: str) -> bool
 
 
 def _relations(observed: ObservedTree, desired: ProviderTree) -> Callable[[str, str], bool]:
-    """Whether one provider is above the other, before or after."""
+    """Return a function that tells whether one of two providers is above the other, before or after the change."""
     before = {seen.name: seen.provider.parent for seen in observed}
     after = {provider.name: provider.parent for provider in desired}
 
@@ -170,7 +170,7 @@ def _relations(observed: ObservedTree, desired: ProviderTree) -> Callable[[str, 
 
 
 def _lost_reservation(flow: _Flow) -> str:
-    """Why a reservation is lost or could not come back; empty when it comes along."""
+    """Return why a reservation is lost or could not come back; empty when it is kept."""
     said = [(seen, reserved_by_operator(seen.provider).get(flow.name, 0)) for seen in flow.sources]
     kept = [(one, reserved_by_operator(one).get(flow.name, 0)) for one in flow.targets]
     before, after = sum(amount for _, amount in said), sum(amount for _, amount in kept)
@@ -184,20 +184,20 @@ def _lost_reservation(flow: _Flow) -> str:
     where = ", ".join(f"{amount} {flow.name} on {seen.name}" for seen, amount in places)
     seen = places[0][0]
     return (
-        f"{where} are reserved by hand, and this change would lose which of the devices they are: "
+        f"{where} are reserved by hand, and this change would lose which of the devices are reserved: "
         f"{_take_off(seen, flow.name)}, and set it again on {_first(one.name for one in flow.targets)} afterwards"
     )
 
 
 def _may_be_of_others(flow: _Flow, amount: int) -> bool:
-    """Whether a root's total counted more devices than are here to get what is reserved of it: one may be lost."""
+    """Return whether a root's total counted more devices than its target has: the reserved one may be lost."""
     (source,), (target,) = flow.sources, flow.targets
     most = max(amount, source.provider.inventories[flow.name].total)
     return source.provider.parent is None and most > target.inventories[flow.name].total
 
 
 def _lost_ratio(flow: _Flow, observed: ObservedTree, desired: ProviderTree) -> str:
-    """Why an allocation ratio is lost; empty when all that had the class agree on it, and what has it then too."""
+    """Return why an allocation ratio is lost; empty when all providers agree on it, before and after the change."""
     before = {seen.name: _ratio(seen.provider, flow.name) for seen in flow.sources}
     top = observed.root
     before |= {top.name: _ratio(top.provider, flow.name)} if top else {}

@@ -1,5 +1,5 @@
 """
-One request to placement, and what its answer means: status and ``errors[0].code`` become our errors.
+Send requests to placement, and turn refusals into our errors by status and ``errors[0].code``.
 
 Retries of a request belong to keystoneauth (``[placement] connect_retries``, ``status_code_retries``).
 """
@@ -30,24 +30,24 @@ from reportclient.errors import (
 )
 
 RACED = ("placement.concurrent_update", "placement.inventory.inuse", "placement.resource_provider.inuse")
-"""What is in use now was not when it was planned."""
-LEFT_BEHIND = "expected 0 but got None"  # of a consumer's generation
-NO_ROOM = "placement.undefined_code"  # as allocations are answered that do not fit
+"""Codes of 409 that another writer causes: what is in use now was not in use when it was planned."""
+LEFT_BEHIND = "expected 0 but got None"  # in the detail of a 409, about a consumer's generation
+NO_ROOM = "placement.undefined_code"  # code of a 409 for allocations that do not fit
 _NO_CONNECTION = (exceptions.ConnectTimeout, exceptions.ConnectFailure)
-_DIGITS = 18  # of a number in a header that is believed
-Body = Mapping[str, Any] | Callable[[tuple[int, int]], Mapping[str, Any]] | None  # or as a microversion has it
-AT_ONCE = nullcontext()  # keystoneauth's own waits for the wall clock: for hours when that was set back
-LONGEST_WAIT_S = 3600.0  # for which a Retry-After is believed
+_DIGITS = 18  # so many digits of a number in a header are read
+Body = Mapping[str, object] | Callable[[tuple[int, int]], Mapping[str, object]] | None  # or by microversion
+AT_ONCE = nullcontext()  # keystoneauth's own semaphore waits by the wall clock: for hours when that was set back
+LONGEST_WAIT_S = 3600.0  # upper limit of a Retry-After
 OLDEST, NEWEST = (1, 30), (1, 39)  # 1.30 brought the reshaper
 
 
 class Answer(Protocol):
-    """What we use of a ``requests`` response."""
+    """A ``requests`` response, as far as we use it."""
 
     status_code: int
 
     @property
-    def headers(self) -> Any: ...
+    def headers(self) -> Mapping[str, str]: ...
 
     @property
     def content(self) -> bytes: ...
@@ -56,17 +56,17 @@ class Answer(Protocol):
 
 
 class Sender(Protocol):
-    """What we use of a keystoneauth adapter."""
+    """A keystoneauth adapter, as far as we use it."""
 
     def request(self, url: str, method: str, **kwargs: Any) -> Any: ...
 
 
 class Transport:
     """
-    Sends requests at a microversion that both sides speak.
+    Sends requests at a microversion that both sides support.
 
-    ``sender`` is a keystoneauth adapter; ``where`` names the place for messages; ``microversion`` is what an earlier
-    run found this server to speak at most (None: try our newest). ``now`` answers seconds since the epoch.
+    ``sender`` is a keystoneauth adapter; ``where`` names the server in messages; ``microversion`` is the newest one
+    that an earlier run found this server to support (None: try our newest). ``now`` returns seconds since the epoch.
     """
 
     def __init__(
@@ -81,18 +81,24 @@ class Transport:
         self.now = now
         self._where = where
         self.microversion = min(microversion or NEWEST, NEWEST)
-        self.request_id = ""  # by which the server's log calls the last request; empty when it told none
-        self.skew_s: float | None = None  # the server's clock minus ours, as of the last answer; None when it sent none
+        self.request_id = ""  # of the last request in the server's log; empty when the answer had none
+        self.skew_s: float | None = None  # the server's clock minus ours, by the last answer; None when it had no date
 
-    def get(self, path: str) -> tuple[Any, str]:
-        """A GET's body, and its Last-Modified ("" when there is none)."""
+    def get(self, path: str) -> tuple[dict[str, Any], str]:
+        """
+        Return the body of a GET, and its Last-Modified ("" when there is none).
+
+        Raises:
+            Unavailable: no answer, or the copy of a cache.
+            Rejected: the request was refused.
+        """
         answer = self._exchange("GET", path)
         if _age_s(answer):
             answer = self._exchange("GET", path, {"Cache-Control": "no-cache, max-age=0", "Pragma": "no-cache"})
         if age := _age_s(answer):
             raise Unavailable(
-                f"a cache between here and {self._where} answered GET {path} with a copy {age} s old "
-                f"although asked not to: let it pass requests with Cache-Control: no-cache"
+                f"a cache between this host and {self._where} answered GET {path} with a copy {age} s old, although "
+                f"the request forbids that: let it pass requests with Cache-Control: no-cache"
             )
         return self._body(answer, "GET", path), answer.headers.get("Last-Modified", "")
 
@@ -100,9 +106,14 @@ class Transport:
         self, method: str, path: str, body: Body = None, *, newest: tuple[int, int] = NEWEST, once: bool = False
     ) -> Any:
         """
-        A write's answer, None where it has no body; at ``newest`` where its form changed after that.
+        Send a write and return the answer's body, None when there is none.
 
-        With ``once`` it is not sent again when its answer is lost: the caller has to look whether it was done.
+        ``newest`` is the last microversion with this form of the body. With ``once`` the request is not sent again when
+        its answer is lost: the caller has to read whether it took effect.
+
+        Raises:
+            Unavailable: no answer; the request may have taken effect.
+            Conflict, Rejected: the request was refused.
         """
         answer = self._exchange(method, path, body=body, newest=newest, once=once)
         return None if answer.status_code in (201, 204) and not answer.content else self._body(answer, method, path)
@@ -153,7 +164,7 @@ class Transport:
         self.request_id = answer.headers.get("x-openstack-request-id", "")
         return answer
 
-    def _body(self, answer: Answer, method: str, path: str) -> Any:
+    def _body(self, answer: Answer, method: str, path: str) -> dict[str, Any]:
         try:
             body = answer.json()
             if isinstance(body, dict):
@@ -168,7 +179,7 @@ class Transport:
 
 
 def _agree(error: dict[str, Any], where: str) -> tuple[int, int]:
-    """The newest microversion that both sides speak, from the range in a 406."""
+    """Return the newest microversion that both sides support, from the range in a 406."""
     try:
         low, high = (tuple(map(int, error[key].split(".")))[:2] for key in ("min_version", "max_version"))
         if len(low) != 2 or len(high) != 2:
@@ -192,7 +203,7 @@ def _first_error(answer: Answer) -> dict[str, Any]:
 
 
 def _refuse(answer: Answer, method: str, path: str, where: str, now_s: float) -> NoReturn:
-    """Raise what an answer of 400 and above means."""
+    """Raise the error that an answer with status 400 or above means."""
     error = _first_error(answer)
     code, status = error.get("code", ""), answer.status_code
     detail = " ".join(str(error.get("detail", "")).split())[:300] or _kind(answer)
@@ -207,7 +218,7 @@ def _refuse(answer: Answer, method: str, path: str, where: str, now_s: float) ->
     if status == 409 and code == RACED[0] and LEFT_BEHIND in detail:
         raise LeftBehind(f"{asked}: an earlier claim was refused, and left its consumer behind")
     if status == 409 and code in RACED:
-        raise Conflict(f"{asked}: somebody else wrote first{f', {detail}' if code != RACED[0] else ''}")
+        raise Conflict(f"{asked}: another writer came first{f', {detail}' if code != RACED[0] else ''}")
     if status == 409 and code == "placement.duplicate_name":
         raise NameTaken(f"{asked}: {detail}")
     if status == 409 and code == NO_ROOM and "/allocations" in path:
@@ -226,13 +237,13 @@ def _kind(answer: Answer) -> str:
 
 
 def _age_s(answer: Answer) -> int:
-    """How old a cache says its copy is (RFC 9111 Age); 0 for an answer of the server's own."""
+    """Return the age in seconds of a cache's copy (RFC 9111 Age); 0 for an answer of the server itself."""
     age = str(answer.headers.get("Age", "")).strip()
     return int(age[:_DIGITS]) if age.isdecimal() else 0
 
 
 def parse_date(text: str) -> datetime | None:
-    """An RFC 9110 date, which is of UTC also where it names no zone; None when there is none, or none that can be."""
+    """Return an RFC 9110 date, in UTC if it names no zone; None when there is no valid date."""
     try:
         date = parsedate_to_datetime(text)
     except (ValueError, TypeError, IndexError, OverflowError):
@@ -246,14 +257,14 @@ def _skew_s(text: str, now_s: float) -> float | None:
 
 
 def _retry_after_s(text: str, now_s: float) -> float:
-    """For how long we are asked to wait (RFC 9110: seconds, or a date); 0: nobody asks, or nobody can tell."""
+    """Return the seconds that the server asks us to wait (RFC 9110: a number, or a date); 0: none, or not readable."""
     if text.strip().isdecimal():
         return min(float(text.strip()[:_DIGITS]), LONGEST_WAIT_S)
     return min(max(0.0, _skew_s(text, now_s) or 0.0), LONGEST_WAIT_S)
 
 
 def _explain(error: Exception, where: str, now_s: float) -> NoReturn:
-    """Turn what keystoneauth raised before any answer came into our error, with the way out of it."""
+    """Raise our error, with advice, for what keystoneauth raised before any answer came."""
     for kinds, make, advice in _ADVICE:
         if isinstance(error, kinds):
             cause = shorten(mask(str(error)))
@@ -298,12 +309,12 @@ _ADVICE: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Callable[[st
         "the catalog has no such placement: check region_name, valid_interfaces and service_type in [placement], and "
         "that the credentials name a project",
     ),
-    (exceptions.MissingRequiredOptions, Rejected, "[placement] lacks what its auth_type needs"),
+    (exceptions.MissingRequiredOptions, Rejected, "[placement] lacks options that its auth_type needs"),
     (exceptions.DiscoveryFailure, Unavailable, KEYSTONE_AWAY),
     (exceptions.HttpServerError, Unavailable, "Keystone failed: see its log, and is auth_url right?"),
     (exceptions.HTTPClientError, Rejected, "Keystone does not accept what [placement] says"),
     (exceptions.ClientException, Unavailable, "the request failed"),
     ((ValueError, OverflowError), Rejected, "[placement] holds a number or address that cannot be used"),
-    (LEAKED, Unavailable, "what answers at auth_url in [placement] is not in Keystone's form"),
+    (LEAKED, Unavailable, "the answer from auth_url in [placement] is not in Keystone's form: is auth_url right?"),
     (OSError, Rejected, "a file that [placement] names cannot be read: check cafile, certfile and keyfile"),
 )

@@ -4,13 +4,13 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-MAX_RATIO = 3.4e38  # placement keeps it in single precision
+MAX_RATIO = 3.4e38  # placement keeps ratios in single precision
 MAX_INT = 0x7FFFFFFF  # the largest value placement's schema takes, and its default max_unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """One class's stock on one provider, in the units of the class (VCPU: one, MEMORY_MB: MiB, DISK_GB: GiB)."""
+    """Stock of one class on one provider, in the unit of the class (VCPU: one, MEMORY_MB: MiB, DISK_GB: GiB)."""
 
     total: int
     reserved: int = 0
@@ -33,11 +33,11 @@ class Inventory:
 
     @property
     def capacity(self) -> int:
-        """What can be allocated: ``(total - reserved) * allocation_ratio``, rounded down as placement does."""
+        """Amount that can be allocated: ``(total - reserved) * allocation_ratio``, rounded down as in placement."""
         return int((self.total - self.reserved) * self.allocation_ratio)
 
     def equals(self, other: "Inventory") -> bool:
-        """Whether both say the same; some databases keep a ratio in single precision."""
+        """Return whether both are equal; ratios may differ by rounding, as some databases keep single precision."""
         close = math.isclose(self.allocation_ratio, other.allocation_ratio, rel_tol=1e-5)
         return self == other or (close and replace(self, allocation_ratio=other.allocation_ratio) == other)
 
@@ -72,6 +72,7 @@ class ProviderTree:
 
     @property
     def root(self) -> Provider:
+        """The provider without a parent."""
         return self.providers[0]
 
     def __iter__(self) -> Iterator[Provider]:
@@ -88,26 +89,30 @@ class ObservedProvider:
 
     @property
     def name(self) -> str:
+        """The provider's name in placement."""
         return self.provider.name
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedTree:
-    """What placement holds under one root, parents before children; no providers when it holds no such root."""
+    """The tree under one root in placement, parents before children; empty when placement has no such root."""
 
     providers: tuple[ObservedProvider, ...] = ()
-    last_modified: str = ""  # RFC 9110 date of the listing, "" when the server sent none
+    last_modified: str = ""  # RFC 9110 date of the listing; empty when the server sent none
 
     @property
     def root(self) -> ObservedProvider | None:
+        """The provider without a parent; None in an empty tree."""
         return self.providers[0] if self.providers else None
 
     @property
     def by_name(self) -> dict[str, ObservedProvider]:
+        """A new dict of the providers, by name."""
         return {observed.name: observed for observed in self.providers}
 
     @property
     def by_uuid(self) -> dict[str, ObservedProvider]:
+        """A new dict of the providers, by uuid."""
         return {observed.uuid: observed for observed in self.providers}
 
     def __iter__(self) -> Iterator[ObservedProvider]:
@@ -115,22 +120,22 @@ class ObservedTree:
 
 
 def total_of(inventories: Mapping[str, Inventory], resource_class: str) -> int:
-    """The total of a class; 0 where there is none of it."""
+    """Return the total of a class; 0 when there is no stock of it."""
     stock = inventories.get(resource_class)
     return stock.total if stock else 0
 
 
 def same_stock(one: Mapping[str, Inventory], other: Mapping[str, Inventory]) -> bool:
-    """Whether two sets of inventories say the same."""
+    """Return whether two sets of inventories are equal."""
     return one.keys() == other.keys() and all(stock.equals(other[name]) for name, stock in one.items())
 
 
 def went_back(left: ObservedTree, found: ObservedTree) -> bool:
     """
-    Whether a tree is in an older state than the one that was left: a restored backup, or the copy of a cache.
+    Return whether the tree ``found`` is in an older state than ``left``: from a restored backup, or from a cache.
 
-    Each write of stock or traits moves a provider's generation, so what differs at the same one was written in
-    another history.
+    Each write of stock or traits raises a provider's generation. So a provider that differs at the same generation was
+    written after a restore.
     """
     for seen in found:
         before = left.by_uuid.get(seen.uuid)

@@ -149,7 +149,7 @@ def test_a_write_on_what_somebody_changed_meanwhile_is_a_conflict(client: Placem
     write = SetInventories(root_uuid, name, {"VCPU": Inventory(total=3)})
     client.execute(Plan((write,)), old)
 
-    with pytest.raises(Conflict, match="somebody else wrote first"):
+    with pytest.raises(Conflict, match="another writer came first"):
         client.execute(Plan((write,)), ObservedTree((root,)))
 
 

@@ -94,9 +94,9 @@ def test_roles_are_tried_without_writing(status: int, allowed: bool) -> None:
 
 
 def test_a_placement_that_takes_nonsense_is_not_trusted() -> None:
-    with pytest.raises(Unavailable, match="took a provider without a name, which none known does"):
+    with pytest.raises(Unavailable, match="accepted a provider without a name, which no known placement does"):
         client(FakeAnswer(204, "", text="")).may_write()
-    with pytest.raises(Unavailable, match="took an empty reshape, which none known does"):
+    with pytest.raises(Unavailable, match="accepted an empty reshape, which no known placement does"):
         client(FakeAnswer(204, "", text="")).may_reshape()
 
 

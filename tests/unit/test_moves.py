@@ -796,7 +796,7 @@ def test_a_consumer_that_changed_since_it_was_listed_makes_the_plan_begin_again(
     less = Consumer(uuid="a", generation=2, project="p", user="u", kind=None, slots={"host": {"VGPU": 1}})
 
     for consumers, message in (
-        ((), "consumer a let go of all it had"),
+        ((), "consumer a released all its allocations"),
         ((less,), "consumer a changed while this plan"),
     ):
         with pytest.raises(Conflict, match=message):

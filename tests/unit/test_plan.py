@@ -99,7 +99,9 @@ def test_a_class_that_the_operator_took_back_may_go_whole() -> None:
 def test_more_than_four_providers_do_not_go_in_one_pass(count: int, allowed: bool) -> None:
     plan = Plan(tuple(Delete(gpu.uuid, gpu.name) for gpu in GPUS[:count]))
 
-    assert (f"{count} providers would go, more than 4" not in shrinkage(plan, TREE, Limits(fraction=1))) == allowed
+    assert (
+        f"{count} providers would be deleted, more than 4" not in shrinkage(plan, TREE, Limits(fraction=1))
+    ) == allowed
 
 
 def test_only_providers_that_lose_stock_need_their_allocations_read() -> None:

@@ -217,7 +217,7 @@ def test_a_child_of_ours_that_nova_made_is_called_after_its_device() -> None:
 def test_a_child_of_ours_after_which_no_device_here_is_called_is_no_host_of_ours() -> None:
     taken = below(("old_0000:81:00.0", FOREIGN, MARKED))
 
-    with pytest.raises(TreeMismatch, match=r"old_0000:81:00\.0 .* is not called after new: if the host was renamed"):
+    with pytest.raises(TreeMismatch, match=r"old_0000:81:00\.0 .* does not begin with new_: if the host was renamed"):
         former_name(taken, ["_0000:05:00.0"])
 
 

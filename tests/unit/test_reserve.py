@@ -422,7 +422,7 @@ def test_a_card_that_shows_no_vfs_for_a_while_keeps_what_an_operator_reserved(
 
     done = one.sync(wishes, facts=host(*nic(vfs=0)))
     assert one.stock(NIC) == {"SRIOV_NET_VF": (2, 2)}
-    assert f"host_{NIC} keeps 2 SRIOV_NET_VF that an operator reserved" in done.notes[0]
+    assert f"host_{NIC} keeps 2 SRIOV_NET_VF, which an operator reserved" in done.notes[0]
     assert one.sync(wishes).status is Status.UNCHANGED
     one.sync(facts=host(*nic()))
 

@@ -31,7 +31,7 @@ def refusal(status: int, code: str = "", detail: str = "why", **more: str) -> Fa
         pytest.param(refusal(401), Rejected, "token was not accepted", id="token"),
         pytest.param(refusal(403), Forbidden, "give it the role service", id="role"),
         pytest.param(refusal(404), Absent, "why", id="absent"),
-        pytest.param(refusal(409, "placement.concurrent_update"), Conflict, "wrote first", id="raced"),
+        pytest.param(refusal(409, "placement.concurrent_update"), Conflict, "another writer came first", id="raced"),
         pytest.param(refusal(409, "placement.duplicate_name"), NameTaken, "why", id="name"),
         pytest.param(refusal(409, "placement.inventory.inuse"), Conflict, "why", id="in use"),
         pytest.param(refusal(409, "placement.undefined_code"), Rejected, "why", id="no room"),
