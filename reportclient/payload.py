@@ -1,4 +1,4 @@
-"""Placement's JSON, both ways; nothing else in the package sees a dict of it."""
+"""Encode and decode placement's JSON."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,12 +27,12 @@ from reportclient.plan import (
 from reportclient.tree import Inventory, ObservedProvider, Provider
 
 _Json = dict[str, Any]
-UNTYPED = (1, 37)  # the last microversion in which allocations are written without a consumer's type
-_UNKNOWN = "unknown"  # the type of a consumer that was written so
+UNTYPED = (1, 37)  # the last microversion that writes allocations without a consumer type
+_UNKNOWN = "unknown"  # the type that placement reports for a consumer that was written without one
 
 
 def decode_listing(body: _Json) -> list[tuple[str, str, str | None, int]]:
-    """(uuid, name, parent's uuid or None, generation) of each provider of ``GET /resource_providers``."""
+    """Return (uuid, name, parent's uuid or None, generation) of each provider in ``GET /resource_providers``."""
     return [
         (str(row["uuid"]), str(row["name"]), row["parent_provider_uuid"], int(row["generation"]))
         for row in body["resource_providers"]
@@ -41,7 +41,12 @@ def decode_listing(body: _Json) -> list[tuple[str, str, str | None, int]]:
 
 @contextmanager
 def in_form(what: str) -> Iterator[None]:
-    """Inside, an answer that is not in placement's form is Unavailable, and ``what`` says which."""
+    """
+    Check the form of an answer that is decoded in the block; ``what`` names the answer in the message.
+
+    Raises:
+        Unavailable: decoding failed, so that the answer is not in placement's form.
+    """
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
@@ -52,18 +57,18 @@ def in_form(what: str) -> Iterator[None]:
 
 
 def decode_inventories(body: _Json) -> dict[str, Inventory]:
-    """The inventories of one provider, by resource class."""
+    """Return the inventories of one provider, by resource class."""
     return {name: decode_inventory(record) for name, record in body["inventories"].items()}
 
 
 def decode_inventory(record: Mapping[str, Any]) -> Inventory:
-    """One inventory record; keys left out take placement's defaults."""
+    """Return one inventory; keys that the record lacks get placement's defaults."""
     known = {key: record[key] for key in Inventory.__dataclass_fields__ if key in record}
     return Inventory(**known)
 
 
-def encode_inventory(inventory: Inventory) -> _Json:
-    """One inventory record with all its keys."""
+def encode_inventory(inventory: Inventory) -> dict[str, object]:
+    """Return one inventory record with all its keys."""
     return {
         "total": inventory.total,
         "reserved": inventory.reserved,
@@ -74,32 +79,32 @@ def encode_inventory(inventory: Inventory) -> _Json:
     }
 
 
-def encode_inventories(inventories: Mapping[str, Inventory], generation: int) -> _Json:
-    """The body of ``PUT /resource_providers/{uuid}/inventories``."""
+def encode_inventories(inventories: Mapping[str, Inventory], generation: int) -> dict[str, object]:
+    """Return the body of ``PUT /resource_providers/{uuid}/inventories``."""
     return {
         "resource_provider_generation": generation,
         "inventories": {name: encode_inventory(inventory) for name, inventory in sorted(inventories.items())},
     }
 
 
-def encode_traits(traits: Iterable[str], generation: int) -> _Json:
-    """The body of ``PUT /resource_providers/{uuid}/traits``."""
+def encode_traits(traits: Iterable[str], generation: int) -> dict[str, object]:
+    """Return the body of ``PUT /resource_providers/{uuid}/traits``."""
     return {"resource_provider_generation": generation, "traits": sorted(traits)}
 
 
-def encode_aggregates(aggregates: Iterable[str], generation: int) -> _Json:
-    """The body of ``PUT /resource_providers/{uuid}/aggregates`` (1.19)."""
+def encode_aggregates(aggregates: Iterable[str], generation: int) -> dict[str, object]:
+    """Return the body of ``PUT /resource_providers/{uuid}/aggregates`` (1.19)."""
     return {"resource_provider_generation": generation, "aggregates": sorted(aggregates)}
 
 
-def encode_create(create: Create) -> _Json:
-    """The body of ``POST /resource_providers``."""
-    body = {"uuid": create.uuid, "name": create.name}
+def encode_create(create: Create) -> dict[str, object]:
+    """Return the body of ``POST /resource_providers``."""
+    body: dict[str, object] = {"uuid": create.uuid, "name": create.name}
     return body | ({"parent_provider_uuid": create.parent_uuid} if create.parent_uuid else {})
 
 
-def encode_reshape(reshape: Reshape, generations: Mapping[str, int]) -> _Json:
-    """The body of ``POST /reshaper``; ``generations`` by provider uuid."""
+def encode_reshape(reshape: Reshape, generations: Mapping[str, int]) -> dict[str, object]:
+    """Return the body of ``POST /reshaper``; ``generations`` are those of the providers, by uuid."""
     return {
         "inventories": {
             one.uuid: encode_inventories(one.inventories, generations[one.uuid]) for one in reshape.inventories
@@ -108,11 +113,12 @@ def encode_reshape(reshape: Reshape, generations: Mapping[str, int]) -> _Json:
     }
 
 
-def encode_rewrite(rewrite: Rewrite, microversion: tuple[int, int]) -> _Json:
+def encode_rewrite(rewrite: Rewrite, microversion: tuple[int, int]) -> dict[str, object]:
     """
-    The body of ``PUT /allocations/{uuid}``, and of one consumer among several.
+    Return the body of ``PUT /allocations/{uuid}``, which is also the part of one consumer in other bodies.
 
-    Before 1.38 no type is told and so none changes: a type of unknown could not be told either.
+    Before 1.38 it has no consumer type, and placement leaves the type as it is. From 1.38 on it needs one, and
+    ``unknown`` is not accepted: consumers of unknown type are written at 1.37.
     """
     return {
         "allocations": encode_slots(rewrite.after),
@@ -123,13 +129,13 @@ def encode_rewrite(rewrite: Rewrite, microversion: tuple[int, int]) -> _Json:
     }
 
 
-def encode_rewrites(rewrites: Iterable[Rewrite], microversion: tuple[int, int]) -> _Json:
-    """The body of ``POST /allocations``."""
+def encode_rewrites(rewrites: Iterable[Rewrite], microversion: tuple[int, int]) -> dict[str, object]:
+    """Return the body of ``POST /allocations``."""
     return {one.consumer: encode_rewrite(one, microversion) for one in rewrites}
 
 
-def encode_claim(claim: Claim, microversion: tuple[int, int]) -> _Json:
-    """The body of ``PUT /allocations/{uuid}``: what was offered, unread, and whose it is."""
+def encode_claim(claim: Claim, microversion: tuple[int, int]) -> dict[str, object]:
+    """Return the body of ``PUT /allocations/{uuid}``: the offered request unchanged, and the consumer's owner."""
     offered: _Json = json.loads(claim.request.text)
     return offered | {
         "project_id": claim.project,
@@ -139,17 +145,17 @@ def encode_claim(claim: Claim, microversion: tuple[int, int]) -> _Json:
     }
 
 
-def encode_slots(slots: Slots) -> _Json:
-    """``{PROVIDER UUID: {"resources": {CLASS: AMOUNT}}}``, as allocations are written and candidates told."""
+def encode_slots(slots: Slots) -> dict[str, object]:
+    """Return ``{PROVIDER UUID: {"resources": {CLASS: AMOUNT}}}``, the form in writes and in allocation candidates."""
     return {uuid: {"resources": dict(resources)} for uuid, resources in sorted(slots.items())}
 
 
 def decode_request(request: AllocationRequest) -> dict[str, dict[str, int]]:
     """
-    What an allocation request asks for.
+    Return the amounts that an allocation request asks for, by provider uuid and class.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is no allocation request; the message is the reason, without a subject.
     """
     try:
         found = {
@@ -172,15 +178,15 @@ def _whole(amount: object) -> int:
     return amount
 
 
-def _encode_type(kind: str | None, microversion: tuple[int, int]) -> _Json:
+def _encode_type(kind: str | None, microversion: tuple[int, int]) -> dict[str, object]:
     return {"consumer_type": kind} if kind and microversion > UNTYPED else {}
 
 
 def decode_consumer(body: _Json, uuid: str, age_s: float | None = None) -> Consumer | None:
     """
-    A consumer's whole set from ``GET /allocations/{uuid}``; None when it holds nothing.
+    Return a consumer with all its allocations from ``GET /allocations/{uuid}``; None when it has none.
 
-    The type that placement calls unknown is None: nobody told it, and nobody can write it.
+    The type ``unknown`` becomes None: placement reports it for consumers written without a type, and never accepts it.
     """
     if not body["allocations"]:
         return None
@@ -199,7 +205,7 @@ def decode_consumer(body: _Json, uuid: str, age_s: float | None = None) -> Consu
 
 
 def requests_of(operation: Operation) -> tuple[tuple[str, str], ...]:
-    """The method and path of each request that an operation is."""
+    """Return the method and path of each request that carries out an operation."""
     match operation:
         case EnsureClasses(names):
             return tuple(("PUT", f"/resource_classes/{name}") for name in names)
@@ -231,7 +237,7 @@ def requests_of(operation: Operation) -> tuple[tuple[str, str], ...]:
 
 
 def decode_allocations(body: _Json, provider: str) -> tuple[Allocation, ...]:
-    """Who holds what on one provider (by name), from ``GET /resource_providers/{uuid}/allocations``."""
+    """Return the allocations on one provider (by name), from ``GET /resource_providers/{uuid}/allocations``."""
     return tuple(
         Allocation(consumer, provider, resource_class, amount)
         for consumer, record in sorted(body["allocations"].items())
@@ -240,12 +246,12 @@ def decode_allocations(body: _Json, provider: str) -> tuple[Allocation, ...]:
 
 
 def decode_consumer_generations(body: _Json) -> dict[str, int]:
-    """The generation of each consumer in ``GET /resource_providers/{uuid}/allocations`` (1.28)."""
+    """Return the generation of each consumer in ``GET /resource_providers/{uuid}/allocations`` (1.28)."""
     return {str(consumer): int(record["consumer_generation"]) for consumer, record in body["allocations"].items()}
 
 
 def decode_usages(body: _Json) -> dict[str, dict[str, int]]:
-    """By consumer type as from 1.38 on (``consumer_count`` is left out), under "" where no types are told."""
+    """Return usages by consumer type and class, without ``consumer_count``; before 1.38 the only type is ""."""
     usages = body["usages"]
     typed = usages if any(isinstance(one, dict) for one in usages.values()) else {"": usages} if usages else {}
     return {
@@ -255,15 +261,20 @@ def decode_usages(body: _Json) -> dict[str, dict[str, int]]:
 
 
 def decode_names(body: _Json, key: str) -> frozenset[str]:
-    """The names in a list of an answer, for instance its traits."""
+    """
+    Return the names in a list of an answer, for instance its traits.
+
+    Raises:
+        KeyError, TypeError: the answer has no such list.
+    """
     names = body[key]
     if not isinstance(names, list):
         raise TypeError(f"{key} is no list")
     return frozenset(map(str, names))
 
 
-def encode_observed(observed: ObservedProvider) -> _Json:
-    """An observed provider as kept in state."""
+def encode_observed(observed: ObservedProvider) -> dict[str, object]:
+    """Return an observed provider in the form of the agent's state files."""
     provider = observed.provider
     return {
         "uuid": observed.uuid,
@@ -277,7 +288,7 @@ def encode_observed(observed: ObservedProvider) -> _Json:
 
 
 def decode_observed(record: Mapping[str, Any]) -> ObservedProvider:
-    """The inverse of ``encode_observed``."""
+    """Return the provider that ``encode_observed`` encoded."""
     provider = Provider(
         name=record["name"],
         parent=record["parent"],

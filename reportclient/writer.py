@@ -1,7 +1,7 @@
-"""Carries out the operations of a plan, one request after the other; decides nothing."""
+"""Carry out the operations of a plan, one request after the other; decide nothing."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -27,24 +27,30 @@ from reportclient.plan import (
     SetTraits,
 )
 from reportclient.transport import NEWEST, Transport
-from reportclient.tree import ObservedProvider, ObservedTree, Provider
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 LOG = logging.getLogger(__name__)
 
 
 class Writer:
-    """Carries out operations one by one and keeps the generation that each answer gave."""
+    """Carries out operations one by one, and keeps the generation from each answer for the next write."""
 
     def __init__(self, transport: Transport, observed: ObservedTree) -> None:
         self._transport = transport
-        self._last_modified = observed.last_modified
-        self._stands = observed.by_uuid
+        self._known = _Known(observed)
 
     @property
     def outcome(self) -> ObservedTree:
-        return ObservedTree(tuple(self._stands.values()), self._last_modified)
+        """The tree after the operations so far, without the providers whose generation is unknown."""
+        return self._known.tree
 
     def write(self, operation: Operation) -> None:
+        """
+        Send the requests of one operation, and log the changes of providers and consumers.
+
+        Raises:
+            Conflict, Rejected, Unavailable: a request failed; the earlier ones took effect.
+        """
         match operation:
             case EnsureClasses(names):
                 for name in names:
@@ -54,22 +60,14 @@ class Writer:
                     self._transport.send("PUT", f"/traits/{name}")
             case Create():
                 self._create(operation)
-            case Rename(uuid, name, old):
-                self._transport.send("PUT", f"/resource_providers/{uuid}", {"name": name})
-                self._renamed(uuid, old, name)
-            case Reparent(uuid, name, parent_uuid, parent, old):
-                body = {"name": name, "parent_provider_uuid": parent_uuid}
-                self._transport.send("PUT", f"/resource_providers/{uuid}", body)
-                stands = self._stands[uuid]
-                self._stands[uuid] = replace(stands, provider=replace(stands.provider, parent=parent))
-                self._tell("re-parented provider name=%s from=%s to=%s", name, old, parent)
+            case Rename():
+                self._rename(operation)
+            case Reparent():
+                self._reparent(operation)
             case SetTraits():
                 self._set_traits(operation)
-            case SetAggregates(uuid, name, aggregates):
-                body = payload.encode_aggregates(aggregates, self._generation(operation))
-                answer = self._transport.send("PUT", f"/resource_providers/{uuid}/aggregates", body)
-                self._confirm(uuid, answer, aggregates=aggregates)
-                self._tell("set aggregates of provider name=%s aggregates=%s", name, sorted(aggregates))
+            case SetAggregates():
+                self._set_aggregates(operation)
             case SetInventories():
                 self._set_inventories(operation)
             case Reshape():
@@ -81,17 +79,13 @@ class Writer:
             case DropAllocations(consumer):
                 self._transport.send("DELETE", f"/allocations/{consumer}", once=True)
                 self._tell("dropped all allocations consumer=%s", consumer)
-            case Delete(uuid, name):
-                with suppress(Absent):  # our own request was sent again after its answer was lost: it is gone
-                    self._transport.send("DELETE", f"/resource_providers/{uuid}")
-                self._stands.pop(uuid, None)
-                self._last_modified = ""  # without this provider a listing may be of an earlier date
-                self._tell("deleted provider name=%s uuid=%s", name, uuid)
+            case Delete():
+                self._delete(operation)
             case _:
                 assert_never(operation)
 
     def _tell(self, text: str, *values: object) -> None:
-        """One line for a change that was made, with the name that placement's log has for the request."""
+        """Log one line for a change, with the id of the request in placement's log."""
         LOG.info(f"{text} request=%s", *values, self._transport.request_id or "-")
 
     def _create(self, create: Create) -> None:
@@ -101,18 +95,17 @@ class Writer:
             answer = self._made_already(create, error)
         with payload.in_form(f"the new provider {create.name}"):
             generation = int(answer["generation"])
-        parent = self._stands[create.parent_uuid].name if create.parent_uuid else None
-        self._stands[create.uuid] = ObservedProvider(
-            uuid=create.uuid, generation=generation, provider=Provider(name=create.name, parent=parent)
-        )
+        parent = self._known[create.parent_uuid].name if create.parent_uuid else None
+        self._known.add(create, parent, generation)
         self._tell("created provider name=%s uuid=%s parent=%s", create.name, create.uuid, parent)
 
     def _made_already(self, create: Create, refusal: NameTaken) -> Mapping[str, int]:
         """
-        The provider, when it is the one to be made: our own request was sent again after its answer was lost.
+        Return the provider if our own request made it and was sent again after its answer was lost.
 
         Raises:
             NameTaken: another host uses this name or uuid.
+            Conflict: another writer changed the provider since.
         """
         try:
             body, _ = self._transport.get(f"/resource_providers/{create.uuid}")
@@ -122,12 +115,23 @@ class Writer:
         if same and body.get("generation") == 0:
             return {"generation": 0}
         if same:
-            raise Conflict(f"somebody filled provider {create.name} at the moment it was made") from refusal
+            raise Conflict(f"another writer changed provider {create.name} right after it was created") from refusal
         raise NameTaken(f"{refusal}; another host uses this name or uuid") from refusal
+
+    def _rename(self, write: Rename) -> None:
+        self._transport.send("PUT", f"/resource_providers/{write.uuid}", {"name": write.name})
+        self._known.rename(write.uuid, write.old_name, write.name)
+        self._tell("renamed provider uuid=%s from=%s to=%s", write.uuid, write.old_name, write.name)
+
+    def _reparent(self, write: Reparent) -> None:
+        body = {"name": write.name, "parent_provider_uuid": write.parent_uuid}
+        self._transport.send("PUT", f"/resource_providers/{write.uuid}", body)
+        self._known.change(write.uuid, parent=write.parent)
+        self._tell("re-parented provider name=%s from=%s to=%s", write.name, write.old_parent, write.parent)
 
     def _set_traits(self, write: SetTraits) -> None:
         path = f"/resource_providers/{write.uuid}/traits"
-        generation = self._generation(write) if write.uuid in self._stands else self._unchanged(write, path)
+        generation = self._known[write.uuid].generation if write.uuid in self._known else self._unchanged(write, path)
         answer = self._transport.send("PUT", path, payload.encode_traits(write.traits, generation))
         self._confirm(write.uuid, answer, traits=write.traits)
         self._tell(
@@ -135,43 +139,57 @@ class Writer:
         )
 
     def _unchanged(self, write: SetTraits, path: str) -> int:
-        """The generation after a reshape, which answers none, if the traits are still those of the plan."""
+        """
+        Return the generation of a provider after a reshape, whose answer has none.
+
+        Raises:
+            Conflict: the traits are no longer those of the plan.
+        """
         body, _ = self._transport.get(path)
         with payload.in_form(f"the traits of {write.name}"):
             stands, generation = payload.decode_names(body, "traits"), int(body["resource_provider_generation"])
         if stands != (write.traits - write.added) | write.removed:
-            raise Conflict(f"somebody else changed the traits of {write.name} meanwhile")
+            raise Conflict(f"another writer changed the traits of {write.name} while the plan was carried out")
         return generation
 
+    def _set_aggregates(self, write: SetAggregates) -> None:
+        body = payload.encode_aggregates(write.aggregates, self._known[write.uuid].generation)
+        answer = self._transport.send("PUT", f"/resource_providers/{write.uuid}/aggregates", body)
+        self._confirm(write.uuid, answer, aggregates=write.aggregates)
+        self._tell("set aggregates of provider name=%s aggregates=%s", write.name, sorted(write.aggregates))
+
     def _set_inventories(self, write: SetInventories) -> None:
-        body = payload.encode_inventories(write.inventories, self._generation(write))
+        body = payload.encode_inventories(write.inventories, self._known[write.uuid].generation)
         answer = self._transport.send("PUT", f"/resource_providers/{write.uuid}/inventories", body)
         self._confirm(write.uuid, answer, inventories=write.inventories)
         self._tell("set inventories of provider name=%s %s", write.name, _totals(write))
 
+    def _confirm(self, uuid: str, answer: Mapping[str, int], **changed: object) -> None:
+        if uuid not in self._known:
+            return
+        with payload.in_form(f"a write on {self._known[uuid].name}"):
+            generation = int(answer["resource_provider_generation"])
+        self._known.change(uuid, generation, **changed)
+
     def _reshape(self, reshape: Reshape) -> None:
         """
-        All in one transaction; where the role does not allow that, stock of which nobody moves one after the other.
+        Send a reshape; if the role does not allow it and no consumer moves, write the providers one after the other.
 
         Raises:
-            Forbidden: consumers move, and the user may not reshape.
+            Forbidden: consumers move, and the role does not allow reshapes.
         """
-        generations = {one.uuid: self._generation(one) for one in reshape.inventories}
+        generations = {one.uuid: self._known[one.uuid].generation for one in reshape.inventories}
         try:
             body = payload.encode_reshape(reshape, generations)
             self._transport.send("POST", "/reshaper", body, newest=payload.UNTYPED)
         except Forbidden:
             if reshape.rewrites:
                 raise
-            for one in (
-                *filter(None, map(self._losses, reshape.inventories)),
-                *filter(self._gains, reshape.inventories),
-            ):
+            for one in _one_by_one(reshape, self._known):
                 self._set_inventories(one)
             return
         touched = {uuid for one in reshape.rewrites for uuid in (*one.before, *one.after)}
-        for uuid in touched | generations.keys():
-            self._stands.pop(uuid, None)  # a reshape answers no generations: to be read again
+        self._known.forget(touched | generations.keys())  # the answer has no generations: to be read again
         for one in reshape.inventories:
             self._tell("set inventories of provider name=%s %s", one.name, _totals(one))
         for each in reshape.rewrites:
@@ -184,7 +202,7 @@ class Writer:
         self._tell("claimed consumer=%s", claim.consumer)
 
     def _replace(self, rewrites: tuple[Rewrite, ...]) -> None:
-        """One consumer by PUT, several by POST: all of them are written, or none."""
+        """Send one consumer by PUT, several by POST, which writes all of them or none."""
         newest = NEWEST if all(one.kind for one in rewrites) else payload.UNTYPED
         if len(rewrites) == 1:
             path, body = f"/allocations/{rewrites[0].consumer}", partial(payload.encode_rewrite, rewrites[0])
@@ -194,45 +212,82 @@ class Writer:
                 "POST", "/allocations", partial(payload.encode_rewrites, rewrites), newest=newest, once=True
             )
         for each in rewrites:
-            for uuid in (*each.before, *each.after):
-                self._stands.pop(uuid, None)  # their generations moved, and the answer tells none
+            self._known.forget((*each.before, *each.after))  # their generations moved, and the answer has none
             self._tell("%s consumer=%s", "replaced allocations" if each.after else "released", each.consumer)
 
-    def _losses(self, write: SetInventories) -> SetInventories | None:
-        """The part of a write that only takes away; None where it takes nothing."""
-        stands = self._stands[write.uuid].provider.inventories
-        left = {
-            name: write.inventories[name] if write.inventories[name].total <= stock.total else stock
-            for name, stock in stands.items()
-            if name in write.inventories
-        }
-        taken = left.keys() != stands.keys() or any(stands[name] != stock for name, stock in left.items())
-        return replace(write, inventories=left) if taken else None
+    def _delete(self, write: Delete) -> None:
+        with suppress(Absent):  # our own request deleted it, and was sent again after its answer was lost
+            self._transport.send("DELETE", f"/resource_providers/{write.uuid}")
+        self._known.delete(write.uuid)
+        self._tell("deleted provider name=%s uuid=%s", write.name, write.uuid)
 
-    def _gains(self, write: SetInventories) -> bool:
-        """Whether a write adds to a provider: then it waits for those that only take away, so that nothing is twice."""
-        stands = self._stands[write.uuid].provider.inventories
-        return any(name not in stands or one.total > stands[name].total for name, one in write.inventories.items())
 
-    def _renamed(self, uuid: str, old: str, name: str) -> None:
+class _Known:
+    """What is known of a tree while a plan is carried out; providers of unknown generation are not in it."""
+
+    def __init__(self, observed: ObservedTree) -> None:
+        self._last_modified = observed.last_modified
+        self._stands = observed.by_uuid
+
+    @property
+    def tree(self) -> ObservedTree:
+        return ObservedTree(tuple(self._stands.values()), self._last_modified)
+
+    def __contains__(self, uuid: str) -> bool:
+        return uuid in self._stands
+
+    def __getitem__(self, uuid: str) -> ObservedProvider:
+        return self._stands[uuid]
+
+    def add(self, create: Create, parent: str | None, generation: int) -> None:
+        provider = Provider(name=create.name, parent=parent)
+        self._stands[create.uuid] = ObservedProvider(uuid=create.uuid, generation=generation, provider=provider)
+
+    def rename(self, uuid: str, old: str, name: str) -> None:
         for key, stands in self._stands.items():
             if key == uuid:
-                self._stands[key] = replace(stands, provider=replace(stands.provider, name=name))
+                self.change(key, name=name)
             elif stands.provider.parent == old:
-                self._stands[key] = replace(stands, provider=replace(stands.provider, parent=name))
-        self._tell("renamed provider uuid=%s from=%s to=%s", uuid, old, name)
+                self.change(key, parent=name)
 
-    def _generation(self, write: SetTraits | SetAggregates | SetInventories) -> int:
-        return self._stands[write.uuid].generation
-
-    def _confirm(self, uuid: str, answer: Mapping[str, int], **changed: object) -> None:
-        stands = self._stands.get(uuid)
-        if stands is None:
-            return
+    def change(self, uuid: str, generation: int | None = None, **changed: object) -> None:
+        """Change attributes of a provider, and its generation unless that is None."""
+        stands = self._stands[uuid]
         provider = replace(stands.provider, **changed)  # type: ignore[arg-type]
-        with payload.in_form(f"a write on {stands.name}"):
-            generation = int(answer["resource_provider_generation"])
-        self._stands[uuid] = replace(stands, generation=generation, provider=provider)
+        new = stands.generation if generation is None else generation
+        self._stands[uuid] = replace(stands, generation=new, provider=provider)
+
+    def forget(self, uuids: Iterable[str]) -> None:
+        for uuid in uuids:
+            self._stands.pop(uuid, None)
+
+    def delete(self, uuid: str) -> None:
+        self._stands.pop(uuid, None)
+        self._last_modified = ""  # a listing without this provider can have an earlier date
+
+
+def _one_by_one(reshape: Reshape, known: _Known) -> list[SetInventories]:
+    """Return writes of single providers: first those that only take away, so that no device is offered twice."""
+    stocks = {one.uuid: known[one.uuid].provider.inventories for one in reshape.inventories}
+    losses = [_loss(one, stocks[one.uuid]) for one in reshape.inventories]
+    gains = [one for one in reshape.inventories if _gains(one, stocks[one.uuid])]
+    return [*filter(None, losses), *gains]
+
+
+def _loss(write: SetInventories, stands: Mapping[str, Inventory]) -> SetInventories | None:
+    """Return the part of a write that only takes away; None when it takes nothing away."""
+    left = {
+        name: write.inventories[name] if write.inventories[name].total <= stock.total else stock
+        for name, stock in stands.items()
+        if name in write.inventories
+    }
+    taken = left.keys() != stands.keys() or any(stands[name] != stock for name, stock in left.items())
+    return replace(write, inventories=left) if taken else None
+
+
+def _gains(write: SetInventories, stands: Mapping[str, Inventory]) -> bool:
+    """Return whether a write adds stock to a provider."""
+    return any(name not in stands or one.total > stands[name].total for name, one in write.inventories.items())
 
 
 def _totals(write: SetInventories) -> str:
