@@ -144,7 +144,7 @@ def contest(
         return None
     sentences = tuple(sentence for name in names for sentence in changes[name])
     if len(names) > 1:
-        sentences = tuple(_of(name, sentence) for name in names for sentence in changes[name])
+        sentences = tuple(_with_provider(name, sentence) for name in names for sentence in changes[name])
     changed = [(before, now) for before, now in pairs if now and now.name in names]
     return Contest(
         ", ".join(names),
@@ -190,7 +190,7 @@ def _agree(one: Inventory, other: Inventory, name: str, keep_ratio: frozenset[st
     return one.equals(replace(other, allocation_ratio=one.allocation_ratio) if name in keep_ratio else other)
 
 
-def _of(provider: str, sentence: str) -> str:
+def _with_provider(provider: str, sentence: str) -> str:
     """Return the sentence of a change with its provider's name, for changes of several providers."""
     subject, _, rest = sentence.partition(" ")
     return sentence if subject == provider else f"{subject} of {provider} {rest}"

@@ -231,7 +231,7 @@ class Limits:
     fraction: float = 0.3  # of a class's total over the tree
     providers: int = 4  # deleted ones
     withdrawn: Mapping[str, frozenset[str]] = field(default_factory=dict)  # by an operator: classes, by provider name
-    present: frozenset[str] = frozenset()  # names of providers whose device was seen: it is not just out of sight
+    present: frozenset[str] = frozenset()  # names of providers whose device the survey saw
 
 
 def stock_writes(operations: Iterable[Operation]) -> dict[str, Mapping[str, Inventory]]:

@@ -3,7 +3,7 @@ What is reserved, and by whom, as placement itself remembers it.
 
 ``reserved`` comes from an operator, unless the provider carries one of our marks. While it does, traits that begin with
 ``KEEP`` remember what the operator reserved, so that exactly this amount stays once our reason is gone. An amount that
-differs then from what we left is a new reservation of an operator, and goes into those traits.
+differs then from what we left was set by an operator, and goes into those traits.
 """
 
 from collections.abc import Collection, Container, Iterable, Mapping

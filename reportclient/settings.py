@@ -91,21 +91,21 @@ def _lost_name(
     for name, amount in sorted(reserved_by_operator(seen.provider).items()):
         if name in NO_DEVICES or name in stays or name in flown:
             continue
-        came = _came(near, observed, name)
+        came = _new_classes(near, observed, name)
         spent = [one for one in near if one.name == seen.name and ONE_TIME in one.traits & seen.provider.traits]
         if came and all(reserved_by_operator(one).get(each, 0) for one in spent for each in came) and spent:
             continue  # a used one-time device stays used, also under another class
         if came or is_elsewhere:
             other = ", ".join(came) or "the same hardware in another form"
+            again = f"for {came[0]}" if came else "on the new form"
             return (
                 f"{amount} {name} on {seen.name} are reserved by hand, and this change would offer {other} instead, "
-                f"which may be the same devices: {_take_off(seen, name)}, and set it again "
-                f"{f'for {came[0]}' if came else 'on the new form'} afterwards"
+                f"which may be the same devices: {_take_off(seen, name)}, and set it again {again} afterwards"
             )
     return ""
 
 
-def _came(near: Iterable[Provider], observed: ObservedTree, gone: str) -> list[str]:
+def _new_classes(near: Iterable[Provider], observed: ObservedTree, gone: str) -> list[str]:
     """Return the new classes of ``near`` that may replace ``gone``: bandwidth replaces only bandwidth."""
     stood = observed.by_name
     before = {one.name: stood[one.name].provider.inventories.keys() if one.name in stood else () for one in near}

@@ -78,13 +78,13 @@ class Writer:
                 self._replace(rewrites)
             case DropAllocations(consumer):
                 self._transport.send("DELETE", f"/allocations/{consumer}", once=True)
-                self._tell("dropped all allocations consumer=%s", consumer)
+                self._log("dropped all allocations consumer=%s", consumer)
             case Delete():
                 self._delete(operation)
             case _:
                 assert_never(operation)
 
-    def _tell(self, text: str, *values: object) -> None:
+    def _log(self, text: str, *values: object) -> None:
         """Log one line for a change, with the id of the request in placement's log."""
         LOG.info(f"{text} request=%s", *values, self._transport.request_id or "-")
 
@@ -97,7 +97,7 @@ class Writer:
             generation = int(answer["generation"])
         parent = self._known[create.parent_uuid].name if create.parent_uuid else None
         self._known.add(create, parent, generation)
-        self._tell("created provider name=%s uuid=%s parent=%s", create.name, create.uuid, parent)
+        self._log("created provider name=%s uuid=%s parent=%s", create.name, create.uuid, parent)
 
     def _made_already(self, create: Create, refusal: NameTaken) -> Mapping[str, int]:
         """
@@ -121,20 +121,20 @@ class Writer:
     def _rename(self, write: Rename) -> None:
         self._transport.send("PUT", f"/resource_providers/{write.uuid}", {"name": write.name})
         self._known.rename(write.uuid, write.old_name, write.name)
-        self._tell("renamed provider uuid=%s from=%s to=%s", write.uuid, write.old_name, write.name)
+        self._log("renamed provider uuid=%s from=%s to=%s", write.uuid, write.old_name, write.name)
 
     def _reparent(self, write: Reparent) -> None:
         body = {"name": write.name, "parent_provider_uuid": write.parent_uuid}
         self._transport.send("PUT", f"/resource_providers/{write.uuid}", body)
         self._known.change(write.uuid, parent=write.parent)
-        self._tell("re-parented provider name=%s from=%s to=%s", write.name, write.old_parent, write.parent)
+        self._log("re-parented provider name=%s from=%s to=%s", write.name, write.old_parent, write.parent)
 
     def _set_traits(self, write: SetTraits) -> None:
         path = f"/resource_providers/{write.uuid}/traits"
         generation = self._known[write.uuid].generation if write.uuid in self._known else self._unchanged(write, path)
         answer = self._transport.send("PUT", path, payload.encode_traits(write.traits, generation))
         self._confirm(write.uuid, answer, traits=write.traits)
-        self._tell(
+        self._log(
             "set traits of provider name=%s added=%s removed=%s", write.name, sorted(write.added), sorted(write.removed)
         )
 
@@ -156,13 +156,13 @@ class Writer:
         body = payload.encode_aggregates(write.aggregates, self._known[write.uuid].generation)
         answer = self._transport.send("PUT", f"/resource_providers/{write.uuid}/aggregates", body)
         self._confirm(write.uuid, answer, aggregates=write.aggregates)
-        self._tell("set aggregates of provider name=%s aggregates=%s", write.name, sorted(write.aggregates))
+        self._log("set aggregates of provider name=%s aggregates=%s", write.name, sorted(write.aggregates))
 
     def _set_inventories(self, write: SetInventories) -> None:
         body = payload.encode_inventories(write.inventories, self._known[write.uuid].generation)
         answer = self._transport.send("PUT", f"/resource_providers/{write.uuid}/inventories", body)
         self._confirm(write.uuid, answer, inventories=write.inventories)
-        self._tell("set inventories of provider name=%s %s", write.name, _totals(write))
+        self._log("set inventories of provider name=%s %s", write.name, _totals(write))
 
     def _confirm(self, uuid: str, answer: Mapping[str, int], **changed: object) -> None:
         if uuid not in self._known:
@@ -191,15 +191,15 @@ class Writer:
         touched = {uuid for one in reshape.rewrites for uuid in (*one.before, *one.after)}
         self._known.forget(touched | generations.keys())  # the answer has no generations: to be read again
         for one in reshape.inventories:
-            self._tell("set inventories of provider name=%s %s", one.name, _totals(one))
+            self._log("set inventories of provider name=%s %s", one.name, _totals(one))
         for each in reshape.rewrites:
-            self._tell("moved consumer uuid=%s", each.consumer)
+            self._log("moved consumer uuid=%s", each.consumer)
 
     def _claim(self, claim: Claim) -> None:
         path = f"/allocations/{claim.consumer}"
         newest = NEWEST if claim.kind else payload.UNTYPED
         self._transport.send("PUT", path, partial(payload.encode_claim, claim), newest=newest, once=True)
-        self._tell("claimed consumer=%s", claim.consumer)
+        self._log("claimed consumer=%s", claim.consumer)
 
     def _replace(self, rewrites: tuple[Rewrite, ...]) -> None:
         """Send one consumer by PUT, several by POST, which writes all of them or none."""
@@ -213,13 +213,13 @@ class Writer:
             )
         for each in rewrites:
             self._known.forget((*each.before, *each.after))  # their generations moved, and the answer has none
-            self._tell("%s consumer=%s", "replaced allocations" if each.after else "released", each.consumer)
+            self._log("%s consumer=%s", "replaced allocations" if each.after else "released", each.consumer)
 
     def _delete(self, write: Delete) -> None:
         with suppress(Absent):  # our own request deleted it, and was sent again after its answer was lost
             self._transport.send("DELETE", f"/resource_providers/{write.uuid}")
         self._known.delete(write.uuid)
-        self._tell("deleted provider name=%s uuid=%s", write.name, write.uuid)
+        self._log("deleted provider name=%s uuid=%s", write.name, write.uuid)
 
 
 class _Known:
