@@ -1,4 +1,4 @@
-"""What a virt driver is."""
+"""The interface of a virt driver: what the agent calls, and what one look at a node returns."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -16,25 +16,25 @@ from reportclient.tree import ObservedTree, ProviderTree
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """All that one look at a node told; complete, or there is none."""
+    """Everything that one look read of a node; always complete, as a partial read raises ``DiscoveryError``."""
 
     facts: HostFacts
-    compute_id: str | None = None  # an archive's own identity; None on a live host, where the agent keeps it
+    compute_id: str | None = None  # from a host archive; None: it has none, or a live host, where the agent keeps it
     files: Mapping[str, str] = field(
         default_factory=dict, compare=False, repr=False
-    )  # what was read, as a host archive
+    )  # what was read, as the files of a host archive: path -> text
 
 
 class Driver(Protocol):
-    """A driver author writes ``survey`` (I/O, hardware words) and ``shape`` (pure, placement's words)."""
+    """Methods of a driver: ``nodes`` and ``survey`` do I/O in hardware terms; the others are pure."""
 
     @property
     def emitted(self) -> Names:
-        """The classes and traits that ``shape`` can ever put on a root, and in ``below`` what only its children get."""
+        """Classes and traits that ``shape`` can ever put on a root; ``below`` has those that only its children get."""
         ...
 
     def nodes(self) -> tuple[str, ...]:
-        """The nodes that this agent reports, by the name of their root provider."""
+        """Return the nodes that this agent reports, by the names of their root providers."""
         ...
 
     def survey(self, node: str) -> Survey:
@@ -48,10 +48,10 @@ class Driver(Protocol):
 
     def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
         """
-        The tree that a node should have, and which unit of it each guest really holds.
+        Return the tree that a node should have, and the units of it that each guest really holds.
 
-        ``observed`` is what placement holds already (it decides ratios that nobody configured); None where there is
-        no placement to ask.
+        ``observed`` is the tree in placement, which decides the ratios that are not configured; None where there is no
+        placement to ask.
 
         Raises:
             PolicyError: the policy names something that this node does not have.
@@ -59,32 +59,32 @@ class Driver(Protocol):
         ...
 
     def explain(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> Shaped:
-        """The same tree with the fact and the rule behind each class and trait; errors as ``shape``."""
+        """Return the same tree with the fact and the rule behind each class and trait; same errors as ``shape``."""
         ...
 
     def present(self, survey: Survey) -> frozenset[str]:
         """
-        The names of the providers whose hardware the survey found, whether they are wanted or not.
+        Return the names of the providers whose hardware the survey found, whether they are wanted or not.
 
-        What goes from a provider named here was taken away by a person or told by the hardware; what goes with a
-        provider that is not may be a card that died.
+        Stock that goes from a provider in this set was withdrawn by a person, or the hardware reported the change.
+        Stock that goes with a provider outside this set may belong to a card that failed.
         """
         ...
 
     def idle(self, survey: Survey, policy: Policy) -> tuple[str, ...]:
-        """What the policy says and nothing on this node answers to: one sentence each."""
+        """Return one sentence for each part of the policy that matches nothing on this node."""
         ...
 
 
 @runtime_checkable
 class Watchable(Protocol):
-    """A driver whose node tells when it changes."""
+    """A driver that reports changes of its node as events."""
 
     def watching(self, wake: Wake) -> AbstractContextManager[None]:
         """
-        Inside, ``wake`` is called with each event that asks for another look.
+        Call ``wake`` with each event that asks for another look, as long as the context is open.
 
         Raises:
-            DiscoveryError: the events cannot be heard.
+            DiscoveryError: the events cannot be received.
         """
         ...

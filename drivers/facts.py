@@ -1,4 +1,4 @@
-"""Every fact about a host on one page, with its unit and where it comes from. Empty means: none there."""
+"""Facts about a host, each with its unit and source. Empty means that the host has none, unless a comment differs."""
 
 from dataclasses import dataclass, field
 
@@ -7,17 +7,17 @@ from drivers.pci import PciAddress
 
 @dataclass(frozen=True, slots=True)
 class HostCpu:
-    """One logical CPU, as ``<cpu>`` in libvirt's capabilities places it."""
+    """One logical CPU, from ``<cpu>`` in libvirt's capabilities."""
 
     id: int
     socket: int
     core: int
-    siblings: frozenset[int]  # logical CPUs of the same core, itself included
+    siblings: frozenset[int]  # logical CPUs of the same core, this one included
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryPages:
-    """The pages of one size in one cell, as ``<pages>`` counts them; small pages are what huge ones left over."""
+    """Pages of one size in one cell, from ``<pages>``; the total of small pages excludes what huge pages take."""
 
     size_kib: int
     total: int
@@ -30,13 +30,13 @@ class NumaCell:
     id: int
     memory_kib: int  # libvirt's <memory>; 0 for a cell without memory
     cpus: tuple[HostCpu, ...]  # lowest id first; empty for a memory-only cell
-    pages: tuple[MemoryPages, ...] = ()  # smallest first; empty where libvirt does not tell
-    distances: tuple[tuple[int, int], ...] = ()  # (cell, relative distance), lowest cell first; 10 is the cell itself
+    pages: tuple[MemoryPages, ...] = ()  # smallest first; empty where libvirt does not report them
+    distances: tuple[tuple[int, int], ...] = ()  # (cell, relative distance), lowest cell first; 10 means this cell
 
 
 @dataclass(frozen=True, slots=True)
 class CpuMap:
-    """Which logical CPUs exist and which are online: virNodeGetCPUMap."""
+    """The number of logical CPUs and the ids of the online ones, from virNodeGetCPUMap."""
 
     total: int
     online: frozenset[int]
@@ -55,17 +55,17 @@ class GuestArch:
 
 @dataclass(frozen=True, slots=True)
 class DomainCapabilities:
-    """What one emulator offers guests of one machine type: virConnectGetDomainCapabilities."""
+    """Features that one emulator offers guests of one machine type, from virConnectGetDomainCapabilities."""
 
     arch: str
     disk_buses: frozenset[str]
     video_models: frozenset[str]
     secure_boot: bool
     tpm_models: frozenset[str]
-    tpm_versions: frozenset[str] | None  # None: libvirt before 8.6 does not say
-    sev_guests: int = 0  # how many SEV guests can run at a time; 0 where SEV is not supported
-    sev_es_guests: int = 0  # and how many of SEV-ES or SEV-SNP
-    launch_security: frozenset[str] = frozenset()  # for instance "sev-snp"; empty where libvirt before 10.5 says none
+    tpm_versions: frozenset[str] | None  # None: libvirt before 8.6 does not report them
+    sev_guests: int = 0  # how many SEV guests can run at a time; 0: SEV is not supported
+    sev_es_guests: int = 0  # how many SEV-ES or SEV-SNP guests can run at a time; 0: neither is supported
+    launch_security: frozenset[str] = frozenset()  # for instance "sev-snp"; libvirt before 10.5 reports none
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class DiskSpace:
     """The file system that holds the instances."""
 
     total_bytes: int
-    free_bytes: int = field(compare=False)  # of no concern for the tree, and another at each look
+    free_bytes: int = field(compare=False)  # not compared: it differs at each look, and the tree does not use it
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +89,10 @@ class NetDevice:
     """A network interface of a PCI function."""
 
     name: str
-    state: str | None = None  # the kernel's operstate, for instance "up" or "down"; None where libvirt does not say
-    speed_mbps: int | None = None  # of the link; None while it has none
-    carries_host_traffic: bool = False  # it has routes or addresses of the host's own, or is part of a bond or bridge
-    represents: str | None = None  # the port of another function that it stands for, for instance "pf0vf1"; None: none
+    state: str | None = None  # the kernel's operstate, for instance "up" or "down"; None: unknown
+    speed_mbps: int | None = None  # speed of the link; None while the link has none
+    carries_host_traffic: bool = False  # it has the host's own routes or addresses, or is part of a bond or bridge
+    represents: str | None = None  # port of another function that it represents, for instance "pf0vf1"; None: none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,33 +103,35 @@ class PciFunction:
     vendor_id: str  # four lower-case hex digits
     product_id: str
     device_class: int | None = None  # base class, subclass and interface, for instance 0x020000: an Ethernet controller
-    driver: str | None = None  # None: bound to none
+    driver: str | None = None  # None: no driver is bound
     iommu_group: int | None = None
-    cell: int | None = None  # None: the kernel knows no affinity (numa_node is -1)
-    pf: PciAddress | None = None  # of a VF: its physical function
-    total_vfs: int | None = None  # of a PF: how many VFs it can have; None: it is no PF
-    vfs: tuple[PciAddress, ...] = ()  # of a PF: those that are made, lowest first
+    cell: int | None = None  # NUMA cell; None: the kernel knows no affinity (numa_node is -1)
+    pf: PciAddress | None = None  # address of a VF's physical function; None: it is no VF
+    total_vfs: int | None = None  # how many VFs a PF can have; None: it is no PF
+    vfs: tuple[PciAddress, ...] = ()  # existing VFs of a PF, lowest address first
     net_devices: tuple[NetDevice, ...] = ()
-    power_state: str | None = None  # sysfs-bus-pci's power_state, for instance "D0" or "error"; None: not told
-    attributes: tuple[tuple[str, str], ...] = ()  # files of the vendor's driver that rules name: (path, first line)
+    power_state: str | None = None  # sysfs-bus-pci's power_state, for instance "D0" or "error"; None: unknown
+    attributes: tuple[tuple[str, str], ...] = ()  # (path, first line) of each file that rules name and that exists
 
     @property
     def is_pf(self) -> bool:
+        """Return whether this is a physical function: it can have VFs."""
         return self.total_vfs is not None
 
     @property
     def is_vf(self) -> bool:
+        """Return whether this is a virtual function."""
         return self.pf is not None
 
     @property
     def links(self) -> tuple[NetDevice, ...]:
-        """Its interfaces without those that only represent VFs on a switch in the card (switchdev)."""
+        """Interfaces of this function, without those that only represent VFs on a switch in the card (switchdev)."""
         return tuple(net for net in self.net_devices if net.represents is None)
 
 
 @dataclass(frozen=True, slots=True)
 class MdevType:
-    """A kind of mediated device that a parent can make: ``<type>`` of its ``mdev_types`` capability."""
+    """A type of mediated device that a parent can make, from ``<type>`` of its ``mdev_types`` capability."""
 
     id: str  # for instance "nvidia-222"
     name: str  # the vendor's; may be empty
@@ -141,7 +143,7 @@ class MdevParent:
     """A device that can be divided into mediated devices; not every such parent is on PCI."""
 
     name: str  # libvirt's: "pci_0000_84_00_0", "mtty_mtty"
-    address: PciAddress | None
+    address: PciAddress | None  # None: not on PCI
     types: tuple[MdevType, ...]  # in order of id
 
 
@@ -151,54 +153,54 @@ class Mdev:
 
     uuid: str
     type: str
-    parent: str  # libvirt's name of it
+    parent: str  # libvirt's name of the parent device
 
 
 @dataclass(frozen=True, slots=True)
 class GuestMemory:
-    """Memory of a guest, or of one of the cells that it is shown."""
+    """Memory of a guest, or of one of the NUMA cells that the guest sees."""
 
     mib: int
-    cells: frozenset[int] = frozenset()  # of the host, that it is bound to (numatune, strict); empty: to none
+    cells: frozenset[int] = frozenset()  # host cells that the memory is bound to (numatune, strict); empty: not bound
     huge: bool = False
-    page_kib: int | None = None  # of huge pages; None: the host's default, or no huge pages
+    page_kib: int | None = None  # size of huge pages; None: the host's default size, or no huge pages
 
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """Whose guest a domain is, and its disk, from the metadata that nova leaves in it."""
+    """Project, user and disk of a domain, from the metadata that nova writes into it."""
 
     project: str
     user: str
-    disk_gb: int | None  # of the host's own, by the flavor; None: not told
-    overridden: frozenset[str] = frozenset()  # classes of which the flavor asks for other amounts than the guest has
+    disk_gb: int | None  # on the host's own disk, by the flavor; None: unknown
+    overridden: frozenset[str] = frozenset()  # classes that the flavor's extra specs name, with amounts of their own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guest:
-    """A domain and what of the host it has or, not running, will have."""
+    """A domain, with the resources of the host that it has or, while it does not run, will have."""
 
     uuid: str
     state: str  # libvirt's: "running", "paused", "shutoff" ...
     pci: frozenset[PciAddress] = frozenset()  # <hostdev> and <interface type='hostdev'>
-    ports: frozenset[PciAddress] = frozenset()  # those of <interface type='hostdev'>: a port of a network has them
+    ports: frozenset[PciAddress] = frozenset()  # those of <interface type='hostdev'>, which belong to network ports
     netdevs: frozenset[str] = (
         frozenset()
-    )  # the host's interfaces that it has whole: <interface type='direct'>, passthrough
-    vdpa: frozenset[str] = frozenset()  # vhost-vdpa devices, of which nothing tells the VF
-    mdevs: frozenset[str] = frozenset()  # uuids
-    vcpus: tuple[frozenset[int], ...] = ()  # the host's CPUs that each may run on, empty: any; () where not told
-    emulator_cpus: frozenset[int] = frozenset()  # those of emulatorpin; empty: any
-    memory: tuple[GuestMemory, ...] = ()  # () where not told
-    encryption: str | None = None  # which contexts it takes: "amd_sev", "amd_sev_es", "amd_sev_snp"
-    resident: tuple[tuple[int, int], ...] = ()  # (cell, KiB) of a running one's memory; () where the kernel is silent
-    migrating: bool = False  # to or from here, at this moment
-    tenant: Tenant | None = None  # None: whoever made the domain did not say
+    )  # names of host interfaces that the guest has whole: <interface type='direct'>, passthrough
+    vdpa: frozenset[str] = frozenset()  # paths of vhost-vdpa devices; the domain does not name their VFs
+    mdevs: frozenset[str] = frozenset()  # uuids of mediated devices
+    vcpus: tuple[frozenset[int], ...] = ()  # host CPUs that each vCPU may run on, empty: any; (): unknown
+    emulator_cpus: frozenset[int] = frozenset()  # host CPUs of emulatorpin; empty: any
+    memory: tuple[GuestMemory, ...] = ()  # (): unknown
+    encryption: str | None = None  # kind of encryption context: "amd_sev", "amd_sev_es", "amd_sev_snp"; None: none
+    resident: tuple[tuple[int, int], ...] = ()  # (cell, KiB) of a running guest's memory; (): unknown
+    migrating: bool = False  # to or from this host, at this moment
+    tenant: Tenant | None = None  # None: the domain has no metadata of nova
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Devices:
-    """Everything with an address; empty where there is none."""
+    """PCI functions and mediated devices of a host; empty where it has none."""
 
     functions: tuple[PciFunction, ...] = ()  # lowest address first
     mdev_parents: tuple[MdevParent, ...] = ()  # by name
@@ -207,7 +209,7 @@ class Devices:
 
 @dataclass(frozen=True, slots=True)
 class SevKernel:
-    """Which kinds of memory encryption kvm_amd was loaded with: its parameters sev, sev_es and sev_snp."""
+    """Kinds of memory encryption that kvm_amd was loaded with: its parameters sev, sev_es and sev_snp."""
 
     sev: bool
     sev_es: bool
@@ -216,7 +218,7 @@ class SevKernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
-    """One host at one moment."""
+    """All facts about one host at one moment."""
 
     hostname: str  # virConnectGetHostname: the name of the root provider
     versions: Versions
@@ -228,6 +230,6 @@ class HostFacts:
     disk: DiskSpace
     devices: Devices = Devices()
     guests: tuple[Guest, ...] = ()  # every domain, by uuid
-    isolated_cpus: frozenset[int] | None = None  # kept from the kernel's scheduler; None: not told
-    sev: SevKernel | None = None  # None: not told, or no kvm_amd
-    offline_cpus: tuple[tuple[int, int], ...] = ()  # (CPU that the topology lacks, as those that are off, its cell)
+    isolated_cpus: frozenset[int] | None = None  # CPUs kept from the kernel's scheduler; None: unknown
+    sev: SevKernel | None = None  # None: unknown, or kvm_amd is not loaded
+    offline_cpus: tuple[tuple[int, int], ...] = ()  # (CPU, cell) of CPUs that libvirt's topology lacks, as offline ones

@@ -1,4 +1,4 @@
-"""What has no unit in particular goes where there is room: whole and together if it can, the same way each time."""
+"""Find room for what has no unit of its own: whole and together if possible, and always with the same result."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +12,7 @@ Source = tuple[str, str, int]  # provider's name, resource class there, amount
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a consumer needs of one class, where it may be, likeliest first, and why there."""
+    """What a consumer needs of one class; its possible providers, likeliest first; and the reason for these."""
 
     resource_class: str
     sources: tuple[Source, ...]
@@ -21,23 +21,25 @@ class Demand:
 
     @property
     def amount(self) -> int:
+        """Amount of all sources together."""
         return sum(amount for _, _, amount in self.sources)
 
 
 @dataclass(slots=True)
 class Load:
-    """All that a consumer needs somewhere."""
+    """All demands of one consumer."""
 
     consumer: str
     demands: list[Demand] = field(default_factory=list)
 
     def add(self, resource_class: str, sources: tuple[Source, ...], places: Sequence[str], because: str) -> None:
+        """Add a demand; the arguments are its fields."""
         self.demands.append(Demand(resource_class, sources, tuple(places), because))
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Some of a demand in its place."""
+    """A part of a demand, with the provider that takes it."""
 
     consumer: str
     provider: str
@@ -56,12 +58,12 @@ def pack(
     kept: Mapping[Slot, str] = MappingProxyType({}),
 ) -> tuple[list[Placed], list[str]]:
     """
-    Every load in its place, and a sentence for each that has none.
+    Return places for all loads, and a sentence for each demand that finds no room.
 
-    The largest come first. One goes whole below one provider under the root where that has room (a cell has CPUs and
-    memory); else class by class to one provider; else it is split. ``held`` is what consumers have in their places
-    already, by (consumer, provider, class): what comes to it must fit with it. ``kept`` says what to do about slots of
-    which some is reserved by this agent itself.
+    The largest loads come first. A load goes whole to one child of the root and the providers below it, where these
+    have room (a cell has CPUs and memory); else each class goes to one provider; else a class is split. ``held`` is
+    what consumers already have in their final places, by (consumer, provider, class): limits apply to the sum.
+    ``kept`` is the advice for slots of which this agent itself reserves some.
     """
     left = dict(room)
     placed: list[Placed] = []
@@ -74,7 +76,7 @@ def pack(
             missing = demand.amount - sum(amount for _, amount in parts)
             if missing:
                 homeless.append(
-                    f"consumer {load.consumer} has {demand.amount} {demand.resource_class}, and {missing} of it find "
+                    f"consumer {load.consumer} has {demand.amount} {demand.resource_class}, and {missing} of them find "
                     f"no room on {', '.join(demand.places)}{_advice(demand, left, limits, kept)}"
                 )
                 continue
@@ -90,24 +92,25 @@ def _by_size(load: Load) -> tuple[list[int], str]:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How much more of a class one consumer may be given in one place: at least, at most, and in which steps."""
+    """How much more of a class one consumer may get on one provider."""
 
     least: int
     most: int
     step: int
-    held: int
+    held: int  # what the consumer has there already; steps count from the sum
 
     def takes(self, amount: int) -> bool:
+        """Return whether the consumer may get this amount more."""
         return self.least <= amount <= self.most and (self.held + amount) % self.step == 0
 
 
 def limit(stock: Inventory, held: int = 0) -> Limit:
-    """What one consumer may be given of a stock, of which it has ``held`` already."""
+    """Return how much more of a stock a consumer may get that has ``held`` of it already."""
     return Limit(max(1, stock.min_unit - held), stock.max_unit - held, stock.step_size, held)
 
 
 def _advice(demand: Demand, left: Mapping[Slot, int], limits: Mapping[Slot, Limit], kept: Mapping[Slot, str]) -> str:
-    """What a person can do about a demand that finds no room."""
+    """Return what a person can do about a demand without room: the end of a sentence."""
     slots = [(place, demand.resource_class) for place in demand.places]
     loose = {slot: replace(limits[slot], step=1) for slot in slots}
     empty = dict.fromkeys(slots, demand.amount)
@@ -115,13 +118,13 @@ def _advice(demand: Demand, left: Mapping[Slot, int], limits: Mapping[Slot, Limi
         steps = ", ".join(str(step) for step in sorted({limits[slot].step for slot in slots}))
         return f", which give it in steps of {steps} only: resize or move that guest first"
     ours = [kept[slot] for slot in slots if slot in kept]
-    return f", {ours[0]}" if ours else ": make room, or raise its allocation ratio"
+    return f", {ours[0]}" if ours else ": make room there, or raise the allocation ratio"
 
 
 def _together(
     load: Load, left: Mapping[Slot, int], limits: Mapping[Slot, Limit], parents: Mapping[str, str | None]
 ) -> dict[str, str]:
-    """A provider for each class, all in one branch of the tree; empty when no branch has room for all."""
+    """Return a provider for each class, all in one branch of the tree; empty when no branch has room for all."""
     branches: dict[str, None] = {}
     for place in (place for demand in load.demands for place in demand.places):
         branches.setdefault(_branch(place, parents))
@@ -143,7 +146,7 @@ def _together(
 
 
 def _apart(demand: Demand, left: Mapping[Slot, int], limits: Mapping[Slot, Limit]) -> list[tuple[str, int]]:
-    """One class on one provider, or on several: (provider, amount), less than all of it when there is no room."""
+    """Return (provider, amount) for one class: one provider, else several; less than all where there is no room."""
     name = demand.resource_class
     whole = [place for place in demand.places if _fits(place, name, demand.amount, left, limits)]
     if whole:
@@ -161,7 +164,7 @@ def _apart(demand: Demand, left: Mapping[Slot, int], limits: Mapping[Slot, Limit
 
 
 def _finds(demand: Demand, left: Mapping[Slot, int], limits: Mapping[Slot, Limit]) -> bool:
-    """Whether one class finds room for all of it."""
+    """Return whether a demand finds room for all of it."""
     return sum(amount for _, amount in _apart(demand, left, limits)) == demand.amount
 
 
@@ -170,7 +173,7 @@ def _fits(place: str, name: str, amount: int, left: Mapping[Slot, int], limits: 
 
 
 def _branch(provider: str, parents: Mapping[str, str | None]) -> str:
-    """The provider below the root that this one is or is below; the root itself for the root."""
+    """Return the child of the root that is this provider or above it; the root for the root itself."""
     above = parents.get(provider)
     while above and parents.get(above):
         provider, above = above, parents[above]
@@ -178,7 +181,7 @@ def _branch(provider: str, parents: Mapping[str, str | None]) -> str:
 
 
 def _fill(consumer: str, demand: Demand, parts: Iterable[tuple[str, int]]) -> Iterable[Placed]:
-    """The sources of a demand, dealt out to its places."""
+    """Divide the sources of a demand among its places."""
     waiting = list(demand.sources)
     for provider, amount in parts:
         taken: list[Source] = []

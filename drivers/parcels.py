@@ -1,4 +1,4 @@
-"""What consumers have in pieces, each with where it goes: from allocations to the moves that a plan consists of."""
+"""Parcels, the pieces of what consumers have, each with its destination: from allocations to the moves of a plan."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -10,18 +10,19 @@ Slot = tuple[str, str]  # provider's name, resource class
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parcel:
-    """Some of what a consumer has on one provider, and what becomes of it."""
+    """A part of what a consumer has of one class on one provider, and its destination."""
 
     consumer: str
     provider: str
     resource_class: str
     amount: int
-    to_class: str
-    to_provider: str = ""  # empty as long as nothing is decided
-    because: str = ""
+    to_class: str  # the same class, or the one that it becomes
+    to_provider: str = ""  # empty until it is decided
+    because: str = ""  # the reason for a move, for people
 
 
 def staying(parcel: Parcel) -> Parcel:
+    """Return the parcel with its own provider as its destination."""
     changed = parcel.to_class != parcel.resource_class
     return replace(
         parcel,
@@ -34,10 +35,11 @@ def conversions(
     surplus: Mapping[str, int], missing: Mapping[str, int], becomes: Callable[[str, str], bool]
 ) -> list[tuple[str, str, int]]:
     """
-    (class, what it becomes, amount), where the sums leave one answer only.
+    Return (class, the class that it becomes, amount), where the sums allow only one answer.
 
-    ``surplus`` is what a consumer has allocated of a class beyond what it holds, ``missing`` what it holds beyond what
-    is allocated. All of a surplus becomes what is missing: one class several others, or several one.
+    ``surplus`` is what a consumer has allocated of each class beyond what it holds, ``missing`` is what it holds beyond
+    what is allocated. All of a surplus is converted: one class into several others, or several into one. ``becomes``
+    tells whether the first class may become the second.
     """
     ways = [(name, other) for name in sorted(surplus) for other in sorted(missing) if becomes(name, other)]
     targets = {name: [other for one, other in ways if one == name] for name, _ in ways}
@@ -61,7 +63,7 @@ def relabel(
     units: Mapping[str, int],
     distance: Callable[[Parcel], int],
 ) -> list[Parcel]:
-    """So much of one class becomes another: first what is on a provider of ``units``, then what is nearest to them."""
+    """Convert an amount of class ``name`` into ``other``: first on the providers of ``units``, then nearest to them."""
     parcels = list(parcels)
     wanted = dict(units)
     for parcel in parcels:
@@ -84,14 +86,14 @@ def relabel(
 
 
 def _cut(parcel: Parcel, most: int, other: str) -> tuple[list[Parcel], list[Parcel]]:
-    """At most so much of a parcel as another class, and what is left of it; nothing is no parcel."""
+    """Return at most this much of a parcel as another class, and the rest; each list is empty where nothing is left."""
     taken = min(most, parcel.amount)
     changed = [replace(parcel, amount=taken, to_class=other)] if taken else []
     return changed, [replace(parcel, amount=parcel.amount - taken)] if parcel.amount > taken else []
 
 
 def amounts(parcels: Iterable[Parcel]) -> dict[tuple[str, str, str], int]:
-    """What each consumer has in the end, by (consumer, provider, class)."""
+    """Return what each consumer has after the moves, by (consumer, provider, class)."""
     found: dict[tuple[str, str, str], int] = {}
     for parcel in parcels:
         key = parcel.consumer, parcel.to_provider, parcel.to_class
@@ -100,7 +102,7 @@ def amounts(parcels: Iterable[Parcel]) -> dict[tuple[str, str, str], int]:
 
 
 def deal(parcels: Iterable[Parcel], units: Mapping[str, int], because: str) -> tuple[list[Parcel], list[Parcel]]:
-    """Parcels of one class onto the units of the guest, and the rest of them; what is right already stays."""
+    """Assign parcels of one class to the units of the guest, first in their own place; return these, and the rest."""
     wanted = dict(units)
     found: list[Parcel] = []
     left: list[Parcel] = []
@@ -125,7 +127,7 @@ def deal(parcels: Iterable[Parcel], units: Mapping[str, int], because: str) -> t
 
 
 def assemble(parcels: Iterable[Parcel]) -> tuple[Move, ...]:
-    """One move for each consumer and way, with all classes that go it and the reasons why."""
+    """Return a move for each consumer, source and target, with all classes that go this way and the reasons."""
     routes: dict[tuple[str, str, str], list[Parcel]] = {}
     for parcel in parcels:
         if (parcel.provider, parcel.resource_class) != (parcel.to_provider, parcel.to_class):

@@ -1,15 +1,15 @@
-"""PCI addresses: text to value and back, in the order in which people list them."""
+"""PCI addresses: from text to value and back; they sort by domain, bus, slot and function."""
 
 import re
 from dataclasses import dataclass
 
-LIMITS = (0xFFFFFFFF, 0xFF, 0x1F, 0x7)  # of domain, bus, slot and function
+LIMITS = (0xFFFFFFFF, 0xFF, 0x1F, 0x7)  # highest domain, bus, slot and function
 ADDRESS = re.compile(r"([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])")
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class PciAddress:
-    """Where a PCI function is, as the kernel names it: ``0000:81:00.0``."""
+    """The address of a PCI function; ``str`` gives the kernel's form, ``0000:81:00.0``."""
 
     domain: int
     bus: int
@@ -27,7 +27,7 @@ class PciAddress:
 
 def parse_pci_address(text: str) -> PciAddress:
     """
-    An address in the kernel's form.
+    Parse an address in the kernel's form; spaces around it are ignored.
 
     Raises:
         ValueError: it has another form.

@@ -1,4 +1,4 @@
-"""What the operator wants, typed; built by ``agent.settings.read`` from options that carry nova's names."""
+"""Values of the operator's options; ``agent.settings.read`` builds them from options that carry nova's names."""
 
 import re
 from collections.abc import Mapping
@@ -12,18 +12,18 @@ Layout = Literal["flat", "devices", "numa"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuPolicy:
-    """Which CPUs guests may use; a set of None means: the operator named none."""
+    """Which CPUs guests may use; None for a set means that its option is not set."""
 
     shared: frozenset[int] | None = None
     shared_option: str = "[compute] cpu_shared_set"  # the option that named ``shared``, for messages
     dedicated: frozenset[int] | None = None
-    reserved: int = 0  # of the shared ones, for the host itself
+    reserved: int = 0  # number of shared CPUs kept for the host itself
     power_management: bool = False  # nova switches unused dedicated CPUs off, so offline ones count
 
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """An allocation ratio: configured, else what placement already has, else the initial one."""
+    """An allocation ratio: the configured one, else the one that placement has, else the initial one."""
 
     initial: float
     configured: float | None = None
@@ -31,12 +31,12 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestPolicy:
-    """How guests are run; decides which traits the host can promise."""
+    """How guests are run, which decides the traits of the host."""
 
     virt_type: Literal["kvm", "qemu"] = "kvm"
     cpu_mode: Literal["host-model", "host-passthrough", "custom", "none"] | None = None
     cpu_models: tuple[str, ...] = ()
-    cpu_flags: Mapping[str, bool] = field(default_factory=dict)  # feature -> wanted (True) or taken away
+    cpu_flags: Mapping[str, bool] = field(default_factory=dict)  # feature -> added (True) or removed (False)
     machine_types: Mapping[str, str] = field(default_factory=dict)  # arch -> default machine type
     tpm: bool = False
     tpm_secret_security: tuple[str, ...] = ("user", "host", "deployment")
@@ -46,28 +46,28 @@ class GuestPolicy:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceRule:
     """
-    One rule of ``[pci] device_spec``: which PCI functions it is about, and how these are offered.
+    One rule of ``[pci] device_spec``: the PCI functions that it matches, and how these are offered.
 
-    Ids are four lower-case hex digits; None matches any. Of an address each part is matched by a pattern of its own.
+    Ids are four lower-case hex digits; None matches any. Each part of an address has its own pattern.
     """
 
-    number: int  # its place among the rules, from 1, for messages
+    number: int  # position among the rules, from 1, for messages
     vendor_id: str | None = None
     product_id: str | None = None
-    address: tuple[re.Pattern[str], ...] = ()  # for domain, bus, slot and function as hex digits; empty: any
-    exact: PciAddress | None = None  # the one address that is meant; if that is a PF, its VFs are meant too
+    address: tuple[re.Pattern[str], ...] = ()  # of domain, bus, slot and function in hex digits; empty: any
+    exact: PciAddress | None = None  # the only address that matches; for a PF, its VFs match too
     resource_class: str | None = None  # None: CUSTOM_PCI_<vendor>_<product>
-    class_attribute: str | None = None  # the class comes from this file below the function's folder in sysfs
+    class_attribute: str | None = None  # file below the function's folder in sysfs that gives the class; None: no file
     traits: frozenset[str] = frozenset()
     physical_network: str | None = None
-    one_time_use: bool | None = None  # None: the rule does not say
+    one_time_use: bool | None = None  # None: not in the rule
     live_migratable: bool = False
     bandwidth: "Bandwidth | None" = None
 
 
 @dataclass(frozen=True, slots=True)
 class Bandwidth:
-    """What a PF carries, in kbit/s; None: as much as its link."""
+    """Bandwidth of a PF in kbit/s; None: the speed of its link."""
 
     egress_kbps: int | None = None
     ingress_kbps: int | None = None
@@ -75,11 +75,11 @@ class Bandwidth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MdevRule:
-    """One of ``[devices] enabled_mdev_types``: where it is offered, as what, and how many at most on the host."""
+    """One of ``[devices] enabled_mdev_types``: its cards, its resource class, and its limit on this host."""
 
     type: str
-    addresses: frozenset[str] = frozenset()  # PCI addresses or libvirt's names of parents; empty: wherever it can be
-    max_instances: int | None = None
+    addresses: frozenset[str] = frozenset()  # cards, by PCI address or libvirt's name; empty: all that have the type
+    max_instances: int | None = None  # on this host; None: no limit
     resource_class: str = "VGPU"
 
 
@@ -89,8 +89,8 @@ class DevicePolicy:
 
     report: bool = False  # nova's [pci] report_in_placement
     rules: tuple[DeviceRule, ...] = ()
-    discover_all: bool = False  # every VF of an SR-IOV NIC, without a rule
-    link_bandwidth: bool = False  # of every PF whose VFs are offered, from its link
+    discover_all: bool = False  # offer every VF of an SR-IOV NIC, without a rule
+    link_bandwidth: bool = False  # report the bandwidth of every PF whose VFs are offered, from its link
     mdevs: tuple[MdevRule, ...] = ()
 
 
@@ -105,7 +105,7 @@ class ReservedPages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Everything about a host that is the operator's to say."""
+    """The operator's decisions about one host."""
 
     layout: Layout = "devices"
     cpus: CpuPolicy = field(default_factory=CpuPolicy)
@@ -117,10 +117,10 @@ class Policy:
     cpu_ratio: Ratio = Ratio(4.0)
     ram_ratio: Ratio = Ratio(1.0)
     disk_ratio: Ratio = Ratio(1.0)
-    root_traits: frozenset[str] = frozenset()  # listed by the operator: promises of services on this host
+    root_traits: frozenset[str] = frozenset()  # traits that the operator lists, for services on this host
 
     @property
     def free_ratios(self) -> frozenset[str]:
-        """The classes whose allocation ratio nobody configured, so that it may be set by hand."""
+        """Classes whose allocation ratio is not configured, so that people may set it in placement."""
         ratios = {"VCPU": self.cpu_ratio, "MEMORY_MB": self.ram_ratio, "DISK_GB": self.disk_ratio}
         return frozenset(name for name, ratio in ratios.items() if ratio.configured is None)

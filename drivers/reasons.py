@@ -1,4 +1,4 @@
-"""Why something is reported: the fact it comes from, and the rule that made it so."""
+"""Reasons for what is reported: the fact behind it, and the rule that applies to that fact."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from reportclient.tree import Inventory, Provider, ProviderTree
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One line each, for people."""
+    """A fact and a rule, one line each, for people."""
 
     fact: str
     rule: str
@@ -26,18 +26,20 @@ class Reasoned:
 
     @property
     def provider(self) -> Provider:
+        """The same provider without the reasons."""
         stock = {name: inventory for name, (inventory, _) in self.inventories.items()}
         return Provider(name=self.name, parent=self.parent, inventories=stock, traits=frozenset(self.traits))
 
 
 @dataclass(frozen=True, slots=True)
 class Shaped:
-    """A desired tree that can say why it is as it is; parents before children."""
+    """A desired tree with its reasons; parents come before children."""
 
     providers: tuple[Reasoned, ...]
     counted_in: tuple[Reasoned, ...] = ()  # in the layout flat: devices whose stock is part of the root's
-    holdings: Holdings = field(default_factory=Holdings)  # what of it each guest has
+    holdings: Holdings = field(default_factory=Holdings)  # the units of the tree that guests have
 
     @property
     def tree(self) -> ProviderTree:
+        """The same tree without the reasons."""
         return ProviderTree(tuple(reasoned.provider for reasoned in self.providers))

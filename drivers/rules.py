@@ -1,8 +1,7 @@
-"""Rules for PCI devices: from the text of ``[pci] device_spec`` to rules, and from a function to the rule about it."""
+"""Parse the rules of ``[pci] device_spec``, and match PCI functions with them."""
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from drivers.facts import PciFunction
 from drivers.pci import PciAddress, parse_pci_address
@@ -19,14 +18,14 @@ ATTRIBUTE = re.compile(r"[\w-]+(/[\w-]+)*")
 MAX_KBPS = 0x7FFFFFFF  # the largest number that placement takes
 
 
-def parse_rule(record: Mapping[str, Any], number: int) -> DeviceRule:
+def parse_rule(record: Mapping[str, object], number: int) -> DeviceRule:
     """
-    One rule as nova writes it, with our ``resource_class_attribute`` and ``bandwidth``.
+    Parse a rule in nova's form, which may have our own tags ``resource_class_attribute`` and ``bandwidth``.
 
-    Tags that neither knows are nova's business, as its own documentation allows any.
+    Unknown tags are ignored, as nova's documentation allows any tag.
 
     Raises:
-        ValueError: it cannot be meant, or names what is not supported.
+        ValueError: the rule is wrong, or asks for what is not supported; the message continues "rule 1".
     """
     if "devname" in record:
         raise ValueError("names a device by devname, which may change: use its address")
@@ -36,11 +35,11 @@ def parse_rule(record: Mapping[str, Any], number: int) -> DeviceRule:
     if record.get("resource_class"):
         resource_class = check_length(normalise_class(_text(record, "resource_class")))
     if resource_class in NO_DEVICE or (resource_class or "").startswith("NET_BW_"):
-        raise ValueError(f"has resource_class {resource_class}, which is no device's")
+        raise ValueError(f"has resource_class {resource_class}, which is not a class for devices: name another")
     if record.get("resource_class") and record.get("resource_class_attribute"):
-        raise ValueError("has both resource_class and resource_class_attribute")
+        raise ValueError("has both resource_class and resource_class_attribute: remove one of them")
     patterns, exact = _parse_address(record.get("address"))
-    _switch(record, "managed")  # told to nova's own code that starts guests; wrong values are wrong here too
+    _switch(record, "managed")  # only nova's code that starts guests uses it; a wrong value is refused here too
     return DeviceRule(
         number=number,
         vendor_id=_parse_id(record, "vendor_id"),
@@ -59,10 +58,9 @@ def parse_rule(record: Mapping[str, Any], number: int) -> DeviceRule:
 
 def matches(rule: DeviceRule, function: PciFunction, *, pf_exists: bool) -> bool:
     """
-    Whether the rule is about this function.
+    Return whether the rule matches this function.
 
-    A rule with the address of a PF is about its VFs too; ``pf_exists`` tells whether there is a PF at the rule's one
-    address.
+    A rule with the address of a PF matches its VFs too; ``pf_exists``: there is a PF at the rule's ``exact`` address.
     """
     if rule.vendor_id not in (None, function.vendor_id) or rule.product_id not in (None, function.product_id):
         return False
@@ -74,7 +72,7 @@ def matches(rule: DeviceRule, function: PciFunction, *, pf_exists: bool) -> bool
 
 
 def rule_attributes(policy: DevicePolicy) -> dict[str, frozenset[str]]:
-    """The files of vendors' drivers that rules name, by vendor id."""
+    """Return the files of vendors' drivers that rules name, by vendor id; none where devices are not reported."""
     found: dict[str, frozenset[str]] = {}
     for rule in policy.rules if policy.report else ():
         if rule.class_attribute and rule.vendor_id:
@@ -87,7 +85,7 @@ def _parts(address: PciAddress) -> tuple[str, str, str, str]:
 
 
 def _parse_address(address: object) -> tuple[tuple[re.Pattern[str], ...], PciAddress | None]:
-    """Patterns for the four parts, and the one address where the text names one."""
+    """Return the patterns of the four parts, and the address where exactly one matches."""
     if address is None:
         return (), None
     if isinstance(address, str):
@@ -97,24 +95,25 @@ def _parse_address(address: object) -> tuple[tuple[re.Pattern[str], ...], PciAdd
         return patterns, exact
     if isinstance(address, dict) and all(isinstance(value, str) for value in address.values()):
         if unknown := address.keys() - {name for name, _, _ in PARTS}:
-            raise ValueError(f"has {', '.join(sorted(unknown))} in its address")
+            names = ", ".join(name for name, _, _ in PARTS)
+            raise ValueError(f"has {', '.join(sorted(unknown))} in its address, whose parts are {names}")
         try:
             patterns = tuple(re.compile(address.get(name, "")) for name, _, _ in PARTS)
         except (re.error, OverflowError, RecursionError) as error:
             raise ValueError(f"has an address that is no regular expression: {error}") from error
         return patterns, _only_address([address.get(name, "") for name, _, _ in PARTS])
-    raise ValueError(f"has the address {address!r}, which is neither a text nor a table of patterns")
+    raise ValueError(f"has the address {address!r}, which is neither a string nor an object of patterns")
 
 
 def _only_address(parts: list[str]) -> PciAddress | None:
-    """The address that a table of patterns names, where each is nothing but hex digits; None where it names more."""
+    """Return the address that these patterns name if each has only hex digits; else None, as several may match."""
     if not all(re.fullmatch("[0-9a-fA-F]+", part) for part in parts):
         return None
     return PciAddress(*(int(part, 16) for part in parts))
 
 
 def _split(address: str) -> list[str]:
-    """``bus:slot.function`` with what is left out or empty as ``*``, each part in hex digits of its full width."""
+    """Split ``bus:slot.function`` into its four parts: full-width hex digits, and ``*`` for a missing or empty part."""
     place, _, function = address.partition(".")
     fields = place.split(":") if place else []
     if len(fields) > 3:
@@ -127,42 +126,42 @@ def _check_part(text: str, name: str, width: int, highest: int) -> str:
     if text == "*":
         return text
     if not re.fullmatch("[0-9a-fA-F]+", text) or int(text, 16) > highest:
-        raise ValueError(f"has {text!r} as the {name} of an address, where at most {highest:X} in hex digits stands")
+        raise ValueError(f"has {text!r} as the {name} of an address, which must be hex digits, at most {highest:X}")
     return f"{int(text, 16):0{width}x}"
 
 
-def _parse_id(record: Mapping[str, Any], name: str) -> str | None:
+def _parse_id(record: Mapping[str, object], name: str) -> str | None:
     text = _text(record, name).strip() or "*"
     if text == "*":
         return None
     if not re.fullmatch("(0x)?[0-9a-fA-F]{1,4}", text):
-        raise ValueError(f"has {text!r} as its {name}, where four hex digits stand")
+        raise ValueError(f"has {text!r} as its {name}, which must be four hex digits")
     return f"{int(text, 16):04x}"
 
 
-def _parse_network(record: Mapping[str, Any]) -> str | None:
-    """The name, of which a trait must be made."""
+def _parse_network(record: Mapping[str, object]) -> str | None:
+    """Return the name of the physical network, which fits into a trait; None where the rule names none."""
     name = _text(record, "physical_network")
     if name and not re.search("[A-Za-z0-9]", name):
-        raise ValueError(f"has {name!r} as its physical_network, of which no trait can be made")
+        raise ValueError(f"has {name!r} as its physical_network, and no trait can be made of it: use letters or digits")
     if name:
         normalise_trait(f"PHYSNET_{name}")
     return name or None
 
 
-def _parse_attribute(record: Mapping[str, Any]) -> str | None:
+def _parse_attribute(record: Mapping[str, object]) -> str | None:
     text = _text(record, "resource_class_attribute")
     if text and not ATTRIBUTE.fullmatch(text):
-        raise ValueError(f"has {text!r} as resource_class_attribute, where a file below the device's folder is named")
+        raise ValueError(f"has {text!r} as resource_class_attribute, which must be a file below the device's folder")
     if text and _parse_id(record, "vendor_id") is None:
-        raise ValueError("has resource_class_attribute without the vendor_id whose driver makes that file")
+        raise ValueError("has resource_class_attribute without the vendor_id whose driver makes that file: add it")
     if text:
         check_length(normalise_class(f"{text.split('/')[0]}_{MAX_INT}"))
     return text or None
 
 
 def _parse_bandwidth(value: object) -> Bandwidth | None:
-    """``"link"``, kbit/s for both directions, or ``{"egress": ..., "ingress": ...}`` of either."""
+    """Parse ``"link"`` or kbit/s, of both directions, or ``{"egress": ..., "ingress": ...}`` with such values."""
     if value is None:
         return None
     pair = value if isinstance(value, dict) else {"egress": value, "ingress": value}
@@ -176,24 +175,24 @@ def _parse_kbps(value: object) -> int | None:
         return None
     text = str(value)
     if not (text.isdecimal() and len(text) <= 10 and 0 < int(text) <= MAX_KBPS):
-        raise ValueError(f"has the bandwidth {value!r}, where kbit/s or link stands")
+        raise ValueError(f"has the bandwidth {value!r}, which must be link, or kbit/s from 1 to {MAX_KBPS}")
     return int(text)
 
 
-def _text(record: Mapping[str, Any], name: str) -> str:
+def _text(record: Mapping[str, object], name: str) -> str:
     value = record.get(name)
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise ValueError(f"has {value!r} as its {name}, where a text stands")
+        raise ValueError(f"has {value!r} as its {name}, which must be a string")
     return value
 
 
-def _switch(record: Mapping[str, Any], name: str) -> bool | None:
+def _switch(record: Mapping[str, object], name: str) -> bool | None:
     value = record.get(name)
     if value is None:
         return None
     found = SWITCHES.get(str(value).strip().lower())
     if found is None:
-        raise ValueError(f"has {value!r} as {name}, where true or false stands")
+        raise ValueError(f"has {value!r} as {name}, which must be true or false")
     return found

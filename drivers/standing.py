@@ -1,4 +1,4 @@
-"""What placement holds of this host already, found by the part of a provider's name that is its own."""
+"""Look up what placement has of this host, by the suffix of a provider's name (the part after the root's name)."""
 
 from collections.abc import Iterator
 from math import isclose
@@ -9,7 +9,7 @@ from reportclient.tree import ObservedProvider, ObservedTree
 
 
 class Standing:
-    """An observed tree as shapes look things up in it; empty where there is no placement to ask."""
+    """An observed tree, for lookups by suffix; empty where there is no placement to ask."""
 
     def __init__(self, observed: ObservedTree | None) -> None:
         root = observed.root if observed else None
@@ -19,23 +19,24 @@ class Standing:
 
     @property
     def root(self) -> ObservedProvider | None:
+        """The root provider; None where placement has none."""
         return self._by_suffix.get("")
 
     @property
     def children(self) -> Iterator[tuple[str, ObservedProvider]]:
-        """All but the root, with their suffixes."""
+        """All providers except the root, each with its suffix."""
         return ((suffix, seen) for suffix, seen in self._by_suffix.items() if suffix)
 
     def provider(self, suffix: str) -> ObservedProvider | None:
-        """The provider of this suffix (``0000:81:00.0``); None when there is none."""
+        """Return the provider with this suffix (``0000:81:00.0``); None when there is none."""
         return self._by_suffix.get(suffix)
 
     def ratio(self, suffix: str, resource_class: str) -> float | None:
         """
-        The allocation ratio that stands for a class on this provider, else the one that all others agree on.
+        Return the allocation ratio that a class has on this provider, else the one that all other providers share.
 
-        So a ratio that an operator set by hand outlives a change of layout. None where nobody has the class, or where
-        they differ: one cell's ratio is not everybody's.
+        So a ratio that an operator set by hand survives a change of layout. None where no provider has the class, or
+        where the others differ: the ratio of one cell does not apply to all.
         """
         own = self._by_suffix.get(suffix)
         stock = own.provider.inventories.get(resource_class) if own else None
@@ -51,5 +52,5 @@ class Standing:
 
 
 def _tells_ratios(seen: ObservedProvider) -> bool:
-    """Whether a provider is ours, and none of huge pages, which nobody can overcommit."""
+    """Return whether a provider is ours and has no huge pages, which cannot be overcommitted."""
     return MARKER in seen.provider.traits and HUGE not in seen.provider.traits

@@ -1,4 +1,4 @@
-"""Consumers that the hypervisor does not know by their uuid: which guest one of them stands for."""
+"""Find the guest behind a consumer whose uuid the hypervisor does not know."""
 
 from collections.abc import Iterable
 
@@ -9,10 +9,10 @@ def find_stand_ins(
     strangers: Iterable[Consumer], guests: Iterable[Consumer], holdings: Holdings, allocations: Iterable[Allocation]
 ) -> dict[str, str]:
     """
-    The guest of each consumer that the hypervisor does not know, by elimination.
+    Return the guest of each stranger, by uuid; without strangers that no guest or several guests fit.
 
-    While a guest migrates away, what it has here belongs to its migration: the guest runs here, has nothing on our
-    tree, is of the same project and user, and has elsewhere what the migration has here. Exactly one must fit.
+    While a guest migrates away, its migration has the allocations on this host. The guest fits if it runs here, has
+    nothing on our tree, has the same project and user, and has elsewhere the same amounts as the migration here.
     ``guests`` are those that have allocations elsewhere; ``allocations`` are all of our tree.
     """
     here = {one.consumer for one in allocations}

@@ -1,4 +1,4 @@
-"""What the hypervisor says of each guest, by class: where its units are, and what it leaves open."""
+"""What the hypervisor reports of each guest, by class: where its units are, and what is left open."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,31 +9,32 @@ from reportclient.names import NO_DEVICES
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """What the hypervisor says that one guest has of one class; empty for a consumer that it does not know."""
+    """What one guest has of one class, as the hypervisor reports it; empty for a consumer that it does not know."""
 
     units: Mapping[str, int] = field(default_factory=dict)  # provider's name -> amount
     floating: Float | None = None
-    undecided: tuple[Undecided, ...] = ()  # devices that may be of this class, or not
-    overridden: bool = False  # the flavor gives the amount: only the places count
+    undecided: tuple[Undecided, ...] = ()  # devices of the guest that may or may not be of this class
+    overridden: bool = False  # the flavor gives the amount, so only the places count
 
     @property
     def amount(self) -> int:
+        """Amount of the class that the guest has, with or without a place of its own."""
         return sum(self.units.values()) + (self.floating.amount if self.floating else 0)
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Where the guest may have something of the class: most of its units first, then where it floats."""
+        """Providers where the guest may have some of the class: most units first, then those of its float."""
         units = sorted(self.units, key=lambda provider: (-self.units[provider], provider))
         return tuple(dict.fromkeys((*units, *(self.floating.providers if self.floating else ()))))
 
     def allows(self, provider: str) -> bool:
-        """Whether nothing speaks against all of it being on one provider."""
+        """Return whether all of it may be on this one provider."""
         floats = self.floating is None or provider in self.floating.providers
         return floats and not self.undecided and self.units.keys() <= {provider}
 
 
 class Words:
-    """Holdings, looked up by guest and class."""
+    """Holdings, for lookups by guest and class."""
 
     def __init__(self, holdings: Holdings) -> None:
         self.guests = holdings.guests
@@ -51,7 +52,7 @@ class Words:
             self._undecided[lost.consumer] = (*self._undecided.get(lost.consumer, ()), lost)
 
     def of(self, guest: str, name: str) -> Word:
-        """What a guest has of a class."""
+        """Return what a guest has of a class."""
         return Word(
             self._units.get(guest, {}).get(name, {}),
             self._floats.get(guest, {}).get(name),
@@ -60,19 +61,19 @@ class Words:
         )
 
     def sums(self, guest: str) -> dict[str, int]:
-        """What a guest has, by class."""
+        """Return the amounts that a guest has, by class."""
         names = self._units.get(guest, {}).keys() | self._floats.get(guest, {}).keys()
         return {name: self.of(guest, name).amount for name in sorted(names)}
 
     def is_overridden(self, guest: str, name: str) -> bool:
-        """Whether a guest's flavor says how much of a class it is to have allocated."""
+        """Return whether a guest's flavor gives the amount of a class to allocate."""
         return guest in self._known and name in self._known[guest].overridden
 
     def speaks_of(self, name: str) -> bool:
-        """Whether the hypervisor tells of a class where each guest has it, or could."""
+        """Return whether the hypervisor reports where each guest has, or could have, a class."""
         return name in NO_DEVICES or name in self._told
 
     def may_hold(self, guest: str, name: str) -> bool:
-        """Whether a guest has units of a class, or a device that may be one."""
+        """Return whether a guest has units of a class, or a device that may be one."""
         word = self.of(guest, name)
         return bool(word.units or word.undecided)

@@ -58,28 +58,32 @@ def test_the_one_address_of_a_pf_means_its_vfs_only_where_there_is_a_pf(address:
         pytest.param({"devname": "eth0"}, "by devname", id="netdev name"),
         pytest.param({"remote_managed": "true"}, "remote_managed, which is not supported", id="SmartNIC"),
         pytest.param({"vendor_id": "xyz"}, "'xyz' as its vendor_id", id="vendor"),
-        pytest.param({"vendor_id": 8086}, "8086 as its vendor_id, where a text", id="a number"),
-        pytest.param({"product_id": "12345"}, "where four hex digits", id="product"),
+        pytest.param({"vendor_id": 8086}, "8086 as its vendor_id, which must be a string", id="a number"),
+        pytest.param({"product_id": "12345"}, "which must be four hex digits", id="product"),
         pytest.param({"address": "0000:zz:00.0"}, "'zz' as the bus", id="address"),
-        pytest.param({"address": "0000:05:20.0"}, "at most 1F", id="slot too high"),
+        pytest.param({"address": "0000:05:20.0"}, "which must be hex digits, at most 1F", id="slot too high"),
         pytest.param({"address": "0:0:0:0.0"}, "more than domain", id="too many parts"),
         pytest.param({"address": {"bus": "["}}, "no regular expression", id="expression"),
         pytest.param({"address": {"device": "0"}}, "device in its address", id="unknown part"),
-        pytest.param({"address": 5}, "neither a text nor a table", id="address of another kind"),
+        pytest.param({"address": 5}, "neither a string nor an object", id="address of another kind"),
         pytest.param({"one_time_use": "perhaps"}, "'perhaps' as one_time_use", id="switch"),
         pytest.param({"resource_class": "!!!"}, "no name can be made", id="class"),
         pytest.param({"resource_class": "X" * 209}, "of 216 characters, and at most 215", id="class without a trait"),
         pytest.param(
             {"vendor_id": "10de", "resource_class_attribute": "x" * 198}, "at most 215", id="file of a long name"
         ),
-        pytest.param({"resource_class": "VCPU"}, "VCPU, which is no device's", id="a host's class"),
-        pytest.param({"resource_class": "NET_BW_EGR_KILOBIT_PER_SEC"}, "which is no device's", id="a link's bandwidth"),
+        pytest.param({"resource_class": "VCPU"}, "VCPU, which is not a class for devices", id="a host's class"),
+        pytest.param(
+            {"resource_class": "NET_BW_EGR_KILOBIT_PER_SEC"},
+            "which is not a class for devices",
+            id="a link's bandwidth",
+        ),
         pytest.param(
             {"vendor_id": "10de", "resource_class": "X", "resource_class_attribute": "x"},
             "both resource_class and resource_class_attribute",
             id="two classes",
         ),
-        pytest.param({"physical_network": "---"}, "of which no trait can be made", id="a network without letters"),
+        pytest.param({"physical_network": "---"}, "no trait can be made of it", id="a network without letters"),
         pytest.param({"traits": "a" * 300}, "no name can be made", id="trait"),
         pytest.param(
             {"resource_class_attribute": "nvidia/current_vgpu_type"}, "without the vendor_id", id="whose file"
@@ -87,7 +91,7 @@ def test_the_one_address_of_a_pf_means_its_vfs_only_where_there_is_a_pf(address:
         pytest.param(
             {"vendor_id": "10de", "resource_class_attribute": "../x"}, "below the device's folder", id="way out"
         ),
-        pytest.param({"bandwidth": "fast"}, "'fast', where kbit/s or link", id="bandwidth"),
+        pytest.param({"bandwidth": "fast"}, "'fast', which must be link, or kbit/s", id="bandwidth"),
         pytest.param({"bandwidth": {"egress": 1}}, "does not name egress and ingress", id="half a bandwidth"),
     ],
 )
