@@ -1,11 +1,11 @@
 """
-Who must move where when a tree changes its shape: one stateless function for every class.
+Plan which allocations move where when a tree changes its shape: one stateless function for every class.
 
-What an allocation stands for decides, in this order: the only provider of its class above or below, unless that
-contradicts the hypervisor; the unit that the hypervisor says the guest has; of classes of which the hypervisor never
-speaks, the provider that the guest's other units went to. What floats goes where there is room. Amounts never change.
-What has no such place makes the whole plan ``Unplaceable``; what is of a device that is gone is no move, and stays for
-``reportclient.hold``.
+An allocation goes, in this order: to the only provider of its class above or below, unless the hypervisor contradicts;
+to the unit that the guest has, as the hypervisor reports it; for a class that the hypervisor never reports, to the
+provider that the guest's other units went to. Floats go where there is room. Amounts never change. An allocation
+without such a place makes the whole plan ``Unplaceable``. An allocation of a device that is gone does not move:
+``reportclient.hold`` keeps it.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -36,22 +36,23 @@ def plan_moves(
     recast_as: Collection[tuple[str, str]] = (),
 ) -> tuple[Move, ...]:
     """
-    The moves that lead from what consumers have to what ``desired`` offers; none when all of it has its place.
+    Return the moves from what consumers have to what ``desired`` offers; none when everything has its place.
 
-    Providers are called by the same names in both trees. ``stand_ins`` gives the guest of a consumer that is not a
-    guest itself: a migration. ``recast_as`` is as ``exchanged`` tells it.
+    Providers have the same names in both trees. ``stand_ins`` gives the guest of a consumer that is not a guest itself:
+    a migration. ``recast_as`` is as ``exchanged`` returns it.
 
     Raises:
-        Unplaceable: what a consumer has finds no place, or several and nobody tells which.
+        Unplaceable: an allocation finds no place, or several and nothing tells which.
     """
     return _Planning(observed, desired, holdings, ours, stand_ins or {}, recast_as).moves()
 
 
 def exchanged(before: Mapping[str, Collection[str]], now: Mapping[str, Collection[str]]) -> frozenset[tuple[str, str]]:
     """
-    (class, the class that it is now) of devices that a total counts, by the classes of each device then and now.
+    Return (old class, new class) of each device that a total counts and whose class changed.
 
-    A total does not show that two devices exchanged their classes.
+    ``before`` and ``now`` have the classes of each such device. The total itself does not show that two devices
+    exchanged their classes.
     """
     both = before.keys() & now.keys()
     return frozenset(
@@ -64,13 +65,13 @@ def exchanged(before: Mapping[str, Collection[str]], now: Mapping[str, Collectio
 
 
 def displaced(observed: Observed, desired: ProviderTree, ours: Ownership) -> frozenset[str]:
-    """The consumers with something that has no place in ``desired`` where it is, or has to share it with others."""
+    """Return the consumers whose allocations need a new place: theirs is gone in ``desired``, or divided."""
     leaving = _leaving(observed.tree, desired)
     return frozenset(one.consumer for one in _own(observed, ours) if leaving((one.provider, one.resource_class)))
 
 
 class _Planning:
-    """The facts of one question, looked up in many ways."""
+    """The facts of one plan, for lookups, and the problems that were found."""
 
     def __init__(
         self,
@@ -95,7 +96,7 @@ class _Planning:
         self._words = Words(holdings)
         self._stand_ins = stand_ins
         self._problems: list[str] = []
-        root = desired.root.name  # a class of which it has less is gone from there, which tells enough
+        root = desired.root.name  # where the root has less of a class, the loss itself is enough to tell
         self._recast = {(old, new) for old, new in recast_as if not self._shrinks(root, old)}
 
     def moves(self) -> tuple[Move, ...]:
@@ -137,7 +138,7 @@ class _Planning:
         return assemble(decided)
 
     def _convert(self, consumer: str, parcels: list[Parcel]) -> list[Parcel]:
-        """Parcels of which the guest has another class in truth, or whose class goes by another name now."""
+        """Return the parcels, with the class that the guest really has, or with the new name of their class."""
         guest = self._stand_ins.get(consumer, consumer)
         if guest not in self._words.guests:
             self._check_recast(consumer, guest, parcels)
@@ -154,7 +155,7 @@ class _Planning:
         return parcels
 
     def _becomes(self, guest: str, parcels: Iterable[Parcel], name: str, other: str) -> bool:
-        """Whether what a guest has of one class can be another: CPUs by pinning, devices where the name is new."""
+        """Return whether one class of a guest can become another: CPUs by pinning, devices where the name is new."""
         if {name, other} == CPUS:
             return True
         word = self._words.of(guest, other)
@@ -169,10 +170,10 @@ class _Planning:
 
     def _is_new_name(self, provider: str, name: str, going: Collection[str], word: Word) -> bool:
         """
-        Whether a class came to a provider for what goes from there, or from above or below it.
+        Return whether a class came to a provider for the class that goes from there, or from above or below it.
 
-        A guest with an undecided device is believed on a device's own provider only: elsewhere what it has allocated
-        may be that device's.
+        For a guest with an undecided device, only a device's own provider counts: elsewhere the allocation may belong
+        to the undecided device.
         """
         stock = self._stock.get((provider, name))
         if stock is None or stock.total <= self._before.get((provider, name), 0):
@@ -182,18 +183,18 @@ class _Planning:
         return any(is_related(one, provider, self._parents) for one in going)
 
     def _shrinks(self, provider: str, name: str) -> bool:
-        """Whether there is less of a class on a provider than before, or none."""
+        """Return whether a provider has less of a class than before, or none."""
         stock = self._stock.get((provider, name))
         return stock is None or stock.total < self._before.get((provider, name), 0)
 
     def _distance(self, units: Collection[str], parcel: Parcel) -> int:
-        """How far a parcel is from a guest's units: above or below one, else without a place, else elsewhere."""
+        """Return how far a parcel is from a guest's units: 0 above or below one, 1 without a place, 2 elsewhere."""
         if any(is_related(parcel.provider, provider, self._parents) for provider in units):
             return 0
         return 1 if (parcel.provider, parcel.to_class) not in self._stock else 2
 
     def _check_pinned(self, consumer: str, guest: str, parcels: Iterable[Parcel]) -> None:
-        """Refuse to put CPUs on offer that a guest is pinned to and that it has no PCPU for, whatever sums differ."""
+        """Refuse to offer CPUs to which a guest is pinned without as many PCPU allocated; other sums do not matter."""
         has, word = _by_class(parcels), self._words.of(guest, "PCPU")
         lacking = word.amount - has.get("PCPU", 0)
         grown = [provider for provider in sorted(word.units) if self._grows(provider, "PCPU")]
@@ -203,24 +204,25 @@ class _Planning:
         self._problems.append(
             f"{self._named(consumer, guest)} has {has.get('VCPU', 0)} VCPU and {has.get('PCPU', 0)} PCPU allocated, "
             f"and really has {word.amount} PCPU (one for each pinned vCPU, and one for an emulator thread of its own), "
-            f"which come on offer on {', '.join(grown)}: allocate {needed} VCPU for it first (compute-node-agent claim "
-            f"{guest} --replace --request FILE), or resize it or move it away"
+            f"and {', '.join(grown)} would offer these CPUs to other guests: allocate {needed} VCPU for it first "
+            f"(compute-node-agent claim {guest} --replace --request FILE), or resize it or move it away"
         )
 
     def _check_recast(self, consumer: str, guest: str, parcels: Iterable[Parcel]) -> None:
-        """Refuse to leave as they are the allocations of a class of which nobody can tell which device they are."""
+        """Refuse allocations of a class that some devices changed, where nothing tells their devices."""
         has = _by_class(parcels)
         for old, new in sorted(self._recast):
             word = self._words.of(guest, old)
             if has.get(old, 0) > word.amount or (word.undecided and old in has):
                 self._problems.append(
                     f"{self._named(consumer, guest)} has {has[old]} {old}, devices that were {old} are {new} now, and "
-                    f"the hypervisor gives its guest {word.amount} {old}: move that guest away, end its migration or "
-                    f"release its allocations if it is gone, or take the change of classes back"
+                    f"the hypervisor gives its guest {word.amount} {old}: move that guest away, end its migration, or "
+                    f"release its allocations if it is gone (compute-node-agent release {consumer}); or undo the "
+                    f"change of classes"
                 )
 
     def _grows(self, provider: str, name: str) -> bool:
-        """Whether a provider offers more of a class than it and those above and below it did."""
+        """Return whether a provider offers more of a class than it and the providers above and below it did before."""
         stock = self._stock.get((provider, name))
         before = (
             total
@@ -230,7 +232,7 @@ class _Planning:
         return stock is not None and stock.total > sum(before)
 
     def _renamed(self, parcel: Parcel) -> Parcel:
-        """For a consumer that nobody knows: on a device's provider one class of as much stock came for the one gone."""
+        """Return an unknown consumer's parcel, as the only new class on its device with the same total if there is one."""
         here, name = parcel.provider, parcel.resource_class
         if name in NO_DEVICES or self._candidates(name) or not self._parents.get(here):
             return parcel
@@ -242,7 +244,7 @@ class _Planning:
         return replace(parcel, to_class=new[0][1]) if len(gone) == len(new) == 1 else parcel
 
     def _decide(self, consumer: str, parcels: list[Parcel]) -> tuple[list[Parcel], Load]:
-        """What is sure about a consumer's parcels, and the load of those that go wherever there is room."""
+        """Return a consumer's parcels with a certain destination, and the load of those that go where there is room."""
         guest = self._stand_ins.get(consumer, consumer)
         sure: list[Parcel] = []
         waiting: list[list[Parcel]] = []
@@ -283,15 +285,15 @@ class _Planning:
         return sure, load
 
     def _may_stay(self, parcel: Parcel, word: Word, anew: bool) -> bool:
-        """Whether what floats is left where it is: it has to, if the rest of its class became another, be allowed."""
+        """Return whether a parcel may stay; where classes changed (``anew``), only on a provider that the guest may use."""
         return not self._leaving((parcel.provider, parcel.to_class)) and (not anew or parcel.provider in word.places)
 
     def _decides(self, word: Word, mine: Iterable[Parcel], out: Iterable[Parcel]) -> bool:
         """
-        Whether what the hypervisor says is exactly what is allocated, and on offer.
+        Return whether the hypervisor reports exactly what is allocated, and all of that is on offer.
 
-        Where the guest has an undecided device too, what leaves a card may be of that device: then it goes only above
-        or below.
+        Where the guest has an undecided device too, what leaves a card may belong to that device: then it may only go
+        above or below.
         """
         if word.overridden or not word.places or word.amount != sum(parcel.amount for parcel in mine):
             return False
@@ -301,25 +303,25 @@ class _Planning:
         return not word.undecided or all(is_related(*pair, self._parents) for pair in pairs)
 
     def _allows(self, guest: str, name: str, only: str) -> bool:
-        """Whether the only provider of a class may take all that a consumer has of it."""
+        """Return whether the only provider of a class may take all that a consumer has of it."""
         if guest in self._words.guests:
             return self._words.of(guest, name).allows(only)
         return not any(self._words.of(absent, name).undecided for absent in self._absent())
 
     def _bound(self, guest: str, name: str) -> list[str]:
-        """Where a guest is bound of the providers that offer a class; for CPUs of one kind also by the other kind."""
+        """Return the providers of a class that a guest is bound to; a class of CPUs counts for the other one too."""
         names = [name, *sorted(CPUS - {name})] if name in CPUS else [name]
         places = [place for each in names for place in self._words.of(guest, each).places]
         return [place for place in dict.fromkeys(places) if (place, name) in self._stock]
 
     def _spread(self, going: list[Parcel], places: Sequence[str], load: Load) -> None:
-        """Let what a flavor gives the amount of go to the first of these places that has room, whole if it can."""
+        """Send parcels whose amount the flavor gives to the first of these places with room, whole if possible."""
         if going and places:
             sources = tuple((parcel.provider, parcel.resource_class, parcel.amount) for parcel in going)
             load.add(going[0].to_class, sources, places, "its flavor gives the amount, and the guest is bound there")
 
     def _only_place(self, name: str, out: Collection[Parcel]) -> str | None:
-        """The only provider of a class, where it is above or below all that has to go; a sibling is another device."""
+        """Return the only provider of a class, if it is above or below all that goes; a sibling is another device."""
         candidates = self._candidates(name)
         if len(candidates) != 1 or not out:
             return None
@@ -329,9 +331,9 @@ class _Planning:
 
     def _follow(self, mine: list[Parcel], sure: Iterable[Parcel]) -> tuple[list[Parcel], list[Parcel]]:
         """
-        Of one class, what stays or goes where its source's other classes went by their units; and the rest.
+        Return the parcels of one class that stay, or follow the guest's other resources; and the rest.
 
-        Nothing follows of a class of which the hypervisor says itself where a guest has it.
+        A class does not follow where the hypervisor itself reports which provider a guest has it on.
         """
         stay: list[Parcel] = []
         rest: list[Parcel] = []
@@ -347,13 +349,13 @@ class _Planning:
         return stay, rest
 
     def _float(self, guest: str, rest: list[Parcel], load: Load) -> None:
-        """Let parcels of one class go where there is room, or say why they cannot."""
+        """Send parcels of one class where there is room, or note why they cannot go."""
         if not rest:
             return
         name = rest[0].to_class
         floats = self._words.of(guest, name).floating
         candidates = self._candidates(name)
-        if not floats:  # what guests hold of a device that is gone stays where it is, whatever other devices offer
+        if not floats:  # parcels of a device that is gone stay where they are, whatever other devices offer
             rest = [parcel for parcel in rest if self._has_place(parcel, candidates)]
         sources = tuple((parcel.provider, parcel.resource_class, parcel.amount) for parcel in rest)
         if not rest:
@@ -368,20 +370,20 @@ class _Planning:
             self._problems.append(self._missing(guest, rest))
         elif any(self._words.may_hold(absent, name) for absent in self._absent()):
             self._problems.append(
-                f"consumer {load.consumer} has {sum(parcel.amount for parcel in rest)} {name}, no guest here is it, "
-                f"and guests without allocations hold {name}: end the migration or evacuation that it is of, or "
-                f"delete its allocations if it is gone"
+                f"consumer {load.consumer} has {sum(parcel.amount for parcel in rest)} {name} and matches no guest on "
+                f"this host, and guests without allocations hold {name}: end the migration or evacuation of that "
+                f"consumer, or delete its allocations if it is gone (compute-node-agent release {load.consumer})"
             )
         else:
             usual = [place for place in candidates if place not in self._huge] or candidates
-            load.add(name, sources, usual, "no guest here is it, so it has no unit in particular: where there is room")
+            load.add(name, sources, usual, "the consumer matches no guest on this host: any provider with room serves")
 
     def _has_place(self, parcel: Parcel, candidates: Iterable[str]) -> bool:
-        """Whether a parcel's class is offered where it is, above or below it."""
+        """Return whether a candidate is the parcel's provider, or above or below it."""
         return any(is_related(parcel.provider, place, self._parents) for place in candidates)
 
     def _missing(self, guest: str, rest: list[Parcel]) -> str:
-        """Why what a guest has of a class cannot be placed: what the hypervisor says instead."""
+        """Return why a guest's parcels of one class have no place: what the hypervisor reports instead."""
         name = rest[0].to_class
         word = self._words.of(guest, name)
         said = ", ".join(f"{amount} on {provider}" for provider, amount in sorted(word.units.items())) or "none"
@@ -392,20 +394,20 @@ class _Planning:
         has = f"{self._named(rest[0].consumer, guest)} has {amount} {name} on {rest[0].provider}"
         if not word.undecided:
             return (
-                f"{has}, and the hypervisor gives its guest {said}: put right what differs (a resize or migration to "
-                f"end, a device to attach again), then plan again"
+                f"{has}, and the hypervisor gives its guest {said}: correct the difference (end a resize or migration, "
+                f"or attach a device again), then plan again"
             )
         lost = ", ".join(f"{one.unit} ({one.because})" for one in word.undecided[:SHOWN])
         return (
-            f"{has}, and the hypervisor gives its guest {said}, and devices that may be it: {lost}: bring the card, "
-            f"type or rule back, or move the guest away, then plan again"
+            f"{has}, and the hypervisor gives its guest {said}, and devices that may count as {name}: {lost}: bring "
+            f"the card, type or rule back, or move the guest away, then plan again"
         )
 
     def _named(self, consumer: str, guest: str) -> str:
         return f"consumer {consumer}" if consumer == guest else f"consumer {consumer} (its guest is {guest})"
 
     def _absent(self) -> frozenset[str]:
-        """The guests without any allocation here."""
+        """Return the guests that have no allocation here, neither their own nor by a migration."""
         here = {one.consumer for one in self._observed.allocations} | set(self._stand_ins.values())
         return self._words.guests - here
 
@@ -416,7 +418,7 @@ class _Planning:
         return [provider for provider, each in self._stock if each == name]
 
     def _room(self, decided: Iterable[Parcel]) -> dict[Slot, int]:
-        """What is left of each slot once all that is sure is in its place; finds out what does not fit."""
+        """Return what each slot has left after all certain parcels arrived; note what does not fit."""
         used: dict[Slot, int] = {}
         arriving: dict[tuple[str, str, str], int] = {}
         moved: set[tuple[str, str, str]] = set()
@@ -438,7 +440,7 @@ class _Planning:
                     f"consumer {consumer} has {amount} {name} that belong on {provider}, and {used[provider, name]} "
                     f"would be used there of {stock.capacity} ({stock.total} less {stock.reserved} reserved, times "
                     f"{stock.allocation_ratio:g})"
-                    + (f", {advice}" if advice else ": make room or lower what is reserved")
+                    + (f", {advice}" if advice else ": make room there, or lower the reserved amount")
                 )
             elif not limit(stock).takes(amount):
                 self._problems.append(
@@ -460,7 +462,7 @@ def _stock(desired: ProviderTree) -> dict[Slot, Inventory]:
 
 
 def _kept(desired: ProviderTree) -> dict[Slot, str]:
-    """By slot of which this agent reserves some for ill devices: how much, and what to do about that."""
+    """Return advice for each slot of which this agent reserves some for ill devices: how much, and what to do."""
     found = {}
     for provider in desired:
         said = reserved_by_operator(provider)
@@ -468,14 +470,15 @@ def _kept(desired: ProviderTree) -> dict[Slot, str]:
             ours = stock.reserved - said.get(name, 0)
             if ours > 0 and UNHEALTHY in provider.traits:
                 found[provider.name, name] = (
-                    f"{ours} of them reserved by this agent while devices are ill: wait until they are well, or move "
-                    f"that guest away (compute-node-agent explain {provider.name} {name} tells what ails them)"
+                    f"where this agent reserves {ours} {name} of {provider.name} while devices are ill: wait until "
+                    f"they are well, or move that guest away (compute-node-agent explain {provider.name} {name} shows "
+                    f"what is wrong with them)"
                 )
     return found
 
 
 def _leaving(observed: ObservedTree, desired: ProviderTree) -> Callable[[Slot], bool]:
-    """Whether what is allocated of a slot is to be placed anew: it is gone, or dealt out above or below."""
+    """Return a test of slots: whether allocations need a new place, as the slot is gone, or divided above or below."""
     stock = _stock(desired)
     parents = {seen.name: seen.provider.parent for seen in observed} | {one.name: one.parent for one in desired}
     before = {(seen.name, name): one.total for seen in observed for name, one in seen.provider.inventories.items()}
@@ -493,7 +496,7 @@ def _leaving(observed: ObservedTree, desired: ProviderTree) -> Callable[[Slot], 
 
 
 def is_related(one: str, other: str, parents: Mapping[str, str | None]) -> bool:
-    """Whether one provider is the other, above it or below it."""
+    """Return whether one provider is the other, above it or below it."""
     return one in _line(other, parents) or other in _line(one, parents)
 
 
@@ -506,6 +509,6 @@ def _line(provider: str | None, parents: Mapping[str, str | None]) -> list[str]:
 
 
 def _own(observed: Observed, ours: Ownership) -> list[Allocation]:
-    """What is allocated of stock that is ours."""
+    """Return the allocations of stock that is ours."""
     classes = {seen.name: ours.classes(seen) for seen in observed.tree}
     return [one for one in observed.allocations if one.resource_class in classes.get(one.provider, frozenset())]

@@ -91,7 +91,7 @@ def test_two_migrations_of_guests_that_are_alike_are_refused(placement_server: P
 
     note = refused(found)
 
-    assert "has 1 VGPU, no guest here is it" in note
+    assert "has 1 VGPU and matches no guest on this host" in note
     assert "end the migration or evacuation" in note
     assert identity("m1") in note
 
@@ -200,7 +200,7 @@ def test_a_consumer_that_the_hypervisor_does_not_know_goes_where_there_is_room(
     because = {move["consumer"]: move["because"] for move in planned["moves"]}
 
     assert converted(found)["unknown"] == {"four-cells": REST, FIRST: {"VGPU": 1}}
-    assert "no guest here is it" in because[identity("unknown")]
+    assert "matches no guest on this host" in because[identity("unknown")]
 
 
 def test_a_guest_whose_only_class_is_the_one_that_moves_is_converted(
@@ -257,7 +257,7 @@ def test_what_has_no_room_in_the_new_tree_is_refused(placement_server: Placement
     found.placement.send("PUT", f"/resource_providers/{identity('four-cells')}/inventories", root)
     add_consumer(found.placement, "one too many", {"allocations": {"four-cells": {"VGPU": 1}}})
 
-    assert "has 1 VGPU, and 1 of it find no room on" in refused(found)
+    assert "has 1 VGPU, and 1 of them find no room on" in refused(found)
 
 
 def test_a_plan_that_was_read_is_carried_out_exactly_or_not_at_all(

@@ -483,9 +483,15 @@ def test_a_card_that_has_less_than_its_guests_hold_is_refused_with_what_it_can_g
 @pytest.mark.parametrize(
     ("traits", "advice"),
     [
-        pytest.param({UNHEALTHY}, "times 1), 4 of them reserved by this agent while devices are ill: wait", id="ours"),
-        pytest.param({UNHEALTHY, f"{KEEP}4_VGPU"}, "times 1): make room or lower what is reserved", id="an operator's"),
-        pytest.param({UNHEALTHY, f"{KEEP}1_VGPU"}, "times 1), 3 of them reserved by this agent", id="both's"),
+        pytest.param(
+            {UNHEALTHY},
+            "times 1), where this agent reserves 4 VGPU of host_card while devices are ill: wait",
+            id="ours",
+        ),
+        pytest.param(
+            {UNHEALTHY, f"{KEEP}4_VGPU"}, "times 1): make room there, or lower the reserved amount", id="an operator's"
+        ),
+        pytest.param({UNHEALTHY, f"{KEEP}1_VGPU"}, "times 1), where this agent reserves 3 VGPU", id="both's"),
     ],
 )
 def test_advice_about_what_is_reserved_can_be_followed(traits: set[str], advice: str) -> None:
@@ -503,7 +509,7 @@ def test_what_finds_no_room_where_devices_are_ill_is_said_to_wait() -> None:
     stock = {"VGPU": Inventory(total=4, reserved=4)}
     ill = [Provider(name=name, parent="host", inventories=stock, traits=frozenset({UNHEALTHY})) for name in BOTH]
 
-    with pytest.raises(Unplaceable, match="no room on host_card, host_other, 4 of them reserved by this agent"):
+    with pytest.raises(Unplaceable, match="no room on host_card, host_other, where this agent reserves 4 VGPU"):
         moves(before, ProviderTree((*tree().providers, *ill)), known())
 
 
