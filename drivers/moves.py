@@ -232,7 +232,7 @@ class _Planning:
         return stock is not None and stock.total > sum(before)
 
     def _renamed(self, parcel: Parcel) -> Parcel:
-        """Return an unknown consumer's parcel, as the only new class on its device with the same total if there is one."""
+        """Rename an unknown consumer's parcel, if only one class left its device and one with the same total came."""
         here, name = parcel.provider, parcel.resource_class
         if name in NO_DEVICES or self._candidates(name) or not self._parents.get(here):
             return parcel
@@ -285,7 +285,7 @@ class _Planning:
         return sure, load
 
     def _may_stay(self, parcel: Parcel, word: Word, anew: bool) -> bool:
-        """Return whether a parcel may stay; where classes changed (``anew``), only on a provider that the guest may use."""
+        """Return whether a parcel may stay: with ``anew``, only where the hypervisor reports a place of the guest."""
         return not self._leaving((parcel.provider, parcel.to_class)) and (not anew or parcel.provider in word.places)
 
     def _decides(self, word: Word, mine: Iterable[Parcel], out: Iterable[Parcel]) -> bool:

@@ -1,5 +1,5 @@
 """
-Devices of every kind as one description: what each offers, on which provider, and why. All layouts are made of it.
+Describe devices of every kind in one form: what each offers, on which provider, and why. All layouts use this form.
 
 Rules and names are nova's where it has any: a provider per PF or plain device, VFs counted on their PF, a provider per
 physical GPU, memory encryption contexts.
@@ -20,9 +20,9 @@ from drivers.standing import Standing
 
 def device_stock(facts: HostFacts, policy: DevicePolicy, standing: Standing) -> tuple[DeviceStock, ...]:
     """
-    What every device of this host offers, in order of kind and address.
+    Return what every device of this host offers, in order of kind and address.
 
-    ``standing`` is what placement holds: it knows what an operator reserved, and what a card that fell silent had.
+    ``standing`` is what placement has: it shows what an operator reserved, and the stock of a card that shows none now.
 
     Raises:
         PolicyError: the policy contradicts itself or this host.
@@ -35,10 +35,10 @@ def device_stock(facts: HostFacts, policy: DevicePolicy, standing: Standing) -> 
 
 def _check_forms(whole: Iterable[DeviceStock], divided: Iterable[DeviceStock]) -> None:
     """
-    Refuse a function that is offered as it is, and divided into mediated devices too, by itself or by its VFs.
+    Refuse a function that is offered whole, while it or its VFs are divided into mediated devices too.
 
     Raises:
-        PolicyError: one is.
+        PolicyError: there is such a function.
     """
     offered = {address: one for one in whole for address in one.members}
     for device in divided:
@@ -47,25 +47,27 @@ def _check_forms(whole: Iterable[DeviceStock], divided: Iterable[DeviceStock]) -
             mdev = next(iter(device.inventories.values()))[1]
             raise PolicyError(
                 f"{pci.rule}, offers {address} whole, and {mdev.rule.partition(',')[0]} for {device.suffix}, the same "
-                f"device: a device is offered whole or divided, never both: name a product_id or address in that rule "
-                f"that leaves it out, or name the cards of the type in [mdev_TYPE] device_addresses"
+                f"device: a device is offered whole or divided, never both: set product_id or address in that rule so "
+                f"that it does not match the device, or list other cards for the type in [mdev_TYPE] device_addresses"
             )
 
 
 def idle(facts: HostFacts, policy: DevicePolicy) -> tuple[str, ...]:
-    """What the policy says and nothing on this host answers to: a sentence each, as it may be a slip of the pen."""
+    """Return a sentence for each part of the policy that matches nothing on this host, as it may be a typing error."""
     functions = {function.address: function for function in facts.devices.functions}
     used = {rule.number for rule in rules_by_function(functions, policy).values()}
     offered = {kind.id for parent in facts.devices.mdev_parents for kind in parent.types}
     found = [
-        f"[pci] device_spec rule {rule.number} is the first rule about no device of this host"
+        f"[pci] device_spec rule {rule.number} applies to no device of this host: none matches, or an earlier rule "
+        f"matches first"
         for rule in policy.rules
         if rule.number not in used
     ]
     if policy.rules and not policy.report:
-        found.append("[pci] device_spec counts for nothing without report_in_placement = true")
+        found.append("[pci] device_spec has no effect without report_in_placement = true")
     found += [
-        f"[devices] enabled_mdev_types has {rule.type}, which no card of this host can make"
+        f"[devices] enabled_mdev_types has {rule.type}, which no card of this host can make: correct it or load the "
+        f"card's driver"
         for rule in policy.mdevs
         if rule.type not in offered
     ]
@@ -73,7 +75,7 @@ def idle(facts: HostFacts, policy: DevicePolicy) -> tuple[str, ...]:
 
 
 def present(facts: HostFacts) -> frozenset[str]:
-    """The suffixes of the providers whose hardware is here, offered or not."""
+    """Return the suffixes of the providers whose hardware is on this host, offered or not."""
     functions = [str(function.address) for function in facts.devices.functions]
     parents = [parent.name for parent in facts.devices.mdev_parents]
     return frozenset((*functions, *map(libvirt_name, functions), *parents))

@@ -1,4 +1,4 @@
-"""What an operator reserved of a root's total of devices none of which is on the host now."""
+"""Keep what an operator reserved on the root of a class of which no device is on the host now."""
 
 from collections.abc import Iterable
 
@@ -14,9 +14,10 @@ from reportclient.tree import Inventory
 
 def away(policy: DevicePolicy, standing: Standing, here: Iterable[str]) -> dict[str, tuple[Inventory, Reason]]:
     """
-    Stock of the classes that an operator reserved on the root and that none of the devices ``here`` has, all reserved.
+    Return stock, all reserved, for each class that an operator reserved on the root and that is not in ``here``.
 
-    A class that the configuration no longer offers is none: to take a rule away is a person's word too.
+    ``here`` are the classes of the devices on the host. A class that the configuration no longer offers is left out:
+    then a person withdrew it.
     """
     said = reserved_by_operator_on(standing.root)
     missing = {name: amount for name, amount in said.items() if name not in {*here, *NO_DEVICES}}
@@ -31,7 +32,7 @@ def away(policy: DevicePolicy, standing: Standing, here: Iterable[str]) -> dict[
 
 
 def _is_offered(name: str, policy: DevicePolicy) -> bool:
-    """Whether the configuration offers a class wherever there is hardware for it."""
+    """Return whether the configuration offers a class where there is hardware for it."""
     rules = policy.rules if policy.report else ()
     if name in BANDWIDTH:
         return policy.link_bandwidth or any(rule.bandwidth for rule in rules)
@@ -40,7 +41,7 @@ def _is_offered(name: str, policy: DevicePolicy) -> bool:
 
 
 def _gives(rule: DeviceRule, name: str) -> bool:
-    """Whether some device may count as this class by a rule."""
+    """Return whether a rule may give this class to some device."""
     if rule.class_attribute:
         return name.startswith(normalise_class(f"{rule.class_attribute.split('/')[0]}_"))
     if rule.resource_class:

@@ -1,4 +1,4 @@
-"""Which PCI functions are ill, so that no guest should be given them now."""
+"""Find PCI functions that are ill, so that no guest should get them now."""
 
 from drivers.facts import NetDevice, PciFunction
 
@@ -7,10 +7,10 @@ DOWN = frozenset({"down", "lowerlayerdown", "notpresent"})  # operstate, RFC 286
 
 def ills(function: PciFunction, pf: PciFunction | None, *, unruled: bool = False) -> str | None:
     """
-    What is wrong with a function; None when nothing is known to be.
+    Return what is wrong with a function; None when no fault is known.
 
-    ``pf`` is a VF's physical function (None: it is not listed). ``unruled`` means that no rule of the operator's names
-    the function: then one that carries the host's own traffic is not for guests either.
+    ``pf`` is a VF's physical function (None: it is not listed). ``unruled`` means that no rule of the operator matches
+    the function: then a function that carries the host's own traffic counts as ill too.
     """
     if function.power_state == "error":
         return "the kernel reports its power state as error"

@@ -1,4 +1,4 @@
-"""Which PCI functions are offered, by which rule and as what; and what nova refuses of rules."""
+"""Find the PCI functions that are offered, with their rules and classes; refuse the rules that nova refuses."""
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
@@ -11,16 +11,19 @@ from drivers.rules import matches
 from reportclient.names import normalise_class, normalise_trait
 from reportclient.ownership import MANAGED
 
-PHYSNET = "CUSTOM_PHYSNET_"  # followed by the name of a physical network, as Neutron has it
+PHYSNET = "CUSTOM_PHYSNET_"  # followed by the name of a physical network in Neutron
 OF_DEVICES = frozenset({MANAGED, "HW_NIC_SRIOV", "HW_PCI_LIVE_MIGRATABLE", "HW_PCI_ONE_TIME_USE"})
 BRIDGE, NETWORK = 0x06, 0x02  # PCI base classes
-LIBVIRT_LIVE_VFIO, QEMU_LIVE_VFIO = 10_000_000, 8_002_002  # from which on variant drivers migrate guests
-NO_TYPE = "0"  # what NVIDIA's driver shows in nvidia/current_vgpu_type of a VF that is no vGPU
+LIBVIRT_LIVE_VFIO, QEMU_LIVE_VFIO = (
+    10_000_000,
+    8_002_002,
+)  # the first versions that migrate guests with VFIO variant drivers
+NO_TYPE = "0"  # in NVIDIA's nvidia/current_vgpu_type: the VF is no vGPU
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A function that is offered, the rule that says so (None: ``discover = all``), and the class it counts as."""
+    """A function that is offered, its rule (None: ``[pci] discover = all``), and the class that it counts as."""
 
     function: PciFunction
     rule: DeviceRule | None
@@ -30,7 +33,7 @@ class Match:
 def rules_by_function(
     functions: Mapping[PciAddress, PciFunction], policy: DevicePolicy
 ) -> dict[PciAddress, DeviceRule]:
-    """The first rule about each function, as in nova; bridges are never meant."""
+    """Return the first rule that matches each function, as in nova; no rule matches a bridge."""
     pfs = {address for address, function in functions.items() if function.is_pf}
     found = {}
     for function in functions.values():
@@ -44,7 +47,7 @@ def rules_by_function(
 
 
 def by_rule(function: PciFunction, rule: DeviceRule) -> Match | None:
-    """A function as its rule offers it; None when its class comes from a file that names none."""
+    """Return a function as its rule offers it; None when its class comes from a file that names no type."""
     resource_class = _class_of(function, rule)
     return Match(function, rule, resource_class) if resource_class else None
 
@@ -55,7 +58,7 @@ def by_itself(
     spoken_of: Container[PciAddress],
     policy: DevicePolicy,
 ) -> Match | None:
-    """A VF of a network card, with ``discover = all``, unless a rule speaks of its card: that was on purpose then."""
+    """Return a VF of a network card, with ``discover = all``; None where a rule is about its card, on purpose then."""
     if not (policy.discover_all and function.pf) or function.pf in spoken_of:
         return None
     pf = functions.get(function.pf)
@@ -65,7 +68,7 @@ def by_itself(
 
 def check_group(address: PciAddress, matched: list[Match], facts: HostFacts) -> None:
     """
-    Refuse what nova refuses of the functions of one provider.
+    Refuse the functions of one provider that nova refuses to offer together.
 
     Raises:
         PolicyError: a PF together with its VFs, different classes or traits, a one-time VF, no live migration here.
@@ -99,22 +102,22 @@ def check_group(address: PciAddress, matched: list[Match], facts: HostFacts) -> 
     versions = facts.versions
     if wants_live and (versions.libvirt < LIBVIRT_LIVE_VFIO or versions.hypervisor < QEMU_LIVE_VFIO):
         raise PolicyError(
-            f"[pci] device_spec has live_migratable, which libvirt 10.0.0 and QEMU 8.2.2 brought and this host does "
-            f"not have: take it out of the rules {_numbers(matched)}"
+            f"[pci] device_spec has live_migratable, which libvirt 10.0.0 and QEMU 8.2.2 brought, and this host has "
+            f"an older version: remove live_migratable from the rules {_numbers(matched)}"
         )
 
 
 def traits_of(match: Match) -> frozenset[str]:
-    """The traits of the provider of a function, but for what its health adds."""
+    """Return the traits of a function's provider, without those that its health adds."""
     return traits_by(match.rule) if match.rule else frozenset({"HW_NIC_SRIOV"})
 
 
 def traits_by(rule: DeviceRule) -> frozenset[str]:
-    """The traits that a rule gives to the provider of what it offers."""
+    """Return the traits that a rule gives to the provider of a function."""
     own = {
         "HW_PCI_LIVE_MIGRATABLE": rule.live_migratable,
         "HW_PCI_ONE_TIME_USE": bool(rule.one_time_use),
-        # What nova asks for with its own PCI requests, which shall not be given the devices of Neutron's ports.
+        # Nova requires this trait in its own PCI requests, so that they never get the devices of Neutron's ports.
         MANAGED: rule.physical_network is None,
         "HW_NIC_SRIOV": rule.physical_network is not None,
     }
@@ -123,7 +126,7 @@ def traits_by(rule: DeviceRule) -> frozenset[str]:
 
 
 def listed(matched: list[Match]) -> str:
-    """``8 VFs of 0000:81:00.0`` or ``device 0000:81:00.0 (8086:1533)``."""
+    """Describe functions for people: ``8 VFs of 0000:81:00.0 ...`` or ``device 0000:81:00.0 (8086:1533)``."""
     first = matched[0].function
     ids = f"{first.vendor_id}:{first.product_id}"
     if first.pf is None:
@@ -132,22 +135,22 @@ def listed(matched: list[Match]) -> str:
 
 
 def rule_text(match: Match) -> str:
-    """Which rule offers a function, for people."""
+    """Name the rule or option that offers a function, for people."""
     return f"[pci] device_spec, rule {match.rule.number}" if match.rule else "[pci] discover = all"
 
 
 def _class_of(function: PciFunction, rule: DeviceRule) -> str | None:
-    """The class a function counts as; None when its class comes from an attribute that names none."""
+    """Return the class that a function counts as; None when its class comes from a file that names no type."""
     if rule.class_attribute is None:
         return rule.resource_class or f"CUSTOM_PCI_{function.vendor_id}_{function.product_id}".upper()
     kind = dict(function.attributes).get(rule.class_attribute, NO_TYPE)
     if not (kind.isdecimal() and len(kind) < 10):
-        raise MalformedFact(f"{function.address}: {rule.class_attribute} shows {kind[:40]!r}, which is no number")
+        raise MalformedFact(f"{function.address}: {rule.class_attribute} has {kind[:40]!r}, which is no number")
     return None if int(kind) == int(NO_TYPE) else normalise_class(f"{rule.class_attribute.split('/')[0]}_{int(kind)}")
 
 
 def _tell_apart(pf: PciFunction, vf: PciFunction) -> str:
-    """What to write into a rule that it means either a PF or its VFs."""
+    """Return what to write into a rule so that it matches either a PF or its VFs."""
     if pf.product_id == vf.product_id:
         return (
             f"both have the product_id {pf.product_id}: to offer only its VFs, name each in a rule of its own by its "
@@ -155,8 +158,8 @@ def _tell_apart(pf: PciFunction, vf: PciFunction) -> str:
         )
     return (
         f'to offer only its VFs, give that rule "product_id": "{vf.product_id}"; to offer only the PF, '
-        f'"product_id": "{pf.product_id}"; if this card alone is meant, "address": "{pf.address}" too (without a '
-        f"product_id it means the PF and its VFs)"
+        f'"product_id": "{pf.product_id}"; to match this card alone, add "address": "{pf.address}" (an address '
+        f"without a product_id matches the PF and its VFs)"
     )
 
 

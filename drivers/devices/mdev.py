@@ -1,4 +1,4 @@
-"""Mediated devices: how many vGPUs each card has and can make, of the type that is enabled for it."""
+"""Mediated devices: how many each card has and can make of the type that is enabled for the card."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -17,10 +17,10 @@ def mdev_stock(
     facts: HostFacts, rules: tuple[MdevRule, ...], standing: Standing, whole: Collection[str] = ()
 ) -> list[DeviceStock]:
     """
-    A provider for each parent that offers an enabled type.
+    Return a provider for each parent that offers an enabled type.
 
-    Of a card without a driver nothing is awaited where no rule names it, or where guests are given it as it is: its
-    address is in ``whole``.
+    A card without a driver keeps the stock that it had, all reserved, unless no rule names the card or guests get it
+    whole. ``whole`` are the addresses of functions that are offered whole.
     """
     if not rules:
         return []
@@ -49,9 +49,9 @@ def _made(
     facts: HostFacts, rules: Iterable[MdevRule], chosen: Iterable[tuple[MdevParent, MdevRule]]
 ) -> dict[str, list[Mdev]]:
     """
-    The mediated devices of each parent that count as what it offers: those of enabled types of the same class.
+    Return the mediated devices that count for each parent: those of enabled types with the class that it offers.
 
-    Nova counts those of every enabled type, and would give a guest that asks for one class a device of another.
+    Nova counts the devices of every enabled type, so a guest that asks for one class may get a device of another.
     """
     classes = {rule.type: rule.resource_class for rule in rules}
     found: dict[str, list[Mdev]] = {parent.name: [] for parent, _ in chosen}
@@ -63,18 +63,18 @@ def _made(
 
 
 def rule_of(parent: MdevParent, rules: Iterable[MdevRule]) -> MdevRule | None:
-    """The rule that enables a type on a card; None: none is enabled there."""
+    """Return the rule that enables a type on a card; None: no type is enabled there."""
     return _rule_for({parent.name, str(parent.address)}, rules)
 
 
 def _rule_for(names: Collection[str], rules: Iterable[MdevRule]) -> MdevRule | None:
-    """The rule that names a card by one of its names, address or libvirt's, else the first that names none."""
+    """Return the rule that lists a card by address or libvirt's name, else the first rule that lists no cards."""
     by_address = next((rule for rule in rules if not rule.addresses.isdisjoint(names)), None)
     return by_address or next((rule for rule in rules if not rule.addresses), None)
 
 
 def _room(chosen: Iterable[tuple[MdevParent, MdevRule]], made: Mapping[str, list[Mdev]]) -> dict[str, int]:
-    """How many more each parent can make, card by card until ``max_instances`` of its type is reached on the host."""
+    """Return how many more each parent can make, until ``max_instances`` of its type is reached on the host."""
     chosen = list(chosen)
     used: dict[str, int] = {}
     for parent, rule in chosen:

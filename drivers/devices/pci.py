@@ -1,4 +1,4 @@
-"""The stock of PCI devices: a provider for each PF or plain device, VFs counted on their PF."""
+"""The stock of PCI devices: a provider for each PF or plain device; VFs are counted on their PF."""
 
 from collections.abc import Mapping
 
@@ -31,7 +31,7 @@ EGRESS, INGRESS = "NET_BW_EGR_KILOBIT_PER_SEC", "NET_BW_IGR_KILOBIT_PER_SEC"
 
 def pci_stock(facts: HostFacts, policy: DevicePolicy, standing: Standing) -> list[DeviceStock]:
     """
-    A provider for each PF whose VFs are offered, and for each function that is offered whole.
+    Return a provider for each PF whose VFs are offered, and for each function that is offered whole.
 
     Raises:
         PolicyError: the rules contradict each other or this host.
@@ -110,13 +110,13 @@ def _pci_provider(
 
 
 def _divided(facts: HostFacts) -> frozenset[PciAddress]:
-    """The functions on which mediated devices exist, offered or not."""
+    """Return the functions on which mediated devices exist, offered or not."""
     parents = {mdev.parent for mdev in facts.devices.mdevs}
     return frozenset(one.address for one in facts.devices.mdev_parents if one.address and one.name in parents)
 
 
 def _in_use(function: PciFunction, held: frozenset[PciAddress], divided: frozenset[PciAddress]) -> str | None:
-    """Why a function cannot be given as it is, since guests have it in another form; None when they do not."""
+    """Return why a function cannot be offered, as it is in use in another form; None when it is not."""
     parts = {function.address, *function.vfs}
     if made := sorted(parts & divided):
         return f"mediated devices exist on {made[0]}"
@@ -126,21 +126,21 @@ def _in_use(function: PciFunction, held: frozenset[PciAddress], divided: frozens
 
 
 def _hardware(address: PciAddress, matched: list[Match], owner: PciFunction) -> frozenset[str]:
-    """The functions that are offered, their PF, and the VFs that go with a PF that is offered whole."""
+    """Return the addresses of the offered functions, of their PF, and of all VFs of a PF that is offered whole."""
     whole = any(match.function.address == owner.address for match in matched)
     functions = (address, *(match.function.address for match in matched), *(owner.vfs if whole else ()))
     return frozenset(map(str, functions))
 
 
 def _used_for_good(matched: list[Match], held: frozenset[PciAddress]) -> dict[str, int]:
-    """What of one-time devices guests have, by class: it is reserved as if an operator had said so (as in nova)."""
+    """Return the amount of used one-time devices, by class: they count as reserved by an operator (as in nova)."""
     once = [match for match in matched if match.rule and match.rule.one_time_use]
     used = {match.resource_class for match in once if match.function.address in held}
     return {name: sum(match.resource_class == name for match in matched) for name in used}
 
 
 def _told(sick: Mapping[PciAddress, str]) -> str:
-    """Each reason once, with the first function that it is about."""
+    """Return each reason once, with the first function that it applies to."""
     first: dict[str, PciAddress] = {}
     for address, why in sorted(sick.items()):
         first.setdefault(why, address)
@@ -151,10 +151,11 @@ def _reserved(
     members: list[Match], sick: Mapping[PciAddress, str], held: frozenset[PciAddress], others: int
 ) -> tuple[int, str]:
     """
-    How many of a class are kept from guests, and a remark on why; ``others`` is what somebody else reserved.
+    Return how many of a class are reserved, and a remark for people; ``others`` is what others reserved in placement.
 
-    That names no device: it may be other devices than the ill ones, so both count, and the sum may exceed the members.
-    A one-time device that a guest has is reserved, and only somebody else ever gives it back (nova's semantics).
+    A reservation names no device: it may mean other devices than the ill ones. So both count, and the sum may exceed
+    the number of members. A one-time device that a guest has is reserved; this agent never releases it, only others do
+    (as in nova).
     """
     ill = sum(match.function.address in sick for match in members)
     once = any(match.rule and match.rule.one_time_use for match in members)
@@ -168,9 +169,9 @@ def _bandwidth(
     pf: PciFunction, matched: list[Match], policy: DevicePolicy, stands: ObservedProvider | None
 ) -> tuple[list[tuple[str, int, Reason]], frozenset[str]]:
     """
-    (class, kbit/s, reason) of a PF, and the classes of which it has some and nobody tells how much.
+    Return (class, kbit/s, reason) of a PF, and the classes of which it has an unknown amount.
 
-    A link that is down tells no speed, and what stood there stays.
+    A link that is down shows no speed; then the stock in placement stays.
     """
     rule = next((match.rule for match in matched if match.rule and match.rule.bandwidth), None)
     if rule is None and not (policy.link_bandwidth and pf.is_pf):
@@ -189,7 +190,7 @@ def _bandwidth(
         elif mbps and (whole or not stock):
             found.append((name, mbps * 1000, Reason(f"the link of {pf.address} runs at {mbps} Mbit/s", because)))
         elif stock:
-            told = f"the link of {pf.address} tells no speed now: what placement holds stays"
+            told = f"the link of {pf.address} shows no speed now: the stock in placement stays"
             found.append((name, stock.total, Reason(told, because)))
         elif pf.net_devices or pf.driver is None:
             untold.add(name)
@@ -199,7 +200,7 @@ def _bandwidth(
 def _silent(
     functions: Mapping[PciAddress, PciFunction], ruled: Mapping[PciAddress, DeviceRule]
 ) -> dict[PciAddress, list[PciFunction]]:
-    """By provider: what does not show the file that a rule takes its class from; a PF never has it."""
+    """Return, by provider, the functions without the file that their rule takes the class from; a PF never has it."""
     found: dict[PciAddress, list[PciFunction]] = {}
     for address, rule in sorted(ruled.items()):
         function = functions[address]
@@ -214,20 +215,20 @@ def _with_silent_functions(
     stock: DeviceStock | None, address: PciAddress, silent: list[PciFunction], rule: DeviceRule, standing: Standing
 ) -> DeviceStock | None:
     """
-    A provider's stock and, reserved, what stood there of functions that tell nothing now.
+    Return a provider's stock with the earlier stock of functions that show no class now, which is reserved.
 
-    No such file is not the same as a file that says 0: a driver that is gone comes back with its vGPUs. Traits are
-    those of the ``rule``: a copy of what stands there would make other people's traits ours.
+    A missing file differs from a file with 0: the driver may come back with its vGPUs. Traits come from the ``rule``: a
+    copy of those in placement would make other people's traits ours.
     """
     stands = standing.provider(str(address))
     if stands is None or others_marks(stands) - rule.traits:
         return stock
-    why = f"{silent[0].address}: its driver does not show what it is"
+    why = f"{silent[0].address}: its driver does not show its type"
     inventories = dict(stock.inventories) if stock else {}
     left = len(silent)
     for name, stood in sorted(stands.provider.inventories.items()):
         if name in (EGRESS, INGRESS):
-            continue  # of the PF, and not counted in VFs
+            continue  # belongs to the PF, and is not counted in VFs
         now = inventories[name][0] if name in inventories else None
         missing = min(left, stood.total - (now.total if now else 0))
         if missing > 0:
@@ -250,9 +251,10 @@ def _with_silent_functions(
 
 
 def _refuse_turning_off(standing: Standing) -> None:
+    """Refuse to report no devices while placement has some, as in nova."""
     for _, seen in standing.children:
         if MANAGED in seen.provider.traits:
             raise PolicyError(
                 f"[pci] report_in_placement is off, and placement holds {seen.name}, a device that was reported: set "
-                f"it to true; to withdraw devices, take their rules out of device_spec"
+                f"the option to true; to withdraw devices, remove their rules from device_spec"
             )

@@ -1,4 +1,4 @@
-"""The traits by which placement remembers whose a reservation of devices is, each with its reason."""
+"""Traits that record in placement who reserved devices, each with its reason."""
 
 from collections.abc import Mapping
 
@@ -6,16 +6,16 @@ from drivers.reasons import Reason
 from reportclient.reserve import HELD, UNHEALTHY, keeps
 
 RULE = "ill devices are reserved until they are well"
-SHORT = "what is reserved of a device that is away for now is reserved again once it is back"
+SHORT = "the reservation of a device that is away stays, for the time when the device is back"
 
 
 def marks(why: str, reserved_before: Mapping[str, int]) -> dict[str, Reason]:
-    """The traits of a provider with ill devices; ``reserved_before`` is what others reserved, by class."""
+    """Return the traits of a provider with ill devices; ``reserved_before`` is what others reserved, by class."""
     return dict.fromkeys([UNHEALTHY, *sorted(keeps(reserved_before))], Reason(why, RULE))
 
 
 def short(reserved_before: Mapping[str, int], totals: Mapping[str, int]) -> dict[str, Reason]:
-    """The traits of a provider that has less of a class than others reserved of it; none where there is enough."""
+    """Return the traits of a provider that has less of a class than others reserved; none where it has enough."""
     missing = {name: amount for name, amount in reserved_before.items() if amount > totals.get(name, amount)}
     if not missing:
         return {}

@@ -14,9 +14,9 @@ QEMU_SEV_ES = 8_000_000
 
 def sev_stock(facts: HostFacts, standing: Standing) -> list[DeviceStock]:
     """
-    Guests with encrypted memory, by kind: libvirt tells how many, the kernel which kinds it was loaded with.
+    Return a provider for each kind of memory encryption: libvirt reports how many guests, the kernel which kinds.
 
-    SEV-ES is not offered beside SEV-SNP, which takes the same slots (as in nova).
+    SEV-ES is not offered together with SEV-SNP, which uses the same slots (as in nova).
     """
     offers = [offer for offer in facts.domain_capabilities if offer.arch == "x86_64"]
     guests = max((offer.sev_guests for offer in offers), default=0)
@@ -37,7 +37,7 @@ def _sev_provider(suffix: str, count: int, standing: Standing) -> DeviceStock:
     trait = f"HW_CPU_X86_{suffix.upper()}"
     reason = Reason(
         f"libvirt's domain capabilities: {count} guests of {suffix} at a time",
-        "kvm_amd was loaded with it, and QEMU and libvirt can do it",
+        "kvm_amd was loaded with it, and QEMU and libvirt support it",
     )
     return DeviceStock(
         suffix=suffix,

@@ -1,4 +1,4 @@
-"""Cards that are on the host and show none of the VFs or mediated devices that they can have: a reload takes them."""
+"""Find cards that are on the host and show none of their VFs or mediated devices, as after a reload of the driver."""
 
 from collections.abc import Iterable
 
@@ -10,10 +10,10 @@ from drivers.policy import MdevRule
 
 def silent(facts: HostFacts, rules: Iterable[MdevRule]) -> frozenset[str]:
     """
-    The suffixes of the providers that these cards would have.
+    Return the suffixes of the providers that such cards would have.
 
-    A rule that is taken away while the card shows its parts does not make it silent: that was a person's word. Of an
-    SR-IOV card without any VFs nobody can tell whether a provider stood for VFs or for the card as a whole.
+    A card is not silent if it shows its parts and its rule was removed: then a person withdrew it. An SR-IOV card
+    without VFs is always in: nothing tells whether its provider stood for the VFs or for the card as a whole.
     """
     functions = facts.devices.functions
     cards = {str(one.address) for one in functions if one.is_pf and not one.vfs}
@@ -24,7 +24,7 @@ def silent(facts: HostFacts, rules: Iterable[MdevRule]) -> frozenset[str]:
 
 
 def _is_empty(parent: MdevParent, facts: HostFacts, rules: tuple[MdevRule, ...]) -> bool:
-    """Whether a card has and can make no mediated device of the type that is enabled for it."""
+    """Return whether a card neither has nor can make a mediated device of the type that is enabled for it."""
     rule = rule_of(parent, rules)
     if rule is None:
         return not parent.types

@@ -1,4 +1,4 @@
-"""What a provider of devices offers, of whatever kind they are: the one description that all layouts are made of."""
+"""The stock of one provider of devices, in one form for every kind of device and every layout."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,29 +15,29 @@ from reportclient.tree import Inventory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceStock:
-    """What one provider of devices offers; never without stock."""
+    """The stock of one provider of devices; never empty."""
 
-    suffix: str  # of the provider's name, after the root's and "_": "0000:81:00.0", "pci_0000_84_00_0", "amd_sev"
-    cell: int | None = None
+    suffix: str  # of the provider's name, after the root's name and "_": "0000:81:00.0", "pci_0000_84_00_0", "amd_sev"
+    cell: int | None = None  # NUMA cell; None: unknown
     inventories: Mapping[str, tuple[Inventory, Reason]]
     traits: Mapping[str, Reason] = field(default_factory=dict)
-    members: Mapping[str, str] = field(default_factory=dict)  # PCI address or mdev's uuid -> the class it counts as
-    hardware: frozenset[str] = frozenset()  # PCI addresses of all that a guest gets with it, its PF included
-    once: bool = False  # its stock is used up by the first guest
-    ill: str = ""  # why some of it is reserved by us; empty: all of it is well
-    untold: frozenset[str] = frozenset()  # classes of which it has an amount that it does not tell now
+    members: Mapping[str, str] = field(default_factory=dict)  # PCI address or mdev's uuid -> class that it counts as
+    hardware: frozenset[str] = frozenset()  # PCI addresses of all functions behind it, its PF included
+    once: bool = False  # the first guest uses up the stock for good
+    ill: str = ""  # why this agent reserves some of it; empty: all is well
+    untold: frozenset[str] = frozenset()  # classes of which the device has an unknown amount now
 
 
 def libvirt_name(address: str) -> str:
-    """libvirt's name of the PCI function at an address."""
+    """Return libvirt's name of the PCI function at an address."""
     return "pci_" + address.replace(":", "_").replace(".", "_")
 
 
 def other_forms(devices: Iterable[DeviceStock], *, in_total: bool) -> frozenset[str]:
     """
-    The suffixes of providers that would offer the hardware of these devices in another form: whole, or divided.
+    Return the suffixes of providers that would offer the same hardware in another form: whole, or divided.
 
-    ``in_total`` means that the devices are part of the root's total, so that providers of their own are another form.
+    ``in_total`` means that the devices are part of the root's total: then their own providers are another form too.
     """
     found: set[str] = set()
     for device in devices:
@@ -48,10 +48,11 @@ def other_forms(devices: Iterable[DeviceStock], *, in_total: bool) -> frozenset[
 
 def inherit(devices: Iterable[DeviceStock], standing: Standing) -> tuple[DeviceStock, ...]:
     """
-    Devices below a root that had their total, with what an operator reserved of it: of the only one, or all of each.
+    Return devices that move below a root that had their total, with what an operator reserved of that total.
 
-    Of what other reservations are, a total does not tell: they are for ``reportclient.settings`` to refuse. What of the
-    total devices do not tell now is theirs too, all reserved until they tell.
+    A reservation goes to the only new device of its class, or to all of them if it covers the whole total. A total does
+    not show to which device any other reservation belongs, so ``reportclient.settings`` refuses these. Devices with an
+    unknown amount share the rest of the total, all reserved until the amount is known.
     """
     stood = standing.root.provider.inventories if standing.root else {}
     found = _with_shares_of_rest(list(devices), stood, standing)
@@ -72,7 +73,7 @@ def inherit(devices: Iterable[DeviceStock], standing: Standing) -> tuple[DeviceS
 def _with_shares_of_rest(
     devices: list[DeviceStock], stood: Mapping[str, Inventory], standing: Standing
 ) -> list[DeviceStock]:
-    """Devices with their parts of the rest of a total, as equal as can be where several do not tell theirs."""
+    """Return the devices; those with an unknown amount get equal parts of the rest of the total."""
     for name in sorted(frozenset().union(*(device.untold for device in devices)) & stood.keys()):
         silent = [number for number, one in enumerate(devices) if name in one.untold and not _has(one, name, standing)]
         rest = stood[name].total - sum(one.inventories[name][0].total for one in devices if name in one.inventories)
@@ -83,8 +84,11 @@ def _with_shares_of_rest(
 
 
 def _with_reserved_part(device: DeviceStock, name: str, part: int) -> DeviceStock:
-    why = f"{device.suffix} does not tell its {name} now"
-    stock = Inventory(total=part, max_unit=part, reserved=part), Reason(f"{why}: it is of what the root had", RULE)
+    why = f"{device.suffix} does not show its {name} now"
+    stock = (
+        Inventory(total=part, max_unit=part, reserved=part),
+        Reason(f"{why}: this is a part of the root's earlier total", RULE),
+    )
     traits = {**device.traits, **({} if UNHEALTHY in device.traits else marks(why, {}))}
     return replace(device, inventories={**device.inventories, name: stock}, traits=traits, ill=device.ill or why)
 
@@ -95,7 +99,7 @@ def _has(device: DeviceStock, name: str, standing: Standing) -> bool:
 
 
 def _with_reserved(device: DeviceStock, name: str, amount: int) -> DeviceStock:
-    """A device of which an operator reserved an amount of a class."""
+    """Return a device with an amount of a class reserved by an operator."""
     stock, reason = device.inventories[name]
     kept = replace(stock, reserved=min(stock.total, stock.reserved + amount))
     if is_reserved_by_us(device.traits):
@@ -111,14 +115,14 @@ def _with_reserved(device: DeviceStock, name: str, amount: int) -> DeviceStock:
 
 def silenced(suffix: str, function: PciFunction, standing: Standing) -> list[DeviceStock]:
     """
-    The stock that a card had before its driver went: all of it reserved until the driver is back.
+    Return the stock that a card had before its driver went, all reserved until the driver is back; empty: no stock.
 
-    Its other traits are not copied: they stay as they are, and a copy would make other people's traits ours.
+    Other traits are not copied: they stay as they are, and a copy would make other people's traits ours.
     """
     stands = standing.provider(suffix)
     if stands is None or not is_marked(stands) or others_marks(stands) or not stands.provider.inventories:
         return []
-    why = f"{function.address} has no driver, and so does not tell what it can be"
+    why = f"{function.address} has no driver, so the types that it offers are unknown"
     stood = stands.provider.inventories
     return [
         DeviceStock(

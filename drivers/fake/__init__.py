@@ -1,1 +1,1 @@
-"""The fake driver: hosts that exist only as archives, for demos, scale tests and other people's tests."""
+"""The fake driver: hosts that exist only as archives, for demos, tests of scale, and tests of other projects."""

@@ -1,4 +1,4 @@
-"""Many recorded or generated hosts reported by one agent; from its library's edge on the same path as a real one."""
+"""Report many recorded or generated hosts with one agent; only the archives differ from a real host."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ from reportclient.tree import ObservedTree, ProviderTree
 
 
 class FakeDriver:
-    """Gives each node to the driver that reads its archive; there is at least one."""
+    """Pass each call to the driver that reads the node's archive; there is at least one."""
 
     def __init__(self, hosts: Iterable[Driver]) -> None:
         self._hosts = {node: host for host in hosts for node in host.nodes()}

@@ -1,4 +1,4 @@
-"""Host archives made up from a seed: the same seed, count and shape always give the same hosts."""
+"""Generate host archives from a seed: the same seed, count and shape always give the same hosts."""
 
 import json
 import random
@@ -15,13 +15,13 @@ FEATURES = ("aes", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "sse4.1", "sse4
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a made-up host has; every number is what one cell has."""
+    """The hardware of a generated host; a host has once or twice this memory and disk."""
 
     cells: int
-    cores: int
-    threads: int
-    memory_gib: int
-    disk_gib: int
+    cores: int  # of one cell
+    threads: int  # of one core
+    memory_gib: int  # of one cell
+    disk_gib: int  # of the host
 
 
 SHAPES = {
@@ -33,9 +33,9 @@ SHAPES = {
 
 def generate_fleet(folder: Path, hosts: int, *, seed: int, shape: str) -> tuple[HostArchive, ...]:
     """
-    Write ``hosts`` archives below ``folder`` and answer them.
+    Write ``hosts`` archives below ``folder`` and return them.
 
-    Hosts of one shape differ in memory, disk and CPU features, as those of a grown cloud do.
+    Hosts of one shape differ in memory, disk and CPU features, as in a cloud that grew over years.
 
     Raises:
         KeyError: there is no such shape; ``SHAPES`` has their names.

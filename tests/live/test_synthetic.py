@@ -403,6 +403,6 @@ def test_check_names_rules_that_nothing_answers_to_and_slips_of_the_pen(
 
     details = " ".join(one["detail"] for one in checked.json["checks"] if not one["ok"])
     assert checked.code == 3
-    for text in ("discovr is not read: is discover meant?", "rule 1 is the first rule about no device",
-                 "counts for nothing without report_in_placement", "nvidia-999, which no card"):  # fmt: skip
+    for text in ("discovr is not read: is discover meant?", "rule 1 applies to no device",
+                 "has no effect without report_in_placement", "nvidia-999, which no card"):  # fmt: skip
         assert text in details

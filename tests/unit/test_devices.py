@@ -494,10 +494,10 @@ def test_rules_that_are_about_nothing_here_are_told_as_slips_of_the_pen() -> Non
     policy = DevicePolicy(report=True, rules=(used, beside), mdevs=(MdevRule(type="a"), MdevRule(type="b")))
 
     assert idle(facts, policy) == (
-        "[pci] device_spec rule 2 is the first rule about no device of this host",
-        "[devices] enabled_mdev_types has b, which no card of this host can make",
+        "[pci] device_spec rule 2 applies to no device of this host: none matches, or an earlier rule matches first",
+        "[devices] enabled_mdev_types has b, which no card of this host can make: correct it or load the card's driver",
     )
-    assert "counts for nothing without report_in_placement" in idle(facts, DevicePolicy(rules=(used,)))[-1]
+    assert "has no effect without report_in_placement" in idle(facts, DevicePolicy(rules=(used,)))[-1]
     assert idle(facts, DevicePolicy()) == ()
 
 
