@@ -1,0 +1,115 @@
+"""
+Plan which allocations move where when a tree changes its shape: one stateless function for every class.
+
+An allocation goes, in this order: to the only provider of its class above or below, unless the hypervisor contradicts;
+to the unit that the guest has, as the hypervisor reports it; for a class that the hypervisor never reports, to the
+provider that the guest's other units went to. Floats go where there is room. Amounts never change. An allocation
+without such a place makes the whole plan ``Unplaceable``. An allocation of a device that is gone does not move:
+``reportclient.hold`` keeps it.
+"""
+
+from collections.abc import Collection, Mapping
+
+from drivers.moves.classes import Classes
+from drivers.moves.floats import Floats
+from drivers.moves.places import Places
+from drivers.moves.question import Question
+from drivers.moves.room import room_after
+from drivers.moves.slots import leaving_of, own_allocations
+from drivers.packing import Load, pack
+from drivers.parcels import Parcel, amounts, assemble
+from reportclient.allocations import Holdings, Move, Observed
+from reportclient.errors import Unplaceable
+from reportclient.ownership import Ownership
+from reportclient.tree import ProviderTree
+
+SHOWN = 3  # problems in one message
+
+
+def plan_moves(
+    observed: Observed,
+    desired: ProviderTree,
+    holdings: Holdings,
+    ours: Ownership,
+    *,
+    stand_ins: Mapping[str, str] | None = None,
+    recast_as: Collection[tuple[str, str]] = (),
+) -> tuple[Move, ...]:
+    """
+    Return the moves from what consumers have to what ``desired`` offers; none when everything has its place.
+
+    Providers have the same names in both trees. ``stand_ins`` gives the guest of a consumer that is not a guest itself:
+    a migration. ``recast_as`` is as ``exchanged`` returns it.
+
+    Raises:
+        Unplaceable: an allocation finds no place, or several and nothing tells which.
+    """
+    return _moves(Question(observed, desired, holdings, ours, stand_ins or {}, recast_as))
+
+
+def exchanged(before: Mapping[str, Collection[str]], now: Mapping[str, Collection[str]]) -> frozenset[tuple[str, str]]:
+    """
+    Return (old class, new class) of each device that a total counts and whose class changed.
+
+    ``before`` and ``now`` have the classes of each such device. The total itself does not show that two devices
+    exchanged their classes.
+    """
+    both = before.keys() & now.keys()
+    return frozenset(
+        (old, new)
+        for device in both
+        for old in before[device]
+        for new in now[device]
+        if old not in now[device] and new not in before[device]
+    )
+
+
+def displaced(observed: Observed, desired: ProviderTree, ours: Ownership) -> frozenset[str]:
+    """Return the consumers whose allocations need a new place: theirs is gone in ``desired``, or divided."""
+    leaving = leaving_of(observed.tree, desired)
+    return frozenset(
+        one.consumer for one in own_allocations(observed, ours) if leaving((one.provider, one.resource_class))
+    )
+
+
+def _moves(question: Question) -> tuple[Move, ...]:
+    """Return the moves that answer a question; errors as ``plan_moves``."""
+    problems: list[str] = []
+    classes = Classes(question, problems)
+    places = Places(question, Floats(question, problems))
+    by_consumer: dict[str, list[Parcel]] = {}
+    for one in sorted(own_allocations(question.observed, question.ours)):
+        parcel = Parcel(
+            consumer=one.consumer,
+            provider=one.provider,
+            resource_class=one.resource_class,
+            amount=one.amount,
+            to_class=one.resource_class,
+        )
+        by_consumer.setdefault(one.consumer, []).append(parcel)
+    decided: list[Parcel] = []
+    floating: list[Load] = []
+    for consumer, parcels in by_consumer.items():
+        sure, loads = places.decide(consumer, classes.convert(consumer, parcels))
+        decided += sure
+        floating += [loads] if loads.demands else []
+    room = room_after(question, decided, problems)
+    packed, homeless = pack(floating, room, question.stock, question.parents, amounts(decided), kept=question.kept)
+    problems += homeless
+    if problems:
+        more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
+        raise Unplaceable(f"{'; '.join(problems[:SHOWN])}{more}: nothing was sent")
+    decided += [
+        Parcel(
+            consumer=one.consumer,
+            provider=source,
+            resource_class=source_class,
+            amount=amount,
+            to_class=one.resource_class,
+            to_provider=one.provider,
+            because=one.because,
+        )
+        for one in packed
+        for source, source_class, amount in one.sources
+    ]
+    return assemble(decided)

@@ -1,0 +1,119 @@
+"""The classes of what consumers have: what a guest really has, and classes that got another name."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from functools import partial
+
+from drivers.moves.question import Question, named
+from drivers.moves.slots import is_related
+from drivers.parcels import Parcel, conversions, relabel
+from drivers.words import Word
+from reportclient.names import CPUS, NO_DEVICES
+
+
+class Classes:
+    """Conversion of the classes of parcels; ``problems`` gets a sentence for each refusal."""
+
+    def __init__(self, question: Question, problems: list[str]) -> None:
+        self._question = question
+        self._problems = problems
+
+    def convert(self, consumer: str, parcels: list[Parcel]) -> list[Parcel]:
+        """Return the parcels, with the class that the guest really has, or with the new name of their class."""
+        guest = self._question.stand_ins.get(consumer, consumer)
+        if guest not in self._question.words.guests:
+            self._check_recast(consumer, guest, parcels)
+            return [self._renamed(parcel) for parcel in parcels]
+        has, holds = _by_class(parcels), self._question.words.sums(guest)
+        surplus = {name: has[name] - holds.get(name, 0) for name in has if has[name] > holds.get(name, 0)}
+        missing = {name: holds[name] - has.get(name, 0) for name in holds if holds[name] > has.get(name, 0)}
+        becomes = partial(self._becomes, guest, parcels)
+        for name, other, amount in conversions(surplus, missing, becomes):
+            units = self._question.words.of(guest, other).units
+            parcels = relabel(parcels, name, other, amount, units, partial(self._distance, units))
+        self._check_pinned(consumer, guest, parcels)
+        self._check_recast(consumer, guest, parcels)
+        return parcels
+
+    def _becomes(self, guest: str, parcels: Iterable[Parcel], name: str, other: str) -> bool:
+        """Return whether one class of a guest can become another: CPUs by pinning, devices where the name is new."""
+        if {name, other} == CPUS:
+            return True
+        word = self._question.words.of(guest, other)
+        if {name, other} & NO_DEVICES or not word.units:
+            return False
+        if (name, other) in self._question.recast:
+            return not word.undecided
+        going = {
+            parcel.provider
+            for parcel in parcels
+            if parcel.to_class == name and self._question.shrinks(parcel.provider, name)
+        }
+        return all(self._is_new_name(provider, other, going, word) for provider in word.units)
+
+    def _is_new_name(self, provider: str, name: str, going: Collection[str], word: Word) -> bool:
+        """
+        Return whether a class came to a provider for the class that goes from there, or from above or below it.
+
+        For a guest with an undecided device, only a device's own provider counts: elsewhere the allocation may belong
+        to the undecided device.
+        """
+        stock = self._question.stock.get((provider, name))
+        if stock is None or stock.total <= self._question.before.get((provider, name), 0):
+            return False
+        if word.undecided:
+            return provider in going and bool(self._question.parents.get(provider))
+        return any(is_related(one, provider, self._question.parents) for one in going)
+
+    def _distance(self, units: Collection[str], parcel: Parcel) -> int:
+        """Return how far a parcel is from a guest's units: 0 above or below one, 1 without a place, 2 elsewhere."""
+        if any(is_related(parcel.provider, provider, self._question.parents) for provider in units):
+            return 0
+        return 1 if (parcel.provider, parcel.to_class) not in self._question.stock else 2
+
+    def _check_pinned(self, consumer: str, guest: str, parcels: Iterable[Parcel]) -> None:
+        """Refuse to offer CPUs to which a guest is pinned without as many PCPU allocated; other sums do not matter."""
+        has, word = _by_class(parcels), self._question.words.of(guest, "PCPU")
+        lacking = word.amount - has.get("PCPU", 0)
+        grown = [provider for provider in sorted(word.units) if self._question.grows(provider, "PCPU")]
+        if lacking <= 0 or not grown or word.overridden or not has.keys() & CPUS:
+            return
+        needed = self._question.words.of(guest, "VCPU").amount + lacking
+        self._problems.append(
+            f"{named(consumer, guest)} has {has.get('VCPU', 0)} VCPU and {has.get('PCPU', 0)} PCPU allocated, "
+            f"and really has {word.amount} PCPU (one for each pinned vCPU, and one for an emulator thread of its own), "
+            f"and {', '.join(grown)} would offer these PCPU to other guests: allocate {needed} VCPU for it first "
+            f"(compute-node-agent claim {guest} --replace --request FILE), or resize it or move it away"
+        )
+
+    def _check_recast(self, consumer: str, guest: str, parcels: Iterable[Parcel]) -> None:
+        """Refuse allocations of a class that some devices lost, where nothing tells which devices they mean."""
+        has = _by_class(parcels)
+        for old, new in sorted(self._question.recast):
+            word = self._question.words.of(guest, old)
+            if has.get(old, 0) > word.amount or (word.undecided and old in has):
+                self._problems.append(
+                    f"{named(consumer, guest)} has {has[old]} {old}, devices that were {old} are {new} now, and "
+                    f"the hypervisor gives its guest {word.amount} {old}: move that guest away, end its migration, or "
+                    f"release its allocations if it is gone (compute-node-agent release {consumer}); or undo the "
+                    f"change of classes"
+                )
+
+    def _renamed(self, parcel: Parcel) -> Parcel:
+        """Rename the class of an unknown consumer's parcel, if one other class of the same total replaced it."""
+        here, name = parcel.provider, parcel.resource_class
+        if name in NO_DEVICES or self._question.candidates(name) or not self._question.parents.get(here):
+            return parcel
+        total = self._question.before.get((here, name))
+        gone = [slot for slot, stood in self._question.before.items() if slot[0] == here and stood == total]
+        gone = [slot for slot in gone if slot not in self._question.stock]
+        new = [slot for slot, stock in self._question.stock.items() if slot[0] == here and stock.total == total]
+        new = [slot for slot in new if slot not in self._question.before and slot[1] not in NO_DEVICES]
+        return replace(parcel, to_class=new[0][1]) if len(gone) == len(new) == 1 else parcel
+
+
+def _by_class(parcels: Iterable[Parcel]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for parcel in parcels:
+        found[parcel.to_class] = found.get(parcel.to_class, 0) + parcel.amount
+    return found

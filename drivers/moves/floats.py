@@ -1,0 +1,79 @@
+"""Parcels that go where there is room: floats, amounts that a flavor gives, and consumers without a guest."""
+
+from collections.abc import Iterable, Sequence
+
+from drivers.moves.question import Question, named
+from drivers.moves.slots import is_related
+from drivers.packing import Load
+from drivers.parcels import Parcel
+
+SHOWN = 3  # undecided devices in one message
+
+
+class Floats:
+    """Loads of parcels that go where there is room; ``problems`` gets a sentence for parcels that cannot."""
+
+    def __init__(self, question: Question, problems: list[str]) -> None:
+        self._question = question
+        self._problems = problems
+
+    def spread(self, going: list[Parcel], places: Sequence[str], load: Load) -> None:
+        """Send parcels whose amount the flavor gives to the first of these places with room, whole if possible."""
+        if going and places:
+            sources = tuple((parcel.provider, parcel.resource_class, parcel.amount) for parcel in going)
+            load.add(going[0].to_class, sources, places, "its flavor gives the amount, and the guest is bound there")
+
+    def add(self, guest: str, rest: list[Parcel], load: Load) -> None:
+        """Send parcels of one class where there is room, or note why they cannot go."""
+        if not rest:
+            return
+        name = rest[0].to_class
+        floats = self._question.words.of(guest, name).floating
+        candidates = self._question.candidates(name)
+        if not floats:  # parcels of a device that is gone stay where they are, whatever other devices offer
+            rest = [parcel for parcel in rest if self._has_place(parcel, candidates)]
+        sources = tuple((parcel.provider, parcel.resource_class, parcel.amount) for parcel in rest)
+        if not rest:
+            return
+        if floats:
+            places = [provider for provider in floats.providers if provider in candidates]
+            if places:
+                load.add(name, sources, places, floats.because)
+            elif candidates:
+                self._problems.append(self._missing(guest, rest))
+        elif guest in self._question.words.guests:
+            self._problems.append(self._missing(guest, rest))
+        elif any(self._question.words.may_hold(absent, name) for absent in self._question.absent()):
+            self._problems.append(
+                f"consumer {load.consumer} has {sum(parcel.amount for parcel in rest)} {name} and matches no guest on "
+                f"this host, and guests without allocations hold {name}: end the migration or evacuation that it "
+                f"belongs to, or delete its allocations if it is gone (compute-node-agent release {load.consumer})"
+            )
+        else:
+            usual = [place for place in candidates if place not in self._question.huge] or candidates
+            load.add(name, sources, usual, "the consumer matches no guest on this host: any provider with room serves")
+
+    def _has_place(self, parcel: Parcel, candidates: Iterable[str]) -> bool:
+        """Return whether a candidate is the parcel's provider, or above or below it."""
+        return any(is_related(parcel.provider, place, self._question.parents) for place in candidates)
+
+    def _missing(self, guest: str, rest: list[Parcel]) -> str:
+        """Return why a guest's parcels of one class have no place: what the hypervisor reports instead."""
+        name = rest[0].to_class
+        word = self._question.words.of(guest, name)
+        said = ", ".join(f"{amount} on {provider}" for provider, amount in sorted(word.units.items())) or "none"
+        unoffered = sorted(provider for provider in word.units if (provider, name) not in self._question.stock)
+        if unoffered:
+            said += f", and {unoffered[0]} offers none"
+        amount = sum(parcel.amount for parcel in rest)
+        has = f"{named(rest[0].consumer, guest)} has {amount} {name} on {rest[0].provider}"
+        if not word.undecided:
+            return (
+                f"{has}, and the hypervisor gives its guest {said}: correct the difference (end a resize or migration, "
+                f"or attach a device again), then plan again"
+            )
+        lost = ", ".join(f"{one.unit} ({one.because})" for one in word.undecided[:SHOWN])
+        return (
+            f"{has}, and the hypervisor gives its guest {said}, and devices that may count as {name}: {lost}: bring "
+            f"the card, type or rule back, or move the guest away, then plan again"
+        )

@@ -1,0 +1,134 @@
+"""The choice of a place for each class that a consumer has: parcels that stay, go to a certain place, or float."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from drivers.moves.floats import Floats
+from drivers.moves.question import Question
+from drivers.moves.slots import is_related
+from drivers.packing import Load
+from drivers.parcels import Parcel, deal, staying
+from drivers.words import Word
+from reportclient.names import CPUS
+
+
+class Places:
+    """The choice of places; parcels without a certain place go to ``floats``."""
+
+    def __init__(self, question: Question, floats: Floats) -> None:
+        self._question = question
+        self._floats = floats
+
+    def decide(self, consumer: str, parcels: list[Parcel]) -> tuple[list[Parcel], Load]:
+        """Return a consumer's parcels with a certain destination, and the load of those that go where there is room."""
+        guest = self._question.stand_ins.get(consumer, consumer)
+        sure: list[Parcel] = []
+        waiting: list[list[Parcel]] = []
+        load = Load(consumer)
+        changed = [parcel for parcel in parcels if parcel.to_class != parcel.resource_class]
+        anew = {name for parcel in changed for name in (parcel.resource_class, parcel.to_class)}
+        for name in sorted({parcel.to_class for parcel in parcels}):
+            mine = [parcel for parcel in parcels if parcel.to_class == name]
+            out = [parcel for parcel in mine if self._question.leaving((parcel.provider, name))]
+            word = self._question.words.of(guest, name)
+            decides = self._decides(word, mine, out)
+            if not out and not (name in anew and (decides or word.overridden)):
+                sure += [staying(parcel) for parcel in mine]
+            elif (only := self._only_place(name, out)) and self._allows(guest, name, only):
+                sure += [
+                    replace(parcel, to_provider=only, because=f"the only provider of {name}")
+                    if parcel in out
+                    else staying(parcel)
+                    for parcel in mine
+                ]
+            elif word.overridden:
+                sure += self._stay_by_flavor(guest, mine, out, changed, load)
+            elif decides:
+                dealt, rest = deal(mine, word.units, _reason(consumer, guest))
+                kept = [parcel for parcel in rest if self._may_stay(parcel, word, name in anew)]
+                sure += dealt + [staying(parcel) for parcel in kept]
+                self._floats.add(guest, [parcel for parcel in rest if parcel not in kept], load)
+            else:
+                waiting.append(mine)
+        for mine in waiting:
+            stay, rest = self._follow(mine, sure)
+            sure += stay
+            self._floats.add(guest, rest, load)
+        return sure, load
+
+    def _stay_by_flavor(
+        self, guest: str, mine: list[Parcel], out: list[Parcel], changed: list[Parcel], load: Load
+    ) -> list[Parcel]:
+        """Return the parcels of one class that stay, where the flavor gives its amount; the others join the load."""
+        name = mine[0].to_class
+        bound = self._bound(guest, name)
+        astray = [parcel for parcel in changed if bound and parcel.provider not in bound]
+        going = [parcel for parcel in mine if parcel in out or parcel in astray]
+        self._floats.spread(going, bound or self._question.candidates(name), load)
+        return [staying(parcel) for parcel in mine if parcel not in going]
+
+    def _may_stay(self, parcel: Parcel, word: Word, anew: bool) -> bool:
+        """Return whether a parcel may stay: with ``anew``, only where the hypervisor reports a place of the guest."""
+        return not self._question.leaving((parcel.provider, parcel.to_class)) and (
+            not anew or parcel.provider in word.places
+        )
+
+    def _decides(self, word: Word, mine: Iterable[Parcel], out: Iterable[Parcel]) -> bool:
+        """
+        Return whether the hypervisor reports exactly what is allocated, and all of that is on offer.
+
+        Where the guest has an undecided device too, what leaves a card may belong to that device: then it may only go
+        above or below.
+        """
+        if word.overridden or not word.places or word.amount != sum(parcel.amount for parcel in mine):
+            return False
+        if any((provider, parcel.to_class) not in self._question.stock for provider in word.units for parcel in mine):
+            return False
+        pairs = ((parcel.provider, provider) for parcel in out for provider in word.units)
+        return not word.undecided or all(is_related(*pair, self._question.parents) for pair in pairs)
+
+    def _allows(self, guest: str, name: str, only: str) -> bool:
+        """Return whether the only provider of a class may take all that a consumer has of it."""
+        if guest in self._question.words.guests:
+            return self._question.words.of(guest, name).allows(only)
+        return not any(self._question.words.of(absent, name).undecided for absent in self._question.absent())
+
+    def _bound(self, guest: str, name: str) -> list[str]:
+        """Return the providers of a class that a guest is bound to; a class of CPUs counts for the other one too."""
+        names = [name, *sorted(CPUS - {name})] if name in CPUS else [name]
+        places = [place for each in names for place in self._question.words.of(guest, each).places]
+        return [place for place in dict.fromkeys(places) if (place, name) in self._question.stock]
+
+    def _only_place(self, name: str, out: Collection[Parcel]) -> str | None:
+        """Return the only provider of a class, if it is above or below all that goes; a sibling is another device."""
+        candidates = self._question.candidates(name)
+        if len(candidates) != 1 or not out:
+            return None
+        return (
+            candidates[0]
+            if all(is_related(parcel.provider, candidates[0], self._question.parents) for parcel in out)
+            else None
+        )
+
+    def _follow(self, mine: list[Parcel], sure: Iterable[Parcel]) -> tuple[list[Parcel], list[Parcel]]:
+        """
+        Return the parcels of one class that stay, or follow the guest's other resources; and the rest.
+
+        A class does not follow where the hypervisor itself reports which provider a guest has it on.
+        """
+        stay: list[Parcel] = []
+        rest: list[Parcel] = []
+        for parcel in mine:
+            went = {one.to_provider for one in sure if one.provider == parcel.provider != one.to_provider}
+            beside = {provider for provider in went if (provider, parcel.to_class) in self._question.stock}
+            if not self._question.leaving((parcel.provider, parcel.to_class)):
+                stay.append(staying(parcel))
+            elif len(beside) == 1 and not self._question.words.speaks_of(parcel.to_class):
+                stay.append(replace(parcel, to_provider=beside.pop(), because="goes with what the guest has there"))
+            else:
+                rest.append(parcel)
+        return stay, rest
+
+
+def _reason(consumer: str, guest: str) -> str:
+    return "the guest has it there" if consumer == guest else f"its guest {guest} has it there, and migrates"

@@ -1,0 +1,86 @@
+"""The facts of one plan of moves, for lookups."""
+
+from collections.abc import Collection, Mapping
+
+from drivers.moves.slots import is_related, leaving_of, stock_of
+from drivers.parcels import Slot
+from drivers.words import Words
+from reportclient.allocations import Holdings, Observed
+from reportclient.ownership import Ownership
+from reportclient.reserve import UNHEALTHY, reserved_by_operator
+from reportclient.settings import HUGE
+from reportclient.tree import ProviderTree
+
+
+class Question:
+    """The facts of one plan: the trees, the holdings of guests, and the guests that consumers stand for."""
+
+    def __init__(
+        self,
+        observed: Observed,
+        desired: ProviderTree,
+        holdings: Holdings,
+        ours: Ownership,
+        stand_ins: Mapping[str, str],
+        recast_as: Collection[tuple[str, str]],
+    ) -> None:
+        self.observed = observed
+        self.ours = ours
+        self.stock = stock_of(desired)
+        self.leaving = leaving_of(observed.tree, desired)
+        self.before = {
+            (seen.name, name): one.total for seen in observed.tree for name, one in seen.provider.inventories.items()
+        }
+        self.parents = {seen.name: seen.provider.parent for seen in observed.tree}
+        self.parents |= {provider.name: provider.parent for provider in desired}
+        self.huge = {provider.name for provider in desired if HUGE in provider.traits}
+        self.kept = _kept(desired)
+        self.words = Words(holdings)
+        self.stand_ins = stand_ins
+        root = desired.root.name  # where the root has less of a class, the loss itself is enough to tell
+        self.recast = {(old, new) for old, new in recast_as if not self.shrinks(root, old)}
+
+    def shrinks(self, provider: str, name: str) -> bool:
+        """Return whether a provider has less of a class than before, or none."""
+        stock = self.stock.get((provider, name))
+        return stock is None or stock.total < self.before.get((provider, name), 0)
+
+    def grows(self, provider: str, name: str) -> bool:
+        """Return whether a provider offers more of a class than it and the providers above and below it did before."""
+        stock = self.stock.get((provider, name))
+        before = (
+            total
+            for (one, each), total in self.before.items()
+            if each == name and is_related(one, provider, self.parents)
+        )
+        return stock is not None and stock.total > sum(before)
+
+    def candidates(self, name: str) -> list[str]:
+        """Return the providers that offer a class."""
+        return [provider for provider, each in self.stock if each == name]
+
+    def absent(self) -> frozenset[str]:
+        """Return the guests that have no allocation here, neither their own nor by a migration."""
+        here = {one.consumer for one in self.observed.allocations} | set(self.stand_ins.values())
+        return self.words.guests - here
+
+
+def named(consumer: str, guest: str) -> str:
+    """Name a consumer for people, with its guest where that is another uuid."""
+    return f"consumer {consumer}" if consumer == guest else f"consumer {consumer} (its guest is {guest})"
+
+
+def _kept(desired: ProviderTree) -> dict[Slot, str]:
+    """Return advice for each slot of which this agent reserves some for ill devices: how much, and what to do."""
+    found = {}
+    for provider in desired:
+        said = reserved_by_operator(provider)
+        for name, stock in provider.inventories.items():
+            ours = stock.reserved - said.get(name, 0)
+            if ours > 0 and UNHEALTHY in provider.traits:
+                found[provider.name, name] = (
+                    f"where this agent reserves {ours} {name} of {provider.name} while devices are ill: wait until "
+                    f"they are well, or move that guest away (compute-node-agent explain {provider.name} {name} shows "
+                    f"what is wrong with them)"
+                )
+    return found
