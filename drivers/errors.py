@@ -21,4 +21,4 @@ class Vanished(DiscoveryError):
 
 
 class PolicyError(Exception):
-    """The configuration contradicts this host."""
+    """The configuration contradicts this host: a person must change one of them."""

@@ -1,4 +1,4 @@
-"""Keep what an operator reserved on the root of a class of which no device is on the host now."""
+"""Keep the reservations of an operator on the root while no device of their class is on the host."""
 
 from collections.abc import Iterable
 

@@ -6,7 +6,7 @@ from drivers.reasons import Reason
 from reportclient.reserve import HELD, UNHEALTHY, keeps
 
 RULE = "ill devices are reserved until they are well"
-SHORT = "the reservation of a device that is away stays, for the time when the device is back"
+SHORT = "the reservation of a device that is away applies again once the device is back"
 
 
 def marks(why: str, reserved_before: Mapping[str, int]) -> dict[str, Reason]:
