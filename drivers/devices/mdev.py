@@ -19,7 +19,7 @@ def mdev_stock(
     """
     Return a provider for each parent that offers an enabled type.
 
-    A card without a driver keeps the stock that it had, all reserved, unless no rule names the card or guests get it
+    A card without a driver keeps the stock that it had, all reserved, unless no rule applies to it or guests get it
     whole. ``whole`` are the addresses of functions that are offered whole.
     """
     if not rules:
