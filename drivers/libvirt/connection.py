@@ -1,7 +1,8 @@
 """
-The gate to libvirt: every question that we ask it, live or from a host archive.
+Gate to libvirt: all its answers that this project uses, read from a live host.
 
-Answers are texts with their source; what they mean is decided elsewhere. libvirt's own errors become ours here.
+Answers are texts with their source; other modules parse them. Errors of libvirt become DiscoveryError here.
+``recorded.py`` gives the same answers from a host archive.
 """
 
 import logging
@@ -9,7 +10,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -23,254 +24,303 @@ from drivers.libvirt.loop import event_loop
 from drivers.libvirt.opening import OPENING_S, aside, open_connection
 
 LOG = logging.getLogger(__name__)
-HOST_CPU = "host"  # the name of the host's own CPU among those that libvirt expands
-LIBVIRT_DEFINED_DEVICES = 7_003_000  # from which on node devices can be defined without being there
+HOST_CPU = "host"  # name of the host's own CPU in ``expand``, beside the names of CPU models
+LIBVIRT_DEFINED_DEVICES = 7_003_000  # first version that lists node devices which are defined and do not exist
 DOMAIN_STATES = ("nostate", "running", "blocked", "paused", "shutdown", "shutoff", "crashed", "pmsuspended")
 
 
 class Connection(Protocol):
-    """One hypervisor, live or recorded."""
+    """
+    One hypervisor, live or recorded.
+
+    Every method raises DiscoveryError where libvirt or the archive gives no answer.
+    """
 
     def unheard(self) -> AbstractContextManager[None]:
-        """Inside, many calls cost less, and events come later."""
+        """Delay libvirt's events inside the block, so that many calls cost less."""
         ...
 
-    def hostname(self) -> str: ...
-    def versions(self) -> Versions: ...
+    def hostname(self) -> str:
+        """Return the host's name, which is the name of its root provider."""
+        ...
+
+    def versions(self) -> Versions:
+        """Return the versions of libvirt and of the hypervisor."""
+        ...
 
     def hypervisor_type(self) -> str:
-        """libvirt's name of the driver behind it, as "QEMU"; for people."""
+        """Return libvirt's name of the hypervisor, for instance "QEMU"; only people read it."""
         ...
 
-    def cpu_map(self) -> CpuMap: ...
-    def capabilities(self) -> Document: ...
+    def cpu_map(self) -> CpuMap:
+        """Return which logical CPUs exist, and which of them are online."""
+        ...
+
+    def capabilities(self) -> Document:
+        """Return the XML of the host's capabilities (formatcaps.html)."""
+        ...
 
     def domain_capabilities(self, virt_type: str, offers: tuple[Offer, ...]) -> tuple[tuple[str, Document], ...]:
-        """The answers to all ``offers``, which are those of this virt type, each with ARCH-MACHINE-VIRTTYPE."""
+        """
+        Return (ARCH-MACHINE-VIRTTYPE, XML of the domain capabilities) for each offer.
+
+        All ``offers`` are of this ``virt_type``.
+        """
         ...
 
     def cpu_models(self, arch: str) -> tuple[str, ...]:
-        """The names of the CPU models that libvirt can expand, as it spells them."""
+        """Return the names of the CPU models that libvirt can expand, in libvirt's spelling."""
         ...
 
     def expand(self, name: str, cpu: str) -> Document:
-        """A ``<cpu>`` with all features that its model implies; ``name`` says which one in messages and archives."""
+        """Return a ``<cpu>`` with all features that its model implies; messages and archives call it ``name``."""
         ...
 
     def node_devices(self) -> tuple[tuple[str, Document], ...]:
         """
-        Name and XML of every PCI function, network interface, mediated device and parent of such, at least.
+        Return name and XML of at least each PCI function, network interface, mediated device and parent of those.
 
         Raises:
-            Vanished: one went away between the list and its XML.
+            Vanished: a device went away after it was listed and before its XML was read.
         """
         ...
 
     def domains(self) -> tuple["Domain", ...]:
         """
-        Every domain, running or not, by uuid.
+        Return every domain, running or not, in order of uuid.
 
         Raises:
-            Vanished: one went away between the list and its XML.
+            Vanished: a domain went away after it was listed and before its XML was read.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """One domain's XML, live where it runs, and its state in libvirt's word."""
+    """One domain: its XML (the live one while it runs) and its state."""
 
     uuid: str
-    state: str
+    state: str  # one of DOMAIN_STATES
     document: Document
-    migrating: bool = False  # to or from here, at this moment
+    migrating: bool = False  # a migration to or from this host goes on now
 
 
 class LiveConnection:
-    """libvirt on this host. Opens on first use; ``getDomainCapabilities`` needs more than its read-only socket."""
+    """
+    libvirt on this host; opens a connection at the first question.
+
+    The connection can write: libvirt refuses ``getDomainCapabilities`` on its read-only socket.
+    """
 
     def __init__(self, uri: str, told: OnOperation = untold, opening_s: float = OPENING_S) -> None:
         """
-        ``told`` hears of each operation, by libvirt's name of the call, or of one for several.
+        Prepare a connection to ``uri``; nothing is opened yet.
 
-        ``opening_s`` is how long libvirtd may take to give us a connection.
+        ``told`` is called after each operation with the name of libvirt's call; several calls may count as one
+        operation. ``opening_s`` limits the seconds that libvirtd may take to accept a connection.
         """
-        self._uri = uri
-        self._opening_s = opening_s
-        self._told = told
-        self._open: Any = None
-        self._version: int | None = None  # libvirt's own
-        self._type: str | None = None
-        self._completed: tuple[str, str] | None = None  # the kernel's host name, and what libvirt made of it
-        self._expanded: dict[tuple[str, str], Document] = {}  # by this connection
+        self._session = _Session(uri, told, opening_s)
 
     @property
     def uri(self) -> str:
-        return self._uri
+        """URI of libvirt, as configured."""
+        return self._session.uri
 
     def unheard(self) -> AbstractContextManager[None]:
         return event_loop().resting()
 
     def hostname(self) -> str:
         """
-        As libvirt completes the kernel's by asking the resolver; what it completed once stays as long as the kernel's.
+        Return the kernel's host name, completed by libvirt, which asks the resolver.
 
-        A resolver that is away has libvirt answer with the short name, which would be another node.
+        Without a resolver libvirt answers the short name, which would be another node. So a completed name is kept
+        until the kernel's name changes or the connection is opened again.
         """
         kernels = os.uname().nodename
-        if self._completed and self._completed[0] == kernels:
-            return self._completed[1]
-        with self._explained("its host name", "virConnectGetHostname"):
-            name = str(self._libvirt.getHostname())
-        self._completed = (kernels, name) if name != kernels else None
+        completed = self._session.kept.completed
+        if completed and completed[0] == kernels:
+            return completed[1]
+        with self._session.explained("the host name", "virConnectGetHostname"):
+            name = str(self._session.libvirt.getHostname())
+        self._session.kept.completed = (kernels, name) if name != kernels else None
         return name
 
     def versions(self) -> Versions:
-        with self._explained("its version", "virConnectGetVersion"):
-            return Versions(libvirt=self._lib_version(), hypervisor=self._libvirt.getVersion())
+        with self._session.explained("the versions of libvirt and the hypervisor", "virConnectGetVersion"):
+            return Versions(libvirt=self._lib_version(), hypervisor=self._session.libvirt.getVersion())
 
     def _lib_version(self) -> int:
-        """Of the libvirtd behind this connection, which keeps it for as long as it lasts."""
-        connection = self._libvirt
-        if self._version is None:
-            self._version = int(connection.getLibVersion())
-        return self._version
+        """Return the version of libvirtd, which is read once for each connection."""
+        connection = self._session.libvirt
+        if self._session.kept.version is None:
+            self._session.kept.version = int(connection.getLibVersion())
+        return self._session.kept.version
 
     def hypervisor_type(self) -> str:
-        connection = self._libvirt
-        if self._type is None:
-            with self._explained("its type", "virConnectGetType"):
-                self._type = str(connection.getType())
-        return self._type
+        connection = self._session.libvirt
+        if self._session.kept.type is None:
+            with self._session.explained("the hypervisor's type", "virConnectGetType"):
+                self._session.kept.type = str(connection.getType())
+        return self._session.kept.type
 
     def cpu_map(self) -> CpuMap:
-        with self._explained("the CPU map", "virNodeGetCPUMap"):
-            total, online, _ = self._libvirt.getCPUMap()
+        with self._session.explained("the CPU map", "virNodeGetCPUMap"):
+            total, online, _ = self._session.libvirt.getCPUMap()
         return CpuMap(total, frozenset(cpu for cpu in range(total) if online[cpu]))
 
     def capabilities(self) -> Document:
-        with self._explained("the host's capabilities", "virConnectGetCapabilities"):
-            return self._document("capabilities", self._libvirt.getCapabilities())
+        with self._session.explained("the host's capabilities", "virConnectGetCapabilities"):
+            return self._session.document("capabilities", self._session.libvirt.getCapabilities())
 
     def domain_capabilities(self, virt_type: str, offers: tuple[Offer, ...]) -> tuple[tuple[str, Document], ...]:
         return tuple((f"{one.arch}-{one.machine}-{one.virt_type}", self.offered(one)) for one in offers)
 
     def offered(self, offer: Offer) -> Document:
-        """The domain capabilities of one offer."""
+        """Return the XML of the domain capabilities of one offer."""
         what = f"the capabilities of {offer.virt_type} guests of {offer.arch} {offer.machine}"
-        with self._explained(what, "virConnectGetDomainCapabilities"):
-            text = self._libvirt.getDomainCapabilities(offer.emulator, offer.arch, offer.machine, offer.virt_type, 0)
-        return self._document(f"domain capabilities of {offer.arch} {offer.machine}", text)
+        with self._session.explained(what, "virConnectGetDomainCapabilities"):
+            connection = self._session.libvirt
+            text = connection.getDomainCapabilities(offer.emulator, offer.arch, offer.machine, offer.virt_type, 0)
+        return self._session.document(f"domain capabilities of {offer.arch} {offer.machine}", text)
 
     def cpu_models(self, arch: str) -> tuple[str, ...]:
-        with self._explained(f"the CPU models of {arch}", "virConnectGetCPUModelNames"):
-            return tuple(self._libvirt.getCPUModelNames(arch))
+        with self._session.explained(f"the CPU models of {arch}", "virConnectGetCPUModelNames"):
+            return tuple(self._session.libvirt.getCPUModelNames(arch))
 
     def expand(self, name: str, cpu: str) -> Document:
-        if (name, cpu) not in self._expanded:  # it rests on nothing but libvirt's own maps
-            self._expanded[name, cpu] = self._expand(name, cpu)
-        return self._expanded[name, cpu]
+        if (name, cpu) not in self._session.kept.expanded:
+            document = self._expand(name, cpu)
+            self._session.kept.expanded[name, cpu] = document
+        return self._session.kept.expanded[name, cpu]
 
     def _expand(self, name: str, cpu: str) -> Document:
-        with self._explained(f"the features of CPU {name}", "virConnectBaselineCPU"):
+        with self._session.explained(f"the features of CPU {name}", "virConnectBaselineCPU"):
             import libvirt
 
-            text = self._libvirt.baselineCPU([cpu], libvirt.VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES)
-        return self._document(f"features of CPU {name}", text)
+            text = self._session.libvirt.baselineCPU([cpu], libvirt.VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES)
+        return self._session.document(f"features of CPU {name}", text)
 
     def node_devices(self) -> tuple[tuple[str, Document], ...]:
-        return self.all_devices(self._device_kinds())
+        return self.all_devices(_device_kinds())
 
     def all_devices(self, kinds: int = 0) -> tuple[tuple[str, Document], ...]:
         """
-        Node devices of these kinds (VIR_CONNECT_LIST_NODE_DEVICES_*; 0: of all) with their names.
+        Return name and XML of the node devices of these kinds (VIR_CONNECT_LIST_NODE_DEVICES_*; 0: of all kinds).
 
-        Those that exist: mediated devices can also be defined only, and then take nothing of their card.
+        Only devices that exist: a mediated device that is only defined takes nothing of its card.
         """
-        with self._explained("the node devices", "virConnectListAllNodeDevices"):
+        with self._session.explained("the node devices", "virConnectListAllNodeDevices"):
             import libvirt
 
-            tells_active = self._lib_version() >= LIBVIRT_DEFINED_DEVICES
-            active = libvirt.VIR_CONNECT_LIST_NODE_DEVICES_ACTIVE if tells_active else 0
-            devices = self._libvirt.listAllDevices(kinds | active)
-        with self._timed("virNodeDeviceGetXMLDesc"):
+            lists_defined = self._lib_version() >= LIBVIRT_DEFINED_DEVICES
+            active = libvirt.VIR_CONNECT_LIST_NODE_DEVICES_ACTIVE if lists_defined else 0
+            devices = self._session.libvirt.listAllDevices(kinds | active)
+        with self._session.timed("virNodeDeviceGetXMLDesc"):
             return tuple((name, self._dump(device, name)) for device in devices for name in (device.name(),))
 
     def _dump(self, device: Any, name: str) -> Document:
         """
-        One device's XML.
+        Return one device's XML.
 
         Raises:
-            Vanished: libvirt cannot tell it. A device can be gone for the kernel while libvirt still lists it; its
-                error is then one of many. DiscoveryError: the connection broke.
+            Vanished: libvirt has no XML of the device. libvirt can still list a device that the kernel has removed;
+                the error code then varies.
+            DiscoveryError: the connection broke.
         """
         import libvirt
 
         try:
-            return self._document(f"node device {name}", device.XMLDesc(0))
+            return self._session.document(f"node device {name}", device.XMLDesc(0))
         except libvirt.libvirtError as error:
-            told = f"libvirt at {self._uri} does not tell node device {name}: {error}"
-            if self._forget_if_dead():
-                raise DiscoveryError(f"{told}: see libvirtd's log") from error
-            raise Vanished(f"{told}: it went away while the host was read, or see libvirtd's log") from error
-
-    def _forget_if_dead(self) -> bool:
-        """Whether the connection broke: then the next look makes another."""
-        dead = self._open is not None and not self._open.isAlive()
-        if dead:
-            self._open = None
-        return dead
+            failed = f"cannot read node device {name} from libvirt at {self.uri}: {error}"
+            if self._session.drop_broken():
+                raise DiscoveryError(f"{failed}: see libvirtd's log") from error
+            raise Vanished(f"{failed}: it went away while the host was read, or see libvirtd's log") from error
 
     def domains(self) -> tuple[Domain, ...]:
-        with self._explained("the domains", "virConnectListAllDomains"):
+        with self._session.explained("the domains", "virConnectListAllDomains"):
             found = [
                 Domain(
                     domain.UUIDString(),
                     DOMAIN_STATES[domain.state()[0]],
-                    self._document(f"domain {domain.name()}", domain.XMLDesc(0)),
-                    domain.isActive() and self._migrates(domain),
+                    self._session.document(f"domain {domain.name()}", domain.XMLDesc(0)),
+                    domain.isActive() and _is_migrating(domain),
                 )
-                for domain in self._libvirt.listAllDomains(0)
+                for domain in self._session.libvirt.listAllDomains(0)
             ]
         return tuple(sorted(found, key=lambda domain: domain.uuid))
 
-    @staticmethod
-    def _migrates(domain: Any) -> bool:
-        """Whether a migration of an active domain goes on: virDomainGetJobStats, and what an incoming one waits in."""
-        import libvirt
+    @contextmanager
+    def watching(self, wake: Wake) -> Iterator[None]:
+        """
+        Call ``wake`` inside the block for each libvirt event of a node device or domain.
 
-        jobs = (libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_IN, libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT)
-        waiting = [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_MIGRATION]
-        try:
-            return domain.state()[:2] == waiting or domain.jobStats().get(libvirt.VIR_DOMAIN_JOB_OPERATION) in jobs
-        except libvirt.libvirtError as error:
-            if error.get_error_code() in (libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_NO_SUPPORT):
-                return False  # it ended this moment, or this driver has no jobs
-            raise
+        A connection that breaks is opened again. All connections are closed at the end of the block.
 
-    @staticmethod
-    def _device_kinds() -> int:
-        import libvirt
+        Raises:
+            DiscoveryError: libvirt cannot be reached now.
+        """
+        with ExitStack() as stack:
+            with self._session.explained("events", "virConnectNodeDeviceEventRegisterAny"):
+                event_loop().start()
+                stack.enter_context(Listener(self.uri, wake).listening())
+            try:
+                yield
+            finally:
+                self._session.close()
 
-        return int(
-            libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_PCI_DEV
-            | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_NET
-            | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_MDEV_TYPES
-            | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_MDEV
-        )
+
+@dataclass(slots=True)
+class _Kept:
+    """Answers that are read once for each connection; None where not read yet."""
+
+    version: int | None = None  # of libvirtd, as libvirt counts versions
+    type: str | None = None  # of the hypervisor
+    completed: tuple[str, str] | None = None  # the kernel's host name, and the name that libvirt completed it to
+    expanded: dict[tuple[str, str], Document] = field(default_factory=dict)  # by (name, <cpu>); depends on libvirt only
+
+
+class _Session:
+    """The open connection to libvirt, if there is one: opens it, closes it, and explains its errors."""
+
+    def __init__(self, uri: str, told: OnOperation, opening_s: float) -> None:
+        self.uri = uri
+        self.kept = _Kept()
+        self._told = told
+        self._opening_s = opening_s
+        self._open: Any = None
 
     @property
-    def _libvirt(self) -> Any:
+    def libvirt(self) -> Any:
+        """The open ``virConnect``; opens one if there is none."""
         if self._open is None:
-            event_loop().start()  # for keep-alive
-            self._open = open_connection(self._uri, seconds=self._opening_s)
-            self._expanded.clear()
-            self._version = self._type = self._completed = None
+            event_loop().start()  # keep-alive needs the event loop
+            self._open = open_connection(self.uri, seconds=self._opening_s)
+            self.kept = _Kept()
         return self._open
 
+    def drop_broken(self) -> bool:
+        """Return whether the connection broke; if so, drop it, and the next question opens another."""
+        broken = self._open is not None and not self._open.isAlive()
+        if broken:
+            self._open = None
+        return broken
+
+    def close(self) -> None:
+        """Close the connection; does not wait long for a libvirtd that hangs."""
+        made, self._open = self._open, None
+        if made is not None:
+            aside(made.close)
+
     @contextmanager
-    def _explained(self, what: str, operation: str) -> Iterator[None]:
-        """Inside, a libvirt error becomes a DiscoveryError with the way out of it."""
+    def explained(self, what: str, operation: str) -> Iterator[None]:
+        """
+        Time the block as one operation, and turn a libvirt error into ours with advice.
+
+        Raises:
+            DiscoveryError: libvirt failed, or its Python package is not installed.
+            Vanished: a domain or device of the block does not exist any more.
+        """
         try:
             import libvirt
         except ImportError as error:
@@ -279,18 +329,19 @@ class LiveConnection:
             ) from error
         started = time.monotonic()
         try:
-            with self._timed(operation):
+            with self.timed(operation):
                 yield
-            LOG.info("libvirt told %s seconds=%.1f", what, time.monotonic() - started)
+            LOG.info("read %s from libvirt seconds=%.1f", what, time.monotonic() - started)
         except libvirt.libvirtError as error:
             advice = _advice(str(error)) if self._open is None else "see libvirtd's log"
-            self._forget_if_dead()
+            self.drop_broken()
             if error.get_error_code() in (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_NO_NODE_DEVICE):
-                raise Vanished(f"libvirt at {self._uri}: {error}: it went away while the host was read") from error
-            raise DiscoveryError(f"libvirt at {self._uri} does not tell {what}: {error}: {advice}") from error
+                raise Vanished(f"libvirt at {self.uri}: {error}: it went away while the host was read") from error
+            raise DiscoveryError(f"cannot read {what} from libvirt at {self.uri}: {error}: {advice}") from error
 
     @contextmanager
-    def _timed(self, operation: str) -> Iterator[None]:
+    def timed(self, operation: str) -> Iterator[None]:
+        """Report the seconds of the block, and whether it succeeded, to the callback."""
         started, served = time.monotonic(), False
         try:
             yield
@@ -298,40 +349,49 @@ class LiveConnection:
         finally:
             self._told(operation, time.monotonic() - started, served)
 
-    @contextmanager
-    def watching(self, wake: Wake) -> Iterator[None]:
-        """
-        Inside, libvirt's events of node devices and domains wake. A connection that breaks is made again; none stays.
-
-        Raises:
-            DiscoveryError: libvirt cannot be reached now.
-        """
-        with ExitStack() as stack:
-            with self._explained("its events", "virConnectNodeDeviceEventRegisterAny"):
-                event_loop().start()
-                stack.enter_context(Listener(self._uri, wake).listening())
-            try:
-                yield
-            finally:
-                self._let_go()
-
-    def _let_go(self) -> None:
-        """Close what is asked over; a libvirtd that hangs does not keep us."""
-        made, self._open = self._open, None
-        if made is not None:
-            aside(made.close)
-
-    def _document(self, what: str, text: str) -> Document:
-        return Document(text, f"libvirt at {self._uri}: {what}")
+    def document(self, what: str, text: str) -> Document:
+        """Return a text with its source, as messages name it."""
+        return Document(text, f"libvirt at {self.uri}: {what}")
 
 
 def is_local(uri: str) -> bool:
-    """Whether libvirt at this URI looks at the machine that we run on, so that the kernel's files tell of the same."""
+    """Return whether libvirt at this URI manages this machine, so that the kernel's files here describe its host."""
     parts = urlsplit(uri)
     return not parts.netloc and not parts.scheme.startswith("test")
 
 
+def _is_migrating(domain: Any) -> bool:
+    """
+    Return whether an active domain migrates to or from this host now.
+
+    From virDomainGetJobStats, and from the state in which an incoming domain waits.
+    """
+    import libvirt
+
+    jobs = (libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_IN, libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT)
+    waiting = [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_MIGRATION]
+    try:
+        return domain.state()[:2] == waiting or domain.jobStats().get(libvirt.VIR_DOMAIN_JOB_OPERATION) in jobs
+    except libvirt.libvirtError as error:
+        if error.get_error_code() in (libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_NO_SUPPORT):
+            return False  # the domain ended this moment, or this hypervisor has no jobs
+        raise
+
+
+def _device_kinds() -> int:
+    """Return the kinds of node devices that ``nodedev.py`` parses, as flags for virConnectListAllNodeDevices."""
+    import libvirt
+
+    return int(
+        libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_PCI_DEV
+        | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_NET
+        | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_MDEV_TYPES
+        | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_MDEV
+    )
+
+
 def _advice(message: str) -> str:
+    """Return what to do after an error of opening a connection."""
     if "system bus" in message:
         return "run as root: for other users libvirt asks polkit over D-Bus, which does not answer here"
     if "keepalive" in message:
@@ -339,5 +399,5 @@ def _advice(message: str) -> str:
     if "ermission denied" in message or "authentication" in message:
         return "run as root, or as a user of the group libvirt"
     if "No such file" in message or "refused" in message:
-        return "start it (systemctl start libvirtd), or set [libvirt] connection_uri"
-    return "is [libvirt] connection_uri right?"
+        return "start libvirtd (systemctl start libvirtd), or set [libvirt] connection_uri"
+    return "check [libvirt] connection_uri"

@@ -1,4 +1,4 @@
-"""The libvirt driver: one host, surveyed through its connection and shaped into a tree."""
+"""The libvirt driver: surveys one host through its libvirt connection, and shapes its provider tree."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -35,11 +35,11 @@ from reportclient.allocations import Holdings
 from reportclient.tree import ObservedTree, ProviderTree
 
 X86 = ("i686", "x86_64")
-DEFAULT_MODELS = {"i686": "qemu32", "ppc64le": "POWER8", "aarch64": "max"}  # QEMU's own, where cpu_mode is none
+DEFAULT_MODELS = {"i686": "qemu32", "ppc64le": "POWER8", "aarch64": "max"}  # QEMU's defaults, for cpu_mode none
 
 
 class LibvirtDriver:
-    """One host behind one libvirt connection."""
+    """Driver for one host, behind one libvirt connection."""
 
     emitted = shape.EMITTED
 
@@ -55,9 +55,11 @@ class LibvirtDriver:
         residency: bool = False,
     ) -> None:
         """
-        ``files`` are the kernel's, None where only libvirt can tell; ``attributes`` as ``probe_pci`` takes them.
+        Make the driver; nothing is read yet.
 
-        ``residency`` asks the kernel too in which cells the memory of each guest is.
+        ``disk`` reads the file system of the instances. ``compute_id`` reads the identity of a recorded host. ``files``
+        are the kernel's files, None where only libvirt can be read. ``attributes`` is passed to ``probe_pci``. With
+        ``residency`` the kernel is also read for the cells in which each guest's memory is.
         """
         self._connection = connection
         self._guests = guests
@@ -89,16 +91,17 @@ class LibvirtDriver:
 
     def devices(self) -> Devices:
         """
-        Everything with an address, as ``survey`` reads it.
+        Return all PCI functions and mediated devices, as ``survey`` reads them.
 
         Raises:
-            Vanished: the list is not whole.
+            DiscoveryError: something could not be read.
+            Vanished: the list of devices lacks one.
         """
         return _Look(self._connection, self._files, self._guests, self._attributes).devices()
 
     def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
         asked = (survey, policy, observed)
-        if asked != self._asked:  # as long as host and placement stay the same, so does the tree
+        if asked != self._asked:  # the same survey, policy and tree in placement give the same result
             shaped = shape.shape(survey.facts, policy, observed)
             self._asked, self._answer = asked, (shaped.tree, shaped.holdings)
         return self._answer
@@ -115,7 +118,7 @@ class LibvirtDriver:
     @contextmanager
     def watching(self, wake: Wake) -> Iterator[None]:
         if not isinstance(self._connection, LiveConnection):
-            raise DiscoveryError("a recorded host does not change: watch looks at a live one")
+            raise DiscoveryError("a host archive has no events: only a live host can be watched, so leave --host out")
         try:
             from drivers.host import udev
         except ImportError as error:
@@ -132,7 +135,7 @@ class LibvirtDriver:
 
 
 class _Look:
-    """One look at a host through one connection."""
+    """One look at a host, through one connection."""
 
     def __init__(
         self,
@@ -150,7 +153,7 @@ class _Look:
         self._residencies = residency
 
     def facts(self, node: str, disk: DiskSpace) -> HostFacts:
-        """All that this look tells; errors as ``Driver.survey``."""
+        """Read all facts of the host; errors as ``Driver.survey``."""
         capabilities = parse_capabilities(self._connection.capabilities())
         offered = self._connection.domain_capabilities(self._guests.virt_type, self._offers(capabilities))
         features = {
@@ -185,10 +188,10 @@ class _Look:
 
     def _homes(self, capabilities: Capabilities, cpu_map: CpuMap) -> tuple[tuple[int, int], ...]:
         """
-        (CPU, cell) of CPUs that the topology lacks, by the kernel's word.
+        Return (CPU, cell) of the CPUs that libvirt's topology lacks, from the kernel's files.
 
         Raises:
-            Vanished: an online CPU has no place, and the topology is another now: the CPU came online in between.
+            Vanished: an online CPU has no cell, and the topology has changed: the CPU came online while it was read.
         """
         placed = _placed(capabilities)
         cells = (cell.id for cell in capabilities.cells)
@@ -200,10 +203,11 @@ class _Look:
 
     def devices(self) -> Devices:
         """
-        Everything with an address, from libvirt's node devices and, where they can be read, the kernel's files.
+        Return all PCI functions and mediated devices, from libvirt and, where they can be read, the kernel's files.
 
         Raises:
-            Vanished: the list is not whole.
+            DiscoveryError: something could not be read.
+            Vanished: the list of devices lacks one.
         """
         found = parse_devices(tuple(document for _, document in self._connection.node_devices()))
         check_whole(found)
@@ -217,10 +221,10 @@ class _Look:
 
     def _offers(self, capabilities: Capabilities) -> tuple[Offer, ...]:
         """
-        What to ask the emulators.
+        Return the emulators and machine types whose domain capabilities are to be read.
 
         Raises:
-            PolicyError: the host's own architecture does not run this virt type.
+            PolicyError: libvirt runs no guests of this virt type on the host's own architecture.
         """
         native = capabilities.arch
         for guest in capabilities.guests:
@@ -228,12 +232,16 @@ class _Look:
                 raise PolicyError(
                     f"[libvirt] virt_type is {self._guests.virt_type}, and libvirt offers "
                     f"{', '.join(sorted(dict(guest.emulators)))} for {native} on this host: "
-                    f"is /dev/kvm there and usable, or shall virt_type be qemu?"
+                    f"make /dev/kvm usable (see virt-host-validate), or set [libvirt] virt_type = qemu"
                 )
         return offers(capabilities.guests, self._guests.virt_type, dict(self._guests.machine_types))
 
     def _models(self, capabilities: Capabilities) -> dict[str, str]:
-        """The ``<cpu>`` elements that decide which features guests can have under ``cpu_mode``, by name."""
+        """
+        Return the ``<cpu>`` elements that decide which features guests can have under ``cpu_mode``, by name.
+
+        Empty where libvirt expands no CPU; then ``_listed`` has the features.
+        """
         arch = capabilities.arch
         if self._guests.cpu_mode == "none":
             models: tuple[str, ...] = (DEFAULT_MODELS.get(arch, "qemu64"),)
@@ -244,14 +252,14 @@ class _Look:
         elif arch in X86 and capabilities.cpu:
             return {HOST_CPU: capabilities.cpu}
         else:
-            return {}  # only x86 has traits for features, and libvirt expands few other CPUs
+            return {}  # only features of x86 have traits, and libvirt can expand few other CPUs
         return {f"{arch}-{model}": f"<cpu><arch>{arch}</arch><model>{model}</model></cpu>" for model in models}
 
     def _listed(self, capabilities: Capabilities) -> frozenset[str]:
-        """The features that the host's CPU lists, where guests have that CPU and libvirt cannot expand it."""
+        """Return the features in the capabilities' ``<cpu>``; empty where guests get another CPU than the host's."""
         return frozenset() if self._guests.cpu_mode in ("custom", "none") else capabilities.features
 
 
 def _placed(capabilities: Capabilities) -> frozenset[int]:
-    """The CPUs that libvirt's topology lists."""
+    """Return the CPUs that libvirt's topology lists."""
     return frozenset(cpu.id for cell in capabilities.cells for cpu in cell.cpus)

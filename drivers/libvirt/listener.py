@@ -1,9 +1,9 @@
-"""libvirt's events, over a connection of their own to its read-only socket."""
+"""Reports libvirt's events, over its own connection to libvirt's read-only socket."""
 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, Protocol
 
 from drivers.errors import DiscoveryError
 from drivers.events import Event, Wake
@@ -11,26 +11,32 @@ from drivers.libvirt.events import device_event, device_update, domain_event
 from drivers.libvirt.loop import event_loop
 from drivers.libvirt.opening import aside, open_connection
 
-AGAIN_S = 1.0  # between two tries at another connection
+AGAIN_S = 1.0  # between two attempts to connect again
+
+
+class _Named(Protocol):
+    """A virDomain or virNodeDevice, as callbacks use it."""
+
+    def name(self) -> str: ...
 
 
 class Listener:
-    """Who wakes at libvirt's events; libvirt's event loop must be started before."""
+    """Calls ``wake`` for each libvirt event of a node device or domain; needs libvirt's event loop started before."""
 
     def __init__(self, uri: str, wake: Wake) -> None:
         self._uri, self._wake = uri, wake
         self._connection: Any = None
-        self._registered: list[tuple[Callable[[int], object], int]] = []  # what to take back, and by which number
+        self._registered: list[tuple[Callable[[int], object], int]] = []  # (function to deregister, callback's number)
         self._changing = threading.Lock()
         self._stopped = threading.Event()
 
     @contextmanager
     def listening(self) -> Iterator[None]:
         """
-        Inside, events are heard. A connection that breaks is made again.
+        Report events inside the block. A connection that breaks is opened again.
 
         Raises:
-            libvirt.libvirtError, DiscoveryError: there is none to be had now.
+            libvirt.libvirtError, DiscoveryError: libvirt cannot be reached now.
         """
         self._connect()
         try:
@@ -68,7 +74,11 @@ class Listener:
             self._release()
 
     def _release(self) -> None:
-        """libvirt keeps a connection for as long as anything is registered with it, alive or not."""
+        """
+        Deregister all callbacks and close the connection.
+
+        While a callback is registered, libvirt keeps a connection open, even a broken one.
+        """
         import libvirt
 
         if self._connection is None:
@@ -79,13 +89,13 @@ class Listener:
         self._registered = []
         with suppress(libvirt.libvirtError):
             self._connection.unregisterCloseCallback()
-        event_loop().settle()  # else a callback that goes on would be the last to have the connection, and close it
+        event_loop().settle()  # a running callback also refers to the connection, and would close it in its thread
         with suppress(libvirt.libvirtError):
             self._connection.close()
         self._connection = None
 
-    def _on_close(self, _connection: Any, _reason: int, _opaque: object) -> None:
-        """Called in the event loop, which must not wait for anything."""
+    def _on_close(self, _connection: object, _reason: int, _opaque: object) -> None:
+        """Start a thread that connects again; the event loop calls this, and must not wait."""
         if not self._stopped.is_set():
             threading.Thread(target=self._reconnect, name="libvirt-again", daemon=True).start()
 
@@ -99,11 +109,11 @@ class Listener:
                 self._wake(Event("libvirt", "connected again"))
                 return
 
-    def _on_device(self, _connection: Any, device: Any, kind: int, _detail: int, _opaque: object) -> None:
+    def _on_device(self, _connection: object, device: _Named, kind: int, _detail: int, _opaque: object) -> None:
         self._wake(device_event(device.name(), kind))
 
-    def _on_update(self, _connection: Any, device: Any, _opaque: object) -> None:
+    def _on_update(self, _connection: object, device: _Named, _opaque: object) -> None:
         self._wake(device_update(device.name()))
 
-    def _on_domain(self, _connection: Any, domain: Any, kind: int, _detail: int, _opaque: object) -> None:
+    def _on_domain(self, _connection: object, domain: _Named, kind: int, _detail: int, _opaque: object) -> None:
         self._wake(domain_event(domain.name(), kind))

@@ -1,4 +1,4 @@
-"""libvirt's event loop: one for the whole process, which each connection with events or keep-alive needs turned."""
+"""Runs libvirt's event loop: one for the process, needed by each connection with events or keep-alive."""
 
 import logging
 import threading
@@ -8,25 +8,25 @@ from contextlib import contextmanager
 from functools import cache
 
 LOG = logging.getLogger(__name__)
-TURN_S = 1.0  # between two turns of a loop that rests
-SETTLING_S = 2.0
+TURN_S = 1.0  # between two turns of the loop while it rests
+SETTLING_S = 2.0  # how long to wait for running callbacks
 
 
 class EventLoop:
     """
-    A thread that turns it from ``start`` on, and never waits for anything else.
+    Thread that runs libvirt's event loop from ``start`` on; it waits for nothing else.
 
-    While the loop waits, each call over any connection wakes it four times and more: so it can rest.
+    A waiting loop is woken at least four times by each call over any connection. ``resting`` saves that work.
     """
 
     def __init__(self) -> None:
         self._starting = threading.Lock()
-        self._timer: int | None = None  # None: it was not started
+        self._timer: int | None = None  # libvirt's number of a timer; None before ``start``
         self._may_wait = threading.Event()
         self._may_wait.set()
 
     def start(self) -> None:
-        """Have it turned, at the first call; connections that were opened before have no events."""
+        """Start the thread; later calls do nothing. A connection that was opened before gets no events."""
         import libvirt
 
         with self._starting:
@@ -38,14 +38,14 @@ class EventLoop:
 
     @contextmanager
     def resting(self) -> Iterator[None]:
-        """Inside, it turns once in a while only, for keep-alive; what comes is heard that much later."""
+        """Run the loop only every TURN_S inside the block, for keep-alive; events arrive that much later."""
         if self._timer is None:
             yield
             return
         import libvirt
 
         self._may_wait.clear()
-        libvirt.virEventUpdateTimeout(self._timer, 0)  # it returns at once, now and at each turn
+        libvirt.virEventUpdateTimeout(self._timer, 0)  # a turn of the loop then returns at once
         try:
             yield
         finally:
@@ -53,7 +53,7 @@ class EventLoop:
             self._may_wait.set()
 
     def settle(self) -> None:
-        """Wait until callbacks that go on now are over, for a while; never called by one."""
+        """Wait until the callbacks that run now have ended, SETTLING_S at most; a callback must not call this."""
         import libvirt
 
         turned = threading.Event()
@@ -71,16 +71,18 @@ class EventLoop:
                 libvirt.virEventRunDefaultImpl()
             except libvirt.libvirtError as error:
                 if not failing:
-                    LOG.warning("libvirt's event loop does not turn: no events, no keep-alive reason=%s", error)
+                    LOG.warning(
+                        "libvirt's event loop fails: no events and no keep-alive until it runs again reason=%s", error
+                    )
                 failing = True
                 time.sleep(TURN_S)
                 continue
             if failing:
-                LOG.info("libvirt's event loop turns again")
+                LOG.info("libvirt's event loop runs again")
             failing = False
 
 
 @cache
 def event_loop() -> EventLoop:
-    """That of this process: libvirt has no other."""
+    """Return the event loop of this process; libvirt has only one."""
     return EventLoop()

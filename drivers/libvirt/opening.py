@@ -1,7 +1,7 @@
 """
-How connections to libvirt begin and end, with an end to waiting for it.
+Opens and closes connections to libvirt, with a time limit.
 
-libvirt has none where libvirtd takes a connection and then hangs.
+libvirt itself has no limit: its calls wait without end for a libvirtd that accepts a connection and then hangs.
 """
 
 import threading
@@ -13,19 +13,20 @@ from typing import Any
 
 from drivers.errors import DiscoveryError
 
-OPENING_S = 20.0  # as long as keep-alive lets a connection hang that is there
+OPENING_S = 20.0  # keep-alive gives up an open connection after the same time
 CLOSING_S = 3.0
-Key = tuple[str, bool]  # a URI, and whether only to read
+Key = tuple[str, bool]  # (URI, read only)
 
 
 def open_connection(uri: str, *, read_only: bool = False, seconds: float = OPENING_S) -> Any:
     """
-    A connection of the caller's own, with keep-alive, for which libvirt's event loop must have been started.
+    Open a connection with keep-alive, which belongs to the caller; libvirt's event loop must have been started.
 
-    What is still under way from an earlier call is waited for again.
+    An attempt of an earlier call that has not ended is waited for again.
 
     Raises:
-        libvirt.libvirtError: there is none to be had. DiscoveryError: libvirtd took it, and says nothing.
+        libvirt.libvirtError: libvirt cannot be reached.
+        DiscoveryError: libvirtd accepted the connection, and did not answer in time.
     """
     key, openings = (uri, read_only), _openings()
     while True:
@@ -34,29 +35,29 @@ def open_connection(uri: str, *, read_only: bool = False, seconds: float = OPENI
             made = opening.result(seconds)
         except TimeoutError as error:
             raise DiscoveryError(
-                f"libvirt at {uri} took a connection and has said nothing for {seconds:.0f} s: does libvirtd hang? "
-                f"see its log, and restart it"
+                f"libvirt at {uri} accepted a connection and has not answered for {seconds:.0f} s: "
+                f"does libvirtd hang? see its log, and restart it"
             ) from error
         if openings.take(key, opening):
             return made
 
 
 def aside(close: Callable[[], object]) -> None:
-    """Have something closed, which asks libvirtd, by a thread that is not waited for without end."""
+    """Call ``close``, which waits for libvirtd, in another thread; return after CLOSING_S at the latest."""
     thread = threading.Thread(target=_try, args=(close,), name="libvirt-closing", daemon=True)
     thread.start()
     thread.join(CLOSING_S)
 
 
 class _Openings:
-    """Those under way, one of a kind at a time: nobody can end the thread of one that hangs."""
+    """Attempts to open connections, at most one at a time for each key: a thread that hangs cannot be ended."""
 
     def __init__(self) -> None:
         self._begun: dict[Key, Future[Any]] = {}
         self._lock = threading.Lock()
 
     def begin(self, key: Key) -> "Future[Any]":
-        """The one under way, or another; what was done while nobody waited is of the past."""
+        """Return the running attempt, or start one; a connection that was opened too late is closed."""
         with self._lock:
             before = self._begun.get(key)
             if before is not None and not before.done():
@@ -69,7 +70,7 @@ class _Openings:
         return opening
 
     def take(self, key: Key, opening: "Future[Any]") -> bool:
-        """Make it the caller's own; False: it is another caller's already."""
+        """Give the connection to the caller; return False where another caller has it already."""
         with self._lock:
             mine = self._begun.get(key) is opening
             if mine:
@@ -79,27 +80,23 @@ class _Openings:
 
 @cache
 def _openings() -> _Openings:
-    """Those of this process, as their threads are."""
+    """Return the attempts of this process."""
     return _Openings()
 
 
 def _try(close: Callable[[], object]) -> None:
+    """Call ``close``; ignore an error of libvirt, as the connection is given up anyway."""
     import libvirt
 
     with suppress(libvirt.libvirtError):
         close()
 
 
-def _quiet_libvirt() -> Any:
-    """The library, told not to print its errors on standard error too."""
+def _open(key: Key, opening: "Future[Any]") -> None:
+    """Open a connection, and set it or libvirt's error as the result of ``opening``."""
     import libvirt
 
-    libvirt.registerErrorHandler(lambda *_: None, None)
-    return libvirt
-
-
-def _open(key: Key, opening: "Future[Any]") -> None:
-    libvirt = _quiet_libvirt()
+    libvirt.registerErrorHandler(lambda *_: None, None)  # errors are exceptions; libvirt would print them as well
     uri, read_only = key
     try:
         connection = libvirt.openReadOnly(uri) if read_only else libvirt.open(uri)
@@ -110,11 +107,11 @@ def _open(key: Key, opening: "Future[Any]") -> None:
 
 
 def _keep_alive(connection: Any) -> None:
-    """A libvirtd that hangs as a whole is given up after twenty seconds, also by who closes the connection."""
+    """Set keep-alive: calls, also those that close the connection, fail when libvirtd hangs for 20 s."""
     import libvirt
 
     try:
         connection.setKeepAlive(5, 3)
     except libvirt.libvirtError as error:
-        if error.get_error_code() != libvirt.VIR_ERR_NO_SUPPORT:  # which drivers without a daemon have no need of
+        if error.get_error_code() != libvirt.VIR_ERR_NO_SUPPORT:  # libvirt drivers without a daemon have no keep-alive
             raise

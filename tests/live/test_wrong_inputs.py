@@ -189,7 +189,7 @@ def test_libvirtd_down(write_config: Write, placement_server: PlacementServer, t
         libvirt={"connection_uri": f"qemu:///system?socket={tmp_path}/no-socket"},
     )
 
-    is_refused(run_agent("sync", "--config-file", config), "no-socket", "start it (systemctl start libvirtd)")
+    is_refused(run_agent("sync", "--config-file", config), "no-socket", "start libvirtd (systemctl start libvirtd)")
     assert providers(placement_server) == []
 
 
