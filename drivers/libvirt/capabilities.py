@@ -1,4 +1,4 @@
-"""libvirt's capabilities and domain capabilities (formatcaps.html, formatdomaincaps.html) into facts."""
+"""Parses libvirt's capabilities and domain capabilities (formatcaps.html, formatdomaincaps.html)."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,7 +12,7 @@ from drivers.libvirt.xml import attribute, number, parse_xml, require, text_of
 
 KIB = {"b": 1 / 1024, "bytes": 1 / 1024, "KiB": 1, "k": 1, "MiB": 1024, "M": 1024, "GiB": 1024**2, "G": 1024**2}
 
-DEFAULT_MACHINES = {  # what nova takes where [libvirt] hw_machine_type says nothing
+DEFAULT_MACHINES = {  # nova's machine type by architecture, where [libvirt] hw_machine_type names none
     "armv7l": "virt",
     "aarch64": "virt",
     "ppc64le": "pseries",
@@ -25,29 +25,29 @@ DEFAULT_MACHINES = {  # what nova takes where [libvirt] hw_machine_type says not
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """virConnectGetCapabilities, as far as it is read."""
+    """The parts of virConnectGetCapabilities that this project uses."""
 
     arch: str  # of the host
-    cpu: str | None  # the host's <cpu> element; None where libvirt names no model that it could expand
-    features: frozenset[str]  # those that the element lists
-    cells: tuple[NumaCell, ...]
-    guests: tuple[GuestArch, ...]
+    cpu: str | None  # the host's <cpu> element; None where it names no model, so that libvirt cannot expand it
+    features: frozenset[str]  # CPU features that the <cpu> element lists
+    cells: tuple[NumaCell, ...]  # lowest id first
+    guests: tuple[GuestArch, ...]  # in libvirt's order
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One question for virConnectGetDomainCapabilities; machine None leaves the choice to libvirt."""
+    """Arguments of one call of virConnectGetDomainCapabilities."""
 
-    emulator: str
+    emulator: str  # path of the program
     arch: str
-    machine: str | None
+    machine: str | None  # None: libvirt chooses
     virt_type: str
 
 
 @lru_cache(1)  # it hardly ever changes, and is read at each pass
 def parse_capabilities(document: Document) -> Capabilities:
     """
-    The host part and the guest architectures.
+    Parse the host's capabilities.
 
     Raises:
         MalformedFact: not in libvirt's form.
@@ -56,9 +56,9 @@ def parse_capabilities(document: Document) -> Capabilities:
     with fields(document.source):
         cells = [_parse_cell(cell, document.source) for cell in root.iterfind("host/topology/cells/cell")]
     if len({cell.id for cell in cells}) < len(cells):
-        raise MalformedFact(f"{document.source} tells of a cell twice")
+        raise MalformedFact(f"{document.source} lists a cell twice")
     if not any(cell.memory_kib for cell in cells):
-        raise MalformedFact(f"{document.source} tells no memory of any cell")
+        raise MalformedFact(f"{document.source} lists no memory in any cell")
     cpu = require(root, "host/cpu", document.source)
     return Capabilities(
         arch=text_of(root, "host/cpu/arch", document.source),
@@ -72,7 +72,7 @@ def parse_capabilities(document: Document) -> Capabilities:
 @lru_cache(8)  # it hardly ever changes, and is read at each pass
 def parse_domain_capabilities(document: Document) -> DomainCapabilities:
     """
-    What one emulator offers.
+    Parse the domain capabilities of one emulator and machine type.
 
     Raises:
         MalformedFact: not in libvirt's form.
@@ -97,7 +97,7 @@ def _text_of_cpu(cpu: Element, source: str) -> str:
     try:
         return tostring(cpu, encoding="unicode")
     except RecursionError as error:
-        raise MalformedFact(f"{source} has a <cpu> that is nested without end") from error
+        raise MalformedFact(f"{source} has a <cpu> whose elements are nested too deeply") from error
 
 
 def _count(element: Element | None, name: str, source: str) -> int:
@@ -107,18 +107,20 @@ def _count(element: Element | None, name: str, source: str) -> int:
 
 @lru_cache(2)  # it hardly ever changes, and is read at each pass
 def parse_cpu_features(document: Document) -> frozenset[str]:
-    """The features of an expanded ``<cpu>``, as virConnectBaselineCPU answers it."""
+    """Return the features in an expanded ``<cpu>``, which is the answer of virConnectBaselineCPU."""
     root = parse_xml(document, "cpu")
     return frozenset(attribute(feature, "name", document.source) for feature in root.iterfind("feature"))
 
 
 def offers(guests: tuple[GuestArch, ...], virt_type: str, machine_types: dict[str, str]) -> tuple[Offer, ...]:
     """
-    Which domain capabilities tell all of a host: per architecture that ``virt_type`` runs, the aliases of the
-    current machine types and the default one. ``machine_types`` are the operator's defaults by architecture.
+    Return the domain capabilities that describe the whole host together.
 
-    Beside x86_64 its 32-bit half is not asked: it is the same QEMU with the same devices, no trait names it, and an
-    answer can cost libvirt seconds.
+    For each architecture that ``virt_type`` can run: the aliases of the current machine types, and the default machine
+    type. ``machine_types`` are the operator's defaults by architecture.
+
+    On x86_64, i686 is left out: it is the same QEMU with the same devices, no trait names it, and an answer can take
+    libvirt seconds.
     """
     found: list[Offer] = []
     named = {guest.name for guest in guests if virt_type in dict(guest.emulators)}
@@ -152,7 +154,7 @@ def _parse_cell(cell: Element, source: str) -> NumaCell:
 
 
 def _parse_pages(cell: Element, source: str) -> tuple[MemoryPages, ...]:
-    """Pages by size, smallest first; each size once."""
+    """Return the pages of a cell by size, smallest first; each size once."""
     found = {}
     for pages in cell.iterfind("pages"):
         size = number(attribute(pages, "size", source), source) * KIB[pages.get("unit", "KiB")]
@@ -161,7 +163,7 @@ def _parse_pages(cell: Element, source: str) -> tuple[MemoryPages, ...]:
 
 
 def _parse_cpu(cpu: Element, source: str) -> HostCpu:
-    """One CPU; libvirt leaves place and siblings out for a CPU that is offline."""
+    """Parse one CPU; for a CPU that is offline libvirt gives no socket, core and siblings."""
     id_ = number(attribute(cpu, "id", source), source)
     return HostCpu(
         id=id_,

@@ -1,4 +1,4 @@
-"""libvirt's domains (formatdomain.html) into facts: which of the host's devices, CPUs and memory each guest has."""
+"""Parses libvirt's domains (formatdomain.html): which devices, CPUs and memory of the host each guest has."""
 
 from collections.abc import Container, Mapping
 from xml.etree.ElementTree import Element
@@ -11,18 +11,21 @@ from drivers.libvirt.nodedev import parse_address
 from drivers.libvirt.xml import attribute, number, parse_xml, require
 from drivers.pci import PciAddress
 
-BINDING = ("strict", "restrictive")  # modes of numatune that leave the kernel no choice
+BINDING = ("strict", "restrictive")  # modes of numatune in which the kernel takes memory from the named cells only
 UNITS_BYTES = {"b": 1, "bytes": 1, "KiB": 1024, "k": 1024, "MiB": 1024**2, "M": 1024**2, "GiB": 1024**3, "G": 1024**3}
 NOVA = ("http://openstack.org/xmlns/libvirt/nova/1.1", "http://openstack.org/xmlns/libvirt/nova/1.0")
 MIB = 1024**2
-SEV_ES_POLICY = 0x4  # bit of a guest's policy in AMD's API for SEV
+SEV_ES_POLICY = 0x4  # the bit for SEV-ES in a guest's policy (AMD's SEV API)
 
 
 def parse_guest(
     document: Document, uuid: str, state: str, resident: tuple[tuple[int, int], ...] = (), *, migrating: bool = False
 ) -> Guest:
     """
-    One domain: of a running one its live XML, else the one that it will start with.
+    Parse one domain.
+
+    ``document`` is the live XML of a running domain, else the XML that it will start with. ``resident`` is (cell, KiB)
+    of its memory, as the kernel counts it; empty where not known.
 
     Raises:
         MalformedFact: not in libvirt's form.
@@ -61,14 +64,14 @@ def parse_guest(
 
 
 def _sources(domain: Element, kind: str, mode: str | None = None) -> frozenset[str]:
-    """The host's devices behind the interfaces of one type, of one mode where one is given."""
+    """Return the host's devices that are sources of interfaces of this type and, where one is given, this mode."""
     sources = (one.find("source") for one in domain.iterfind(f"devices/interface[@type='{kind}']"))
     return frozenset(one.get("dev", "") for one in sources if one is not None and mode in (None, one.get("mode")))
 
 
 def machine_of(document: Document) -> tuple[int, str] | None:
     """
-    The id and name of a running domain, by which its control group is called; None for one that does not run.
+    Return id and name of a running domain, which its control group is named after; None for one that does not run.
 
     Raises:
         MalformedFact: not in libvirt's form.
@@ -80,9 +83,9 @@ def machine_of(document: Document) -> tuple[int, str] | None:
 
 def _parse_tenant(domain: Element, source: str) -> Tenant | None:
     """
-    What nova's driver writes below ``<metadata>``; its disk is on the host where the guest boots from an image.
+    Return owner and disk from the metadata that nova writes into a domain; None where it is not in nova's form.
 
-    Whoever else makes domains may write there what they like: what is not in nova's form is not told.
+    Other programs may also write metadata, so another form is no error.
     """
     for version in NOVA:
         nova = domain.find(f"metadata/{{{version}}}instance")
@@ -97,12 +100,17 @@ def _parse_tenant(domain: Element, source: str) -> Tenant | None:
 
 
 def _overridden(nova: Element, version: str) -> frozenset[str]:
-    """The classes that the flavor's extra specs name, ``resources:VCPU`` or ``resources_GROUP:VCPU``, of any amount."""
+    """Return the resource classes in the flavor's extra specs: ``resources:VCPU`` or ``resources_GROUP:VCPU``."""
     specs = (one.get("name", "") for one in nova.iter(f"{{{version}}}extraSpec"))
     return frozenset(spec.partition(":")[2] for spec in specs if spec.startswith("resources"))
 
 
 def _disk_gb(nova: Element, version: str, source: str) -> int | None:
+    """
+    Return the GiB that the flavor takes on the host's disk; None where the metadata does not say.
+
+    The root disk counts only for a guest that boots from an image.
+    """
     flavor, root = nova.find(f"{{{version}}}flavor"), nova.find(f"{{{version}}}root")
     if flavor is None:
         return None
@@ -111,7 +119,7 @@ def _disk_gb(nova: Element, version: str, source: str) -> int | None:
         return None
     disk, ephemeral, swap_mib = (number(str(text), source) for text in sizes.values())
     if root is None and disk:
-        return None  # nova 26 to 29 name the root of guests that boot from an image, and of no others
+        return None  # nova 26 to 29 write <root> only for a guest that boots from an image
     of_image = root is not None and root.get("type") == "image"
     return disk * of_image + ephemeral + -(-swap_mib // 1024)
 
@@ -121,12 +129,13 @@ def _source_address(device: Element, source: str) -> PciAddress:
 
 
 def _parse_vcpus(domain: Element, source: str) -> tuple[frozenset[int], ...]:
+    """Return the host's CPUs that each vCPU may run on (empty: any), for the vCPUs that are switched on."""
     vcpu = domain.find("vcpu")
     if vcpu is None or not vcpu.text:
         return ()
     count = number(vcpu.text, source)
     if count > 0xFFFF:
-        raise MalformedFact(f"{source} has {count} vCPUs, more than any guest can")
+        raise MalformedFact(f"{source} has {count} vCPUs, more than any guest can have")
     switched_on = _vcpus_on(domain, number(vcpu.get("current") or vcpu.text, source), source)
     usual = _cpus(vcpu.get("cpuset", ""), source)
     pins = {
@@ -137,7 +146,7 @@ def _parse_vcpus(domain: Element, source: str) -> tuple[frozenset[int], ...]:
 
 
 def _vcpus_on(domain: Element, current: int, source: str) -> Container[int]:
-    """The vCPUs that are on: those that ``<vcpus>`` lists as such, else the first ``current`` of all."""
+    """Return the vCPUs that are switched on: those enabled in ``<vcpus>``; without a list the first ``current``."""
     listed = domain.findall("vcpus/vcpu")
     if not listed:
         return range(current)
@@ -145,7 +154,11 @@ def _vcpus_on(domain: Element, current: int, source: str) -> Container[int]:
 
 
 def _parse_memory(domain: Element, source: str) -> tuple[GuestMemory, ...]:
-    """The guest's cells with their memory, or all of it at once where the guest is shown none; then its devices."""
+    """
+    Return the memory of each of the guest's cells, or all of it in one part where it has none; then its memory devices.
+
+    Empty where the domain does not say.
+    """
     whole = domain.find("memory")
     if whole is None:
         return ()
@@ -153,7 +166,7 @@ def _parse_memory(domain: Element, source: str) -> tuple[GuestMemory, ...]:
     bound, usual = _bindings(domain, source)
     devices = domain.findall("devices/memory")
     if not shown:
-        # libvirt counts all memory devices in <memory>, also the largest size of a virtio-mem and what is no RAM.
+        # <memory> includes all memory devices, also the maximum of a virtio-mem, and devices that are not RAM.
         plugged = sum(_size(device, "size", source) for device in devices)
         first = max(0, _bytes(whole.text or "", whole.get("unit"), source) - plugged)
         huge, page_kib = _pages_of(domain, "0", source)
@@ -173,14 +186,18 @@ def _parse_memory(domain: Element, source: str) -> tuple[GuestMemory, ...]:
 def _parse_memory_device(
     domain: Element, device: Element, node: str, cells: frozenset[int], source: str
 ) -> list[GuestMemory]:
-    """Memory of the host that a guest was given as a device, in the cells and pages of its node or its own."""
+    """
+    Return the memory that a device takes from the host; empty for a device that takes none.
+
+    Its cells and pages are its own where it names some, else those of the guest's cell that it belongs to.
+    """
     model = device.get("model")
-    if model == "virtio-mem":  # it can have up to its size; while it follows a request it may need either amount
+    if model == "virtio-mem":  # on the way from current to requested the guest may need either amount
         amount = max(_size(device, "requested", source), _size(device, "current", source))
     elif model == "dimm":
         amount = _size(device, "size", source)
     else:
-        return []  # nvdimm and virtio-pmem are files, and sgx-epc is no ordinary memory
+        return []  # nvdimm and virtio-pmem are files, and sgx-epc is not ordinary memory
     huge, page_kib = _pages_of(domain, node or "0", source)
     page, nodes = device.find("source/pagesize"), device.findtext("source/nodemask") or ""
     if page is not None:
@@ -189,13 +206,13 @@ def _parse_memory_device(
 
 
 def _size(device: Element, name: str, source: str) -> int:
-    """Bytes of one of a memory device's sizes; 0 where libvirt does not tell it."""
+    """Return one of a memory device's sizes in bytes; 0 where its XML lacks it."""
     size = device.find(f"target/{name}")
     return _bytes(size.text or "", size.get("unit"), source) if size is not None else 0
 
 
 def _bindings(domain: Element, source: str) -> tuple[Mapping[str, frozenset[int]], frozenset[int]]:
-    """The host's cells that each of the guest's is bound to, and those that all others are."""
+    """Return the host's cells that each cell of the guest is bound to, by its id; and those for all other cells."""
     usual: frozenset[int] = frozenset()
     memory = domain.find("numatune/memory")
     if memory is not None and memory.get("mode", "strict") in BINDING and memory.get("nodeset"):
@@ -209,7 +226,7 @@ def _bindings(domain: Element, source: str) -> tuple[Mapping[str, frozenset[int]
 
 
 def _pages_of(domain: Element, cell: str, source: str) -> tuple[bool, int | None]:
-    """Whether a guest's cell is of huge pages, and their size in KiB; None: the host's default."""
+    """Return whether a guest's cell has huge pages, and their size in KiB; None: the host's default size."""
     pages = domain.findall("memoryBacking/hugepages/page")
     if not pages:
         return domain.find("memoryBacking/hugepages") is not None, None
@@ -217,10 +234,11 @@ def _pages_of(domain: Element, cell: str, source: str) -> tuple[bool, int | None
     usual = [page for page in pages if page.get("nodeset") is None]
     for page in (*own, *usual):
         return True, _bytes(attribute(page, "size", source), page.get("unit"), source) // 1024
-    return False, None  # libvirt takes small pages for a cell that none of them names
+    return False, None  # libvirt takes small pages for a cell that no <page> names
 
 
 def _parse_encryption(domain: Element, source: str) -> str | None:
+    """Return which kind of encryption context the guest takes, as the suffix of its provider; None: none."""
     security = domain.find("launchSecurity")
     kind = security.get("type") if security is not None else None
     if security is None or kind not in ("sev", "sev-snp"):
@@ -231,17 +249,17 @@ def _parse_encryption(domain: Element, source: str) -> str | None:
     try:
         return "amd_sev_es" if int(policy, 0) & SEV_ES_POLICY else "amd_sev"
     except ValueError as error:
-        raise MalformedFact(f"{source} has a launchSecurity policy {policy[:40]!r}, which is no number") from error
+        raise MalformedFact(f"{source} has a launchSecurity policy {policy[:40]!r}, which is not a number") from error
 
 
 def _bytes(text: str, unit: str | None, source: str) -> int:
     if (unit or "KiB") not in UNITS_BYTES:
-        raise MalformedFact(f"{source} tells memory in {str(unit)[:20]!r}, which libvirt does not")
+        raise MalformedFact(f"{source} has memory in the unit {str(unit)[:20]!r}, which libvirt does not have")
     return number(text, source) * UNITS_BYTES[unit or "KiB"]
 
 
 def _cpus(text: str, source: str) -> frozenset[int]:
-    """A set as libvirt writes it, also of cells; empty for an empty text."""
+    """Parse a set of CPUs or cells in libvirt's form; empty for an empty text."""
     if not text.strip():
         return frozenset()
     try:

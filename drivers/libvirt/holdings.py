@@ -1,4 +1,4 @@
-"""What each guest of a libvirt host really has: the units of the tree that the host is to have."""
+"""Finds what each guest of a libvirt host holds, as units on the providers of the desired tree."""
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Set
@@ -19,13 +19,14 @@ HOST_CLASSES = CPUS | {"MEMORY_MB"}
 
 def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...]) -> Holdings:
     """
-    The units of all guests, running or not, and what of theirs floats.
+    Return the units of all guests, running or not, and their floats.
 
-    A vCPU has a unit of PCPU when it is pinned to one dedicated CPU. In the layout numa a vCPU has its unit where all
-    the CPUs are that it may run on, and memory where numatune binds it, in pages of its size; what is not bound floats.
+    A vCPU that is pinned to one dedicated CPU is a unit of PCPU, any other of VCPU. In the layout numa a vCPU has its
+    unit in the cell that has all the CPUs it may run on, and memory in the pool of its page size in the cell to which
+    numatune binds it; all else floats.
     """
     facts = replace(facts, guests=tuple(_with_netdevs(guest, facts) for guest in facts.guests))
-    spread = _Cells(facts) if policy.layout == "numa" else None
+    cells = _Cells(facts) if policy.layout == "numa" else None
     dedicated = guest_cpus(facts.cpu_map, policy.cpus).dedicated
     owners = _owners(facts.hostname, policy, devices)
     units: list[Holding] = []
@@ -35,22 +36,13 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
     for guest in facts.guests:
         units += _units_of(guest.uuid, (*map(str, guest.pci), *guest.mdevs), owners)
         units += _context_units(guest, facts.hostname, policy, devices)
-        pinned = [cpus for cpus in guest.vcpus if len(cpus) == 1 and cpus <= dedicated]
-        others = [cpus for cpus in guest.vcpus if not (len(cpus) == 1 and cpus <= dedicated)]
-        alone = len(guest.emulator_cpus) == 1 and guest.emulator_cpus <= dedicated - frozenset().union(*pinned)
-        pinned += [guest.emulator_cpus] if alone and pinned else []  # hw:emulator_threads_policy=isolate takes one more
-        if spread is None:
-            units += _count(guest.uuid, facts.hostname, "PCPU", len(pinned))
-            units += _count(guest.uuid, facts.hostname, "VCPU", len(others))
-            units += _count(guest.uuid, facts.hostname, "MEMORY_MB", sum(part.mib for part in guest.memory))
-            continue
-        for name, wanted in (("PCPU", pinned), ("VCPU", others)):
-            bound, floating = spread.place_cpus(guest, name, wanted)
-            units += bound
+        cpus = _cpus_by_class(guest, dedicated)
+        if cells is None:
+            units += _units_on_root(guest, facts.hostname, cpus)
+        else:
+            placed, floating = cells.place(guest, cpus)
+            units += placed
             floats += floating
-        bound, floating = spread.place_memory(guest)
-        units += bound
-        floats += floating
     of_devices = {name for device in devices for name in device.members.values()} | _contexts(devices)
     doubtful = {one.consumer for one in undecided}
     return Holdings(
@@ -67,8 +59,31 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
     )
 
 
+def _cpus_by_class(guest: Guest, dedicated: frozenset[int]) -> dict[str, list[frozenset[int]]]:
+    """
+    Return the CPUs that each vCPU may run on, by class: PCPU where pinned to one dedicated CPU, else VCPU.
+
+    The emulator's threads of a guest with pinned vCPUs count as one more PCPU where they are pinned to a CPU of their
+    own (hw:emulator_threads_policy=isolate).
+    """
+    pinned = [cpus for cpus in guest.vcpus if len(cpus) == 1 and cpus <= dedicated]
+    others = [cpus for cpus in guest.vcpus if not (len(cpus) == 1 and cpus <= dedicated)]
+    alone = len(guest.emulator_cpus) == 1 and guest.emulator_cpus <= dedicated - frozenset().union(*pinned)
+    return {"PCPU": [*pinned, guest.emulator_cpus] if alone and pinned else pinned, "VCPU": others}
+
+
+def _units_on_root(guest: Guest, root: str, cpus: Mapping[str, list[frozenset[int]]]) -> list[Holding]:
+    """Return a guest's CPUs and memory as units on the root."""
+    amounts = {name: len(pins) for name, pins in cpus.items()} | {"MEMORY_MB": sum(part.mib for part in guest.memory)}
+    return [Holding(guest.uuid, root, name, amount) for name, amount in amounts.items() if amount]
+
+
 def _with_netdevs(guest: Guest, facts: HostFacts) -> Guest:
-    """A guest with the functions of the interfaces that it has whole, as ports of networks; others stay as they are."""
+    """
+    Return the guest with its passthrough interfaces replaced by their PCI functions, which count as ports of networks.
+
+    An interface without a function on this host stays.
+    """
     functions = {net.name: one.address for one in facts.devices.functions for net in one.net_devices}
     told = {functions[name] for name in guest.netdevs if name in functions}
     left = guest.netdevs - functions.keys()
@@ -77,10 +92,10 @@ def _with_netdevs(guest: Guest, facts: HostFacts) -> Guest:
 
 def _known(guest: Guest, of_devices: Set[str], ports: Iterable[Holding]) -> GuestState:
     """
-    What is known of a guest; ``of_devices`` are the classes that one of its devices may or may not count as.
+    Return what is known of a guest; ``of_devices`` are the classes that its undecided devices may count as.
 
-    Nova allocates nothing for the devices of Neutron's ports, unless the flavor names their class. Who made a guest
-    without nova's metadata may allocate them or not.
+    Nova allocates nothing for the devices of Neutron's ports, unless the flavor names their class. Without nova's
+    metadata, another program made the guest, and may allocate them or not.
     """
     tenant = guest.tenant
     of_ports = {one.resource_class for one in ports}
@@ -106,7 +121,7 @@ def _contexts(devices: Iterable[DeviceStock]) -> frozenset[str]:
 
 
 def _owners(root: str, policy: Policy, devices: Iterable[DeviceStock]) -> dict[str, tuple[str, str]]:
-    """(provider, class) of each unit with a name: a PCI address, or the uuid of a mediated device."""
+    """Return (provider, class) of each device, by PCI address or by the uuid of a mediated device."""
     return {
         unit: (root if policy.layout == "flat" else f"{root}_{device.suffix}", name)
         for device in devices
@@ -121,9 +136,10 @@ def _units_of(guest: str, devices: Iterable[str], owners: Mapping[str, tuple[str
 
 def _ports(guest: Guest, devices: Iterable[DeviceStock], owners: Mapping[str, tuple[str, str]]) -> list[Holding]:
     """
-    The units that a guest has by ports of networks: as interfaces, or from rules with a physical network.
+    Return the units that a guest has through ports of networks.
 
-    Nova attaches a port with the vnic_type direct-physical like a device of a flavor's alias.
+    These are devices of its interfaces, and devices of rules with a physical network: nova attaches a port with the
+    vnic_type direct-physical like a device of a flavor's alias.
     """
     of_networks = {
         unit for device in devices for unit in device.members if any(name.startswith(PHYSNET) for name in device.traits)
@@ -141,7 +157,7 @@ def _context_units(guest: Guest, root: str, policy: Policy, devices: Iterable[De
 def _undecided(
     guest: Guest, facts: HostFacts, devices: Iterable[DeviceStock], owners: Container[str]
 ) -> Iterator[Undecided]:
-    """The devices of a guest that no device of this survey and policy has as a member, and why."""
+    """Yield the guest's devices whose class and provider cannot be told, each with the reason."""
     shown = {str(function.address) for function in facts.devices.functions}
     mdevs = {mdev.uuid: mdev for mdev in facts.devices.mdevs}
     for address in sorted(map(str, guest.pci)):
@@ -156,17 +172,13 @@ def _undecided(
     for name in sorted(guest.netdevs):
         yield Undecided(guest.uuid, name, "no device of the host has an interface of this name")
     for name in sorted(guest.vdpa):
-        yield Undecided(guest.uuid, name, "nothing tells of which VF a vhost-vdpa device is")
+        yield Undecided(guest.uuid, name, "libvirt does not say which VF a vhost-vdpa device uses")
     if guest.encryption and guest.encryption not in {device.suffix for device in devices}:
-        yield Undecided(guest.uuid, guest.encryption, "the host does not offer such contexts")
-
-
-def _count(guest: str, provider: str, name: str, amount: int) -> list[Holding]:
-    return [Holding(guest, provider, name, amount)] if amount else []
+        yield Undecided(guest.uuid, guest.encryption, "the host does not offer encryption contexts of this kind")
 
 
 class _Cells:
-    """A host's cells and pools of pages, by the names of their providers."""
+    """Places CPUs and memory of guests on the providers of the host's cells and pools of pages."""
 
     def __init__(self, facts: HostFacts) -> None:
         self._root = facts.hostname
@@ -174,8 +186,13 @@ class _Cells:
         self._pools = page_mib(facts.cells)
         self._cpus = cpus_by_cell(facts)
 
-    def place_cpus(self, guest: Guest, name: str, wanted: list[frozenset[int]]) -> tuple[list[Holding], list[Float]]:
-        """vCPUs that run in one cell only have their unit there; the others float over the cells of their CPUs."""
+    def place(self, guest: Guest, cpus: Mapping[str, list[frozenset[int]]]) -> tuple[list[Holding], list[Float]]:
+        """Return the units and floats of a guest's CPUs, given by class, and of its memory."""
+        parts = [*(self._place_cpus(guest, name, pins) for name, pins in cpus.items()), self._place_memory(guest)]
+        return [unit for units, _ in parts for unit in units], [one for _, floats in parts for one in floats]
+
+    def _place_cpus(self, guest: Guest, name: str, wanted: list[frozenset[int]]) -> tuple[list[Holding], list[Float]]:
+        """Return a unit in a cell for each vCPU that may run in this cell only, and a float for the other vCPUs."""
         counts: dict[int, int] = {}
         floating: list[frozenset[int]] = []
         for pins in wanted:
@@ -192,8 +209,8 @@ class _Cells:
         places = (*(self._provider(id_) for id_ in near), self._root)
         return units, [Float(guest.uuid, name, len(floating), places, self._why(guest))]
 
-    def place_memory(self, guest: Guest) -> tuple[list[Holding], list[Float]]:
-        """Bound memory has its unit in the pool of its pages; the rest floats over the pools of its kind of pages."""
+    def _place_memory(self, guest: Guest) -> tuple[list[Holding], list[Float]]:
+        """Return units of bound memory in the pools of its page size, and a float over such pools for the rest."""
         units: dict[str, int] = {}
         floating: dict[tuple[str, ...], int] = {}
         for part in guest.memory:
@@ -205,22 +222,23 @@ class _Cells:
         found = [Holding(guest.uuid, pool, "MEMORY_MB", mib) for pool, mib in sorted(units.items()) if mib]
         if not floating:
             return found, []
-        places = next(iter(floating)) if len(floating) == 1 else ()  # of several kinds nobody can tell which is where
+        places = next(iter(floating)) if len(floating) == 1 else ()  # several kinds of pages: unknown which is where
         return found, [Float(guest.uuid, "MEMORY_MB", sum(floating.values()), places, self._why(guest))]
 
     def _order(self, guest: Guest) -> list[int]:
-        """All cells: first those in which most of the guest's memory is, then those of the CPUs that it is bound to."""
-        told = [id_ for id_, kib in guest.resident if id_ in self._cells and kib]
+        """Return all cells: first by how much of the guest's memory they hold, then those to which a vCPU is bound."""
+        resident = [id_ for id_, kib in guest.resident if id_ in self._cells and kib]
         near = [id_ for id_, cpus in self._cpus.items() if any(pins and pins <= cpus for pins in guest.vcpus)]
-        return list(dict.fromkeys((*told, *near, *self._cells)))
+        return list(dict.fromkeys((*resident, *near, *self._cells)))
 
     def _why(self, guest: Guest) -> str:
+        """Return why a float goes where it goes, for people."""
         if guest.resident:
             return "it floats over the cells, and goes where most of its memory is as far as there is room"
         return "it floats over the cells, and goes where there is room"
 
     def _pool(self, part: GuestMemory, id_: int) -> str | None:
-        """The pool of a cell that memory of this kind is of; None where there is none, or where it may not be."""
+        """Return the cell's pool for this part of memory; None where there is none, or where numatune forbids it."""
         if part.cells and id_ not in part.cells:
             return None
         cell = self._cells[id_]
@@ -228,7 +246,7 @@ class _Cells:
         return f"{self._root}_NUMA{id_}_PAGES_{size}" if (id_, size) in self._pools else None
 
     def _page_kib(self, part: GuestMemory, cell: NumaCell) -> int | None:
-        """The pages of memory; the host's default of huge ones is its only or smallest size."""
+        """Return the page size of a part of memory; without a named size, huge pages have the cell's smallest."""
         if not part.huge:
             return small_page_kib(cell)
         huge = [pages.size_kib for pages in cell.pages if pages.total and pages.size_kib != small_page_kib(cell)]

@@ -1,4 +1,4 @@
-"""libvirt's node devices (formatnode.html) into facts: PCI functions, their interfaces, mediated devices."""
+"""Parses libvirt's node devices (formatnode.html): PCI functions, their interfaces, mediated devices."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -11,13 +11,13 @@ from drivers.host.archive import Document, fields
 from drivers.libvirt.xml import attribute, number, parse_xml, require, text_of
 from drivers.pci import PciAddress
 
-NO_SPEED_MBPS = 2_000_000  # faster than any link, and more than placement counts in kbit/s
+NO_SPEED_MBPS = 2_000_000  # faster than any link, and in kbit/s more than placement can count
 
 
 @lru_cache(1)  # they hardly ever change, and are read at each pass
 def parse_devices(documents: tuple[Document, ...]) -> Devices:
     """
-    All that has an address; kinds of node devices that are of no concern are passed over.
+    Parse the XML of all node devices; other kinds (storage, USB ...) are skipped.
 
     Raises:
         MalformedFact: a device is not in libvirt's form.
@@ -61,7 +61,9 @@ def parse_devices(documents: tuple[Document, ...]) -> Devices:
 
 def check_whole(devices: Devices) -> None:
     """
-    Refuse a list that lacks VFs: a PF's XML names them from the kernel, and the list has them after udev's event.
+    Refuse a list without the VFs of a listed PF.
+
+    libvirt reads the VFs in a PF's XML from the kernel, but lists a VF only after udev's event for it.
 
     Raises:
         Vanished: a PF names a VF that is not listed.
@@ -77,11 +79,11 @@ def check_whole(devices: Devices) -> None:
 
 
 def parse_address(element: Element, source: str) -> PciAddress:
-    """An ``<address>`` with domain, bus, slot and function as attributes, decimal or 0x-hexadecimal."""
+    """Parse an ``<address>`` with the attributes domain, bus, slot and function, decimal or 0x-hexadecimal."""
     try:
         return PciAddress(*(int(attribute(element, name, source), 0) for name in ("domain", "bus", "slot", "function")))
     except ValueError as error:
-        raise MalformedFact(f"{source} has an <address> that is none of PCI: {error}") from error
+        raise MalformedFact(f"{source} has an <address> that is not a PCI address: {error}") from error
 
 
 def _parse_function(device: Element, pci: Element, source: str) -> PciFunction:
@@ -120,15 +122,15 @@ def _parse_id(pci: Element, name: str, source: str) -> str:
     try:
         return f"{int(text, 16):04x}"
     except ValueError as error:
-        raise MalformedFact(f"{source} has {text!r} as id of its {name}") from error
+        raise MalformedFact(f"{source} has {text!r} as id of its {name}, which is not a hexadecimal number") from error
 
 
 def _parse_class(pci: Element, source: str) -> int | None:
-    text = pci.findtext("class")  # libvirt before 5.2 does not tell
+    text = pci.findtext("class")  # libvirt before 5.2 has no <class>
     try:
         return None if text is None else int(text, 16)
     except ValueError as error:
-        raise MalformedFact(f"{source} has {text!r} as class") from error
+        raise MalformedFact(f"{source} has {text!r} as class, which is not a hexadecimal number") from error
 
 
 def _parse_net(capability: Element, source: str) -> NetDevice:
@@ -142,13 +144,17 @@ def _parse_net(capability: Element, source: str) -> NetDevice:
 
 
 def _parse_speed(text: str, source: str) -> int | None:
-    """Mbit/s; None for a link without: no number, -1, or that read without its sign."""
+    """
+    Return the link's speed in Mbit/s; None where it has none.
+
+    The kernel then gives no number, -1, or -1 read as an unsigned number.
+    """
     speed = number(text.removeprefix("-"), source) if text else 0
     return speed if 1 < speed < NO_SPEED_MBPS else None
 
 
 def _parse_mdev(device: Element, capability: Element, name: str, source: str) -> Mdev:
-    uuid = capability.findtext("uuid")  # libvirt before 7.3 has it in the name only, mdev_<uuid with _ for ->
+    uuid = capability.findtext("uuid")  # libvirt before 7.3 has it only in the name: mdev_<uuid with _ for ->
     if not uuid:
         uuid = name.removeprefix("mdev_")[:36].replace("_", "-")
     return Mdev(
@@ -159,7 +165,7 @@ def _parse_mdev(device: Element, capability: Element, name: str, source: str) ->
 
 
 def _parse_types(types: Iterable[Element], source: str) -> tuple[MdevType, ...]:
-    """Each type once: for parents that are not on PCI libvirt nests the list in itself."""
+    """Return each type once, in order of id; for parents that are not on PCI libvirt lists the types twice, nested."""
     found: dict[str, MdevType] = {}
     for one in types:
         id_ = attribute(one, "id", source)

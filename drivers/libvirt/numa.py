@@ -1,4 +1,4 @@
-"""The layout numa: a provider for each cell, below it one for each page size, and the cell's devices."""
+"""Shapes the layout numa: a provider for each cell; below it one for each page size, and the cell's devices."""
 
 from drivers.cells import apportion, page_mib, place_cpus, reserved_mib, small_page_kib
 from drivers.devices.stock import DeviceStock
@@ -28,9 +28,9 @@ def shape_cells(
     facts: HostFacts, policy: Policy, standing: Standing, devices: tuple[DeviceStock, ...]
 ) -> tuple[dict[str, Entry], list[Reasoned]]:
     """
-    The CPUs of which the topology knows no place, for the root, and all providers below it, parents first.
+    Return the root's inventories of CPUs without a known cell, and all providers below the root, parents first.
 
-    Devices of no known cell stand below the root.
+    A device without a known cell gets its provider below the root.
 
     Raises:
         PolicyError, MalformedFact: as ``drivers.cells``.
@@ -59,7 +59,7 @@ def shape_cells(
 
 
 def _cpus_by_cell(facts: HostFacts, policy: Policy, standing: Standing) -> dict[int | None, dict[str, Entry]]:
-    """VCPU and PCPU by cell; under None those of which the topology knows no place."""
+    """Return VCPU and PCPU by cell; under None those of CPUs without a known cell."""
     cpus = guest_cpus(facts.cpu_map, policy.cpus)
     found: dict[int | None, dict[str, Entry]] = {None: {}, **{cell.id: {} for cell in facts.cells}}
     for name, wanted, reserved, ratio in (
@@ -81,23 +81,25 @@ def _cpus_by_cell(facts: HostFacts, policy: Policy, standing: Standing) -> dict[
 
 def _refuse_homeless(cpus: frozenset[int]) -> None:
     """
-    Refuse CPUs that are off and have no known cell: as stock of the root they would move when a guest starts them.
+    Refuse CPUs that are off and have no known cell.
+
+    Such a CPU would count on the root, and move to its cell when a guest starts and switches it on.
 
     Raises:
-        PolicyError: there is one.
+        PolicyError: there is such a CPU.
     """
     if cpus:
         raise PolicyError(
             f"[compute] cpu_dedicated_set names CPU {format_cpu_set(cpus)}, which is off, and neither libvirt nor the "
-            f"kernel (/sys/devices/system/cpu/cpu{min(cpus)}/node*) tells its cell: switch it on, take it out of the "
-            f"set, or use [compute] layout = devices"
+            f"kernel (/sys/devices/system/cpu/cpu{min(cpus)}/node*) says in which NUMA cell it is: switch it on, take "
+            f"it out of the set, or use [compute] layout = devices"
         )
 
 
 def _pool(
     root: str, cell: int, size_kib: int, mib: int, reserved: int, policy: Policy, standing: Standing, *, small: int
 ) -> Reasoned:
-    """The pages of one size in one cell; huge ones are not overcommitted, as nobody can."""
+    """Return the provider of the pages of one size in one cell; huge pages cannot be overcommitted."""
     suffix = f"NUMA{cell}_PAGES_{size_kib}"
     is_small = size_kib == small
     ratio = policy.ram_ratio if is_small else FIXED

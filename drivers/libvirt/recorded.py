@@ -1,4 +1,4 @@
-"""A hypervisor as a host archive recorded it: libvirt's part of the archive, written and read."""
+"""Reads and writes libvirt's part of a host archive, behind the same interface as a live connection."""
 
 import json
 from collections.abc import MutableMapping
@@ -19,11 +19,11 @@ MODELS = "libvirt/models"
 DEVICES = "libvirt/nodedevs"
 DOMAINS = "libvirt/domains"
 STATES = "libvirt/domains.json"
-MIGRATING = "libvirt/migrating.json"  # where domains migrate to or from here at this moment
+MIGRATING = "libvirt/migrating.json"  # only written while domains migrate to or from the host
 
 
 class RecordedConnection:
-    """libvirt as a host archive recorded it."""
+    """Answers of libvirt, read from a host archive."""
 
     def __init__(self, archive: HostArchive) -> None:
         self._archive = archive
@@ -55,10 +55,10 @@ class RecordedConnection:
 
     def domain_capabilities(self, virt_type: str, offers: tuple[Offer, ...]) -> tuple[tuple[str, Document], ...]:
         """
-        All that was recorded for this virt type; none where an archive has no such folder.
+        Return all domain capabilities that were recorded for this virt type; empty where the archive has none at all.
 
         Raises:
-            DiscoveryError: it was recorded for other virt types only.
+            DiscoveryError: the archive has those of other virt types only.
         """
         names = self._archive.names(_OFFERS)
         found = [name for name in names if name.endswith(f"-{virt_type}.xml")]
@@ -66,17 +66,17 @@ class RecordedConnection:
             raise DiscoveryError(
                 f"host archive {self._archive.root} was recorded with [libvirt] virt_type = "
                 f"{', '.join(sorted({name.removesuffix('.xml').rpartition('-')[2] for name in names}))}, and it is "
-                f"{virt_type} here: set it in the configuration (--config-file)"
+                f"{virt_type} here: set the recorded value in the configuration (--config-file)"
             )
         return tuple((name.removesuffix(".xml"), self._archive.read(f"{_OFFERS}/{name}")) for name in found)
 
     def cpu_models(self, arch: str) -> tuple[str, ...]:
-        """Those that were recorded."""
+        """Return the names of the CPU models that were recorded."""
         names = (name.removesuffix(".xml") for name in self._archive.names(MODELS))
         return tuple(name.removeprefix(f"{arch}-") for name in names if name.startswith(f"{arch}-"))
 
     def expand(self, name: str, cpu: str) -> Document:
-        """As recorded. Without a record the host's CPU stays as its capabilities name it."""
+        """Return the recorded answer; for the host's CPU without a record, ``cpu`` as it is."""
         path = f"{MODELS}/{name}.xml"
         if name == HOST_CPU and not (self._archive.root / path).exists():
             return Document(cpu, f"{self._archive.root}/{CAPABILITIES}")
@@ -102,7 +102,7 @@ class RecordedConnection:
 
 
 class RecordingConnection:
-    """A connection that keeps what it is told as files of a host archive: file name -> text."""
+    """Connection that passes each answer on, and stores it in ``files`` as a host archive has it: name -> text."""
 
     def __init__(self, connection: Connection, files: MutableMapping[str, str]) -> None:
         self._connection = connection

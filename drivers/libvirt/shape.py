@@ -1,4 +1,4 @@
-"""A libvirt host's facts and the operator's policy, shaped into the provider tree that it should have."""
+"""Shapes a libvirt host's facts and the operator's policy into the provider tree that the host should have."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -34,32 +34,38 @@ from reportclient.ownership import MARKER, Names
 from reportclient.reserve import HELD, KEEP, UNHEALTHY, reserved_by_operator_on
 from reportclient.tree import MAX_INT, Inventory, ObservedTree
 
-LONGEST_NAME = 200  # in placement's schema
+LONGEST_NAME = 200  # characters of a provider's name, in placement's schema
 ROOT_CLASSES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})
-FLAT_CLASSES = frozenset({"VGPU", "MEM_ENCRYPTION_CONTEXT", "SRIOV_NET_VF"})  # of a flat root, ours or nova's
+FLAT_CLASSES = frozenset(
+    {"VGPU", "MEM_ENCRYPTION_CONTEXT", "SRIOV_NET_VF"}
+)  # what a flat root can have besides, from the agent or from nova
 
-BELOW = Names(traits=OF_DEVICES, prefixes=(PHYSNET,))  # on a root these are operators', in every layout
+BELOW = Names(traits=OF_DEVICES, prefixes=(PHYSNET,))  # on a root an operator set these, in every layout
 EMITTED = Names(ROOT_CLASSES | FLAT_CLASSES, emitted_traits() | {MARKER, UNHEALTHY, HELD}, (KEEP,), BELOW)
 
 
 def shape(facts: HostFacts, policy: Policy, observed: ObservedTree | None) -> Shaped:
     """
-    The tree of one host, in the layout of the policy.
+    Return the tree of one host in the policy's layout, with reasons and with what guests hold.
+
+    ``observed`` is the tree in placement, which decides ratios that are not configured; None where not read.
 
     Raises:
         PolicyError: the policy contradicts itself or this host.
-        MalformedFact: facts that no host can have.
+        MalformedFact: facts that no host can have, or a name that is too long for placement.
     """
     if not facts.cpu_map.online:
-        raise MalformedFact(f"libvirt tells of no online CPU on {facts.hostname}")
+        raise MalformedFact(f"libvirt lists no online CPU on {facts.hostname}")
     standing = Standing(observed)
     try:
         shaped = _shape(facts, policy, standing)
     except ValueError as error:
-        raise MalformedFact(f"{facts.hostname} cannot be counted: {error}") from error
+        raise MalformedFact(f"cannot compute the inventory of {facts.hostname}: {error}") from error
     for provider in shaped.providers:
         if len(provider.name) > LONGEST_NAME:
-            raise MalformedFact(f"{provider.name} is longer than placement's names, {LONGEST_NAME} characters")
+            raise MalformedFact(
+                f"the provider name {provider.name} is longer than placement takes, {LONGEST_NAME} characters"
+            )
     return shaped
 
 
@@ -92,13 +98,13 @@ def _shape(facts: HostFacts, policy: Policy, standing: Standing) -> Shaped:
 
 
 def _root(facts: HostFacts, policy: Policy, stock: Mapping[str, Entry]) -> Reasoned:
-    listed = Reason("the operator's word", "[agent] root_traits")
+    listed = Reason("configured by the operator", "[agent] root_traits")
     traits = {**root_traits(facts, policy.guests), **dict.fromkeys(policy.root_traits, listed), **MARK}
     return Reasoned(name=facts.hostname, inventories=stock, traits=traits)
 
 
 def _whole_host(facts: HostFacts, policy: Policy, standing: Standing) -> dict[str, Entry]:
-    """Stock of a root that has no cells below it."""
+    """Return the inventories of the host itself, for a root without cells below it."""
     cpus = guest_cpus(facts.cpu_map, policy.cpus)
     memory = Reason(f"libvirt's capabilities: {_cells_text(facts)}", kept_text(policy.reserved_memory_mib, "memory_mb"))
     return present_only(
@@ -123,10 +129,14 @@ def _whole_host(facts: HostFacts, policy: Policy, standing: Standing) -> dict[st
 
 
 def _with_totals(root: Reasoned, devices: tuple[DeviceStock, ...], policy: Policy, standing: Standing) -> Reasoned:
-    """A root that has the stock of all devices, of which others may have reserved some."""
+    """
+    Return the flat root with the totals of all devices.
+
+    What operators reserved of them stays reserved, also of classes whose devices are away or not readable now.
+    """
     told = _totals(devices)
     totals = _with_rest_of_root(told, devices, standing)
-    silent = [f"{name}: part of it is not told" for name in sorted(totals) if totals[name] != told.get(name)]
+    silent = [f"{name}: a device does not show its part" for name in sorted(totals) if totals[name] != told.get(name)]
     there = {name: stock.total for name, (stock, _) in totals.items()}
     missing = away(policy.devices, standing, totals)
     totals |= missing
@@ -142,22 +152,26 @@ def _with_totals(root: Reasoned, devices: tuple[DeviceStock, ...], policy: Polic
 
 
 def _said_of(devices: Iterable[DeviceStock], totals: Iterable[str], standing: Standing) -> dict[str, int]:
-    """What operators reserved, by class: of the root's total, and of the devices that have it by themselves so far."""
+    """Return what operators reserved, by class: on the root, and on providers of devices that another layout made."""
     said = {name: amount for name, amount in reserved_by_operator_on(standing.root).items() if name not in ROOT_CLASSES}
-    for name in set(totals):  # a card that was away while the layout changed has its own word still
+    for name in set(totals):  # a card that was away while the layout changed still has its own provider
         said[name] = said.get(name, 0) + _said_of_devices(devices, name, standing)
     return said
 
 
 def _said_of_devices(devices: Iterable[DeviceStock], name: str, standing: Standing) -> int:
-    """What operators reserved of a class on providers of devices: it is part of what these offer as reserved."""
+    """Return what operators reserved of a class on providers of devices; the devices' own stock includes it."""
     return sum(reserved_by_operator_on(standing.provider(device.suffix)).get(name, 0) for device in devices)
 
 
 def _with_rest_of_root(
     totals: Mapping[str, Entry], devices: Iterable[DeviceStock], standing: Standing
 ) -> dict[str, Entry]:
-    """The totals, and, reserved, what the root has beyond them of classes of which a device does not tell its part."""
+    """
+    Return the totals, filled up to the root's total in placement for classes of which a device does not show its part.
+
+    The amount that is added is reserved.
+    """
     found = dict(totals)
     root = standing.root.provider.inventories if standing.root else {}
     for device in devices:
@@ -166,24 +180,25 @@ def _with_rest_of_root(
             missing = stood.total - (now[0].total if now else 0)
             if missing > 0:
                 kept = missing + (now[0].reserved if now else 0)
-                told = Reason(f"{device.suffix} does not tell its {name} now: what placement holds stays", RULE)
+                told = Reason(f"{device.suffix} does not show its {name} now: the amount in placement stays", RULE)
                 found[name] = replace(stood, reserved=kept), _also(now[1], told) if now else told
     return found
 
 
 def _totals(devices: Iterable[DeviceStock]) -> dict[str, Entry]:
     """
-    The stock of all devices as totals on the root.
+    Return the stock of all devices as totals on the root.
 
     Raises:
-        PolicyError: a device can be used once only, and a total cannot say which of them was.
+        PolicyError: a device can be used once only, and a total cannot say which device was used; or a total is above
+            what placement takes.
     """
     found: dict[str, Entry] = {}
     for device in devices:
         if device.once:
             raise PolicyError(
                 f"[pci] device_spec has one_time_use for {device.suffix}, which needs a provider of its own: "
-                f"use [compute] layout devices or numa"
+                f"use [compute] layout = devices or numa"
             )
         for name, (stock, reason) in device.inventories.items():
             before = found.get(name)
@@ -195,19 +210,21 @@ def _totals(devices: Iterable[DeviceStock]) -> dict[str, Entry]:
 
 def _check_countable(name: str, total: int, reason: Reason) -> None:
     """
+    Refuse a total of all devices that is above what placement takes.
+
     Raises:
-        PolicyError: the total of all devices is above what placement takes.
+        PolicyError: it is.
     """
     if total > MAX_INT:
         raise PolicyError(
-            f"the devices of this host have {total} {name} together ({reason.rule}), and placement counts to {MAX_INT} "
-            f"on one provider: use [compute] layout devices or numa, or do without {reason.rule}"
+            f"the devices of this host have {total} {name} together ({reason.rule}), and placement takes {MAX_INT} at "
+            f"most on one provider: use [compute] layout = devices or numa, or do without {reason.rule}"
         )
 
 
 def _sum(one: Inventory, other: Inventory) -> Inventory:
     total = one.total + other.total
-    alone = one.max_unit < one.total or other.max_unit < other.total  # a guest takes so much and no more
+    alone = one.max_unit < one.total or other.max_unit < other.total  # a device limits what one guest can take
     largest = max(one.max_unit, other.max_unit) if alone else total
     return replace(one, total=total, reserved=one.reserved + other.reserved, max_unit=largest)
 

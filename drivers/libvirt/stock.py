@@ -1,4 +1,4 @@
-"""The stock of a host's own: CPUs, memory and disk, class by class, with the reason for each."""
+"""Makes the inventories of the host itself (CPUs, memory, disk), each with its reason."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,29 +14,34 @@ from reportclient.ownership import MARKER
 from reportclient.tree import Inventory
 
 GIB = 1024**3
-FIXED = Ratio(1.0, 1.0)  # of what cannot be overcommitted
-MARK = {MARKER: Reason("this agent wrote the provider", "every provider that we write carries our mark")}
+FIXED = Ratio(1.0, 1.0)  # for resources that cannot be overcommitted
+MARK = {MARKER: Reason("this agent wrote the provider", "the agent marks every provider that it writes")}
+RESERVE_OPTIONS = {
+    "VCPU": "[DEFAULT] reserved_host_cpus",
+    "MEMORY_MB": "[DEFAULT] reserved_host_memory_mb",
+    "DISK_GB": "[DEFAULT] reserved_host_disk_mb",
+}
 
 Entry = tuple[Inventory, Reason]
 
 
 @dataclass(frozen=True, slots=True)
 class GuestCpus:
-    """The CPUs of floating and of pinned guests, and why these."""
+    """The CPUs that guests may use, and the reasons."""
 
-    shared: frozenset[int]
-    dedicated: frozenset[int]
+    shared: frozenset[int]  # for floating vCPUs: VCPU
+    dedicated: frozenset[int]  # for pinned vCPUs: PCPU
     because: Mapping[str, Reason]  # by resource class
 
 
 def guest_cpus(cpu_map: CpuMap, policy: CpuPolicy) -> GuestCpus:
     """
-    Which CPUs there are for floating (VCPU) and for pinned guests (PCPU).
+    Return the CPUs for floating vCPUs (VCPU) and for pinned vCPUs (PCPU).
 
-    Without any set all online CPUs are shared; with a dedicated set alone none is.
+    Without any configured set all online CPUs are shared; with a dedicated set alone no CPU is shared.
 
     Raises:
-        PolicyError: a set names a CPU that is not online.
+        PolicyError: a set names a CPU that is not online; with power management, a dedicated CPU that does not exist.
     """
     shared, rule = policy.shared, policy.shared_option
     if shared is None:
@@ -60,7 +65,7 @@ def _check_online(named: frozenset[int], online: frozenset[int], option: str) ->
 
 
 def disk_stock(facts: HostFacts, policy: Policy, standing: Standing) -> dict[str, tuple[Inventory | None, Reason]]:
-    """DISK_GB of the root: whole GiB of the instances' file system, what is reserved rounded up."""
+    """Return DISK_GB of the root: whole GiB of the instances' file system; the reserved amount is rounded up."""
     reserved_gib = -(-policy.reserved_disk_mib // 1024)
     total = facts.disk.total_bytes
     reason = Reason(
@@ -72,7 +77,14 @@ def disk_stock(facts: HostFacts, policy: Policy, standing: Standing) -> dict[str
 def one_class(
     name: str, total: int, reserved: int, ratio: Ratio, standing: Standing, suffix: str, *, step: int = 1
 ) -> Inventory | None:
-    """One class's inventory; None when there is none of it, as placement takes no total of 0."""
+    """
+    Return the inventory of one class; None for a total of 0, which placement refuses.
+
+    Without a configured ratio, the one in placement is kept; a new inventory gets the initial one.
+
+    Raises:
+        PolicyError: more is reserved than there is, or placement would refuse the inventory.
+    """
     if total == 0:
         return None
     if reserved > total:
@@ -89,31 +101,33 @@ def one_class(
 
 def refuse_reserve(name: str, total: int, reserved: int) -> None:
     """
+    Refuse a reserve that is larger than the total of its class.
+
     Raises:
-        PolicyError: always; more is to be reserved than there is.
+        PolicyError: always.
     """
     raise PolicyError(
-        f"{reserved} {name} are to be reserved for the host, and it has {total}: lower the reserved_host_ option"
+        f"{reserved} {name} are to be reserved for the host, and it has {total}: lower {RESERVE_OPTIONS[name]}"
     )
 
 
 def present_only(stock: Mapping[str, tuple[Inventory | None, Reason]]) -> dict[str, Entry]:
-    """Without the classes of which there is nothing."""
+    """Drop the classes that have no inventory."""
     return {name: (inventory, reason) for name, (inventory, reason) in stock.items() if inventory}
 
 
 def with_cpus(reason: Reason, cpus: frozenset[int]) -> Reason:
-    """The same reason, with the CPUs that were counted."""
+    """Return the reason with the counted CPUs added."""
     return replace(reason, fact=f"{reason.fact}; counted here: {format_cpu_set(cpus)}")
 
 
 def kept_text(amount: int, option: str) -> str:
-    """What an option of nova\'s keeps for the host."""
+    """Return a text that says how much ``[DEFAULT] reserved_host_<option>`` keeps for the host."""
     return f"{amount} MiB kept for the host by [DEFAULT] reserved_host_{option}"
 
 
 def device_provider(stock: DeviceStock, root: str, parent: str) -> Reasoned:
-    """A provider of devices below ``parent``, called after its device."""
+    """Return the provider of a device below ``parent``, named after the device."""
     return Reasoned(
         name=f"{root}_{stock.suffix}", parent=parent, inventories=stock.inventories, traits={**stock.traits, **MARK}
     )

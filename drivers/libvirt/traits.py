@@ -1,4 +1,4 @@
-"""Which traits a libvirt host's root has: what its CPU, its emulators and its versions let a guest have."""
+"""Finds the traits of a libvirt host's root: what its CPU, emulators and versions let a guest have."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from drivers.policy import GuestPolicy
 from drivers.reasons import Reason
 from reportclient.names import is_standard_trait, standard_traits
 
-CPU_FEATURES = {  # libvirt's feature (cpu_map) -> what follows HW_CPU_X86_ in the trait
+CPU_FEATURES = {  # libvirt's feature (cpu_map) -> traits, without HW_CPU_X86_
     "3dnow": ("3DNOW",),
     "abm": ("ABM",),
     "aes": ("AESNI",),
@@ -72,7 +72,7 @@ LIBVIRT_VIRTIO_FS, QEMU_VIRTIO_FS = 8_000_000, 6_002_000
 
 
 def emitted_traits() -> frozenset[str]:
-    """Every trait that ``root_traits`` can ever give: what on a root is ours to remove."""
+    """Return every trait that ``root_traits`` can ever give; on a root the agent may remove these and no others."""
     models = (
         *_named("COMPUTE_STORAGE_BUS_", DISK_BUSES),
         *_named("COMPUTE_GRAPHICS_MODEL_", VIDEO_MODELS),
@@ -93,7 +93,7 @@ def emitted_traits() -> frozenset[str]:
 
 
 def root_traits(facts: HostFacts, policy: GuestPolicy) -> dict[str, Reason]:
-    """The traits of a host's root, each with why; names that the installed os-traits does not know are left out."""
+    """Return the traits of a host's root with their reasons; leaves out names that the installed os-traits lacks."""
     archs = {offer.arch for offer in facts.domain_capabilities}
     found = {
         **_all("this is a compute node", ALWAYS, ["COMPUTE_NODE"]),
@@ -115,9 +115,9 @@ def root_traits(facts: HostFacts, policy: GuestPolicy) -> dict[str, Reason]:
 
 def _cpu_traits(facts: HostFacts, policy: GuestPolicy) -> dict[str, Reason]:
     """
-    What a guest's CPU can have under ``cpu_mode``: the host's features, or those of the configured models.
+    Return the traits for CPU features that guests can have under ``cpu_mode``, and for hyperthreading.
 
-    A flag that ``cpu_model_extra_flags`` takes away (``-flag``) is not promised; nova promises it all the same.
+    A flag that ``cpu_model_extra_flags`` takes away (``-flag``) gives no trait here, unlike in nova.
     """
     flags = {} if policy.cpu_mode == "none" else policy.cpu_flags
     features = facts.guest_features | {name for name, wanted in flags.items() if wanted}
@@ -138,7 +138,7 @@ def _cpu_traits(facts: HostFacts, policy: GuestPolicy) -> dict[str, Reason]:
 
 
 def _model_traits(facts: HostFacts, policy: GuestPolicy, archs: set[str]) -> dict[str, Reason]:
-    """Models and buses that guests can be given, from the emulators and, where these do not tell, from versions."""
+    """Return the traits for models and buses of guests' devices, from the emulators, else from versions."""
     buses = {bus for offer in facts.domain_capabilities for bus in offer.disk_buses}
     videos = {model for offer in facts.domain_capabilities for model in offer.video_models}
     libvirt, qemu = facts.versions.libvirt, facts.versions.hypervisor
@@ -171,7 +171,7 @@ def _version_traits(facts: HostFacts) -> dict[str, Reason]:
 
 
 def _firmware_traits(facts: HostFacts, policy: GuestPolicy) -> dict[str, Reason]:
-    """Secure boot and TPM, on the host's own architecture only."""
+    """Return the traits for secure boot and TPM; only for guests of the host's own architecture."""
     native = [offer for offer in facts.domain_capabilities if offer.arch == facts.arch]
     secure = ["COMPUTE_SECURITY_UEFI_SECURE_BOOT"] if any(offer.secure_boot for offer in native) else []
     traits = _all(f"{_OFFERS}: a loader with secure boot", ALWAYS, secure)
@@ -184,7 +184,7 @@ def _firmware_traits(facts: HostFacts, policy: GuestPolicy) -> dict[str, Reason]
         names |= {name.replace(".", "_") for name in versions & {"1.2", "2.0"}}
     traits |= _all(f"{_OFFERS}: TPM", "[libvirt] swtpm_enabled", _named("COMPUTE_SECURITY_TPM_", names))
     secrets = _named("COMPUTE_SECURITY_TPM_SECRET_SECURITY_", policy.tpm_secret_security)
-    return traits | _all("the operator's word", "[libvirt] supported_tpm_secret_security", secrets)
+    return traits | _all("configured by the operator", "[libvirt] supported_tpm_secret_security", secrets)
 
 
 def _all(fact: str, rule: str, names: Iterable[str]) -> dict[str, Reason]:

@@ -1,20 +1,20 @@
-"""libvirt's XML, read strictly: what is missing or malformed is an error that names its source."""
+"""Reads libvirt's XML strictly: a missing or malformed part is a MalformedFact that names its source."""
 
 from xml.etree.ElementTree import Element, ParseError, fromstring
 
 from drivers.errors import MalformedFact
 from drivers.host.archive import Document
 
-_DIGITS = 20  # of the largest number that libvirt writes
+_DIGITS = 20  # digits of the largest number that libvirt writes
 
 
 def parse_xml(document: Document, tag: str) -> Element:
     """
-    The root element, which must be a ``tag``.
+    Parse a document and return its root element, which must be a ``tag``.
 
     Raises:
-        MalformedFact: no such XML, or one with a document type: libvirt writes none, and
-            entities could expand without end.
+        MalformedFact: malformed XML, another root element, or a document type: libvirt writes none, and its entities
+            could expand without end.
     """
     if "<!DOCTYPE" in document.text:
         raise MalformedFact(f"{document.source} declares a document type, which libvirt never does")
@@ -23,12 +23,12 @@ def parse_xml(document: Document, tag: str) -> Element:
     except ParseError as error:
         raise MalformedFact(f"{document.source} is not well-formed XML: {error}") from error
     if root.tag != tag:
-        raise MalformedFact(f"{document.source} holds <{root.tag}> where libvirt writes <{tag}>")
+        raise MalformedFact(f"{document.source} begins with <{root.tag}> where libvirt writes <{tag}>")
     return root
 
 
 def require(element: Element, path: str, source: str) -> Element:
-    """A required element below ``element``."""
+    """Return a required element below ``element``; MalformedFact where it is missing."""
     found = element.find(path)
     if found is None:
         raise MalformedFact(f"{source} has no <{path}> in its <{element.tag}>")
@@ -36,7 +36,7 @@ def require(element: Element, path: str, source: str) -> Element:
 
 
 def text_of(element: Element, path: str, source: str) -> str:
-    """The text of a required element below ``element``, never empty."""
+    """Return the text of a required element below ``element``; MalformedFact where it is missing or empty."""
     text = require(element, path, source).text
     if not text or not text.strip():
         raise MalformedFact(f"{source} has an empty <{path}>")
@@ -44,15 +44,15 @@ def text_of(element: Element, path: str, source: str) -> str:
 
 
 def attribute(element: Element, name: str, source: str) -> str:
-    """A required attribute."""
+    """Return a required attribute; MalformedFact where it is missing."""
     value = element.get(name)
     if value is None:
-        raise MalformedFact(f"{source} has a <{element.tag}> without {name}")
+        raise MalformedFact(f"{source} has a <{element.tag}> without the attribute {name}")
     return value
 
 
 def number(text: str, source: str) -> int:
-    """A whole number, not negative."""
+    """Parse a whole number, not negative; MalformedFact where the text is something else."""
     if not (text.strip().isdecimal() and len(text.strip()) <= _DIGITS):
-        raise MalformedFact(f"{source} has {text[:40]!r} where a whole number stands")
+        raise MalformedFact(f"{source} has {text[:40]!r} where a whole number belongs")
     return int(text)

@@ -113,13 +113,13 @@ def test_an_expanded_cpu_lists_its_features() -> None:
         pytest.param("", "not well-formed", id="empty"),
         pytest.param("<html/>", "holds <html>", id="another document"),
         pytest.param("<!DOCTYPE x [<!ENTITY a 'b'>]><capabilities>&a;</capabilities>", "document type", id="entities"),
-        pytest.param("<capabilities/>", "tells no memory", id="nothing in it"),
-        pytest.param(HOST.replace("1024", "0").replace("unit='MiB'>2", ">0"), "tells no memory", id="no memory"),
+        pytest.param("<capabilities/>", "lists no memory", id="nothing in it"),
+        pytest.param(HOST.replace("1024", "0").replace("unit='MiB'>2", ">0"), "lists no memory", id="no memory"),
         pytest.param(HOST.replace("x86_64</arch><model", "</arch><model"), "empty <host/cpu/arch>", id="no arch"),
         pytest.param(HOST.replace("cell id='4'", "cell"), "<cell> without id", id="cell without id"),
-        pytest.param(HOST.replace("id='4'", "id='1'"), "tells of a cell twice", id="a cell twice"),
+        pytest.param(HOST.replace("id='4'", "id='1'"), "lists a cell twice", id="a cell twice"),
         pytest.param(
-            HOST.replace("<model>", "<a>" * 5000 + "</a>" * 5000 + "<model>"), "nested without end", id="deep nesting"
+            HOST.replace("<model>", "<a>" * 5000 + "</a>" * 5000 + "<model>"), "nested too deeply", id="deep nesting"
         ),
         pytest.param(HOST.replace("1024", "many"), "'many' where a whole number", id="memory in words"),
         pytest.param(HOST.replace("unit='MiB'", "unit='parsec'"), "parsec", id="unit of something else"),

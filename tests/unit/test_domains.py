@@ -164,12 +164,12 @@ def test_the_emulator_and_each_vcpu_run_where_they_are_pinned() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        pytest.param("<vcpu>65536</vcpu>", "has 65536 vCPUs, more than any guest can", id="vCPUs"),
+        pytest.param("<vcpu>65536</vcpu>", "has 65536 vCPUs, more than any guest can have", id="vCPUs"),
         pytest.param("<vcpu cpuset='a-b'>2</vcpu>", "guest.xml: ", id="a set in words"),
-        pytest.param("<memory unit='parsec'>1</memory>", "tells memory in 'parsec'", id="a unit"),
+        pytest.param("<memory unit='parsec'>1</memory>", "memory in the unit 'parsec'", id="a unit"),
         pytest.param(
             "<launchSecurity type='sev'><policy>strict</policy></launchSecurity>",
-            "launchSecurity policy 'strict', which is no number",
+            "launchSecurity policy 'strict', which is not a number",
             id="a policy in words",
         ),
     ],

@@ -100,12 +100,16 @@ def test_a_device_that_is_told_twice_is_not_counted_twice() -> None:
     [
         pytest.param(PF[:200], "document 0 is not well-formed", id="truncated"),
         pytest.param("", "document 0 is not well-formed", id="empty"),
-        pytest.param("<domain/>", "holds <domain> where libvirt writes <device>", id="another document"),
+        pytest.param("<domain/>", "begins with <domain> where libvirt writes <device>", id="another document"),
         pytest.param(PF.replace("<bus>129</bus>", ""), "has no <bus>", id="no bus"),
         pytest.param(PF.replace("<bus>129</bus>", "<bus>x</bus>"), "'x' where a whole number", id="no number"),
-        pytest.param(PF.replace("0x8086'", "8o86'"), "'8o86' as id of its vendor", id="vendor"),
-        pytest.param(PF.replace("0x020000", "net"), "'net' as class", id="class"),
-        pytest.param(PF.replace("slot='0x10' function='0x2'", "slot='q' function='0x2'"), "none of PCI", id="address"),
+        pytest.param(
+            PF.replace("0x8086'", "8o86'"), "'8o86' as id of its vendor, which is not a hexadecimal number", id="vendor"
+        ),
+        pytest.param(PF.replace("0x020000", "net"), "'net' as class, which is not a hexadecimal number", id="class"),
+        pytest.param(
+            PF.replace("slot='0x10' function='0x2'", "slot='q' function='0x2'"), "is not a PCI address", id="address"
+        ),
         pytest.param(PF.replace("node='2'", "node='-'"), "'-' where a whole", id="cell"),
         pytest.param(NET.replace("<interface>ens2</interface>", ""), "has no <interface>", id="interface"),
         pytest.param(GPU.replace(">15<", "><"), "empty <availableInstances>", id="instances"),
