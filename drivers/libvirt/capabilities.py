@@ -1,7 +1,6 @@
 """Parses libvirt's capabilities and domain capabilities (formatcaps.html, formatdomaincaps.html)."""
 
 from dataclasses import dataclass
-from functools import lru_cache
 from xml.etree.ElementTree import Element, tostring
 
 from drivers.errors import MalformedFact
@@ -44,7 +43,6 @@ class Offer:
     virt_type: str
 
 
-@lru_cache(1)  # it hardly ever changes, and is read at each pass
 def parse_capabilities(document: Document) -> Capabilities:
     """
     Parse the host's capabilities.
@@ -69,7 +67,6 @@ def parse_capabilities(document: Document) -> Capabilities:
     )
 
 
-@lru_cache(8)  # it hardly ever changes, and is read at each pass
 def parse_domain_capabilities(document: Document) -> DomainCapabilities:
     """
     Parse the domain capabilities of one emulator and machine type.
@@ -105,7 +102,6 @@ def _count(element: Element | None, name: str, source: str) -> int:
     return 0 if text is None else number(text, source)
 
 
-@lru_cache(2)  # it hardly ever changes, and is read at each pass
 def parse_cpu_features(document: Document) -> frozenset[str]:
     """Return the features in an expanded ``<cpu>``, which is the answer of virConnectBaselineCPU."""
     root = parse_xml(document, "cpu")

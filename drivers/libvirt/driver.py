@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import lru_cache
 from types import MappingProxyType
 
 from drivers.base import Survey
@@ -68,6 +69,7 @@ class LibvirtDriver:
         self._files = files
         self._attributes = attributes
         self._residencies = residency
+        self._parsers = _Parsers()
         self._asked: tuple[object, ...] = (None, None, None)
         self._answer: tuple[ProviderTree, Holdings]
 
@@ -79,6 +81,7 @@ class LibvirtDriver:
         look = _Look(
             RecordingConnection(self._connection, files),
             self._files.recording(files) if self._files else None,
+            self._parsers,
             self._guests,
             self._attributes,
             residency=self._residencies,
@@ -97,7 +100,7 @@ class LibvirtDriver:
             DiscoveryError: something could not be read.
             Vanished: the list of devices lacks one.
         """
-        return _Look(self._connection, self._files, self._guests, self._attributes).devices()
+        return _Look(self._connection, self._files, self._parsers, self._guests, self._attributes).devices()
 
     def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
         asked = (survey, policy, observed)
@@ -134,6 +137,20 @@ class LibvirtDriver:
                     yield
 
 
+class _Parsers:
+    """
+    Parsers of documents that seldom change and are read at each pass; each keeps the results for one host.
+
+    Every driver has its own parsers, so that several hosts in one process do not evict each other's results.
+    """
+
+    def __init__(self) -> None:
+        self.capabilities = lru_cache(1)(parse_capabilities)
+        self.domain_capabilities = lru_cache(64)(parse_domain_capabilities)
+        self.cpu_features = lru_cache(16)(parse_cpu_features)
+        self.devices = lru_cache(1)(parse_devices)
+
+
 class _Look:
     """One look at a host, through one connection."""
 
@@ -141,6 +158,7 @@ class _Look:
         self,
         connection: Connection,
         files: KernelFiles | None,
+        parsers: _Parsers,
         guests: GuestPolicy,
         attributes: Mapping[str, frozenset[str]],
         *,
@@ -148,16 +166,17 @@ class _Look:
     ) -> None:
         self._connection = connection
         self._files = files
+        self._parsers = parsers
         self._guests = guests
         self._attributes = attributes
         self._residencies = residency
 
     def facts(self, node: str, disk: DiskSpace) -> HostFacts:
         """Read all facts of the host; errors as ``Driver.survey``."""
-        capabilities = parse_capabilities(self._connection.capabilities())
+        capabilities = self._parsers.capabilities(self._connection.capabilities())
         offered = self._connection.domain_capabilities(self._guests.virt_type, self._offers(capabilities))
         features = {
-            name: parse_cpu_features(self._connection.expand(name, cpu))
+            name: self._parsers.cpu_features(self._connection.expand(name, cpu))
             for name, cpu in self._models(capabilities).items()
         }
         cpu_map = self._connection.cpu_map()
@@ -168,7 +187,7 @@ class _Look:
             arch=capabilities.arch,
             guest_features=frozenset().union(*features.values()) or self._listed(capabilities),
             cells=capabilities.cells,
-            domain_capabilities=tuple(parse_domain_capabilities(document) for _, document in offered),
+            domain_capabilities=tuple(self._parsers.domain_capabilities(document) for _, document in offered),
             disk=disk,
             devices=self.devices(),
             guests=tuple(
@@ -197,7 +216,7 @@ class _Look:
         cells = (cell.id for cell in capabilities.cells)
         homes = probe_offline(self._files, cpu_map, cells, unplaced=cpu_map.online - placed) if self._files else ()
         homeless = cpu_map.online - placed - {cpu for cpu, _ in homes}
-        if homeless and _placed(parse_capabilities(self._connection.capabilities())) != placed:
+        if homeless and _placed(self._parsers.capabilities(self._connection.capabilities())) != placed:
             raise Vanished(f"CPU {format_cpu_set(homeless)} came online while the host was read")
         return homes
 
@@ -209,7 +228,7 @@ class _Look:
             DiscoveryError: something could not be read.
             Vanished: the list of devices lacks one.
         """
-        found = parse_devices(tuple(document for _, document in self._connection.node_devices()))
+        found = self._parsers.devices(tuple(document for _, document in self._connection.node_devices()))
         check_whole(found)
         if self._files is None:
             return found

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import lru_cache
 from xml.etree.ElementTree import Element
 
 from drivers.errors import MalformedFact, Vanished
@@ -14,7 +13,6 @@ from drivers.pci import PciAddress
 NO_SPEED_MBPS = 2_000_000  # faster than any link, and in kbit/s more than placement can count
 
 
-@lru_cache(1)  # they hardly ever change, and are read at each pass
 def parse_devices(documents: tuple[Document, ...]) -> Devices:
     """
     Parse the XML of all node devices; other kinds (storage, USB ...) are skipped.
