@@ -1,1 +1,1 @@
-"""Facts that Linux itself tells, the same for every driver; each probe takes its root."""
+"""Facts from Linux itself, the same for every driver; each probe takes the root of the files that it reads."""

@@ -1,4 +1,4 @@
-"""What the kernel tells of CPUs beside what libvirt tells."""
+"""Reads facts about CPUs that only the kernel has: isolated and offline CPUs, and memory encryption."""
 
 from collections.abc import Iterable
 
@@ -12,34 +12,35 @@ SEV = "sys/module/kvm_amd/parameters"
 
 
 def probe_isolated(files: KernelFiles) -> frozenset[int] | None:
-    """The CPUs kept from the kernel's scheduler (isolcpus=); None when the kernel does not tell."""
+    """Return the CPUs kept from the kernel's scheduler (isolcpus=); None where the kernel has no such file."""
     document = files.read("sys/devices/system/cpu/isolated")
     if document is None:
         return None
     try:
         return parse_id_list(document.text)
     except ValueError as error:
-        raise MalformedFact(f"{document.source} is no list of CPUs: {error}") from error
+        raise MalformedFact(f"{document.source} is not a list of CPUs: {error}") from error
 
 
 def probe_sev(files: KernelFiles) -> SevKernel | None:
-    """What kvm_amd was loaded with; None where it is not loaded."""
-    told = {name: files.read(f"{SEV}/{name}") for name in ("sev", "sev_es", "sev_snp")}
-    if not any(told.values()):
+    """Return the parameters of kvm_amd; None where the module is not loaded."""
+    documents = {name: files.read(f"{SEV}/{name}") for name in ("sev", "sev_es", "sev_snp")}
+    if not any(documents.values()):
         return None
-    return SevKernel(**{name: document is not None and _parse_switch(document) for name, document in told.items()})
+    return SevKernel(**{name: document is not None and _parse_switch(document) for name, document in documents.items()})
 
 
 def probe_offline(
     files: KernelFiles, cpu_map: CpuMap, cells: Iterable[int], *, unplaced: Iterable[int] = ()
 ) -> tuple[tuple[int, int], ...]:
     """
-    (CPU, cell) of the CPUs that are off, lowest first; a CPU of which the kernel tells no cell is left out.
+    Return (CPU, cell) of the CPUs that are off, lowest first; without the CPUs whose cell the kernel does not know.
 
-    ``unplaced`` are online CPUs that libvirt's topology lacks: they may have come online after it was read.
+    ``unplaced`` are online CPUs that libvirt's topology lacks: they may have come online after it was read. They are
+    looked up too.
 
-    The kernel keeps the link ``cpuN/nodeM`` while a CPU is off; libvirt's topology and the node's own list of CPUs
-    leave it out. A link cannot be recorded, so a file behind it is read.
+    The kernel keeps the link ``cpuN/nodeM`` while a CPU is off; libvirt's topology and the node's own list of CPUs do
+    not have the CPU then. A host archive cannot contain a link, so a file behind the link is read.
     """
     found = []
     known = tuple(cells)
@@ -54,5 +55,5 @@ def probe_offline(
 def _parse_switch(document: Document) -> bool:
     text = document.text.strip()
     if text not in ("Y", "N", "1", "0"):
-        raise MalformedFact(f"{document.source} holds {text[:40]!r} where Y or N stands")
+        raise MalformedFact(f"{document.source} holds {text[:40]!r} where Y or N belongs")
     return text in ("Y", "1")

@@ -1,4 +1,4 @@
-"""The file system that holds the instances."""
+"""Reads the size of the file system that holds the instances."""
 
 from pathlib import Path
 
@@ -10,13 +10,13 @@ from drivers.facts import DiskSpace
 
 def probe_disk(instances: Path, *, may_be_missing: bool = False) -> DiskSpace:
     """
-    Size and free space of the file system of ``instances`` (statvfs, root's reserve counted in the total).
+    Return size and free space of the file system of ``instances`` (statvfs; root's reserve counts in the total).
 
-    With ``may_be_missing``, a folder that nova has not made yet is read at its nearest existing parent, where it will
-    be made. Else a missing one is an error: it may be a file system that is not mounted.
+    With ``may_be_missing``, the nearest existing parent is read where nova has not made the folder yet. Else a missing
+    folder is an error: its file system may not be mounted.
 
     Raises:
-        DiscoveryError: the file system cannot be asked.
+        DiscoveryError: the file system cannot be read.
     """
     try:
         place = instances

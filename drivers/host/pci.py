@@ -1,4 +1,4 @@
-"""What the kernel tells of PCI functions and their interfaces beside what libvirt tells."""
+"""Adds to PCI functions and their interfaces what only the kernel has: power state, host traffic, driver's files."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -10,8 +10,8 @@ from drivers.host.archive import Document
 from drivers.host.parse import parse_inet6, parse_routes
 from drivers.host.sysfs import KernelFiles
 
-BRIDGE = 0x06  # PCI's base class of host, ISA and PCI-to-PCI bridges, which nobody passes to a guest
-REPRESENTOR = re.compile(r"(c\d+)?pf\d+\w*")  # devlink's names: "pf0vf1", "c1pf0sf2"; an uplink is "p0"
+BRIDGE = 0x06  # PCI's base class of host, ISA and PCI-to-PCI bridges, which are never passed to a guest
+REPRESENTOR = re.compile(r"(c\d+)?pf\d+\w*")  # devlink's names: "pf0vf1", "c1pf0sf2"; not an uplink's, "p0"
 POWER_STATES = frozenset({"D0", "D1", "D2", "D3hot", "D3cold", "unknown", "error"})  # sysfs-bus-pci, power_state
 
 
@@ -19,11 +19,13 @@ def probe_pci(
     files: KernelFiles, functions: Iterable[PciFunction], attributes: Mapping[str, frozenset[str]]
 ) -> tuple[PciFunction, ...]:
     """
-    The same functions with power state, host traffic, and for those of a vendor in ``attributes`` (vendor id -> files
-    below the function's folder) what its driver tells.
+    Return the functions with power state, host traffic and the vendor driver's files; bridges stay as they are.
+
+    ``attributes``: vendor id -> files to read below the folder of each function of this vendor.
 
     Raises:
-        DiscoveryError, MalformedFact: a file cannot be read or understood. Vanished: a function went away.
+        DiscoveryError, MalformedFact: a file cannot be read or understood.
+        Vanished: a function went away.
     """
     host_interfaces = _probe_host_interfaces(files)
     return tuple(
@@ -41,23 +43,23 @@ def _probe(
     power_state = files.read(f"{folder}/power_state")
     if power_state is None and files.live and files.read(f"{folder}/vendor") is None:
         raise Vanished(f"/{folder} went away while the host was read")
-    told = [(name, files.read(f"{folder}/{name}")) for name in sorted(attributes)]
-    several = len(function.net_devices) > 1  # of one function: ports of the card, or representors beside the uplink
+    found = [(name, files.read(f"{folder}/{name}")) for name in sorted(attributes)]
+    several = len(function.net_devices) > 1  # the card's ports, or an uplink and its representors
     return replace(
         function,
         power_state=parse_power_state(power_state) if power_state else None,
         net_devices=tuple(
             _probe_net(files, one, host_interfaces, port=several and function.is_pf) for one in function.net_devices
         ),
-        attributes=tuple((name, _first_line(text)) for name, text in told if text),
+        attributes=tuple((name, _first_line(text)) for name, text in found if text),
     )
 
 
 def parse_power_state(document: Document) -> str:
-    """One of the kernel's words for a function's power state."""
+    """Return the power state of a function, one of POWER_STATES; MalformedFact for another text."""
     state = document.text.strip()
     if state not in POWER_STATES:
-        raise MalformedFact(f"{document.source} holds {state[:40]!r}, which is no power state")
+        raise MalformedFact(f"{document.source} holds {state[:40]!r}, which is not a power state")
     return state
 
 
@@ -70,13 +72,13 @@ def _probe_net(files: KernelFiles, device: NetDevice, host_interfaces: frozenset
 
 
 def parse_represented(document: Document) -> str | None:
-    """The port of another function that an interface stands for (sysfs-class-net, phys_port_name); None for an own."""
+    """Return the port of another function that an interface represents (phys_port_name); None where it does not."""
     name = document.text.strip()
     return name if REPRESENTOR.fullmatch(name) else None
 
 
 def _probe_host_interfaces(files: KernelFiles) -> frozenset[str]:
-    """The interfaces with an IPv4 route or an IPv6 address beyond the link's own."""
+    """Return the interfaces with an IPv4 route, or with an IPv6 address beyond link scope."""
     routes, addresses = files.read("proc/net/route"), files.read("proc/net/if_inet6")
     found = parse_routes(routes) if routes else frozenset()
     return found | (parse_inet6(addresses) if addresses else frozenset())

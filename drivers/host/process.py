@@ -1,10 +1,10 @@
-"""Which processes run here."""
+"""Finds running processes by name."""
 
 import psutil
 
 
 def probe_processes(name: str) -> tuple[int, ...]:
-    """The pids of processes whose program, or script run by an interpreter, has this file name; lowest first."""
+    """Return the pids of processes whose program, or script run by an interpreter, has this file name; lowest first."""
     found = []
     for process in psutil.process_iter(["cmdline"]):
         words = process.info["cmdline"] or []

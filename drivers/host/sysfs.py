@@ -1,7 +1,7 @@
 """
-Files of the kernel's /sys and /proc, read through their root: the live one, or that of a host archive.
+Reads files of the kernel's /sys and /proc, from the live host or from a host archive.
 
-What is absent is None; what is there and cannot be read, or is no text, is an error that names the file.
+A file that does not exist is None; a file that cannot be read, or is not text, is an error that names the file.
 """
 
 import errno
@@ -13,27 +13,30 @@ from drivers.errors import DiscoveryError, MalformedFact, Vanished
 from drivers.host.archive import Document
 
 MAX_FILE_BYTES = 64 * 1024  # the kernel writes attributes of one page; /proc/net/route of a large host is longer
-GONE = (errno.ENODEV, errno.ENXIO)  # the device of an open attribute was removed
+GONE = (errno.ENODEV, errno.ENXIO)  # the file's device was removed after the file was opened
 
 
 class KernelFiles:
-    """``sys/...`` and ``proc/...`` below ``root``, which is ``/`` on a live host."""
+    """The files ``sys/...`` and ``proc/...`` below ``root``, which is ``/`` on a live host."""
 
     def __init__(self, root: Path, *, live: bool = False, record: MutableMapping[str, str] | None = None) -> None:
+        """Prepare to read; ``record`` gets the text of each file that is read, by name."""
         self._root = str(root).rstrip("/")
         self._record = record
         self.live = live
 
     def recording(self, files: MutableMapping[str, str]) -> "KernelFiles":
-        """The same files, of which each that is read is kept: name -> text."""
+        """Return the same files, such that the text of each one that is read goes into ``files``: name -> text."""
         return KernelFiles(Path(self._root or "/"), live=self.live, record=files)
 
     def read(self, name: str) -> Document | None:
         """
-        One file's text; None when there is no such file, or its device's driver does not serve it.
+        Read one file; None when there is no such file, or the device's driver does not support it (EOPNOTSUPP).
 
         Raises:
-            DiscoveryError: it cannot be read. MalformedFact: it is no text. Vanished: its device went away.
+            DiscoveryError: the file cannot be read.
+            MalformedFact: it is not text, or too long.
+            Vanished: its device went away.
         """
         path = f"{self._root}/{name}"
         try:
@@ -50,20 +53,20 @@ class KernelFiles:
 
     def _document(self, path: str, name: str, data: bytes) -> Document:
         if len(data) > MAX_FILE_BYTES:
-            raise MalformedFact(f"{path} is longer than {MAX_FILE_BYTES >> 10} KiB, as no such file is")
+            raise MalformedFact(f"{path} is longer than {MAX_FILE_BYTES >> 10} KiB, the limit for such a file")
         try:
             text = data.decode()
         except UnicodeDecodeError as error:
-            raise MalformedFact(f"{path} is no text: {error.reason} at byte {error.start}") from error
+            raise MalformedFact(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
         if "\0" in text:
-            raise MalformedFact(f"{path} is no text: it holds a zero byte")
+            raise MalformedFact(f"{path} is not text: it holds a zero byte")
         if self._record is not None:
             self._record[name] = text
         return Document(text, path)
 
 
 def _read(path: str) -> bytes:
-    """Read at most ``MAX_FILE_BYTES`` and one more byte; does not wait for a pipe that stands in place of a file."""
+    """Read at most ``MAX_FILE_BYTES`` and one more byte; O_NONBLOCK: does not wait for a pipe in place of a file."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         data = os.read(descriptor, MAX_FILE_BYTES + 1)

@@ -1,4 +1,4 @@
-"""The gate to udev: hot-plug events as systemd-udevd sends them on."""
+"""Gate to udev: reports hot-plug events that systemd-udevd sends."""
 
 import os
 import select
@@ -13,27 +13,29 @@ from drivers.errors import DiscoveryError
 from drivers.events import Event, Wake
 
 SUBSYSTEMS = ("pci", "mdev", "net", "cpu", "memory", "node")
-HARDWARE = ("pci", "cpu", "memory")  # of which the kernel's names tell what it is
+HARDWARE = ("pci", "cpu", "memory")  # subsystems whose device names identify the hardware
 BUFFER_BYTES = 16 * 1024 * 1024  # a card with its VFs is hundreds of events at once
 
 
 @contextmanager
 def watching(wake: Wake) -> Iterator[None]:
     """
-    Inside, every event of a device that we report wakes.
+    Call ``wake`` inside the block for every udev event of SUBSYSTEMS.
 
     Raises:
-        DiscoveryError: the kernel gives this process no such events.
+        DiscoveryError: this process cannot receive such events.
     """
     try:
         monitor = pyudev.Monitor.from_netlink(pyudev.Context())
         for subsystem in SUBSYSTEMS:
             monitor.filter_by(subsystem)
-        with suppress(OSError):  # without the right to a larger one the ordinary buffer must do
+        with suppress(OSError):  # without the right to enlarge it, the default buffer must do
             monitor.set_receive_buffer_size(BUFFER_BYTES)
         monitor.start()
     except (OSError, ImportError) as error:
-        raise DiscoveryError(f"udev's events cannot be heard: {error}: are libudev and netlink there?") from error
+        raise DiscoveryError(
+            f"cannot receive udev's events: {error}: check that libudev is installed and netlink is usable"
+        ) from error
     with os.fdopen(os.eventfd(0), "r+b", buffering=0) as end:
         thread = threading.Thread(target=_listen, args=(monitor, wake, end), name="udev", daemon=True)
         thread.start()
@@ -45,7 +47,7 @@ def watching(wake: Wake) -> Iterator[None]:
 
 
 def _listen(monitor: pyudev.Monitor, wake: Wake, end: FileIO) -> None:
-    """Until the end is told. When the kernel had more events than room for them, that is an event too."""
+    """Call ``wake`` for each event until ``end`` is readable; when events were lost for want of room, once for that."""
     while end not in select.select([monitor, end], [], [])[0]:
         try:
             device = monitor.poll(timeout=0)
@@ -57,6 +59,10 @@ def _listen(monitor: pyudev.Monitor, wake: Wake, end: FileIO) -> None:
 
 
 def _event(action: str, subsystem: str, name: str) -> Event:
-    """An event in words; a CPU that is switched off is "offline" and not removed (sysfs-devices-system-cpu)."""
+    """
+    Return an event with a text for people; ``gone`` is the name of removed hardware.
+
+    The action of a CPU that is switched off is "offline", not "remove" (sysfs-devices-system-cpu).
+    """
     gone = name if action == "remove" and subsystem in HARDWARE else ""
     return Event("udev", f"{action} {subsystem} {name}", gone)

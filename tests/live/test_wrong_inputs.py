@@ -328,7 +328,7 @@ def test_spoilt_archives(
         pytest.param("host.json", "{}", ("format is None",), id="no format"),
         pytest.param("host.json", '{"format": 2}', ("format is 2, this version reads 1",), id="a later format"),
         pytest.param("host.json", '{"format": 1}', ("lacks 'hostname'",), id="no name"),
-        pytest.param("disk.json", "[]", ("holds no JSON object",), id="a list"),
+        pytest.param("disk.json", "[]", ("is not a JSON object",), id="a list"),
         pytest.param("disk.json", '{"total_bytes": "x"}', ("disk.json", "wrong kind"), id="words for a number"),
         pytest.param("libvirt/cpumap.json", "{", ("is not JSON",), id="cut off"),
     ],
@@ -343,7 +343,7 @@ def test_archives_in_no_known_form(
 
 
 def test_an_archive_that_is_not_there(write_config: Write, tmp_path: Path) -> None:
-    is_refused(run_agent("discover", "--host", tmp_path / "nowhere"), "there is no host archive")
+    is_refused(run_agent("discover", "--host", tmp_path / "nowhere"), "the host archive", "does not exist")
 
 
 # -- this machine's own files -----------------------------------------------------------------------------------------

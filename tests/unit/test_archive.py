@@ -41,7 +41,7 @@ def test_nothing_is_unpacked_outside_the_folder(tmp_path: Path, members: list[tu
     folder = tmp_path / "in" / "folder"
     folder.mkdir(parents=True)
 
-    with pytest.raises((MalformedFact, DiscoveryError), match="leads out of the archive or is no plain file"):
+    with pytest.raises((MalformedFact, DiscoveryError), match="leads out of the archive or is not a regular file"):
         unpack(pack(tmp_path / "a.tar.gz", *members), folder)
 
     assert not list(tmp_path.glob("evil")) + list((tmp_path / "in").glob("evil"))
@@ -70,14 +70,14 @@ def test_cpus_that_are_no_whole_numbers_below_the_total_are_refused(tmp_path: Pa
 def test_a_hostname_that_could_name_no_provider_is_refused(tmp_path: Path, hostname: object) -> None:
     (tmp_path / "host.json").write_text(json.dumps({"format": 1, "hostname": hostname}))
 
-    with pytest.raises(MalformedFact, match="no name of a provider"):
+    with pytest.raises(MalformedFact, match="cannot name a provider"):
         HostArchive(tmp_path).hostname()
 
 
 def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "host.json")
 
-    with pytest.raises(MalformedFact, match="is no plain file"):
+    with pytest.raises(MalformedFact, match="is not a regular file"):
         HostArchive(tmp_path).read("host.json")
 
 
@@ -85,5 +85,5 @@ def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
 def test_a_list_of_files_that_is_none_is_refused(tmp_path: Path, files: object) -> None:
     (tmp_path / "host.json").write_text(json.dumps({"format": 1, "hostname": "h", "files": files}))
 
-    with pytest.raises(MalformedFact, match="files is no list of names"):
+    with pytest.raises(MalformedFact, match="files is not a list of names"):
         HostArchive(tmp_path).check()

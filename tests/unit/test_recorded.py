@@ -96,8 +96,8 @@ def test_a_host_that_was_recorded_with_another_virt_type_says_which_option_to_se
         pytest.param({"total": 4, "online": [0, 4]}, "CPUs beyond 4", id="a CPU too many"),
         pytest.param({"total": 10**9, "online": [0]}, "CPUs beyond", id="more than any host has"),
         pytest.param({"total": 4}, "lacks 'online'", id="half of it"),
-        pytest.param({"total": True, "online": [0]}, "'True' is no whole number", id="a yes"),
-        pytest.param({"total": "4", "online": [0]}, "'4' is no whole number", id="a text"),
+        pytest.param({"total": True, "online": [0]}, "'True' is not a whole number", id="a yes"),
+        pytest.param({"total": "4", "online": [0]}, "'4' is not a whole number", id="a text"),
     ],
 )
 def test_a_map_of_cpus_that_cannot_be_is_refused(archive: HostArchive, record: dict[str, Any], message: str) -> None:
@@ -117,11 +117,11 @@ def test_the_last_cpu_of_a_map_is_one_of_it(archive: HostArchive) -> None:
     ("host", "error", "message"),
     [
         pytest.param({"format": FORMAT + 1}, MalformedFact, f"format is {FORMAT + 1}, this version reads", id="format"),
-        pytest.param({"format": FORMAT, "files": "all"}, MalformedFact, "files is no list of names", id="files"),
+        pytest.param({"format": FORMAT, "files": "all"}, MalformedFact, "files is not a list of names", id="files"),
         pytest.param(
-            {"format": FORMAT, "files": ["lost"]}, DiscoveryError, "lacks lost, which was recorded", id="lost"
+            {"format": FORMAT, "files": ["lost"]}, DiscoveryError, "lacks lost, which host.json lists", id="lost"
         ),
-        pytest.param([], MalformedFact, "holds no JSON object", id="a list"),
+        pytest.param([], MalformedFact, "is not a JSON object", id="a list"),
     ],
 )
 def test_what_is_no_whole_archive_is_refused(
@@ -137,18 +137,18 @@ def test_what_is_no_whole_archive_is_refused(
 def test_a_host_without_a_name_for_its_provider_is_refused(archive: HostArchive, name: object) -> None:
     write(archive.root, {"host.json": json.dumps({"format": FORMAT, "hostname": name})})
 
-    with pytest.raises(MalformedFact, match="is no name of a provider"):
+    with pytest.raises(MalformedFact, match="cannot name a provider"):
         archive.hostname()
 
 
 def test_an_archive_is_told_from_a_file_that_it_lacks(archive: HostArchive) -> None:
     with pytest.raises(DiscoveryError, match="has no lost: record the host again"):
         archive.read("lost")
-    with pytest.raises(DiscoveryError, match="there is no host archive"):
+    with pytest.raises(DiscoveryError, match="the host archive .* does not exist"):
         HostArchive(archive.root / "nowhere").read("host.json")
-    with pytest.raises(MalformedFact, match="is no plain file"):
+    with pytest.raises(MalformedFact, match="is not a regular file"):
         archive.read("libvirt")
-    with pytest.raises(MalformedFact, match="is no folder"):
+    with pytest.raises(MalformedFact, match="is not a folder"):
         archive.names("host.json")
 
 

@@ -36,5 +36,5 @@ def test_a_kernel_that_does_not_tell_is_no_guess(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("count", ["N0", "N0=many", "X0=1", "N=1"])
 def test_what_is_no_count_of_a_cell_is_an_error_that_names_the_file(count: str, tmp_path: Path) -> None:
-    with pytest.raises(MalformedFact, match=f"memory.numa_stat holds '{count}' where N0=123 stands"):
+    with pytest.raises(MalformedFact, match=f"memory.numa_stat holds '{count}' where an amount like N0=123 belongs"):
         probe(tmp_path, OWN, f"anon {count}\n")

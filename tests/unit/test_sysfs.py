@@ -202,7 +202,7 @@ def test_interfaces_with_routes_or_addresses_or_in_a_bond_carry_the_hosts_own_tr
 def test_tables_of_another_form_are_errors() -> None:
     with pytest.raises(MalformedFact, match="does not begin"):
         parse_routes(Document("garbage\n", "route"))
-    with pytest.raises(MalformedFact, match="2 fields where six"):
+    with pytest.raises(MalformedFact, match="2 fields where six belong"):
         parse_inet6(Document("a b\n", "if_inet6"))
 
 
