@@ -85,9 +85,9 @@ def _with_netdevs(guest: Guest, facts: HostFacts) -> Guest:
     An interface without a function on this host stays.
     """
     functions = {net.name: one.address for one in facts.devices.functions for net in one.net_devices}
-    told = {functions[name] for name in guest.netdevs if name in functions}
+    found = {functions[name] for name in guest.netdevs if name in functions}
     left = guest.netdevs - functions.keys()
-    return replace(guest, pci=guest.pci | told, ports=guest.ports | told, netdevs=left) if guest.netdevs else guest
+    return replace(guest, pci=guest.pci | found, ports=guest.ports | found, netdevs=left) if guest.netdevs else guest
 
 
 def _known(guest: Guest, of_devices: Set[str], ports: Iterable[Holding]) -> GuestState:
@@ -157,7 +157,7 @@ def _context_units(guest: Guest, root: str, policy: Policy, devices: Iterable[De
 def _undecided(
     guest: Guest, facts: HostFacts, devices: Iterable[DeviceStock], owners: Container[str]
 ) -> Iterator[Undecided]:
-    """Yield the guest's devices whose class and provider cannot be told, each with the reason."""
+    """Yield the guest's devices whose class and provider are not known, each with the reason."""
     shown = {str(function.address) for function in facts.devices.functions}
     mdevs = {mdev.uuid: mdev for mdev in facts.devices.mdevs}
     for address in sorted(map(str, guest.pci)):

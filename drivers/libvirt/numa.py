@@ -106,11 +106,11 @@ def _pool(
     stock = one_class("MEMORY_MB", mib, reserved, ratio, standing, suffix, step=max(1, size_kib // 1024))
     fact = f"libvirt's capabilities: {mib} MiB in pages of {size_kib} KiB in cell {cell}"
     kept = Reason(fact, kept_text(reserved, "memory_mb or reserved_huge_pages, in this pool"))
-    told = Reason(fact, "[compute] layout = numa")
+    reason = Reason(fact, "[compute] layout = numa")
     kind = f"{_PAGES}SMALL" if is_small else f"{_PAGES}LARGE"
     return Reasoned(
         name=f"{root}_{suffix}",
         parent=f"{root}_NUMA{cell}",
         inventories=present_only({"MEMORY_MB": (stock, kept)}),
-        traits={f"{_PAGES}{size_kib}": told, kind: told, **MARK},
+        traits={f"{_PAGES}{size_kib}": reason, kind: reason, **MARK},
     )

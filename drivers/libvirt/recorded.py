@@ -116,8 +116,8 @@ class RecordingConnection:
 
     def versions(self) -> Versions:
         found = self._connection.versions()
-        told = {"libvirt": found.libvirt, "hypervisor": found.hypervisor, "type": self.hypervisor_type()}
-        self._files[_VERSION] = _json(told)
+        record = {"libvirt": found.libvirt, "hypervisor": found.hypervisor, "type": self.hypervisor_type()}
+        self._files[_VERSION] = _json(record)
         return found
 
     def hypervisor_type(self) -> str:

@@ -36,9 +36,7 @@ from reportclient.tree import MAX_INT, Inventory, ObservedTree
 
 LONGEST_NAME = 200  # characters of a provider's name, in placement's schema
 ROOT_CLASSES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})
-FLAT_CLASSES = frozenset(
-    {"VGPU", "MEM_ENCRYPTION_CONTEXT", "SRIOV_NET_VF"}
-)  # what a flat root can have besides, from the agent or from nova
+FLAT_CLASSES = frozenset({"VGPU", "MEM_ENCRYPTION_CONTEXT", "SRIOV_NET_VF"})  # of a flat root, by the agent or nova
 
 BELOW = Names(traits=OF_DEVICES, prefixes=(PHYSNET,))  # on a root an operator set these, in every layout
 EMITTED = Names(ROOT_CLASSES | FLAT_CLASSES, emitted_traits() | {MARKER, UNHEALTHY, HELD}, (KEEP,), BELOW)
@@ -134,15 +132,15 @@ def _with_totals(root: Reasoned, devices: tuple[DeviceStock, ...], policy: Polic
 
     What operators reserved of them stays reserved, also of classes whose devices are away or not readable now.
     """
-    told = _totals(devices)
-    totals = _with_rest_of_root(told, devices, standing)
-    silent = [f"{name}: a device does not show its part" for name in sorted(totals) if totals[name] != told.get(name)]
+    shown = _totals(devices)
+    totals = _with_rest_of_root(shown, devices, standing)
+    silent = [f"{name}: a device does not show its part" for name in sorted(totals) if totals[name] != shown.get(name)]
     there = {name: stock.total for name, (stock, _) in totals.items()}
     missing = away(policy.devices, standing, totals)
     totals |= missing
-    before = _said_of(devices, totals, standing)
+    before = _reserved_by_operators(devices, totals, standing)
     for name, (stock, reason) in totals.items():
-        more = before.get(name, 0) - _said_of_devices(devices, name, standing)
+        more = before.get(name, 0) - _reserved_on_devices(devices, name, standing)
         kept = min(stock.total, stock.reserved + max(0, more))
         totals[name] = replace(stock, reserved=kept), reason
     ill = "; ".join((*(device.ill for device in devices if device.ill), *silent))
@@ -151,15 +149,17 @@ def _with_totals(root: Reasoned, devices: tuple[DeviceStock, ...], policy: Polic
     return replace(root, inventories={**root.inventories, **totals}, traits=traits)
 
 
-def _said_of(devices: Iterable[DeviceStock], totals: Iterable[str], standing: Standing) -> dict[str, int]:
+def _reserved_by_operators(devices: Iterable[DeviceStock], totals: Iterable[str], standing: Standing) -> dict[str, int]:
     """Return what operators reserved, by class: on the root, and on providers of devices that another layout made."""
-    said = {name: amount for name, amount in reserved_by_operator_on(standing.root).items() if name not in ROOT_CLASSES}
+    amounts = {
+        name: amount for name, amount in reserved_by_operator_on(standing.root).items() if name not in ROOT_CLASSES
+    }
     for name in set(totals):  # a card that was away while the layout changed still has its own provider
-        said[name] = said.get(name, 0) + _said_of_devices(devices, name, standing)
-    return said
+        amounts[name] = amounts.get(name, 0) + _reserved_on_devices(devices, name, standing)
+    return amounts
 
 
-def _said_of_devices(devices: Iterable[DeviceStock], name: str, standing: Standing) -> int:
+def _reserved_on_devices(devices: Iterable[DeviceStock], name: str, standing: Standing) -> int:
     """Return what operators reserved of a class on providers of devices; the devices' own stock includes it."""
     return sum(reserved_by_operator_on(standing.provider(device.suffix)).get(name, 0) for device in devices)
 
@@ -176,12 +176,12 @@ def _with_rest_of_root(
     root = standing.root.provider.inventories if standing.root else {}
     for device in devices:
         for name in sorted(device.untold & root.keys()):
-            now, stood = found.get(name), root[name]
-            missing = stood.total - (now[0].total if now else 0)
+            now, before = found.get(name), root[name]
+            missing = before.total - (now[0].total if now else 0)
             if missing > 0:
                 kept = missing + (now[0].reserved if now else 0)
-                told = Reason(f"{device.suffix} does not show its {name} now: the amount in placement stays", RULE)
-                found[name] = replace(stood, reserved=kept), _also(now[1], told) if now else told
+                reason = Reason(f"{device.suffix} does not show its {name} now: the amount in placement stays", RULE)
+                found[name] = replace(before, reserved=kept), _also(now[1], reason) if now else reason
     return found
 
 

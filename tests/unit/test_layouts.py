@@ -194,7 +194,7 @@ def test_more_vgpus_than_placement_can_count_are_an_error_and_no_traceback() -> 
     graphics = gpu()
     facts = host(graphics, parents=(parent(graphics, a=2**32),))
 
-    with pytest.raises(MalformedFact, match="cannot be counted"):
+    with pytest.raises(MalformedFact, match="cannot compute the inventory"):
         tree(facts, "devices", devices=DevicePolicy(mdevs=(MdevRule(type="a"),)))
 
 
