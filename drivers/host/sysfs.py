@@ -20,7 +20,7 @@ class KernelFiles:
     """The files ``sys/...`` and ``proc/...`` below ``root``, which is ``/`` on a live host."""
 
     def __init__(self, root: Path, *, live: bool = False, record: MutableMapping[str, str] | None = None) -> None:
-        """Prepare to read; ``record`` gets the text of each file that is read, by name."""
+        """``live``: the files are this host's and can go away. ``record`` gets the text of each file read, by name."""
         self._root = str(root).rstrip("/")
         self._record = record
         self.live = live

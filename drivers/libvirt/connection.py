@@ -157,10 +157,9 @@ class LiveConnection:
         return self._session.kept.version
 
     def hypervisor_type(self) -> str:
-        connection = self._session.libvirt
         if self._session.kept.type is None:
             with self._session.explained("the hypervisor's type", "virConnectGetType"):
-                self._session.kept.type = str(connection.getType())
+                self._session.kept.type = str(self._session.libvirt.getType())
         return self._session.kept.type
 
     def cpu_map(self) -> CpuMap:

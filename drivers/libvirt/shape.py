@@ -38,7 +38,7 @@ LONGEST_NAME = 200  # characters of a provider's name, in placement's schema
 ROOT_CLASSES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})
 FLAT_CLASSES = frozenset({"VGPU", "MEM_ENCRYPTION_CONTEXT", "SRIOV_NET_VF"})  # of a flat root, by the agent or nova
 
-BELOW = Names(traits=OF_DEVICES, prefixes=(PHYSNET,))  # on a root an operator set these, in every layout
+BELOW = Names(traits=OF_DEVICES, prefixes=(PHYSNET,))  # for devices only; on a root they are an operator's
 EMITTED = Names(ROOT_CLASSES | FLAT_CLASSES, emitted_traits() | {MARKER, UNHEALTHY, HELD}, (KEEP,), BELOW)
 
 
