@@ -40,7 +40,7 @@ def probe_offline(
     looked up too.
 
     The kernel keeps the link ``cpuN/nodeM`` while a CPU is off; libvirt's topology and the node's own list of CPUs do
-    not have the CPU then. A host archive cannot contain a link, so a file behind the link is read.
+    not have the CPU then. Host archives record the texts of files and no links, so a file behind the link is read.
     """
     found = []
     known = tuple(cells)
