@@ -1,7 +1,8 @@
 """Names of a tree's providers after its host was renamed, also when the renaming was interrupted."""
 
 import uuid
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from reportclient.errors import TreeMismatch
@@ -26,6 +27,7 @@ def as_called(observed: ObservedTree, name: str, formerly: str | None = None) ->
         return observed
     before = {root.name, name, formerly or name}
     names = {seen.name: new_name(seen, root.uuid, name, before) for seen in observed if _is_meant(seen, root.uuid)}
+    names = _free(names, {seen.name for seen in observed})
     return ObservedTree(
         tuple(
             replace(
@@ -40,6 +42,23 @@ def as_called(observed: ObservedTree, name: str, formerly: str | None = None) ->
         ),
         observed.last_modified,
     )
+
+
+def _free(names: Mapping[str, str], standing: Collection[str]) -> dict[str, str]:
+    """
+    Return the new names by old name, without those that two providers would have.
+
+    Placement has each name once. A provider whose new name is taken keeps its old one, so that it is not taken for the
+    provider that has that name.
+    """
+    found = dict(names)
+    while True:
+        wanted = Counter(found.get(name, name) for name in standing)
+        clashing = [old for old, new in found.items() if old != new and wanted[new] > 1]
+        if not clashing:
+            return found
+        for old in clashing:
+            del found[old]
 
 
 def called(old: str, name: str, before: Iterable[str]) -> str:

@@ -16,7 +16,7 @@ from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy
 from hardware import card, gpu, host, parent, plain
 from reportclient.errors import TreeMismatch
 from reportclient.ownership import MARKER, OWNER_NOVA
-from reportclient.renaming import child_uuid, former_name
+from reportclient.renaming import as_called, child_uuid, former_name
 from reportclient.tree import ObservedProvider, ObservedTree, Provider
 
 NIC, ONCE, GPU, OTHER = "0000:81:00.0", "0000:05:00.0", "pci_0000_84_00_0", "pci_0000_85_00_0"
@@ -223,3 +223,13 @@ def test_a_child_of_ours_after_which_no_device_here_is_called_is_no_host_of_ours
 
 def test_a_child_of_others_does_not_tell_what_a_host_was_called() -> None:
     assert former_name(below(("old:switch", FOREIGN, frozenset({"OWNER_CYBORG"})))) is None
+
+
+def test_a_child_does_not_get_the_name_that_another_providers_child_has() -> None:
+    ours = child_uuid(str(UUID(int=1)), "new", "new_0000:81:00.0")
+    foreign = ("old_0000:81:00.0", FOREIGN, frozenset({"OWNER_CYBORG"}))
+    both = below(("new_0000:81:00.0", ours, MARKED), foreign, ("new_x", "x", MARKED))
+
+    names = {seen.uuid: seen.name for seen in as_called(both, "old", "new")}
+
+    assert (names[ours], names[FOREIGN], names["x"]) == ("new_0000:81:00.0", "old_0000:81:00.0", "old_x")

@@ -147,6 +147,25 @@ def test_a_pass_takes_back_what_a_forced_hand_over_left(make: Any, renamed: bool
     assert world.rows(guest) == rows
 
 
+@pytest.mark.parametrize(("layout", "status"), [("flat", "changed"), ("devices", None)])
+def test_going_back_to_a_former_name_leaves_anothers_child_of_that_name(
+    make: Any, layout: str, status: str | None
+) -> None:
+    """Our child of the same device would get the name that the foreign child has."""
+    world: World = make(layout="devices", shared=False)
+    world.put_child("_pci_0000_21_00_0", "OWNER_CYBORG", "VGPU")
+    before = world.foreign()
+    world.change(name="renamed")
+    world.take()
+
+    world.change(name="host", layout=layout)
+    world.take()
+
+    assert (world.outcome.status.value if world.outcome else None) == status, world.told
+    assert world.foreign() == before
+    assert status or "OWNER_CYBORG, the mark of another service" in world.told
+
+
 def test_a_hand_over_judges_the_layout_that_stands(make: Any) -> None:
     """The configuration may be ahead of the tree, either way."""
     world: World = make(shared=False, layout="numa")
