@@ -116,7 +116,7 @@ def test_an_expanded_cpu_lists_its_features() -> None:
         pytest.param("<capabilities/>", "lists no memory", id="nothing in it"),
         pytest.param(HOST.replace("1024", "0").replace("unit='MiB'>2", ">0"), "lists no memory", id="no memory"),
         pytest.param(HOST.replace("x86_64</arch><model", "</arch><model"), "empty <host/cpu/arch>", id="no arch"),
-        pytest.param(HOST.replace("cell id='4'", "cell"), "<cell> without id", id="cell without id"),
+        pytest.param(HOST.replace("cell id='4'", "cell"), "a <cell> without the attribute id", id="cell without id"),
         pytest.param(HOST.replace("id='4'", "id='1'"), "lists a cell twice", id="a cell twice"),
         pytest.param(
             HOST.replace("<model>", "<a>" * 5000 + "</a>" * 5000 + "<model>"), "nested too deeply", id="deep nesting"

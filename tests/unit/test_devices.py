@@ -115,7 +115,7 @@ def test_the_refusal_of_a_pf_with_its_vfs_advises_what_is_not_refused(wish: str,
         device_stock(facts, rules(ANY), NOWHERE)
 
     (product,) = re.findall(f'{wish}("product_id": "[^"]*")', str(caught.value))
-    (address,) = re.findall(r'if this card alone is meant, ("address": "[^"]*")', str(caught.value))
+    (address,) = re.findall(r'to match this card alone, add ("address": "[^"]*")', str(caught.value))
     of_the_card = offered(facts, rules(*parse_rules([f"{{{product}, {address}}}"])))
     of_all = offered(facts, rules(*parse_rules([f"{{{product}}}"])))
 
