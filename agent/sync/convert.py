@@ -11,7 +11,6 @@ from pathlib import Path
 from tenacity import (
     RetryCallState,
     Retrying,
-    before_sleep_log,
     retry_if_exception_type,
     stop_after_delay,
     wait_random,
@@ -60,7 +59,7 @@ def _patiently(node: ComputeNode, act: Callable[[], Outcome]) -> Outcome:
         retry=retry_if_exception_type((Conflict, Unavailable)),
         stop=stop_after_delay(node.settings.reshape_timeout_s),
         wait=partial(_pause, node.settings.reshape_timeout_s),
-        before_sleep=before_sleep_log(LOG, logging.INFO),
+        before_sleep=partial(_log_retry, node.name),
         reraise=True,
     )
     return tries(act)
@@ -71,6 +70,11 @@ def _pause(longest_s: float, state: RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome else None
     wait_s = max(_LONG(state), error.retry_after_s) if isinstance(error, Unavailable) else _SHORT(state)
     return min(wait_s, max(0.0, longest_s - (state.seconds_since_start or 0)))
+
+
+def _log_retry(name: str, state: RetryCallState) -> None:
+    error = state.outcome.exception() if state.outcome else None
+    LOG.info("the conversion begins again node=%s seconds=%.1f reason=%s", name, state.upcoming_sleep, error)
 
 
 def at_start(node: ComputeNode, wishes: Wishes = Wishes()) -> Outcome:
