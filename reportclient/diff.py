@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from reportclient.allocations import Consumer, Move
 from reportclient.errors import TreeMismatch
-from reportclient.names import is_custom
+from reportclient.names import is_custom, unknown_standard
 from reportclient.ownership import Ownership, carry_inventories, carry_traits, is_novas, others_marks
 from reportclient.plan import (
     Create,
@@ -277,7 +277,7 @@ def _unknown_standard(desired: ProviderTree, known_traits: frozenset[str] | None
     if known_traits is None:
         return frozenset()
     wanted = frozenset().union(*(provider.traits for provider in desired))
-    return frozenset(name for name in wanted - known_traits if not is_custom(name))
+    return unknown_standard(wanted, known_traits)
 
 
 def _vocabulary(

@@ -20,6 +20,11 @@ def is_custom(name: str) -> bool:
     return name.startswith(CUSTOM_PREFIX)
 
 
+def unknown_standard(wanted: frozenset[str], known: frozenset[str]) -> frozenset[str]:
+    """Return the wanted standard names that placement does not know and is too old for; custom ones can be made."""
+    return frozenset(name for name in wanted - known if not is_custom(name))
+
+
 def is_standard_trait(name: str) -> bool:
     """Return whether the installed os-traits knows this name."""
     return name in _all_traits()

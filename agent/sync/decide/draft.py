@@ -19,7 +19,7 @@ from reportclient.allocations import Allocation, Consumer, Holdings, Move, Obser
 from reportclient.diff import adopted, diff
 from reportclient.errors import Unplaceable
 from reportclient.hold import hold
-from reportclient.names import is_custom
+from reportclient.names import unknown_standard
 from reportclient.ownership import MARKER, OWNERS, Contest, Names, Ownership, contest
 from reportclient.plan import Delete, Plan, lessened, recast
 from reportclient.renaming import as_called, called, former_name
@@ -149,7 +149,7 @@ def draft(view: View, shaper: Shaper) -> Draft | Needs:
     way = _way(view, shaper, standing, shaped, wanted, known)
     if isinstance(way, Needs):
         return way
-    lacked = _lacked(view, standing) | {name for name in unseen - known if not is_custom(name)}
+    lacked = _lacked(view, standing) | unknown_standard(unseen, known)
     return _draft(view, shaper, standing, shaped, wanted, way, lacked)
 
 
