@@ -2,13 +2,14 @@
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 from agent.state.identity import create_identity, read_identity
 from agent.state.locks import locked
 from agent.state.memory import NodeState
 from agent.sync.approval import spent
+from agent.sync.attempts import repeat_on_conflict
 from agent.sync.decide.draft import Draft
 from agent.sync.decide.judge import judge, notes_on
 from agent.sync.decide.view import Wishes
@@ -52,21 +53,27 @@ def run_locked(node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree = anyt
     tried: list[tuple[Plan, ObservedTree]] = []  # plans of cut-off attempts, so that their writes count as our own
     node.client.begin()
     identity = _own_identity(node)
-    for attempt in range(ATTEMPTS):
+
+    def attempt() -> Outcome:
+        nonlocal left
+        draft = node.draft(wishes, identity=identity, left=left, tried=tuple(forecast(*one) for one in tried))
+        left = draft.memory
+        tried.append((draft.plan, draft.observed))
         try:
-            draft = node.draft(wishes, identity=identity, left=left, tried=tuple(forecast(*one) for one in tried))
-            left = draft.memory
-            tried.append((draft.plan, draft.observed))
             return _carry_out(node, draft, wishes, agree)
         except NameTaken as error:
             standing = node.client.find(node.name)
             if standing in (None, draft.root_uuid):
                 raise  # it is a child's name that is taken
             raise node.unlike(str(standing), identity) from error
-        except Conflict as error:
-            LOG.info("somebody else wrote first, planning again node=%s attempt=%d", node.name, attempt + 1)
-            last = error
-    raise Conflict(f"{last}; {ATTEMPTS} attempts in a row: find out who writes on {node.name}")
+
+    def log(_error: Conflict, number: int) -> None:
+        LOG.info("somebody else wrote first, planning again node=%s attempt=%d", node.name, number)
+
+    try:
+        return repeat_on_conflict(ATTEMPTS, attempt, log)
+    except Conflict as error:
+        raise Conflict(f"{error}; {ATTEMPTS} attempts in a row: find out who writes on {node.name}") from error
 
 
 def foresee(node: ComputeNode, wishes: Wishes) -> Draft:
@@ -77,10 +84,7 @@ def foresee(node: ComputeNode, wishes: Wishes) -> Draft:
         as ``ComputeNode.draft``.
     """
     node.client.begin()
-    for _ in range(ATTEMPTS - 1):
-        with suppress(Conflict):
-            return node.draft(wishes)
-    return node.draft(wishes)
+    return repeat_on_conflict(ATTEMPTS, lambda: node.draft(wishes))
 
 
 def _own_identity(node: ComputeNode) -> str | None:
