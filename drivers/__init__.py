@@ -1,4 +1,4 @@
-"""Hardware vocabulary and discovery: the virt drivers, and the facts that they read."""
+"""Hardware vocabulary and discovery: facts, the drivers that read them, and the table of drivers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,32 +11,50 @@ from drivers.events import OnOperation, untold
 if TYPE_CHECKING:
     from drivers.base import Driver
     from drivers.host.archive import HostArchive
+    from drivers.ironic.client import Adapter
+    from drivers.ironic.driver import IronicDriver
     from drivers.policy import GuestPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverOptions:
-    """What a driver needs to know to look at its nodes."""
+    """What a driver of hypervisors needs to read its hosts."""
 
     uri: str  # of libvirt
-    instances: Path
-    instances_may_be_missing: bool = False  # nobody named the folder, and nova may not have made it yet
+    instances: Path  # nova's folder of instances
+    instances_may_be_missing: bool = False  # the folder is a default, and nova may not have made it yet
     guests: "GuestPolicy"
-    attributes: "Mapping[str, frozenset[str]]" = field(default_factory=dict)  # vendor id -> files that rules name
-    archive: "HostArchive | None" = None  # look at this recorded host instead of the live one
-    residency: bool = False  # ask the kernel where guests' memory is, which only the layout numa needs
-    fleet: tuple["HostArchive", ...] = ()  # of the fake driver
-    told: OnOperation = untold  # of each operation on a live host
+    attributes: "Mapping[str, frozenset[str]]" = field(default_factory=dict)  # vendor id -> sysfs files that rules name
+    archive: "HostArchive | None" = None  # a recorded host to read instead of the live one; None: the live one
+    residency: bool = False  # ask the kernel where guests' memory is; only the layout numa needs it
+    fleet: tuple["HostArchive", ...] = ()  # the made-up hosts of the fake driver
+    told: OnOperation = untold  # called after each operation on a live host
 
 
-def load(name: str, options: DriverOptions) -> "Driver":
-    """
-    The driver of this name, as nova's ``[DEFAULT] compute_driver`` spells it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesOptions:
+    """What a driver of bare-metal nodes needs to list its nodes."""
 
-    Raises:
-        KeyError: there is no such driver; ``DRIVERS`` has their names.
-    """
-    return DRIVERS[name](options)
+    adapter: "Adapter"  # sends requests to Ironic
+    where: str  # the Ironic's name in messages
+    shard: str | None  # narrows the listing; None: every shard
+    conductor_group: str | None  # narrows the listing; None: every group
+    mine: Callable[[str], bool] | None = None  # whether a node, by uuid, is this agent's; None: every listed node is
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostDriver:
+    """A driver that reports one provider tree for each of its hosts: ``survey`` and ``shape`` of ``drivers.base``."""
+
+    load: Callable[[DriverOptions], "Driver"]
+    made_up: bool = False  # its hosts are made up: ``DriverOptions.fleet``
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesDriver:
+    """A driver that reports many root providers from one listing: ``drivers.ironic.driver``."""
+
+    load: Callable[[NodesOptions], "IronicDriver"]
 
 
 def _load_libvirt(options: DriverOptions) -> "Driver":
@@ -81,8 +99,17 @@ def _load_recorded(archive: "HostArchive", options: DriverOptions) -> "Driver":
     )
 
 
-IRONIC = "ironic.IronicDriver"  # which reports many roots: ``drivers.ironic.driver``
-DRIVERS: dict[str, Callable[[DriverOptions], "Driver"]] = {
-    "libvirt.LibvirtDriver": _load_libvirt,
-    "fake.FakeDriver": _load_fake,
+def _load_ironic(options: NodesOptions) -> "IronicDriver":
+    from drivers.ironic.client import IronicClient
+    from drivers.ironic.driver import IronicDriver
+
+    client = IronicClient(options.adapter, options.where, shard=options.shard, conductor_group=options.conductor_group)
+    return IronicDriver(client, options.mine)
+
+
+DRIVERS: dict[str, HostDriver | NodesDriver] = {
+    "libvirt.LibvirtDriver": HostDriver(load=_load_libvirt),
+    "fake.FakeDriver": HostDriver(load=_load_fake, made_up=True),
+    "ironic.IronicDriver": NodesDriver(load=_load_ironic),
 }
+"""By the name that nova's ``[DEFAULT] compute_driver`` has; each row says what the driver reports."""

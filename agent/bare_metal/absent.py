@@ -1,42 +1,161 @@
 """
-Nodes that left this agent's share: another agent reports them, or nobody does, and then nobody sees that they are gone.
+Judge nodes that Ironic's listing no longer has: deleted, moved to another share, or never of this agent's share.
 
-They are remembered for as long as their providers stand, and only told; they are another agent's to write. Those that
-come back, as where the shard was renamed, are known again.
+A provider is deleted only after Ironic said twice that it does not have the node, and not if too many nodes are missing
+at once. Nodes that left this agent's share are remembered for as long as their providers stand, and are never written:
+another agent may report them. A node that comes back, for example after the shard was renamed, is known again.
 """
 
 import random
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+from agent.bare_metal.nodes import BareMetalNodes, Look, Task, node_outcome
 from agent.state.nodes import KnownNode
+from agent.sync.outcome import Status
 from drivers.errors import DiscoveryError
 from drivers.ironic.driver import IronicDriver
+from drivers.ironic.shape import Share
+from reportclient.tree import Provider
 
-_ASKED = 200  # nodes of which Ironic is asked in one pass
+_QUESTIONS = 200  # single nodes about which one pass asks Ironic, once for absent nodes and once for left ones
 
 
-def look_at_left(
+def judge_absent(
+    bare_metal: BareMetalNodes,
+    look: Look,
+    absent: Mapping[str, KnownNode],
+    marked: Mapping[str, int],
+    *,
+    force: bool,
+) -> None:
+    """
+    Judge remembered nodes that are missing from the listing; adds outcomes, tasks and deletions to ``look``.
+
+    ``marked`` are the generations of the providers with our mark. ``force`` lets any number of nodes go at once.
+    """
+    now = bare_metal.now_s()
+    asked, elsewhere = _ask_ironic(bare_metal.driver, look, absent)
+    going = [uuid for uuid in asked if uuid not in elsewhere and uuid in marked]
+    look.outcomes += [
+        node_outcome(uuid, Status.LEFT, "Ironic has it, outside this agent's share") for uuid in sorted(elsewhere)
+    ]
+    look.nodes |= {uuid: known for uuid, known in absent.items() if uuid not in asked}
+    leftovers = {uuid for uuid, known in absent.items() if known.may_go} - elsewhere
+    missing, whole = len(absent) - len(elsewhere | leftovers), len(look.memory.nodes) - len(leftovers)
+    limit = whole if force else max(1.0, whole * bare_metal.settings.shrink_fraction) if missing < whole else 0
+    refused = 0
+    for uuid in sorted(going):
+        known = replace(absent[uuid], gone_s=min(absent[uuid].gone_s or now, now))  # the clock may have been ahead
+        look.nodes[uuid] = known
+        gone_s = now - (known.gone_s or now)
+        too_many = missing > limit and not known.may_go
+        if absent[uuid].gone_s is None or gone_s < bare_metal.settings.node_grace_s:
+            why = _patience(gone_s, bare_metal.settings.node_grace_s)
+            if too_many or not _reserve_absent(look, known, marked[uuid], why):
+                look.outcomes.append(node_outcome(uuid, Status.GOING, why))
+        elif too_many:
+            refused += 1
+        else:
+            look.nodes[uuid] = replace(known, may_go=True)
+            look.deletions.append(known)
+    if refused:
+        why = _too_many(missing, whole, bare_metal.settings.shrink_fraction)
+        look.outcomes.append(node_outcome(f"{refused} nodes", Status.REFUSED, why))
+    if len(absent) > len(asked):
+        rest = "missing from the listing too: the next passes ask Ironic about them"
+        look.outcomes.append(node_outcome(f"{len(absent) - len(asked)} nodes", Status.GOING, rest))
+
+
+def judge_left(bare_metal: BareMetalNodes, look: Look, marked: Mapping[str, int], share: Share) -> None:
+    """Find nodes that left this agent's share and that Ironic no longer has; adds to ``look`` memory and strays."""
+    now_s, before = bare_metal.now_s(), look.memory.left
+    ours = share.providers.keys() | share.misfits.keys()
+    new = {one.node for one in look.outcomes if one.status is Status.LEFT}
+    known = {**before, **{uuid: look.memory.nodes[uuid] for uuid in new}}
+    standing = {uuid: known[uuid] for uuid in sorted(known.keys() & marked.keys() - ours)}
+    look.left = _look_at_left(bare_metal.driver, standing, share.others | new, now_s)
+    gone = _gone_for_good(look.left, before, now_s, bare_metal.settings.node_grace_s)
+    add_strays(look, gone, "if no other agent deletes it")
+
+
+def add_strays(look: Look, uuids: Collection[str], condition: str) -> None:
+    """Add an outcome for each provider without a node; ``condition`` says when a person may delete it."""
+    look.outcomes += [
+        node_outcome(
+            uuid,
+            Status.STRAY,
+            f"Ironic has no node for this provider: {condition}, delete it with openstack resource provider delete "
+            f"{uuid}",
+        )
+        for uuid in uuids
+    ]
+
+
+def _ask_ironic(driver: IronicDriver, look: Look, absent: Mapping[str, KnownNode]) -> tuple[list[str], set[str]]:
+    """
+    Ask Ironic about absent nodes, those that are newly missing first.
+
+    Returns the uuids that Ironic answered for, and those of them that it has. An error becomes an outcome.
+    """
+    new_first = sorted(absent, key=lambda uuid: (absent[uuid].gone_s is not None, random.random()))
+    asked, there = new_first[:_QUESTIONS], set()
+    for uuid in asked[:]:
+        try:
+            if driver.is_there(uuid):
+                there.add(uuid)
+        except DiscoveryError as error:
+            asked.remove(uuid)
+            look.outcomes.append(node_outcome(uuid, Status.FAILED, f"cannot tell whether Ironic has it: {error}"))
+    return asked, there
+
+
+def _reserve_absent(look: Look, known: KnownNode, generation: int, why: str) -> bool:
+    """Add a task that reserves the stock of an absent node; returns False, without a task, if all is reserved."""
+    uuid, stock = known.seen.uuid, known.seen.provider.inventories
+    current = look.current(known, generation)
+    if current and all(one.reserved == one.total for name, one in stock.items() if name in known.given):
+        return False
+    provider = Provider(name=uuid)
+    look.tasks.append(Task(provider, known, current, generation, why, reserves=known.given, status=Status.GOING))
+    return True
+
+
+def _patience(gone_s: float, grace_s: int) -> str:
+    return f"missing from Ironic for {gone_s:.0f} s: it is asked again, and the provider is deleted after {grace_s} s"
+
+
+def _too_many(missing: int, whole: int, fraction: float) -> str:
+    return (
+        f"{missing} of {whole} nodes are missing from Ironic at once, which is more than {fraction:.0%} ([agent] "
+        f"shrink_limit_percent) or all of them: is it the right Ironic, is its listing complete, and may this user see "
+        f"all nodes? sync --force deletes their providers"
+    )
+
+
+def _look_at_left(
     driver: IronicDriver, left: Mapping[str, KnownNode], listed: Collection[str], now_s: float
 ) -> dict[str, KnownNode]:
     """
-    These nodes, by uuid, with the moment since which Ironic does not have them.
+    Return these nodes, by uuid, with the moment since which Ironic does not have them (None: it has them).
 
-    Those that are ``listed`` need no question. Where Ironic does not answer, what was known stays.
+    Nodes that are ``listed`` need no question. The memory stays as it is where Ironic does not answer.
     """
     found = {uuid: replace(known, gone_s=None) if uuid in listed else known for uuid, known in left.items()}
     asked = sorted(found.keys() - set(listed), key=lambda uuid: (found[uuid].gone_s is None, random.random()))
-    for uuid in asked[:_ASKED]:
+    for uuid in asked[:_QUESTIONS]:
         try:
             gone_s = None if driver.is_there(uuid) else min(found[uuid].gone_s or now_s, now_s)
         except DiscoveryError:
-            break  # the listing was read, so it is busy: the next pass asks again
+            break  # Ironic served the listing, so it is busy now: the next pass asks again
         found[uuid] = replace(found[uuid], gone_s=gone_s)
     return found
 
 
-def strays(left: Mapping[str, KnownNode], before: Mapping[str, KnownNode], now_s: float, grace_s: int) -> list[str]:
-    """The nodes that are gone for as long as the agent of their share waits before it deletes their providers."""
+def _gone_for_good(
+    left: Mapping[str, KnownNode], before: Mapping[str, KnownNode], now_s: float, grace_s: int
+) -> list[str]:
+    """Return the nodes that are missing for so long that the agent of their share should have deleted them."""
     return sorted(
         uuid
         for uuid, known in left.items()

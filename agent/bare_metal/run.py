@@ -1,106 +1,117 @@
 """
-One pass over all bare-metal nodes of this agent: each is a root of its own, and most of them need nothing.
+One pass over all bare-metal nodes of this agent: each is a root provider of its own, and most of them need nothing.
 
-A quiet pass is one listing of Ironic's and one of placement's. Only nodes of which either tells something new are
-planned and written, several at a time; one that fails does not keep the others from theirs.
+A quiet pass costs one listing of Ironic and one of placement. Only nodes with something new in one of the two are
+planned and written, several at a time; a node that fails does not stop the others.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from agent.bare_metal.compare import Fate, NodeOutcome, NodesPlanner, Task, look_at_nodes, unread
-from agent.bare_metal.write import NodeWishes, Progress, delete, for_each, foresee, lacked_traits, settle
+from agent.bare_metal.compare import look_at_nodes
+from agent.bare_metal.nodes import BareMetalNodes, Look, Task, node_outcome, unread
+from agent.bare_metal.write import Progress, delete, for_each, learn_names, plan_task, settle
 from agent.state.nodes import KnownNode, NodesMemory, write_nodes
+from agent.sync.decide.view import Wishes
+from agent.sync.outcome import Outcome, Status
 from reportclient.plan import Delete, Plan
 
 
 @dataclass(frozen=True, slots=True)
 class NodesOutcome:
-    """A pass: of nodes that are unchanged only the count."""
+    """How a pass over bare-metal nodes ended; of unchanged nodes it has only the count."""
 
-    outcomes: tuple[NodeOutcome, ...]
+    outcomes: tuple[Outcome, ...]
     unchanged: int
 
-    def count(self, fate: Fate) -> int:
-        return self.unchanged if fate is Fate.UNCHANGED else sum(one.fate is fate for one in self.outcomes)
+    def count(self, status: Status) -> int:
+        """Return how many nodes ended with this status."""
+        return self.unchanged if status is Status.UNCHANGED else sum(one.status is status for one in self.outcomes)
 
     @classmethod
-    def of(cls, outcomes: Iterable[NodeOutcome], unchanged: int) -> "NodesOutcome":
-        """With the nodes that were looked at, and found as they should be, among the unchanged."""
+    def of(cls, outcomes: Iterable[Outcome], unchanged: int) -> "NodesOutcome":
+        """Return the outcome of a pass; nodes that were read and found as they should be become part of the count."""
         everybody = tuple(outcomes)
-        told = tuple(one for one in everybody if one.fate is not Fate.UNCHANGED)
+        told = tuple(one for one in everybody if one.status is not Status.UNCHANGED)
         return cls(told, unchanged + len(everybody) - len(told))
 
 
 def _silent(_done: int, _of: int) -> None:
-    return
+    """Default callback: shows no progress."""
 
 
-def foresee_nodes(
-    planner: NodesPlanner, wishes: NodeWishes = NodeWishes(), progress: Progress = _silent
-) -> NodesOutcome:
+def foresee_nodes(bare_metal: BareMetalNodes, wishes: Wishes = Wishes(), progress: Progress = _silent) -> NodesOutcome:
     """
-    What a pass would do; writes nothing anywhere.
+    Return what a pass would do; writes nothing anywhere.
 
     Raises:
         as ``look_at_nodes``.
     """
-    look = look_at_nodes(planner, force=wishes.force)
-    lacked = lacked_traits(planner, look, make=False)
-    outcomes = for_each(planner, look.tasks, lambda task: foresee(planner, task, lacked, wishes), progress)
+    look = look_at_nodes(bare_metal, force=wishes.force)
+    lacked = learn_names(bare_metal, look, make=False)
+    outcomes = for_each(bare_metal, look.tasks, lambda task: plan_task(bare_metal, task, lacked, wishes), progress)
     gone = [
-        NodeOutcome(one.seen.uuid, Fate.DELETED, "", Plan((Delete(one.seen.uuid, one.seen.name),)))
+        node_outcome(one.seen.uuid, Status.DELETED, "", Plan((Delete(one.seen.uuid, one.seen.name),)))
         for one in look.deletions
     ]
     return NodesOutcome.of((*look.outcomes, *(one for one, _ in outcomes), *gone), look.unchanged)
 
 
-def run_nodes(planner: NodesPlanner, wishes: NodeWishes = NodeWishes(), progress: Progress = _silent) -> NodesOutcome:
+def run_nodes(bare_metal: BareMetalNodes, wishes: Wishes = Wishes(), progress: Progress = _silent) -> NodesOutcome:
     """
-    One pass; what it did is remembered even when placement goes away in its middle.
+    Carry out one pass, and remember what it did, also when placement stops answering in between.
 
     What a node is about to be given is remembered before it is written: else a pass that is cut off would leave stock
-    that nobody knows to be ours.
+    that this agent could not tell to be its own.
 
     Raises:
-        as ``look_at_nodes``, and then nothing was written. StateError: what is done cannot be remembered.
+        as ``look_at_nodes``, and then nothing was written. StateError: what was done cannot be remembered.
     """
-    look = look_at_nodes(planner, force=wishes.force)
-    lacked = lacked_traits(planner, look, make=True)
-    kept = NodesMemory(
-        where=planner.where,
-        ironic=planner.driver.ironic,
-        microversion=planner.client.microversion,
+    look = look_at_nodes(bare_metal, force=wishes.force)
+    lacked = learn_names(bare_metal, look, make=True)
+    kept = _memory(bare_metal, look, lacked)
+    tasks = _begin(bare_metal, look, kept)
+    results = for_each(bare_metal, tasks, lambda task: settle(bare_metal, task, lacked, wishes), progress)
+    nodes = dict(look.nodes)
+    nodes |= {outcome.node: known for outcome, known in results if known}
+    outcomes = [*look.outcomes, *(outcome for outcome, _ in results)]
+    for outcome in (delete(bare_metal, one) for one in look.deletions):
+        outcomes.append(outcome)
+        if outcome.status is Status.DELETED:
+            del nodes[outcome.node]
+    after = replace(kept, microversion=bare_metal.client.microversion, nodes=nodes)
+    if look.whole and all(one.status is not Status.UNFINISHED for one in outcomes):
+        after = replace(after, whole_s=bare_metal.now_s())
+    if look.tasks or after != look.memory:
+        write_nodes(bare_metal.settings.state_directory, after, clock=bare_metal.noted)
+    return NodesOutcome.of(outcomes, look.unchanged)
+
+
+def _memory(bare_metal: BareMetalNodes, look: Look, lacked: frozenset[str]) -> NodesMemory:
+    """Return what to remember of a look before anything is written."""
+    return NodesMemory(
+        where=bare_metal.where,
+        ironic=bare_metal.driver.ironic,
+        microversion=bare_metal.client.microversion,
         lacked=lacked,
         nodes=dict(look.nodes),
         left=look.left,
         whole_s=look.memory.whole_s,
         behind=look.behind,
     )
-    if look.tasks:
-        begun = {task.provider.name: _begun(task) for task in look.tasks}
-        write_nodes(planner.settings.state_directory, replace(kept, nodes={**kept.nodes, **begun}), clock=planner.noted)
-        tasks = [replace(task, known=begun[task.provider.name]) for task in look.tasks]
-    else:
-        tasks = []
-    results = for_each(planner, tasks, lambda task: settle(planner, task, lacked, wishes), progress)
-    nodes = dict(look.nodes)
-    for outcome, known in results:
-        if known:
-            nodes[outcome.node] = known
-    outcomes = [*look.outcomes, *(outcome for outcome, _ in results)]
-    for outcome in (delete(planner, one) for one in look.deletions):
-        outcomes.append(outcome)
-        if outcome.fate is Fate.DELETED:
-            del nodes[outcome.node]
-    after = replace(kept, microversion=planner.client.microversion, nodes=nodes)
-    if look.whole and all(one.fate is not Fate.UNFINISHED for one in outcomes):
-        after = replace(after, whole_s=planner.now_s())
-    if look.tasks or after != look.memory:
-        write_nodes(planner.settings.state_directory, after, clock=planner.noted)
-    return NodesOutcome.of(outcomes, look.unchanged)
+
+
+def _begin(bare_metal: BareMetalNodes, look: Look, kept: NodesMemory) -> list[Task]:
+    """Remember what the tasks are about to give their nodes; returns the tasks with that memory."""
+    if not look.tasks:
+        return []
+    begun = {task.provider.name: _begun(task) for task in look.tasks}
+    memory = replace(kept, nodes={**kept.nodes, **begun})
+    write_nodes(bare_metal.settings.state_directory, memory, clock=bare_metal.noted)
+    return [replace(task, known=begun[task.provider.name]) for task in look.tasks]
 
 
 def _begun(task: Task) -> KnownNode:
+    """Return the memory of a node together with what its task gives it."""
     known = task.known or unread(task.provider.name, frozenset())
     return replace(known, given=known.given | task.given)

@@ -1,161 +1,151 @@
-"""Brings the providers of bare-metal nodes to what they should be, several at a time; what fails keeps nobody back."""
+"""
+Bring the providers of bare-metal nodes to what they should be, several at a time.
+
+A node that fails does not stop the others. Once placement does not answer, the nodes that are left wait for the next
+pass.
+"""
 
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from agent.bare_metal.compare import Fate, Look, NodeOutcome, NodesPlanner, Task
+from agent.bare_metal.nodes import BareMetalNodes, Look, Task, node_outcome
 from agent.state.nodes import UNREAD, KnownNode
+from agent.sync.attempts import repeat_on_conflict
+from agent.sync.decide.view import Wishes
+from agent.sync.outcome import Outcome, Status
 from drivers.errors import DiscoveryError
 from drivers.ironic.shape import MARKS
 from reportclient.diff import diff
 from reportclient.errors import Conflict, PlacementError, Rejected, Unavailable
-from reportclient.names import is_custom
+from reportclient.names import is_custom, unknown_standard
 from reportclient.ownership import MARKER, OWNER_NOVA, Names, Ownership, others_marks
 from reportclient.plan import Delete, EnsureClasses, EnsureTraits, Plan, SetInventories
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
-SILENCES = 5  # nodes of which placement says nothing that can be understood, until it is taken to be down
-_TRIES = 3  # at a node on whose provider others write
+SILENCES = 5  # nodes without an answer of placement's, after which placement is taken to be down
+_ATTEMPTS = 3  # at one node whose provider others write too
 
-Progress = Callable[[int, int], None]  # (done, of)
-Result = tuple[NodeOutcome, KnownNode | None]
+Progress = Callable[[int, int], None]  # gets how many nodes are done, and of how many
+Settled = tuple[Outcome, KnownNode | None]  # how a node's pass ended, and what to remember of it (None: nothing)
 
 
-def lacked_traits(planner: NodesPlanner, look: Look, *, make: bool) -> frozenset[str]:
+class Contested(Exception):
+    """Another agent writes on a provider, or it has something that may not be ours; the message says what."""
+
+
+def learn_names(bare_metal: BareMetalNodes, look: Look, *, make: bool) -> frozenset[str]:
     """
-    The standard traits that this placement is too old to know.
+    Return the standard traits that this placement is too old to know.
 
-    With ``make`` the custom classes and traits that tasks need are there afterwards: asked for once, and not by node.
-    Only a memory of what stands now tells what is there: placement may have been made anew.
+    With ``make`` it also has the custom classes and traits of all tasks afterwards: one request for all nodes.
+    Names that stand on a provider as remembered need no request; other memory may be of a placement before this one.
     """
     seen = [known.seen.provider for known in look.believed]
-    wanted = frozenset().union(*(task.provider.traits for task in look.tasks))
-    wanted -= frozenset().union(*(one.traits for one in seen))
-    known_traits = planner.client.known_traits(wanted) if wanted else frozenset()
+    wanted = frozenset[str]().union(*(task.provider.traits for task in look.tasks))
+    wanted -= frozenset[str]().union(*(one.traits for one in seen))
+    known_traits = bare_metal.client.known_traits(wanted) if wanted else frozenset[str]()
     if make:
         classes = {name for task in look.tasks for name in task.provider.inventories}
         classes -= {name for one in seen for name in one.inventories}
         custom = {name for name in wanted - known_traits if is_custom(name)}
         steps = [EnsureClasses(tuple(sorted(classes)))] if classes else []
         plan = Plan((*steps, *([EnsureTraits(tuple(sorted(custom)))] if custom else [])))
-        planner.client.execute(plan, ObservedTree())
-    return look.lacked | {name for name in wanted - known_traits if not is_custom(name)}
+        bare_metal.client.execute(plan, ObservedTree())
+    return look.lacked | unknown_standard(wanted, known_traits)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeWishes:
-    """What a person said with this pass."""
-
-    force: bool = False  # let many nodes go at once, and take stock for ours that we do not remember
-    take_over: bool = False  # write also where another agent took our mark away
-
-
-class Contested(Exception):
-    """Somebody else writes on a provider, or has on it what we cannot tell to be ours; the message says what."""
-
-
-def foresee(planner: NodesPlanner, task: Task, lacked: frozenset[str], wishes: NodeWishes) -> Result:
-    """What ``settle`` would do."""
+def plan_task(bare_metal: BareMetalNodes, task: Task, lacked: frozenset[str], wishes: Wishes) -> Settled:
+    """Return what ``settle`` would do; writes nothing."""
+    uuid = task.provider.name
     try:
-        seen = _read(planner, task)
+        seen = _read(bare_metal, task)
         plan = _plan(task, seen, lacked, wishes)
     except Contested as error:
-        return NodeOutcome(task.provider.name, Fate.CONTESTED, str(error)), None
+        return node_outcome(uuid, Status.CONTESTED, str(error)), None
     except (Conflict, Rejected) as error:
-        return NodeOutcome(task.provider.name, Fate.FAILED, str(error)), None
-    return NodeOutcome(task.provider.name, _fate(task, seen, plan), _note(task, lacked), plan, seen), None
+        return node_outcome(uuid, Status.FAILED, str(error)), None
+    return node_outcome(uuid, _status(task, seen, plan), _note(task, lacked), plan, seen), None
 
 
-def settle(planner: NodesPlanner, task: Task, lacked: frozenset[str], wishes: NodeWishes) -> Result:
-    """One node to its end, read and planned again where others write on it too; and what to remember of it."""
-    uuid, refusal = task.provider.name, ""
-    for _ in range(_TRIES):
-        try:
-            seen = _read(planner, task)
-            plan = _plan(task, seen, lacked, wishes)
-            stands = planner.client.execute(plan, ObservedTree((seen,) if seen else ())).root
-        except Contested as error:
-            return NodeOutcome(uuid, Fate.CONTESTED, str(error)), task.known
-        except Conflict as error:
-            refusal = str(error)
-            try:
-                task = replace(task, seen=None, generation=planner.client.generations(uuid=uuid).get(uuid))
-            except Rejected as other:
-                return NodeOutcome(uuid, Fate.FAILED, str(other)), task.known
-            continue
-        except Rejected as error:
-            return NodeOutcome(uuid, Fate.FAILED, str(error)), task.known
+def settle(bare_metal: BareMetalNodes, task: Task, lacked: frozenset[str], wishes: Wishes) -> Settled:
+    """Write one node; read it and plan again where others write on it too."""
+    uuid = task.provider.name
+
+    def attempt() -> Settled:
+        seen = _read(bare_metal, task)
+        plan = _plan(task, seen, lacked, wishes)
+        stands = bare_metal.client.execute(plan, ObservedTree((seen,) if seen else ())).root
         if stands is None:
-            return NodeOutcome(uuid, Fate.FAILED, "its provider is gone"), None
-        return NodeOutcome(uuid, _fate(task, seen, plan), _note(task, lacked), plan, seen), _known(task, stands, lacked)
-    return _held(planner, task, wishes) or (NodeOutcome(uuid, Fate.FAILED, refusal), task.known)
+            return node_outcome(uuid, Status.FAILED, "its provider is gone"), None
+        outcome = node_outcome(uuid, _status(task, seen, plan), _note(task, lacked), plan, seen)
+        return outcome, _known(task, stands, lacked)
+
+    def forget_seen(_conflict: Conflict, _attempt: int) -> None:
+        nonlocal task
+        task = replace(task, seen=None, generation=bare_metal.client.generations(uuid=uuid).get(uuid))
+
+    try:
+        return repeat_on_conflict(_ATTEMPTS, attempt, forget_seen)
+    except Contested as error:
+        return node_outcome(uuid, Status.CONTESTED, str(error)), task.known
+    except Conflict as error:
+        held = _held(bare_metal, task, wishes)
+        return held or (node_outcome(uuid, Status.FAILED, str(error)), task.known)
+    except Rejected as error:
+        return node_outcome(uuid, Status.FAILED, str(error)), task.known
 
 
-def _fate(task: Task, seen: ObservedProvider | None, plan: Plan) -> Fate:
-    """What becomes of a node by a plan that was made from what was ``seen``."""
-    if task.fate:
-        return task.fate
-    return Fate.CREATED if seen is None else Fate.CHANGED if plan.operations else Fate.UNCHANGED
-
-
-def _known(task: Task, stands: ObservedProvider, lacked: frozenset[str]) -> KnownNode:
-    """What is remembered of a node that was written, or found as it should be."""
-    if task.known and task.reserves:
-        return replace(task.known, seen=stands)
-    given = task.given | task.reserves & stands.provider.inventories.keys()
-    return KnownNode(stands, given - lacked, spelling=task.spelling)
-
-
-def delete(planner: NodesPlanner, known: KnownNode) -> NodeOutcome:
-    """The provider of a node that is gone, if it still carries our marks, and nobody holds anything of it."""
+def delete(bare_metal: BareMetalNodes, known: KnownNode) -> Outcome:
+    """Delete the provider of a node that is gone, if it still has our marks and no allocations."""
     uuid = known.seen.uuid
     plan = Plan((Delete(uuid, known.seen.name),))
     try:
-        if planner.driver.is_there(uuid):  # it came back while this pass was writing
-            return NodeOutcome(uuid, Fate.LEFT, "Ironic has it again")
+        if bare_metal.driver.is_there(uuid):  # it came back while this pass was writing
+            return node_outcome(uuid, Status.LEFT, "Ironic has it again")
     except DiscoveryError as error:
-        return NodeOutcome(uuid, Fate.UNFINISHED, str(error), plan)
+        return node_outcome(uuid, Status.UNFINISHED, str(error), plan)
     try:
-        root = planner.client.observe(uuid).root
+        root = bare_metal.client.observe(uuid).root
         if root is None:
-            return NodeOutcome(uuid, Fate.DELETED, "it was gone already")
+            return node_outcome(uuid, Status.DELETED, "its provider was gone already")
         if not root.provider.traits >= MARKS:
-            return NodeOutcome(uuid, Fate.CONTESTED, "its node is gone, and somebody took our mark off its provider")
+            why = "its node is gone, and another agent removed our mark from its provider"
+            return node_outcome(uuid, Status.CONTESTED, why)
         if marks := others_marks(root) - known.given:
-            return NodeOutcome(uuid, Fate.CONTESTED, f"its node is gone, and {_claimed(marks)}")
-        planner.client.execute(plan, ObservedTree())
+            return node_outcome(uuid, Status.CONTESTED, f"its node is gone, and {_claimed(marks)}")
+        bare_metal.client.execute(plan, ObservedTree())
     except (Conflict, Rejected) as error:
-        held = _held(planner, Task(Provider(name=uuid), known, None, None), NodeWishes())
-        return held[0] if held else NodeOutcome(uuid, Fate.FAILED, str(error), plan)
+        held = _held(bare_metal, Task(Provider(name=uuid), known, None, None), Wishes())
+        return held[0] if held else node_outcome(uuid, Status.FAILED, str(error), plan)
     except PlacementError as error:
-        return NodeOutcome(uuid, Fate.UNFINISHED, str(error), plan)
-    return NodeOutcome(uuid, Fate.DELETED, "", plan)
+        return node_outcome(uuid, Status.UNFINISHED, str(error), plan)
+    return node_outcome(uuid, Status.DELETED, "", plan)
 
 
 def for_each(
-    planner: NodesPlanner, tasks: list[Task], act: Callable[[Task], Result], progress: Progress
-) -> list[Result]:
-    """All tasks, some at a time; once placement does not answer, what was not begun is left to the next pass."""
+    bare_metal: BareMetalNodes, tasks: list[Task], act: Callable[[Task], Settled], progress: Progress
+) -> list[Settled]:
+    """Carry out all tasks, ``workers`` at a time; those not begun when placement stops answering are unfinished."""
     down = threading.Event()
     counted = threading.Lock()
     done = silences = 0
 
-    def guarded(task: Task) -> Result:
+    def guarded(task: Task) -> Settled:
         nonlocal done, silences
         uuid = task.provider.name
         if down.is_set():
-            return NodeOutcome(uuid, Fate.UNFINISHED, "placement does not answer"), task.known
+            return node_outcome(uuid, Status.UNFINISHED, "placement does not answer"), task.known
         try:
             return act(task)
         except Unavailable as error:
             with counted:
                 silences += 1
-            if silences < SILENCES and _answers(planner, uuid):
-                return NodeOutcome(uuid, Fate.FAILED, str(error)), task.known
+            if silences < SILENCES and _answers(bare_metal, uuid):
+                return node_outcome(uuid, Status.FAILED, str(error)), task.known
             down.set()
-            return NodeOutcome(uuid, Fate.UNFINISHED, str(error)), task.known
+            return node_outcome(uuid, Status.UNFINISHED, str(error)), task.known
         finally:
             with counted:
                 done += 1
@@ -163,20 +153,35 @@ def for_each(
 
     if not tasks:
         return []
-    with ThreadPoolExecutor(max_workers=planner.workers) as pool:
+    with ThreadPoolExecutor(max_workers=bare_metal.workers) as pool:
         return list(pool.map(guarded, tasks))
 
 
-def _answers(planner: NodesPlanner, uuid: str) -> bool:
-    """Whether placement is there after all, so that what it said is about one node only."""
+def _answers(bare_metal: BareMetalNodes, uuid: str) -> bool:
+    """Return whether placement answers a read of one provider, so that an error concerns one node only."""
     try:
-        planner.client.generations(uuid=uuid)
+        bare_metal.client.generations(uuid=uuid)
     except PlacementError:
         return False
     return True
 
 
-def _plan(task: Task, seen: ObservedProvider | None, lacked: frozenset[str], wishes: NodeWishes) -> Plan:
+def _status(task: Task, seen: ObservedProvider | None, plan: Plan) -> Status:
+    """Return how a node's pass ends by a plan that was made from ``seen``."""
+    if task.status:
+        return task.status
+    return Status.CREATED if seen is None else Status.CHANGED if plan.operations else Status.UNCHANGED
+
+
+def _known(task: Task, stands: ObservedProvider, lacked: frozenset[str]) -> KnownNode:
+    """Return what to remember of a node that was written, or found as it should be."""
+    if task.known and task.reserves:
+        return replace(task.known, seen=stands)
+    given = task.given | task.reserves & stands.provider.inventories.keys()
+    return KnownNode(stands, given - lacked, spelling=task.spelling)
+
+
+def _plan(task: Task, seen: ObservedProvider | None, lacked: frozenset[str], wishes: Wishes) -> Plan:
     if task.reserves:
         return _reserve(task, seen)
     wanted = replace(task.provider, traits=task.provider.traits - lacked)
@@ -191,7 +196,7 @@ def _plan(task: Task, seen: ObservedProvider | None, lacked: frozenset[str], wis
 
 
 def _reserve(task: Task, seen: ObservedProvider | None) -> Plan:
-    """Take classes off offer, where they stand on a provider that is ours alone."""
+    """Plan to reserve the task's classes, where they stand on a provider without another service's mark."""
     given = task.given | (task.known.given if task.known else frozenset())
     if seen is None or others_marks(seen) - given:
         return Plan(())
@@ -199,28 +204,28 @@ def _reserve(task: Task, seen: ObservedProvider | None) -> Plan:
 
 
 def _reserve_whole(seen: ObservedProvider, names: frozenset[str]) -> Plan:
-    """Take these classes off offer, where they stand."""
+    """Plan to reserve all of these classes, where they stand; an empty plan if they are reserved already."""
     stock = seen.provider.inventories
     free = {name for name in names & stock.keys() if stock[name].reserved != stock[name].total}
     after = {**stock, **{name: replace(stock[name], reserved=stock[name].total) for name in free}}
     return Plan((SetInventories(seen.uuid, seen.name, after),) if free else ())
 
 
-def _adopted(task: Task, seen: ObservedProvider, wishes: NodeWishes) -> frozenset[str]:
+def _adopted(task: Task, seen: ObservedProvider, wishes: Wishes) -> frozenset[str]:
     """
-    The classes on a provider that are ours although we do not remember them.
+    Return the classes on a provider that are ours although the memory does not have them.
 
-    These are nova's, where it was nova's alone, and under our marks those in the form in which we report a node: a node
-    has one class only, so they are of a former one.
+    On a provider that nova made: the class that nova reported. Under our marks: the classes in the form in which this
+    agent reports a node, as a node has one class only, so they are former ones.
 
     Raises:
-        Contested: another agent writes there, or stock stands there that would be the node's a second time.
+        Contested: another agent writes there, or other stock there would offer the node a second time.
     """
     is_ours, is_novas = MARKER in seen.provider.traits, OWNER_NOVA in seen.provider.traits
     written = task.known is not None and task.known.seen.generation != UNREAD
     if written and not is_ours and not wishes.take_over:
         raise Contested(
-            "somebody took our mark off its provider: stop that agent (nova-compute?), then sync --take-over"
+            "another agent removed our mark from its provider: stop that agent (nova-compute?), then sync --take-over"
         )
     wanted, given = task.provider.inventories.keys(), task.known.given if task.known else frozenset()
     if marks := others_marks(seen) - task.given - given:
@@ -232,15 +237,15 @@ def _adopted(task: Task, seen: ObservedProvider, wishes: NodeWishes) -> frozense
     )
     if others and (is_novas or not is_ours):
         if (wanted | given) & seen.provider.inventories.keys():
-            return frozenset()  # nova reports one class of a node, so the others are somebody else's
+            return frozenset()  # nova reports one class of a node, so others added the rest
         return _novas_class(seen, others, wanted, force=wishes.force)
     if wishes.force or written:
         return others if wishes.force else frozenset()
     former = {name for name in others if _is_node_stock(seen.provider.inventories[name])}
     if strange := others - former:
         raise Contested(
-            f"its provider has {', '.join(sorted(strange))} too, which this agent does not remember to have put there: "
-            f"take it away by hand, or sync --force"
+            f"its provider also has {', '.join(sorted(strange))}, and this agent does not remember adding that: "
+            f"remove it by hand, or sync --force"
         )
     return others
 
@@ -249,56 +254,62 @@ def _novas_class(
     seen: ObservedProvider, others: frozenset[str], wanted: Iterable[str], *, force: bool
 ) -> frozenset[str]:
     """
-    The class that nova reported of a node before, where nova owns the provider and no class of the node stands there.
+    Return the class that nova reported of a node, where nova owns the provider and no class of the node stands there.
+
+    With ``force`` all of ``others`` count as nova's.
 
     Raises:
-        Contested: it cannot be told from what others put there, and ``force`` does not say that all may go.
+        Contested: that class cannot be told from what others added, and there is no ``force``.
     """
     if force or (len(others) == 1 and all(_is_node_stock(seen.provider.inventories[name]) for name in others)):
         return others
     raise Contested(
         f"nova made its provider, which has {', '.join(sorted(others))} and not {', '.join(wanted)}: the class that "
-        f"nova reported before cannot be told from what others put there: remove that class by hand, or sync --force "
-        f"to remove them all"
+        f"nova reported cannot be told from what others added: remove nova's class by hand, or sync --force to remove "
+        f"them all"
     )
 
 
 def _is_node_stock(stock: Inventory) -> bool:
-    """Whether a stock is in the form in which this agent and nova's Ironic driver report a node."""
+    """Return whether a stock has the form in which this agent and nova's Ironic driver report a node."""
     return replace(stock, reserved=0).equals(Inventory(total=1, max_unit=1))
 
 
 def _claimed(marks: frozenset[str]) -> str:
-    """Why nothing is written on a provider that carries these marks of others."""
+    """Return why nothing is written on a provider with these marks of other services."""
     return (
         f"its provider carries {', '.join(sorted(marks))}, the mark of another service: nothing is written there until "
         f"that trait is removed from the provider (openstack resource provider trait list)"
     )
 
 
-def _held(planner: NodesPlanner, task: Task, wishes: NodeWishes) -> Result | None:
-    """That a node is allocated, if it is: then its class stays, reserved whole where it is not the node's any more."""
+def _held(bare_metal: BareMetalNodes, task: Task, wishes: Wishes) -> Settled | None:
+    """
+    Return the outcome of a node that consumers hold, None if there are none.
+
+    The class that they hold stays, and is reserved if the node no longer has it.
+    """
     uuid = task.provider.name
     try:
-        root = planner.client.observe(uuid).root
-        holders = planner.client.allocations((root,)) if root else ()
+        root = bare_metal.client.observe(uuid).root
+        holders = bare_metal.client.allocations((root,)) if root else ()
         if root is None or not holders:
             return None
         held = {one.resource_class for one in holders}
         ours = task.given | (task.known.given if task.known else frozenset()) | _adopted(task, root, wishes)
         plan = _reserve_whole(root, ours) if held & ours - task.given else Plan(())
-        stands = planner.client.execute(plan, ObservedTree((root,))).root
+        stands = bare_metal.client.execute(plan, ObservedTree((root,))).root
     except (PlacementError, Contested):
-        return None  # then what placement said at first is what is told
+        return None  # the caller reports the first error instead
     why = f"consumer {holders[0].consumer} holds {holders[0].resource_class}, which stays until it is released"
     known = replace(task.known, seen=stands, given=task.known.given | ours) if task.known and stands else task.known
-    return NodeOutcome(uuid, Fate.HELD, why, plan, root), known
+    return node_outcome(uuid, Status.HELD, why, plan, root), known
 
 
-def _read(planner: NodesPlanner, task: Task) -> ObservedProvider | None:
+def _read(bare_metal: BareMetalNodes, task: Task) -> ObservedProvider | None:
     if task.seen or task.generation is None:
         return task.seen
-    return planner.client.read(task.provider.name, task.provider.name, task.generation)
+    return bare_metal.client.read(task.provider.name, task.provider.name, task.generation)
 
 
 def _note(task: Task, lacked: frozenset[str]) -> str:

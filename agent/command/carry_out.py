@@ -8,9 +8,9 @@ from functools import partial
 from pkgutil import resolve_name
 
 from agent.command.exits import Exit
-from agent.command.result import Act, Printer, Report
+from agent.command.result import Act, Printer, Report, settings_of
 from agent.command.verbs import VERBS, Verb
-from agent.connect.choice import BareMetal
+from agent.connect.choice import HypervisorNeeded, lists_nodes
 from agent.errors import ConfigError
 
 
@@ -41,29 +41,28 @@ def carry_out(verb: Verb, options: argparse.Namespace) -> Exit:
 
 
 def _report(verb: Verb, options: argparse.Namespace) -> Report | None:
-    """Run a verb for this host or for bare-metal nodes; None: it printed its result itself."""
-    act: Act = resolve_name(verb.function)
+    """
+    Run a verb for this host or for bare-metal nodes; None: it printed its result itself.
+
+    Raises:
+        ConfigError: the verb needs a hypervisor, and the configured driver reports bare-metal nodes. As ``carry_out``.
+    """
+    act: Act = resolve_name(verb.nodes if verb.nodes and _is_bare_metal(options) else verb.function)
     try:
         return act(options)
-    except BareMetal:
-        return _of_nodes(verb, options)(options)
-
-
-def _of_nodes(verb: Verb, options: argparse.Namespace) -> Act:
-    """Return the function of a verb for bare-metal nodes; refuse verbs and options that only a hypervisor has."""
-    if not verb.nodes:
+    except HypervisorNeeded as error:
         raise ConfigError(
             f"{verb.name} works only on a hypervisor, and [DEFAULT] compute_driver is for bare metal: use one of "
             f"{', '.join(one.name for one in VERBS.values() if one.nodes)}"
-        )
-    for name in ("host", "rename_from"):
-        if getattr(options, name, None):
-            option = f"--{name.replace('_', '-')}"
-            raise ConfigError(
-                f"leave {option} out: it is for a hypervisor, and [DEFAULT] compute_driver for bare metal"
-            )
-    act: Act = resolve_name(verb.nodes)
-    return act
+        ) from error
+
+
+def _is_bare_metal(options: argparse.Namespace) -> bool:
+    """Return whether the configured driver lists bare-metal nodes; False if the configuration is wrong."""
+    try:
+        return lists_nodes(settings_of(options))
+    except ConfigError:
+        return False  # the verb reads the same files and reports what is wrong in them
 
 
 def _working(verb: Verb) -> AbstractContextManager[object]:

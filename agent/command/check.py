@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from agent.audit.heal import read_policy
-from agent.connect.choice import Choice, open_client, open_driver, settings_for
+from agent.connect.choice import Choice, open_client, open_driver
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.service.status import is_running, read_status
 from agent.settings.read import Settings, files_of, slips_of_the_pen
@@ -42,10 +42,10 @@ class Check:
     detail: str
 
 
-def check_host(choice: Choice) -> tuple[Check, ...]:
+def check_host(choice: Choice, read_settings: Callable[[], Settings]) -> tuple[Check, ...]:
     """Run all checks in the order in which a pass needs them; leave out those that depend on a failed one."""
     try:
-        settings = settings_for(choice)
+        settings = read_settings()
     except ConfigError as error:
         return tuple(Check("configuration", False, problem) for problem in error.problems)
     checks = [*check_option_names(settings), *tell_rules(settings), try_state(settings)]

@@ -13,13 +13,13 @@ from agent.command.forms import (
     ApprovalForm,
     ChecksForm,
     LeavingForm,
-    OutcomeForm,
     RecordedForm,
     ShownConversionForm,
     UsagesForm,
 )
-from agent.command.result import Report, choice_of
-from agent.connect.choice import BareMetal, node_of, open_client, open_driver, settings_for
+from agent.command.outcomes import ENDINGS, encode_outcome, wishes_of
+from agent.command.result import Report, choice_of, settings_of
+from agent.connect.choice import host_driver, node_of, open_client, open_driver, settings_for
 from agent.errors import USER_ERRORS, ConfigError
 from agent.state.identity import parse_identity, planned_identity, read_identity
 from agent.state.locks import locked
@@ -28,34 +28,22 @@ from agent.sync.convert import Agreement, at_start, convert, convert_approved, r
 from agent.sync.decide.additions import add
 from agent.sync.decide.draft import Draft
 from agent.sync.decide.judge import judge, notes_on
-from agent.sync.decide.view import Wishes
 from agent.sync.forms import ConversionForm, ObservedTreeForm, ProviderForm, TreeForm
-from agent.sync.json_form import encode_conversion, encode_observed_tree, encode_plan, encode_tree
+from agent.sync.json_form import encode_conversion, encode_observed_tree, encode_tree
 from agent.sync.node import ComputeNode, look
 from agent.sync.outcome import Outcome, Status
 from agent.sync.provider_yaml import read_additions
 from agent.sync.run import foresee
-from drivers import IRONIC
 from reportclient.recording import Unrecorded
 
 if TYPE_CHECKING:
     from agent.connect.keystone import ApiLook
 
-ENDINGS = {
-    Status.UNCHANGED: Exit.DONE,
-    Status.CHANGED: Exit.DONE,
-    Status.RESHAPE_NEEDED: Exit.DIFFERENCES,
-    Status.UNSAFE: Exit.REFUSED,
-    Status.OTHER_PLAN: Exit.REFUSED,
-    Status.CONTESTED: Exit.REFUSED,
-    Status.FAILED: Exit.ERROR,
-}
-
 
 def discover(options: argparse.Namespace) -> Report:
     """Report the desired tree of this host; needs no placement."""
     choice = choice_of(options)
-    settings = settings_for(choice)
+    settings = settings_of(options)
     providers: dict[str, ProviderForm] = {}
     with open_driver(settings, choice) as driver:
         additions = read_additions(settings.provider_config, required=settings.provider_config_named)
@@ -73,7 +61,7 @@ def discover(options: argparse.Namespace) -> Report:
 def show(options: argparse.Namespace) -> Report:
     """Report the tree that placement holds under this host's name, or with --project what a project uses."""
     if options.project:
-        return _show_usages(options)
+        return show_usages(options)
     shown: ObservedTreeForm = {"providers": {}, "allocations": {}}
     missing = []
     with _nodes(options) as nodes:
@@ -96,10 +84,10 @@ def show(options: argparse.Namespace) -> Report:
     return Report(data=shown, table="agent.command.host_tables:print_shown", exit=Exit.ERROR, remark=remark)
 
 
-def _show_usages(options: argparse.Namespace) -> Report:
+def show_usages(options: argparse.Namespace) -> Report:
     """Report what a project, or one user of it, uses in the whole placement."""
     choice = choice_of(options)
-    client, _ = open_client(settings_for(choice), choice)
+    client, _ = open_client(settings_of(options), choice)
     usages = client.usages(options.project, options.user)
     data: UsagesForm = {"project": options.project, "user": options.user, "usages": usages}
     return Report(data=data, table="agent.command.host_tables:print_usages")
@@ -107,7 +95,7 @@ def _show_usages(options: argparse.Namespace) -> Report:
 
 def plan(options: argparse.Namespace) -> Report:
     """Report what a pass would change; write nothing to placement."""
-    wishes = _wishes(options)
+    wishes = wishes_of(options)
     drafts: list[Draft] = []
     remarks: list[str] = []
     with _nodes(options) as nodes:
@@ -133,7 +121,7 @@ def reshape(options: argparse.Namespace) -> Report:
     """Report the plan of a conversion; with --apply carry it out, with --approve approve it."""
     if options.apply:
         return _convert(options)
-    wishes = replace(_wishes(options), reshape=True)
+    wishes = replace(wishes_of(options), reshape=True)
     api = _look_for_api(options)
     drafts: list[Draft] = []
     remarks = [] if api.up is False else [f"reshape --apply would refuse this: {api.told}"]
@@ -201,7 +189,7 @@ def _refuse(options: argparse.Namespace, why: str) -> Report:
     choice = choice_of(options)
     with open_driver(settings_for(choice), choice) as driver:
         outcomes = [Outcome(node=node, status=Status.UNSAFE, notes=(why,)) for node in driver.nodes()]
-    records = [_encode_outcome(outcome) for outcome in outcomes]
+    records = [encode_outcome(outcome) for outcome in outcomes]
     return _for_each(records, "nodes", "agent.command.outcome_tables:print_start", Exit.REFUSED)
 
 
@@ -210,13 +198,13 @@ def _convert(options: argparse.Namespace) -> Report:
     api = _look_for_api(options)
     if api.up is not False:
         return _refuse(options, api.told)
-    wishes = replace(_wishes(options), reshape=not options.approved, agreed=options.digest)
+    wishes = replace(wishes_of(options), reshape=not options.approved, agreed=options.digest)
     act = convert_approved if options.approved else convert
     with _nodes(options, writes=True) as nodes:
         alone = len(nodes) == 1
         outcomes = [act(one, wishes) if alone else _try(one, partial(act, one, wishes)) for one in nodes]
     ending = max(ENDINGS[outcome.status] for outcome in outcomes)
-    records = [_encode_outcome(outcome) for outcome in outcomes]
+    records = [encode_outcome(outcome) for outcome in outcomes]
     table = (
         "agent.command.outcome_tables:print_start" if options.approved else "agent.command.outcome_tables:print_outcome"
     )
@@ -229,12 +217,12 @@ def sync(options: argparse.Namespace) -> Report:
     with _nodes(options, writes=True) as nodes:
         alone = len(nodes) == 1
         outcomes = [
-            at_start(one, _wishes(options)) if alone else _try(one, partial(at_start, one, _wishes(options)))
+            at_start(one, wishes_of(options)) if alone else _try(one, partial(at_start, one, wishes_of(options)))
             for one in nodes
         ]
     ending = max(ENDINGS[outcome.status] for outcome in outcomes)
     return _for_each(
-        [_encode_outcome(outcome) for outcome in outcomes],
+        [encode_outcome(outcome) for outcome in outcomes],
         "nodes",
         "agent.command.outcome_tables:print_outcome",
         ending,
@@ -260,7 +248,7 @@ def _leaving(options: argparse.Namespace, leave: Callable[[ComputeNode], Outcome
         outcomes = [leave(one) if len(nodes) == 1 else _try(one, partial(leave, one)) for one in nodes]
     planned = options.dry_run and any(one.plan.operations for one in outcomes)
     ending = max(ENDINGS[outcome.status] for outcome in outcomes) or (Exit.DIFFERENCES if planned else Exit.DONE)
-    records: list[LeavingForm] = [{**_encode_outcome(outcome), "dry_run": options.dry_run} for outcome in outcomes]
+    records: list[LeavingForm] = [{**encode_outcome(outcome), "dry_run": options.dry_run} for outcome in outcomes]
     return _for_each(records, "nodes", "agent.command.outcome_tables:print_left", ending)
 
 
@@ -269,8 +257,7 @@ def record(options: argparse.Namespace) -> Report:
     from agent.command.record import record_host
 
     settings = settings_for(choice_of(options))
-    if settings.driver == IRONIC:
-        raise BareMetal
+    host_driver(settings)  # a driver of bare-metal nodes has no host to record
     count = record_host(settings, options.directory)
     data: RecordedForm = {"directory": str(options.directory), "files": count}
     return Report(data=data, table="agent.command.host_tables:print_recorded")
@@ -280,7 +267,7 @@ def check(options: argparse.Namespace) -> Report:
     """Try everything that a pass needs."""
     from agent.command.check import check_host
 
-    checks = check_host(choice_of(options))
+    checks = check_host(choice_of(options), partial(settings_of, options))
     data: ChecksForm = {"checks": [{"check": one.name, "ok": one.ok, "detail": one.detail} for one in checks]}
     ending = Exit.DONE if all(one.ok for one in checks) else Exit.DIFFERENCES
     return Report(data=data, table="agent.command.host_tables:print_checks", exit=ending)
@@ -339,21 +326,12 @@ def _with_use(node: ComputeNode, draft: Draft) -> Draft:
 def _nodes(options: argparse.Namespace, *, writes: bool = False) -> Iterator[list[ComputeNode]]:
     """Open each node that the driver reports; placement first, which needs no look at the host."""
     choice = choice_of(options)
-    settings = settings_for(choice)
+    settings = settings_of(options)
     if (patience := getattr(options, "patience", None)) is not None:
         settings = replace(settings, reshape_timeout_s=patience)
     client, where = open_client(settings, choice, writes=writes)
     with open_driver(settings, choice) as driver:
         yield [node_of(node, driver, client, settings, where, choice) for node in driver.nodes()]
-
-
-def _wishes(options: argparse.Namespace) -> Wishes:
-    return Wishes(
-        force=getattr(options, "force", False),
-        take_over=getattr(options, "take_over", False),
-        rename_from=getattr(options, "rename_from", None),
-        deep=getattr(options, "deep", None),
-    )
 
 
 def _conversion(one: Draft) -> ConversionForm:
@@ -372,15 +350,6 @@ def _layout_remark(options: argparse.Namespace) -> str:
         f"set [compute] layout = {other} in the configuration too: otherwise the next pass plans the old layout again"
     )
     return wanted if other else ""
-
-
-def _encode_outcome(outcome: Outcome) -> OutcomeForm:
-    return {
-        "node": outcome.node,
-        "outcome": outcome.status.value,
-        "notes": list(outcome.notes),
-        **encode_plan(outcome.plan, outcome.observed),
-    }
 
 
 def _for_each(records: Sequence[Mapping[str, object]], name: str, table: str, ending: Exit) -> Report:

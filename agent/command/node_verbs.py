@@ -1,4 +1,4 @@
-"""The verbs for bare metal: as ``host_verbs``, for many roots at once, of which people see sums and what is new."""
+"""The verbs for bare metal: the counterpart of ``host_verbs`` for many roots at once, which people see as sums."""
 
 import argparse
 import sys
@@ -7,41 +7,36 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import UUID
 
-from agent.bare_metal.compare import Fate, NodesPlanner
+from agent.bare_metal.nodes import BareMetalNodes
 from agent.bare_metal.run import NodesOutcome, foresee_nodes, run_nodes
-from agent.bare_metal.write import NodeWishes, Progress
+from agent.bare_metal.write import Progress
 from agent.command.check import check_option_names, try_state
 from agent.command.exits import Exit
-from agent.command.result import Report, choice_of
-from agent.connect.choice import Choice, node_workers, open_client, open_nodes, settings_for
+from agent.command.host_verbs import show_usages
+from agent.command.outcomes import ENDINGS, encode_outcome, wishes_of
+from agent.command.result import Report, choice_of, settings_of
+from agent.connect.choice import Choice, node_workers, open_client, open_nodes
 from agent.errors import ConfigError
 from agent.settings.read import Settings
 from agent.state.clock import probe_clock
 from agent.state.locks import locked
-from agent.sync.json_form import encode_observed_tree, encode_plan, encode_provider
+from agent.sync.json_form import encode_observed_tree, encode_provider
+from agent.sync.outcome import Status
 from drivers.ironic.shape import BARE_METAL
-from reportclient.tree import ObservedTree
 
 NO_NODES = (
-    "no node: are [ironic] shard and conductor_group spelt right, and may this user see all nodes? Who may not is "
-    "shown those of its own project, without any error (a system reader sees all, and a service user where Ironic "
-    "has rbac_service_role_elevated_access)"
+    "no node: are [ironic] shard and conductor_group spelt right, and may this user see all nodes? A user who may not "
+    "is shown only the nodes of its own project, without any error (a system reader sees all, and a service user where "
+    "Ironic has rbac_service_role_elevated_access)"
 )
-BAD = {
-    Fate.FAILED: Exit.ERROR,
-    Fate.UNFINISHED: Exit.ERROR,
-    Fate.CONTESTED: Exit.REFUSED,
-    Fate.REFUSED: Exit.REFUSED,
-    Fate.HELD: Exit.DIFFERENCES,
-    Fate.MISFIT: Exit.DIFFERENCES,
-    Fate.STRAY: Exit.DIFFERENCES,
-}
+_GRAVITY = (Exit.DONE, Exit.DIFFERENCES, Exit.REFUSED, Exit.ERROR)  # of many nodes the gravest ending counts
+_HOST_OPTIONS = ("host", "rename_from")  # attributes of options that only a hypervisor has
 
 
 def discover(options: argparse.Namespace) -> Report:
-    """The provider of each node, and the nodes that cannot be reported; needs no placement."""
-    choice = choice_of(options)
-    with open_nodes(settings_for(choice), choice) as driver:
+    """Return the provider of each node, and the nodes that cannot be reported; needs no placement."""
+    choice = _choice(options)
+    with open_nodes(settings_of(options), choice) as driver:
         share = driver.shape(driver.survey())
     data = {
         "providers": {uuid: encode_provider(provider) for uuid, provider in sorted(share.providers.items())},
@@ -54,17 +49,16 @@ def discover(options: argparse.Namespace) -> Report:
 
 
 def show(options: argparse.Namespace) -> Report:
-    """What placement holds of one node; without a name the sums of those that carry our mark, and of ours."""
-    choice = choice_of(options)
+    """Return what placement holds of one node; without --node the sums over all nodes with our mark, and over ours."""
+    if options.project:
+        return show_usages(options)
+    choice = _choice(options)
     node = _uuid(options.node) if options.node else None
-    with _planner(settings_for(choice), choice) as planner:
+    with _open(settings_of(options), choice) as bare_metal:
         if node is None:
-            known = planner.memory().nodes
-            stocks = Counter(name for one in known.values() for name in one.seen.provider.inventories)
-            sums = {"marked": len(planner.client.generations(BARE_METAL)), "ours": len(known), "classes": dict(stocks)}
-            return Report(data={"summary": sums}, table="agent.command.node_tables:print_sums")
-        observed = planner.client.observe(node)
-        shown = encode_observed_tree(observed, planner.client.allocations(observed))
+            return _show_sums(bare_metal)
+        observed = bare_metal.client.observe(node)
+        shown = encode_observed_tree(observed, bare_metal.client.allocations(observed))
     remark = "" if observed.root else f"placement has no provider {node}: run compute-node-agent sync first"
     return Report(
         data=shown,
@@ -74,32 +68,40 @@ def show(options: argparse.Namespace) -> Report:
     )
 
 
+def _show_sums(bare_metal: BareMetalNodes) -> Report:
+    known = bare_metal.memory().nodes
+    stocks = Counter(name for one in known.values() for name in one.seen.provider.inventories)
+    marked = bare_metal.client.generations(BARE_METAL)
+    sums = {"marked": len(marked), "ours": len(known), "classes": dict(stocks)}
+    return Report(data={"summary": sums}, table="agent.command.node_tables:print_sums")
+
+
 def plan(options: argparse.Namespace) -> Report:
-    """What a pass would change."""
-    choice = choice_of(options)
-    with _planner(settings_for(choice), choice) as planner, _progress() as progress:
-        outcome = foresee_nodes(planner, _wishes(options), progress)
+    """Return what a pass would change."""
+    choice = _choice(options)
+    with _open(settings_of(options), choice) as bare_metal, _progress() as progress:
+        outcome = foresee_nodes(bare_metal, wishes_of(options), progress)
     changes = any(one.plan.operations for one in outcome.outcomes)
-    return _report(outcome, planner.driver.where, Exit.DIFFERENCES if changes else Exit.DONE, dry=True)
+    return _report(outcome, bare_metal.driver.where, Exit.DIFFERENCES if changes else Exit.DONE, dry=True)
 
 
 def sync(options: argparse.Namespace) -> Report:
-    """One pass over all nodes."""
-    choice = choice_of(options)
-    settings = settings_for(choice)
+    """Carry out one pass over all nodes."""
+    choice = _choice(options)
+    settings = settings_of(options)
     with (
         locked(settings.state_directory),
-        _planner(settings, choice, writes=True) as planner,
+        _open(settings, choice, writes=True) as bare_metal,
         _progress() as progress,
     ):
-        outcome = run_nodes(planner, _wishes(options), progress)
-    return _report(outcome, planner.driver.where, Exit.DONE)
+        outcome = run_nodes(bare_metal, wishes_of(options), progress)
+    return _report(outcome, bare_metal.driver.where, Exit.DONE)
 
 
 def check(options: argparse.Namespace) -> Report:
-    """Whether Ironic and placement can be read, and which nodes cannot be reported."""
-    choice = choice_of(options)
-    settings = settings_for(choice)
+    """Try to read Ironic and placement, and name the nodes that cannot be reported."""
+    choice = _choice(options)
+    settings = settings_of(options)
     with open_nodes(settings, choice) as driver:
         share = driver.shape(driver.survey())
         where = driver.where
@@ -119,59 +121,74 @@ def check(options: argparse.Namespace) -> Report:
     return Report(data={"checks": checks}, table="agent.command.host_tables:print_checks", exit=ending)
 
 
+def _choice(options: argparse.Namespace) -> Choice:
+    """
+    Return what the command line names.
+
+    Raises:
+        ConfigError: it has an option that only a hypervisor has.
+    """
+    for name in _HOST_OPTIONS:
+        if getattr(options, name, None):
+            option = f"--{name.replace('_', '-')}"
+            raise ConfigError(
+                f"leave {option} out: it is for a hypervisor, and [DEFAULT] compute_driver for bare metal"
+            )
+    return choice_of(options)
+
+
 @contextmanager
-def _planner(settings: Settings, choice: Choice, *, writes: bool = False) -> Iterator[NodesPlanner]:
+def _open(settings: Settings, choice: Choice, *, writes: bool = False) -> Iterator[BareMetalNodes]:
+    """Open Ironic and placement; placement is chosen first, as that sends nothing to Ironic."""
     client, where = open_client(settings, choice, writes=writes)
     workers = node_workers(settings, choice)
-    told = choice.case or choice.recorder
+    replayed = choice.case or choice.recorder
     with open_nodes(settings, choice, writes=writes) as driver:
-        yield NodesPlanner(
+        yield BareMetalNodes(
             driver=driver,
             client=client,
             settings=settings,
             where=where,
             workers=workers,
-            noted=told.clock if told else probe_clock(),
+            noted=replayed.clock if replayed else probe_clock(),
         )
 
 
 def _uuid(text: str) -> str:
+    """
+    Return the uuid of a node in the form that placement has.
+
+    Raises:
+        ConfigError: the text is no uuid.
+    """
     try:
         return str(UUID(text))
     except ValueError as error:
-        raise ConfigError(f"--node {text}: a bare-metal node goes by its uuid here, as discover tells it") from error
-
-
-def _wishes(options: argparse.Namespace) -> NodeWishes:
-    return NodeWishes(force=getattr(options, "force", False), take_over=getattr(options, "take_over", False))
+        raise ConfigError(f"--node {text}: a bare-metal node is named by its uuid, as discover shows it") from error
 
 
 def _report(outcome: NodesOutcome, where: str, ending: Exit, *, dry: bool = False) -> Report:
-    nodes = [
-        {
-            "node": one.node,
-            "outcome": one.fate.value,
-            "notes": [one.why] if one.why else [],
-            **encode_plan(one.plan, ObservedTree((one.seen,) if one.seen else ())),
-        }
-        for one in outcome.outcomes
-    ]
-    counts = Counter({fate.value: outcome.count(fate) for fate in Fate})
-    data = {"nodes": nodes, "summary": {name: count for name, count in counts.items() if count}, "dry_run": dry}
-    worst = max([ending, *(code for fate, code in BAD.items() if outcome.count(fate))], key=_gravity)
-    empty = not nodes and not outcome.unchanged
-    remark = f"{where} has {NO_NODES}" if empty else ""
-    worst = Exit.DIFFERENCES if empty else worst
-    return Report(data=data, table="agent.command.node_tables:print_pass", exit=worst, remark=remark)
-
-
-def _gravity(code: Exit) -> int:
-    return (Exit.DONE, Exit.DIFFERENCES, Exit.REFUSED, Exit.ERROR).index(code)
+    """Return the report of a pass; ``ending`` is the exit code if no node calls for a graver one."""
+    counts = {status: outcome.count(status) for status in Status}
+    found = {status: count for status, count in counts.items() if count}
+    data = {
+        "nodes": [encode_outcome(one) for one in outcome.outcomes],
+        "summary": {status.value: count for status, count in found.items()},
+        "dry_run": dry,
+    }
+    gravest = max([ending, *(ENDINGS[status] for status in found)], key=_GRAVITY.index)
+    empty = not found
+    return Report(
+        data=data,
+        table="agent.command.node_tables:print_pass",
+        exit=Exit.DIFFERENCES if empty else gravest,
+        remark=f"{where} has {NO_NODES}" if empty else "",
+    )
 
 
 @contextmanager
 def _progress() -> Iterator[Progress]:
-    """On a terminal the count of nodes that are done; a pipe or a log sees nothing of it."""
+    """On a terminal, show the count of nodes that are done; show nothing in a pipe or a log."""
     if not sys.stderr.isatty():
         yield lambda done, of: None
         return

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agent.command.exits import Exit
-from agent.connect.choice import Choice
+from agent.connect.choice import Choice, settings_for
+from agent.settings.read import Settings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,3 +41,16 @@ def choice_of(options: argparse.Namespace) -> Choice:
         recorder=getattr(options, "recorder", None),
         case=getattr(options, "case", None),
     )
+
+
+def settings_of(options: argparse.Namespace) -> Settings:
+    """
+    Return the settings of a run; the files are read once, at the first call.
+
+    Raises:
+        ConfigError: as ``settings_for``.
+    """
+    if getattr(options, "settings", None) is None:
+        options.settings = settings_for(choice_of(options))
+    settings: Settings = options.settings
+    return settings

@@ -17,8 +17,9 @@ def watch(options: argparse.Namespace) -> None:
     Print each change; with --sync after it was written to placement.
 
     Raises:
-        ConfigError: the host is not a live one. BareMetal: the driver reports nodes, and no host. DiscoveryError,
-            PolicyError: libvirt or udev cannot be watched. StateError, PlacementError: only with --sync.
+        ConfigError: the host is not a live one. HypervisorNeeded: the driver reports bare-metal nodes.
+            DiscoveryError, PolicyError: libvirt or udev cannot be watched.
+            StateError, PlacementError: only with --sync.
     """
     choice = choice_of(options)
     with _ending_by_signal(), open_watch(settings_for(choice), choice, sync=options.sync) as changes:

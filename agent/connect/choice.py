@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import drivers
 from agent.connect.metering import MeteredSender, operation, served
 from agent.errors import ConfigError, StateError
 from agent.settings.read import Settings, keep_in, load_settings
 from agent.state.nodes import own_mark
 from agent.sync.case import Case, Recorder
 from agent.sync.node import ComputeNode
+from drivers import DRIVERS, DriverOptions, HostDriver, NodesDriver, NodesOptions
 from drivers.base import Driver
 from drivers.events import OnOperation, untold
 from drivers.host.archive import HostArchive
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from drivers.ironic.driver import IronicDriver
 
 
-class BareMetal(Exception):
-    """The configured driver is that of bare-metal nodes: ``command.node_verbs`` has what can be done with them."""
+class HypervisorNeeded(ConfigError):
+    """The work needs a hypervisor, and the configured driver reports bare-metal nodes: choose another driver."""
 
 
 EMBEDDED_DIR = Path("~/.local/share/compute-node-agent")
@@ -63,7 +63,7 @@ def settings_for(choice: Choice) -> Settings:
         settings = choice.case.settings(load_settings([choice.case.folder / "agent.conf"]))
         return replace(settings, policy=replace(settings.policy, layout=choice.layout or settings.policy.layout))
     settings = load_settings(choice.config_files, choice.config_dirs, service=choice.service)
-    settings = replace(settings, recorded=bool(choice.host) or settings.driver == "fake.FakeDriver")
+    settings = replace(settings, recorded=bool(choice.host) or _is_made_up(settings))
     if choice.layout:
         settings = replace(settings, policy=replace(settings.policy, layout=choice.layout))
     return keep_in(settings, _embedded_dir(choice)) if choice.embedded else settings
@@ -79,11 +79,10 @@ def open_driver(settings: Settings, choice: Choice, told: OnOperation = untold) 
     Raises:
         DiscoveryError: ``--host`` names no whole host archive.
         StateError: made-up hosts cannot be written.
-        BareMetal: the driver reports nodes, and no host.
+        HypervisorNeeded: the driver reports bare-metal nodes.
     """
-    if settings.driver == drivers.IRONIC:
-        raise BareMetal
-    options = drivers.DriverOptions(
+    row = host_driver(settings)
+    options = DriverOptions(
         uri=settings.libvirt_uri,
         instances=settings.instances,
         instances_may_be_missing=settings.instances_may_be_missing,
@@ -93,18 +92,41 @@ def open_driver(settings: Settings, choice: Choice, told: OnOperation = untold) 
         told=told,
     )
     if choice.case:
-        yield choice.case.driver(lambda archive: drivers.load(settings.driver, replace(options, archive=archive)))
+        yield choice.case.driver(lambda archive: row.load(replace(options, archive=archive)))
         return
     keep = choice.recorder.driver if choice.recorder else _itself
-    if not choice.host and settings.driver != "fake.FakeDriver":
-        yield keep(drivers.load(settings.driver, options))
+    if not choice.host and not row.made_up:
+        yield keep(row.load(options))
         return
     with _scratch() as scratch:
         if choice.host:
             options = replace(options, archive=_open_archive(choice.host, scratch))
         else:
             options = replace(options, fleet=_make_fleet(settings, scratch))
-        yield keep(drivers.load(settings.driver, options))
+        yield keep(row.load(options))
+
+
+def host_driver(settings: Settings) -> HostDriver:
+    """
+    Return the row of the configured driver in the table of drivers.
+
+    Raises:
+        HypervisorNeeded: it reports bare-metal nodes.
+    """
+    row = DRIVERS[settings.driver]
+    if isinstance(row, NodesDriver):
+        raise HypervisorNeeded(f"[DEFAULT] compute_driver = {settings.driver} reports bare-metal nodes, no hypervisor")
+    return row
+
+
+def lists_nodes(settings: Settings) -> bool:
+    """Return whether the configured driver lists bare-metal nodes; then ``open_nodes`` opens it."""
+    return isinstance(DRIVERS[settings.driver], NodesDriver)
+
+
+def _is_made_up(settings: Settings) -> bool:
+    row = DRIVERS[settings.driver]
+    return isinstance(row, HostDriver) and row.made_up
 
 
 def _itself(driver: Driver) -> Driver:
@@ -129,28 +151,32 @@ def open_nodes(
     settings: Settings, choice: Choice, *, writes: bool = False, told: OnOperation = untold
 ) -> Iterator["IronicDriver"]:
     """
-    The driver of bare-metal nodes; with ``writes`` this agent is a member of its ring, where it has one.
+    Open the driver of bare-metal nodes; with ``writes`` this agent is a member of its ring, if one is configured.
 
-    ``told`` hears of its requests.
+    ``told`` is called after each of its requests.
 
     Raises:
-        ConfigError: no Ironic is configured, or a package is missing. StateError: the ring cannot be read, or joined.
+        ConfigError: the driver reports hypervisors, no Ironic is configured, or a Python package is missing.
+        StateError: the ring cannot be read, or joined.
     """
     from agent.connect.keystone import open_ironic
-    from drivers.ironic.client import IronicClient
-    from drivers.ironic.driver import IronicDriver
 
+    row = DRIVERS[settings.driver]
+    if isinstance(row, HostDriver):
+        raise ConfigError(f"[DEFAULT] compute_driver = {settings.driver} reports hypervisors, no bare-metal nodes")
     adapter, where = _ironic_of(choice.case) if choice.case else open_ironic(settings)
     if choice.recorder:
         adapter, choice.recorder.called["ironic"] = RecordingSender(adapter, choice.recorder.ironic), where
     ours = settings.ironic
-    client = IronicClient(_timed(adapter, told), where, shard=ours.shard, conductor_group=ours.conductor_group)
+    options = NodesOptions(
+        adapter=_timed(adapter, told), where=where, shard=ours.shard, conductor_group=ours.conductor_group
+    )
     if not ours.ring_url:
-        yield IronicDriver(client)
+        yield row.load(options)
         return
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # eventlet says that it is deprecated, and nobody here uses it
+            warnings.simplefilter("ignore")  # tooz imports eventlet, which warns that it is deprecated
             from agent.bare_metal.ring import Ring, looked_at, membership
     except ImportError as error:
         raise ConfigError(
@@ -164,7 +190,7 @@ def open_nodes(
         timeout_s=ours.ring_timeout_s,
     )
     with membership(ring) if writes else looked_at(ring) as mine:
-        yield IronicDriver(client, mine)
+        yield row.load(replace(options, mine=mine))
 
 
 def _ironic_of(case: Case) -> tuple[Sender, str]:

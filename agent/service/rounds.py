@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from agent.audit.decide.findings import Finding
 from agent.audit.heal import Healed, HealPolicy, heal
 from agent.audit.run import witness
-from agent.bare_metal.compare import Fate, NodesPlanner
+from agent.bare_metal.nodes import BareMetalNodes
 from agent.bare_metal.run import run_nodes
-from agent.connect.choice import Choice, node_workers, open_driver, open_nodes, open_sender
+from agent.connect.choice import Choice, host_driver, lists_nodes, node_workers, open_driver, open_nodes, open_sender
 from agent.errors import USER_ERRORS
 from agent.service.cases import KeptCases
 from agent.settings.read import Settings
@@ -26,7 +26,6 @@ from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
 from agent.sync.run import run_locked
-from drivers import IRONIC
 from drivers.base import Driver, Watchable
 from drivers.errors import DiscoveryError, PolicyError
 from drivers.events import Event, OnOperation
@@ -39,7 +38,7 @@ from reportclient.tree import Provider
 LOG = logging.getLogger(__name__)
 LENIENT = 2  # the pass goes on while no more nodes than this failed, even if no node was well
 _NAMED = 5  # unwell bare-metal nodes whose reasons the status shows
-_WELL = (Fate.CREATED, Fate.CHANGED, Fate.DELETED)
+_WELL = (Status.CREATED, Status.CHANGED, Status.DELETED)  # of bare-metal nodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +97,7 @@ class Rounds:
             ConfigError, StateError, DiscoveryError, PolicyError, PlacementError: what was written before stands.
         """
         client = self.open()
-        if self._settings.driver == IRONIC:
+        if lists_nodes(self._settings):
             return self._take_nodes(client)
         driver = self._open_driver()
         nodes = driver.nodes()
@@ -165,7 +164,7 @@ class Rounds:
     def _keeps_cases(self) -> bool:
         """Whether cases are kept: only for a single hypervisor, as a pass over thousands of nodes reads too much."""
         settings = self._settings
-        several = settings.driver == IRONIC or (settings.driver == "fake.FakeDriver" and settings.fleet.hosts > 1)
+        several = lists_nodes(settings) or (host_driver(settings).made_up and settings.fleet.hosts > 1)
         return settings.keep_cases > 0 and not several
 
     def _keep_case(self, node: str, why: str, deep: bool) -> None:
@@ -228,22 +227,22 @@ class Rounds:
             locked(self._settings.state_directory),
             open_nodes(self._settings, self._choice, writes=True, told=self._told) as driver,
         ):
-            node = NodesPlanner(
+            bare_metal = BareMetalNodes(
                 driver=driver,
                 client=client,
                 settings=self._settings,
                 where=self._where,
                 workers=node_workers(self._settings, self._choice),
             )
-            outcome = run_nodes(node, progress=lambda _done, _of: self._progress())
-        unwell = [one for one in outcome.outcomes if one.fate not in _WELL]
+            outcome = run_nodes(bare_metal, progress=lambda _done, _of: self._progress())
+        unwell = [one for one in outcome.outcomes if one.status not in _WELL]
         changed = len(outcome.outcomes) - len(unwell)
         if changed:
             LOG.info("pass nodes=%d changed=%d unwell=%d", outcome.unchanged + changed, changed, len(unwell))
         status = Status.CHANGED if changed else Status.UNCHANGED
         return RoundResult(
-            outcomes={one.node: one.fate.value for one in unwell} or {"nodes": status.value},
-            notes=tuple(one.why for one in unwell[:_NAMED]),
+            outcomes={one.node: one.status.value for one in unwell} or {"nodes": status.value},
+            notes=tuple(note for one in unwell[:_NAMED] for note in one.notes),
         )
 
 

@@ -1,4 +1,4 @@
-"""How passes end."""
+"""How a pass over one root provider ended: that of a hypervisor, or of one bare-metal node."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -9,25 +9,38 @@ from reportclient.tree import ObservedTree
 
 
 class Status(Enum):
-    """How a pass ended."""
+    """
+    How a pass over one root provider ended; the values are the words in JSON, status.json, metrics and logs.
+
+    The order is that of the sums which the verbs print for bare metal.
+    """
 
     UNCHANGED = "unchanged"
+    CREATED = "created"  # bare metal: the node has a provider now
     CHANGED = "changed"
-    RESHAPE_NEEDED = "reshape-needed"
-    UNSAFE = "unsafe"
-    OTHER_PLAN = "other-plan"  # than the one that was agreed to
-    CONTESTED = "contested"
-    FAILED = "failed"  # of one node among several
+    DELETED = "deleted"  # bare metal: the provider went after its node
+    RESHAPE_NEEDED = "reshape-needed"  # hypervisor: guests' allocations must move first
+    UNSAFE = "unsafe"  # hypervisor: the plan takes away too much
+    OTHER_PLAN = "other-plan"  # hypervisor: the plan is not the one that a person agreed to
+    MISFIT = "misfit"  # bare metal: the node cannot be reported, and its provider stays
+    FAILED = "failed"  # an error that concerns this root alone; the others of the pass go on
+    CONTESTED = "contested"  # another agent writes on the provider
+    UNFINISHED = "unfinished"  # bare metal: placement or Ironic does not answer; the next pass tries again
+    HELD = "held"  # bare metal: consumers have allocations of what would go
+    REFUSED = "refused"  # bare metal: too many nodes are missing from Ironic at once
+    GOING = "going"  # bare metal: missing from Ironic, which is asked again before the provider is deleted
+    LEFT = "left"  # bare metal: Ironic has the node, outside this agent's share
+    STRAY = "stray"  # bare metal: a provider with our mark, without a node in Ironic, outside this agent's share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a pass over one node ended, and why when it did not write."""
+    """How a pass over one root provider ended, and why when it did not write."""
 
-    node: str
+    node: str  # name of a hypervisor, uuid of a bare-metal node, or how many nodes it stands for
     status: Status
     plan: Plan = field(default_factory=Plan)
     observed: ObservedTree = field(default_factory=ObservedTree)  # before the pass
     notes: tuple[str, ...] = ()
-    hardware: frozenset[str] = frozenset()  # the PCI addresses of all that counts in what is offered
-    survey: Survey | None = None  # what it saw of the host; None where it did not come to that
+    hardware: frozenset[str] = frozenset()  # PCI addresses of the devices behind the stock; empty for bare metal
+    survey: Survey | None = None  # of a hypervisor; None: the pass failed before its survey, or bare metal

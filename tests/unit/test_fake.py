@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from drivers import DriverOptions, load
+from drivers import DRIVERS, DriverOptions, HostDriver
 from drivers.base import Driver
 from drivers.fake.fleet import SHAPES, generate_fleet
 from drivers.host.archive import HostArchive
@@ -15,7 +15,9 @@ def driver_of(name: str, archives: tuple[HostArchive, ...], *, archive: HostArch
     options = DriverOptions(
         uri="", instances=Path("/nowhere"), guests=GuestPolicy(virt_type="kvm"), archive=archive, fleet=archives
     )
-    return load(name, options)
+    row = DRIVERS[name]
+    assert isinstance(row, HostDriver)
+    return row.load(options)
 
 
 def files(archive: HostArchive) -> dict[str, str]:

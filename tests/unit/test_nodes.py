@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.bare_metal.compare import Fate, NodesPlanner
+from agent.bare_metal.nodes import BareMetalNodes
 from agent.bare_metal.run import NodesOutcome, foresee_nodes, run_nodes
 from agent.settings.read import load_settings
 from agent.state.nodes import MEMORY_NAME, KnownNode, NodesMemory, read_nodes, write_nodes
+from agent.sync.outcome import Status
 from beds.memory import MemoryPlacement
 from drivers.ironic.client import IronicClient
 from drivers.ironic.driver import IronicDriver
@@ -73,7 +74,7 @@ class World:
         self.folder = folder
         self.placement = MemoryPlacement()
         self.client = PlacementClient(Transport(self.placement, where="placement"))
-        self.node = NodesPlanner(
+        self.bare_metal = BareMetalNodes(
             driver=IronicDriver(cast(IronicClient, self.nodes)),
             client=self.client,
             settings=replace(load_settings([]), state_directory=folder, node_grace_s=0),
@@ -86,20 +87,20 @@ class World:
         for number, text in self.nodes.classes.items():
             if text:
                 self._named[number, os_resource_classes.normalize_name(text)] = text
-        return run_nodes(self.node)
+        return run_nodes(self.bare_metal)
 
     def plan(self) -> NodesOutcome:
-        return foresee_nodes(self.node)
+        return foresee_nodes(self.bare_metal)
 
     def restore(self, backup: MemoryPlacement) -> None:
         """Placement goes back to what it was."""
         self.placement = backup
         self.client = PlacementClient(Transport(backup, where="placement"))
-        self.node = replace(self.node, client=self.client)
+        self.bare_metal = replace(self.bare_metal, client=self.client)
 
     def wait(self, seconds: float) -> None:
-        now_s = self.node.now_s() + seconds
-        self.node = replace(self.node, clock=lambda: now_s)
+        now_s = self.bare_metal.now_s() + seconds
+        self.bare_metal = replace(self.bare_metal, clock=lambda: now_s)
 
     def traits(self, number: int) -> frozenset[str]:
         root = self.client.observe(uuid_of(number)).root
@@ -159,7 +160,7 @@ def test_what_is_reported_stays_when_the_majority_flips() -> None:
         one.sync()
         one.nodes.classes |= {2: DOT, 3: DOT}
 
-        assert one.sync().count(Fate.MISFIT) == 2
+        assert one.sync().count(Status.MISFIT) == 2
         assert one.offered() == {CLASS: {DASH}}
 
 
@@ -197,7 +198,7 @@ def test_a_class_that_changed_while_the_memory_was_away_is_replaced() -> None:
         (one.folder / MEMORY_NAME).unlink()
         one.nodes.classes = {1: "silver"}
 
-        assert one.sync().count(Fate.CHANGED) == 1
+        assert one.sync().count(Status.CHANGED) == 1
 
         assert one.stock(1) == {"CUSTOM_SILVER": 0}
         assert one.sync().unchanged == 1
@@ -226,7 +227,7 @@ def test_a_former_class_that_is_held_is_reserved_until_it_is_released(remembers:
         one.nodes.classes = {1: "silver"}
 
         for _ in range(2):
-            assert one.sync().count(Fate.HELD) == 1
+            assert one.sync().count(Status.HELD) == 1
             assert one.stock(1) == {"CUSTOM_GOLD": 1}
         one.release(1)
         one.sync()
@@ -242,7 +243,7 @@ def test_a_class_in_no_form_of_ours_is_told_and_stays_without_a_memory() -> None
         (one.folder / MEMORY_NAME).unlink()
         one.nodes.classes = {1: "silver"}
 
-        assert one.sync().count(Fate.CONTESTED) == 1
+        assert one.sync().count(Status.CONTESTED) == 1
 
         assert set(one.stock(1)) == {"CUSTOM_GOLD", "CUSTOM_LICENCE"}
 
@@ -253,11 +254,11 @@ def test_a_node_that_is_gone_is_reserved_before_it_is_deleted() -> None:
         one.sync()
         del one.nodes.classes[1]
 
-        assert one.plan().count(Fate.GOING) == 1
+        assert one.plan().count(Status.GOING) == 1
         assert one.stock(1) == {"CUSTOM_GOLD": 0}
-        assert one.sync().count(Fate.GOING) == 1
+        assert one.sync().count(Status.GOING) == 1
         assert one.stock(1) == {"CUSTOM_GOLD": 1}
-        assert one.sync().count(Fate.DELETED) == 1
+        assert one.sync().count(Status.DELETED) == 1
         assert one.stock(1) == {}
 
 
@@ -268,8 +269,8 @@ def test_where_more_nodes_are_gone_than_may_go_at_once_nothing_is_written() -> N
         one.sync()
         one.nodes.classes = {1: "gold"}
 
-        assert one.sync().count(Fate.GOING) == 3
-        assert one.sync().count(Fate.REFUSED) == 1
+        assert one.sync().count(Status.GOING) == 3
+        assert one.sync().count(Status.REFUSED) == 1
 
         assert not any(one.stock(number)["CUSTOM_GOLD"] for number in range(1, 5))
 
@@ -297,32 +298,37 @@ def test_a_node_that_is_gone_and_held_is_not_on_offer_when_it_is_released() -> N
 
         one.sync()
         one.free(1, "CUSTOM_GOLD")
-        assert one.sync().count(Fate.HELD) == 1
+        assert one.sync().count(Status.HELD) == 1
 
         assert one.stock(1) == {"CUSTOM_GOLD": 1}
 
 
 def test_leftovers_that_are_held_count_against_the_limit_once() -> None:
     with world() as one:
-        one.node = replace(one.node, settings=replace(one.node.settings, shrink_fraction=0.0))  # one goes
+        one.bare_metal = replace(
+            one.bare_metal, settings=replace(one.bare_metal.settings, shrink_fraction=0.0)
+        )  # one goes
         one.nodes.classes = dict.fromkeys(range(1, 9), "gold")
         one.sync()
         one.claim(1, "CUSTOM_GOLD")
         del one.nodes.classes[1]
         one.sync()
-        assert one.sync().count(Fate.HELD) == 1
+        assert one.sync().count(Status.HELD) == 1
         del one.nodes.classes[2]
         one.sync()
 
         done = one.sync()
-        assert {told.node: told.fate for told in done.outcomes} == {uuid_of(1): Fate.HELD, uuid_of(2): Fate.DELETED}
+        assert {told.node: told.status for told in done.outcomes} == {
+            uuid_of(1): Status.HELD,
+            uuid_of(2): Status.DELETED,
+        }
 
         one.nodes.classes |= {1: "gold"}
         one.sync()
         for number in (1, 3):
             del one.nodes.classes[number]
         one.sync()
-        assert [told.fate for told in one.sync().outcomes] == [Fate.REFUSED]  # it came back, so it is a new loss
+        assert [told.status for told in one.sync().outcomes] == [Status.REFUSED]  # it came back, so it is a new loss
 
 
 def test_all_that_is_left_goes_although_other_leftovers_are_held() -> None:
@@ -335,7 +341,7 @@ def test_all_that_is_left_goes_although_other_leftovers_are_held() -> None:
             one.sync()
         one.release(1)
 
-        assert one.sync().count(Fate.DELETED) == 1
+        assert one.sync().count(Status.DELETED) == 1
         assert one.sync().unchanged == 1
 
 
@@ -345,15 +351,15 @@ def test_a_node_that_left_the_shard_and_is_deleted_then_is_told_and_never_delete
         one.nodes.classes = {1: "gold", 2: "gold"}
         one.sync()
         one.nodes.elsewhere = {1}
-        assert one.sync().count(Fate.LEFT) == 1
+        assert one.sync().count(Status.LEFT) == 1
         assert one.sync().outcomes == ()
         del one.nodes.classes[1]
         one.sync()
 
         for done in (one.plan(), one.sync(), one.sync()):
             (told,) = done.outcomes
-            assert (told.node, told.fate) == (uuid_of(1), Fate.STRAY)
-            assert f"openstack resource provider delete {uuid_of(1)}" in told.why
+            assert (told.node, told.status) == (uuid_of(1), Status.STRAY)
+            assert f"openstack resource provider delete {uuid_of(1)}" in told.notes[0]
         assert one.stock(1) == {"CUSTOM_GOLD": 0}
 
         one.client.execute(Plan((Delete(uuid_of(1), uuid_of(1)),)), ObservedTree())
@@ -371,7 +377,7 @@ def test_a_node_that_comes_back_to_the_shard_is_ours_again() -> None:
 
         assert one.sync().unchanged == 2
         del one.nodes.classes[1]
-        assert [one.sync().outcomes[0].fate for _ in range(2)] == [Fate.GOING, Fate.DELETED]
+        assert [one.sync().outcomes[0].status for _ in range(2)] == [Status.GOING, Status.DELETED]
 
 
 @pytest.mark.parametrize("first", ["configuration", "Ironic"])
@@ -413,8 +419,8 @@ def test_a_restored_placement_is_found_out_at_intervals_when_claims_hide_it() ->
         assert one.sync().unchanged == 1
         assert one.traits(1) == frozenset()
 
-        one.wait(one.node.settings.full_audit_interval_s)
-        assert one.sync().count(Fate.CHANGED) == 1
+        one.wait(one.bare_metal.settings.full_audit_interval_s)
+        assert one.sync().count(Status.CHANGED) == 1
 
         assert one.traits(1) == {"CUSTOM_MINE"}
         assert one.sync().unchanged == 1
@@ -430,7 +436,7 @@ def test_one_provider_that_went_back_has_all_of_them_read() -> None:
         one.restore(backup)
         one.claim(1, "CUSTOM_GOLD")
 
-        assert one.sync().count(Fate.CHANGED) == 2
+        assert one.sync().count(Status.CHANGED) == 2
 
         assert one.traits(1) == one.traits(2) == {"CUSTOM_MINE"}
 

@@ -1,0 +1,92 @@
+"""Context of a pass over all bare-metal nodes of this agent, and the values that its steps hand over."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from agent.settings.read import Settings
+from agent.state.clock import Clock, probe_clock
+from agent.state.nodes import UNREAD, KnownNode, NodesMemory, read_nodes
+from agent.sync.outcome import Outcome, Status
+from drivers.ironic.driver import IronicDriver
+from drivers.ironic.shape import MARKS
+from reportclient.client import PlacementClient
+from reportclient.plan import Plan
+from reportclient.tree import ObservedProvider, ObservedTree, Provider
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BareMetalNodes:
+    """
+    All bare-metal nodes of this agent's share: where they are read and reported, under one configuration.
+
+    The counterpart of ``ComputeNode`` (``agent/sync/node.py``), with one root provider for each node.
+    """
+
+    driver: IronicDriver
+    client: PlacementClient
+    settings: Settings
+    where: str  # the placement's name
+    workers: int = 8  # nodes that are written at a time
+    noted: Clock = field(default_factory=probe_clock)  # the clock by which nodes.json keeps its moments
+    clock: Callable[[], float] | None = None  # seconds since the epoch, instead of ``noted``; None: ``noted``
+
+    def now_s(self) -> float:
+        """Return the time of this pass in seconds since the epoch."""
+        return self.clock() if self.clock else self.noted.now_s()
+
+    def memory(self) -> NodesMemory:
+        """Return what the last pass remembered about this Ironic and this placement; errors as ``read_nodes``."""
+        return read_nodes(self.settings.state_directory, self.where, self.driver.ironic, clock=self.noted)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A node whose provider differs from what it should be, or must be read to tell."""
+
+    provider: Provider  # as it should be
+    known: KnownNode | None  # what was remembered of the node; None: nothing
+    seen: ObservedProvider | None  # the provider as it stands; None: not read yet, or not in placement
+    generation: int | None  # of the provider; None: not in placement
+    because: str = ""  # why the node is reserved; empty: it is not
+    spelling: str | None = None  # the node's resource class as Ironic has it, to be remembered when this is done
+    reserves: frozenset[str] = frozenset()  # if any: only reserve these classes, where they stand
+    status: Status | None = None  # how the node's pass ends; None: the write decides
+
+    @property
+    def given(self) -> frozenset[str]:
+        """The classes and traits that come from the node."""
+        return frozenset(self.provider.inventories) | (self.provider.traits - MARKS)
+
+
+@dataclass(slots=True)
+class Look:
+    """Everything that one look at Ironic and placement found."""
+
+    memory: NodesMemory
+    nodes: dict[str, KnownNode]  # what to remember of nodes that need no write, by uuid
+    lacked: frozenset[str]  # standard traits that this placement is too old to know
+    tasks: list[Task] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)  # of nodes that need no write
+    deletions: list[KnownNode] = field(default_factory=list)
+    believed: list[KnownNode] = field(default_factory=list)  # nodes whose memory equals what stands now
+    left: Mapping[str, KnownNode] = field(default_factory=dict)  # as in ``NodesMemory``
+    unchanged: int = 0  # nodes that are as they should be
+    whole: bool = False  # every provider is read, whatever is remembered
+    behind: frozenset[str] = frozenset()  # uuids of nodes whose generation is lower than the remembered one
+
+    def current(self, known: KnownNode | None, generation: int | None) -> ObservedProvider | None:
+        """Return a provider as it stands, if the memory tells that without reading it; else None."""
+        return known.seen if known and not self.whole and known.seen.generation == generation else None
+
+
+def node_outcome(
+    uuid: str, status: Status, note: str = "", plan: Plan = Plan(), seen: ObservedProvider | None = None
+) -> Outcome:
+    """Return the outcome of one node; ``seen`` is its provider before the pass, None if it was not read."""
+    observed = ObservedTree((seen,)) if seen else ObservedTree()
+    return Outcome(node=uuid, status=status, plan=plan, observed=observed, notes=(note,) if note else ())
+
+
+def unread(uuid: str, given: frozenset[str]) -> KnownNode:
+    """Return the memory of a node whose provider was never read: only the names that it is about to be given."""
+    return KnownNode(ObservedProvider(uuid=uuid, generation=UNREAD, provider=Provider(name=uuid)), given)

@@ -1,0 +1,49 @@
+"""What the verbs over a hypervisor and over bare-metal nodes share: wishes, records of outcomes, exit codes."""
+
+import argparse
+
+from agent.command.exits import Exit
+from agent.command.forms import OutcomeForm
+from agent.sync.decide.view import Wishes
+from agent.sync.json_form import encode_plan
+from agent.sync.outcome import Outcome, Status
+
+ENDINGS = {
+    Status.UNCHANGED: Exit.DONE,
+    Status.CREATED: Exit.DONE,
+    Status.CHANGED: Exit.DONE,
+    Status.DELETED: Exit.DONE,
+    Status.RESHAPE_NEEDED: Exit.DIFFERENCES,
+    Status.UNSAFE: Exit.REFUSED,
+    Status.OTHER_PLAN: Exit.REFUSED,
+    Status.MISFIT: Exit.DIFFERENCES,
+    Status.FAILED: Exit.ERROR,
+    Status.CONTESTED: Exit.REFUSED,
+    Status.UNFINISHED: Exit.ERROR,
+    Status.HELD: Exit.DIFFERENCES,
+    Status.REFUSED: Exit.REFUSED,
+    Status.GOING: Exit.DONE,
+    Status.LEFT: Exit.DONE,
+    Status.STRAY: Exit.DIFFERENCES,
+}
+"""The exit code for one root that ended with this status."""
+
+
+def wishes_of(options: argparse.Namespace) -> Wishes:
+    """Return what the command line asks of a pass; options that the verb does not have count as not given."""
+    return Wishes(
+        force=getattr(options, "force", False),
+        take_over=getattr(options, "take_over", False),
+        rename_from=getattr(options, "rename_from", None),
+        deep=getattr(options, "deep", None),
+    )
+
+
+def encode_outcome(outcome: Outcome) -> OutcomeForm:
+    """Return one outcome with its plan as JSON has it."""
+    return {
+        "node": outcome.node,
+        "outcome": outcome.status.value,
+        "notes": list(outcome.notes),
+        **encode_plan(outcome.plan, outcome.observed),
+    }
