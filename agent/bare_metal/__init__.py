@@ -1,1 +1,1 @@
-"""Many Ironic nodes, each a root provider: compare them with placement, and write what differs."""
+"""Compare many Ironic nodes, each a root provider, with placement, and write what differs."""

@@ -1,5 +1,5 @@
 """
-Judge nodes that Ironic's listing no longer has: deleted, moved to another share, or never of this agent's share.
+Judge nodes that are missing from Ironic's listing: deleted, moved to another share, or never in this agent's share.
 
 A provider is deleted only after Ironic said twice that it does not have the node, and not if too many nodes are missing
 at once. Nodes that left this agent's share are remembered for as long as their providers stand, and are never written:

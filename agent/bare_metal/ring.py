@@ -1,8 +1,8 @@
 """
-Which nodes are this agent's where several share one Ironic without shards: a consistent hash ring over all of them.
+Share the nodes of one Ironic among several agents, by a consistent hash ring over these agents.
 
-Each agent is a member of a group in etcd while its pass runs, and for some time after it (``[agent] ring_timeout``):
-one that is killed loses its nodes to the others after that time, and one that runs a pass now and then keeps its own.
+Each agent is a member of a group in etcd while its pass runs, and for ``[agent] ring_timeout`` seconds after it. The
+nodes of an agent that was killed go to the others after that time; an agent that runs a pass within it keeps its own.
 """
 
 import hashlib
@@ -28,30 +28,34 @@ ERRORS = (ToozError, Etcd3Exception, OSError, ValueError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ring:
-    """Where the members meet, and who we are among them."""
+    """A ring of agents, and this agent as its member."""
 
-    url: str
-    about: str  # the Ironic, and what of it is shared: agents of another one are no members of this ring
-    member: str
-    instance: str  # this agent's own mark, so that two of one name are found out
+    url: str  # of etcd, as tooz spells it
+    about: str  # the Ironic with shard and conductor group: agents with another text are in another ring
+    member: str  # this agent's name in the ring
+    instance: str  # this agent's own uuid, by which two agents of one name are told apart
     timeout_s: int
 
     @property
     def group(self) -> bytes:
+        """Return the name of the group in etcd."""
         return b"compute-node-agent-" + hashlib.sha256(self.about.encode()).hexdigest()[:16].encode()
 
 
 @contextmanager
 def membership(ring: Ring) -> Iterator[Callable[[str], bool]]:
     """
-    Inside, and for ``timeout_s`` seconds after, we are a member; yields which nodes (by uuid) are ours.
+    Make this agent a member inside the block, and for ``timeout_s`` seconds after it.
+
+    Yields a function that says whether a node, by uuid, is this agent's.
 
     Raises:
-        StateError: etcd cannot be reached, or another agent has our name. Who does not know the others must not guess.
+        StateError: etcd cannot be reached, or another agent has this agent's name. Without the other members this
+            agent cannot tell its own nodes.
     """
     with _connected(ring) as coordinator:
         _join(ring, coordinator)
-        coordinator.heart.start()  # a pass may take longer than the time that we are believed to be there
+        coordinator.heart.start()  # a pass may take longer than ``timeout_s``
         try:
             yield _shares(ring, coordinator)
         finally:
@@ -62,13 +66,19 @@ def membership(ring: Ring) -> Iterator[Callable[[str], bool]]:
 
 @contextmanager
 def looked_at(ring: Ring) -> Iterator[Callable[[str], bool]]:
-    """Which nodes would be ours if we joined now; writes nothing. Errors as ``membership``."""
+    """
+    Yield a function that says whether a node, by uuid, would be this agent's if it joined now; writes nothing.
+
+    Raises:
+        as ``membership``.
+    """
     with _connected(ring) as coordinator:
         yield _shares(ring, coordinator)
 
 
 @contextmanager
 def _connected(ring: Ring) -> Iterator[CoordinationDriver]:
+    """Connect to etcd. The connection stays open, as its end would end the membership with the pass."""
     separator = "&" if "?" in ring.url else "?"
     beat_s = max(1, ring.timeout_s // 3)  # tooz beats as often as its shortest timeout
     try:
@@ -77,11 +87,11 @@ def _connected(ring: Ring) -> Iterator[CoordinationDriver]:
         coordinator.start(start_heart=False)
     except ERRORS as error:
         raise _unreachable(ring, error) from error
-    yield coordinator  # never stopped: that would end our membership with the pass
+    yield coordinator
 
 
 def _join(ring: Ring, coordinator: CoordinationDriver) -> None:
-    """Where we are a member already, our time begins to run anew, and nobody sees the ring without us."""
+    """Join the group. A member that is in it already only renews its time, so that the ring never misses it."""
     instance = {"instance": ring.instance}
     try:
         with suppress(GroupAlreadyExist):
@@ -91,8 +101,8 @@ def _join(ring: Ring, coordinator: CoordinationDriver) -> None:
         except MemberAlreadyExist:
             if coordinator.get_member_capabilities(ring.group, ring.member.encode()).get() != instance:
                 raise StateError(
-                    f"another agent is called {ring.member} in the ring at {ring.url}: set [agent] ring_member to a "
-                    f"name of its own on each"
+                    f"another agent has the name {ring.member} in the ring at {ring.url}: set [agent] ring_member to a "
+                    f"different name on each agent"
                 ) from None
             coordinator.update_capabilities(ring.group, instance).get()
     except ERRORS as error:
@@ -100,6 +110,7 @@ def _join(ring: Ring, coordinator: CoordinationDriver) -> None:
 
 
 def _shares(ring: Ring, coordinator: CoordinationDriver) -> Callable[[str], bool]:
+    """Return the function that says whether a node is this agent's, by the members of this moment."""
     own = ring.member.encode()
     try:
         members = set(coordinator.get_members(ring.group).get())
@@ -114,5 +125,6 @@ def _shares(ring: Ring, coordinator: CoordinationDriver) -> Callable[[str], bool
 def _unreachable(ring: Ring, error: Exception) -> StateError:
     cause = " ".join(str(error).split())[:200] or type(error).__name__
     return StateError(
-        f"the ring of agents at {ring.url} cannot be joined: {cause}: does etcd run there, is [agent] ring_url right?"
+        f"the ring of agents at {ring.url} cannot be joined: {cause}: does etcd run there, and is [agent] ring_url "
+        f"right?"
     )

@@ -1,4 +1,4 @@
-"""How people see many bare-metal nodes: sums, and the nodes of which something is new or wrong."""
+"""Print bare-metal nodes for people: sums, and one by one only the nodes that are new, changed or wrong."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -9,11 +9,11 @@ from rich.table import Column, Table
 
 from drivers.ironic.shape import MARKS
 
-MOST = 20  # nodes of one outcome that are told one by one
+MOST = 20  # nodes of one outcome that are printed one by one
 
 
 def print_nodes(out: Console, data: Mapping[str, Any]) -> None:
-    """What each class has, and the nodes that cannot be reported."""
+    """Print how many nodes each class has, and the nodes that cannot be reported."""
     stocks = [(name, stock) for one in data["providers"].values() for name, stock in one["inventories"].items()]
     nodes = Counter(name for name, _ in stocks)
     reserved = Counter(name for name, stock in stocks if stock["reserved"])
@@ -24,13 +24,13 @@ def print_nodes(out: Console, data: Mapping[str, Any]) -> None:
         out.print(table)
     _print_some(out, "cannot be reported", [(one["node"], one["why"]) for one in data["findings"]])
     if not nodes and not data["findings"]:
-        out.print("Ironic has no node of this agent's share")
+        out.print("Ironic has no node in this agent's share")
 
 
 def print_sums(out: Console, data: Mapping[str, Any]) -> None:
-    """How many nodes placement has, how many are this agent's, and of which classes."""
+    """Print how many nodes placement has, how many are this agent's, and of which classes."""
     sums = data["summary"]
-    out.print(f"{sums['marked']} nodes carry the mark of such agents, {sums['ours']} are of this one")
+    out.print(f"{sums['marked']} nodes carry the mark of agents for bare metal, {sums['ours']} are this agent's")
     table = Table("class", Column("nodes", justify="right"), box=None)
     for name, count in sorted(sums["classes"].items()):
         table.add_row(name, str(count))
@@ -39,7 +39,7 @@ def print_sums(out: Console, data: Mapping[str, Any]) -> None:
 
 
 def print_pass(out: Console, data: Mapping[str, Any]) -> None:
-    """The sums of a pass, and the nodes of which something became."""
+    """Print the sums of a pass, and the nodes that did not stay as they were."""
     would = "would be " if data["dry_run"] else ""
     sums = ", ".join(
         f"{count} {would if name in ('created', 'changed', 'deleted') else ''}{name}"
@@ -55,7 +55,7 @@ def print_pass(out: Console, data: Mapping[str, Any]) -> None:
 
 
 def _describe(operation: Mapping[str, Any]) -> list[str]:
-    """One operation on one node, in a few words."""
+    """Return what one operation changes on a node, a few words for each name."""
     if operation["operation"] == "set-traits":
         added = [name for name in operation["added"] if name not in MARKS]
         return [f"+{name}" for name in added] + [f"-{name}" for name in operation["removed"]]
@@ -75,10 +75,11 @@ def _describe(operation: Mapping[str, Any]) -> list[str]:
 
 
 def _print_some(out: Console, what: str, nodes: list[tuple[str, str]]) -> None:
+    """Print the first ``MOST`` of these nodes, each with its reason, under a heading; nothing for no nodes."""
     if not nodes:
         return
     out.print(f"{what}:", style="bold")
     for node, why in nodes[:MOST]:
         out.print(f"  {node}  {why}", soft_wrap=True, markup=False)
     if len(nodes) > MOST:
-        out.print(f"  and {len(nodes) - MOST} more: --format json has them all")
+        out.print(f"  and {len(nodes) - MOST} more: --format json has all of them")

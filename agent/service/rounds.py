@@ -223,6 +223,7 @@ class Rounds:
         return Counter(one.kind.value for one in result.findings)
 
     def _take_nodes(self, client: PlacementClient) -> RoundResult:
+        """One pass over all bare-metal nodes; of the result only nodes that are not well are named."""
         with (
             locked(self._settings.state_directory),
             open_nodes(self._settings, self._choice, writes=True, told=self._told) as driver,

@@ -1,1 +1,1 @@
-"""Bare-metal nodes as Ironic tells of them: each is the root of a tree of its own."""
+"""Bare-metal nodes as Ironic reports them; each is the root of a provider tree of its own."""

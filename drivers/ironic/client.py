@@ -1,10 +1,10 @@
 """
-The only door to Ironic: its REST API through a keystoneauth adapter.
+Read Ironic's REST API through a keystoneauth adapter; no other module sends requests to Ironic.
 
-Listings are read by pages with only the fields that are needed, and are whole or not there at all.
+A listing is read page by page, with only the fields that decide about providers. It is whole, or an error.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext, suppress
 from typing import Any, NoReturn, Protocol
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -16,27 +16,29 @@ from drivers.errors import DiscoveryError, MalformedFact, Vanished
 from drivers.ironic.nodes import FIELDS
 from reportclient.errors import KEYSTONE_AWAY, LEAKED, asked_keystone, mask, shorten
 
-PAGE = 1000  # nodes; more than Ironic's [api] max_limit is cut down by Ironic
-REQUEST_TRIES = 5  # at one request that a busy Ironic refused, and at a listing of which a node went away
+PAGE = 1000  # nodes for each request; Ironic cuts it down to its own [api] max_limit
+REQUEST_TRIES = 5  # at a request that a busy Ironic refused, and at a listing during which a node went away
 _NO_CONNECTION = (exceptions.ConnectTimeout, exceptions.ConnectFailure)
-WITH_TRAITS, WITH_GROUPS, WITH_SHARDS = (1, 37), (1, 46), (1, 82)  # the API versions that brought them
+WITH_TRAITS, WITH_GROUPS, WITH_SHARDS = (1, 37), (1, 46), (1, 82)  # Ironic's API versions that introduced them
 
 
 class Adapter(Protocol):
-    """What we use of a keystoneauth adapter."""
+    """The part of a keystoneauth adapter that this client uses."""
 
-    def request(self, url: str, method: str, **kwargs: Any) -> Any: ...
+    def request(self, url: str, method: str, **kwargs: Any) -> Any:
+        """Send a request and return the response as ``requests`` has it."""
+        ...
 
 
 class _Busy(Exception):
-    """A refusal that passes: worth another try."""
+    """Ironic is busy, or a node is locked: the request is worth another try."""
 
 
 class IronicClient:
     """
-    One Ironic, and which of its nodes are ours.
+    Reads one Ironic, or a part of its nodes.
 
-    ``shard`` and ``conductor_group`` narrow the listing; None: all of them.
+    ``shard`` and ``conductor_group`` narrow the listing; None means every shard, every group.
     """
 
     def __init__(self, sender: Adapter, where: str, *, shard: str | None, conductor_group: str | None) -> None:
@@ -50,21 +52,21 @@ class IronicClient:
 
     @property
     def name(self) -> str:
-        """Where it is, and what narrows the listing."""
+        """The Ironic's address, and what narrows the listing."""
         return ", ".join([self.where, *(f"{name} {value!r}" for name, value in self._filters.items())])
 
     @property
     def lists_all(self) -> bool:
-        """Whether nothing narrows the listing."""
+        """True if nothing narrows the listing."""
         return not self._filters
 
-    def records(self) -> Iterator[Any]:
+    def records(self) -> Iterator[object]:
         """
-        Every node of our share, as Ironic's JSON has it, ``PAGE`` a request.
+        Yield every listed node as Ironic's JSON has it, ``PAGE`` nodes for each request.
 
         Raises:
-            Vanished: nodes that a page began at went away again and again.
-            DiscoveryError: no whole answer; never a shorter listing.
+            Vanished: the node at which a page begins was deleted meanwhile.
+            DiscoveryError: Ironic did not answer whole. Never a shorter listing.
         """
         query = {"fields": ",".join(FIELDS), "limit": str(PAGE), **self._filters}
         markers: set[str] = set()
@@ -74,10 +76,10 @@ class IronicClient:
                 page, following = body["nodes"], body.get("next")
                 if not isinstance(page, list):
                     raise TypeError("nodes is no list")
-                # Ironic's own link forgets shard and conductor group, so only its marker is taken.
+                # Ironic's own link lacks shard and conductor group, so only its marker is used.
                 marker = dict(parse_qsl(urlsplit(following).query))["marker"] if following else ""
             except (KeyError, TypeError, AttributeError, ValueError) as error:
-                raise MalformedFact(f"{self.where} answered a listing of nodes that is none: {error}") from error
+                raise MalformedFact(f"{self.where} answered with no listing of nodes: {error}") from error
             yield from page
             if not marker:
                 return
@@ -88,19 +90,19 @@ class IronicClient:
 
     def is_there(self, uuid: str) -> bool:
         """
-        Whether Ironic has a node of this uuid, whosever share it is of.
+        Return whether Ironic has a node of this uuid, in any share.
 
         Raises:
-            DiscoveryError: it cannot be told.
+            DiscoveryError: Ironic gave no answer that tells.
         """
-        for written in (uuid, uuid.upper()):  # Ironic keeps it as it was written
+        for written in (uuid, uuid.upper()):  # Ironic keeps a uuid in the case in which it was enrolled
             with suppress(Vanished):
                 self._get(f"/v1/nodes/{written}?fields=uuid")
                 return True
         return False
 
     def _get(self, path: str) -> Any:
-        """A GET's body; a busy Ironic is asked again."""
+        """Return the body of a GET; a busy Ironic is asked again, ``REQUEST_TRIES`` times in all."""
         tries = Retrying(
             stop=stop_after_attempt(REQUEST_TRIES),
             wait=wait_random_exponential(multiplier=0.1, max=2),
@@ -112,6 +114,12 @@ class IronicClient:
             raise DiscoveryError(f"{error.last_attempt.exception()}, {REQUEST_TRIES} times: see its log") from error
 
     def _ask(self, path: str) -> Any:
+        """
+        Send one GET and return its body.
+
+        Raises:
+            _Busy: the refusal may pass. Vanished: 404 of Ironic's own. DiscoveryError: any other refusal.
+        """
         version = ".".join(map(str, self._version))
         asked = f"{self.where} answered GET {path.partition('?')[0]}"
         try:
@@ -176,9 +184,9 @@ _ADVICE: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...] =
 )
 
 
-def unique(records: Iterator[Mapping[str, Any]]) -> Iterator[Any]:
-    """Records without those that a listing tells twice, as it does when nodes come while it is read."""
-    seen: set[Any] = set()
+def unique(records: Iterable[object]) -> Iterator[object]:
+    """Yield the records without repetitions, which a listing has when nodes are enrolled while it is read."""
+    seen: set[str] = set()
     for record in records:
         uuid = record.get("uuid") if isinstance(record, Mapping) else None
         if not isinstance(uuid, str) or uuid not in seen:

@@ -1,4 +1,4 @@
-"""The Ironic driver: all nodes of a share at one look, and the provider of each."""
+"""The Ironic driver: reads all nodes at once, and shapes the provider of each node of this agent's share."""
 
 from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
@@ -10,7 +10,11 @@ from drivers.ironic.shape import NOTHING, Share, shape_share
 
 
 class IronicDriver:
-    """``mine`` says of each node (by uuid) whether it is this agent's, where several share what Ironic lists."""
+    """
+    Lists the nodes of one Ironic and shapes their providers.
+
+    ``mine`` returns whether a node, by uuid, is this agent's, where several agents share one listing; None: all are.
+    """
 
     def __init__(self, client: IronicClient, mine: Callable[[str], bool] | None = None) -> None:
         self._client = client
@@ -18,27 +22,27 @@ class IronicDriver:
 
     @property
     def where(self) -> str:
-        """The Ironic's name, and what of it is this agent's."""
+        """The Ironic's name, and the part of its nodes that is listed."""
         return self._client.name
 
     @property
     def ironic(self) -> str:
-        """The Ironic's name, whatever of it is this agent's."""
+        """The Ironic's name alone."""
         return self._client.where
 
     @property
     def sees_all(self) -> bool:
-        """Whether the share is all that Ironic has: then a provider of ours without a node of it is nobody's."""
+        """True if the share is all that Ironic has: then no other agent reports a marked provider without a node."""
         return self._mine is None and self._client.lists_all
 
     def survey(self) -> tuple[Node | Misfit, ...]:
         """
-        Every node that Ironic lists for us, other agents' of a ring among them; complete, or there is none.
+        Return every node that Ironic lists, including those of other agents in the ring.
 
-        A node that a page begins at may be deleted between two pages: then the listing begins again.
+        The node at which a page begins may be deleted between two pages: then the listing begins again.
 
         Raises:
-            DiscoveryError: Ironic could not be read whole.
+            DiscoveryError: Ironic could not be read whole. Never a shorter listing.
         """
         for _ in range(REQUEST_TRIES):
             with suppress(Vanished):
@@ -54,7 +58,7 @@ class IronicDriver:
         reported: Mapping[str, str] = NOTHING,
         standing: Container[str] = (),
     ) -> Share:
-        """The providers that our nodes should have, judged among all that are listed; pure. As ``shape_share``."""
+        """Return the share of this agent, judged among all listed nodes; parameters as ``shape_share``."""
         share = shape_share(nodes, reported=reported, standing=standing)
         if self._mine is None:
             return share
@@ -68,5 +72,5 @@ class IronicDriver:
         )
 
     def is_there(self, uuid: str) -> bool:
-        """Whether Ironic has this node, whosever share it is of; errors as ``survey``."""
+        """Return whether Ironic has this node, in any share; errors as ``survey``."""
         return self._client.is_there(uuid)

@@ -1,4 +1,4 @@
-"""What Ironic's API tells of a node, as far as placement is concerned, and what cannot be a node."""
+"""Parse the nodes of Ironic's API: the fields that decide about providers, and why a record is no node."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ FIELDS = (
     "provision_state",
     "instance_uuid",
 )
-"""What a listing is asked for: all that decides about a node's provider."""
+"""The fields that a listing asks for: everything that decides about a node's provider."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,26 +22,26 @@ class Node:
     """One bare-metal node (Ironic's API reference, "Nodes")."""
 
     uuid: str
-    resource_class: str | None  # as the operator wrote it; None: nobody did
+    resource_class: str | None  # as the operator wrote it; None: not set
     traits: frozenset[str]
     maintenance: bool
-    power_state: str | None  # None: never asked
-    provision_state: str | None
-    instance_uuid: str | None
+    power_state: str | None  # None: Ironic has not read it from the node yet
+    provision_state: str | None  # None: available, in Ironic before Kilo
+    instance_uuid: str | None  # None: no instance
 
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """A node that cannot be reported: what stands in placement for it stays as it is."""
+    """A node that cannot be reported; its provider in placement stays as it is."""
 
-    uuid: str  # "" where not even that can be told
+    uuid: str  # "" if the record has no valid uuid
     why: str
-    node: "Node | None" = None  # what is known of it, where it is a node at all
-    collides: str = ""  # the class in placement that another resource class has; empty: it is another kind of misfit
+    node: "Node | None" = None  # None: the record is no node in Ironic's documented form
+    collides: str = ""  # the class in placement that another resource class already has; empty: another kind of misfit
 
 
 def parse_node(record: Any) -> Node | Misfit:
-    """One element of ``nodes`` in a listing; whatever it is, the answer is a node or says why it is none."""
+    """Parse one element of ``nodes`` in a listing; any other content becomes a misfit that says why."""
     uuid = ""
     try:
         uuid = str(UUID(record["uuid"]))
@@ -55,25 +55,25 @@ def parse_node(record: Any) -> Node | Misfit:
             instance_uuid=_text(record, "instance_uuid"),
         )
     except KeyError as error:
-        return Misfit(uuid, f"Ironic tells nothing of its {error.args[0]}")
+        return Misfit(uuid, f"Ironic's record of it lacks the field {error.args[0]}")
     except (TypeError, ValueError, AttributeError) as error:
         return Misfit(uuid, f"Ironic's record of it is not in its documented form: {str(error)[:200]}")
 
 
-def _text(record: Mapping[str, Any], name: str) -> str | None:
+def _text(record: Mapping[str, object], name: str) -> str | None:
     value = record[name]
     if value is not None and not isinstance(value, str):
         raise ValueError(f"{name} is {str(value)[:80]!r}")
     return value
 
 
-def _texts(value: Any) -> list[str]:
+def _texts(value: object) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
         raise ValueError(f"traits are {str(value)[:80]!r}")
     return value
 
 
-def _flag(value: Any) -> bool:
+def _flag(value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"maintenance is {str(value)[:80]!r}")
     return value

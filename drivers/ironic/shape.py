@@ -1,8 +1,8 @@
 """
-The provider of each bare-metal node, by the rules that nova's users know.
+Shape the provider of each bare-metal node, by the rules of nova's Ironic driver.
 
-Name and uuid of the provider are the node's uuid. It has one unit of one class, CUSTOM_ and the node's resource class,
-which is reserved while the node cannot be deployed or is in use.
+Name and uuid of the provider are the node's uuid. It has one unit of one class: CUSTOM_ and the node's resource class.
+That unit is reserved while the node cannot be deployed or is in use.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -17,25 +17,23 @@ from reportclient.ownership import MARKER
 from reportclient.tree import Inventory, Provider
 
 BARE_METAL = "CUSTOM_OWNER_COMPUTE_NODE_AGENT_BARE_METAL"
-"""On the provider of each node, so that one request finds them all among the hosts of a cloud."""
+"""Trait on the provider of each node, so that one request finds all of them among the hosts of a cloud."""
 MARKS = frozenset({MARKER, BARE_METAL})
 MOST_TRAITS = 50  # of a node, in Ironic's API
-AVAILABLE = ("available", None)  # None is what Ironic called it before Kilo
+AVAILABLE = ("available", None)  # provision states; Ironic before Kilo had None for available
 NO_POWER = ("error", None)
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What this agent reports, by uuid, and what of it cannot be reported."""
+    """The nodes that this agent reports, by uuid, and those of them that cannot be reported."""
 
     providers: Mapping[str, Provider]
     misfits: Mapping[str, Misfit]
-    others: frozenset[str] = frozenset()  # nodes that are listed and another agent's
-    reserved: Mapping[str, str] = field(default_factory=dict)  # why nobody may be placed on a node, by uuid
-    spellings: Mapping[str, str] = field(
-        default_factory=dict
-    )  # the resource class of each of ``providers``, as written
+    others: frozenset[str] = frozenset()  # uuids of listed nodes that another agent of the ring reports
+    reserved: Mapping[str, str] = field(default_factory=dict)  # why a node is reserved, by uuid; no free nodes
+    spellings: Mapping[str, str] = field(default_factory=dict)  # resource classes of ``providers``, as Ironic has them
 
 
 def shape_share(
@@ -45,11 +43,11 @@ def shape_share(
     standing: Container[str] = (),
 ) -> Share:
     """
-    The providers of these nodes.
+    Return the providers of these nodes.
 
-    Two resource classes that placement could not tell apart are not mixed: one stays, and the nodes of the others are
-    misfits. The one that is on offer stays, by ``reported`` (the resource class with which each node was reported, of
-    nodes that stand in placement), then the one of most nodes that are ``standing`` there, then the one of most nodes.
+    Several resource classes may become one class in placement. They are not mixed: one resource class stays, and nodes
+    of the others are misfits. The resource class stays that most nodes were ``reported`` with (by uuid, for nodes that
+    stand in placement); then the one of most ``standing`` nodes (by uuid); then the one of most nodes.
     """
     misfits: dict[str, Misfit] = {}
     fitting: dict[str, tuple[Node, str]] = {}
@@ -70,7 +68,7 @@ def shape_share(
 
 
 def _fit(node: Node) -> str | Misfit:
-    """The class of a node, or why it cannot be reported."""
+    """Return the class of a node in placement, or a misfit that says why the node cannot be reported."""
     if not node.resource_class:
         return Misfit(node.uuid, "it has no resource class: openstack baremetal node set --resource-class", node)
     if len(node.traits) > MOST_TRAITS:
@@ -86,7 +84,7 @@ def _fit(node: Node) -> str | Misfit:
 def _colliding(
     fitting: Mapping[str, tuple[Node, str]], reported: Mapping[str, str], standing: Container[str]
 ) -> dict[str, Misfit]:
-    """The nodes whose class in placement is another resource class's too, which stays."""
+    """Return the misfits, by uuid: nodes whose class in placement stays with another resource class."""
     texts: dict[str, dict[str, _Weight]] = {}
     for uuid, (node, name) in fitting.items():
         weight = texts.setdefault(name, {}).setdefault(node.resource_class or "", _Weight())
@@ -94,7 +92,7 @@ def _colliding(
         weight.standing += uuid in standing
     for uuid, text in reported.items():
         if uuid in fitting and fitting[uuid][0].resource_class != text:
-            continue  # it was renamed: this pass reports or reserves it anew
+            continue  # its resource class was changed: this pass reports or reserves it anew
         name = str(os_resource_classes.normalize_name(text))
         if name in texts:
             texts[name].setdefault(text, _Weight()).reported += 1
@@ -108,7 +106,7 @@ def _colliding(
 
 @dataclass(slots=True)
 class _Weight:
-    """How many nodes speak for one of several resource classes."""
+    """How many nodes count for one of several colliding resource classes."""
 
     reported: int = 0
     standing: int = 0
@@ -116,14 +114,14 @@ class _Weight:
 
     @property
     def rank(self) -> tuple[int, int, int]:
-        """Lower goes first."""
+        """Sort key; the lowest resource class stays."""
         return -self.reported, -self.standing, -self.nodes
 
 
 def _collision(text: str, name: str, first: str) -> str:
     return (
-        f"its resource class {text!r} would be {name} in placement, as {first!r} of other nodes is: rename one of the "
-        f"two with openstack baremetal node set --resource-class"
+        f"its resource class {text!r} would become {name} in placement, like {first!r} of other nodes: rename one of "
+        f"the two with openstack baremetal node set --resource-class"
     )
 
 
@@ -137,7 +135,7 @@ def _provider(node: Node, name: str) -> Provider:
 
 
 def why_reserved(node: Node) -> str:
-    """Why nobody may be placed on a node now: it is ill, not ready, or has an instance; empty when one may be."""
+    """Return why a node must be reserved: it is ill, not ready, or has an instance; empty if it is free."""
     reasons = {
         "in maintenance": node.maintenance,
         f"power state {node.power_state or 'unknown'}": node.power_state in NO_POWER,

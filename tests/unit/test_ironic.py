@@ -128,7 +128,7 @@ def test_a_record_that_lacks_a_field_is_no_node() -> None:
         lacking = {key: value for key, value in record().items() if key != name}
         found = parse_node(lacking)
         assert isinstance(found, Misfit)
-        assert found.why == f"Ironic tells nothing of its {name}"
+        assert found.why == f"Ironic's record of it lacks the field {name}"
 
 
 anything = st.recursive(
@@ -270,8 +270,8 @@ def test_a_busy_ironic_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
         (406, "1.37 is needed: upgrade Ironic"),
         (400, "with 400 .*does the endpoint lead to it"),
         (300, "with 300 .*does the endpoint lead to it"),
-        ({"nodes": 5}, "a listing of nodes that is none: nodes is no list"),
-        ({}, "a listing of nodes that is none: 'nodes'"),
+        ({"nodes": 5}, "answered with no listing of nodes: nodes is no list"),
+        ({}, "answered with no listing of nodes: 'nodes'"),
         (OSError("gone"), "OSError: gone: check .ironic."),
     ],
 )
