@@ -11,9 +11,9 @@ from drivers.events import OnOperation, untold
 if TYPE_CHECKING:
     from drivers.base import Driver
     from drivers.host.archive import HostArchive
-    from drivers.ironic.client import Adapter
     from drivers.ironic.driver import IronicDriver
     from drivers.policy import GuestPolicy
+    from reportclient.keystone import Sender
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class DriverOptions:
 class NodesOptions:
     """What a driver of bare-metal nodes needs to list its nodes."""
 
-    adapter: "Adapter"  # sends requests to Ironic
+    sender: "Sender"  # of requests to Ironic
     where: str  # the Ironic's name in messages
     shard: str | None  # narrows the listing; None: every shard
     conductor_group: str | None  # narrows the listing; None: every group
@@ -103,7 +103,7 @@ def _load_ironic(options: NodesOptions) -> "IronicDriver":
     from drivers.ironic.client import IronicClient
     from drivers.ironic.driver import IronicDriver
 
-    client = IronicClient(options.adapter, options.where, shard=options.shard, conductor_group=options.conductor_group)
+    client = IronicClient(options.sender, options.where, shard=options.shard, conductor_group=options.conductor_group)
     return IronicDriver(client, options.mine)
 
 

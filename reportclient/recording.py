@@ -8,12 +8,11 @@ from typing import Any
 
 from keystoneauth1 import exceptions
 
-from reportclient.errors import LEAKED, Rejected, mask
-from reportclient.transport import Sender
+from reportclient.errors import Rejected, mask
+from reportclient.keystone import FAILURES, Sender
 
 _KEPT = ("Age", "Content-Type", "Date", "Last-Modified", "Retry-After", "x-openstack-request-id")
 """Headers of an answer that the agent reads; no others are recorded."""
-_FAILURES = (exceptions.ClientException, OSError, ArithmeticError, ValueError, *LEAKED)
 
 
 class Unrecorded(Rejected):
@@ -56,7 +55,7 @@ class RecordingSender:
         asked = Exchange(method=method, path=url, microversion=_version(kwargs), body=kwargs.get("json"))
         try:
             answer = self._sender.request(url, method, **kwargs)
-        except _FAILURES as error:
+        except FAILURES as error:
             self._exchanges.append(replace(asked, failure=type(error).__name__, cause=mask(str(error))))
             raise
         headers = {name: str(answer.headers[name]) for name in _KEPT if name in answer.headers}
@@ -137,7 +136,7 @@ def decode_exchanges(text: str) -> tuple[Exchange, ...]:
 def _failure(found: Exchange) -> Exception:
     """Return the recorded exception with its text, without its own constructor, which would extend the text again."""
     named = getattr(exceptions, found.failure, None) or getattr(builtins, found.failure, None)
-    kind = named if isinstance(named, type) and issubclass(named, _FAILURES) else exceptions.ClientException
+    kind = named if isinstance(named, type) and issubclass(named, FAILURES) else exceptions.ClientException
     error: Exception = kind.__new__(kind, found.cause)
     return error
 

@@ -6,10 +6,9 @@ Retries of a request belong to keystoneauth (``[placement] connect_retries``, ``
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from keystoneauth1 import exceptions
 
@@ -24,41 +23,17 @@ from reportclient.errors import (
     NoRoom,
     Rejected,
     Unavailable,
-    asked_keystone,
-    mask,
-    shorten,
 )
+from reportclient.keystone import FAILURES, Answer, Sender, no_answer, request
 
 RACED = ("placement.concurrent_update", "placement.inventory.inuse", "placement.resource_provider.inuse")
 """Codes of 409 that another writer causes: what is in use now was not in use when it was planned."""
 LEFT_BEHIND = "expected 0 but got None"  # in the detail of a 409, about a consumer's generation
 NO_ROOM = "placement.undefined_code"  # code of a 409 for allocations that do not fit
-_NO_CONNECTION = (exceptions.ConnectTimeout, exceptions.ConnectFailure)
 _DIGITS = 18  # so many digits of a number in a header are read
 Body = Mapping[str, object] | Callable[[tuple[int, int]], Mapping[str, object]] | None  # or by microversion
-AT_ONCE = nullcontext()  # keystoneauth's own semaphore waits by the wall clock: for hours when that was set back
 LONGEST_WAIT_S = 3600.0  # upper limit of a Retry-After
 OLDEST, NEWEST = (1, 30), (1, 39)  # 1.30 brought the reshaper
-
-
-class Answer(Protocol):
-    """A ``requests`` response, as far as we use it."""
-
-    status_code: int
-
-    @property
-    def headers(self) -> Mapping[str, str]: ...
-
-    @property
-    def content(self) -> bytes: ...
-
-    def json(self) -> Any: ...
-
-
-class Sender(Protocol):
-    """A keystoneauth adapter, as far as we use it."""
-
-    def request(self, url: str, method: str, **kwargs: Any) -> Any: ...
 
 
 class Transport:
@@ -149,16 +124,15 @@ class Transport:
         kwargs |= {"connect_retries": 0, "status_code_retries": 0} if once else {}
         version = ".".join(map(str, spoken))
         try:
-            answer: Answer = self._sender.request(
+            answer = request(
+                self._sender,
                 path,
                 method,
-                raise_exc=False,
-                microversion=version,
-                headers={"Accept": "application/json", "Cache-Control": "no-cache"} | (headers or {}),
-                rate_semaphore=AT_ONCE,
+                version=version,
+                headers={"Cache-Control": "no-cache"} | (headers or {}),
                 **kwargs,
             )
-        except (exceptions.ClientException, OSError, ArithmeticError, ValueError, *LEAKED) as error:
+        except FAILURES as error:
             _explain(error, self._where, self.now())
         self.skew_s = _skew_s(answer.headers.get("Date", ""), self.now())
         self.request_id = answer.headers.get("x-openstack-request-id", "")
@@ -267,9 +241,7 @@ def _explain(error: Exception, where: str, now_s: float) -> NoReturn:
     """Raise our error, with advice, for what keystoneauth raised before any answer came."""
     for kinds, make, advice in _ADVICE:
         if isinstance(error, kinds):
-            cause = shorten(mask(str(error)))
-            no_token = kinds in _NO_CONNECTION and asked_keystone(error)
-            refusal = make(f"{where}: {KEYSTONE_AWAY if no_token else advice} ({type(error).__name__}: {cause})")
+            refusal = make(no_answer(error, where, advice))
             if isinstance(refusal, Unavailable):
                 refusal.retry_after_s = _retry_after_s(str(getattr(error, "retry_after", "")), now_s)
             raise refusal from error

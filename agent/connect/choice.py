@@ -22,8 +22,9 @@ from drivers.host.archive import HostArchive
 from drivers.policy import Layout
 from drivers.rules import rule_attributes
 from reportclient.client import PlacementClient
+from reportclient.keystone import Sender
 from reportclient.recording import RecordedSender, RecordingSender
-from reportclient.transport import Sender, Transport
+from reportclient.transport import Transport
 
 if TYPE_CHECKING:
     from drivers.ironic.driver import IronicDriver
@@ -169,7 +170,7 @@ def open_nodes(
         adapter, choice.recorder.called["ironic"] = RecordingSender(adapter, choice.recorder.ironic), where
     ours = settings.ironic
     options = NodesOptions(
-        adapter=_timed(adapter, told), where=where, shard=ours.shard, conductor_group=ours.conductor_group
+        sender=_timed(adapter, told), where=where, shard=ours.shard, conductor_group=ours.conductor_group
     )
     if not ours.ring_url:
         yield row.load(options)

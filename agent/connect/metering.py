@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from reportclient.transport import Sender
+from reportclient.keystone import Sender
 
 Requested = Callable[[str, str, int, float], None]  # called with method, path, status (0: no answer) and seconds
 UUID = re.compile(r"(?<=/)[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?=/|$)")

@@ -18,7 +18,7 @@ from agent.settings.read import Settings
 from agent.sync.outcome import Status
 from drivers.errors import DiscoveryError, PolicyError
 from reportclient.errors import PlacementError
-from reportclient.transport import Sender
+from reportclient.keystone import Sender
 
 LOG = logging.getLogger(__name__)
 HOST, PLACEMENT, OWN, CONFIGURATION = "host", "placement", "own files", "configuration"

@@ -31,8 +31,9 @@ from drivers.errors import DiscoveryError, PolicyError
 from drivers.events import Event, OnOperation
 from reportclient.client import PlacementClient
 from reportclient.forecast import forecast
+from reportclient.keystone import Sender
 from reportclient.recording import RecordingSender
-from reportclient.transport import Sender, Transport
+from reportclient.transport import Transport
 from reportclient.tree import Provider
 
 LOG = logging.getLogger(__name__)

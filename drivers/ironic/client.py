@@ -5,8 +5,8 @@ A listing is read page by page, with only the fields that decide about providers
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import nullcontext, suppress
-from typing import Any, NoReturn, Protocol
+from contextlib import suppress
+from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from keystoneauth1 import exceptions
@@ -14,20 +14,12 @@ from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_a
 
 from drivers.errors import DiscoveryError, MalformedFact, Vanished
 from drivers.ironic.nodes import FIELDS
-from reportclient.errors import KEYSTONE_AWAY, LEAKED, asked_keystone, mask, shorten
+from reportclient.errors import KEYSTONE_AWAY
+from reportclient.keystone import FAILURES, NO_CONNECTION, Sender, describe, no_answer, request
 
 PAGE = 1000  # nodes for each request; Ironic cuts it down to its own [api] max_limit
 REQUEST_TRIES = 5  # at a request that a busy Ironic refused, and at a listing during which a node went away
-_NO_CONNECTION = (exceptions.ConnectTimeout, exceptions.ConnectFailure)
 WITH_TRAITS, WITH_GROUPS, WITH_SHARDS = (1, 37), (1, 46), (1, 82)  # Ironic's API versions that introduced them
-
-
-class Adapter(Protocol):
-    """The part of a keystoneauth adapter that this client uses."""
-
-    def request(self, url: str, method: str, **kwargs: Any) -> Any:
-        """Send a request and return the response as ``requests`` has it."""
-        ...
 
 
 class _Busy(Exception):
@@ -41,7 +33,7 @@ class IronicClient:
     ``shard`` and ``conductor_group`` narrow the listing; None means every shard, every group.
     """
 
-    def __init__(self, sender: Adapter, where: str, *, shard: str | None, conductor_group: str | None) -> None:
+    def __init__(self, sender: Sender, where: str, *, shard: str | None, conductor_group: str | None) -> None:
         self._sender = sender
         self.where = where
         self._filters = {
@@ -123,16 +115,10 @@ class IronicClient:
         version = ".".join(map(str, self._version))
         asked = f"{self.where} answered GET {path.partition('?')[0]}"
         try:
-            answer = self._sender.request(
-                path,
-                "GET",
-                raise_exc=False,
-                microversion=version,
-                headers={"Accept": "application/json", "X-OpenStack-Ironic-API-Version": version},
-                rate_semaphore=nullcontext(),  # keystoneauth's own waits for the wall clock
-            )
-        except (exceptions.ClientException, OSError, ArithmeticError, ValueError, *LEAKED) as error:
-            self._explain(error)
+            spoken = {"X-OpenStack-Ironic-API-Version": version}
+            answer = request(self._sender, path, "GET", version=version, headers=spoken)
+        except FAILURES as error:
+            raise self._unanswered(error) from error
         status = answer.status_code
         if status == 406:
             newest = answer.headers.get("X-OpenStack-Ironic-API-Maximum-Version", "an older one")
@@ -158,21 +144,18 @@ class IronicClient:
                 f"{asked} with {status} and no answer of Ironic's: does the endpoint lead to it? {text}"
             ) from error
 
-    def _explain(self, error: Exception) -> NoReturn:
-        """What keystoneauth raised before any answer came."""
-        cause = shorten(mask(str(error)))
+    def _unanswered(self, error: Exception) -> DiscoveryError:
+        """Return our error, with advice, for what keystoneauth raised before any answer came."""
         for kinds, advice in _ADVICE:
             if isinstance(error, kinds):
-                no_token = kinds is _NO_CONNECTION and asked_keystone(error)
-                advised = KEYSTONE_AWAY if no_token else advice
-                raise DiscoveryError(f"{self.where}: {advised} ({type(error).__name__}: {cause})") from error
-        raise DiscoveryError(f"{self.where}: {type(error).__name__}: {cause}: check [ironic]") from error
+                return DiscoveryError(no_answer(error, self.where, advice))
+        return DiscoveryError(f"{self.where}: {describe(error)}: check [ironic]")
 
 
 _ADVICE: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...] = (
     (exceptions.SSLError, "its certificate is not trusted here: set [ironic] cafile to the CA that signed it"),
     (
-        _NO_CONNECTION,
+        NO_CONNECTION,
         "no connection: does it run, and are address, port and http or https right in [ironic]?",
     ),
     (exceptions.DiscoveryFailure, KEYSTONE_AWAY),
