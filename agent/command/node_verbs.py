@@ -15,10 +15,9 @@ from agent.command.exits import Exit
 from agent.command.host_verbs import show_usages
 from agent.command.outcomes import ENDINGS, encode_outcome, wishes_of
 from agent.command.result import Report, choice_of, settings_of
-from agent.connect.choice import Choice, node_workers, open_client, open_nodes
+from agent.connect.choice import Choice, open_bare_metal, open_client, open_nodes
 from agent.errors import ConfigError
 from agent.settings.read import Settings
-from agent.state.clock import probe_clock
 from agent.state.locks import locked
 from agent.sync.json_form import encode_observed_tree, encode_provider
 from agent.sync.outcome import Status
@@ -141,17 +140,8 @@ def _choice(options: argparse.Namespace) -> Choice:
 def _open(settings: Settings, choice: Choice, *, writes: bool = False) -> Iterator[BareMetalNodes]:
     """Open Ironic and placement; placement is chosen first, as that sends nothing to Ironic."""
     client, where = open_client(settings, choice, writes=writes)
-    workers = node_workers(settings, choice)
-    replayed = choice.case or choice.recorder
-    with open_nodes(settings, choice, writes=writes) as driver:
-        yield BareMetalNodes(
-            driver=driver,
-            client=client,
-            settings=settings,
-            where=where,
-            workers=workers,
-            noted=replayed.clock if replayed else probe_clock(),
-        )
+    with open_bare_metal(client, settings, where, choice, writes=writes) as bare_metal:
+        yield bare_metal
 
 
 def _uuid(text: str) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from agent.connect.metering import MeteredSender, operation, served
 from agent.errors import ConfigError, StateError
 from agent.settings.read import Settings, keep_in, load_settings
+from agent.state.clock import probe_clock
 from agent.state.nodes import own_mark
 from agent.sync.case import Case, Recorder
 from agent.sync.node import ComputeNode
@@ -27,6 +28,7 @@ from reportclient.recording import RecordedSender, RecordingSender
 from reportclient.transport import Transport
 
 if TYPE_CHECKING:
+    from agent.bare_metal.nodes import BareMetalNodes
     from drivers.ironic.driver import IronicDriver
 
 
@@ -205,11 +207,6 @@ def _timed(sender: Sender, told: OnOperation) -> Sender:
     return MeteredSender(sender, requested)
 
 
-def node_workers(settings: Settings, choice: Choice) -> int:
-    """Return how many bare-metal nodes are written at a time: one if placement runs in this process."""
-    return 1 if choice.embedded or choice.database is not None else settings.node_workers
-
-
 def open_client(settings: Settings, choice: Choice, *, writes: bool = False) -> tuple[PlacementClient, str]:
     """
     Return a client for the chosen placement, and the name of that placement.
@@ -242,6 +239,36 @@ def node_of(
     node = ComputeNode(name=name, driver=driver, client=client, settings=settings, where=where)
     told = choice.case or choice.recorder
     return replace(node, clock=lambda: told.clock, probe=told.probe) if told else node
+
+
+@contextmanager
+def open_bare_metal(
+    client: PlacementClient,
+    settings: Settings,
+    where: str,
+    choice: Choice,
+    *,
+    writes: bool = False,
+    told: OnOperation = untold,
+) -> Iterator["BareMetalNodes"]:
+    """
+    Open Ironic and yield the bare-metal nodes of this agent, by the clock of this host, or of a case.
+
+    Parameters and errors as ``open_nodes``. One node is written at a time if placement runs in this process, on SQLite.
+    """
+    from agent.bare_metal.nodes import BareMetalNodes
+
+    in_process = choice.embedded or choice.database is not None
+    kept = choice.case or choice.recorder
+    with open_nodes(settings, choice, writes=writes, told=told) as driver:
+        yield BareMetalNodes(
+            driver=driver,
+            client=client,
+            settings=settings,
+            where=where,
+            workers=1 if in_process else settings.node_workers,
+            noted=kept.clock if kept else probe_clock(),
+        )
 
 
 def open_sender(settings: Settings, choice: Choice, *, writes: bool = False) -> tuple[Sender, str, str]:

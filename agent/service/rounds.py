@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from agent.audit.decide.findings import Finding
 from agent.audit.heal import Healed, HealPolicy, heal
 from agent.audit.run import witness
-from agent.bare_metal.nodes import BareMetalNodes
 from agent.bare_metal.run import run_nodes
-from agent.connect.choice import Choice, host_driver, lists_nodes, node_workers, open_driver, open_nodes, open_sender
+from agent.connect.choice import Choice, host_driver, lists_nodes, open_bare_metal, open_driver, open_sender
 from agent.errors import USER_ERRORS
 from agent.service.cases import KeptCases
 from agent.settings.read import Settings
@@ -227,15 +226,10 @@ class Rounds:
         """One pass over all bare-metal nodes; of the result only nodes that are not well are named."""
         with (
             locked(self._settings.state_directory),
-            open_nodes(self._settings, self._choice, writes=True, told=self._told) as driver,
+            open_bare_metal(
+                client, self._settings, self._where, self._choice, writes=True, told=self._told
+            ) as bare_metal,
         ):
-            bare_metal = BareMetalNodes(
-                driver=driver,
-                client=client,
-                settings=self._settings,
-                where=self._where,
-                workers=node_workers(self._settings, self._choice),
-            )
             outcome = run_nodes(bare_metal, progress=lambda _done, _of: self._progress())
         unwell = [one for one in outcome.outcomes if one.status not in _WELL]
         changed = len(outcome.outcomes) - len(unwell)
