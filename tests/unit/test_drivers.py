@@ -1,0 +1,58 @@
+"""The table of drivers says what each reports, and the rest of the agent asks it."""
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.command.outcomes import ENDINGS
+from agent.command.result import settings_of
+from agent.connect.choice import Choice, HypervisorNeeded, lists_nodes, open_driver, open_nodes
+from agent.errors import ConfigError
+from agent.settings.read import Settings, load_settings
+from agent.sync.outcome import Status
+from drivers import DRIVERS, HostDriver, NodesDriver
+
+OF_HOSTS = sorted(name for name, row in DRIVERS.items() if isinstance(row, HostDriver))
+OF_NODES = sorted(name for name, row in DRIVERS.items() if isinstance(row, NodesDriver))
+
+
+def settings_with(driver: str) -> Settings:
+    return replace(load_settings([]), driver=driver)
+
+
+@pytest.mark.parametrize("driver", sorted(DRIVERS))
+def test_the_configuration_takes_every_driver_of_the_table(driver: str, tmp_path: Path) -> None:
+    config = tmp_path / "agent.conf"
+    config.write_text(f"[DEFAULT]\ncompute_driver = {driver}\n")
+
+    assert load_settings([config]).driver == driver
+
+
+@pytest.mark.parametrize("driver", OF_HOSTS)
+def test_a_driver_of_hosts_lists_no_bare_metal_nodes(driver: str) -> None:
+    settings = settings_with(driver)
+
+    assert not lists_nodes(settings)
+    with pytest.raises(ConfigError, match=f"{driver} reports hypervisors"), open_nodes(settings, Choice()):
+        pass
+
+
+@pytest.mark.parametrize("driver", OF_NODES)
+def test_a_driver_of_bare_metal_nodes_opens_no_host(driver: str) -> None:
+    settings = settings_with(driver)
+
+    assert lists_nodes(settings)
+    with pytest.raises(HypervisorNeeded, match=f"{driver} reports bare-metal nodes"), open_driver(settings, Choice()):
+        pass
+
+
+def test_every_status_has_an_exit_code() -> None:
+    assert ENDINGS.keys() == set(Status)
+
+
+def test_the_settings_of_a_run_are_read_once() -> None:
+    options = argparse.Namespace(config_file=[], config_dir=[])
+
+    assert settings_of(options) is settings_of(options)
