@@ -31,7 +31,7 @@ pytestmark = pytest.mark.live
 
 GOLDEN = Path(__file__).parents[1] / "nodes" / "fifty.json"
 MANY = int(os.environ.get("NODES", "500"))
-KILLED_S = 5  # for which the agent that is killed is still believed to be there
+KILLED_S = 5  # seconds for which a killed agent stays a member of the ring
 
 
 @pytest.fixture(scope="module")
@@ -42,14 +42,14 @@ def server(ironic_template: Path, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 def shard(server: IronicServer, name: str, count: int) -> list[str]:
-    """New nodes of a shard of this name; their uuids."""
+    """Enroll new nodes in a shard of this name; return their uuids."""
     nodes = [{**node, "shard": name} for node in make_nodes(count, name)]
     ironic.enroll(server, nodes)
     return [node["uuid"] for node in nodes]
 
 
 def available(server: IronicServer, name: str, count: int) -> list[str]:
-    """The same, and all of them can be deployed."""
+    """Enroll new nodes that can be deployed in a shard of this name; return their uuids."""
     usual = {"provision_state": "available", "power_state": "power off", "resource_class": "gold", "traits": []}
     nodes = [{"uuid": uuid_of(number, name), "name": f"{name}-{number}", "shard": name} for number in range(count)]
     ironic.enroll(server, [usual | node for node in nodes])
@@ -57,7 +57,7 @@ def available(server: IronicServer, name: str, count: int) -> list[str]:
 
 
 def reserved(send: Callable[..., Any], uuid: str) -> dict[str, int]:
-    """Class -> reserved, as placement has it."""
+    """Return how much of each class is reserved on a provider in placement."""
     stock = send("GET", f"/resource_providers/{uuid}/inventories")["inventories"]
     return {name: one["reserved"] for name, one in stock.items()}
 
@@ -145,7 +145,7 @@ def roomy(tmp_path: Path, placement_template: Path) -> Iterator[str]:
 
 
 def test_a_quiet_pass_is_one_listing_of_each(server: IronicServer, roomy: str, tmp_path: Path) -> None:
-    """By hand ``NODES=10000`` (make soak)."""
+    """The soak test runs this with ``NODES=10000``."""
     uuids = available(server, "quiet", MANY)
     with Proxy(server.url) as nodes, Proxy(roomy) as providers:
         agent = nodes_agent(
@@ -190,10 +190,10 @@ def test_a_plan_for_nodes_is_made_again_from_its_case(
     assert (again.code, again.out, again.err) == (first.code, first.out, first.err)
 
 
-def test_a_shard_of_several_pages_is_that_shard(
+def test_a_listing_of_several_pages_stays_within_its_shard(
     ironic_template: Path, placement_server: PlacementServer, tmp_path: Path
 ) -> None:
-    """Ironic's own link to the next page forgets the shard."""
+    """Ironic's own link to the next page lacks the shard."""
     with ironic.serving(tmp_path / "ironic", ironic_template, page=3) as own:
         for name in ("one", "two"):
             available(own, name, 7)
@@ -241,7 +241,7 @@ def test_an_endpoint_override_serves_without_keystone_as_in_novas_configuration(
     assert [one["ok"] for one in done.json["checks"] if one["check"] == "placement"] == [True]
 
 
-def test_what_nova_left_is_taken_over_with_what_others_added(
+def test_a_provider_that_nova_left_is_taken_over_and_keeps_what_others_added(
     server: IronicServer, placement_server: PlacementServer, tmp_path: Path
 ) -> None:
     (node,) = available(server, "novas", 1)
@@ -267,7 +267,7 @@ def test_what_nova_left_is_taken_over_with_what_others_added(
 
 
 def novas(send: Callable[..., Any], node: str, traits: list[str], **classes: dict[str, Any]) -> str:
-    """A node's provider with these classes, of one unit if not said otherwise; the path of its inventories."""
+    """Make a node's provider with one unit of these classes, unless given; return the path of its inventories."""
     send("POST", "/resource_providers", {"name": node, "uuid": node})
     for name in classes:
         send("PUT", f"/resource_classes/{name}")
@@ -297,7 +297,7 @@ def test_a_provider_with_another_owners_mark_is_not_taken_over(
     assert send("GET", path) == before
 
 
-def test_of_a_provider_that_nova_owns_only_novas_own_class_goes(
+def test_only_novas_own_class_goes_from_a_provider_that_nova_owns(
     server: IronicServer, placement_server: PlacementServer, tmp_path: Path
 ) -> None:
     current, old, several, strange = available(server, "owned", 4)
@@ -324,7 +324,7 @@ def test_of_a_provider_that_nova_owns_only_novas_own_class_goes(
     assert set(reserved(send, several)) == {"CUSTOM_GOLD"}
 
 
-def test_a_class_that_somebody_holds_stays_and_the_node_is_told(
+def test_a_class_that_a_consumer_holds_stays_and_its_node_is_named(
     server: IronicServer, placement_server: PlacementServer, tmp_path: Path
 ) -> None:
     first, second = available(server, "held", 2)
@@ -342,10 +342,10 @@ def test_a_class_that_somebody_holds_stays_and_the_node_is_told(
     assert reserved(placed.send, second) == {"CUSTOM_SILVER": 0}
 
 
-def test_a_pass_that_is_cut_off_leaves_no_class_that_nobody_knows(
+def test_a_pass_that_is_cut_off_leaves_no_class_that_the_next_pass_does_not_know(
     server: IronicServer, placement_server: PlacementServer, tmp_path: Path
 ) -> None:
-    """What the node is about to be given is remembered first, so the pass after knows whose both classes are."""
+    """The agent remembers what it gives a node before it writes, so the next pass knows both classes as its own."""
     (node,) = available(server, "cut-off", 1)
     send = ByHand(placement_server.url).send
 
@@ -369,7 +369,7 @@ def test_a_pass_that_is_cut_off_leaves_no_class_that_nobody_knows(
     assert reserved(send, node) == {"CUSTOM_BRONZE": 0}
 
 
-def test_what_stands_for_a_misfit_is_reserved_with_its_node(
+def test_the_provider_of_a_misfit_is_reserved_with_its_node(
     server: IronicServer, placement_server: PlacementServer, tmp_path: Path
 ) -> None:
     (node,) = available(server, "misfitting", 1)
@@ -437,7 +437,7 @@ def test_a_node_of_another_shard_now_is_not_deleted(
 def test_many_nodes_gone_at_once_are_not_believed(
     server: IronicServer, placement_server: PlacementServer, tmp_path: Path
 ) -> None:
-    """As where Ironic's database was restored, or its user may not see all nodes any more."""
+    """Ironic's database may have been restored, or its user may no longer see all nodes."""
     uuids = available(server, "believed", 8)
     send = ByHand(placement_server.url).send
     hidden = Answer(404, (("Content-Type", "application/json"),), b'{"error_message": {"faultstring": "not found"}}')
@@ -462,7 +462,7 @@ def test_many_nodes_gone_at_once_are_not_believed(
         assert agent.sums() == {"created": 8}
 
 
-def test_another_ironic_is_another_memory_and_nothing_of_the_first_is_deleted(
+def test_an_agent_of_another_ironic_deletes_no_provider_of_the_first(
     server: IronicServer, placement_server: PlacementServer, tmp_path: Path, ironic_template: Path
 ) -> None:
     uuids = available(server, "first-ironic", 3)
@@ -482,7 +482,7 @@ def test_another_ironic_is_another_memory_and_nothing_of_the_first_is_deleted(
 
 
 def owners(agents: list[NodesAgent]) -> list[set[str]]:
-    """The nodes that each agent remembers as its own."""
+    """Return the nodes that each agent remembers as its own."""
     found = []
     for agent in agents:
         lines = (agent.config.parent / "state" / "nodes.json").read_text(encoding="utf-8").splitlines()[1:]
@@ -507,7 +507,7 @@ def test_three_agents_have_each_a_shard(
 
 
 def sync_twice(agents: list[NodesAgent]) -> None:
-    """All of them must have joined before the shares are final."""
+    """Let every agent join before the shares are final."""
     for agent in agents:
         assert agent.run("sync").code == 0
     sync_at_once(agents)
@@ -520,7 +520,7 @@ def sync_at_once(agents: list[NodesAgent]) -> None:
 
 
 def sync_until_killed(agent: NodesAgent, proxy: Proxy, *, write: int) -> None:
-    """A pass that ends by SIGKILL before this write of its own is done, counted from 1."""
+    """Run a pass that SIGKILL ends before its write of this number, from 1, is done."""
     killer = Killer(write, after=False)
 
     def hook(request: Request, forward: Forward) -> Answer:
@@ -596,7 +596,7 @@ def test_an_agent_that_does_not_find_its_ring_writes_nothing(
 
 
 def refusing_after(count: int, path: str, answer: Answer | None) -> Callable[[Request, Forward], Answer]:
-    """A hook that lets so many requests to a path pass; then it hangs up, or answers so."""
+    """Return a hook that lets so many requests to a path pass; then it hangs up, or gives this answer."""
     passed = [0]
 
     def hook(request: Request, forward: Forward) -> Answer:
@@ -613,7 +613,7 @@ def refusing_after(count: int, path: str, answer: Answer | None) -> Callable[[Re
 
 
 @pytest.mark.parametrize("answer", [None, Answer(503, (), b"no"), Answer(500, (), b"oops")], ids=["down", "503", "500"])
-def test_what_placement_did_not_take_in_one_pass_is_done_in_the_next_and_nothing_twice(
+def test_writes_that_placement_refused_in_one_pass_are_done_in_the_next_and_no_others(
     answer: Answer | None, server: IronicServer, placement_server: PlacementServer, tmp_path: Path
 ) -> None:
     name = f"halted-{answer.status if answer else 0}"
@@ -638,7 +638,7 @@ def test_what_placement_did_not_take_in_one_pass_is_done_in_the_next_and_nothing
 
 
 def kill_server(port: int) -> None:
-    """All processes of the server that listens there, at once."""
+    """Kill all processes of the server that listens on this port, at once."""
     listening = [
         one for one in psutil.net_connections("tcp") if one.laddr and one.laddr.port == port and one.status == "LISTEN"
     ]
@@ -686,7 +686,7 @@ def test_placement_that_is_killed_in_a_first_pass_has_everything_after_the_next(
         assert agent.sums() == {"unchanged": 40}
 
 
-def test_a_node_that_is_deleted_between_two_pages_costs_nobody_else(
+def test_a_node_that_is_deleted_between_two_pages_does_not_change_the_others(
     ironic_template: Path, placement_server: PlacementServer, tmp_path: Path
 ) -> None:
     with ironic.serving(tmp_path / "ironic", ironic_template, page=3) as own, Proxy(own.url) as nodes:
@@ -764,7 +764,7 @@ def test_an_ironic_that_cannot_be_read_whole_changes_nothing(
         ({"ironic": {"endpoint": "placement"}}, "does the endpoint lead to it"),
     ],
 )
-def test_what_a_person_can_put_right_is_one_line(
+def test_an_error_that_a_person_can_correct_is_one_line(
     groups: dict[str, dict[str, Any]], line: str, placement_server: PlacementServer, tmp_path: Path
 ) -> None:
     own = {key: placement_server.url if value == "placement" else value for key, value in groups["ironic"].items()}

@@ -1,4 +1,4 @@
-"""What Ironic tells of nodes, and the providers that they become: the rules, collisions, and any text at all."""
+"""Nodes as Ironic lists them, and the providers that they become: the rules, collisions, and any text at all."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -70,7 +70,7 @@ def test_a_node_is_one_unit_of_its_class_with_its_traits_and_our_marks() -> None
         ({"instance_uuid": uuid_of(1)}, 1),
     ],
 )
-def test_what_cannot_be_deployed_or_is_in_use_is_reserved(change: dict[str, Any], reserved: int) -> None:
+def test_a_node_that_cannot_be_deployed_or_is_in_use_is_reserved(change: dict[str, Any], reserved: int) -> None:
     (stock,) = shape_share([replace(NODE, **change)]).providers[UUID].inventories.values()
 
     assert stock.reserved == reserved
@@ -94,7 +94,7 @@ def test_a_node_that_cannot_be_reported_says_why_and_the_others_go_on(change: di
     assert why in share.misfits[UUID].why
 
 
-def test_of_two_classes_that_placement_could_not_tell_apart_the_usual_one_stays() -> None:
+def test_the_most_used_of_two_resource_classes_with_one_placement_class_stays() -> None:
     names = ["gold-x", "gold-x", "gold.x", "silver"]
     nodes = [replace(NODE, uuid=uuid_of(number), resource_class=name) for number, name in enumerate(names)]
 
@@ -152,7 +152,7 @@ records = st.fixed_dictionaries(
 
 
 @given(st.lists(records | anything, max_size=8))
-def test_whatever_ironic_tells_no_node_is_lost_and_no_name_is_one_that_placement_refuses(told: list[Any]) -> None:
+def test_no_listing_loses_a_node_or_gives_a_name_that_placement_refuses(told: list[Any]) -> None:
     nodes = [parse_node(one) for one in told]
     share = shape_share(nodes)
 
@@ -166,7 +166,7 @@ def test_whatever_ironic_tells_no_node_is_lost_and_no_name_is_one_that_placement
 
 
 class Ironic:
-    """Answers as a script says: a status, or nodes."""
+    """Ironic that gives the answers of a script in turn: a status, a page of nodes, or an exception."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers: Iterator[Any] = iter(answers)
@@ -216,7 +216,7 @@ def test_a_listing_begins_again_when_the_node_of_its_marker_is_deleted() -> None
     assert len(ironic.asked) == 4
 
 
-def test_a_listing_from_which_nodes_go_away_again_and_again_is_none() -> None:
+def test_a_listing_during_which_nodes_are_deleted_each_time_is_an_error() -> None:
     one, ironic = driver(*[page(1, marker=1), 404] * REQUEST_TRIES)
 
     with pytest.raises(DiscoveryError, match="nodes went away while they were listed, 5 times"):
@@ -224,8 +224,8 @@ def test_a_listing_from_which_nodes_go_away_again_and_again_is_none() -> None:
     assert len(ironic.asked) == 2 * REQUEST_TRIES
 
 
-def test_of_nodes_that_several_agents_share_each_reports_its_own() -> None:
-    """A node of another agent still takes part in the judgement of names."""
+def test_an_agent_of_a_ring_reports_only_its_own_nodes() -> None:
+    """A node of another agent still counts when colliding names are judged."""
     sender = Ironic(page(1, 2))
     client = IronicClient(sender, "Ironic", shard=None, conductor_group=None)
     one = IronicDriver(client, mine=lambda uuid: uuid == uuid_of(1))
@@ -248,7 +248,7 @@ def test_an_agent_sees_all_nodes_unless_something_narrows_the_listing(
 
 
 @pytest.mark.parametrize(("answers", "there"), [((404, {}), True), (({},), True), ((404, 404), False)])
-def test_a_node_is_looked_for_as_it_may_have_been_written(answers: tuple[Any, ...], there: bool) -> None:
+def test_a_node_is_looked_for_in_lower_and_in_upper_case(answers: tuple[Any, ...], there: bool) -> None:
     one, ironic = driver(*answers)
 
     assert one.is_there("0abc") is there
@@ -275,7 +275,7 @@ def test_a_busy_ironic_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
         (OSError("gone"), "OSError: gone: check .ironic."),
     ],
 )
-def test_a_listing_that_is_not_whole_is_none(answer: Any, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_listing_that_is_not_whole_is_an_error(answer: Any, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda _: None)
     one, _ = driver(page(1, marker=1), *[answer] * REQUEST_TRIES)
 
@@ -297,14 +297,14 @@ def test_a_listing_that_is_not_whole_is_none(answer: Any, message: str, monkeypa
         pytest.param(exceptions.UnknownConnectionError("x", OSError()), "check .ironic.", id="anything else"),
     ],
 )
-def test_what_keeps_an_answer_of_ironic_away_comes_with_advice(error: Exception, advice: str) -> None:
+def test_a_request_to_ironic_that_gets_no_answer_ends_with_advice(error: Exception, advice: str) -> None:
     one, _ = driver(error)
 
     with pytest.raises(DiscoveryError, match=f"^Ironic: .*{advice}"):
         one.survey()
 
 
-def test_a_node_that_is_told_twice_is_one() -> None:
+def test_a_node_that_is_listed_twice_is_reported_once() -> None:
     one, _ = driver(page(1, 2, marker=2), page(2, 3))
 
     assert [node.uuid for node in one.survey()] == [uuid_of(1), uuid_of(2), uuid_of(3)]

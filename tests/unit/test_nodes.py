@@ -40,7 +40,7 @@ def uuid_of(number: int) -> str:
 
 @dataclass
 class Nodes:
-    """What Ironic's client tells: nodes that can be deployed, by number, with their resource classes."""
+    """Stand-in for Ironic's client: nodes that can be deployed, by number, with their resource classes."""
 
     classes: dict[int, str | None] = field(default_factory=dict)
     name: str = "Ironic, shard 'one'"
@@ -93,7 +93,7 @@ class World:
         return foresee_nodes(self.bare_metal)
 
     def restore(self, backup: MemoryPlacement) -> None:
-        """Placement goes back to what it was."""
+        """Replace placement by a backup of it."""
         self.placement = backup
         self.client = PlacementClient(Transport(backup, where="placement"))
         self.bare_metal = replace(self.bare_metal, client=self.client)
@@ -107,12 +107,12 @@ class World:
         return root.provider.traits - MARKS if root else frozenset()
 
     def stock(self, number: int) -> dict[str, int]:
-        """Class -> how much of a node's provider is reserved; empty where nothing stands."""
+        """Return how much of each class is reserved on a node's provider; empty if there is no provider."""
         root = self.client.observe(uuid_of(number)).root
         return {name: one.reserved for name, one in root.provider.inventories.items()} if root else {}
 
     def claim(self, number: int, name: str) -> None:
-        """Somebody holds this node by a class."""
+        """Allocate this node to a consumer by a class."""
         one = {"resources": {name: 1}}
         body = {"allocations": {uuid_of(number): one}, "project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
         self._send("PUT", f"/allocations/{uuid_of(1000 + number)}", {**body, "consumer_generation": None})
@@ -121,11 +121,11 @@ class World:
         self._send("DELETE", f"/allocations/{uuid_of(1000 + number)}")
 
     def free(self, number: int, name: str) -> None:
-        """Somebody takes our reservation off."""
+        """Remove our reservation, as another client would."""
         self.offer(number, name, max_unit=1)
 
     def offer(self, number: int, name: str, **more: int) -> None:
-        """Somebody puts a class on a node's provider by hand."""
+        """Add a class to a node's provider, as a person would by hand."""
         root = self.client.observe(uuid_of(number)).root
         assert root is not None
         stock = {old: encode_inventory(one) for old, one in root.provider.inventories.items()}
@@ -138,7 +138,7 @@ class World:
         assert answer.status_code < 300, answer.text
 
     def offered(self) -> dict[str, set[str]]:
-        """Class in placement -> the resource classes under which it is on offer."""
+        """Return the resource classes under which each class in placement is on offer."""
         found: dict[str, set[str]] = {}
         for (number, name), text in self._named.items():
             root = self.client.observe(uuid_of(number)).root
@@ -154,7 +154,7 @@ def world() -> Iterator[World]:
         yield World(Path(folder))
 
 
-def test_what_is_reported_stays_when_the_majority_flips() -> None:
+def test_the_reported_resource_class_stays_when_the_majority_changes() -> None:
     with world() as one:
         one.nodes.classes = {1: DASH}
         one.sync()
@@ -179,7 +179,7 @@ def test_a_node_that_is_renamed_into_a_collision_is_not_on_offer() -> None:
         assert one.sync().unchanged == 3
 
 
-def test_what_stands_is_told_apart_without_a_memory_too() -> None:
+def test_a_collision_is_judged_by_what_stands_when_the_memory_is_lost() -> None:
     with world() as one:
         one.nodes.classes = {1: DASH, 2: DASH, 3: DASH}
         one.sync()
@@ -235,7 +235,7 @@ def test_a_former_class_that_is_held_is_reserved_until_it_is_released(remembers:
         assert one.stock(1) == {"CUSTOM_SILVER": 0}
 
 
-def test_a_class_in_no_form_of_ours_is_told_and_stays_without_a_memory() -> None:
+def test_a_class_in_another_form_than_ours_is_named_and_stays_without_a_memory() -> None:
     with world() as one:
         one.nodes.classes = {1: "gold"}
         one.sync()
@@ -262,8 +262,8 @@ def test_a_node_that_is_gone_is_reserved_before_it_is_deleted() -> None:
         assert one.stock(1) == {}
 
 
-def test_where_more_nodes_are_gone_than_may_go_at_once_nothing_is_written() -> None:
-    """It may be the wrong Ironic."""
+def test_nothing_is_written_when_more_nodes_are_gone_than_may_go_at_once() -> None:
+    """The configuration may name the wrong Ironic."""
     with world() as one:
         one.nodes.classes = dict.fromkeys(range(1, 5), "gold")
         one.sync()
@@ -331,7 +331,7 @@ def test_leftovers_that_are_held_count_against_the_limit_once() -> None:
         assert [told.status for told in one.sync().outcomes] == [Status.REFUSED]  # it came back, so it is a new loss
 
 
-def test_all_that_is_left_goes_although_other_leftovers_are_held() -> None:
+def test_a_leftover_provider_goes_once_its_consumer_releases_it() -> None:
     with world() as one:
         one.nodes.classes = {1: "gold", 2: "gold"}
         one.sync()
@@ -345,7 +345,7 @@ def test_all_that_is_left_goes_although_other_leftovers_are_held() -> None:
         assert one.sync().unchanged == 1
 
 
-def test_a_node_that_left_the_shard_and_is_deleted_then_is_told_and_never_deleted() -> None:
+def test_a_node_that_left_the_shard_and_is_deleted_then_is_a_stray_whose_provider_stays() -> None:
     with world() as one:
         one.nodes.lists_all = False
         one.nodes.classes = {1: "gold", 2: "gold"}
@@ -398,7 +398,7 @@ def test_a_shard_that_is_renamed_keeps_what_was_reported(first: str) -> None:
         assert one.traits(1) == frozenset()
 
 
-def test_a_memory_of_before_that_names_the_share_is_of_its_ironic_only(tmp_path: Path) -> None:
+def test_a_memory_of_version_0_1_0_counts_for_its_own_ironic_only(tmp_path: Path) -> None:
     memory = NodesMemory(where="w", ironic="http://one/, shard 'a'", nodes={"n": KNOWN})
     write_nodes(tmp_path, memory)
 
@@ -407,7 +407,7 @@ def test_a_memory_of_before_that_names_the_share_is_of_its_ironic_only(tmp_path:
     assert not read_nodes(tmp_path, "w", "http://one/, shard 'a', more").nodes
 
 
-def test_a_restored_placement_is_found_out_at_intervals_when_claims_hide_it() -> None:
+def test_a_restored_placement_that_claims_hide_is_found_at_the_next_whole_read() -> None:
     with world() as one:
         one.nodes.classes = {1: "gold"}
         one.sync()
@@ -426,7 +426,7 @@ def test_a_restored_placement_is_found_out_at_intervals_when_claims_hide_it() ->
         assert one.sync().unchanged == 1
 
 
-def test_one_provider_that_went_back_has_all_of_them_read() -> None:
+def test_all_providers_are_read_when_one_went_back_in_time() -> None:
     with world() as one:
         one.nodes.classes = {1: "gold", 2: "gold"}
         one.sync()
@@ -457,7 +457,7 @@ def test_a_misfit_that_a_restored_placement_has_on_offer_is_reserved_again() -> 
         assert one.stock(1) == {"CUSTOM_GOLD": 1}
 
 
-def test_a_file_of_before_knows_no_spelling(tmp_path: Path) -> None:
+def test_a_memory_file_of_version_0_1_0_has_no_spelling(tmp_path: Path) -> None:
     memory = NodesMemory(where="w", ironic="i", nodes={"n": KNOWN}, left={"o": GONE})
     write_nodes(tmp_path, memory)
     assert read_nodes(tmp_path, "w", "i") == memory
