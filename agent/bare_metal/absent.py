@@ -129,7 +129,7 @@ def _too_many(missing: int, whole: int, fraction: float) -> str:
     return (
         f"{missing} of {whole} nodes are missing from Ironic at once, which is more than {fraction:.0%} ([agent] "
         f"shrink_limit_percent) or all of them: is it the right Ironic, is its listing complete, and may this user see "
-        f"all nodes? sync --force deletes their providers"
+        f"all nodes? If the nodes are really gone, run sync --force to delete their providers"
     )
 
 

@@ -61,6 +61,9 @@ def run_nodes(bare_metal: BareMetalNodes, wishes: Wishes = Wishes(), progress: P
     """
     Carry out one pass, and remember what it did, also when placement stops answering in between.
 
+    Of the wishes two count: ``force`` lets many nodes go at once, and removes classes that the memory does not have;
+    ``take_over`` writes also where another agent removed our mark.
+
     What a node is about to be given is remembered before it is written: else a pass that is cut off would leave stock
     that this agent could not tell to be its own.
 

@@ -182,6 +182,11 @@ def _known(task: Task, stands: ObservedProvider, lacked: frozenset[str]) -> Know
 
 
 def _plan(task: Task, seen: ObservedProvider | None, lacked: frozenset[str], wishes: Wishes) -> Plan:
+    """
+    Plan what the task wants of its provider, ``seen`` before (None: not in placement); errors as ``_adopted``.
+
+    Classes and traits themselves are not part of the plan: ``learn_names`` made them for all nodes.
+    """
     if task.reserves:
         return _reserve(task, seen)
     wanted = replace(task.provider, traits=task.provider.traits - lacked)
@@ -225,7 +230,8 @@ def _adopted(task: Task, seen: ObservedProvider, wishes: Wishes) -> frozenset[st
     written = task.known is not None and task.known.seen.generation != UNREAD
     if written and not is_ours and not wishes.take_over:
         raise Contested(
-            "another agent removed our mark from its provider: stop that agent (nova-compute?), then sync --take-over"
+            "another agent removed our mark from its provider: stop that agent (nova-compute?), then run "
+            "sync --take-over"
         )
     wanted, given = task.provider.inventories.keys(), task.known.given if task.known else frozenset()
     if marks := others_marks(seen) - task.given - given:
@@ -245,7 +251,7 @@ def _adopted(task: Task, seen: ObservedProvider, wishes: Wishes) -> frozenset[st
     if strange := others - former:
         raise Contested(
             f"its provider also has {', '.join(sorted(strange))}, and this agent does not remember adding that: "
-            f"remove it by hand, or sync --force"
+            f"remove it by hand, or run sync --force"
         )
     return others
 
@@ -265,8 +271,8 @@ def _novas_class(
         return others
     raise Contested(
         f"nova made its provider, which has {', '.join(sorted(others))} and not {', '.join(wanted)}: the class that "
-        f"nova reported cannot be told from what others added: remove nova's class by hand, or sync --force to remove "
-        f"them all"
+        f"nova reported cannot be told from what others added: remove nova's class by hand, or run sync --force to "
+        f"remove them all"
     )
 
 
@@ -307,12 +313,14 @@ def _held(bare_metal: BareMetalNodes, task: Task, wishes: Wishes) -> Settled | N
 
 
 def _read(bare_metal: BareMetalNodes, task: Task) -> ObservedProvider | None:
+    """Return the provider as it stands, read if the look did not; None if placement does not have it."""
     if task.seen or task.generation is None:
         return task.seen
     return bare_metal.client.read(task.provider.name, task.provider.name, task.generation)
 
 
 def _note(task: Task, lacked: frozenset[str]) -> str:
+    """Return why the node is reserved, and which of its traits placement is too old for; empty for neither."""
     missing = sorted(task.provider.traits & lacked)
     old = f"this placement is too old to know {', '.join(missing)}" if missing else ""
     return "; ".join(filter(None, (f"reserved: {task.because}" if task.because else "", old)))

@@ -223,7 +223,7 @@ class Rounds:
         return Counter(one.kind.value for one in result.findings)
 
     def _take_nodes(self, client: PlacementClient) -> RoundResult:
-        """One pass over all bare-metal nodes; of the result only nodes that are not well are named."""
+        """Run one pass over all bare-metal nodes; the result names only nodes that are not well."""
         with (
             locked(self._settings.state_directory),
             open_bare_metal(
