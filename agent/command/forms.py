@@ -6,7 +6,7 @@ A verb encodes one of these forms, and the printer that its ``Report`` names tak
 
 from typing import Literal, TypedDict
 
-from agent.sync.forms import Amounts, ConversionForm, InventoryForm, PlanForm
+from agent.sync.forms import Amounts, ConversionForm, InventoryForm, PlanForm, ProviderForm
 
 
 class OutcomeForm(PlanForm):
@@ -168,3 +168,40 @@ class StatusForm(TypedDict):
     approvals: list[str]  # a sentence each
     running: bool  # the process exists
     late: bool  # no pass for so long that the loop must hang
+
+
+class NodeFindingForm(TypedDict):
+    """One bare-metal node that cannot be reported."""
+
+    node: str  # uuid, or the number of a record without one
+    why: str
+
+
+class NodesForm(TypedDict):
+    """The desired providers of all bare-metal nodes."""
+
+    providers: dict[str, ProviderForm]  # by node uuid
+    reserved: dict[str, str]  # why a node is reserved, by uuid; no free nodes
+    findings: list[NodeFindingForm]
+
+
+class NodeSumsForm(TypedDict):
+    """How many bare-metal nodes have a provider."""
+
+    marked: int  # with the mark of agents for bare metal
+    ours: int  # that this agent remembers as its own
+    classes: dict[str, int]  # of ours, by resource class
+
+
+class ShownNodesForm(TypedDict):
+    """What ``show`` reports of all bare-metal nodes together."""
+
+    summary: NodeSumsForm
+
+
+class NodesPassForm(TypedDict):
+    """A pass over all bare-metal nodes, or its dry run."""
+
+    nodes: list[OutcomeForm]  # nodes that are not unchanged
+    summary: dict[str, int]  # how many nodes ended with each value of agent.sync.outcome.Status, without zeros
+    dry_run: bool

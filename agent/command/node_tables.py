@@ -1,18 +1,18 @@
 """Print bare-metal nodes for people: sums, and one by one only the nodes that are new, changed or wrong."""
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
 
 from rich.console import Console
 from rich.table import Column, Table
 
+from agent.command.forms import NodesForm, NodesPassForm, ShownNodesForm
+from agent.sync.forms import OperationForm
 from drivers.ironic.shape import MARKS
 
 MOST = 20  # nodes of one outcome that are printed one by one
 
 
-def print_nodes(out: Console, data: Mapping[str, Any]) -> None:
+def print_nodes(out: Console, data: NodesForm) -> None:
     """Print how many nodes each class has, and the nodes that cannot be reported."""
     stocks = [(name, stock) for one in data["providers"].values() for name, stock in one["inventories"].items()]
     nodes = Counter(name for name, _ in stocks)
@@ -27,7 +27,7 @@ def print_nodes(out: Console, data: Mapping[str, Any]) -> None:
         out.print("Ironic has no node in this agent's share")
 
 
-def print_sums(out: Console, data: Mapping[str, Any]) -> None:
+def print_sums(out: Console, data: ShownNodesForm) -> None:
     """Print how many nodes placement has, how many are this agent's, and of which classes."""
     sums = data["summary"]
     out.print(f"{sums['marked']} nodes carry the mark of agents for bare metal, {sums['ours']} are this agent's")
@@ -38,7 +38,7 @@ def print_sums(out: Console, data: Mapping[str, Any]) -> None:
         out.print(table)
 
 
-def print_pass(out: Console, data: Mapping[str, Any]) -> None:
+def print_pass(out: Console, data: NodesPassForm) -> None:
     """Print the sums of a pass, and the nodes that did not stay as they were."""
     would = "would be " if data["dry_run"] else ""
     sums = ", ".join(
@@ -54,7 +54,7 @@ def print_pass(out: Console, data: Mapping[str, Any]) -> None:
         _print_some(out, f"{would if outcome in ('created', 'changed', 'deleted') else ''}{outcome}", nodes)
 
 
-def _describe(operation: Mapping[str, Any]) -> list[str]:
+def _describe(operation: OperationForm) -> list[str]:
     """Return what one operation changes on a node, a few words for each name."""
     if operation["operation"] == "set-traits":
         added = [name for name in operation["added"] if name not in MARKS]
@@ -64,13 +64,13 @@ def _describe(operation: Mapping[str, Any]) -> list[str]:
     after, before = operation["inventories"], operation["before"]
     found = []
     for name in sorted(after.keys() | before.keys()):
-        now, was = (stock.get(name, {}).get("reserved") for stock in (after, before))
+        now, was = after.get(name), before.get(name)
         if now is None:
             found.append(f"no {name} any more")
         elif was is None:
-            found.append(f"{name}{' reserved' if now else ''}")
-        elif now != was:
-            found.append(f"{name} {'reserved' if now else 'free again'}")
+            found.append(f"{name}{' reserved' if now['reserved'] else ''}")
+        elif now["reserved"] != was["reserved"]:
+            found.append(f"{name} {'reserved' if now['reserved'] else 'free again'}")
     return found
 
 

@@ -12,6 +12,7 @@ from agent.bare_metal.run import NodesOutcome, foresee_nodes, run_nodes
 from agent.bare_metal.write import Progress
 from agent.command.check import check_option_names, try_state
 from agent.command.exits import Exit
+from agent.command.forms import CheckForm, ChecksForm, NodesForm, NodesPassForm, ShownNodesForm
 from agent.command.host_verbs import show_usages
 from agent.command.outcomes import ENDINGS, encode_outcome, wishes_of
 from agent.command.result import Report, choice_of, settings_of
@@ -37,7 +38,7 @@ def discover(options: argparse.Namespace) -> Report:
     choice = _choice(options)
     with open_nodes(settings_of(options), choice) as driver:
         share = driver.shape(driver.survey())
-    data = {
+    data: NodesForm = {
         "providers": {uuid: encode_provider(provider) for uuid, provider in sorted(share.providers.items())},
         "reserved": dict(sorted(share.reserved.items())),
         "findings": [{"node": uuid, "why": one.why} for uuid, one in sorted(share.misfits.items())],
@@ -71,8 +72,8 @@ def _show_sums(bare_metal: BareMetalNodes) -> Report:
     known = bare_metal.memory().nodes
     stocks = Counter(name for one in known.values() for name in one.seen.provider.inventories)
     marked = bare_metal.client.generations(BARE_METAL)
-    sums = {"marked": len(marked), "ours": len(known), "classes": dict(stocks)}
-    return Report(data={"summary": sums}, table="agent.command.node_tables:print_sums")
+    data: ShownNodesForm = {"summary": {"marked": len(marked), "ours": len(known), "classes": dict(stocks)}}
+    return Report(data=data, table="agent.command.node_tables:print_sums")
 
 
 def plan(options: argparse.Namespace) -> Report:
@@ -106,7 +107,7 @@ def check(options: argparse.Namespace) -> Report:
         where = driver.where
     count = len(share.providers) + len(share.misfits)
     detail = f"{where} has {count if count else NO_NODES}{' nodes for this agent' if count else ''}"
-    checks = [
+    checks: list[CheckForm] = [
         {"check": one.name, "ok": one.ok, "detail": one.detail}
         for one in (*check_option_names(settings), try_state(settings))
     ]
@@ -117,7 +118,8 @@ def check(options: argparse.Namespace) -> Report:
     detail = "can be read and written" if may else "the user lacks a role to write: give it the role service"
     checks.append({"check": "placement", "ok": may, "detail": f"{name} {detail}"})
     ending = Exit.DONE if all(one["ok"] for one in checks) else Exit.DIFFERENCES
-    return Report(data={"checks": checks}, table="agent.command.host_tables:print_checks", exit=ending)
+    data: ChecksForm = {"checks": checks}
+    return Report(data=data, table="agent.command.host_tables:print_checks", exit=ending)
 
 
 def _choice(options: argparse.Namespace) -> Choice:
@@ -161,7 +163,7 @@ def _report(outcome: NodesOutcome, where: str, ending: Exit, *, dry: bool = Fals
     """Return the report of a pass; ``ending`` is the exit code if no node calls for a graver one."""
     counts = {status: outcome.count(status) for status in Status}
     found = {status: count for status, count in counts.items() if count}
-    data = {
+    data: NodesPassForm = {
         "nodes": [encode_outcome(one) for one in outcome.outcomes],
         "summary": {status.value: count for status, count in found.items()},
         "dry_run": dry,
