@@ -7,12 +7,13 @@ anything that a consumer holds, or that this agent did not write.
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from types import MappingProxyType
 from typing import TypeVar
 
 from agent.state.audit import forget_memory
 from agent.state.locks import locked, serving
+from agent.sync.attempts import repeat_on_conflict
 from agent.sync.decide.draft import Draft
 from agent.sync.decide.novas import advice, stranded
 from agent.sync.decide.view import Wishes
@@ -172,13 +173,17 @@ def _leave(
     *,
     dry: bool,
 ) -> Outcome:
+    def log(_error: Conflict, _attempt: int) -> None:
+        LOG.info("another writer was first, looking again node=%s", node.name)
+
     directory = node.settings.state_directory
     with nullcontext() if dry else serving(directory), locked(directory):
-        for _ in range(ATTEMPTS):
-            with suppress(Conflict):
-                return _try(node, look(node), against, plan_, dry=dry)
-            LOG.info("another writer was first, looking again node=%s", node.name)
-    raise Conflict(f"others wrote on {node.name} at {ATTEMPTS} attempts in a row: find out which service does")
+        try:
+            return repeat_on_conflict(ATTEMPTS, lambda: _try(node, look(node), against, plan_, dry=dry), log)
+        except Conflict as error:
+            raise Conflict(
+                f"others wrote on {node.name} at {ATTEMPTS} attempts in a row: find out which service does"
+            ) from error
 
 
 def _try(

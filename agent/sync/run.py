@@ -68,7 +68,7 @@ def run_locked(node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree = anyt
             raise node.unlike(str(standing), identity) from error
 
     def log(_error: Conflict, number: int) -> None:
-        LOG.info("somebody else wrote first, planning again node=%s attempt=%d", node.name, number)
+        LOG.info("another writer was first, planning again node=%s attempt=%d", node.name, number)
 
     try:
         return repeat_on_conflict(ATTEMPTS, attempt, log)
