@@ -70,7 +70,7 @@ def _choose_depth(bare_metal: BareMetalNodes, look: Look, marked: Mapping[str, i
     )
     went_back = bool(look.behind - memory.behind)
     if went_back:
-        LOG.warning("placement went back in time, all nodes are read anew where=%s", bare_metal.where)
+        LOG.warning("placement went back in time, all nodes are read again where=%s", bare_metal.where)
     age_s = bare_metal.now_s() - memory.whole_s
     look.whole = went_back or not 0 <= age_s < bare_metal.settings.full_audit_interval_s
 
@@ -97,7 +97,7 @@ def _compare_share(client: PlacementClient, look: Look, share: Share, marked: Ma
 
 
 def _look_at_known(look: Look, share: Share, marked: Mapping[str, int]) -> None:
-    """Judge remembered nodes that cannot be reported any more, or that another agent reports now."""
+    """Judge remembered nodes that can no longer be reported, or that another agent reports now."""
     for uuid, known in look.memory.nodes.items():
         if uuid in share.misfits:
             look.nodes[uuid] = replace(known, gone_s=None, may_go=False)

@@ -32,8 +32,8 @@ class NodesOutcome:
     def of(cls, outcomes: Iterable[Outcome], unchanged: int) -> "NodesOutcome":
         """Return the outcome of a pass; nodes that were read and found as they should be become part of the count."""
         everybody = tuple(outcomes)
-        told = tuple(one for one in everybody if one.status is not Status.UNCHANGED)
-        return cls(told, unchanged + len(everybody) - len(told))
+        changed = tuple(one for one in everybody if one.status is not Status.UNCHANGED)
+        return cls(changed, unchanged + len(everybody) - len(changed))
 
 
 def _silent(_done: int, _of: int) -> None:

@@ -7,7 +7,7 @@ from reportclient.errors import Conflict, LeftBehind, Rejected
 
 
 class Work:
-    """Ends as it is told, attempt by attempt."""
+    """Work that ends as the test says, attempt by attempt."""
 
     def __init__(self, *endings: Exception | str) -> None:
         self.endings = list(endings)
