@@ -23,13 +23,13 @@ class LeavingForm(OutcomeForm):
     dry_run: bool
 
 
-Approval = Literal["approved", "refused", "not-needed"]
+ApprovalAnswer = Literal["approved", "refused", "not-needed"]
 
 
 class ApprovalForm(TypedDict, total=False):
     """The key that ``reshape --approve`` adds to a conversion."""
 
-    approval: Approval
+    approval: ApprovalAnswer
 
 
 class ShownConversionForm(ConversionForm, ApprovalForm):

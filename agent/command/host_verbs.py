@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from agent.command.exits import Exit
 from agent.command.forms import (
-    Approval,
+    ApprovalAnswer,
     ApprovalForm,
     ChecksForm,
     LeavingForm,
@@ -133,7 +133,7 @@ def reshape(options: argparse.Namespace) -> Report:
             one.check_name(draft)
             verdict = judge(draft, replace(wishes, agreed=draft.plan.digest), one.terms())
             doing = "approve" if options.approve else "apply"
-            approval: Approval = "refused"
+            approval: ApprovalAnswer = "refused"
             remarks += [
                 *notes_on(draft),
                 *(f"reshape --{doing} would refuse this: {note}" for note in verdict.notes),
@@ -160,7 +160,7 @@ def reshape(options: argparse.Namespace) -> Report:
     )
 
 
-def _approve(node: ComputeNode, draft: Draft, digest: str) -> tuple[Approval, str]:
+def _approve(node: ComputeNode, draft: Draft, digest: str) -> tuple[ApprovalAnswer, str]:
     """Approve the current plan if it has this digest; return the result and a sentence for it."""
     if not draft.plan.moves:
         return "not-needed", f"nobody has to move on {node.name}: the next pass does this, without an approval"

@@ -11,19 +11,17 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from agent.audit.decide.findings import Finding
-from agent.audit.heal import Healed, HealPolicy, heal
-from agent.audit.run import witness
+from agent.audit.heal import HealPolicy
 from agent.bare_metal.run import run_nodes
 from agent.connect.choice import Choice, host_driver, lists_nodes, open_bare_metal, open_driver, open_sender
 from agent.errors import USER_ERRORS
+from agent.service.audits import Audits
 from agent.service.cases import KeptCases
 from agent.settings.read import Settings
-from agent.state.audit import write_memory
 from agent.state.locks import locked
 from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode
-from agent.sync.outcome import Outcome, Status
+from agent.sync.outcome import Status
 from agent.sync.run import run_locked
 from drivers.base import Driver, Watchable
 from drivers.errors import DiscoveryError, PolicyError
@@ -74,7 +72,7 @@ class Rounds:
     ) -> None:
         self._choice = choice
         self._settings = settings
-        self._policy = policy  # None: nothing is repaired
+        self._audits = Audits(policy)
         self._wake = wake
         self._metered = metered
         self._told = told
@@ -84,14 +82,14 @@ class Rounds:
         self._client: PlacementClient | None = None
         self._where = ""  # name of the placement that the memory is about
         self._cases = KeptCases(settings)
-        self._failed: dict[str, set[str]] = {}  # by node: why repairs of its last audit failed, so as to log it once
         self._started = False  # whether the first pass is done; only that one may convert the host
 
     def take(self, *, deep: bool, counts: bool) -> RoundResult:
         """
-        One pass; ``deep`` audits read everything, the others what moved.
+        Take one pass over all nodes.
 
-        One that ``counts`` is one of those in a row that must want the same smaller host.
+        ``deep``: the audits read everything; else only providers whose generation moved. ``counts``: the pass is one of
+        the three in a row that must want the same smaller host.
 
         Raises:
             ConfigError, StateError, DiscoveryError, PolicyError, PlacementError: what was written before stands.
@@ -115,11 +113,13 @@ class Rounds:
                 probe=self._cases.recorder.probe,
             )
             try:
-                with locked(self._settings.state_directory):  # nobody else of us writes between a pass and its audit
+                with locked(
+                    self._settings.state_directory
+                ):  # no other process of this agent writes between pass and audit
                     taken.append(self._take_one(node, deep, counts=counts))
             except (DiscoveryError, PolicyError) as error:
                 self._keep_case(name, str(error), deep)
-                raise  # what is wrong with the host is wrong with all
+                raise  # the host is the same for all nodes
             except USER_ERRORS as error:
                 self._keep_case(name, str(error), deep)
                 failures.append(error)
@@ -190,37 +190,11 @@ class Rounds:
         return RoundResult(
             outcomes={node.name: outcome.status.value},
             notes=outcome.notes,
-            findings=self._audit(node, outcome, deep),
+            findings=self._audits.take(node, outcome, deep=deep),
             observed=_totals(seen.provider for seen in outcome.observed),
             desired=_totals(seen.provider for seen in forecast(outcome.plan, outcome.observed)),
             hardware=outcome.hardware,
         )
-
-    def _audit(self, node: ComputeNode, outcome: Outcome, deep: bool) -> Counter[str]:
-        """Compare placement with the guests that run, and repair what the policy allows if the tree is up to date."""
-        may_heal = outcome.status in (Status.UNCHANGED, Status.CHANGED)
-        if not may_heal and outcome.observed.root is None:
-            return Counter()
-        quiet = outcome.status is Status.UNCHANGED
-        seen = (outcome.survey, outcome.observed) if quiet and outcome.survey else None
-        result = witness(node, light=not (deep or node.client.went_back), seen=seen)
-        if result.memory != result.before:
-            write_memory(self._settings.state_directory, result.root_uuid, result.memory, clock=result.clock)
-        repairs = heal(node, result, self._policy) if self._policy and may_heal else ()
-        new = [one for one in result.findings if result.memory.sightings[one.key].looks == 1]
-        for kind, where, what in dict.fromkeys((one.kind.value, _place(one), one.seen) for one in new):
-            LOG.warning("finding kind=%s where=%s seen=%s", kind, where, what)
-        before = self._failed.get(node.name, set())
-        healed = [repair.finding for repair in repairs if repair.healed is Healed.HEALED]
-        for kind, where in dict.fromkeys((finding.kind.value, _place(finding)) for finding in healed):
-            LOG.warning("finding kind=%s where=%s healed", kind, where)
-        failed = [repair for repair in repairs if repair.healed is Healed.FAILED]
-        for repair in failed:
-            if repair.why not in before:
-                kind, where = repair.finding.kind.value, _place(repair.finding)
-                LOG.warning("finding kind=%s where=%s not healed why=%s", kind, where, repair.why)
-        self._failed[node.name] = {repair.why for repair in failed}
-        return Counter(one.kind.value for one in result.findings)
 
     def _take_nodes(self, client: PlacementClient) -> RoundResult:
         """Run one pass over all bare-metal nodes; the result names only nodes that are not well."""
@@ -240,10 +214,6 @@ class Rounds:
             outcomes={one.node: one.status.value for one in unwell} or {"nodes": status.value},
             notes=tuple(note for one in unwell[:_NAMED] for note in one.notes),
         )
-
-
-def _place(finding: Finding) -> str:
-    return finding.consumer or finding.provider or "-"
 
 
 def _totals(providers: Iterable[Provider]) -> Counter[str]:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 
 OFTEN_S = 1.0  # shortest time between two messages to the watchdog
-PATIENCE_S = 1.0  # for systemd to take a message
+_PATIENCE_S = 1.0  # for systemd to take a message
 
 
 class Notifier:
@@ -58,7 +58,7 @@ class Notifier:
             try:
                 if self._socket is None:
                     self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
-                    self._socket.settimeout(PATIENCE_S)
+                    self._socket.settimeout(_PATIENCE_S)
                 self._socket.sendto(text.encode(errors="replace"), self._address)
             except OSError:
                 self._hang_up()  # the service works also while systemd does not take messages

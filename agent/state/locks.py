@@ -9,7 +9,7 @@ from oslo_concurrency import lockutils
 
 from agent.errors import StateError
 
-PATIENCE_S = 10  # wait for another process that writes
+_PATIENCE_S = 10  # wait for another process that writes
 
 
 @contextmanager
@@ -20,8 +20,8 @@ def locked(directory: Path) -> Iterator[None]:
     Raises:
         StateError: the folder cannot be written, or another process has had the lock for ten seconds.
     """
-    another = f"another compute-node-agent has been writing for {PATIENCE_S} s (lock in {directory}): let it finish"
-    with _holding("agent", directory, another, patience_s=PATIENCE_S):
+    another = f"another compute-node-agent has been writing for {_PATIENCE_S} s (lock in {directory}): let it finish"
+    with _holding("agent", directory, another, patience_s=_PATIENCE_S):
         yield
 
 

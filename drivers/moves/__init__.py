@@ -23,7 +23,7 @@ from reportclient.errors import Unplaceable
 from reportclient.ownership import Ownership
 from reportclient.tree import ProviderTree
 
-SHOWN = 3  # problems in one message
+_SHOWN = 3  # problems in one message
 
 
 def plan_moves(
@@ -97,8 +97,8 @@ def _moves(question: Question) -> tuple[Move, ...]:
     packed, homeless = pack(floating, room, question.stock, question.parents, amounts(decided), kept=question.kept)
     problems += homeless
     if problems:
-        more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
-        raise Unplaceable(f"{'; '.join(problems[:SHOWN])}{more}: nothing was sent")
+        more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+        raise Unplaceable(f"{'; '.join(problems[:_SHOWN])}{more}: nothing was sent")
     decided += [
         Parcel(
             consumer=one.consumer,

@@ -7,7 +7,7 @@ from drivers.moves.slots import is_related
 from drivers.packing import Load
 from drivers.parcels import Parcel
 
-SHOWN = 3  # undecided devices in one message
+_SHOWN = 3  # undecided devices in one message
 
 
 class Floats:
@@ -72,7 +72,7 @@ class Floats:
                 f"{has}, and the hypervisor gives its guest {said}: correct the difference (end a resize or migration, "
                 f"or attach a device again), then plan again"
             )
-        lost = ", ".join(f"{one.unit} ({one.because})" for one in word.undecided[:SHOWN])
+        lost = ", ".join(f"{one.unit} ({one.because})" for one in word.undecided[:_SHOWN])
         return (
             f"{has}, and the hypervisor gives its guest {said}, and devices that may count as {name}: {lost}: bring "
             f"the card, type or rule back, or move the guest away, then plan again"

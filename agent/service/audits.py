@@ -1,0 +1,69 @@
+"""The audit after each pass of the service: what it finds is logged once, and repaired within the policy."""
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+
+from agent.audit.decide.findings import Finding
+from agent.audit.heal import Healed, HealPolicy, RepairOutcome, heal
+from agent.audit.run import AuditResult, witness
+from agent.state.audit import write_memory
+from agent.sync.node import ComputeNode
+from agent.sync.outcome import Outcome, Status
+
+LOG = logging.getLogger(__name__)
+
+
+class Audits:
+    """Audits nodes under one ``policy`` for repairs (None: nothing is repaired)."""
+
+    def __init__(self, policy: HealPolicy | None) -> None:
+        self._policy = policy
+        self._failed: dict[str, set[str]] = {}  # by node: why repairs of its last audit failed, so as to log it once
+
+    def take(self, node: ComputeNode, outcome: Outcome, *, deep: bool) -> Counter[str]:
+        """
+        Compare placement with the guests that run, and repair what the policy allows if the tree is up to date.
+
+        Returns the count of findings by kind. ``outcome`` is that of the pass just made; a ``deep`` audit reads
+        everything.
+
+        Raises:
+            as ``witness``; StateError: the memory of the audit cannot be written.
+        """
+        may_heal = outcome.status in (Status.UNCHANGED, Status.CHANGED)
+        if not may_heal and outcome.observed.root is None:
+            return Counter()
+        quiet = outcome.status is Status.UNCHANGED
+        seen = (outcome.survey, outcome.observed) if quiet and outcome.survey else None
+        result = witness(node, light=not (deep or node.client.went_back), seen=seen)
+        if result.memory != result.before:
+            write_memory(node.settings.state_directory, result.root_uuid, result.memory, clock=result.clock)
+        repairs = heal(node, result, self._policy) if self._policy and may_heal else ()
+        _log_new(result)
+        self._log_repairs(node.name, repairs)
+        return Counter(one.kind.value for one in result.findings)
+
+    def _log_repairs(self, node: str, repairs: Sequence[RepairOutcome]) -> None:
+        """Log the repairs that were made, and those that failed for a reason that the last audit did not have."""
+        healed = [repair.finding for repair in repairs if repair.healed is Healed.HEALED]
+        for kind, where in dict.fromkeys((finding.kind.value, _place(finding)) for finding in healed):
+            LOG.warning("finding kind=%s where=%s healed", kind, where)
+        failed = [repair for repair in repairs if repair.healed is Healed.FAILED]
+        before = self._failed.get(node, set())
+        for repair in failed:
+            if repair.why not in before:
+                kind, where = repair.finding.kind.value, _place(repair.finding)
+                LOG.warning("finding kind=%s where=%s not healed why=%s", kind, where, repair.why)
+        self._failed[node] = {repair.why for repair in failed}
+
+
+def _log_new(result: AuditResult) -> None:
+    """Log each finding that no earlier audit saw."""
+    new = [one for one in result.findings if result.memory.sightings[one.key].looks == 1]
+    for kind, where, what in dict.fromkeys((one.kind.value, _place(one), one.seen) for one in new):
+        LOG.warning("finding kind=%s where=%s seen=%s", kind, where, what)
+
+
+def _place(finding: Finding) -> str:
+    return finding.consumer or finding.provider or "-"
