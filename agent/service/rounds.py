@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from agent.audit.heal import HealPolicy
-from agent.bare_metal.run import run_nodes
+from agent.bare_metal.run import NodesOutcome, run_nodes
 from agent.connect.choice import Choice, host_driver, lists_nodes, open_bare_metal, open_driver, open_sender
 from agent.errors import USER_ERRORS
 from agent.service.audits import Audits
@@ -125,8 +125,7 @@ class Rounds:
                 failures.append(error)
                 if len(failures) == len(nodes) or len(taken) == len(failures) - 1 >= LENIENT:
                     raise  # it does not concern this node alone
-                failed = RoundResult(outcomes={name: Status.FAILED.value}, notes=(str(error),))
-                taken.append(failed)
+                taken.append(RoundResult(outcomes={name: Status.FAILED.value}, notes=(str(error),)))
             self._progress()
         self._started = True
         return _together(taken)
@@ -180,12 +179,8 @@ class Rounds:
         else:
             self._keep_case(node.name, f"{outcome.status.value} {outcome.plan.digest}", deep)
         if outcome.status is Status.CHANGED:
-            LOG.info(
-                "pass node=%s outcome=changed operations=%d digest=%s",
-                outcome.node,
-                len(outcome.plan.operations),
-                outcome.plan.digest,
-            )
+            count, digest = len(outcome.plan.operations), outcome.plan.digest
+            LOG.info("pass node=%s outcome=changed operations=%d digest=%s", outcome.node, count, digest)
         self._progress()
         return RoundResult(
             outcomes={node.name: outcome.status.value},
@@ -205,15 +200,20 @@ class Rounds:
             ) as bare_metal,
         ):
             outcome = run_nodes(bare_metal, progress=lambda _done, _of: self._progress())
-        unwell = [one for one in outcome.outcomes if one.status not in _WELL]
-        changed = len(outcome.outcomes) - len(unwell)
-        if changed:
-            LOG.info("pass nodes=%d changed=%d unwell=%d", outcome.unchanged + changed, changed, len(unwell))
-        status = Status.CHANGED if changed else Status.UNCHANGED
-        return RoundResult(
-            outcomes={one.node: one.status.value for one in unwell} or {"nodes": status.value},
-            notes=tuple(note for one in unwell[:_NAMED] for note in one.notes),
-        )
+        return _of_nodes(outcome)
+
+
+def _of_nodes(outcome: NodesOutcome) -> RoundResult:
+    """Log a pass over bare-metal nodes if it changed something, and return its result."""
+    unwell = [one for one in outcome.outcomes if one.status not in _WELL]
+    changed = len(outcome.outcomes) - len(unwell)
+    if changed:
+        LOG.info("pass nodes=%d changed=%d unwell=%d", outcome.unchanged + changed, changed, len(unwell))
+    status = Status.CHANGED if changed else Status.UNCHANGED
+    return RoundResult(
+        outcomes={one.node: one.status.value for one in unwell} or {"nodes": status.value},
+        notes=tuple(note for one in unwell[:_NAMED] for note in one.notes),
+    )
 
 
 def _totals(providers: Iterable[Provider]) -> Counter[str]:
