@@ -2,7 +2,7 @@
 
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from reportclient.errors import TreeMismatch
@@ -16,25 +16,17 @@ def child_uuid(root_uuid: str, root_name: str, name: str) -> str:
 
 
 def as_called(observed: ObservedTree, name: str, formerly: str | None = None) -> ObservedTree:
-    """
-    Return the tree with the names that the root, and our and nova's children, have once the host is called ``name``.
-
-    A child keeps its own part of its name. What precedes it is the root's name: the present one, the new one, or the
-    one that it had ``formerly``. So an interrupted renaming is recognised, whichever request was the last.
-    """
-    root = observed.root
-    if root is None or (root.name == name and formerly is None):
+    """Return the tree as it is named once the host is called ``name``; parameters as ``new_names``."""
+    names = new_names(observed, name, formerly)
+    if all(old == new for old, new in names.items()):
         return observed
-    before = {root.name, name, formerly or name}
-    names = {seen.name: new_name(seen, root.uuid, name, before) for seen in observed if _is_meant(seen, root.uuid)}
-    names = _free(names, {seen.name for seen in observed})
     return ObservedTree(
         tuple(
             replace(
                 seen,
                 provider=replace(
                     seen.provider,
-                    name=names.get(seen.name, seen.name),
+                    name=names[seen.name],
                     parent=names.get(seen.provider.parent or "", seen.provider.parent),
                 ),
             )
@@ -44,21 +36,36 @@ def as_called(observed: ObservedTree, name: str, formerly: str | None = None) ->
     )
 
 
-def _free(names: Mapping[str, str], standing: Collection[str]) -> dict[str, str]:
+def new_names(observed: ObservedTree, name: str, formerly: str | None = None) -> dict[str, str]:
     """
-    Return the new names by old name, without those that two providers would have.
+    Return the name of each provider once the host is called ``name``, by its present name.
 
-    Placement has each name once. A provider whose new name is taken keeps its old one, so that it is not taken for the
-    provider that has that name.
+    The root, our children and nova's are renamed; other providers keep their names. A child keeps its own part of its
+    name. What precedes it is the root's name: the present one, the new one, or the one that it had ``formerly``. So an
+    interrupted renaming is recognised, whichever request was the last.
+    """
+    same = {seen.name: seen.name for seen in observed}
+    root = observed.root
+    if root is None or (root.name == name and formerly is None):
+        return same
+    before = {root.name, name, formerly or name}
+    found = {seen.name: new_name(seen, root.uuid, name, before) for seen in observed if _is_meant(seen, root.uuid)}
+    return _free(same | found)
+
+
+def _free(names: Mapping[str, str]) -> dict[str, str]:
+    """
+    Return the new names by present name; a provider whose new name is taken keeps its present one.
+
+    Placement has each name once: two providers of one name would be taken for one.
     """
     found = dict(names)
     while True:
-        wanted = Counter(found.get(name, name) for name in standing)
+        wanted = Counter(found.values())
         clashing = [old for old, new in found.items() if old != new and wanted[new] > 1]
         if not clashing:
             return found
-        for old in clashing:
-            del found[old]
+        found |= {old: old for old in clashing}
 
 
 def called(old: str, name: str, before: Iterable[str]) -> str:

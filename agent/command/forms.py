@@ -141,7 +141,7 @@ class EndingForm(TypedDict):
 
 
 class SourceForm(TypedDict):
-    """One source that the service reads or writes: the host or placement."""
+    """One source that the service reads or writes: the host, placement, its own files or its configuration."""
 
     ok_s: float | None  # when it last answered, in seconds since 1970; None: never
     error: str  # empty: it answered the last time
@@ -173,7 +173,7 @@ class StatusForm(TypedDict):
 class NodeFindingForm(TypedDict):
     """One bare-metal node that cannot be reported."""
 
-    node: str  # uuid, or the number of a record without one
+    node: str  # uuid, or ``record N`` for a record without one
     why: str
 
 

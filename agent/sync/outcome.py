@@ -20,7 +20,7 @@ class Status(Enum):
     CHANGED = "changed"
     DELETED = "deleted"  # bare metal: the provider went after its node
     RESHAPE_NEEDED = "reshape-needed"  # hypervisor: guests' allocations must move first
-    UNSAFE = "unsafe"  # hypervisor: the plan takes away too much
+    UNSAFE = "unsafe"  # hypervisor: too much would go, an allocation has no place, or a host may not end
     OTHER_PLAN = "other-plan"  # hypervisor: the plan is not the one that a person agreed to
     MISFIT = "misfit"  # bare metal: the node cannot be reported, and its provider stays
     FAILED = "failed"  # an error that concerns this root alone; the others of the pass go on

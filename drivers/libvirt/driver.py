@@ -121,7 +121,7 @@ class LibvirtDriver:
     @contextmanager
     def watching(self, wake: Wake) -> Iterator[None]:
         if not isinstance(self._connection, LiveConnection):
-            raise DiscoveryError("a host archive has no events: only a live host can be watched, so leave --host out")
+            raise DiscoveryError("a host archive has no events: only a live host can be watched")
         try:
             from drivers.host import udev
         except ImportError as error:

@@ -106,9 +106,8 @@ def refuse_reserve(name: str, total: int, reserved: int) -> None:
     Raises:
         PolicyError: always.
     """
-    raise PolicyError(
-        f"{reserved} {name} are to be reserved for the host, and it has {total}: lower {RESERVE_OPTIONS[name]}"
-    )
+    option = RESERVE_OPTIONS.get(name, "what is reserved")
+    raise PolicyError(f"{reserved} {name} are to be reserved for the host, and it has {total}: lower {option}")
 
 
 def present_only(stock: Mapping[str, tuple[Inventory | None, Reason]]) -> dict[str, Entry]:

@@ -163,7 +163,7 @@ class _Stream:
     """
     Stands between the two QEMUs, which each know one path: the source connects to ours, we to the destination's.
 
-    Rounds the first bytes on, then nothing until it is ``opened``. One end that closes closes the other.
+    Passes the first bytes on, then nothing until it is ``opened``. One end that closes closes the other.
     """
 
     def __init__(self, door: socket.socket, destination: Path) -> None:

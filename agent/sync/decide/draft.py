@@ -22,7 +22,7 @@ from reportclient.hold import hold
 from reportclient.names import unknown_standard
 from reportclient.ownership import MARKER, OWNERS, Contest, Names, Ownership, contest
 from reportclient.plan import Delete, Plan, lessened, recast
-from reportclient.renaming import as_called, called, former_name
+from reportclient.renaming import as_called, called, former_name, new_names
 from reportclient.reserve import Reservations, set_by_operator, used_up, with_reservations
 from reportclient.tree import ObservedTree, ProviderTree
 
@@ -244,11 +244,12 @@ def _as_called(view: View, formerly: str | None) -> tuple[ObservedTree, NodeStat
     before = {root.name, node, formerly or node}
     if len(before) == 1:
         return view.observed, view.memory
+    standing = new_names(view.observed, node, formerly)
 
     def by_new_name(names: Mapping[str, Names]) -> dict[str, Names]:
         found: dict[str, Names] = {}
         for name, each in names.items():
-            found = joined(found, {called(name, node, before): each})
+            found = joined(found, {standing.get(name) or called(name, node, before): each})
         return found
 
     left = view.memory.observed
