@@ -102,7 +102,9 @@ class Operations:
 
         def make_set(held: Slots, request: Slots, sharing: frozenset[str]) -> Slots:
             if there := sorted(held.keys() & request.keys() - sharing):
-                note = f"{consumer} has allocations on {there[0]} already: was it evacuated there before?"
+                note = (
+                    f"guest {consumer} has allocations on provider {there[0]} already: was it evacuated there before?"
+                )
                 raise _Ended(Ending(told=Result.EXISTS, consumer=consumer, held=held, note=note))
             return evacuated_set(held, request, sharing)
 
@@ -119,7 +121,8 @@ class Operations:
                 after = merge_set(now.slots, decode_request(before) if before else {}, decode_request(request))
             except ValueError as error:
                 note = (
-                    f"{consumer} is not as the caller believes: {error}: run compute-node-agent show, and decide anew"
+                    f"consumer {consumer} is not as the caller believes: {error}: run compute-node-agent show, and "
+                    f"decide again"
                 )
                 raise _Ended(Ending(told=Result.CONFLICT, consumer=consumer, held=now.slots, note=note)) from error
             return ReplaceAllocations((rewrite(now, after),))
@@ -133,7 +136,7 @@ class Operations:
         The target may be the same host (a resize), or another host (cold and live migration).
         """
         if migration == consumer:
-            return Ending(told=Result.CONFLICT, consumer=consumer, note=f"{migration} is the guest's own uuid")
+            return Ending(told=Result.CONFLICT, consumer=consumer, note=_not_a_migration(migration))
         sharing = self.client.sharing()
         guest = self._read(consumer)
         if guest is None:
@@ -153,7 +156,10 @@ class Operations:
         """
         now = self._read(migration)
         if now and now.kind not in (None, MIGRATION):
-            note = f"{migration} is of type {now.kind}, and no migration: is it the guest's own uuid?"
+            note = (
+                f"consumer {migration} is of type {now.kind}, so it is not a migration: give the uuid of the migration "
+                f"instead of the guest's"
+            )
             return Ending(told=Result.CONFLICT, consumer=migration, held=now.slots, note=note)
         return self._empty(ChangeKind.CONFIRM, migration)
 
@@ -165,13 +171,14 @@ class Operations:
         project and user.
         """
         if migration == consumer:
-            return Ending(told=Result.CONFLICT, consumer=consumer, note=f"{migration} is the guest's own uuid")
+            return Ending(told=Result.CONFLICT, consumer=consumer, note=_not_a_migration(migration))
         kept, guest = self._read(migration), self._read(consumer)
         if kept is None or guest is None:
             return _absent(migration if kept is None else consumer)
         if kept.kind not in (None, MIGRATION) or (kept.project, kept.user) != (guest.project, guest.user):
             note = (
-                f"{migration} is no migration of {consumer}: its type is not MIGRATION, or its project or user differs"
+                f"consumer {migration} is not a migration of guest {consumer}: its type is not MIGRATION, or its "
+                f"project or user differs"
             )
             return Ending(told=Result.CONFLICT, consumer=consumer, held=guest.slots, note=note)
         after = reverted_set(guest.slots, kept.slots, self.client.sharing())
@@ -190,7 +197,7 @@ class Operations:
             return _absent(consumer)
         # Placement answers a DELETE at the same moment as a reshape like one that was done, though it is not.
         if ending.told is Result.DONE and (left := self._read(consumer)):
-            note = f"{consumer} was changed at the same moment and still has what it had: release it once more"
+            note = f"consumer {consumer} was changed at the same moment and keeps its allocations: release it once more"
             return Ending(told=Result.CONFLICT, consumer=consumer, held=left.slots, note=note)
         return ending
 
@@ -264,7 +271,7 @@ class Operations:
                     make = partial(_reborn, write)
         if lost:
             raise lost
-        note = f"others wrote on the providers of {consumer} at each of {TRIES} tries: try again later"
+        note = f"others wrote on the providers of consumer {consumer} at each of {TRIES} tries: try again later"
         return self._ending(Result.CONFLICT, consumer, note)
 
     def _judge(self, rule: Rule, consumer: str, write: Write) -> Ending | None:
@@ -275,13 +282,13 @@ class Operations:
         uuid = changed[0]
         if _generations(write)[uuid] is None:
             note = (
-                f"{uuid} has allocations already: is it the uuid of another consumer, or was this done before? "
-                f"Look with compute-node-agent show"
+                f"consumer {uuid} has allocations already: is it the uuid of another consumer, or was this done "
+                f"before? Look with compute-node-agent show"
             )
             return self._ending(Result.EXISTS, consumer, note)
         note = (
-            f"another writer changed meanwhile what {uuid} has, and nothing was written: look with compute-node-agent "
-            f"show, and decide anew"
+            f"another writer changed the allocations of consumer {uuid} in the meantime, and nothing was written: look "
+            f"with compute-node-agent show, and decide again"
         )
         return self._ending(Result.CONFLICT, consumer, note)
 
@@ -325,7 +332,10 @@ class Operations:
 
 
 def _perhaps_done(lost: Unavailable) -> str:
-    return f"{lost}; it may have been done: look with compute-node-agent show, then try again"
+    return (
+        f"{lost}; the request may have been carried out: look with compute-node-agent show, and try again only if it "
+        f"was not"
+    )
 
 
 def _reborn(write: Write) -> Write:
@@ -341,8 +351,12 @@ def _reborn(write: Write) -> Write:
             return write
 
 
+def _not_a_migration(guest: str) -> str:
+    return f"--migration {guest} is the uuid of the guest itself: give the uuid of its migration"
+
+
 def _absent(consumer: str) -> Ending:
-    return Ending(told=Result.ABSENT, consumer=consumer, note=f"{consumer} holds nothing in this placement")
+    return Ending(told=Result.ABSENT, consumer=consumer, note=f"consumer {consumer} holds nothing in this placement")
 
 
 def _generations(write: Write) -> dict[str, int | None]:

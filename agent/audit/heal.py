@@ -200,5 +200,9 @@ def _too_much(operation: SetInventories | Delete, observed: ObservedTree, fracti
     for name, stock in going.provider.inventories.items():
         whole = sum(seen.provider.inventories[name].total for seen in observed if name in seen.provider.inventories)
         if stock.total > whole * fraction and whole > stock.total:
-            return f"it has {stock.total} of {whole} {name} of this host, more than [agent] shrink_limit_percent allows"
+            return (
+                f"deleting {operation.name} would remove {stock.total} of this host's {whole} {name}, more than "
+                f"[agent] shrink_limit_percent allows: raise this option, or if the device is gone for good, run "
+                f"openstack resource provider delete {operation.uuid}"
+            )
     return ""

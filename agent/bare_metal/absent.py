@@ -122,7 +122,10 @@ def _reserve_absent(look: Look, known: KnownNode, generation: int, why: str) -> 
 
 
 def _patience(gone_s: float, grace_s: int) -> str:
-    return f"missing from Ironic for {gone_s:.0f} s: it is asked again, and the provider is deleted after {grace_s} s"
+    return (
+        f"missing from Ironic for {gone_s:.0f} s: the agent asks Ironic again, and deletes the provider once the node "
+        f"is missing for {grace_s} s"
+    )
 
 
 def _too_many(missing: int, whole: int, fraction: float) -> str:

@@ -16,7 +16,7 @@ from reportclient.tree import ObservedProvider, Provider
 
 LOG = logging.getLogger(__name__)
 FEW = 50  # new nodes that are looked up in placement one by one; for more, all its providers are listed
-_COLLIDES = "its class would be on offer under another resource class too"
+_COLLIDES = "its class in placement belongs to another resource class of Ironic, so the node must not be offered"
 
 
 def look_at_nodes(bare_metal: BareMetalNodes, *, force: bool = False) -> Look:
@@ -70,7 +70,11 @@ def _choose_depth(bare_metal: BareMetalNodes, look: Look, marked: Mapping[str, i
     )
     went_back = bool(look.behind - memory.behind)
     if went_back:
-        LOG.warning("placement went back in time, all nodes are read again where=%s", bare_metal.where)
+        LOG.warning(
+            "placement went back in time (a restored backup, or a cache on the way?): all nodes are read again "
+            "where=%s",
+            bare_metal.where,
+        )
     age_s = bare_metal.now_s() - memory.whole_s
     look.whole = went_back or not 0 <= age_s < bare_metal.settings.full_audit_interval_s
 

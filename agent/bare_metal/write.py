@@ -270,9 +270,9 @@ def _novas_class(
     if force or (len(others) == 1 and all(_is_node_stock(seen.provider.inventories[name]) for name in others)):
         return others
     raise Contested(
-        f"nova made its provider, which has {', '.join(sorted(others))} and not {', '.join(wanted)}: the class that "
-        f"nova reported cannot be told from what others added: remove nova's class by hand, or run sync --force to "
-        f"remove them all"
+        f"nova made its provider, which has {', '.join(sorted(others))} and not {', '.join(wanted)}. The "
+        f"agent cannot find out which of these classes nova reported and which others added: remove nova's class by "
+        f"hand, or run sync --force to remove all these classes"
     )
 
 

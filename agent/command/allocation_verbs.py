@@ -105,7 +105,7 @@ def _others(options: argparse.Namespace, client: PlacementClient) -> Ending | No
     if now is None or (now.project, now.user) == (options.project, options.user or now.user):
         return None
     note = (
-        f"{now.uuid} belongs to project {now.project} and user {now.user}, not to those of --project and --user: "
+        f"guest {now.uuid} belongs to project {now.project} and user {now.user}, not to those of --project and --user: "
         "check the guest's uuid"
     )
     return Ending(told=Result.CONFLICT, consumer=now.uuid, held=now.slots, note=note)

@@ -18,7 +18,7 @@ placement is chosen after the verb:
   --config-file FILE        the host's nova.conf, or a file of this agent's own
 
 exit codes: 0 done, or nothing to do; 1 error; 2 usage; 3 differences or findings; 4 refused:
-the plan is unsafe, has no place for what a guest has or is not the agreed one, or a second writer was found
+the plan is unsafe, cannot place all that a guest has, or is not the approved plan; or a second writer was found
 
 examples:
   compute-node-agent discover

@@ -36,8 +36,8 @@ def replay(options: argparse.Namespace, act: Callable[[Verb, argparse.Namespace]
         verb, told = VERBS.get(case.about["verb"]), case.about["options"]
         if verb is None or not verb.decides or not told.keys() <= {*verb.decides, "deep"}:
             raise DiscoveryError(
-                f"{options.replay} is not a case that can be replayed: it names the verb {case.about['verb']} with the "
-                f"options {sorted(told)}"
+                f"{options.replay} cannot be replayed: it is a case of the verb {case.about['verb']} with the options "
+                f"{sorted(told)}, which this version does not replay"
             )
         defaults = verb.defaults()
         decided = {name: defaults.get(name) for one in VERBS.values() for name in one.decides}

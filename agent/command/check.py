@@ -231,7 +231,7 @@ def _check_tree(one: ComputeNode, survey: Survey) -> str:
     if draft.memory.contested:
         raise CheckFailed("; ".join(draft.memory.contested))
     if draft.contest:
-        who = " (nova-compute, by its OWNER_NOVA)" if draft.contest.nova else ""
+        who = " (nova-compute, as the provider's trait OWNER_NOVA shows)" if draft.contest.nova else ""
         raise CheckFailed(
             f"a second writer on {draft.contest.provider}{who}: "
             f"{'; '.join(draft.contest.changes)}: stop it, then run sync --take-over"

@@ -10,6 +10,6 @@ class Exit(IntEnum):
     ERROR = 1
     USAGE = 2
     DIFFERENCES = 3  # or findings
-    # The plan is unsafe, has no place for what a guest has or is not the agreed one, or a second writer was found.
+    # The plan is unsafe, cannot place all that a guest has, or is not the approved plan; or a second writer was found.
     REFUSED = 4
     INTERRUPTED = 130  # by Ctrl-C: 128 + SIGINT, as in a shell

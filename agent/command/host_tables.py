@@ -230,7 +230,7 @@ def print_conversion(out: Console, data: ShownConversionForm) -> None:
         out.print(Text("moves", "bold"))
         print_moves(out, data["moves"])
     else:
-        out.print("nobody has to move")
+        out.print("no allocation has to move")
     counts: dict[str, int] = {}
     for request in data["requests"]:
         method, _, path = request.partition(" ")
@@ -251,7 +251,7 @@ def _next_step(data: ShownConversionForm) -> str:
         case "refused":
             return "not approved, nothing will be carried out"
         case "not-needed":
-            return "nobody has to move: the next pass does this, without an approval"
+            return "no allocation has to move: the next pass does this without an approval"
         case None:
             return f"to carry out exactly this, add --apply --digest {data['digest']}"
         case other:
@@ -284,7 +284,7 @@ def print_change(out: Console, data: ChangeForm) -> None:
     if len(events) > SHOWN_EVENTS:
         out.print(Text(f"{time} and {len(events) - SHOWN_EVENTS} more events", "dim"))
     if not events:
-        out.print(Text(f"{time} a look without an event", "dim"))
+        out.print(Text(f"{time} the host was read, no event came", "dim"))
     if data["operations"]:
         print_plan(out, data)
     else:

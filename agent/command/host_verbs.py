@@ -152,8 +152,8 @@ def reshape(options: argparse.Namespace) -> Report:
     ending = Exit.REFUSED if stopped else Exit.DIFFERENCES if changes else Exit.DONE
     if options.approve and not stopped and (other := _other_layout(options)):
         remarks.append(
-            f"set [compute] layout = {other} in the configuration before that start: the service plans with the "
-            "configured layout, and refuses this plan if that is another layout"
+            f"set [compute] layout = {other} in the configuration before the service starts the next time: it "
+            "plans with the configured layout, and refuses this plan if that is another layout"
         )
     return replace(
         _for_each(records, "plans", "agent.command.host_tables:print_conversion", ending), remark="\n".join(remarks)
@@ -163,7 +163,7 @@ def reshape(options: argparse.Namespace) -> Report:
 def _approve(node: ComputeNode, draft: Draft, digest: str) -> tuple[ApprovalAnswer, str]:
     """Approve the current plan if it has this digest; return the result and a sentence for it."""
     if not draft.plan.moves:
-        return "not-needed", f"nobody has to move on {node.name}: the next pass does this, without an approval"
+        return "not-needed", f"no allocation has to move on {node.name}: the next pass does this without an approval"
     if other := Agreement(digest, again="nothing was approved")(node, draft):
         return "refused", other[0]
     with locked(node.settings.state_directory):

@@ -25,9 +25,9 @@ from agent.sync.outcome import Status
 from drivers.ironic.shape import BARE_METAL
 
 NO_NODES = (
-    "no node: are [ironic] shard and conductor_group spelt right, and may this user see all nodes? A user who may not "
-    "is shown only the nodes of its own project, without any error (a system reader sees all, and a service user where "
-    "Ironic has rbac_service_role_elevated_access)"
+    "no node: are [ironic] shard and conductor_group spelt right, and may this user see all nodes? Without that "
+    "right Ironic lists only the nodes of the user's own project, and gives no error (a system reader sees all nodes; "
+    "a service user sees all nodes if Ironic has rbac_service_role_elevated_access)"
 )
 _GRAVITY = (Exit.DONE, Exit.DIFFERENCES, Exit.REFUSED, Exit.ERROR)  # of many nodes the gravest ending counts
 _HOST_OPTIONS = ("host", "rename_from")  # attributes of options that only a hypervisor has
@@ -133,7 +133,7 @@ def _choice(options: argparse.Namespace) -> Choice:
         if getattr(options, name, None):
             option = f"--{name.replace('_', '-')}"
             raise ConfigError(
-                f"leave {option} out: it is for a hypervisor, and [DEFAULT] compute_driver for bare metal"
+                f"leave {option} out: it works only for a hypervisor, and [DEFAULT] compute_driver is set to bare metal"
             )
     return choice_of(options)
 

@@ -107,7 +107,7 @@ _TABLE = (
             *CASE,
             Option(
                 "--replay",
-                "repeat the verb of a file that --save wrote, on what was read then; needs no libvirt and no placement",
+                "run again the verb of a file that --save wrote, on its saved data; needs no libvirt and no placement",
                 metavar="FILE",
                 type=Path,
             ),
@@ -142,7 +142,7 @@ _TABLE = (
                 Option("--apply", "carry out the conversion"),
                 Option(
                     "--approve",
-                    "with --digest: let the service carry out that plan before it starts the next time, once",
+                    "with --digest: approve that plan; it is carried out once, before the service starts the next time",
                 ),
             ),
             Option(
@@ -168,7 +168,7 @@ _TABLE = (
             ),
             Option(
                 "--api-is-down",
-                "with --database: you made sure that no placement API runs, where this host cannot tell",
+                "with --database: confirm that no placement API runs, if the agent cannot find that out itself",
             ),
             *CASE,
         ),
@@ -220,7 +220,7 @@ _TABLE = (
                 metavar="NAME",
                 required=True,
             ),
-            Option("what", "one class or trait of the provider; without it all", metavar="CLASS or TRAIT"),
+            Option("what", "one class or trait of the provider; default: all of them", metavar="CLASS or TRAIT"),
         ),
     ),
     Verb(
@@ -370,7 +370,7 @@ _TABLE = (
         doing="taking this agent's marks away",
         example="--dry-run --config-file /etc/nova/nova.conf",
         writes=True,
-        options=(*HOST, *DRY_RUN, Option("--force", "also with providers that nova would not keep")),
+        options=(*HOST, *DRY_RUN, Option("--force", "hand over even if nova would not maintain some of the providers")),
     ),
     Verb(
         name="check",

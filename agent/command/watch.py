@@ -30,7 +30,8 @@ from reportclient.tree import ObservedProvider, ObservedTree, ProviderTree
 
 RETRY_S = 2.0  # after a look that failed
 _FIRST = (
-    "the whole host, compared with nothing; from now on only changes, until Ctrl-C (--sync compares with placement)"
+    "this is the whole host, not compared with placement (use --sync for that); from now on only changes are shown, "
+    "until Ctrl-C"
 )
 TICK_S = 60.0  # longest time without a look: a link that goes down or an allocation that ends sends no event
 

@@ -184,7 +184,10 @@ class _Login:
 
     def __enter__(self) -> None:
         if self._owner == threading.get_ident():
-            raise exceptions.Unauthorized("the server at auth_url asks for a token before it gives one")
+            raise exceptions.Unauthorized(
+                "the server at auth_url answers 401 to the request for its versions, which Keystone answers without a "
+                "token: check that auth_url is the URL of Keystone"
+            )
         self._lock.acquire()
         self._owner = threading.get_ident()
 

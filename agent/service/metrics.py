@@ -35,7 +35,7 @@ class _OperationMetrics:
         )
         self._ok = Gauge(
             f"{name}_operation_last_success_timestamp_seconds",
-            "When an operation of a source last served.",
+            "Time at which an operation of a source last succeeded.",
             OPERATION,
             registry=registry,
         )
@@ -98,7 +98,7 @@ class Metrics:
         )
         self._source_ok = Gauge(
             f"{name}_source_last_success_timestamp_seconds",
-            "When a source last served.",
+            "Time at which a source last answered without an error.",
             ["source"],
             registry=self.registry,
         )

@@ -91,7 +91,7 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
         cfg.ListOpt("hw_machine_type", default=[], help="Default machine types, as arch=machine."),
         cfg.BoolOpt("swtpm_enabled", default=False, help="Guests can have an emulated TPM."),
         cfg.ListOpt("supported_tpm_secret_security", default=["user", "host", "deployment"],
-                    help="Kinds of owners that the secret of a TPM can have."),
+                    help="Who may own the secret of a guest's emulated TPM (values as in nova)."),
         cfg.StrOpt("images_type", default="default", choices=("raw", "flat", "qcow2", "lvm", "rbd", "ploop", "default"),
                    help="How guests' disks are stored; lvm, rbd and ploop are not supported."),
         cfg.IntOpt("num_memory_encrypted_guests", help="Not supported: must not be set."),
@@ -126,15 +126,15 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
     ),
     "agent": (
         cfg.StrOpt("state_directory", default=str(OWN_STATE),
-                   help="Folder in which this agent keeps its memory between passes, its locks and status.json."),
+                   help="Folder for the state that this agent keeps between passes, its locks and status.json."),
         cfg.ListOpt("root_traits", default=[],
                     help="Traits to report on the root for what other services on this host can do, for instance "
                          "COMPUTE_RESCUE_BFV."),
         cfg.BoolOpt("allow_reshape", default=False,
                     help="Allow sync, and the service at its start, to convert a host: to move allocations of guests "
-                         "because the shape of the tree changes. If false, only compute-node-agent reshape --apply "
-                         "converts, and before a start of the service the plan that a person approved (reshape "
-                         "--approve)."),
+                         "because the shape of the tree changes. If false, a host is converted only by "
+                         "compute-node-agent reshape --apply, or before a start of the service if a person approved "
+                         "the plan (reshape --approve)."),
         cfg.IntOpt("reshape_timeout", default=300, min=1,
                    help="Seconds after which the agent gives up a conversion that other writers keep disturbing. What "
                         "it wrote so far does no harm, and the next conversion continues from there."),

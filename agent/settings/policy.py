@@ -116,7 +116,9 @@ def _mdevs(values: Values) -> tuple[MdevRule, ...]:
     for name in names:
         if name not in {rule.type for rule in rules}:
             LOG.warning(
-                "the type is not offered: an earlier type has no [mdev_TYPE] device_addresses either type=%s", name
+                "the type is not offered: only one type may lack [mdev_TYPE] device_addresses, and an earlier type "
+                "lacks them: set device_addresses for this type, or do not enable it type=%s",
+                name,
             )
     return rules
 

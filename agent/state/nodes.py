@@ -72,7 +72,9 @@ def read_nodes(directory: Path, where: str, ironic: str, *, clock: Clock | None 
             raise ValueError("another format or checksum")
         before = record["ironic"].partition(", ")[0]  # 0.1.0 added the share
         if not (same_place(record["where"], where) and same_place(before, ironic)):
-            raise ValueError(f"it is about {record['ironic']} and {record['where']}")
+            raise ValueError(
+                f"it was written for another Ironic or placement: {record['ironic']} and {record['where']}"
+            )
         version = record["microversion"]
         noted, now = decode_clock(record["clock"]), clock or probe_clock()
         return NodesMemory(

@@ -291,7 +291,7 @@ class Case:
         def look(node: str) -> Survey:
             mine = [one for one in looks if one["node"] == node]
             if not mine:
-                raise Unrecorded(f"the case has no look at {node}")
+                raise Unrecorded(f"the case has no data of node {node}")
             if len(mine) > 1:
                 looks.remove(mine[0])
             if "failed" in mine[0]:

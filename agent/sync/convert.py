@@ -117,7 +117,7 @@ def _try_approved(node: ComputeNode, wishes: Wishes) -> Outcome:
         if approval and approval.begun:  # its conversion was done, and cut off before the approval was removed
             with locked(node.settings.state_directory):
                 forget_approval(node, draft.root_uuid)
-        left = ("no consumer has to move: the next pass carries out the plan",) if draft.plan.operations else ()
+        left = ("no allocation has to move: the next pass carries out the plan",) if draft.plan.operations else ()
         return ending(status=Status.UNCHANGED, notes=left)
     if verdict.refused is not Status.RESHAPE_NEEDED:
         return ending(status=verdict.refused or Status.UNSAFE, notes=verdict.notes)
@@ -158,7 +158,7 @@ class Agreement:
         try:
             changed = _differences(read_plan(node, self.digest), encode_kept(plan, draft.observed))
         except (KeyError, TypeError, AttributeError):
-            changed = "what is kept of that plan is damaged"
+            changed = f"the differences are not known: the saved copy of plan {self.digest} is damaged"
         return (f"the plan is not {self.digest} any more but {plan.digest} ({changed}): {self.again}",)
 
 

@@ -47,7 +47,8 @@ def journaled(node: ComputeNode, draft: Draft) -> Iterator[None]:
     try:
         yield
     except PlacementError as error:
-        _write(path, entry | {"ended": datetime.now(UTC).isoformat(), "outcome": f"not known to be done: {error}"})
+        outcome = f"it is not known whether this was done: {error}"
+        _write(path, entry | {"ended": datetime.now(UTC).isoformat(), "outcome": outcome})
         raise
     else:
         _write(path, entry | {"ended": datetime.now(UTC).isoformat(), "outcome": "done"})

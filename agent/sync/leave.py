@@ -50,7 +50,7 @@ def hand_over_node(node: ComputeNode, *, dry: bool = False, force: bool = False)
     """
     Remove our marks and reservations from this host's tree and leave the rest, for nova-compute to go on with.
 
-    With ``force`` also where there are providers that nova would not keep.
+    With ``force`` also where there are providers that nova would not maintain.
 
     Raises:
         as ``retire_node``.
@@ -109,7 +109,7 @@ def against_retirement(draft: Draft, held: tuple[Allocation, ...]) -> tuple[str,
         return (f"{root.name} does not carry this agent's mark, so this agent does not remove it",)
     sentences = []
     if consumers := sorted({one.consumer for one in held}):
-        sentences.append(f"{_list(consumers)} hold allocations here: move or delete them first")
+        sentences.append(f"consumers hold allocations here, move or delete them first: {_list(consumers)}")
     return (*sentences, *against_foreign(observed, ours))
 
 
@@ -151,8 +151,8 @@ def against_hand_over(observed: ObservedTree, layout: str, *, force: bool = Fals
     if not strange or force:
         return ()
     return (
-        f"nova would not keep {_list(strange)}, and its schedulers would go on offering them: take them out of the "
-        f"configuration and run sync, or say --force and look after them yourself",
+        f"nova would not maintain {_list(strange)}, and guests could still be scheduled there: take these providers "
+        f"out of the configuration and run sync, or use --force and maintain them yourself",
     )
 
 

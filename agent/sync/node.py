@@ -154,7 +154,12 @@ class ComputeNode:
         whole = deep is not False and not 0 <= now_s - memory.whole_s < patience_s
         observed = self.client.observe(root_uuid, memory.observed, whole=whole)
         if self.client.went_back and memory.observed:
-            LOG.warning("placement went back in time, everything is read anew node=%s where=%s", self.name, self.where)
+            LOG.warning(
+                "placement went back in time (a restored backup, or a cache on the way?): all of this tree is read "
+                "again node=%s where=%s",
+                self.name,
+                self.where,
+            )
             memory = replace(memory, observed=None, reserved={}, used=memory.used | used_up_ones(memory))
         return replace(memory, whole_s=now_s) if whole or memory.observed is None else memory, observed
 

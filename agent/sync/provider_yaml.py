@@ -47,8 +47,8 @@ def _files(folder: Path, shown: Path, required: bool) -> list[Path]:
     except FileNotFoundError as error:
         if required:
             raise ConfigError(
-                f"[compute] provider_config_location: there is no folder {shown}: create it, and leave it empty only "
-                f"if what its files named before is to be withdrawn"
+                f"[compute] provider_config_location: there is no folder {shown}: create it, and put its files "
+                f"back. Leave it empty only to withdraw everything that its files added before"
             ) from error
         return []
     except OSError as error:

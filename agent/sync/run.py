@@ -166,7 +166,11 @@ def _with_one_time(node: ComputeNode, draft: Draft, left: ObservedTree) -> Obser
     try:
         found = node.client.observe(draft.root_uuid, left)
     except PlacementError as error:
-        LOG.info("what was written is read by the next pass node=%s reason=%s", node.name, error)
+        LOG.info(
+            "placement was written, but could not be read back: the next pass reads it node=%s reason=%s",
+            node.name,
+            error,
+        )
         return left
     return ObservedTree(tuple(left.by_uuid.get(seen.uuid, seen) for seen in found), left.last_modified)
 

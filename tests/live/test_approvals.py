@@ -91,7 +91,7 @@ def test_an_approval_of_another_layout_says_what_to_configure_before_the_start(l
     followed = at_start(lab, "--config-file", numa)
 
     assert approved.code == 0, approved.out + approved.err
-    assert "set [compute] layout = numa in the configuration before that start" in approved.err
+    assert "set [compute] layout = numa in the configuration before the service starts" in approved.err
     assert (unlike.code, unlike.json["outcome"]) == (4, "other-plan"), unlike.out + unlike.err
     assert (followed.code, followed.json["digest"]) == (0, digest), followed.out + followed.err
 
@@ -183,7 +183,7 @@ def test_what_moves_nobody_needs_no_approval(lab: Upgrade, tmp_path: Path) -> No
     done = lab.run("reshape", "--approve", "--digest", lab.run("reshape").json["digest"])
 
     assert (done.code, done.json["approval"]) == (0, "not-needed")
-    assert "nobody has to move" in done.err
+    assert "no allocation has to move" in done.err
     assert approvals(tmp_path) == []
 
 

@@ -63,7 +63,10 @@ def test_a_merge_keeps_what_the_guest_has_and_fits_the_sum(lab: Upgrade, tmp_pat
 
     assert (more.code, memory(more)) == (0, LARGER), more.out + more.err
     assert (too_much.code, too_much.json["outcome"]) == (1, "no-room")
-    assert f"{TOO_LARGE - LARGER} are asked for beside the {LARGER} that it keeps" in too_much.json["note"]
+    assert (
+        f"{TOO_LARGE - LARGER} are asked for in addition to the {LARGER} that the consumer keeps"
+        in too_much.json["note"]
+    )
 
 
 def test_a_merge_instead_of_an_earlier_request_gives_that_one_back(lab: Upgrade, tmp_path: Path) -> None:

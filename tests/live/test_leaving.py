@@ -133,7 +133,7 @@ def test_a_tree_that_is_handed_over_keeps_its_stock_and_loses_our_marks(ending: 
     stocks = ending.stocks()
     assert ending.marked() == len(stocks)
     refused = ending.run("hand-over")
-    assert (refused.code, "nova would not keep" in refused.json["notes"][0]) == (4, True)
+    assert (refused.code, "nova would not maintain" in refused.json["notes"][0]) == (4, True)
     assert ending.marked() == len(stocks)
 
     done = ending.run("hand-over", "--force")

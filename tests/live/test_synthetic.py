@@ -305,7 +305,7 @@ def test_with_its_memory_lost_a_flat_host_does_not_get_its_devices_twice(
     refused = run_agent("sync", *nested)
 
     assert refused.code == 4
-    assert "holds CUSTOM_A, which this agent cannot tell to be its own" in refused.json["notes"][0]
+    assert "has CUSTOM_A, and this agent does not know whether it reported this itself" in refused.json["notes"][0]
     assert len(run_agent("show", *nested).json["providers"]) == 1
 
 

@@ -192,7 +192,7 @@ def test_a_guest_without_allocations_gets_what_it_has_and_its_disk() -> None:
     ("known", "why"),
     [
         pytest.param(replace(RUNS, project=None), "its project and user are not known", id="whose it is"),
-        pytest.param(replace(RUNS, disk_gb=None), "this host does not tell how much DISK_GB", id="its disk"),
+        pytest.param(replace(RUNS, disk_gb=None), "this host does not show how much DISK_GB", id="its disk"),
         pytest.param(replace(RUNS, named=frozenset({"CUSTOM_X"})), "how much CUSTOM_X it is to have", id="its class"),
     ],
 )
@@ -210,7 +210,7 @@ def test_a_guest_that_has_nothing_that_is_on_offer_here_is_told_at_the_root() ->
     (found,) = find_all(snapshot(holdings=holdings))
 
     assert (found.kind, found.provider, found.expected, found.repair) == (Kind.MISSING, "host", None, None)
-    assert "nothing of what it has is on offer here" in found.seen
+    assert "this host offers none of the resources that the guest uses" in found.seen
 
 
 def test_a_guest_that_is_allocated_on_another_host_only_is_not_repaired_by_itself() -> None:
@@ -228,7 +228,7 @@ def test_what_a_migration_keeps_of_a_guest_that_runs_here_goes_back_to_it(kind: 
 
     assert {(one.kind, one.consumer, one.safe, one.arriving) for one in found} == {(Kind.MISSING, "guest", True, True)}
     assert {one.untyped for one in found} == {kind is None}
-    assert "keeper keeps what it had here" in found[0].seen
+    assert "its allocations here still belong to migration keeper" in found[0].seen
     back = rewrites(found[0])
     assert back["keeper"].after == {}
     assert (back["guest"].generation, back["guest"].kind) == (None, "INSTANCE" if kind else None)
@@ -266,7 +266,7 @@ def test_of_two_migrations_the_one_that_has_what_the_guest_has_is_its_own() -> N
     found = find_all(snapshot(smaller, consumer("exact", kind="MIGRATION")))
 
     assert {(one.consumer, one.safe) for one in found if one.kind is Kind.MISSING} == {("guest", True)}
-    assert "exact keeps what it had here" in found[0].seen
+    assert "its allocations here still belong to migration exact" in found[0].seen
 
 
 @pytest.mark.parametrize(
@@ -321,7 +321,7 @@ def test_a_migration_with_a_guest_of_its_owner_here_may_be_that_guests() -> None
     (found, *_) = find_all(snapshot(consumer(), consumer("stranger", {ROOT: {"VCPU": 1}}, "MIGRATION")))
 
     assert (found.kind, found.safe) == (Kind.LEAKED, False)
-    assert "it may be a resize of guest, which is here" in found.seen
+    assert "consumer stranger may be the migration of a resize on this host, of guest guest. " in found.seen
     assert "run compute-node-agent release stranger" in found.seen
 
 
@@ -365,7 +365,7 @@ def test_a_doubtful_consumer_that_is_on_another_host_too_keeps_what_it_has_there
     (found,) = find_all(snapshot(consumer(), stranger, holdings=two))
 
     assert (found.kind, found.safe) == (Kind.DOUBLED, False)
-    assert "it may be a resize of guest or of 1 more guest of its owner" in found.seen
+    assert "the migration of a resize on this host, of guest guest or of 1 more guest of its owner" in found.seen
     assert "openstack resource provider allocation set stranger with what it has elsewhere" in found.seen
 
 

@@ -225,7 +225,7 @@ def test_a_case_that_is_no_look_is_not_done_again(tmp_path: Path, about: dict[st
             member.size = len(text)
             tar.addfile(member, io.BytesIO(text.encode()))
 
-    with pytest.raises(DiscoveryError, match=r"case\.tar\.gz is not a case that can be replayed"):
+    with pytest.raises(DiscoveryError, match=r"case\.tar\.gz cannot be replayed: it is a case of the verb"):
         replay(argparse.Namespace(replay=tmp_path / "case.tar.gz"), lambda _verb, _options: None)
 
 

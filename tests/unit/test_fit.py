@@ -67,7 +67,8 @@ def test_what_the_claimant_keeps_is_judged_with_its_request() -> None:
     claimant = Claimant("mine", {"r": {"MEMORY_MB": 512}})
 
     assert asked({"r": {"MEMORY_MB": 64}}, claimant=claimant) == (
-        "host gives MEMORY_MB from 64 to 512 at a time, and 64 are asked for beside the 512 that it keeps",
+        "host gives MEMORY_MB from 64 to 512 at a time, and 64 are asked for in addition to the 512 that the "
+        "consumer keeps",
     )
 
 

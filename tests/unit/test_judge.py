@@ -183,7 +183,9 @@ def test_devices_are_not_offered_twice_by_a_root_that_nobody_can_explain() -> No
     verdict = judge(draft(observed=stands(root), desired=ProviderTree((ROOT, card))), Wishes(), TERMS)
 
     assert verdict.refused is Status.UNSAFE
-    assert verdict.notes[0].startswith("host holds CUSTOM_GPU, which this agent cannot tell to be its own")
+    assert verdict.notes[0].startswith(
+        "host has CUSTOM_GPU, and this agent does not know whether it reported this itself"
+    )
 
 
 def test_a_class_that_may_have_a_new_name_is_not_offered_beside_the_old_one_once_the_state_was_lost() -> None:
@@ -194,7 +196,7 @@ def test_a_class_that_may_have_a_new_name_is_not_offered_beside_the_old_one_once
     lost = judge(draft(**renamed, memory=NodeState()), Wishes(), TERMS)
 
     assert lost.refused is Status.UNSAFE
-    assert "CUSTOM_OLD, which may be what CUSTOM_NEW was called before" in lost.notes[0]
+    assert "CUSTOM_OLD. This may be the old name of CUSTOM_NEW" in lost.notes[0]
     assert judge(draft(**renamed), Wishes(), TERMS).refused is None
 
 
@@ -276,8 +278,8 @@ def test_a_pass_says_what_is_unusual(changes: dict[str, Any], words: str) -> Non
 @pytest.mark.parametrize(
     ("went_back", "note"),
     [
-        (False, "state was lost; kept on the root, as another service may have put it there: CUSTOM_RACK"),
-        (True, "kept on the root, as another service may have put it there: CUSTOM_RACK"),
+        (False, "state was lost; the root keeps CUSTOM_RACK, which another service may have added"),
+        (True, "the root keeps CUSTOM_RACK, which another service may have added"),
     ],
 )
 def test_custom_names_that_nobody_remembers_are_kept_and_said(went_back: bool, note: str) -> None:

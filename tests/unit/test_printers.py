@@ -48,7 +48,9 @@ def test_a_retirement_that_is_done_or_would_be_shows_its_plan_first(outcome: str
         pytest.param({}, "to carry out exactly this, add --apply --digest d1", id="a dry run"),
         pytest.param({"approval": "approved"}, "approved: the service's unit carries it out before", id="approved"),
         pytest.param({"approval": "refused"}, "not approved, nothing will be carried out", id="another plan"),
-        pytest.param({"approval": "not-needed"}, "nobody has to move: the next pass does this", id="nobody moves"),
+        pytest.param(
+            {"approval": "not-needed"}, "no allocation has to move: the next pass does this", id="nobody moves"
+        ),
     ],
 )
 def test_the_last_line_of_a_conversion_says_what_comes_next(approval: ApprovalForm, words: str) -> None:

@@ -55,7 +55,7 @@ def test_a_merge_takes_away_what_the_caller_had_and_leaves_the_rest(
 
 
 def test_a_merge_of_more_than_there_is_fails() -> None:
-    with pytest.raises(ValueError, match="it has less than 3 VCPU on here"):
+    with pytest.raises(ValueError, match="it has less than 3 VCPU on provider here"):
         merge_set(HELD, {HERE: {"VCPU": 3}}, {})
 
 
@@ -92,7 +92,7 @@ def test_a_migration_keeps_all_where_only_that_tells_the_way_back() -> None:
 
 
 def test_a_move_that_could_not_be_reverted_is_refused() -> None:
-    with pytest.raises(UnsafePlan, match="takes a class of shared storage that the guest did not have"):
+    with pytest.raises(UnsafePlan, match="adds a class of shared storage that the guest does not have yet"):
         moved_sets({HERE: {"VCPU": 2}}, {THERE: {"VCPU": 2}, STORAGE: {"DISK_GB": 20}}, SHARED)
 
 

@@ -96,7 +96,7 @@ def _misfits(slot: tuple[str, str], asked: int, stock: Inventory, taken: tuple[i
     provider, name = slot
     amount = asked + kept
     wanted = f"{provider} gives {name}"
-    request = f"{asked} are asked for" + (f" beside the {kept} that it keeps" if kept else "")
+    request = f"{asked} are asked for" + (f" in addition to the {kept} that the consumer keeps" if kept else "")
     found = []
     if amount < stock.min_unit or amount > stock.max_unit:
         found.append(f"{wanted} from {stock.min_unit} to {stock.max_unit} at a time, and {request}")

@@ -68,30 +68,32 @@ RULES: dict[ChangeKind, Rule] = {
     ),
     ChangeKind.REPLACE: Rule(
         verb="claim CONSUMER --replace",
-        sends="GET, then PUT with its generation: the request as its whole new set, plus what it has of shared "
-        "storage in classes that the request does not name",
+        sends="GET, then PUT with the consumer's generation: the request replaces all its allocations, except those on "
+        "shared storage in classes that the request does not name",
         consumer_changed=Reaction.FAIL,
         provider_raced=Reaction.AGAIN,
         no_room=Reaction.ALTERNATE,
     ),
     ChangeKind.MERGE: Rule(
         verb="claim CONSUMER --merge [--instead-of FILE]",
-        sends="GET, then PUT with its generation: what it has, less what the caller had before, plus the request",
+        sends="GET, then PUT with the consumer's generation: its allocations, minus the caller's earlier request "
+        "(--instead-of), plus the new request",
         consumer_changed=Reaction.ANEW,
         provider_raced=Reaction.AGAIN,
         no_room=Reaction.ALTERNATE,
     ),
     ChangeKind.EVACUATE: Rule(
         verb="claim CONSUMER --evacuate",
-        sends="GET, then PUT with its generation: what it has on the host that is down, plus the request",
+        sends="GET, then PUT with the consumer's generation: its allocations on the host that is down, plus "
+        "the request",
         consumer_changed=Reaction.FAIL,
         provider_raced=Reaction.AGAIN,
         no_room=Reaction.ALTERNATE,
     ),
     ChangeKind.MOVE: Rule(
         verb="move CONSUMER --migration UUID",
-        sends="GET, then one POST /allocations for both: what the guest had for the migration (generation null), the "
-        "request for the guest (its generation)",
+        sends="GET, then one POST /allocations for both: the migration gets the guest's old allocations "
+        "(generation null), the guest gets the request (its generation)",
         consumer_changed=Reaction.FAIL,
         provider_raced=Reaction.AGAIN,
         no_room=Reaction.ALTERNATE,

@@ -38,7 +38,7 @@ def merge_set(held: Slots, before: Slots, request: Slots) -> Slots:
         for name, amount in resources.items():
             rest[uuid, name] = rest.get((uuid, name), 0) - amount
             if rest[uuid, name] < 0:
-                raise ValueError(f"it has less than {amount} {name} on {uuid}")
+                raise ValueError(f"it has less than {amount} {name} on provider {uuid}")
     kept: dict[str, dict[str, int]] = {}
     for (uuid, name), amount in rest.items():
         kept.setdefault(uuid, {})[name] = amount
@@ -80,8 +80,9 @@ def moved_sets(held: Slots, request: Slots, sharing: Container[str]) -> tuple[Sl
         if kept and reverted_set(guest, kept, sharing) == held:
             return kept, guest
     raise UnsafePlan(
-        "the request takes a class of shared storage that the guest did not have, and a revert of the move could not "
-        "tell that it was not there before: move the guest without it, confirm, then claim it with --merge"
+        "the request adds a class of shared storage that the guest does not have yet, and a revert of the move would "
+        "not remove that class again: move the guest without that class, confirm the move, then claim the class with "
+        "compute-node-agent claim --merge"
     )
 
 

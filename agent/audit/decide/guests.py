@@ -50,7 +50,7 @@ def _wrong(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
     for name, places in differences.items():
         for place, (has, _) in places.items():
             slots.setdefault(snapshot.tree.by_name[place].uuid, {})[name] = has
-    text = f"allocate for {consumer.uuid} what it has"
+    text = f"allocate for guest {consumer.uuid} what it has"
     repair = Repair(text=text, operation=ReplaceAllocations((rewrite(consumer, settled(slots)),)))
     return [
         Finding(
@@ -89,7 +89,7 @@ def _without_owner_or_type(snapshot: Snapshot, consumer: Consumer) -> list[Findi
             before=consumer.slots,
             after=consumer.slots,
         )
-        text = f"write that {consumer.uuid} is an INSTANCE of project {project} and user {user}"
+        text = f"write that guest {consumer.uuid} is an INSTANCE of project {project} and user {user}"
         repair = Repair(text=text, operation=ReplaceAllocations((named,)))
     return [
         Finding(kind=kind, consumer=consumer.uuid, seen=seen, repair=repair, safe=repair is not None)
@@ -110,7 +110,10 @@ def _missing(snapshot: Snapshot, uuid: str) -> list[Finding]:
     if keeper and certain:
         repair: Repair | None = _swap_back(snapshot, keeper, uuid)
         safe = True
-        seen = f"it runs here and does not migrate, and {keeper.uuid} keeps what it had here"
+        seen = (
+            f"the guest runs here and does not migrate, but its allocations here still belong to migration "
+            f"{keeper.uuid}"
+        )
     else:
         unsure = _unsure(snapshot, uuid, consumer, rows)
         repair = None if unsure else _claim_again(snapshot, uuid, consumer, rows)
@@ -150,7 +153,7 @@ def _swap_back(snapshot: Snapshot, keeper: Consumer, guest: str) -> Repair:
     else:
         back = rewrite(consumer, replace_set(snapshot.others(consumer), keeper.slots, snapshot.others(consumer)))
     return Repair(
-        text=f"revert the migration: what {keeper.uuid} keeps goes back to {guest}",
+        text=f"revert the migration: guest {guest} gets back what migration {keeper.uuid} keeps",
         operation=ReplaceAllocations((rewrite(keeper, {}), back)),
     )
 
@@ -165,10 +168,11 @@ def _unsure(snapshot: Snapshot, uuid: str, consumer: Consumer | None, rows: Mapp
     if None in snapshot.owner(uuid):
         why = "its project and user are not known"
     elif lacking:
-        why = f"this host does not tell how much {', '.join(sorted(lacking))} it is to have, and of which provider"
+        names = ", ".join(sorted(lacking))
+        why = f"this host does not show how much {names} the guest should have, nor on which provider"
     else:
-        return "" if rows else "; nothing of what it has is on offer here"
-    return f"; {why}: run compute-node-agent claim {uuid} --request FILE with all that it is to have"
+        return "" if rows else "; this host offers none of the resources that the guest uses"
+    return f"; {why}: run compute-node-agent claim {uuid} --request FILE with all that the guest should have"
 
 
 def _disk(snapshot: Snapshot, known: GuestState) -> int | None:
@@ -203,4 +207,4 @@ def _claim_again(
         before=consumer.slots if consumer else {},
         after=added(others, slots),
     )
-    return Repair(text=f"allocate for {uuid} what it has", operation=ReplaceAllocations((claim,)))
+    return Repair(text=f"allocate for guest {uuid} what it has", operation=ReplaceAllocations((claim,)))

@@ -48,7 +48,7 @@ def _ghost(seen: ObservedProvider, *, in_use: bool) -> Finding:
     free = not in_use and not reserved and DEVICE.search(seen.name) is not None  # a pass removes cells and pools
     why = "no hardware of this host matches this provider" + (", and it is in use" if in_use else "")
     if reserved and not in_use:
-        why += f", and what is reserved of it is kept until the device is back: {if_gone_for_good(seen)}"
+        why += f", and its reserved amounts stay until the device is back: {if_gone_for_good(seen)}"
     repair = Repair(text=f"delete {seen.name}", operation=Delete(seen.uuid, seen.name)) if free else None
     return Finding(kind=Kind.GHOST, provider=seen.name, seen=why, repair=repair, safe=free)
 

@@ -14,7 +14,7 @@ from reportclient.plan import ReplaceAllocations
 _FIRST = 1  # the generation of a consumer that was written once
 CLOCKS_S = 60  # seconds by which the clocks of placement's servers may differ
 _OF_HOSTS = frozenset({"VCPU", "PCPU", "MEMORY_MB"})
-_ALL = "take away all that {} has"
+_ALL = "take away all that consumer {} has"
 GUEST_TYPES = (None, INSTANCE, MIGRATION)  # consumers of other types belong to other services
 
 
@@ -51,7 +51,7 @@ def audit_strangers(snapshot: Snapshot) -> list[Finding]:
         kind, seen, safe = _judge(snapshot, one)
         rest = _rest(snapshot, one) if snapshot.elsewhere(one) else _beyond(snapshot, one)
         part = "of this host's own stock" if snapshot.elsewhere(one) else "in this host's tree, on all providers"
-        text = f"take away what {one.uuid} has {part}; the rest stays" if rest else _ALL.format(one.uuid)
+        text = f"take away what consumer {one.uuid} has {part}; the rest stays" if rest else _ALL.format(one.uuid)
         repair = Repair(text=text, operation=ReplaceAllocations((rewrite(one, rest),)))
         found += [
             Finding(
@@ -140,8 +140,9 @@ def _next_step(stranger: Consumer, guests: list[str], *, abroad: bool) -> str:
     if abroad:
         release = f"openstack resource provider allocation set {stranger.uuid} with what it has elsewhere"
     return (
-        f"; it may be a resize of {guests[0]}{others}, which is here: if neither openstack server show "
-        f"{stranger.uuid} nor openstack server migration list --server {guests[0]} (its UUIDs) knows it, run {release}"
+        f"; consumer {stranger.uuid} may be the migration of a resize on this host, of guest {guests[0]}{others}. "
+        f"If neither openstack server show {stranger.uuid} nor the column UUID of openstack server migration list "
+        f"--server {guests[0]} shows it, run {release}"
     )
 
 

@@ -87,7 +87,7 @@ def notes_on(draft: Draft) -> tuple[str, ...]:
         notes.append("this placement is too old to know the traits " + ", ".join(sorted(draft.plan.left_out)))
     if kept := _unexplained(draft):
         lost = "" if draft.went_back else "state was lost; "
-        notes.append(f"{lost}kept on the root, as another service may have put it there: {', '.join(kept)}")
+        notes.append(f"{lost}the root keeps {', '.join(kept)}, which another service may have added")
     return tuple(notes)
 
 
@@ -102,8 +102,9 @@ def _twice(draft: Draft) -> tuple[str, ...]:
     if not both:
         return _renamed_unseen(draft, sorted(carried))
     return (
-        f"{root.name} holds {', '.join(both)}, which this agent cannot tell to be its own, and its children are to "
-        f"get it too: remove it from {root.name} by hand if it stands for the same devices",
+        f"{root.name} has {', '.join(both)}, and this agent does not know whether it reported this itself. The plan "
+        f"adds {', '.join(both)} to child providers too: if both stand for the same devices, remove {', '.join(both)} "
+        f"from {root.name} by hand",
     )
 
 
@@ -115,9 +116,9 @@ def _renamed_unseen(draft: Draft, carried: list[str]) -> tuple[str, ...]:
     if root is None or MARKER not in root.provider.traits or draft.memory.observed or not (came and carried):
         return ()
     return (
-        f"state was lost, and {root.name} holds {', '.join(carried)}, which may be what {', '.join(came)} was called "
-        f"before: put the old name back into the configuration for one pass, which will know it again, or remove it "
-        f"from {root.name} by hand if it stands for the same devices",
+        f"state was lost, and {root.name} has {', '.join(carried)}. This may be the old name of {', '.join(came)}: "
+        f"put the old name back into the configuration for one pass, so that the agent records it as its own. Or if "
+        f"both names stand for the same devices, remove {', '.join(carried)} from {root.name} by hand",
     )
 
 

@@ -20,7 +20,7 @@ _ASPECTS: Mapping[str, tuple[_Aspect, ...]] = {
     "set-inventories": ("inventories",),
 }
 _WHOLE: tuple[_Aspect, ...] = ("parent", "inventories", "traits", "aggregates")  # of all other operations
-NOT_KEPT = "an older release kept that plan without its providers"
+NOT_KEPT = "further differences are not known: an older release saved that plan without its providers"
 
 
 def plan_changes(read: ReadPlanForm, now: KeptPlanForm) -> tuple[str, ...]:
