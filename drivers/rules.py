@@ -154,7 +154,9 @@ def _parse_attribute(record: Mapping[str, object]) -> str | None:
     if text and not ATTRIBUTE.fullmatch(text):
         raise ValueError(f"has {text!r} as resource_class_attribute, which must be a file below the device's folder")
     if text and _parse_id(record, "vendor_id") is None:
-        raise ValueError("has resource_class_attribute without the vendor_id whose driver makes that file: add it")
+        raise ValueError(
+            "has resource_class_attribute but no vendor_id: add the vendor_id of the cards whose driver makes that file"
+        )
     if text:
         check_length(normalise_class(f"{text.split('/')[0]}_{MAX_INT}"))
     return text or None

@@ -133,7 +133,10 @@ class Move:
         if not self.moved_resources or min(self.moved_resources.values()) < 1:
             raise ValueError(f"a move takes at least 1 of each class, got {dict(self.moved_resources)}")
         if self.to_resources and sum(self.to_resources.values()) != sum(self.moved_resources.values()):
-            raise ValueError(f"a move keeps its sum, got {dict(self.moved_resources)} to {dict(self.to_resources)}")
+            raise ValueError(
+                f"a move must not change the sum of its amounts, got {dict(self.moved_resources)} to "
+                f"{dict(self.to_resources)}"
+            )
 
     @property
     def arriving(self) -> Mapping[str, int]:

@@ -104,7 +104,7 @@ class PlacementClient:
         placement has no such root. A listing that is older than ``since`` comes from a cache, or from a restored
         database: then all providers are read again, and the first write finds what is stale by its generation.
         ``whole`` also reads providers with the same generation, except those that this pass has read: so it finds
-        another history with the same generations. ``self.went_back`` tells then that placement is in an older state.
+        another history with the same generations. ``self.went_back`` then shows that placement is in an older state.
 
         Raises:
             Unavailable: no complete answer; never a shorter tree.
@@ -170,7 +170,7 @@ class PlacementClient:
         held: list[Allocation] = []
         for observed in providers:
             body, _ = self._transport.get(f"/resource_providers/{observed.uuid}/allocations")
-            with payload.in_form(f"the allocations on {observed.name}"):
+            with payload.in_form(f"the allocations on provider {observed.name}"):
                 rows = payload.decode_allocations(body, observed.name)
                 generation = int(body["resource_provider_generation"])
                 self._listed |= payload.decode_consumer_generations(body)
@@ -205,13 +205,13 @@ class PlacementClient:
         body, modified = self._transport.get(f"/allocations/{uuid}")
         written = parse_date(modified)
         age_s = self._transport.now() - written.timestamp() + (self.skew_s or 0) if written else None
-        with payload.in_form(f"the allocations of {uuid}"):
+        with payload.in_form(f"the allocations of consumer {uuid}"):
             return payload.decode_consumer(body, uuid, age_s)
 
     def sharing(self) -> frozenset[str]:
         """Return the uuids of all providers that share their resources with others, as storage does. One request."""
         body, _ = self._transport.get(f"/resource_providers?{urlencode({'required': SHARES})}")
-        with payload.in_form("the providers that share"):
+        with payload.in_form("the providers that share resources"):
             return frozenset(row[0] for row in payload.decode_listing(body))
 
     def usages(self, project: str, user: str | None = None) -> dict[str, dict[str, int]]:
@@ -222,7 +222,7 @@ class PlacementClient:
         """
         query = {"project_id": project} | ({"user_id": user} if user else {})
         body, _ = self._transport.get(f"/usages?{urlencode(query)}")
-        with payload.in_form(f"the usages of {project}"):
+        with payload.in_form(f"the usages of project {project}"):
             return payload.decode_usages(body)
 
     def known_traits(self, names: Iterable[str]) -> frozenset[str]:
@@ -324,8 +324,8 @@ def _check_tree(rows: list[tuple[str, str, str | None, int]], root_uuid: str) ->
         len(roots) != 1 or root_uuid not in {row[0] for row in rows} or len(_from_the_root(rows)) != len(rows)
     ):
         raise Unavailable(
-            f"placement's listing of the tree of {root_uuid} is not that tree ({len(rows)} providers, {len(roots)} "
-            f"roots): does a proxy between this host and placement drop the query of a request?"
+            f"placement's answer for the tree of root provider {root_uuid} is not that tree ({len(rows)} "
+            f"providers, {len(roots)} roots): does a proxy between this host and placement drop the query of a request?"
         )
 
 

@@ -51,8 +51,8 @@ def in_form(what: str) -> Iterator[None]:
         yield
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         raise Unavailable(
-            f"placement's answer for {what} is not in its form ({type(error).__name__}: {error}): "
-            f"does the endpoint lead to placement?"
+            f"placement's answer for {what} does not have the form that placement documents "
+            f"({type(error).__name__}: {error}): does the endpoint lead to placement?"
         ) from error
 
 
@@ -164,8 +164,8 @@ def decode_request(request: AllocationRequest) -> dict[str, dict[str, int]]:
         }
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(
-            'no {"allocations": {PROVIDER UUID: {"resources": {CLASS: AMOUNT}}}}, as one of the allocation_requests '
-            "of GET /allocation_candidates is"
+            'it is not {"allocations": {PROVIDER UUID: {"resources": {CLASS: AMOUNT}}}}, the form of one of the '
+            "allocation_requests in the answer to GET /allocation_candidates"
         ) from error
     if not found or not all(found.values()) or min(min(one.values()) for one in found.values()) < 1:
         raise ValueError("it asks for nothing, or for less than 1 of a class")

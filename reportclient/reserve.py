@@ -12,7 +12,7 @@ from dataclasses import replace
 from reportclient.names import LONGEST, NO_DEVICES, is_name
 from reportclient.tree import MAX_INT, Inventory, ObservedProvider, ObservedTree, Provider
 
-UNHEALTHY = "CUSTOM_DEVICE_UNHEALTHY"  # some of the provider's devices are ill
+UNHEALTHY = "CUSTOM_DEVICE_UNHEALTHY"  # some of the provider's devices are unhealthy
 HELD = "CUSTOM_DEVICE_HELD"  # fewer devices are left than guests hold or an operator reserved
 KEEP = f"{UNHEALTHY}_KEEP_"  # followed by the amount that an operator reserved, "_", and the class
 LONGEST_CLASS = LONGEST - len(f"{KEEP}{MAX_INT}_")  # characters of a class of which any amount fits into a trait
@@ -30,8 +30,8 @@ def check_length(name: str) -> str:
     """
     if len(name) > LONGEST_CLASS:
         raise ValueError(
-            f"names the class {name[:40]}... of {len(name)} characters, and at most {LONGEST_CLASS} leave room for the "
-            f"trait that remembers what is reserved of it: give it a shorter name"
+            f"names the class {name[:40]}... of {len(name)} characters, more than {LONGEST_CLASS}. The agent records "
+            f"reserved amounts in a trait that contains this name and would be too long: choose a shorter name"
         )
     return name
 

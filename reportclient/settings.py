@@ -96,11 +96,16 @@ def _lost_name(
         if came and all(reserved_by_operator(one).get(each, 0) for one in spent for each in came) and spent:
             continue  # a used one-time device stays used, also under another class
         if came or is_elsewhere:
-            other = ", ".join(came) or "the same hardware in another form"
-            again = f"for {came[0]}" if came else "on the new form"
+            said = f"{amount} {name} on {seen.name} are reserved by hand, and this change would offer"
+            off = _take_off(seen, name)
+            if came:
+                return (
+                    f"{said} {', '.join(came)} instead, which may be the same devices: {off}, and set it again for "
+                    f"{came[0]} afterwards"
+                )
             return (
-                f"{amount} {name} on {seen.name} are reserved by hand, and this change would offer {other} instead, "
-                f"which may be the same devices: {_take_off(seen, name)}, and set it again {again} afterwards"
+                f"{said} the same hardware in another form: {off}, and set it again afterwards on the provider that "
+                f"then offers the hardware"
             )
     return ""
 
@@ -155,7 +160,7 @@ def _grows(provider: Provider, seen: ObservedProvider | None, name: str) -> bool
 
 
 def _relations(observed: ObservedTree, desired: ProviderTree) -> Callable[[str, str], bool]:
-    """Return a function that tells whether one of two providers is above the other, before or after the change."""
+    """Return a function that returns whether one of two providers is above the other, before or after the change."""
     before = {seen.name: seen.provider.parent for seen in observed}
     after = {provider.name: provider.parent for provider in desired}
 
@@ -184,8 +189,9 @@ def _lost_reservation(flow: _Flow) -> str:
     where = ", ".join(f"{amount} {flow.name} on {seen.name}" for seen, amount in places)
     seen = places[0][0]
     return (
-        f"{where} are reserved by hand, and this change would lose which of the devices are reserved: "
-        f"{_take_off(seen, flow.name)}, and set it again on {_first(one.name for one in flow.targets)} afterwards"
+        f"{where} are reserved by hand, and placement would not show after this change which of the devices are "
+        f"reserved: {_take_off(seen, flow.name)}, and set it again on {_first(one.name for one in flow.targets)} "
+        f"afterwards"
     )
 
 

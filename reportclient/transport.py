@@ -147,8 +147,8 @@ class Transport:
         except (ValueError, RecursionError) as error:
             cause = error
         raise Unavailable(
-            f"{self._where} answered {method} {path} with {_kind(answer)} where placement answers "
-            f"JSON: does the endpoint lead to placement, past any web page or proxy?"
+            f"{self._where} answered {method} {path} with {_kind(answer)}, but placement answers with "
+            f"JSON: does the endpoint lead to placement itself, not to a web page or proxy?"
         ) from cause
 
 
@@ -162,7 +162,7 @@ def _agree(error: dict[str, Any], where: str) -> tuple[int, int]:
         raise Unavailable(f"{where} answered 406 without its range of microversions: is it placement?") from cause
     if high < OLDEST or low > NEWEST:
         raise Rejected(
-            f"{where} speaks microversions {error['min_version']} to {error['max_version']}, this agent "
+            f"{where} supports microversions {error['min_version']} to {error['max_version']}, but this agent needs "
             f"1.30 to 1.39: upgrade placement to Stein or later, or this agent"
         )
     return min((high[0], high[1]), NEWEST)
@@ -190,7 +190,9 @@ def _refuse(answer: Answer, method: str, path: str, where: str, now_s: float) ->
     if status == 404 and error:
         raise Absent(f"{asked}: {detail}: does the endpoint lead to placement?")
     if status == 409 and code == RACED[0] and LEFT_BEHIND in detail:
-        raise LeftBehind(f"{asked}: an earlier claim was refused, and left its consumer behind")
+        raise LeftBehind(
+            f"{asked}: an earlier claim was refused, but placement kept its consumer without allocations: claim again"
+        )
     if status == 409 and code in RACED:
         raise Conflict(f"{asked}: another writer came first{f', {detail}' if code != RACED[0] else ''}")
     if status == 409 and code == "placement.duplicate_name":
@@ -199,7 +201,7 @@ def _refuse(answer: Answer, method: str, path: str, where: str, now_s: float) ->
         raise NoRoom(f"{asked}: {detail}")
     if status in (408, 425, 429) or status >= 500 or not error:
         raise Unavailable(
-            f"{asked}: {detail}: see placement's log; nothing is known to have changed",
+            f"{asked}: {detail}: see placement's log; it is not known whether anything changed",
             retry_after_s=_retry_after_s(answer.headers.get("Retry-After", ""), now_s),
         )
     raise Rejected(f"{asked}: {detail}")

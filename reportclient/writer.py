@@ -146,10 +146,10 @@ class Writer:
             Conflict: the traits are no longer those of the plan.
         """
         body, _ = self._transport.get(path)
-        with payload.in_form(f"the traits of {write.name}"):
+        with payload.in_form(f"the traits of provider {write.name}"):
             stands, generation = payload.decode_names(body, "traits"), int(body["resource_provider_generation"])
         if stands != (write.traits - write.added) | write.removed:
-            raise Conflict(f"another writer changed the traits of {write.name} while the plan was carried out")
+            raise Conflict(f"another writer changed the traits of provider {write.name} while the plan was carried out")
         return generation
 
     def _set_aggregates(self, write: SetAggregates) -> None:
@@ -167,7 +167,7 @@ class Writer:
     def _confirm(self, uuid: str, answer: Mapping[str, int], **changed: object) -> None:
         if uuid not in self._known:
             return
-        with payload.in_form(f"a write on {self._known[uuid].name}"):
+        with payload.in_form(f"a write on provider {self._known[uuid].name}"):
             generation = int(answer["resource_provider_generation"])
         self._known.change(uuid, generation, **changed)
 

@@ -1,4 +1,4 @@
-"""Find PCI functions that are ill, so that no guest should get them now."""
+"""Find PCI functions that are unhealthy, so that no guest should get them now."""
 
 from drivers.facts import NetDevice, PciFunction
 
@@ -10,7 +10,7 @@ def ills(function: PciFunction, pf: PciFunction | None, *, unruled: bool = False
     Return what is wrong with a function; None when no fault is known.
 
     ``pf`` is a VF's physical function (None: it is not listed). ``unruled`` means that no rule of the operator matches
-    the function: then a function that carries the host's own traffic counts as ill too.
+    the function: then a function that carries the host's own traffic counts as unhealthy too.
     """
     if function.power_state == "error":
         return "the kernel reports its power state as error"

@@ -153,15 +153,15 @@ def _reserved(
     """
     Return how many of a class are reserved, and a remark for people; ``others`` is what others reserved in placement.
 
-    A reservation names no device: it may mean other devices than the ill ones. So both count, and the sum may exceed
-    the number of members. A one-time device that a guest has is reserved; this agent never releases it, only others do
-    (as in nova).
+    A reservation names no device: it may mean other devices than the unhealthy ones. So both count, and the sum may
+    exceed the number of members. A one-time device that a guest has is reserved; this agent never releases it, only
+    others do (as in nova).
     """
     ill = sum(match.function.address in sick for match in members)
     once = any(match.rule and match.rule.one_time_use for match in members)
     if once and any(match.function.address in held for match in members):
         return len(members), "; a guest has it, so it is reserved for good"
-    note = f"; {ill} of them ill" if ill else ""
+    note = f"; {ill} of them unhealthy" if ill else ""
     return ill + others, note + (f"; {others} reserved in placement" if others else "")
 
 
@@ -190,7 +190,7 @@ def _bandwidth(
         elif mbps and (whole or not stock):
             found.append((name, mbps * 1000, Reason(f"the link of {pf.address} runs at {mbps} Mbit/s", because)))
         elif stock:
-            told = f"the link of {pf.address} shows no speed now: the stock in placement stays"
+            told = f"the link of {pf.address} shows no speed now, so the amount in placement stays"
             found.append((name, stock.total, Reason(told, because)))
         elif pf.net_devices or pf.driver is None:
             untold.add(name)

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from drivers.reasons import Reason
 from reportclient.reserve import HELD, UNHEALTHY, keeps
 
-RULE = "ill devices are reserved until they are well"
+RULE = "unhealthy devices are reserved until they are healthy again"
 SHORT = "the reservation of a device that is away applies again once the device is back"
 
 
 def marks(why: str, reserved_before: Mapping[str, int]) -> dict[str, Reason]:
-    """Return the traits of a provider with ill devices; ``reserved_before`` is what others reserved, by class."""
+    """Return the traits of a provider with unhealthy devices; ``reserved_before`` is what others reserved, by class."""
     return dict.fromkeys([UNHEALTHY, *sorted(keeps(reserved_before))], Reason(why, RULE))
 
 
@@ -19,5 +19,5 @@ def short(reserved_before: Mapping[str, int], totals: Mapping[str, int]) -> dict
     missing = {name: amount for name, amount in reserved_before.items() if amount > totals.get(name, amount)}
     if not missing:
         return {}
-    why = ", ".join(f"{amount} {name} are reserved, and there are {totals[name]}" for name, amount in missing.items())
+    why = ", ".join(f"{amount} {name} are reserved, but only {totals[name]} exist" for name, amount in missing.items())
     return dict.fromkeys([HELD, *sorted(keeps(reserved_before))], Reason(why, SHORT))

@@ -13,7 +13,7 @@ def silent(facts: HostFacts, rules: Iterable[MdevRule]) -> frozenset[str]:
     Return the suffixes of the providers that such cards would have.
 
     A card is not silent if it shows its parts and its rule was removed: then a person withdrew it. An SR-IOV card
-    without VFs is always in: nothing tells whether its provider stood for the VFs or for the card as a whole.
+    without VFs is always in: nothing shows whether its provider stood for the VFs or for the card as a whole.
     """
     functions = facts.devices.functions
     cards = {str(one.address) for one in functions if one.is_pf and not one.vfs}

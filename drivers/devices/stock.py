@@ -24,7 +24,7 @@ class DeviceStock:
     members: Mapping[str, str] = field(default_factory=dict)  # PCI address or mdev's uuid -> class that it counts as
     hardware: frozenset[str] = frozenset()  # PCI addresses of all functions behind it, its PF included
     once: bool = False  # the first guest uses up the stock for good
-    ill: str = ""  # why this agent reserves some of it; empty: all is well
+    ill: str = ""  # why this agent reserves some of it; empty: no fault is known
     untold: frozenset[str] = frozenset()  # classes of which the device has an unknown amount now
 
 
@@ -87,7 +87,7 @@ def _with_reserved_part(device: DeviceStock, name: str, part: int) -> DeviceStoc
     why = f"{device.suffix} does not show its {name} now"
     stock = (
         Inventory(total=part, max_unit=part, reserved=part),
-        Reason(f"{why}: this is a part of the root's earlier total", RULE),
+        Reason(f"{why}: the amount is a share of the root's earlier total", RULE),
     )
     traits = {**device.traits, **({} if UNHEALTHY in device.traits else marks(why, {}))}
     return replace(device, inventories={**device.inventories, name: stock}, traits=traits, ill=device.ill or why)

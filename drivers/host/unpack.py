@@ -35,7 +35,9 @@ def _extract(tar: tarfile.TarFile, folder: Path, packed: Path) -> None:
     for count, member in enumerate(tar):
         total += member.size
         if count >= MAX_MEMBERS or total > MAX_TOTAL_BYTES or member.size > MAX_ARCHIVE_BYTES:
-            raise MalformedFact(f"{packed}: more or larger files than any host archive has, at {member.name}")
+            raise MalformedFact(
+                f"{packed} is not a host archive: it has too many or too large files, found at {member.name}"
+            )
         if not (member.isfile() or member.isdir() or member.issym()) or _leads_out(member, folder):
             raise MalformedFact(f"{packed}: {member.name} leads out of the archive or is not a regular file")
         member.mode = 0o700 if member.isdir() else 0o600

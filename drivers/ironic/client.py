@@ -76,7 +76,7 @@ class IronicClient:
             if not marker:
                 return
             if marker in markers:
-                raise MalformedFact(f"{self.where} answers the page after {marker} again and again")
+                raise MalformedFact(f"{self.where} answers with the page after node {marker} again and again")
             markers.add(marker)
             query["marker"] = marker
 
@@ -85,7 +85,7 @@ class IronicClient:
         Return whether Ironic has a node of this uuid, in any share.
 
         Raises:
-            DiscoveryError: Ironic gave no answer that tells.
+            DiscoveryError: Ironic's answer does not show it.
         """
         for written in (uuid, uuid.upper()):  # Ironic keeps a uuid in the case in which it was enrolled
             with suppress(Vanished):
@@ -121,10 +121,11 @@ class IronicClient:
             raise self._unanswered(error) from error
         status = answer.status_code
         if status == 406:
-            newest = answer.headers.get("X-OpenStack-Ironic-API-Maximum-Version", "an older one")
+            newest = answer.headers.get("X-OpenStack-Ironic-API-Maximum-Version", "")
+            supported = f"supports API versions up to {newest} only" if newest else "supports only older API versions"
             raise DiscoveryError(
-                f"{self.where} speaks API version {newest}, and {version} is needed: upgrade Ironic"
-                + (", or set no [ironic] shard" if self._version == WITH_SHARDS else "")
+                f"{self.where} {supported}, and {version} is needed: upgrade Ironic"
+                + (", or remove [ironic] shard from the configuration" if self._version == WITH_SHARDS else "")
             )
         text = " ".join(str(answer.text).split())[:200]
         if status == 404 and "faultstring" in str(answer.text):
@@ -141,7 +142,8 @@ class IronicClient:
             return answer.json()
         except (ValueError, RecursionError) as error:
             raise DiscoveryError(
-                f"{asked} with {status} and no answer of Ironic's: does the endpoint lead to it? {text}"
+                f"{asked} with {status}, which is not an answer of Ironic to this request: does the endpoint lead to "
+                f"Ironic? {text}"
             ) from error
 
     def _unanswered(self, error: Exception) -> DiscoveryError:

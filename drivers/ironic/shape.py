@@ -12,7 +12,7 @@ from types import MappingProxyType
 import os_resource_classes
 
 from drivers.ironic.nodes import Misfit, Node
-from reportclient.names import is_name
+from reportclient.names import LONGEST, is_name
 from reportclient.ownership import MARKER
 from reportclient.tree import Inventory, Provider
 
@@ -22,6 +22,7 @@ MARKS = frozenset({MARKER, BARE_METAL})
 MOST_TRAITS = 50  # of a node, in Ironic's API
 AVAILABLE = ("available", None)  # provision states; Ironic before Kilo had None for available
 NO_POWER = ("error", None)
+_SET_CLASS = "openstack baremetal node set --resource-class"
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -70,14 +71,18 @@ def shape_share(
 def _fit(node: Node) -> str | Misfit:
     """Return the class of a node in placement, or a misfit that says why the node cannot be reported."""
     if not node.resource_class:
-        return Misfit(node.uuid, "it has no resource class: openstack baremetal node set --resource-class", node)
+        return Misfit(node.uuid, f"it has no resource class: set one with {_SET_CLASS}", node)
     if len(node.traits) > MOST_TRAITS:
         return Misfit(node.uuid, f"it has {len(node.traits)} traits, and Ironic allows {MOST_TRAITS}", node)
     if strange := sorted(trait for trait in node.traits if not is_name(trait)):
         return Misfit(node.uuid, f"no trait can have the name {strange[0][:80]!r}", node)
     name = str(os_resource_classes.normalize_name(node.resource_class))
     if not is_name(name):
-        return Misfit(node.uuid, f"no class can be made of its resource class {node.resource_class[:80]!r}", node)
+        why = (
+            f"its resource class {node.resource_class[:80]!r} cannot become a class of placement, which needs a "
+            f"letter or digit and has at most {LONGEST} characters with CUSTOM_: rename it with {_SET_CLASS}"
+        )
+        return Misfit(node.uuid, why, node)
     return name
 
 
@@ -121,7 +126,7 @@ class _Weight:
 def _collision(text: str, name: str, first: str) -> str:
     return (
         f"its resource class {text!r} would become {name} in placement, like {first!r} of other nodes: rename one of "
-        f"the two with openstack baremetal node set --resource-class"
+        f"the two with {_SET_CLASS}"
     )
 
 
@@ -135,7 +140,7 @@ def _provider(node: Node, name: str) -> Provider:
 
 
 def why_reserved(node: Node) -> str:
-    """Return why a node must be reserved: it is ill, not ready, or has an instance; empty if it is free."""
+    """Return why a node must be reserved: it has a fault, is not ready, or has an instance; empty if it is free."""
     reasons = {
         "in maintenance": node.maintenance,
         f"power state {node.power_state or 'unknown'}": node.power_state in NO_POWER,

@@ -234,7 +234,9 @@ class _Cells:
     def _why(self, guest: Guest) -> str:
         """Return why a float goes where it goes, for people."""
         if guest.resident:
-            return "it floats over the cells, and goes where most of its memory is as far as there is room"
+            return (
+                "not bound to one cell: counted in the cells with most of the guest's memory, as far as they have room"
+            )
         return "it floats over the cells, and goes where there is room"
 
     def _pool(self, part: GuestMemory, id_: int) -> str | None:

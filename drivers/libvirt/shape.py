@@ -134,7 +134,9 @@ def _with_totals(root: Reasoned, devices: tuple[DeviceStock, ...], policy: Polic
     """
     shown = _totals(devices)
     totals = _with_rest_of_root(shown, devices, standing)
-    silent = [f"{name}: a device does not show its part" for name in sorted(totals) if totals[name] != shown.get(name)]
+    silent = [
+        f"a device does not show its amount of {name} now" for name in sorted(totals) if totals[name] != shown.get(name)
+    ]
     there = {name: stock.total for name, (stock, _) in totals.items()}
     missing = away(policy.devices, standing, totals)
     totals |= missing
@@ -168,7 +170,7 @@ def _with_rest_of_root(
     totals: Mapping[str, Entry], devices: Iterable[DeviceStock], standing: Standing
 ) -> dict[str, Entry]:
     """
-    Return the totals, filled up to the root's total in placement for classes of which a device does not show its part.
+    Return the totals, filled up to the root's total in placement for classes of which a device shows no amount.
 
     The amount that is added is reserved.
     """
@@ -180,7 +182,7 @@ def _with_rest_of_root(
             missing = before.total - (now[0].total if now else 0)
             if missing > 0:
                 kept = missing + (now[0].reserved if now else 0)
-                reason = Reason(f"{device.suffix} does not show its {name} now: the amount in placement stays", RULE)
+                reason = Reason(f"{device.suffix} does not show its {name} now, so the amount in placement stays", RULE)
                 found[name] = replace(before, reserved=kept), _also(now[1], reason) if now else reason
     return found
 

@@ -59,8 +59,8 @@ def guest_cpus(cpu_map: CpuMap, policy: CpuPolicy) -> GuestCpus:
 def _check_online(named: frozenset[int], online: frozenset[int], option: str) -> None:
     if missing := named - online:
         raise PolicyError(
-            f"{option} names CPU {format_cpu_set(missing)}, and online here are "
-            f"{format_cpu_set(online)}: bring it online or take it out of the set"
+            f"{option} names CPU {format_cpu_set(missing)}, but only {format_cpu_set(online)} are online on "
+            f"this host: bring CPU {format_cpu_set(missing)} online or take it out of the set"
         )
 
 

@@ -42,7 +42,7 @@ def plan_moves(
     a migration. ``recast_as`` is as ``exchanged`` returns it.
 
     Raises:
-        Unplaceable: an allocation finds no place, or several and nothing tells which.
+        Unplaceable: an allocation finds no place, or several and nothing shows which.
     """
     return _moves(Question(observed, desired, holdings, ours, stand_ins or {}, recast_as))
 

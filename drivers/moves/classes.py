@@ -81,22 +81,23 @@ class Classes:
         needed = self._question.words.of(guest, "VCPU").amount + lacking
         self._problems.append(
             f"{named(consumer, guest)} has {has.get('VCPU', 0)} VCPU and {has.get('PCPU', 0)} PCPU allocated, "
-            f"and really has {word.amount} PCPU (one for each pinned vCPU, and one for an emulator thread of its own), "
-            f"and {', '.join(grown)} would offer these PCPU to other guests: allocate {needed} VCPU for it first "
-            f"(compute-node-agent claim {guest} --replace --request FILE), or resize it or move it away"
+            f"but really has {word.amount} PCPU (one for each pinned vCPU, and one for emulator threads on a CPU of "
+            f"their own). {', '.join(grown)} would offer these PCPU to other guests: first allocate {needed} VCPU, of "
+            f"which the conversion makes {lacking} PCPU (compute-node-agent claim {guest} --replace --request FILE), "
+            f"or resize the guest or move it away"
         )
 
     def _check_recast(self, consumer: str, guest: str, parcels: Iterable[Parcel]) -> None:
-        """Refuse allocations of a class that some devices lost, where nothing tells which devices they mean."""
+        """Refuse allocations of a class that some devices lost, where nothing shows which devices they mean."""
         has = _by_class(parcels)
         for old, new in sorted(self._question.recast):
             word = self._question.words.of(guest, old)
             if has.get(old, 0) > word.amount or (word.undecided and old in has):
                 self._problems.append(
-                    f"{named(consumer, guest)} has {has[old]} {old}, devices that were {old} are {new} now, and "
-                    f"the hypervisor gives its guest {word.amount} {old}: move that guest away, end its migration, or "
-                    f"release its allocations if it is gone (compute-node-agent release {consumer}); or undo the "
-                    f"change of classes"
+                    f"{named(consumer, guest)} has {has[old]} {old} allocated, and the hypervisor gives "
+                    f"its guest {word.amount} {old}. Devices that were {old} are {new} now, so the agent cannot tell "
+                    f"which devices the allocation means: move that guest away, end its migration, or release its "
+                    f"allocations if it is gone (compute-node-agent release {consumer}); or undo the change of classes"
                 )
 
     def _renamed(self, parcel: Parcel) -> Parcel:

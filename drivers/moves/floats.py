@@ -46,12 +46,15 @@ class Floats:
         elif any(self._question.words.may_hold(absent, name) for absent in self._question.absent()):
             self._problems.append(
                 f"consumer {load.consumer} has {sum(parcel.amount for parcel in rest)} {name} and matches no guest on "
-                f"this host, and guests without allocations hold {name}: end the migration or evacuation that it "
-                f"belongs to, or delete its allocations if it is gone (compute-node-agent release {load.consumer})"
+                f"this host, and guests without allocations hold {name}. So the agent cannot tell which "
+                f"devices the consumer has: end its migration or evacuation, or if the consumer is gone, delete its "
+                f"allocations (compute-node-agent release {load.consumer})"
             )
         else:
             usual = [place for place in candidates if place not in self._question.huge] or candidates
-            load.add(name, sources, usual, "the consumer matches no guest on this host: any provider with room serves")
+            load.add(
+                name, sources, usual, "the consumer matches no guest on this host, so any provider with room will do"
+            )
 
     def _has_place(self, parcel: Parcel, candidates: Iterable[str]) -> bool:
         """Return whether a candidate is the parcel's provider, or above or below it."""
@@ -74,6 +77,6 @@ class Floats:
             )
         lost = ", ".join(f"{one.unit} ({one.because})" for one in word.undecided[:_SHOWN])
         return (
-            f"{has}, and the hypervisor gives its guest {said}, and devices that may count as {name}: {lost}: bring "
-            f"the card, type or rule back, or move the guest away, then plan again"
+            f"{has}, and the hypervisor gives its guest {said}. The guest also has devices that may count as {name}: "
+            f"{lost}. Bring the card, type or rule back, or move the guest away, then plan again"
         )

@@ -71,7 +71,7 @@ def named(consumer: str, guest: str) -> str:
 
 
 def _kept(desired: ProviderTree) -> dict[Slot, str]:
-    """Return advice for each slot of which this agent reserves some for ill devices: how much, and what to do."""
+    """Return advice for each slot of which this agent reserves some for unhealthy devices: how much, and what to do."""
     found = {}
     for provider in desired:
         said = reserved_by_operator(provider)
@@ -79,8 +79,8 @@ def _kept(desired: ProviderTree) -> dict[Slot, str]:
             ours = stock.reserved - said.get(name, 0)
             if ours > 0 and UNHEALTHY in provider.traits:
                 found[provider.name, name] = (
-                    f"where this agent reserves {ours} {name} of {provider.name} while devices are ill: wait until "
-                    f"they are well, or move that guest away (compute-node-agent explain {provider.name} {name} shows "
-                    f"what is wrong with them)"
+                    f"where this agent reserves {ours} {name} of {provider.name} while devices are unhealthy: wait "
+                    f"until they are healthy again, or move that guest away (compute-node-agent explain "
+                    f"{provider.name} {name} shows the fault)"
                 )
     return found

@@ -761,7 +761,7 @@ def test_an_ironic_that_cannot_be_read_whole_changes_nothing(
     [
         ({"ironic": {"auth_type": None, "endpoint": None}}, "no Ironic is configured"),
         ({"ironic": {"endpoint": "http://127.0.0.1:1"}}, "no connection"),
-        ({"ironic": {"endpoint": "placement"}}, "does the endpoint lead to it"),
+        ({"ironic": {"endpoint": "placement"}}, "does the endpoint lead to Ironic"),
     ],
 )
 def test_an_error_that_a_person_can_correct_is_one_line(

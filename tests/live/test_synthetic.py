@@ -238,7 +238,7 @@ def test_vfs_of_a_card_without_a_link_are_reserved_explained_and_given_back(
     try:
         assert stock() == (8, 8, True)
         why = host.run("explain", name, "SRIOV_NET_VF", *options)
-        assert "8 of them ill" in why.json["reasons"][0]["fact"]
+        assert "8 of them unhealthy" in why.json["reasons"][0]["fact"]
         why = host.run("explain", "0000:81:00.0", "CUSTOM_DEVICE_UNHEALTHY", *options)
         assert "the link of its PF is down (ens2)" in why.json["reasons"][0]["fact"]
     finally:

@@ -73,7 +73,7 @@ def test_a_provider_that_goes_away_while_it_is_read_makes_us_look_again() -> Non
     "spoilt", [[], {}, {"inventories": None}, {"inventories": {"VCPU": {"total": "x"}}}, {"inventories": {"VCPU": []}}]
 )
 def test_an_answer_in_no_known_form_is_no_answer(spoilt: object) -> None:
-    with pytest.raises(Unavailable, match=r"not in its form|where placement answers JSON"):
+    with pytest.raises(Unavailable, match=r"does not have the form|but placement answers with JSON"):
         client(listing(LATE, "r"), FakeAnswer(200, spoilt), *aspects()[1:]).observe("r")
 
 

@@ -218,7 +218,7 @@ def test_an_ill_pf_has_all_its_vfs_reserved_with_the_reason(changes: dict[str, o
 
     stock, why = one.inventories["SRIOV_NET_VF"]
     assert (stock.total, stock.reserved) == (4, 4)
-    assert "4 of them ill" in why.fact
+    assert "4 of them unhealthy" in why.fact
     assert re.search(reason, one.traits[UNHEALTHY].fact)
 
 
@@ -335,7 +335,7 @@ def test_what_a_person_reserved_counts_beside_what_is_ill_as_it_names_no_device(
     after = standing("0000:81:00.0", frozenset(during.traits), SRIOV_NET_VF=stock)
     more = only(host(pf, *ill[1:3], replace(rest[0], power_state="error"), *rest[1:]), ALL, after)
 
-    assert (stock.reserved, why.fact.partition("; ")[2]) == (4, "2 of them ill; 2 reserved in placement")
+    assert (stock.reserved, why.fact.partition("; ")[2]) == (4, "2 of them unhealthy; 2 reserved in placement")
     assert more.inventories["SRIOV_NET_VF"][0].reserved == 5
     assert offered(host(*card(vfs=5)), ALL, after) == {"0000:81:00.0": {"SRIOV_NET_VF": (5, 2)}}
 

@@ -82,7 +82,7 @@ def test_where_nobody_can_tell_what_is_held_the_exchange_is_refused(
     for _ in range(2):
         done = one.sync(RESHAPE)
         assert done.status is Status.UNSAFE
-        assert any("devices that were CUSTOM_A are CUSTOM_B now" in note for note in done.notes)
+        assert any("Devices that were CUSTOM_A are CUSTOM_B now" in note for note in done.notes)
     assert one.held(consumer) == {"host": rows}
 
     one.claim({}, consumer)

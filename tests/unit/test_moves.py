@@ -485,7 +485,7 @@ def test_a_card_that_has_less_than_its_guests_hold_is_refused_with_what_it_can_g
     [
         pytest.param(
             {UNHEALTHY},
-            "times 1), where this agent reserves 4 VGPU of host_card while devices are ill: wait",
+            "times 1), where this agent reserves 4 VGPU of host_card while devices are unhealthy: wait",
             id="ours",
         ),
         pytest.param(

@@ -77,7 +77,9 @@ def test_pinned_cpus_are_never_overcommitted() -> None:
     ("cpus", "message"),
     [
         pytest.param(
-            CpuPolicy(shared=frozenset({3, 7})), r"cpu_shared_set names CPU 7, and online here are 0-3", id="shared"
+            CpuPolicy(shared=frozenset({3, 7})),
+            r"cpu_shared_set names CPU 7, but only 0-3 are online on this host",
+            id="shared",
         ),
         pytest.param(CpuPolicy(dedicated=frozenset({8, 9})), "cpu_dedicated_set names CPU 8-9", id="dedicated"),
         pytest.param(

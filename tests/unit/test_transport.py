@@ -35,7 +35,7 @@ def refusal(status: int, code: str = "", detail: str = "why", **more: str) -> Fa
         pytest.param(refusal(409, "placement.duplicate_name"), NameTaken, "why", id="name"),
         pytest.param(refusal(409, "placement.inventory.inuse"), Conflict, "why", id="in use"),
         pytest.param(refusal(409, "placement.undefined_code"), Rejected, "why", id="no room"),
-        pytest.param(refusal(503), Unavailable, "nothing is known to have changed", id="down"),
+        pytest.param(refusal(503), Unavailable, "it is not known whether anything changed", id="down"),
         pytest.param(refusal(429), Unavailable, "why", id="too many"),
         pytest.param(FakeAnswer(502, "<html>", HTML), Unavailable, "a web page", id="proxy error page"),
         pytest.param(FakeAnswer(404, "<html>", HTML), Unavailable, "a web page", id="404 of a web server"),
@@ -85,7 +85,7 @@ def test_what_keeps_an_answer_away_comes_with_advice(error: Exception, kind: typ
 
 
 def test_a_web_page_in_place_of_json_is_no_answer() -> None:
-    with pytest.raises(Unavailable, match="a web page where placement answers JSON"):
+    with pytest.raises(Unavailable, match="a web page, but placement answers with JSON"):
         transport(FakeAnswer(200, "<html>", HTML)).get("/a")
 
 
@@ -104,7 +104,7 @@ def test_a_newer_server_is_spoken_to_in_our_newest() -> None:
 
 
 def test_a_server_without_the_reshaper_is_refused_with_both_ranges() -> None:
-    with pytest.raises(Rejected, match=r"speaks microversions 1\.0 to 1\.29, this agent 1\.30 to 1\.39"):
+    with pytest.raises(Rejected, match=r"supports microversions 1\.0 to 1\.29, but this agent needs 1\.30 to 1\.39"):
         transport(refusal(406, min_version="1.0", max_version="1.29")).get("/a")
 
 
