@@ -172,7 +172,9 @@ def _unsure(snapshot: Snapshot, uuid: str, consumer: Consumer | None, rows: Mapp
         why = f"this host does not show how much {names} the guest should have, nor on which provider"
     else:
         return "" if rows else "; this host offers none of the resources that the guest uses"
-    return f"; {why}: run compute-node-agent claim {uuid} --request FILE with all that the guest should have"
+    how = "--replace" if consumer else "--project P --user U --type T"
+    command = f"compute-node-agent claim {uuid} {how} --request FILE"
+    return f"; {why}: run {command}, with all that the guest should have in FILE"
 
 
 def _disk(snapshot: Snapshot, known: GuestState) -> int | None:

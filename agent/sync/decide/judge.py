@@ -64,7 +64,8 @@ def judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
         return Verdict(memory=memory)
     notes = (
         *shrinking,
-        f"seen {seen} of {PATIENCE} times in a row: run sync --force or reshape --digest D, or wait for the third pass",
+        f"seen {seen} of {PATIENCE} times in a row: run sync --force, or reshape --apply --digest D with the digest "
+        f"that reshape shows, or wait for the third pass",
     )
     return Verdict(refused=Status.UNSAFE, notes=notes, memory=replace(memory, smaller=digest, smaller_seen=seen))
 
