@@ -24,7 +24,7 @@ from agent.errors import USER_ERRORS, ConfigError
 from agent.state.identity import parse_identity, planned_identity, read_identity
 from agent.state.locks import locked
 from agent.sync.approval import approvals, approve, tell_approval
-from agent.sync.convert import Agreement, at_start, convert, convert_approved, remember_plan
+from agent.sync.convert import Agreement, convert, convert_approved, remember_plan, sync_node
 from agent.sync.decide.additions import add
 from agent.sync.decide.draft import Draft
 from agent.sync.decide.judge import judge, notes_on
@@ -217,7 +217,7 @@ def sync(options: argparse.Namespace) -> Report:
     with _nodes(options, writes=True) as nodes:
         alone = len(nodes) == 1
         outcomes = [
-            at_start(one, wishes_of(options)) if alone else _try(one, partial(at_start, one, wishes_of(options)))
+            sync_node(one, wishes_of(options)) if alone else _try(one, partial(sync_node, one, wishes_of(options)))
             for one in nodes
         ]
     ending = max(ENDINGS[outcome.status] for outcome in outcomes)

@@ -1,4 +1,4 @@
-"""Convert a host's tree to another shape, with what its guests hold: by a person's word or at service start."""
+"""Convert a host's tree to another shape, with what its guests hold: by a command, or before the service starts."""
 
 import json
 import logging
@@ -77,9 +77,9 @@ def _log_retry(name: str, state: RetryCallState) -> None:
     LOG.info("the conversion begins again node=%s seconds=%.1f reason=%s", name, state.upcoming_sleep, error)
 
 
-def at_start(node: ComputeNode, wishes: Wishes = Wishes()) -> Outcome:
+def sync_node(node: ComputeNode, wishes: Wishes = Wishes()) -> Outcome:
     """
-    Run the first pass of a process: a conversion if ``[agent] allow_reshape`` is true, else a pass without moves.
+    Run the pass of the verb ``sync``: a conversion if ``[agent] allow_reshape`` is true, else a pass without moves.
 
     A refusal leaves the old tree, and the outcome says so.
 
