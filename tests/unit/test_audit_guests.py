@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.audit.decide.findings import Finding, Kind
+from agent.audit.decide.findings import MEANINGS, Finding, Kind
 from agent.audit.decide.guests import NOBODY, find_all
 from agent.audit.decide.snapshot import Snapshot, kin, suspects
 from agent.audit.decide.unknown_consumers import CLOCKS_S
@@ -433,3 +433,7 @@ def test_a_guest_of_which_nobody_says_whose_it_is_is_read_only_where_a_stranger_
 
     assert suspects(alone) == frozenset()
     assert suspects(replace(alone, allocations=(*alone.allocations, stranger))) == {"guest", "stranger"}
+
+
+def test_each_kind_of_finding_has_a_meaning() -> None:
+    assert MEANINGS.keys() == set(Kind)
