@@ -3,7 +3,8 @@ What the agent remembers of bare-metal nodes: each provider as the last pass lef
 
 One file with a checksum holds all nodes, and is replaced whole. If it is missing, damaged, or of another placement or
 Ironic, the agent begins with an empty memory: it reads each provider before it writes to it, and it keeps what only
-this file could prove to be ours, which is inventory under our marks that is not in the form of a reported node.
+this file could prove to be ours: inventory under our marks that is not in the form of a reported node, traits that
+nodes gave before, and providers of nodes that Ironic no longer has. A mark that another agent removed is not noticed.
 """
 
 import json

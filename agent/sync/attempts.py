@@ -1,4 +1,9 @@
-"""Repeat work after another writer was first: the one loop behind every "plan again"."""
+"""
+Repeat work at once after another writer was first: look, plan and write again.
+
+Two other loops repeat something else: ``convert.py`` a whole conversion, with waits, also when placement does not
+answer; ``agent/allocations/operations.py`` one request about a guest.
+"""
 
 from collections.abc import Callable
 from typing import TypeVar

@@ -50,7 +50,7 @@ def run_pass(node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree = anythi
 def run_locked(node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree = anything) -> Outcome:
     """Run one whole pass for a caller that holds the lock (``locked``) and keeps it; errors as ``run_pass``."""
     left: NodeState | None = None  # the memory to compare with at all attempts, so that no sign of a writer is lost
-    tried: list[tuple[Plan, ObservedTree]] = []  # plans of cut-off attempts, so that their writes count as our own
+    tried: list[tuple[Plan, ObservedTree]] = []  # plans of cut-off attempts: what they reserved is no operator's
     node.client.begin()
     identity = _own_identity(node)
 

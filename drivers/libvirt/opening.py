@@ -107,7 +107,11 @@ def _open(key: Key, opening: "Future[Any]") -> None:
 
 
 def _keep_alive(connection: Any) -> None:
-    """Set keep-alive: calls, also those that close the connection, fail when libvirtd hangs for 20 s."""
+    """
+    Set keep-alive: calls, also those that close the connection, fail when libvirtd as a whole hangs for 20 s.
+
+    A libvirtd whose workers alone hang answers keep-alive; then a call has no limit.
+    """
     import libvirt
 
     try:

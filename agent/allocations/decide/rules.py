@@ -47,7 +47,7 @@ class Rule:
     verb: str
     sends: str
     consumer_changed: Reaction
-    provider_raced: Reaction
+    provider_raced: Reaction  # only for the page: ``Operations`` sends the same request again in any case
     no_room: Reaction
 
 
