@@ -30,8 +30,9 @@ def check_length(name: str) -> str:
     """
     if len(name) > LONGEST_CLASS:
         raise ValueError(
-            f"names the class {name[:40]}... of {len(name)} characters, more than {LONGEST_CLASS}. The agent records "
-            f"reserved amounts in a trait that contains this name and would be too long: choose a shorter name"
+            f"names the class {name[:40]}... of {len(name)} characters, but a class may have at most "
+            f"{LONGEST_CLASS}. The agent records reserved amounts in a trait that contains this name and would be too "
+            f"long: choose a shorter name"
         )
     return name
 

@@ -193,7 +193,9 @@ def test_a_guest_without_allocations_gets_what_it_has_and_its_disk() -> None:
     [
         pytest.param(replace(RUNS, project=None), "its project and user are not known", id="whose it is"),
         pytest.param(replace(RUNS, disk_gb=None), "this host does not show how much DISK_GB", id="its disk"),
-        pytest.param(replace(RUNS, named=frozenset({"CUSTOM_X"})), "how much CUSTOM_X it is to have", id="its class"),
+        pytest.param(
+            replace(RUNS, named=frozenset({"CUSTOM_X"})), "how much CUSTOM_X the guest should have", id="its class"
+        ),
     ],
 )
 def test_a_guest_of_which_not_all_is_known_is_allocated_by_a_person(known: GuestState, why: str) -> None:
@@ -201,7 +203,8 @@ def test_a_guest_of_which_not_all_is_known_is_allocated_by_a_person(known: Guest
 
     assert found
     assert {(one.kind, one.repair, one.safe) for one in found} == {(Kind.MISSING, None, False)}
-    assert all(why in one.seen and "compute-node-agent claim guest --request" in one.seen for one in found)
+    command = "compute-node-agent claim guest --project P --user U --type T --request FILE"
+    assert all(why in one.seen and command in one.seen for one in found)
 
 
 def test_a_guest_that_has_nothing_that_is_on_offer_here_is_told_at_the_root() -> None:

@@ -78,7 +78,7 @@ def test_an_answer_in_no_known_form_is_no_answer(spoilt: object) -> None:
 
 
 def test_a_listing_in_no_known_form_is_no_answer() -> None:
-    with pytest.raises(Unavailable, match="not in its form"):
+    with pytest.raises(Unavailable, match="does not have the form"):
         client(FakeAnswer(200, {"surprise": 1})).observe("r")
 
 
