@@ -480,6 +480,15 @@ def test_a_card_that_has_less_than_its_guests_hold_is_refused_with_what_it_can_g
         moves(before, desired, known(Holding("a", CARD, "VGPU", 1)))
 
 
+def test_an_amount_that_its_card_does_not_give_is_refused() -> None:
+    before = holding(Allocation("a", "host", "VGPU", 3), of=tree({"VGPU": 8}))
+    card = Provider(name=CARD, parent="host", inventories={"VGPU": Inventory(total=4, max_unit=2)})
+    desired = ProviderTree((*tree().providers, card, *tree(other={"VGPU": 4}).providers[1:]))
+
+    with pytest.raises(Unplaceable, match=r"consumer a has 3 VGPU .* which gives 1 to 2 in steps of 1"):
+        moves(before, desired, known(Holding("a", CARD, "VGPU", 3)))
+
+
 @pytest.mark.parametrize(
     ("traits", "advice"),
     [
