@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from agent.sync.decide.provider_tree import update_provider_tree
 from drivers.base import Survey
 from drivers.devices import present
-from drivers.facts import HostFacts
+from drivers.facts import Devices, Guest, HostFacts, Mdev, MdevParent, MdevType
 from drivers.libvirt.shape import EMITTED, shape
 from drivers.moves import displaced, plan_moves
 from drivers.policy import DevicePolicy, Layout, MdevRule, Policy
 from drivers.reasons import Shaped
 from drivers.strangers import find_stand_ins
-from hardware import Change, changes, occupied_hosts
+from fakes import FACTS
+from hardware import Change, at, changes, occupied_hosts
 from reportclient.allocations import (
     Allocation,
     Consumer,
@@ -900,3 +901,38 @@ def test_the_seeds_function_gives_the_tree_and_the_moves_of_a_pass(
 
     assert moves == instructions(plan.moves)
     assert {one.name for one in tree} == {seen.name for seen in after.tree}
+
+
+GPU_HOST = replace(
+    FACTS,
+    devices=Devices(
+        mdev_parents=(MdevParent("pci_0000_84_00_0", at("0000:84:00.0"), (MdevType("a", "", 3),)),),
+        mdevs=(Mdev("unit", "a", "pci_0000_84_00_0"),),
+    ),
+    guests=(Guest(uuid="guest", state="running", mdevs=frozenset({"unit"})),),
+)
+
+
+def test_the_seeds_function_moves_a_vgpu_to_its_card() -> None:
+    before = begin(GPU_HOST, "flat")
+    policy = Policy(layout="devices", devices=DEVICES, reserved_memory_mib=0)
+    reported = Names(frozenset(observed_classes(before)))
+
+    tree, moves = update_provider_tree(Recorded(GPU_HOST), policy, before, "host", reported)
+
+    card = "host_pci_0000_84_00_0"
+    assert [(one.from_resource_provider, one.to_resource_provider) for one in moves] == [("host", card)]
+    assert [part.consumer for part in moves[0].parts] == ["guest"]
+    assert {one.name for one in tree if "VGPU" in one.inventories} == {card}
+
+
+def test_the_seeds_function_refuses_what_has_no_place() -> None:
+    before = begin(GPU_HOST, "flat")
+    stranger = Allocation("stranger", "host", "VGPU", 4)
+    policy = Policy(layout="devices", devices=DEVICES, reserved_memory_mib=0)
+    reported = Names(frozenset(observed_classes(before)))
+
+    with pytest.raises(Unplaceable, match="VGPU"):
+        update_provider_tree(
+            Recorded(GPU_HOST), policy, Observed(before.tree, (*before.allocations, stranger)), "host", reported
+        )
