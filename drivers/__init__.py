@@ -112,4 +112,4 @@ DRIVERS: dict[str, HostDriver | NodesDriver] = {
     "fake.FakeDriver": HostDriver(load=_load_fake, made_up=True),
     "ironic.IronicDriver": NodesDriver(load=_load_ironic),
 }
-"""By the name that nova's ``[DEFAULT] compute_driver`` has; each row says what the driver reports."""
+"""Drivers by the value of nova's ``[DEFAULT] compute_driver``; each row says what the driver reports."""

@@ -110,7 +110,7 @@ def limit(stock: Inventory, held: int = 0) -> Limit:
 
 
 def _advice(demand: Demand, left: Mapping[Slot, int], limits: Mapping[Slot, Limit], kept: Mapping[Slot, str]) -> str:
-    """Return what a person can do about a demand without room: the end of a sentence."""
+    """Return what a person can do about a demand without room: the end of a sentence, or another sentence."""
     slots = [(place, demand.resource_class) for place in demand.places]
     loose = {slot: replace(limits[slot], step=1) for slot in slots}
     empty = dict.fromkeys(slots, demand.amount)
@@ -118,7 +118,7 @@ def _advice(demand: Demand, left: Mapping[Slot, int], limits: Mapping[Slot, Limi
         steps = ", ".join(str(step) for step in sorted({limits[slot].step for slot in slots}))
         return f", which give it in steps of {steps} only: resize or move that guest first"
     ours = [kept[slot] for slot in slots if slot in kept]
-    return f", {ours[0]}" if ours else ": make room there, or raise the allocation ratio"
+    return f". {ours[0]}" if ours else ": make room there, or raise the allocation ratio"
 
 
 def _together(

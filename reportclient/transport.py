@@ -27,7 +27,7 @@ from reportclient.errors import (
 from reportclient.keystone import FAILURES, Answer, Sender, no_answer, request
 
 RACED = ("placement.concurrent_update", "placement.inventory.inuse", "placement.resource_provider.inuse")
-"""Codes of 409 that another writer causes: what is in use now was not in use when it was planned."""
+"""Error codes of a 409 that another writer causes, for instance when it uses what was free at the time of the plan."""
 LEFT_BEHIND = "expected 0 but got None"  # in the detail of a 409, about a consumer's generation
 NO_ROOM = "placement.undefined_code"  # code of a 409 for allocations that do not fit
 _DIGITS = 18  # so many digits of a number in a header are read

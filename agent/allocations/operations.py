@@ -103,7 +103,8 @@ class Operations:
         def make_set(held: Slots, request: Slots, sharing: frozenset[str]) -> Slots:
             if there := sorted(held.keys() & request.keys() - sharing):
                 note = (
-                    f"guest {consumer} has allocations on provider {there[0]} already: was it evacuated there before?"
+                    f"guest {consumer} has allocations on provider {there[0]} already: look with compute-node-agent "
+                    f"show whether the guest was evacuated there before; if so, do not claim again"
                 )
                 raise _Ended(Ending(told=Result.EXISTS, consumer=consumer, held=held, note=note))
             return evacuated_set(held, request, sharing)

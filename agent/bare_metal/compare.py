@@ -9,14 +9,17 @@ from agent.bare_metal.nodes import BareMetalNodes, Look, Task, node_outcome
 from agent.state.nodes import KnownNode
 from agent.sync.outcome import Status
 from drivers.ironic.nodes import Misfit
-from drivers.ironic.shape import BARE_METAL, MARKS, Share, why_reserved
+from drivers.ironic.shape import BARE_METAL, MARKS, SET_CLASS, Share, why_reserved
 from reportclient.client import PlacementClient
 from reportclient.names import unknown_standard
 from reportclient.tree import ObservedProvider, Provider
 
 LOG = logging.getLogger(__name__)
 FEW = 50  # new nodes that are looked up in placement one by one; for more, all its providers are listed
-_COLLIDES = "its class in placement belongs to another resource class of Ironic, so the node must not be offered"
+_COLLIDES = (
+    "another resource class in Ironic has the same class in placement as this node's resource class, so the node must "
+    f"not be offered: rename one of the two resource classes with {SET_CLASS}"
+)
 
 
 def look_at_nodes(bare_metal: BareMetalNodes, *, force: bool = False) -> Look:

@@ -77,7 +77,11 @@ def tell_rules(settings: Settings) -> list[Check]:
     files, count = files_of(settings, "pci", "device_spec"), len(settings.policy.devices.rules)
     if not count:
         return []
-    more = "; the rules of all files count, a later file replaces none" if len(files) > 1 else ""
+    more = (
+        "; the rules of all files count, a later file does not replace those of an earlier one"
+        if len(files) > 1
+        else ""
+    )
     return [Check("device_spec", True, f"{count} rule(s) from {', '.join(map(str, files))}{more}")]
 
 

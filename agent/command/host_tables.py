@@ -261,7 +261,9 @@ def _next_step(data: ShownConversionForm) -> str:
 def print_reasons(out: Console, data: ExplanationForm) -> None:
     """Print each class and trait of a provider with its fact and its rule."""
     under = f" under {data['parent']}" if data["parent"] else ""
-    counted = f", whose stock is counted on {data['counted_in']} in the layout flat" if data["counted_in"] else ""
+    counted = (
+        f"; its inventory is reported on {data['counted_in']} ([compute] layout = flat)" if data["counted_in"] else ""
+    )
     out.print(Text.assemble((data["provider"], "bold"), f"{under}{counted}"))
     for one in data["reasons"]:
         stock = one["inventory"]

@@ -152,8 +152,8 @@ def reshape(options: argparse.Namespace) -> Report:
     ending = Exit.REFUSED if stopped else Exit.DIFFERENCES if changes else Exit.DONE
     if options.approve and not stopped and (other := _other_layout(options)):
         remarks.append(
-            f"set [compute] layout = {other} in the configuration before the service starts the next time: it "
-            "plans with the configured layout, and refuses this plan if that is another layout"
+            f"set [compute] layout = {other} in the configuration before the service starts the next time: "
+            "otherwise the service plans with the configured layout, and refuses this plan"
         )
     return replace(
         _for_each(records, "plans", "agent.command.host_tables:print_conversion", ending), remark="\n".join(remarks)

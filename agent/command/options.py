@@ -60,7 +60,7 @@ def parse_consumer_type(text: str) -> str:
 def parse_digest(text: str) -> str:
     """Parse the digest of a plan."""
     if not re.fullmatch("[0-9a-f]{12}", text):
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a digest: a dry run shows it, 12 hex digits")
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a digest: give the 12 hex digits that a dry run shows")
     return text
 
 

@@ -125,7 +125,7 @@ _TABLE = (
         options=(
             *HOST,
             *RENAME,
-            Option("--force", "shrink inventories as far as the host did, even below what guests use"),
+            Option("--force", "shrink inventories to what the host has now, even below what guests use"),
             Option("--take-over", "write again after a second writer was stopped"),
         ),
     ),
@@ -324,8 +324,8 @@ _TABLE = (
             Option("--heal", "carry out the repairs that the policy allows"),
             Option(
                 "--policy",
-                "what may be healed: heal (kinds), grace_s, again_s, move_s, untyped, limit, as docs/operations.md "
-                "explains them",
+                "YAML file that says what may be healed; its keys are heal (kinds of findings), grace_s, again_s, "
+                "move_s, untyped and limit: see docs/operations.md",
                 metavar="FILE",
                 type=Path,
             ),

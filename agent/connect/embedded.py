@@ -60,8 +60,8 @@ def open_database(database: str, url: str) -> requests.Session:
     made_for = ScriptDirectory.from_config(migration._alembic_config()).get_current_head()
     if stands != made_for:
         raise WrongSchema(
-            f"its schema is {stands or 'none'}, and the openstack-placement installed here is made for {made_for}: "
-            f"install the cloud's own release beside this agent, or upgrade its database first"
+            f"its schema is {stands or 'none'}, and the openstack-placement installed here needs {made_for}: "
+            f"install the cloud's release of openstack-placement here, or upgrade the cloud's placement database first"
         )
     policy.init(conf)
     return _session(url, deploy.deploy(conf))

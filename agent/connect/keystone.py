@@ -127,7 +127,7 @@ def _look(session: Session, url: str, where: str) -> ApiLook:
         return ApiLook(True, f"{where} answers ({answer.status_code}): {STOP}")
     if answer.status_code in NO_API and not requests.utils.get_environ_proxies(url):
         return ApiLook(False)
-    return _untold(where, f"the answer ({answer.status_code}) is not one of an OpenStack API")
+    return _untold(where, f"the answer ({answer.status_code}) does not come from an OpenStack API")
 
 
 def _untold(where: str, why: str) -> ApiLook:
@@ -185,8 +185,8 @@ class _Login:
     def __enter__(self) -> None:
         if self._owner == threading.get_ident():
             raise exceptions.Unauthorized(
-                "the server at auth_url answers 401 to the request for its versions, which Keystone answers without a "
-                "token: check that auth_url is the URL of Keystone"
+                "the server at auth_url answers 401 even to the request for its versions. Keystone needs no token for "
+                "that request: check that auth_url is the URL of Keystone"
             )
         self._lock.acquire()
         self._owner = threading.get_ident()

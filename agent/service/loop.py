@@ -54,7 +54,7 @@ class Daemon:
         try:
             set_up_log(self._settings.source, verbose)
         except ValueError as error:
-            raise ConfigError(f"[DEFAULT] the log options: {error}") from error
+            raise ConfigError(f"the log options in [DEFAULT]: {error}") from error
 
     def stop(self) -> None:
         """End the service when the current pass is over."""

@@ -95,7 +95,7 @@ class Reporter:
         source = PLACEMENT if isinstance(error, PlacementError) else source
         text = " ".join(str(error).split())
         if not isinstance(error, USER_ERRORS):
-            text = f"a fault of this agent, {type(error).__name__}: {text}"
+            text = f"this is a bug in compute-node-agent, please report it: {type(error).__name__}: {text}"
         self._log_failure(source, error, text)
         if source == PLACEMENT:  # the host was read before placement was asked
             self.status = self.status.seen(HOST, "", time.time())

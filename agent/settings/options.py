@@ -110,8 +110,8 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
                              "or an object with egress and ingress."),
         cfg.BoolOpt("report_in_placement", default=False, help="Report the devices that match device_spec."),
         cfg.StrOpt("discover", default="rules", choices=("rules", "all"),
-                   help="With all, every VF of an SR-IOV NIC that matches no rule is reported as SRIOV_NET_VF. A whole "
-                        "PF is reported only by a rule."),
+                   help="If set to all: each VF of an SR-IOV NIC is reported as SRIOV_NET_VF, unless a rule matches "
+                        "the VF. A whole PF is reported only if a rule matches it."),
         cfg.BoolOpt("link_bandwidth", default=False,
                     help="Report the link speed of each reported PF as its bandwidth, unless its rule sets bandwidth. "
                          "Do not use it on a host whose bandwidth Neutron's agent reports."),
@@ -143,8 +143,8 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
                         "from the consumer's last change. Between a claim and the start of its guest an image may "
                         "have to be downloaded."),
         cfg.IntOpt("node_grace", default=60, min=0,
-                   help="The provider of a bare-metal node is deleted when two answers of Ironic, at least this many "
-                        "seconds apart, lack the node."),
+                   help="The provider of a bare-metal node is deleted when the node is missing in two answers of "
+                        "Ironic that are at least this many seconds apart."),
         cfg.IntOpt("interval", default=60, min=1,
                    help="Seconds between two regular passes of the service. Events of the host cause more passes."),
         cfg.IntOpt("full_audit_interval", default=3600, min=1,
@@ -154,14 +154,15 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
                    help="The service begins its first pass within this number of seconds after its start, each host "
                         "at a different moment."),
         cfg.IntOpt("stop_timeout", default=20, min=1,
-                   help="Seconds after which a service that is to stop abandons its current pass. This does no harm."),
+                   help="After SIGTERM or SIGINT, the service waits this many seconds for its current pass to end, and "
+                        "then abandons the pass. This does no harm."),
         cfg.StrOpt("heal_policy",
                    help="File that says which findings of its audits the service repairs, see audit --policy. Unset: "
                         "the service repairs nothing."),
         cfg.IntOpt("keep_cases", default=5, min=0, max=100,
-                   help="Number of cases that the service keeps below the state directory: one for each pass over a "
-                        "hypervisor that was refused or failed. plan --replay FILE repeats such a pass. A case has no "
-                        "secrets."),
+                   help="Number of cases that the service keeps below the state directory. The service writes one "
+                        "case for each refused or failed pass over a hypervisor. plan --replay FILE repeats such a "
+                        "pass. A case has no secrets."),
         cfg.PortOpt("metrics_port",
                     help="Port on loopback for /metrics, /healthz and /readyz; 0: a free port. Unset: no port."),
         cfg.StrOpt("metrics_textfile",

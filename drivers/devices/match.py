@@ -102,7 +102,7 @@ def check_group(address: PciAddress, matched: list[Match], facts: HostFacts) -> 
     versions = facts.versions
     if wants_live and (versions.libvirt < LIBVIRT_LIVE_VFIO or versions.hypervisor < QEMU_LIVE_VFIO):
         raise PolicyError(
-            f"[pci] device_spec has live_migratable, which libvirt 10.0.0 and QEMU 8.2.2 brought, and this host has "
+            f"[pci] device_spec has live_migratable, which needs libvirt 10.0.0 and QEMU 8.2.2, but this host has "
             f"an older version: remove live_migratable from the rules {_numbers(matched)}"
         )
 
@@ -153,8 +153,9 @@ def _tell_apart(pf: PciFunction, vf: PciFunction) -> str:
     """Return what to write into a rule so that it matches either a PF or its VFs."""
     if pf.product_id == vf.product_id:
         return (
-            f"both have the product_id {pf.product_id}: to offer only its VFs, name each in a rule of its own by its "
-            f'address, as "address": "{vf.address}"; to offer only the PF, set its sriov_numvfs to 0'
+            f"the PF and its VFs have the same product_id {pf.product_id}: to offer only the VFs, write one rule for "
+            f'each VF, with the address of the VF, as "address": "{vf.address}"; to offer only the PF, set '
+            f"sriov_numvfs of the PF to 0"
         )
     return (
         f'to offer only its VFs, give that rule "product_id": "{vf.product_id}"; to offer only the PF, '

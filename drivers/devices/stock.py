@@ -87,7 +87,7 @@ def _with_reserved_part(device: DeviceStock, name: str, part: int) -> DeviceStoc
     why = f"{device.suffix} does not show its {name} now"
     stock = (
         Inventory(total=part, max_unit=part, reserved=part),
-        Reason(f"{why}: the amount is a share of the root's earlier total", RULE),
+        Reason(f"{why}: the amount is the device's share of the total that the root had before", RULE),
     )
     traits = {**device.traits, **({} if UNHEALTHY in device.traits else marks(why, {}))}
     return replace(device, inventories={**device.inventories, name: stock}, traits=traits, ill=device.ill or why)

@@ -110,7 +110,7 @@ class HostArchive:
         with fields(self.root / "host.json"):
             hostname = self.read_json("host.json")["hostname"]
             if not (isinstance(hostname, str) and hostname.isprintable() and 0 < len(hostname.strip()) <= 200):
-                raise ValueError(f"hostname {str(hostname)[:60]!r} cannot name a provider")
+                raise ValueError(f"hostname {str(hostname)[:60]!r} cannot be used as the name of a provider")
             return hostname
 
     def disk(self) -> DiskSpace:

@@ -103,7 +103,9 @@ class IronicClient:
         try:
             return tries(self._ask, path)
         except RetryError as error:
-            raise DiscoveryError(f"{error.last_attempt.exception()}, {REQUEST_TRIES} times: see its log") from error
+            raise DiscoveryError(
+                f"{error.last_attempt.exception()} ({REQUEST_TRIES} tries): see Ironic's log"
+            ) from error
 
     def _ask(self, path: str) -> Any:
         """

@@ -22,7 +22,7 @@ MARKS = frozenset({MARKER, BARE_METAL})
 MOST_TRAITS = 50  # of a node, in Ironic's API
 AVAILABLE = ("available", None)  # provision states; Ironic before Kilo had None for available
 NO_POWER = ("error", None)
-_SET_CLASS = "openstack baremetal node set --resource-class"
+SET_CLASS = "openstack baremetal node set --resource-class"
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -71,7 +71,7 @@ def shape_share(
 def _fit(node: Node) -> str | Misfit:
     """Return the class of a node in placement, or a misfit that says why the node cannot be reported."""
     if not node.resource_class:
-        return Misfit(node.uuid, f"it has no resource class: set one with {_SET_CLASS}", node)
+        return Misfit(node.uuid, f"it has no resource class: set one with {SET_CLASS}", node)
     if len(node.traits) > MOST_TRAITS:
         return Misfit(node.uuid, f"it has {len(node.traits)} traits, and Ironic allows {MOST_TRAITS}", node)
     if strange := sorted(trait for trait in node.traits if not is_name(trait)):
@@ -79,8 +79,9 @@ def _fit(node: Node) -> str | Misfit:
     name = str(os_resource_classes.normalize_name(node.resource_class))
     if not is_name(name):
         why = (
-            f"its resource class {node.resource_class[:80]!r} cannot become a class of placement, which needs a "
-            f"letter or digit and has at most {LONGEST} characters with CUSTOM_: rename it with {_SET_CLASS}"
+            f"its resource class {node.resource_class[:80]!r} cannot become a class of placement. The name of "
+            f"such a class needs a letter or digit, and has at most {LONGEST} characters with the prefix CUSTOM_: "
+            f"rename the resource class with {SET_CLASS}"
         )
         return Misfit(node.uuid, why, node)
     return name
@@ -125,8 +126,8 @@ class _Weight:
 
 def _collision(text: str, name: str, first: str) -> str:
     return (
-        f"its resource class {text!r} would become {name} in placement, like {first!r} of other nodes: rename one of "
-        f"the two with {_SET_CLASS}"
+        f"its resource class {text!r} would become {name} in placement, and so would the resource class {first!r} of "
+        f"other nodes: rename one of the two with {SET_CLASS}"
     )
 
 

@@ -62,7 +62,7 @@ def shape(facts: HostFacts, policy: Policy, observed: ObservedTree | None) -> Sh
     for provider in shaped.providers:
         if len(provider.name) > LONGEST_NAME:
             raise MalformedFact(
-                f"the provider name {provider.name} is longer than placement takes, {LONGEST_NAME} characters"
+                f"the provider name {provider.name} is longer than the {LONGEST_NAME} characters that placement allows"
             )
     return shaped
 

@@ -82,9 +82,9 @@ class Classes:
         self._problems.append(
             f"{named(consumer, guest)} has {has.get('VCPU', 0)} VCPU and {has.get('PCPU', 0)} PCPU allocated, "
             f"but really has {word.amount} PCPU (one for each pinned vCPU, and one for emulator threads on a CPU of "
-            f"their own). {', '.join(grown)} would offer these PCPU to other guests: first allocate {needed} VCPU, of "
-            f"which the conversion makes {lacking} PCPU (compute-node-agent claim {guest} --replace --request FILE), "
-            f"or resize the guest or move it away"
+            f"their own). {', '.join(grown)} would offer the missing {lacking} PCPU to other guests. First allocate "
+            f"{needed} VCPU to the guest (compute-node-agent claim {guest} --replace --request FILE): the conversion "
+            f"turns {lacking} of them into PCPU. Or resize the guest, or move it away"
         )
 
     def _check_recast(self, consumer: str, guest: str, parcels: Iterable[Parcel]) -> None:

@@ -79,7 +79,7 @@ def _kept(desired: ProviderTree) -> dict[Slot, str]:
             ours = stock.reserved - said.get(name, 0)
             if ours > 0 and UNHEALTHY in provider.traits:
                 found[provider.name, name] = (
-                    f"where this agent reserves {ours} {name} of {provider.name} while devices are unhealthy: wait "
+                    f"This agent reserves {ours} {name} of {provider.name} while devices are unhealthy: wait "
                     f"until they are healthy again, or move that guest away (compute-node-agent explain "
                     f"{provider.name} {name} shows the fault)"
                 )

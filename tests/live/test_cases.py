@@ -221,7 +221,7 @@ def test_live_migratable_is_refused_where_libvirt_is_too_old(tmp_path: Path) -> 
     archive = write_archive(host, "compute1", tmp_path / "host")
     config = write_config(spec["conf"], tmp_path / "nova.conf")
 
-    assert "live_migratable, which libvirt 10.0.0 and QEMU 8.2.2 brought" in refusal(archive, config, tmp_path)
+    assert "live_migratable, which needs libvirt 10.0.0 and QEMU 8.2.2" in refusal(archive, config, tmp_path)
 
 
 def refusal(archive: Path, config: Path, folder: Path) -> str:

@@ -70,7 +70,7 @@ def test_cpus_that_are_no_whole_numbers_below_the_total_are_refused(tmp_path: Pa
 def test_a_hostname_that_could_name_no_provider_is_refused(tmp_path: Path, hostname: object) -> None:
     (tmp_path / "host.json").write_text(json.dumps({"format": 1, "hostname": hostname}))
 
-    with pytest.raises(MalformedFact, match="cannot name a provider"):
+    with pytest.raises(MalformedFact, match="cannot be used as the name of a provider"):
         HostArchive(tmp_path).hostname()
 
 

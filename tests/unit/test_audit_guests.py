@@ -324,7 +324,9 @@ def test_a_migration_with_a_guest_of_its_owner_here_may_be_that_guests() -> None
     (found, *_) = find_all(snapshot(consumer(), consumer("stranger", {ROOT: {"VCPU": 1}}, "MIGRATION")))
 
     assert (found.kind, found.safe) == (Kind.LEAKED, False)
-    assert "consumer stranger may be the migration of a resize on this host, of guest guest. " in found.seen
+    assert (
+        "consumer stranger may be the migration of a guest that is resized on this host: of guest guest. " in found.seen
+    )
     assert "run compute-node-agent release stranger" in found.seen
 
 
@@ -368,8 +370,8 @@ def test_a_doubtful_consumer_that_is_on_another_host_too_keeps_what_it_has_there
     (found,) = find_all(snapshot(consumer(), stranger, holdings=two))
 
     assert (found.kind, found.safe) == (Kind.DOUBLED, False)
-    assert "the migration of a resize on this host, of guest guest or of 1 more guest of its owner" in found.seen
-    assert "openstack resource provider allocation set stranger with what it has elsewhere" in found.seen
+    assert "resized on this host: of guest guest or of 1 other guest of the same project and user. " in found.seen
+    assert "openstack resource provider allocation set stranger with what this consumer has elsewhere" in found.seen
 
 
 # -- guests whose allocations do not say whose they are ----------------------------------------------------------------

@@ -73,7 +73,8 @@ def test_the_files_that_rules_come_from_are_told_as_their_rules_add_up(write_con
     (both,) = tell_rules(load_settings([one, other, none]))
 
     assert alone.detail == f"1 rule(s) from {one}"
-    assert both.detail == f"2 rule(s) from {one}, {other}; the rules of all files count, a later file replaces none"
+    more = "the rules of all files count, a later file does not replace those of an earlier one"
+    assert both.detail == f"2 rule(s) from {one}, {other}; {more}"
     assert both.ok
 
 

@@ -265,7 +265,7 @@ def test_a_busy_ironic_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (500, "with 500: .* 5 times: see its log"),
+        (500, r"with 500: .* \(5 tries\): see Ironic's log"),
         (401, "with 401: check the user and its roles"),
         (406, "1.37 is needed: upgrade Ironic"),
         (400, "with 400, .*does the endpoint lead to Ironic"),

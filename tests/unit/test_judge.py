@@ -196,7 +196,7 @@ def test_a_class_that_may_have_a_new_name_is_not_offered_beside_the_old_one_once
     lost = judge(draft(**renamed, memory=NodeState()), Wishes(), TERMS)
 
     assert lost.refused is Status.UNSAFE
-    assert "CUSTOM_OLD. This may be the old name of CUSTOM_NEW" in lost.notes[0]
+    assert "CUSTOM_OLD, which may be the old name of CUSTOM_NEW" in lost.notes[0]
     assert judge(draft(**renamed), Wishes(), TERMS).refused is None
 
 

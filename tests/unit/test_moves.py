@@ -477,7 +477,9 @@ def test_a_card_that_has_less_than_its_guests_hold_is_refused_with_what_it_can_g
     ill = Provider(name=CARD, parent="host", inventories={"VGPU": Inventory(total=4, reserved=4)})
     desired = ProviderTree((*tree().providers, ill, *tree(other={"VGPU": 4}).providers[1:]))
 
-    with pytest.raises(Unplaceable, match=r"1 would be used there of 0 \(4 less 4 reserved"):
+    with pytest.raises(
+        Unplaceable, match=r"1 VGPU would be used there, and the capacity is 0 \(\(total 4 - reserved 4\)"
+    ):
         moves(before, desired, known(Holding("a", CARD, "VGPU", 1)))
 
 
@@ -495,13 +497,13 @@ def test_an_amount_that_its_card_does_not_give_is_refused() -> None:
     [
         pytest.param(
             {UNHEALTHY},
-            "times 1), where this agent reserves 4 VGPU of host_card while devices are unhealthy: wait",
+            "ratio 1). This agent reserves 4 VGPU of host_card while devices are unhealthy: wait",
             id="ours",
         ),
         pytest.param(
-            {UNHEALTHY, f"{KEEP}4_VGPU"}, "times 1): make room there, or lower the reserved amount", id="an operator's"
+            {UNHEALTHY, f"{KEEP}4_VGPU"}, "ratio 1): make room there, or lower the reserved amount", id="an operator's"
         ),
-        pytest.param({UNHEALTHY, f"{KEEP}1_VGPU"}, "times 1), where this agent reserves 3 VGPU", id="both's"),
+        pytest.param({UNHEALTHY, f"{KEEP}1_VGPU"}, "ratio 1). This agent reserves 3 VGPU", id="both's"),
     ],
 )
 def test_advice_about_what_is_reserved_can_be_followed(traits: set[str], advice: str) -> None:
@@ -519,7 +521,7 @@ def test_what_finds_no_room_where_devices_are_ill_is_said_to_wait() -> None:
     stock = {"VGPU": Inventory(total=4, reserved=4)}
     ill = [Provider(name=name, parent="host", inventories=stock, traits=frozenset({UNHEALTHY})) for name in BOTH]
 
-    with pytest.raises(Unplaceable, match="no room on host_card, host_other, where this agent reserves 4 VGPU"):
+    with pytest.raises(Unplaceable, match=r"no room on host_card, host_other\. This agent reserves 4 VGPU"):
         moves(before, ProviderTree((*tree().providers, *ill)), known())
 
 

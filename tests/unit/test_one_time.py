@@ -61,7 +61,7 @@ def test_a_use_that_only_a_refused_pass_saw_is_written_later(start: Start) -> No
     outcome = one.sync()
 
     assert one.stock(NIC) == USED
-    assert "give it back after this pass" in outcome.notes[0]
+    assert "offer it again after this pass" in outcome.notes[0]
     one.set_by_hand(NIC, CLASS, reserved=0)
     one.sync()
     assert one.stock(NIC) == OFFERED  # what was written is an operator's to give back
@@ -100,7 +100,7 @@ def test_a_claim_that_came_and_went_between_two_passes_is_a_use(start: Start) ->
     outcome = one.sync()
 
     assert one.stock(NIC) == USED
-    assert f"host_{NIC} is a one-time device, and was claimed since" in outcome.notes[0]
+    assert f"host_{NIC} is a one-time device. Since the last pass it was claimed" in outcome.notes[0]
     assert one.sync().status is Status.UNCHANGED
 
 

@@ -137,7 +137,7 @@ def test_what_is_no_whole_archive_is_refused(
 def test_a_host_without_a_name_for_its_provider_is_refused(archive: HostArchive, name: object) -> None:
     write(archive.root, {"host.json": json.dumps({"format": FORMAT, "hostname": name})})
 
-    with pytest.raises(MalformedFact, match="cannot name a provider"):
+    with pytest.raises(MalformedFact, match="cannot be used as the name of a provider"):
         archive.hostname()
 
 

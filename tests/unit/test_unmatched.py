@@ -30,7 +30,7 @@ def test_a_name_that_matches_nothing_anywhere_withdraws_nothing(one: OneHost, su
     one.write_provider_config(suffix, CLASS, 8, traits=("CUSTOM_FAST",))
     before = one.tree()
 
-    with pytest.raises(ConfigError, match=rf"own.yaml: .* host_{suffix}, and CUSTOM_FAST, .* put name host_{NIC} in"):
+    with pytest.raises(ConfigError, match=rf"own.yaml: .* host_{suffix}, .* so CUSTOM_FAST, .* put name host_{NIC} in"):
         one.sync()
 
     assert one.tree().by_name == before.by_name

@@ -34,9 +34,9 @@ class Reaction(Enum):
 
     FAIL = "fails, and nothing changes"
     EXISTS = "fails hard as `exists`: two guests with one uuid, or a claim made twice"
-    AGAIN = f"the same request again, {TRIES} times at most, then fails as `conflict`"
+    AGAIN = f"sends the same request again, {TRIES} times at most, then fails as `conflict`"
     ANEW = f"reads and merges again, {TRIES} times at most, then fails as `conflict`"
-    ALTERNATE = "the next alternate; without one fails as `no-room`"
+    ALTERNATE = "tries the next alternate; if none is left, fails as `no-room`"
     NONE = "cannot happen"
 
 
@@ -68,8 +68,8 @@ RULES: dict[ChangeKind, Rule] = {
     ),
     ChangeKind.REPLACE: Rule(
         verb="claim CONSUMER --replace",
-        sends="GET, then PUT with the consumer's generation: the request replaces all its allocations, except those on "
-        "shared storage in classes that the request does not name",
+        sends="GET, then PUT with the consumer's generation: the request replaces all its allocations; an allocation "
+        "on shared storage stays if the request does not name its class",
         consumer_changed=Reaction.FAIL,
         provider_raced=Reaction.AGAIN,
         no_room=Reaction.ALTERNATE,

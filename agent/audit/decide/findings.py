@@ -34,7 +34,7 @@ MEANINGS = {
     Kind.DOUBLED: "a consumer has allocations here and on another host, and its guest is not here",
     Kind.WITHOUT_OWNER: "a guest's allocations have no project or no user, as old clouds wrote them "
     "(looked for with `--consumers`)",
-    Kind.WITHOUT_TYPE: "a guest's allocations have no consumer type, as nova writes them "
+    Kind.WITHOUT_TYPE: "a guest's allocations have no consumer type, because nova does not write one "
     "(looked for with `--consumers`)",
     Kind.TO_BE_RESERVED: "a one-time-use device was used, and is still on offer",
     Kind.OWNERLESS: "a provider below this host's root carries no owner's mark",

@@ -123,7 +123,8 @@ def _duplicates(snapshot: Snapshot) -> list[Finding]:
         Finding(
             kind=Kind.DUPLICATE,
             provider=name,
-            seen=f"{' and '.join(names)} stand for one device: find out which service made each",
+            seen=f"{' and '.join(names)} stand for the same device: find out which service made each of them, and "
+            "take the device out of one service",
         )
         for names in devices.values()
         if len(names) > 1 and not parts.issuperset(names)

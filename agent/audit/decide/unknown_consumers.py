@@ -50,7 +50,11 @@ def audit_strangers(snapshot: Snapshot) -> list[Finding]:
             continue  # its guest is here: it migrates, awaits its confirmation, or is a finding of its own
         kind, seen, safe = _judge(snapshot, one)
         rest = _rest(snapshot, one) if snapshot.elsewhere(one) else _beyond(snapshot, one)
-        part = "of this host's own stock" if snapshot.elsewhere(one) else "in this host's tree, on all providers"
+        part = (
+            "on this host in classes that this agent reports"
+            if snapshot.elsewhere(one)
+            else "in this host's tree, on all providers"
+        )
         text = f"take away what consumer {one.uuid} has {part}; the rest stays" if rest else _ALL.format(one.uuid)
         repair = Repair(text=text, operation=ReplaceAllocations((rewrite(one, rest),)))
         found += [
@@ -104,7 +108,11 @@ def _judge(snapshot: Snapshot, one: Consumer) -> tuple[Kind, str, bool]:
     if one.kind == MIGRATION:
         return Kind.LEAKED, f"the migration's guest is not on this host{doubt}", not doubt
     if abroad:
-        return Kind.DOUBLED, f"its guest is not on this host, and it has allocations on another too{doubt}", not doubt
+        return (
+            Kind.DOUBLED,
+            f"its guest is not on this host, and the consumer has allocations on another host too{doubt}",
+            not doubt,
+        )
     return Kind.ORPHANED, f"its guest is neither defined nor running on this host{doubt}", not doubt
 
 
@@ -135,14 +143,14 @@ def _is_older(guest: Consumer | None, stranger: Consumer) -> bool:
 def _next_step(stranger: Consumer, guests: list[str], *, abroad: bool) -> str:
     """Return why a stranger may still be in use, and what a person can do about it."""
     more = len(guests) - 1
-    others = f" or of {more} more guest{'s' * (more > 1)} of its owner" if more else ""
+    others = f" or of {more} other guest{'s' * (more > 1)} of the same project and user" if more else ""
     release = f"compute-node-agent release {stranger.uuid}"
     if abroad:
-        release = f"openstack resource provider allocation set {stranger.uuid} with what it has elsewhere"
+        release = f"openstack resource provider allocation set {stranger.uuid} with what this consumer has elsewhere"
     return (
-        f"; consumer {stranger.uuid} may be the migration of a resize on this host, of guest {guests[0]}{others}. "
-        f"If neither openstack server show {stranger.uuid} nor the column UUID of openstack server migration list "
-        f"--server {guests[0]} shows it, run {release}"
+        f"; consumer {stranger.uuid} may be the migration of a guest that is resized on this host: of guest "
+        f"{guests[0]}{others}. Run openstack server show {stranger.uuid}, and look at the column UUID of openstack "
+        f"server migration list --server {guests[0]}. If neither shows consumer {stranger.uuid}, run {release}"
     )
 
 

@@ -91,8 +91,8 @@ def check_names(
         entry = by_provider.get(old)
         if entry and old != after.name and not by_provider.keys() & {after.name, after.uuid}:
             raise ConfigError(
-                f"{entry.source}: provider {old} is to be called {after.name}, and this entry would then match no "
-                f"provider of this host: put name {after.name} or uuid {after.uuid} in its place"
+                f"{entry.source}: provider {old} will be renamed to {after.name}, and this entry would then match no "
+                f"provider of this host: in this entry, replace {old} by name {after.name} or uuid {after.uuid}"
             )
 
 

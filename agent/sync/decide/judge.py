@@ -117,9 +117,10 @@ def _renamed_unseen(draft: Draft, carried: list[str]) -> tuple[str, ...]:
     if root is None or MARKER not in root.provider.traits or draft.memory.observed or not (came and carried):
         return ()
     return (
-        f"state was lost, and {root.name} has {', '.join(carried)}. This may be the old name of {', '.join(came)}: "
-        f"put the old name back into the configuration for one pass, so that the agent records it as its own. Or if "
-        f"both names stand for the same devices, remove {', '.join(carried)} from {root.name} by hand",
+        f"state was lost, and {root.name} has {', '.join(carried)}, which may be the old name of "
+        f"{', '.join(came)}. Put the old name back into the configuration for one pass: the agent then records the old "
+        f"name as its own. Or, if you are sure that both names stand for the same devices, remove "
+        f"{', '.join(carried)} from {root.name} by hand",
     )
 
 
@@ -147,8 +148,8 @@ def _lacks_reparenting(plan: Plan, microversion: tuple[int, int]) -> tuple[str, 
     if not moving or microversion >= REPARENTING:
         return ()
     return (
-        f"{moving[0]}{' and others' if len(moving) > 1 else ''} would come under another parent, which placement can "
-        f"do from microversion 1.37 on, and this placement has "
+        f"{moving[0]}{' and others' if len(moving) > 1 else ''} would come under another parent. Placement can do "
+        f"that from microversion 1.37 on, but this placement has "
         f"{'.'.join(map(str, microversion))}: upgrade placement, or keep [compute] layout as it was",
     )
 

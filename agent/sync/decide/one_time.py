@@ -88,7 +88,7 @@ def _came_and_went(left: ObservedProvider, now: ObservedProvider, besides: Colle
 def _unheld(seen: ObservedProvider) -> str:
     name = min(device_classes(seen.provider.inventories), default="CLASS")
     return (
-        f"{seen.name} is a one-time device, and was claimed since it was last looked at, or another writer wrote "
-        f"to it: it is reserved as used; if no guest had it, give it back after this pass (openstack resource provider "
-        f"inventory set {seen.uuid} --amend --resource {name}:reserved=0)"
+        f"{seen.name} is a one-time device. Since the last pass it was claimed, or another writer wrote to it, so the "
+        f"agent treats it as used and reserves it. If no guest had it, offer it again after this pass (openstack "
+        f"resource provider inventory set {seen.uuid} --amend --resource {name}:reserved=0)"
     )
