@@ -31,8 +31,8 @@ def check_length(name: str) -> str:
     if len(name) > LONGEST_CLASS:
         raise ValueError(
             f"names the class {name[:40]}... of {len(name)} characters, but a class may have at most "
-            f"{LONGEST_CLASS}. The agent records reserved amounts in a trait that contains this name and would be too "
-            f"long: choose a shorter name"
+            f"{LONGEST_CLASS}. The agent writes the class and the reserved amount into the name of a trait, and such a "
+            f"name may have at most {LONGEST}: choose a shorter name for the class"
         )
     return name
 

@@ -130,9 +130,10 @@ def _patience(gone_s: float, grace_s: int) -> str:
 
 def _too_many(missing: int, whole: int, fraction: float) -> str:
     return (
-        f"{missing} of {whole} nodes are missing from Ironic at once, which is more than {fraction:.0%} ([agent] "
-        f"shrink_limit_percent) or all of them: is it the right Ironic, is its listing complete, and may this user see "
-        f"all nodes? If the nodes are really gone, run sync --force to delete their providers"
+        f"{missing} of {whole} nodes are missing from Ironic at once: all of them, or more than {fraction:.0%} "
+        f"([agent] shrink_limit_percent). Check that this is the right Ironic, that the listing of Ironic is complete, "
+        f"and that this user may see all nodes. If the nodes are really gone, run sync --force to delete their "
+        f"providers"
     )
 
 

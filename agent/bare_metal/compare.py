@@ -17,8 +17,8 @@ from reportclient.tree import ObservedProvider, Provider
 LOG = logging.getLogger(__name__)
 FEW = 50  # new nodes that are looked up in placement one by one; for more, all its providers are listed
 _COLLIDES = (
-    "another resource class in Ironic has the same class in placement as this node's resource class, so the node must "
-    f"not be offered: rename one of the two resource classes with {SET_CLASS}"
+    "this node's resource class and another resource class in Ironic get the same name in placement, so the node must "
+    f"not be offered: rename one of these two resource classes in Ironic with {SET_CLASS}"
 )
 
 
@@ -63,7 +63,7 @@ def _still_lacked(client: PlacementClient, lacked: frozenset[str]) -> frozenset[
 
 def _choose_depth(bare_metal: BareMetalNodes, look: Look, marked: Mapping[str, int]) -> None:
     """
-    Set ``look.whole``: every provider is read once in ``full_audit_interval``, and when placement went back in time.
+    Set ``look.whole``: every provider is read once in ``full_audit_interval``, and when placement has older data.
 
     A lower generation belongs to another history. So may an equal one, where claims have raised it since.
     """
@@ -74,8 +74,8 @@ def _choose_depth(bare_metal: BareMetalNodes, look: Look, marked: Mapping[str, i
     went_back = bool(look.behind - memory.behind)
     if went_back:
         LOG.warning(
-            "placement went back in time (a restored backup, or a cache on the way?): all nodes are read again "
-            "where=%s",
+            "placement has older data than at the last pass (a restored backup, or a cache on the way?): all nodes are "
+            "read again where=%s",
             bare_metal.where,
         )
     age_s = bare_metal.now_s() - memory.whole_s

@@ -270,9 +270,9 @@ def _novas_class(
     if force or (len(others) == 1 and all(_is_node_stock(seen.provider.inventories[name]) for name in others)):
         return others
     raise Contested(
-        f"nova made its provider, which has {', '.join(sorted(others))} and not {', '.join(wanted)}. The "
-        f"agent cannot find out which of these classes nova reported and which others added: remove nova's class by "
-        f"hand, or run sync --force to remove all these classes"
+        f"nova made the provider of this node. The provider has {', '.join(sorted(others))}, but not "
+        f"{', '.join(wanted)}. The agent cannot tell nova's class from classes that another writer added. Remove "
+        f"nova's class by hand, or run sync --force to remove all of {', '.join(sorted(others))}"
     )
 
 

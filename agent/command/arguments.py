@@ -14,7 +14,7 @@ from agent.command.verbs import VERBS, Verb
 
 EPILOG = """\
 placement is chosen after the verb:
-  --embedded                an embedded placement, kept in a file, to look around
+  --embedded                an embedded placement, kept in a file, to try the agent without a cloud
   --config-file FILE        the host's nova.conf, or a file of this agent's own
 
 exit codes: 0 done, or nothing to do; 1 error; 2 usage; 3 differences or findings; 4 refused:

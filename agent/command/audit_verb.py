@@ -72,7 +72,7 @@ def _audit_one(
             if left(clock=result.clock) == result.before:
                 _remember(node, result)  # else another audit wrote a newer memory meanwhile
     except StateError as error:
-        remark = f"the next audit will not know of this one: {error}"
+        remark = f"the result of this audit could not be saved for the next audit: {error}"
     outcomes = decide_repairs(result, policy, result.clock.now_s())
     return result, tuple(RepairOutcome(one.finding, Healed.REPORTED, _why(one, options)) for one in outcomes), remark
 

@@ -98,7 +98,7 @@ DRY_RUN = (Option("--dry-run", "only show what would be done"),)
 CASE = (
     Option(
         "--save",
-        "write everything that is read into this .tar.gz, without secrets, for a bug report or plan --replay",
+        "save in this .tar.gz file all data that the verb reads, without secrets, for a bug report or plan --replay",
         metavar="FILE",
         type=Path,
     ),
@@ -123,7 +123,7 @@ REQUESTS = (
     ),
     Option(
         "--alternate",
-        "file with another request, for when the one before has no room; may be repeated",
+        "file with another request, tried if there is no room for the request before; may be repeated",
         metavar="FILE",
         type=Path,
         repeated=True,

@@ -107,7 +107,8 @@ _TABLE = (
             *CASE,
             Option(
                 "--replay",
-                "run again the verb of a file that --save wrote, on its saved data; needs no libvirt and no placement",
+                "repeat a verb on the data that --save or the service wrote to this file; needs neither libvirt nor "
+                "placement",
                 metavar="FILE",
                 type=Path,
             ),
@@ -147,7 +148,8 @@ _TABLE = (
             ),
             Option(
                 "--approved",
-                "with --apply: only what [agent] allow_reshape allows, or the approved plan; for systemd units",
+                "with --apply: carry out only what [agent] allow_reshape allows, or the approved plan; "
+                "for systemd units",
             ),
             Option("--digest", "only the plan of this digest, as a dry run showed it", metavar="D", type=parse_digest),
             Option(

@@ -31,7 +31,7 @@ class _OperationMetrics:
             registry=registry,
         )
         self._failures = Counter(
-            f"{name}_operation_failures", "Operations of a source that failed.", OPERATION, registry=registry
+            f"{name}_operation_failures", "Failed operations of a source.", OPERATION, registry=registry
         )
         self._ok = Gauge(
             f"{name}_operation_last_success_timestamp_seconds",
@@ -94,7 +94,7 @@ class Metrics:
             f"{name}_source_seconds", "Time that a source took in a pass.", ["source"], registry=self.registry
         )
         self._source_up = Gauge(
-            f"{name}_source_up", "Whether a source served at the last try.", ["source"], registry=self.registry
+            f"{name}_source_up", "Whether a source answered at the last attempt.", ["source"], registry=self.registry
         )
         self._source_ok = Gauge(
             f"{name}_source_last_success_timestamp_seconds",

@@ -139,9 +139,9 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
                    help="Seconds after which the agent gives up a conversion that other writers keep disturbing. What "
                         "it wrote so far does no harm, and the next conversion continues from there."),
         cfg.IntOpt("audit_grace", default=60, min=0,
-                   help="Seconds for which an audit does not judge a consumer without a guest on this host, counted "
-                        "from the consumer's last change. Between a claim and the start of its guest an image may "
-                        "have to be downloaded."),
+                   help="Seconds after a consumer's last change. During this time, an audit does not judge a consumer "
+                        "without a guest on this host. Reason: after a claim, an image may have to be downloaded "
+                        "before the guest starts."),
         cfg.IntOpt("node_grace", default=60, min=0,
                    help="The provider of a bare-metal node is deleted when the node is missing in two answers of "
                         "Ironic that are at least this many seconds apart."),
@@ -199,7 +199,7 @@ OWN_GROUPS = ("agent", "fake")
 MDEV_OPTIONS = (  # options of the group [mdev_TYPE] of each enabled type
     cfg.ListOpt("device_addresses", default=[],
                 help="Cards that offer this type: PCI addresses, or libvirt's names of parents that are not on PCI. "
-                     "Empty: all cards that no other type names."),
+                     "Empty: all cards that are not listed for another type."),
     cfg.Opt("max_instances", type=types.Integer(min=1),
             help="Highest number of devices of this type to offer on this host. Unset: no limit."),
     cfg.StrOpt("mdev_class", default="VGPU",

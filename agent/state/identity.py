@@ -31,7 +31,7 @@ def read_identity(folders: Iterable[Path]) -> str | None:
         raise StateError(
             "compute_id files disagree: "
             + ", ".join(f"{p} says {u}" for p, u in found.items())
-            + ": keep the one whose uuid this host's root provider has, remove the others"
+            + ": keep the file with the uuid of this host's root provider, and remove the other files"
         )
     return next(iter(found.values()), None)
 

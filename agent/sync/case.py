@@ -325,5 +325,5 @@ def _read(folder: Path, path: Path) -> Case:
             decode_exchanges((folder / f"{name}.jsonl").read_text(encoding="utf-8")) for name in ("placement", "ironic")
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DiscoveryError(f"{path} is no case as --save and the service write it: {error}") from error
+        raise DiscoveryError(f"{path} is not a case in the form that --save and the service write: {error}") from error
     return Case(folder, about, placement, ironic)

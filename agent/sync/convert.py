@@ -132,8 +132,8 @@ def _try_approved(node: ComputeNode, wishes: Wishes) -> Outcome:
 def _unapproved(node: ComputeNode, draft: Draft) -> str:
     count = len({move.consumer for move in draft.plan.moves})
     return (
-        f"{count} consumer{'s' * (count > 1)} must move with what they hold, as {node.name} changes its shape, and "
-        f"nobody approved that: {APPROVE}, or set [compute] layout back"
+        f"the tree of {node.name} changes its shape, so the allocations of {count} consumer{'s' * (count > 1)} must "
+        f"move, and nobody approved that: {APPROVE}, or set [compute] layout back"
     )
 
 

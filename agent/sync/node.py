@@ -140,7 +140,7 @@ class ComputeNode:
         """
         Read the tree in placement, and return it with the memory to compare it with.
 
-        Where placement went back in time, the remembered tree is of a later state, and the memory comes without it.
+        Where placement has older data, the remembered tree is of a later state, and the memory comes without it.
 
         Every provider is read if that was not done for ``full_audit_interval``: after a restored backup, a listing does
         not tell old stock from ours once claims have raised the generation. The service does that in its ``deep``
@@ -155,8 +155,8 @@ class ComputeNode:
         observed = self.client.observe(root_uuid, memory.observed, whole=whole)
         if self.client.went_back and memory.observed:
             LOG.warning(
-                "placement went back in time (a restored backup, or a cache on the way?): all of this tree is read "
-                "again node=%s where=%s",
+                "placement has older data than at the last pass (a restored backup, or a cache on the way?): all of "
+                "this tree is read again node=%s where=%s",
                 self.name,
                 self.where,
             )

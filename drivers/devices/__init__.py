@@ -46,10 +46,10 @@ def _check_forms(whole: Iterable[DeviceStock], divided: Iterable[DeviceStock]) -
             pci = next(iter(offered[address].inventories.values()))[1]
             mdev = next(iter(device.inventories.values()))[1]
             raise PolicyError(
-                f"{pci.rule}, offers {address} whole, but {mdev.rule.partition(',')[0]} for {device.suffix}, which is "
-                f"the same device. A device is offered whole or divided, never both: set product_id or address in that "
-                f"device_spec rule so that the rule does not match the device, or list other cards for the type in "
-                f"[mdev_TYPE] device_addresses"
+                f"{pci.rule}, offers {address} whole, and {mdev.rule.partition(',')[0]} for the same device "
+                f"({device.suffix}). A device is offered whole or divided, never both. Set product_id or address in "
+                f"that device_spec rule so that the rule does not match the device. Or list other cards for the type "
+                f"in [mdev_TYPE] device_addresses"
             )
 
 

@@ -131,7 +131,7 @@ def listed(matched: list[Match]) -> str:
     ids = f"{first.vendor_id}:{first.product_id}"
     if first.pf is None:
         return f"{'PF' if first.is_pf else 'device'} {first.address} ({ids})"
-    return f"{len(matched)} VF{'s' if len(matched) > 1 else ''} of {first.pf} ({ids}), {first.address} the first"
+    return f"{len(matched)} VF{'s' if len(matched) > 1 else ''} of {first.pf} ({ids}), starting at {first.address}"
 
 
 def rule_text(match: Match) -> str:

@@ -82,9 +82,9 @@ class Classes:
         self._problems.append(
             f"{named(consumer, guest)} has {has.get('VCPU', 0)} VCPU and {has.get('PCPU', 0)} PCPU allocated, "
             f"but really has {word.amount} PCPU (one for each pinned vCPU, and one for emulator threads on a CPU of "
-            f"their own). {', '.join(grown)} would offer the missing {lacking} PCPU to other guests. First allocate "
-            f"{needed} VCPU to the guest (compute-node-agent claim {guest} --replace --request FILE): the conversion "
-            f"turns {lacking} of them into PCPU. Or resize the guest, or move it away"
+            f"their own). After the conversion, {', '.join(grown)} would offer {lacking} PCPU of this guest to other "
+            f"guests. First allocate {needed} VCPU to the guest (compute-node-agent claim {guest} --replace --request "
+            f"FILE). The conversion then turns {lacking} VCPU into PCPU. Or resize the guest, or move the guest away"
         )
 
     def _check_recast(self, consumer: str, guest: str, parcels: Iterable[Parcel]) -> None:

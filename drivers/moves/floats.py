@@ -21,7 +21,8 @@ class Floats:
         """Send parcels whose amount the flavor gives to the first of these places with room, whole if possible."""
         if going and places:
             sources = tuple((parcel.provider, parcel.resource_class, parcel.amount) for parcel in going)
-            load.add(going[0].to_class, sources, places, "its flavor gives the amount, and the guest is bound there")
+            why = "the guest's flavor gives the amount, and the guest is bound to this provider"
+            load.add(going[0].to_class, sources, places, why)
 
     def add(self, guest: str, rest: list[Parcel], load: Load) -> None:
         """Send parcels of one class where there is room, or note why they cannot go."""
@@ -46,9 +47,9 @@ class Floats:
         elif any(self._question.words.may_hold(absent, name) for absent in self._question.absent()):
             self._problems.append(
                 f"consumer {load.consumer} has {sum(parcel.amount for parcel in rest)} {name} and matches no guest on "
-                f"this host, and guests without allocations hold {name}. So the agent cannot tell which "
-                f"devices the consumer has: end its migration or evacuation, or if the consumer is gone, delete its "
-                f"allocations (compute-node-agent release {load.consumer})"
+                f"this host. Some guests without allocations hold {name}, so the agent cannot tell which devices the "
+                f"consumer has. If the consumer is in use, end the migration or evacuation of the consumer. If the "
+                f"consumer is gone, delete the allocations: run compute-node-agent release {load.consumer}"
             )
         else:
             usual = [place for place in candidates if place not in self._question.huge] or candidates
@@ -78,5 +79,6 @@ class Floats:
         lost = ", ".join(f"{one.unit} ({one.because})" for one in word.undecided[:_SHOWN])
         return (
             f"{has}, and the hypervisor gives its guest {said}. The guest also has devices that may count as {name}: "
-            f"{lost}. Bring the card, type or rule back, or move the guest away, then plan again"
+            f"{lost}. Bring back the card, the mdev type or the device_spec rule, or move the guest away. "
+            f"Then plan again"
         )

@@ -28,10 +28,10 @@ def room_after(question: Question, decided: Iterable[Parcel], problems: list[str
         if used[provider, name] > max(stock.capacity, before.get((provider, name), 0)):
             advice = question.kept.get((provider, name))
             problems.append(
-                f"consumer {consumer} has {amount} {name} that belong on {provider}, but then {used[provider, name]} "
-                f"{name} would be used there, and the capacity is {stock.capacity} ((total {stock.total} - reserved "
-                f"{stock.reserved}) * ratio {stock.allocation_ratio:g})"
-                + (f". {advice}" if advice else ": make room there, or lower the reserved amount")
+                f"consumer {consumer} has {amount} {name} that belong on {provider}. With this, {used[provider, name]} "
+                f"{name} would be used on {provider}, but the capacity is {stock.capacity} ((total {stock.total} - "
+                f"reserved {stock.reserved}) * ratio {stock.allocation_ratio:g})"
+                + (f". {advice}" if advice else f": make room on {provider}, or lower the reserved amount")
             )
         elif not limit(stock).takes(amount):
             problems.append(

@@ -454,7 +454,7 @@ def test_many_nodes_gone_at_once_are_not_believed(
         for verb in ("plan", "sync", "sync"):
             done = agent.run(verb)
             assert (done.code, done.json["summary"]) == (4, {"refused": 1})
-        assert "is it the right Ironic" in done.json["nodes"][0]["notes"][0]
+        assert "Check that this is the right Ironic" in done.json["nodes"][0]["notes"][0]
         assert all(reserved(send, uuid) for uuid in uuids)
         assert agent.sums("sync", "--force") == {"deleted": 8}
         nodes.hook = pass_on

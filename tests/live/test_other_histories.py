@@ -74,7 +74,7 @@ def test_a_backup_that_was_restored_is_no_second_writer(placement_server: Placem
         done = one.run("sync")
 
         assert (done.code, done.json["outcome"]) == (0, "changed")
-        assert "placement went back in time" in done.json["notes"][0]
+        assert "placement has older data than at the last pass" in done.json["notes"][0]
         assert not any("another writer changed" in note for note in done.json["notes"])
     assert stock(one.placement, CARD)["inventories"]["VGPU"]["total"] == 16
     assert one.run("sync").json["outcome"] == "unchanged"
@@ -90,5 +90,5 @@ def test_a_backup_that_claims_brought_up_is_found_by_the_next_full_look(
     done = one.run("sync")
 
     assert (done.code, done.json["outcome"]) == (0, "changed")
-    assert "placement went back in time" in done.json["notes"][0]
+    assert "placement has older data than at the last pass" in done.json["notes"][0]
     assert stock(one.placement, CARD)["inventories"]["VGPU"]["total"] == 16

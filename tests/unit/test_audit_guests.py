@@ -325,7 +325,8 @@ def test_a_migration_with_a_guest_of_its_owner_here_may_be_that_guests() -> None
 
     assert (found.kind, found.safe) == (Kind.LEAKED, False)
     assert (
-        "consumer stranger may be the migration of a guest that is resized on this host: of guest guest. " in found.seen
+        "consumer stranger may be the migration of a guest that is resized on this host. That guest may be guest. "
+        in found.seen
     )
     assert "run compute-node-agent release stranger" in found.seen
 
@@ -370,8 +371,9 @@ def test_a_doubtful_consumer_that_is_on_another_host_too_keeps_what_it_has_there
     (found,) = find_all(snapshot(consumer(), stranger, holdings=two))
 
     assert (found.kind, found.safe) == (Kind.DOUBLED, False)
-    assert "resized on this host: of guest guest or of 1 other guest of the same project and user. " in found.seen
-    assert "openstack resource provider allocation set stranger with what this consumer has elsewhere" in found.seen
+    assert "on this host. That guest may be guest, or 1 other guest of the same project and user. " in found.seen
+    command = "openstack resource provider allocation set stranger with --allocation options"
+    assert f"{command} for all that this consumer has outside this host" in found.seen
 
 
 # -- guests whose allocations do not say whose they are ----------------------------------------------------------------

@@ -209,7 +209,9 @@ def test_guests_are_moved_only_where_a_person_said_so() -> None:
     verdict = judge(moving, Wishes(), TERMS)
 
     assert verdict.refused is Status.RESHAPE_NEEDED
-    assert verdict.notes[0].startswith("1 consumer must move with what they hold, as host changes its shape")
+    assert verdict.notes[0].startswith(
+        "the tree of host changes its shape, so the allocations of 1 consumer must move: "
+    )
     assert judge(moving, Wishes(reshape=True), TERMS).refused is None
 
 
@@ -260,7 +262,7 @@ def test_a_much_smaller_host_is_believed_at_once_on_a_persons_word(wishes: Wishe
         pytest.param(
             {"contest": CHANGED}, "another writer changed host since the last pass: VCPU total 8", id="a change"
         ),
-        pytest.param({"went_back": True}, "placement went back in time", id="a restored backup"),
+        pytest.param({"went_back": True}, "placement has older data than at the last pass", id="a restored backup"),
         pytest.param({"held": ("card keeps 2 VF",)}, "card keeps 2 VF", id="held"),
         pytest.param(
             {"plan": Plan(left_out=frozenset({"HW_B", "HW_A"}))},

@@ -478,7 +478,7 @@ def test_a_card_that_has_less_than_its_guests_hold_is_refused_with_what_it_can_g
     desired = ProviderTree((*tree().providers, ill, *tree(other={"VGPU": 4}).providers[1:]))
 
     with pytest.raises(
-        Unplaceable, match=r"1 VGPU would be used there, and the capacity is 0 \(\(total 4 - reserved 4\)"
+        Unplaceable, match=r"1 VGPU would be used on host_card, but the capacity is 0 \(\(total 4 - reserved 4\)"
     ):
         moves(before, desired, known(Holding("a", CARD, "VGPU", 1)))
 
@@ -501,7 +501,9 @@ def test_an_amount_that_its_card_does_not_give_is_refused() -> None:
             id="ours",
         ),
         pytest.param(
-            {UNHEALTHY, f"{KEEP}4_VGPU"}, "ratio 1): make room there, or lower the reserved amount", id="an operator's"
+            {UNHEALTHY, f"{KEEP}4_VGPU"},
+            "ratio 1): make room on host_card, or lower the reserved amount",
+            id="an operator's",
         ),
         pytest.param({UNHEALTHY, f"{KEEP}1_VGPU"}, "ratio 1). This agent reserves 3 VGPU", id="both's"),
     ],

@@ -30,7 +30,9 @@ def test_a_name_that_matches_nothing_anywhere_withdraws_nothing(one: OneHost, su
     one.write_provider_config(suffix, CLASS, 8, traits=("CUSTOM_FAST",))
     before = one.tree()
 
-    with pytest.raises(ConfigError, match=rf"own.yaml: .* host_{suffix}, .* so CUSTOM_FAST, .* put name host_{NIC} in"):
+    with pytest.raises(
+        ConfigError, match=rf"own.yaml: .* host_{suffix}\. .* so CUSTOM_FAST, .* put name host_{NIC} in"
+    ):
         one.sync()
 
     assert one.tree().by_name == before.by_name
@@ -41,7 +43,7 @@ def test_a_name_that_matches_nothing_anywhere_withdraws_nothing(one: OneHost, su
 def test_a_trait_alone_is_not_withdrawn_by_a_wrong_name_either(one: OneHost) -> None:
     one.write_provider_config("elsewhere", "CUSTOM_OTHER", 8, traits=("CUSTOM_FAST",))
 
-    with pytest.raises(ConfigError, match=f"CUSTOM_FAST would be withdrawn from host_{NIC}"):
+    with pytest.raises(ConfigError, match=f"CUSTOM_FAST would be removed from host_{NIC}"):
         one.sync()
 
 

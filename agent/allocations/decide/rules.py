@@ -54,7 +54,7 @@ class Rule:
 RULES: dict[ChangeKind, Rule] = {
     ChangeKind.SPAWN: Rule(
         verb="claim CONSUMER",
-        sends="PUT /allocations/CONSUMER with generation null, the request as it was offered",
+        sends="PUT /allocations/CONSUMER with the offered request unchanged and generation null",
         consumer_changed=Reaction.EXISTS,
         provider_raced=Reaction.AGAIN,
         no_room=Reaction.ALTERNATE,

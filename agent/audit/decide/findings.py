@@ -30,7 +30,7 @@ MEANINGS = {
     Kind.MISSING: "a guest runs here without allocations here",
     Kind.WRONG_AMOUNT: "a running guest has more or less of a class than is allocated for it",
     Kind.WRONG_PROVIDER: "a running guest uses a resource of one provider, but its allocation is on another provider",
-    Kind.LEAKED: "a migration has allocations here, and as far as the agent can tell its guest is not on this host",
+    Kind.LEAKED: "a migration has allocations here, but the agent does not find the migration's guest on this host",
     Kind.DOUBLED: "a consumer has allocations here and on another host, and its guest is not here",
     Kind.WITHOUT_OWNER: "a guest's allocations have no project or no user, as old clouds wrote them "
     "(looked for with `--consumers`)",

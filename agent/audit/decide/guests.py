@@ -50,7 +50,7 @@ def _wrong(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
     for name, places in differences.items():
         for place, (has, _) in places.items():
             slots.setdefault(snapshot.tree.by_name[place].uuid, {})[name] = has
-    text = f"allocate for guest {consumer.uuid} what it has"
+    text = f"set the allocations of guest {consumer.uuid} to what the guest really has"
     repair = Repair(text=text, operation=ReplaceAllocations((rewrite(consumer, settled(slots)),)))
     return [
         Finding(
@@ -174,7 +174,7 @@ def _unsure(snapshot: Snapshot, uuid: str, consumer: Consumer | None, rows: Mapp
         return "" if rows else "; this host offers none of the resources that the guest uses"
     how = "--replace" if consumer else "--project P --user U --type T"
     command = f"compute-node-agent claim {uuid} {how} --request FILE"
-    return f"; {why}: run {command}, with all that the guest should have in FILE"
+    return f"; {why}. Write one request with all that the guest should have to FILE. Then run {command}"
 
 
 def _disk(snapshot: Snapshot, known: GuestState) -> int | None:
@@ -209,4 +209,5 @@ def _claim_again(
         before=consumer.slots if consumer else {},
         after=added(others, slots),
     )
-    return Repair(text=f"allocate for guest {uuid} what it has", operation=ReplaceAllocations((claim,)))
+    text = f"set the allocations of guest {uuid} to what the guest really has"
+    return Repair(text=text, operation=ReplaceAllocations((claim,)))

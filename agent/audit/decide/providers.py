@@ -92,7 +92,7 @@ def _to_be_reserved(seen: ObservedProvider) -> list[Finding]:
             resource_class=name,
             expected=stock.total,
             actual=stock.reserved,
-            seen=f"it can be used once, a guest has or had it, and {stock.reserved} of {stock.total} are reserved",
+            seen=f"a guest has or had this one-time-use device, but {stock.reserved} of {stock.total} are reserved",
             repair=repair,
             safe=True,
         )

@@ -143,14 +143,21 @@ def _is_older(guest: Consumer | None, stranger: Consumer) -> bool:
 def _next_step(stranger: Consumer, guests: list[str], *, abroad: bool) -> str:
     """Return why a stranger may still be in use, and what a person can do about it."""
     more = len(guests) - 1
-    others = f" or of {more} other guest{'s' * (more > 1)} of the same project and user" if more else ""
+    others = (
+        f", or {'one of ' * (more > 1)}{more} other guest{'s' * (more > 1)} of the same project and user"
+        if more
+        else ""
+    )
     release = f"compute-node-agent release {stranger.uuid}"
     if abroad:
-        release = f"openstack resource provider allocation set {stranger.uuid} with what this consumer has elsewhere"
+        release = (
+            f"openstack resource provider allocation set {stranger.uuid} with --allocation options for all that this "
+            f"consumer has outside this host"
+        )
     return (
-        f"; consumer {stranger.uuid} may be the migration of a guest that is resized on this host: of guest "
-        f"{guests[0]}{others}. Run openstack server show {stranger.uuid}, and look at the column UUID of openstack "
-        f"server migration list --server {guests[0]}. If neither shows consumer {stranger.uuid}, run {release}"
+        f"; consumer {stranger.uuid} may be the migration of a guest that is resized on this host. That guest may be "
+        f"{guests[0]}{others}. Run openstack server show {stranger.uuid}. Then run openstack server migration list "
+        f"--server {guests[0]}, and look at the column UUID. If neither shows consumer {stranger.uuid}, run {release}"
     )
 
 

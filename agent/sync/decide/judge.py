@@ -78,8 +78,8 @@ def notes_on(draft: Draft) -> tuple[str, ...]:
         notes.append(f"another writer changed {draft.contest.provider} since the last pass: {changes}")
     if draft.went_back:
         notes.append(
-            "placement went back in time (a restored backup, or a cache on the way?): all of this tree was read anew, "
-            "and what differs from this host is written again"
+            "placement has older data than at the last pass (a restored backup, or a cache on the way?): all of "
+            "this tree was read again, and all that differs from this host is written again"
         )
     notes += draft.held
     notes += misspelt(draft.strays, draft.desired)
@@ -161,8 +161,9 @@ def _unplaceable(draft: Draft) -> tuple[str, ...]:
 def _needs_reshape(draft: Draft, node: str) -> tuple[str, ...]:
     count = len({move.consumer for move in draft.plan.moves})
     return (
-        f"{count} consumer{'s' * (count > 1)} must move with what they hold, as {node} changes its shape: look "
-        f"at compute-node-agent reshape and carry it out with --apply, or set [compute] layout back",
+        f"the tree of {node} changes its shape, so the allocations of {count} consumer{'s' * (count > 1)} must move: "
+        f"look at the plan with compute-node-agent reshape, and carry the plan out with --apply, or set [compute] "
+        f"layout back",
     )
 
 

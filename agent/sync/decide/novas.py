@@ -19,10 +19,12 @@ def open_stock(seen: ObservedProvider) -> list[str]:
 def advice(seen: ObservedProvider) -> str:
     """Return a sentence on such a provider, with what a person can do about it."""
     open_ = open_stock(seen)
-    stands = f", and its {', '.join(open_)} stays on offer" if open_ else ""
+    stands = f". The stock of {', '.join(open_)} stays on offer" if open_ else ""
     reserved = " ".join(f"--resource {name}:reserved={seen.provider.inventories[name].total}" for name in open_)
-    kept = f" (until then: openstack resource provider inventory set {seen.uuid} --amend {reserved})" if open_ else ""
+    kept = (
+        f". Until then, run openstack resource provider inventory set {seen.uuid} --amend {reserved}" if open_ else ""
+    )
     return (
-        f"nova made {seen.name}, no device of this host matches it{stands}: bring the device back and sync{kept}, or "
-        f"if it is gone for good: openstack resource provider delete {seen.uuid}"
+        f"nova made {seen.name}, but no device of this host matches this provider{stands}. Bring the device back and "
+        f"run sync{kept}. If the device is gone for good, run openstack resource provider delete {seen.uuid}"
     )
