@@ -11,8 +11,8 @@ from pathlib import Path
 KINDS = (
     ("unit", "values, planners and parsers; no I/O", "tests/unit", 2),
     ("contract", "the report client on placement's own application", "tests/contract", 2),
-    ("live", "libvirtd, placement and Keystone over TLS, the installed command", "tests/live", 5),
-)  # live tests wait more than they work: five processes keep two cores busy
+    ("live", "libvirtd, placement and Keystone over TLS, the installed command", "tests/live", 6),
+)  # live tests wait more than they work: six processes keep two cores busy
 LONGEST = ("test_ironic", "test_synthetic", "test_daemon", "test_reshape_races", "test_crowd")  # files that begin
 
 

@@ -752,7 +752,7 @@ def test_an_ironic_that_cannot_be_read_whole_changes_nothing(
 
     assert (done.code, done.out) == (1, "")
     assert "database is locked" in done.err
-    assert "5 times" in done.err
+    assert "(5 tries)" in done.err
     assert not providers.seen
 
 

@@ -124,7 +124,7 @@ def test_a_guest_whose_type_of_vgpu_is_off_is_not_given_a_vgpu_of_the_other_card
 
     assert f"consumer {identity('guest')} has 1 VGPU on four-cells" in note
     assert f"{ON_FIRST} ([devices] enabled_mdev_types does not offer its type nvidia-222" in note
-    assert "bring the card, type or rule back" in note
+    assert "Bring back the card, the mdev type or the device_spec rule" in note
 
 
 def test_a_guest_with_an_emulator_thread_of_its_own_is_refused_until_it_is_allocated_too(
