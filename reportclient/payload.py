@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, assert_never
+from typing import Any, TypedDict, assert_never
 
 from reportclient.allocations import Allocation, AllocationRequest, Consumer, Slots
 from reportclient.errors import Unavailable
@@ -27,6 +27,19 @@ from reportclient.plan import (
 from reportclient.tree import Inventory, ObservedProvider, Provider
 
 _Json = dict[str, Any]
+
+
+class InventoryForm(TypedDict):
+    """One inventory, with all its keys."""
+
+    total: int
+    reserved: int
+    min_unit: int
+    max_unit: int
+    step_size: int
+    allocation_ratio: float
+
+
 UNTYPED = (1, 37)  # the last microversion that writes allocations without a consumer type
 _UNKNOWN = "unknown"  # the type that placement reports for a consumer that was written without one
 
@@ -67,7 +80,7 @@ def decode_inventory(record: Mapping[str, Any]) -> Inventory:
     return Inventory(**known)
 
 
-def encode_inventory(inventory: Inventory) -> dict[str, object]:
+def encode_inventory(inventory: Inventory) -> InventoryForm:
     """Return one inventory record with all its keys."""
     return {
         "total": inventory.total,

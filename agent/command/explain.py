@@ -10,12 +10,12 @@ from agent.errors import ConfigError
 from agent.settings.read import Settings
 from agent.state.identity import planned_identity
 from agent.sync.decide.additions import add
-from agent.sync.json_form import encode_stock
 from agent.sync.node import look
 from agent.sync.provider_yaml import read_additions
 from drivers.devices.stock import libvirt_name
 from drivers.reasons import Reason, Reasoned, Shaped
 from reportclient.ownership import Names
+from reportclient.payload import encode_inventory
 from reportclient.tree import Inventory, ObservedTree
 
 FILES = Reason("the operator's files", "a file below [compute] provider_config_location")
@@ -92,7 +92,7 @@ def _encode(provider: Reasoned, counted_in: str | None, found: Iterable[Explanat
     reasons: list[ReasonForm] = [
         {
             "name": one.name,
-            "inventory": encode_stock(one.inventory) if one.inventory else None,
+            "inventory": encode_inventory(one.inventory) if one.inventory else None,
             "fact": one.reason.fact,
             "rule": one.reason.rule,
         }

@@ -6,7 +6,8 @@ A verb encodes one of these forms, and the printer that its ``Report`` names tak
 
 from typing import Literal, TypedDict
 
-from agent.sync.forms import Amounts, ConversionForm, InventoryForm, PlanForm, ProviderForm
+from agent.sync.forms import Amounts, ConversionForm, PlanForm, ProviderForm
+from reportclient.payload import InventoryForm
 
 
 class OutcomeForm(PlanForm):

@@ -25,7 +25,6 @@ from agent.command.forms import (
 from agent.sync.forms import (
     CapacityForm,
     Held,
-    InventoryForm,
     MoveForm,
     ObservedProviderForm,
     ObservedTreeForm,
@@ -35,6 +34,7 @@ from agent.sync.forms import (
     SetInventoriesForm,
     TreeForm,
 )
+from reportclient.payload import InventoryForm
 
 FAMILIES = (
     "COMPUTE_GRAPHICS_MODEL_", "COMPUTE_IMAGE_TYPE_", "COMPUTE_NET_VIF_MODEL_", "COMPUTE_SECURITY_",

@@ -6,19 +6,10 @@ The types of the JSON for other programs: trees, plans and their parts.
 
 from typing import Literal, NotRequired, TypedDict, final
 
+from reportclient.payload import InventoryForm
+
 Amounts = dict[str, int]  # by resource class
 Held = dict[str, dict[str, Amounts]]  # consumer -> provider -> amounts
-
-
-class InventoryForm(TypedDict):
-    """One inventory, with all its keys."""
-
-    total: int
-    reserved: int
-    min_unit: int
-    max_unit: int
-    step_size: int
-    allocation_ratio: float
 
 
 class ProviderForm(TypedDict):

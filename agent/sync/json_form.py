@@ -15,7 +15,6 @@ from agent.sync.forms import (
     EnsureForm,
     Held,
     InstructionForm,
-    InventoryForm,
     KeptPlanForm,
     MoveForm,
     ObservedProviderForm,
@@ -36,7 +35,7 @@ from agent.sync.forms import (
 )
 from reportclient.allocations import Allocation, Instruction, Move, Slots, instructions, usages
 from reportclient.forecast import forecast
-from reportclient.payload import decode_inventory, requests_of
+from reportclient.payload import InventoryForm, decode_inventory, encode_inventory, requests_of
 from reportclient.plan import (
     Claim,
     Create,
@@ -275,18 +274,6 @@ def _encode_observed(observed: ObservedProvider, used: Amounts) -> ObservedProvi
     }
 
 
-def encode_stock(stock: Inventory) -> InventoryForm:
-    """Encode one inventory with all its keys."""
-    return {
-        "total": stock.total,
-        "reserved": stock.reserved,
-        "min_unit": stock.min_unit,
-        "max_unit": stock.max_unit,
-        "step_size": stock.step_size,
-        "allocation_ratio": stock.allocation_ratio,
-    }
-
-
 def _encode_rewrites(rewrites: Iterable[Rewrite]) -> Held:
     """Encode the allocations of each consumer after a write, by provider uuid."""
     return {one.consumer: _encode_slots(one.after) for one in rewrites}
@@ -297,4 +284,4 @@ def _encode_slots(slots: Slots) -> dict[str, Amounts]:
 
 
 def _encode_inventories(inventories: Mapping[str, Inventory]) -> dict[str, InventoryForm]:
-    return {name: encode_stock(stock) for name, stock in sorted(inventories.items())}
+    return {name: encode_inventory(stock) for name, stock in sorted(inventories.items())}

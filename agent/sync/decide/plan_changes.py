@@ -9,7 +9,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
-from agent.sync.forms import InventoryForm, KeptPlanForm, MoveForm, OperationForm, PlanForm, ProviderForm, ReadPlanForm
+from agent.sync.forms import KeptPlanForm, MoveForm, OperationForm, PlanForm, ProviderForm, ReadPlanForm
+from reportclient.payload import InventoryForm
 
 _Aspect = Literal["parent", "inventories", "traits", "aggregates"]
 _Field = Literal["total", "reserved", "allocation_ratio", "min_unit", "max_unit", "step_size"]
