@@ -119,7 +119,7 @@ def line(result: Result) -> str:
 
 
 def tell(text: str) -> None:
-    print(text, flush=True)
+    print(f"{text}\n", end="", flush=True)  # in one piece: several lanes tell at a time
 
 
 def main() -> int:

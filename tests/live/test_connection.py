@@ -90,10 +90,13 @@ def test_the_event_loop_rests_while_the_host_is_read_and_is_quiet_afterwards(
                 connection.domains()
             rested = turned()
         seconds = time.monotonic() - began
-        for _ in range(20):
-            connection.domains()
-        busy = turned(0.1)
         assert rested <= 3 + seconds / TURN_S
+        busy = 0
+        for _ in range(2000):  # on a machine that is busy, one turn may serve several answers
+            connection.domains()
+            busy += turned()
+            if busy >= 20:
+                break
         assert busy >= 20
         assert any(turned(0.5) <= 1 for _ in range(20))  # but for keep-alive, and what was still on its way
 
