@@ -5,7 +5,7 @@ On the root, a closed set of resource classes and traits is ours: those that the
 operator configured. On a child that carries our marker trait, every class is ours. Everything else stays unchanged.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reportclient.names import NO_DEVICES
@@ -14,6 +14,7 @@ from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provide
 MARKER = "CUSTOM_OWNER_COMPUTE_NODE_AGENT"
 MANAGED = "COMPUTE_MANAGED_PCI_DEVICE"  # nova's trait of the PCI devices that its flavors can ask for
 OWNER_NOVA = "OWNER_NOVA"  # nova 34 and later put it on the providers that they write
+_NOTHING = Provider(name="")
 OWNERS = ("OWNER_", "CUSTOM_OWNER_")  # prefixes of the traits by which services mark providers as theirs
 
 
@@ -118,27 +119,37 @@ def carry_traits(observed: ObservedProvider, desired: Provider, ours: Ownership)
 
 
 def contest(
-    left: ObservedTree | None, found: ObservedTree, wanted: ProviderTree, ours: Ownership, keep_ratio: frozenset[str]
+    left: ObservedTree | None,
+    found: ObservedTree,
+    wanted: ProviderTree,
+    ours: Ownership,
+    keep_ratio: frozenset[str],
+    *,
+    tried: Sequence[ObservedTree] = (),
 ) -> Contest | None:
     """
     Return what another writer changed on our providers since we left them; None if nothing, or if ``left`` is None.
 
     ``left`` None means that we do not know how we left them. What now stands as ``wanted`` is no contest. Operators may
     set an allocation ratio by hand where our configuration names none (classes in ``keep_ratio``), and reservations and
-    ratios of devices.
+    ratios of devices. ``tried`` are the trees that cut-off attempts of this pass were to make: each may have written a
+    part of its tree.
     """
     root = left.root if left else None
     if left is None or root is None or found.root is None or found.root.uuid != root.uuid:
         return None
     wishes = {one.name.removeprefix(wanted.root.name): one for one in wanted}
     pairs = [(seen, found.by_uuid.get(seen.uuid)) for seen in left if ours.writes(seen)]
+    meant = [tree.by_uuid for tree in tried]
     changes: dict[str, list[str]] = {}
     for before, now in pairs:
         wish = wishes.get(before.name.removeprefix(root.name))
-        if now is None and wish:
+        attempted = [tree.get(before.uuid) for tree in meant]
+        if now is None and wish and None not in attempted:
             changes[before.name] = [f"{before.name} was deleted"]
         elif now and now.generation != before.generation:
-            changes[now.name] = _changes(before, now, wish, ours, keep_ratio)
+            expected = (wish or _NOTHING, *(seen.provider if seen else _NOTHING for seen in attempted))
+            changes[now.name] = _changes(before, now, expected, ours, keep_ratio)
     names = [name for name, several in changes.items() if several]
     if not names:
         return None
@@ -158,25 +169,29 @@ def contest(
 def _changes(
     before: ObservedProvider,
     now: ObservedProvider,
-    wanted: Provider | None,
+    expected: Sequence[Provider],
     ours: Ownership,
     keep_ratio: frozenset[str],
 ) -> list[str]:
-    """Return a sentence for each change of another writer on one provider."""
-    wishes = wanted.inventories if wanted else {}
+    """Return a sentence for each change on one provider that is neither as ``before`` nor as one of ``expected``."""
+
+    def is_expected(stands: Inventory, name: str) -> bool:
+        stocks = (one.inventories.get(name) for one in expected)
+        return any(_agree(stands, stock, name, keep_ratio) for stock in stocks if stock)
+
     changes = []
     for name in sorted(ours.classes(before) & before.provider.inventories.keys()):
-        was, stands, wish = before.provider.inventories[name], now.provider.inventories.get(name), wishes.get(name)
+        was, stands = before.provider.inventories[name], now.provider.inventories.get(name)
         if stands is None:
-            changes += [f"{name} was removed"] if wish else []
-        elif not any(_agree(stands, other, name, keep_ratio) for other in (was, wish) if other):
+            changes += [f"{name} was removed"] if all(name in one.inventories for one in expected) else []
+        elif not _agree(stands, was, name, keep_ratio) and not is_expected(stands, name):
             changes.append(
                 f"{name} total {was.total} reserved {was.reserved} ratio {was.allocation_ratio:g} became "
                 f"total {stands.total} reserved {stands.reserved} ratio {stands.allocation_ratio:g}"
             )
     for name in sorted((ours.classes(now) & now.provider.inventories.keys()) - before.provider.inventories.keys()):
-        stands, wish = now.provider.inventories[name], wishes.get(name)
-        if wish is None or not _agree(stands, wish, name, keep_ratio):
+        stands = now.provider.inventories[name]
+        if not is_expected(stands, name):
             changes.append(f"{name} total {stands.total} was added")
     if MARKER in before.provider.traits - now.provider.traits:
         changes.append(f"trait {MARKER} was removed")

@@ -212,6 +212,24 @@ def test_a_child_that_is_not_wanted_any_more_may_go() -> None:
     assert contest(left, found, ProviderTree((ROOT.provider, CELL)), OURS, frozenset()) is None
 
 
+@pytest.mark.parametrize(
+    "stands",
+    [
+        pytest.param((replace(CELL, inventories={**CELL.inventories, "VCPU": Inventory(total=4)}), GPU), id="a total"),
+        pytest.param((replace(CELL, inventories={}), GPU), id="stock removed"),
+        pytest.param((CELL, replace(GPU, inventories={**GPU.inventories, "CUSTOM_B": Inventory(total=1)})), id="added"),
+        pytest.param((CELL,), id="a child deleted"),
+    ],
+)
+def test_what_a_cut_off_attempt_of_this_pass_wrote_is_no_sign(stands: tuple[Provider, ...]) -> None:
+    """The host changed back between two attempts: what is wanted now is as it was before."""
+    left, found = tree_of(*LEFT, generation=4), tree_of(ROOT.provider, *stands, generation=5)
+    other = tree_of(ROOT.provider, CELL, GPU, generation=0)
+
+    assert contest(left, found, ProviderTree(LEFT), OURS, frozenset(), tried=(other, found)) is None
+    assert contest(left, found, ProviderTree(LEFT), OURS, frozenset(), tried=(other,)) is not None
+
+
 def test_several_providers_are_named() -> None:
     found = tree_of(ROOT.provider, replace(CELL, inventories={}), replace(GPU, inventories={}), generation=5)
 

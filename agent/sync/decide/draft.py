@@ -269,7 +269,7 @@ def _shape(view: View, shaper: Shaper, standing: _Standing) -> _Shaped:
     said = without(standing.with_reservations(reserved), standing.named)
     tree, holdings = shaper.shape(view.survey, view.policy, said)
     ours = ownership(shaper, view.survey, tree, observed, memory)
-    found = contest(memory.observed, observed, tree, ours, view.policy.free_ratios)
+    found = contest(memory.observed, observed, tree, ours, view.policy.free_ratios, tried=view.tried)
     if found:
         reserved = set_by_operator(observed, memory.observed, memory.reserved, tried=view.tried, contested=found.uuids)
         as_left = with_reservations(_as_left(memory.observed, observed, found.uuids), reserved)
