@@ -11,15 +11,20 @@ from pathlib import Path
 import pytest
 
 from beds.agents import run_agent
+from beds.golden import write_layout
 from beds.libvirtd import Libvirtd
 from beds.placement import PlacementServer
 from beds.service import made_up, noauth, serving
+from beds.synthetic.bed import Host
+from beds.synthetic.hosts import FOUR_CELLS as MACHINE
+from beds.synthetic.model import Machine
 
 pytestmark = pytest.mark.live
 
 Write = Callable[..., Path]
 HOSTS = Path(__file__).parents[1] / "hosts"
-FOUR_CELLS = ("--host", HOSTS / "four-cells/archive", "--config-file", HOSTS / "four-cells/agent.conf")
+SETTINGS = HOSTS / "four-cells/agent.conf"
+FOUR_CELLS = ("--host", HOSTS / "four-cells/archive", "--config-file", SETTINGS)
 BARRED = """\
 import datetime, socket, sys, time
 sys.modules["libvirt"] = None
@@ -77,6 +82,21 @@ def test_a_first_plan_of_this_very_host_is_done_again_from_its_case(
 
     assert first[0] == 3, first[2]
     assert replayed(case) == first
+
+
+def test_a_first_plan_of_a_live_host_with_cells_and_cards_is_done_again_from_its_case(
+    synthetic: Callable[[Machine], Host], write_config: Write, tmp_path: Path
+) -> None:
+    host, case = synthetic(MACHINE), tmp_path / "case.tar.gz"
+    connection = write_config(libvirt={"connection_uri": host.libvirtd.uri, "virt_type": "qemu"})
+    layout = write_layout("numa", tmp_path)
+    files = [option for file in (SETTINGS, connection, layout) for option in ("--config-file", file)]
+
+    first = host.run("plan", *files, "--embedded-dir", tmp_path / "run", "--format", "json", "--save", case)
+
+    assert first.code == 3, first.err
+    assert len(json.loads(first.out)["operations"]) > 50
+    assert replayed(case) == (first.code, first.out, first.err)
 
 
 def test_a_refusal_is_the_same_refusal_from_its_case(tmp_path: Path) -> None:
