@@ -81,7 +81,7 @@ def _checked(name: str, text: str) -> str:
     """
     if not is_name(name):
         raise ValueError(
-            f"names {text[:80]!r}, but no name can be made of it that placement accepts (A-Z, 0-9 and _, at most "
+            f"names {text[:80]!r}, from which no valid name for placement can be made (A-Z, 0-9 and _, at most "
             f"{LONGEST} characters)"
         )
     return name

@@ -177,8 +177,8 @@ def decode_request(request: AllocationRequest) -> dict[str, dict[str, int]]:
         }
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(
-            'it is not {"allocations": {PROVIDER UUID: {"resources": {CLASS: AMOUNT}}}}, the form of one of the '
-            "allocation_requests in the answer to GET /allocation_candidates"
+            'it must look like {"allocations": {PROVIDER UUID: {"resources": {CLASS: AMOUNT}}}}: copy one element of '
+            "allocation_requests from the answer to GET /allocation_candidates"
         ) from error
     if not found or not all(found.values()) or min(min(one.values()) for one in found.values()) < 1:
         raise ValueError("it asks for nothing, or for less than 1 of a class")

@@ -68,8 +68,8 @@ def _lost_total(root: ObservedProvider, name: str) -> str:
     if not amount:
         return ""
     return (
-        f"{amount} {name} on {root.name} are reserved by hand, and no device of this host has this class now, so that "
-        f"none can keep the reservation: wait until such a device is back, or {_take_off(root, name)}"
+        f"{amount} {name} on {root.name} are reserved by hand. No device of this host has this class now, so the "
+        f"reservation would be lost: wait until such a device is back, or {_take_off(root, name)}"
     )
 
 

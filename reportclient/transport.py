@@ -73,7 +73,7 @@ class Transport:
         if age := _age_s(answer):
             raise Unavailable(
                 f"a cache between this host and {self._where} answered GET {path} with a copy {age} s old, although "
-                f"the request forbids that: let it pass requests with Cache-Control: no-cache"
+                f"the request forbids that: configure that cache to forward requests with Cache-Control: no-cache"
             )
         return self._body(answer, "GET", path), answer.headers.get("Last-Modified", "")
 
@@ -285,7 +285,7 @@ _ADVICE: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Callable[[st
     ),
     (exceptions.MissingRequiredOptions, Rejected, "[placement] lacks options that its auth_type needs"),
     (exceptions.DiscoveryFailure, Unavailable, KEYSTONE_AWAY),
-    (exceptions.HttpServerError, Unavailable, "Keystone failed: see its log, and is auth_url right?"),
+    (exceptions.HttpServerError, Unavailable, "Keystone failed: see its log, and check auth_url"),
     (exceptions.HTTPClientError, Rejected, "Keystone does not accept what [placement] says"),
     (exceptions.ClientException, Unavailable, "the request failed"),
     ((ValueError, OverflowError), Rejected, "[placement] holds a number or address that cannot be used"),

@@ -122,8 +122,8 @@ class Operations:
                 after = merge_set(now.slots, decode_request(before) if before else {}, decode_request(request))
             except ValueError as error:
                 note = (
-                    f"consumer {consumer} is not as the caller believes: {error}: run compute-node-agent show, and "
-                    f"decide again"
+                    f"consumer {consumer} is not as the caller believes: {error}: look with compute-node-agent show, "
+                    f"then correct the request or do not send it again"
                 )
                 raise _Ended(Ending(told=Result.CONFLICT, consumer=consumer, held=now.slots, note=note)) from error
             return ReplaceAllocations((rewrite(now, after),))
@@ -289,7 +289,7 @@ class Operations:
             return self._ending(Result.EXISTS, consumer, note)
         note = (
             f"another writer changed the allocations of consumer {uuid} in the meantime, and nothing was written: look "
-            f"with compute-node-agent show, and decide again"
+            f"with compute-node-agent show, and repeat the command only if it is still right"
         )
         return self._ending(Result.CONFLICT, consumer, note)
 

@@ -157,7 +157,7 @@ def _against(finding: Finding, result: AuditResult, policy: HealPolicy, now: flo
     if not finding.safe:
         return "the repair is not certain to be right"
     if finding.kind not in policy.kinds:
-        return "the policy does not name its kind"
+        return "the policy does not list this kind of finding"
     if finding.untyped and not policy.untyped:
         return "its consumer has no type, and the policy does not say untyped: true"
     if sighting.looks < 2 or age_s < policy.again_s:

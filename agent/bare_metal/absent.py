@@ -76,7 +76,7 @@ def judge_left(bare_metal: BareMetalNodes, look: Look, marked: Mapping[str, int]
     standing = {uuid: known[uuid] for uuid in sorted(known.keys() & marked.keys() - ours)}
     look.left = _look_at_left(bare_metal.driver, standing, share.others | new, now_s)
     gone = _gone_for_good(look.left, before, now_s, bare_metal.settings.node_grace_s)
-    add_strays(look, gone, "if no other agent deletes it")
+    add_strays(look, gone, "if no other agent deletes the provider")
 
 
 def add_strays(look: Look, uuids: Collection[str], condition: str) -> None:
@@ -85,8 +85,8 @@ def add_strays(look: Look, uuids: Collection[str], condition: str) -> None:
         node_outcome(
             uuid,
             Status.STRAY,
-            f"Ironic has no node for this provider: {condition}, delete it with openstack resource provider delete "
-            f"{uuid}",
+            f"Ironic has no node for this provider: {condition}, delete the provider with openstack resource "
+            f"provider delete {uuid}",
         )
         for uuid in uuids
     ]

@@ -50,7 +50,7 @@ def look_at_nodes(bare_metal: BareMetalNodes, *, force: bool = False) -> Look:
     absent = {uuid: one for uuid, one in memory.nodes.items() if uuid not in here}
     judge_absent(bare_metal, look, absent, marked, force=force)
     if bare_metal.driver.sees_all:
-        add_strays(look, sorted(marked.keys() - here - memory.nodes.keys()), "if no other Ironic has it")
+        add_strays(look, sorted(marked.keys() - here - memory.nodes.keys()), "if no other Ironic has the node")
     else:
         judge_left(bare_metal, look, marked, share)
     return look

@@ -249,9 +249,10 @@ def _adopted(task: Task, seen: ObservedProvider, wishes: Wishes) -> frozenset[st
         return others if wishes.force else frozenset()
     former = {name for name in others if _is_node_stock(seen.provider.inventories[name])}
     if strange := others - former:
+        classes = ", ".join(sorted(strange))
         raise Contested(
-            f"its provider also has {', '.join(sorted(strange))}, and this agent does not remember adding that: "
-            f"remove it by hand, or run sync --force"
+            f"its provider also has {classes}, and this agent has no record that it added {classes}: remove {classes} "
+            f"by hand, or run sync --force"
         )
     return others
 

@@ -82,10 +82,13 @@ def _refusal(node: ComputeNode) -> str:
     try:
         verdict = judge(foresee(node, Wishes()), Wishes(), node.terms())
     except TreeMismatch as error:
-        return f"nothing is healed while passes are refused: {error}"
+        return f"no finding is repaired, because a pass over this host would be refused: {error}"
     if verdict.refused is None:
         return ""
-    return f"nothing is healed while passes are refused as {verdict.refused.value}: {'; '.join(verdict.notes)}"
+    return (
+        f"no finding is repaired, because a pass over this host would be refused ({verdict.refused.value}): "
+        f"{'; '.join(verdict.notes)}"
+    )
 
 
 def _why(outcome: RepairOutcome, options: argparse.Namespace) -> str:

@@ -130,7 +130,7 @@ def print_findings(out: Console, data: AuditForm) -> None:
         out.print(Text.assemble((f"{kind} ", "bold"), subject or "", (f"  since {several[0]['since']}", "dim")))
         _print_subject(out, several)
     if not subjects:
-        depth = " (read: providers whose generation changed)" if data["light"] else ""
+        depth = " (only providers whose generation changed were read)" if data["light"] else ""
         out.print(f"nothing found: placement's allocations agree with the guests that the hypervisor runs{depth}")
 
 

@@ -67,7 +67,7 @@ def parse_digest(text: str) -> str:
 def only_looking(*writing: str) -> tuple[Contradiction, ...]:
     """Return the contradictions of --save with each of these options."""
     return tuple(
-        (partial(_both, "save", name), f"--save works only where nothing is written: leave --{name} out")
+        (partial(_both, "save", name), f"--save works only with a command that writes nothing: leave --{name} out")
         for name in writing
     )
 
@@ -130,4 +130,7 @@ REQUESTS = (
     ),
     Option("--fit", "send only requests that fit the cells and devices of this host"),
 )
-USER_ALONE: Contradiction = (lambda options: options.user and not options.project, "--user goes with --project")
+USER_ALONE: Contradiction = (
+    lambda options: options.user and not options.project,
+    "give --user only together with --project",
+)

@@ -165,7 +165,8 @@ _TABLE = (
             ),
             Option(
                 "--database",
-                "while placement's API is down: its database, as postgresql://USER:PASSWORD@HOST/placement",
+                "work directly on placement's database while placement's API is down; URL has the form "
+                "postgresql://USER:PASSWORD@HOST/placement",
                 metavar="URL",
             ),
             Option(
@@ -189,7 +190,8 @@ _TABLE = (
             ),
             (
                 lambda options: options.approved and (not options.apply or options.digest is not None),
-                "--approved goes with --apply, and without --digest: the approval names the digest",
+                "give --approved together with --apply, and leave --digest out: the digest is taken from the saved "
+                "approval",
             ),
             (
                 lambda options: options.database is not None and (options.embedded or options.embedded_dir),
@@ -358,7 +360,7 @@ _TABLE = (
     ),
     Verb(
         name="retire",
-        help="remove this host's tree from placement, once nothing of it is allocated",
+        help="remove this host's tree from placement; refused while anything in it is allocated",
         function="agent.command.host_verbs:retire",
         doing="taking this host's tree away",
         example="--dry-run --config-file /etc/nova/nova.conf",

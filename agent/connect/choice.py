@@ -118,7 +118,10 @@ def host_driver(settings: Settings) -> HostDriver:
     """
     row = DRIVERS[settings.driver]
     if isinstance(row, NodesDriver):
-        raise HypervisorNeeded(f"[DEFAULT] compute_driver = {settings.driver} reports bare-metal nodes, no hypervisor")
+        raise HypervisorNeeded(
+            f"[DEFAULT] compute_driver = {settings.driver} is for bare-metal nodes, but this command needs a "
+            f"hypervisor: use another configuration file or another command"
+        )
     return row
 
 
@@ -166,7 +169,10 @@ def open_nodes(
 
     row = DRIVERS[settings.driver]
     if isinstance(row, HostDriver):
-        raise ConfigError(f"[DEFAULT] compute_driver = {settings.driver} reports hypervisors, no bare-metal nodes")
+        raise ConfigError(
+            f"[DEFAULT] compute_driver = {settings.driver} is for hypervisors, but this command needs bare-metal "
+            f"nodes: use another configuration file or another command"
+        )
     adapter, where = _ironic_of(choice.case) if choice.case else open_ironic(settings)
     if choice.recorder:
         adapter, choice.recorder.called["ironic"] = RecordingSender(adapter, choice.recorder.ironic), where

@@ -114,7 +114,9 @@ class Metrics:
         )
         self._stocked: Mapping[str, Mapping[str, int]] = {}
         self._last_pass = Gauge(
-            f"{name}_last_pass_timestamp_seconds", "The end of the last pass that was done.", registry=self.registry
+            f"{name}_last_pass_timestamp_seconds",
+            "Time at which the last pass ended; a pass that an error stopped does not count.",
+            registry=self.registry,
         )
 
     def passed(self, outcome: str, seconds: float) -> None:

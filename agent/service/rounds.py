@@ -208,7 +208,7 @@ def _of_nodes(outcome: NodesOutcome) -> RoundResult:
     unwell = [one for one in outcome.outcomes if one.status not in _WELL]
     changed = len(outcome.outcomes) - len(unwell)
     if changed:
-        LOG.info("pass nodes=%d changed=%d unwell=%d", outcome.unchanged + changed, changed, len(unwell))
+        LOG.info("pass nodes=%d changed=%d other_outcomes=%d", outcome.unchanged + changed, changed, len(unwell))
     status = Status.CHANGED if changed else Status.UNCHANGED
     return RoundResult(
         outcomes={one.node: one.status.value for one in unwell} or {"nodes": status.value},

@@ -78,7 +78,7 @@ def read_memory(directory: Path, root_uuid: str, where: str, *, clock: Clock | N
     except OSError as error:
         raise StateError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        LOG.warning("the memory of the last audit is not trusted, everything is read file=%s reason=%s", path, error)
+        LOG.warning("the saved data of the last audit is not valid, everything is read file=%s reason=%s", path, error)
         return AuditMemory(where=where)
 
 

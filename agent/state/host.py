@@ -42,7 +42,11 @@ class StateFile:
         try:
             state = decode_state(text)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            LOG.warning("state is not trusted, placement is read whole file=%s reason=%s", self._path, error)
+            LOG.warning(
+                "the saved state is not valid, the whole tree is read from placement file=%s reason=%s",
+                self._path,
+                error,
+            )
             return NodeState(where=where)
         return replace(state, where=where) if same_place(state.where, where) else NodeState(where=where)
 
@@ -78,7 +82,8 @@ class StateFile:
             self._replace(state)
         except OSError as error:
             raise StateError(
-                f"cannot write {self._path}: {error.strerror}: placement is up to date; the next pass reads it whole"
+                f"cannot write {self._path}: {error.strerror}: placement is up to date; the next pass reads the "
+                f"whole tree from placement"
             ) from error
 
     def forget(self) -> None:

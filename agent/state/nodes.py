@@ -93,7 +93,9 @@ def read_nodes(directory: Path, where: str, ironic: str, *, clock: Clock | None 
     except OSError as error:
         raise StateError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
-        LOG.warning("the memory of nodes is not trusted, all nodes are read file=%s reason=%s", path, error)
+        LOG.warning(
+            "the saved data of bare-metal nodes is not valid, all nodes are read file=%s reason=%s", path, error
+        )
         return fresh
 
 

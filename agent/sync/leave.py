@@ -182,7 +182,7 @@ def _leave(
             return repeat_on_conflict(ATTEMPTS, lambda: _try(node, look(node), against, plan_, dry=dry), log)
         except Conflict as error:
             raise Conflict(
-                f"others wrote on {node.name} at {ATTEMPTS} attempts in a row: find out which service does"
+                f"others wrote on {node.name} at {ATTEMPTS} attempts in a row: find out which service writes there"
             ) from error
 
 

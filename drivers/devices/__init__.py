@@ -46,10 +46,10 @@ def _check_forms(whole: Iterable[DeviceStock], divided: Iterable[DeviceStock]) -
             pci = next(iter(offered[address].inventories.values()))[1]
             mdev = next(iter(device.inventories.values()))[1]
             raise PolicyError(
-                f"{pci.rule}, offers {address} whole, and {mdev.rule.partition(',')[0]} for the same device "
-                f"({device.suffix}). A device is offered whole or divided, never both. Set product_id or address in "
-                f"that device_spec rule so that the rule does not match the device. Or list other cards for the type "
-                f"in [mdev_TYPE] device_addresses"
+                f"{pci.rule}, offers {address} as a whole, but {mdev.rule.partition(',')[0]}, which divides the same "
+                f"device ({device.suffix}) into mediated devices. Only one of the two is possible. Either set "
+                f"product_id or address in that device_spec rule so that the rule does not match the device, or list "
+                f"other cards for the type in [mdev_TYPE] device_addresses"
             )
 
 

@@ -95,8 +95,8 @@ def check_group(address: PciAddress, matched: list[Match], facts: HostFacts) -> 
         )
     if len({traits_of(match) for match in matched}) > 1:
         raise PolicyError(
-            f"[pci] device_spec gives VFs of {address} different traits: all VFs of one PF have the same: correct "
-            f"the rules {_numbers(matched)}"
+            f"[pci] device_spec gives VFs of {address} different traits, but all VFs of one PF must have the same "
+            f"traits: correct the rules {_numbers(matched)}"
         )
     wants_live = any(match.rule and match.rule.live_migratable for match in matched)
     versions = facts.versions

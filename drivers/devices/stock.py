@@ -87,7 +87,11 @@ def _with_reserved_part(device: DeviceStock, name: str, part: int) -> DeviceStoc
     why = f"{device.suffix} does not show its {name} now"
     stock = (
         Inventory(total=part, max_unit=part, reserved=part),
-        Reason(f"{why}: the amount is the device's share of the total that the root had before", RULE),
+        Reason(
+            f"{why}: the rest of the root's earlier total is divided equally among such devices, and this is the part "
+            f"of this device",
+            RULE,
+        ),
     )
     traits = {**device.traits, **({} if UNHEALTHY in device.traits else marks(why, {}))}
     return replace(device, inventories={**device.inventories, name: stock}, traits=traits, ill=device.ill or why)

@@ -83,7 +83,7 @@ def _parse_range(text: str) -> range:
     if not (first.isdecimal() and (last.isdecimal() if dash else True)):
         raise ValueError(f"{text!r} is neither a CPU id nor a range of CPU ids")
     if dash and int(last) < int(first):
-        raise ValueError(f"{text!r} ends before it begins")
+        raise ValueError(f"{text!r} is not a range of CPU ids: its last id is lower than its first")
     if int(last if dash else first) > HIGHEST_CPU:
         raise ValueError(f"{text!r} names a CPU beyond {HIGHEST_CPU}, the highest that is accepted")
     return range(int(first), int(last if dash else first) + 1)

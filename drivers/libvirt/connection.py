@@ -335,7 +335,9 @@ class _Session:
             advice = _advice(str(error)) if self._open is None else "see libvirtd's log"
             self.drop_broken()
             if error.get_error_code() in (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_NO_NODE_DEVICE):
-                raise Vanished(f"libvirt at {self.uri}: {error}: it went away while the host was read") from error
+                raise Vanished(
+                    f"libvirt at {self.uri}: {error}: the domain or device was removed while the host was read"
+                ) from error
             raise DiscoveryError(f"cannot read {what} from libvirt at {self.uri}: {error}: {advice}") from error
 
     @contextmanager

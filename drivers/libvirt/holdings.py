@@ -237,7 +237,7 @@ class _Cells:
             return (
                 "not bound to one cell: counted in the cells with most of the guest's memory, as far as they have room"
             )
-        return "it floats over the cells, and goes where there is room"
+        return "not bound to one cell: counted in cells that have room"
 
     def _pool(self, part: GuestMemory, id_: int) -> str | None:
         """Return the cell's pool for this part of memory; None where there is none, or where numatune forbids it."""

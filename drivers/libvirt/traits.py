@@ -97,7 +97,7 @@ def root_traits(facts: HostFacts, policy: GuestPolicy) -> dict[str, Reason]:
     archs = {offer.arch for offer in facts.domain_capabilities}
     found = {
         **_all("this is a compute node", ALWAYS, ["COMPUTE_NODE"]),
-        **_all("libvirt and QEMU of every release that is supported", ALWAYS, ["COMPUTE_NET_VIRTIO_PACKED"]),
+        **_all("every supported release of libvirt and QEMU can do this", ALWAYS, ["COMPUTE_NET_VIRTIO_PACKED"]),
         **_all(f"libvirt's capabilities: the host is {facts.arch}", ALWAYS, [f"HW_ARCH_{facts.arch.upper()}"]),
         **_all(f"{_OFFERS}: guests of {', '.join(sorted(archs))}", ALWAYS, _named("COMPUTE_ARCH_", archs)),
         **_all(

@@ -83,8 +83,9 @@ class Classes:
             f"{named(consumer, guest)} has {has.get('VCPU', 0)} VCPU and {has.get('PCPU', 0)} PCPU allocated, "
             f"but really has {word.amount} PCPU (one for each pinned vCPU, and one for emulator threads on a CPU of "
             f"their own). After the conversion, {', '.join(grown)} would offer {lacking} PCPU of this guest to other "
-            f"guests. First allocate {needed} VCPU to the guest (compute-node-agent claim {guest} --replace --request "
-            f"FILE). The conversion then turns {lacking} VCPU into PCPU. Or resize the guest, or move the guest away"
+            f"guests. Do one of these before the conversion: resize the guest; move the guest away; or allocate "
+            f"{needed} VCPU to the guest (compute-node-agent claim {guest} --replace --request FILE), of which the "
+            f"conversion then turns {lacking} into PCPU"
         )
 
     def _check_recast(self, consumer: str, guest: str, parcels: Iterable[Parcel]) -> None:

@@ -124,7 +124,8 @@ class Places:
             if not self._question.leaving((parcel.provider, parcel.to_class)):
                 stay.append(staying(parcel))
             elif len(beside) == 1 and not self._question.words.speaks_of(parcel.to_class):
-                stay.append(replace(parcel, to_provider=beside.pop(), because="goes with what the guest has there"))
+                why = "placed together with the other resources that the guest has there"
+                stay.append(replace(parcel, to_provider=beside.pop(), because=why))
             else:
                 rest.append(parcel)
         return stay, rest

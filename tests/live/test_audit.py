@@ -362,7 +362,7 @@ def test_nothing_is_healed_before_the_second_look_nor_outside_the_policy(
         "a later audit must find it again, 0 s or more after the first"
     }
     other = one.run("audit", "--heal", "--policy", policy(tmp_path, "missing"))
-    assert {finding["why"] for finding in other.json["findings"]} == {"the policy does not name its kind"}
+    assert {finding["why"] for finding in other.json["findings"]} == {"the policy does not list this kind of finding"}
     assert (first.code, other.code, one.stands()) == (3, 3, before)
 
     limited = one.run("audit", "--heal", "--policy", policy(tmp_path, limit=1))
@@ -466,7 +466,7 @@ def test_nothing_is_healed_while_a_pass_is_refused(placement_server: PlacementSe
     assert (done.code, one.stands()) == (3, before)
     assert {finding["outcome"] for finding in done.json["findings"]} == {"reported"}
     assert "VCPU would shrink from 32 to 16" in done.json["findings"][0]["why"]
-    assert "nothing is healed" in done.err
+    assert "no finding is repaired" in done.err
 
 
 def test_a_tree_in_another_layout_is_judged_as_it_stands(placement_server: PlacementServer, tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_a_guest_with_an_emulator_thread_of_its_own_is_refused_until_it_is_alloc
     add_consumer(found.placement, "guest", again)
 
     assert f"consumer {identity('guest')} has 2 VCPU and 0 PCPU allocated, but really has 3 PCPU" in note
-    assert f"First allocate 3 VCPU to the guest (compute-node-agent claim {identity('guest')} --replace" in note
+    assert f"or allocate 3 VCPU to the guest (compute-node-agent claim {identity('guest')} --replace" in note
     assert converted(found)["guest"] == {"four-cells": {"PCPU": 3, "MEMORY_MB": 512}}
 
 

@@ -147,7 +147,7 @@ def test_a_cache_that_answers_old_copies_is_refused_and_nothing_is_written(cloud
         refused = cloud.run("sync", url=front.url)
 
     assert refused.code == 1
-    assert "let it pass requests with Cache-Control: no-cache" in refused.err
+    assert "configure that cache to forward requests with Cache-Control: no-cache" in refused.err
     assert cloud.root() == before
 
 

@@ -144,7 +144,7 @@ def test_no_secret_is_in_a_case(placement_server: PlacementServer, write_config:
 def test_a_case_is_saved_by_looks_alone(tmp_path: Path) -> None:
     refused = run_agent("reshape", "--apply", "--save", tmp_path / "case.tar.gz", "--embedded-dir", tmp_path / "run")
 
-    assert (refused.code, "--save works only where nothing is written" in refused.err) == (2, True)
+    assert (refused.code, "--save works only with a command that writes nothing" in refused.err) == (2, True)
 
 
 def test_the_service_keeps_the_case_of_a_refused_pass_once_and_status_names_it(

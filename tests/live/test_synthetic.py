@@ -77,7 +77,7 @@ def test_a_card_that_is_configured_whole_and_divided_is_found_by_check(write_con
     checked = run_agent("check", *options, "--embedded-dir", tmp_path / "placement", "--format", "json")
 
     assert checked.code == 3
-    assert "offers 0000:86:00.0 whole, and [devices] enabled_mdev_types has nvidia-231" in checked.out
+    assert "offers 0000:86:00.0 as a whole, but [devices] enabled_mdev_types has nvidia-231" in checked.out
 
 
 def sums(tree: dict[str, Any]) -> dict[str, int]:

@@ -372,8 +372,8 @@ def test_a_doubtful_consumer_that_is_on_another_host_too_keeps_what_it_has_there
 
     assert (found.kind, found.safe) == (Kind.DOUBLED, False)
     assert "on this host. That guest may be guest, or 1 other guest of the same project and user. " in found.seen
-    command = "openstack resource provider allocation set stranger with --allocation options"
-    assert f"{command} for all that this consumer has outside this host" in found.seen
+    command = "openstack resource provider allocation set stranger, with one --allocation for each"
+    assert f"{command} allocation that this consumer has outside this host, so that only those" in found.seen
 
 
 # -- guests whose allocations do not say whose they are ----------------------------------------------------------------

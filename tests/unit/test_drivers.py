@@ -35,7 +35,7 @@ def test_a_driver_of_hosts_lists_no_bare_metal_nodes(driver: str) -> None:
     settings = settings_with(driver)
 
     assert not lists_nodes(settings)
-    with pytest.raises(ConfigError, match=f"{driver} reports hypervisors"), open_nodes(settings, Choice()):
+    with pytest.raises(ConfigError, match=f"{driver} is for hypervisors"), open_nodes(settings, Choice()):
         pass
 
 
@@ -44,7 +44,7 @@ def test_a_driver_of_bare_metal_nodes_opens_no_host(driver: str) -> None:
     settings = settings_with(driver)
 
     assert lists_nodes(settings)
-    with pytest.raises(HypervisorNeeded, match=f"{driver} reports bare-metal nodes"), open_driver(settings, Choice()):
+    with pytest.raises(HypervisorNeeded, match=f"{driver} is for bare-metal nodes"), open_driver(settings, Choice()):
         pass
 
 

@@ -28,12 +28,12 @@ def asked(request: Slots, *rows: Allocation, claimant: Claimant | None = None) -
         pytest.param({"r": {"VGPU": 1}}, ("host has no VGPU on this host now",), id="what the host does not have"),
         pytest.param(
             {"r": {"MEMORY_MB": 32}},
-            ("host gives MEMORY_MB from 64 to 512 at a time, and 32 are asked for",),
+            ("host gives MEMORY_MB only in amounts from 64 to 512, and 32 are asked for",),
             id="too little at once",
         ),
         pytest.param(
             {"r": {"MEMORY_MB": 544}},
-            ("host gives MEMORY_MB from 64 to 512 at a time, and 544 are asked for",),
+            ("host gives MEMORY_MB only in amounts from 64 to 512, and 544 are asked for",),
             id="too much at once",
         ),
         pytest.param(
@@ -67,7 +67,7 @@ def test_what_the_claimant_keeps_is_judged_with_its_request() -> None:
     claimant = Claimant("mine", {"r": {"MEMORY_MB": 512}})
 
     assert asked({"r": {"MEMORY_MB": 64}}, claimant=claimant) == (
-        "host gives MEMORY_MB from 64 to 512 at a time, and 64 are asked for in addition to the 512 that the "
+        "host gives MEMORY_MB only in amounts from 64 to 512, and 64 are asked for in addition to the 512 that the "
         "consumer keeps",
     )
 

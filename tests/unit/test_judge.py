@@ -280,7 +280,10 @@ def test_a_pass_says_what_is_unusual(changes: dict[str, Any], words: str) -> Non
 @pytest.mark.parametrize(
     ("went_back", "note"),
     [
-        (False, "state was lost; the root keeps CUSTOM_RACK, which another service may have added"),
+        (
+            False,
+            "the saved state of this agent was lost; the root keeps CUSTOM_RACK, which another service may have added",
+        ),
         (True, "the root keeps CUSTOM_RACK, which another service may have added"),
     ],
 )

@@ -127,7 +127,7 @@ def pf_of_vgpus() -> tuple[PciFunction, ...]:
 def test_a_device_that_is_configured_whole_and_divided_is_refused(facts: HostFacts, rule: DeviceRule) -> None:
     both = DevicePolicy(report=True, rules=(rule,), mdevs=(MdevRule(type="a"),))
 
-    with pytest.raises(PolicyError, match=r"device_spec, rule 7.*enabled_mdev_types has a.*never both"):
+    with pytest.raises(PolicyError, match=r"device_spec, rule 7.*enabled_mdev_types has a.*Only one of the two"):
         device_stock(facts, both, Standing(None))
 
 

@@ -89,7 +89,7 @@ def test_an_orphan_goes_with_all_its_rows(make: Any) -> None:
     found = findings(world)
     world.audit()
 
-    assert {one.repair.text for one in found if one.repair} == {f"take away all that consumer {ORPHAN} has"}
+    assert {one.repair.text for one in found if one.repair} == {f"remove all allocations of consumer {ORPHAN}"}
     assert world.rows(ORPHAN) == {}
 
 

@@ -67,7 +67,7 @@ def test_the_one_address_of_a_pf_means_its_vfs_only_where_there_is_a_pf(address:
         pytest.param({"address": {"device": "0"}}, "device in its address", id="unknown part"),
         pytest.param({"address": 5}, "neither a string nor an object", id="address of another kind"),
         pytest.param({"one_time_use": "perhaps"}, "'perhaps' as one_time_use", id="switch"),
-        pytest.param({"resource_class": "!!!"}, "no name can be made", id="class"),
+        pytest.param({"resource_class": "!!!"}, "no valid name for placement can be made", id="class"),
         pytest.param(
             {"resource_class": "X" * 209},
             "of 216 characters, but a class may have at most 215",
@@ -88,7 +88,7 @@ def test_the_one_address_of_a_pf_means_its_vfs_only_where_there_is_a_pf(address:
             id="two classes",
         ),
         pytest.param({"physical_network": "---"}, "no trait can be made of it", id="a network without letters"),
-        pytest.param({"traits": "a" * 300}, "no name can be made", id="trait"),
+        pytest.param({"traits": "a" * 300}, "no valid name for placement can be made", id="trait"),
         pytest.param(
             {"resource_class_attribute": "nvidia/current_vgpu_type"},
             "resource_class_attribute but no vendor_id: add",

@@ -64,7 +64,7 @@ def test_a_torn_file_is_as_good_as_none(tmp_path: Path, cut: int, caplog: pytest
     path.write_text(path.read_text().rstrip()[:cut])
 
     assert file.read(FULL.where) == NodeState(where=FULL.where)
-    assert "not trusted" in caplog.text
+    assert "is not valid" in caplog.text
 
 
 @pytest.mark.parametrize("key", ["format", "checksum"])

@@ -31,7 +31,7 @@ def test_a_name_that_matches_nothing_anywhere_withdraws_nothing(one: OneHost, su
     before = one.tree()
 
     with pytest.raises(
-        ConfigError, match=rf"own.yaml: .* host_{suffix}\. .* so CUSTOM_FAST, .* put name host_{NIC} in"
+        ConfigError, match=rf"own.yaml: .* host_{suffix}\. .* so CUSTOM_FAST, .* write name host_{NIC} in"
     ):
         one.sync()
 

@@ -57,7 +57,7 @@ def test_what_decides_a_case_is_an_option_of_its_verb(verb: str) -> None:
         pytest.param(("reshape", "--digest", "0123456789ab"), "--digest goes with --apply", id="digest alone"),
         pytest.param(("reshape", "--approve"), "--approve needs --digest", id="approve anything"),
         pytest.param(("reshape", "--api-is-down"), "--api-is-down goes with --database", id="API is down"),
-        pytest.param(("reshape", "--approved"), "--approved goes with --apply", id="approved alone"),
+        pytest.param(("reshape", "--approved"), "give --approved together with --apply", id="approved alone"),
         pytest.param(("reshape", "--database", "D", "--embedded"), "are two placements", id="two placements"),
         pytest.param(("reshape", "--apply", "--save", "F"), "leave --apply out", id="save what is applied"),
         pytest.param(("reshape", "--apply", "--approve"), "not allowed with argument --apply", id="apply and approve"),
@@ -66,10 +66,14 @@ def test_what_decides_a_case_is_an_option_of_its_verb(verb: str) -> None:
         pytest.param(
             ("audit", "--light", "--consumers"), "not allowed with argument --light", id="light and consumers"
         ),
-        pytest.param(("show", "--user", "U"), "--user goes with --project", id="user alone"),
+        pytest.param(("show", "--user", "U"), "give --user only together with --project", id="user alone"),
         pytest.param(CLAIM, "a new guest needs --project and --user", id="a guest of nobody"),
         pytest.param((*CLAIM, "--replace", "--instead-of", "F"), "goes with --merge", id="instead of nothing"),
-        pytest.param((*CLAIM, "--replace", "--user", "U"), "--user goes with --project", id="claim for a user alone"),
+        pytest.param(
+            (*CLAIM, "--replace", "--user", "U"),
+            "give --user only together with --project",
+            id="claim for a user alone",
+        ),
         pytest.param(("release", "guest"), "is not a uuid", id="no uuid"),
     ],
 )

@@ -99,7 +99,7 @@ def _misfits(slot: tuple[str, str], asked: int, stock: Inventory, taken: tuple[i
     request = f"{asked} are asked for" + (f" in addition to the {kept} that the consumer keeps" if kept else "")
     found = []
     if amount < stock.min_unit or amount > stock.max_unit:
-        found.append(f"{wanted} from {stock.min_unit} to {stock.max_unit} at a time, and {request}")
+        found.append(f"{wanted} only in amounts from {stock.min_unit} to {stock.max_unit}, and {request}")
     if amount % stock.step_size:
         found.append(f"{wanted} in steps of {stock.step_size}, and {request}")
     if amount > stock.capacity - taken[0]:

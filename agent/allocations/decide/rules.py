@@ -54,14 +54,14 @@ class Rule:
 RULES: dict[ChangeKind, Rule] = {
     ChangeKind.SPAWN: Rule(
         verb="claim CONSUMER",
-        sends="PUT /allocations/CONSUMER with the offered request unchanged and generation null",
+        sends="PUT /allocations/CONSUMER: the request exactly as offered, with generation null",
         consumer_changed=Reaction.EXISTS,
         provider_raced=Reaction.AGAIN,
         no_room=Reaction.ALTERNATE,
     ),
     ChangeKind.UNSHELVE: Rule(
         verb="claim CONSUMER",
-        sends="as spawn: a shelved guest has no allocations",
+        sends="the same as spawn, because a shelved guest has no allocations",
         consumer_changed=Reaction.EXISTS,
         provider_raced=Reaction.AGAIN,
         no_room=Reaction.ALTERNATE,

@@ -80,9 +80,9 @@ def moved_sets(held: Slots, request: Slots, sharing: Container[str]) -> tuple[Sl
         if kept and reverted_set(guest, kept, sharing) == held:
             return kept, guest
     raise UnsafePlan(
-        "the request adds a class of shared storage that the guest does not have yet, and a revert of the move would "
-        "not remove that class again: move the guest without that class, confirm the move, then claim the class with "
-        "compute-node-agent claim --merge"
+        "the request adds a class of shared storage that the guest does not have yet. A revert of the move would "
+        "leave that class with the guest. Move the guest without that class, confirm the move, then claim the class "
+        "with compute-node-agent claim --merge"
     )
 
 

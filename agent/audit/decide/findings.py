@@ -28,7 +28,8 @@ class Kind(Enum):
 MEANINGS = {
     Kind.ORPHANED: "a consumer has allocations here, and its guest is neither defined nor running on this host",
     Kind.MISSING: "a guest runs here without allocations here",
-    Kind.WRONG_AMOUNT: "a running guest has more or less of a class than is allocated for it",
+    Kind.WRONG_AMOUNT: "the amount of a resource class that a running guest really has differs from the amount that "
+    "is allocated for it",
     Kind.WRONG_PROVIDER: "a running guest uses a resource of one provider, but its allocation is on another provider",
     Kind.LEAKED: "a migration has allocations here, but the agent does not find the migration's guest on this host",
     Kind.DOUBLED: "a consumer has allocations here and on another host, and its guest is not here",
@@ -37,7 +38,7 @@ MEANINGS = {
     Kind.WITHOUT_TYPE: "a guest's allocations have no consumer type, because nova does not write one "
     "(looked for with `--consumers`)",
     Kind.TO_BE_RESERVED: "a one-time-use device was used, and is still on offer",
-    Kind.OWNERLESS: "a provider below this host's root carries no owner's mark",
+    Kind.OWNERLESS: "a provider below this host's root has no trait `OWNER_*` or `CUSTOM_OWNER_*` that shows its owner",
     Kind.DUPLICATE: "two providers below this host's root stand for one device",
     Kind.GHOST: "a provider that this agent or nova made stands for hardware that this host does not have",
     Kind.OVER: "more of a class is allocated than its provider can give",

@@ -38,7 +38,8 @@ def audit_providers(snapshot: Snapshot) -> list[Finding]:
         if name in snapshot.foreign and is_novas(seen) and open_stock(seen):
             found.append(Finding(kind=Kind.GHOST, provider=name, seen=advice(seen)))
         if not _is_owned(seen, snapshot.tree.providers[0].name):
-            found.append(Finding(kind=Kind.OWNERLESS, provider=name, seen="it carries no owner's mark"))
+            sentence = "it has no trait OWNER_* or CUSTOM_OWNER_*, so its owner is not known"
+            found.append(Finding(kind=Kind.OWNERLESS, provider=name, seen=sentence))
     return [*found, *_duplicates(snapshot), *_other_layout(snapshot)]
 
 

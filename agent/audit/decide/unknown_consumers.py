@@ -14,7 +14,7 @@ from reportclient.plan import ReplaceAllocations
 _FIRST = 1  # the generation of a consumer that was written once
 CLOCKS_S = 60  # seconds by which the clocks of placement's servers may differ
 _OF_HOSTS = frozenset({"VCPU", "PCPU", "MEMORY_MB"})
-_ALL = "take away all that consumer {} has"
+_ALL = "remove all allocations of consumer {}"
 GUEST_TYPES = (None, INSTANCE, MIGRATION)  # consumers of other types belong to other services
 
 
@@ -55,7 +55,9 @@ def audit_strangers(snapshot: Snapshot) -> list[Finding]:
             if snapshot.elsewhere(one)
             else "in this host's tree, on all providers"
         )
-        text = f"take away what consumer {one.uuid} has {part}; the rest stays" if rest else _ALL.format(one.uuid)
+        text = (
+            f"remove the allocations of consumer {one.uuid} {part}; the rest stays" if rest else _ALL.format(one.uuid)
+        )
         repair = Repair(text=text, operation=ReplaceAllocations((rewrite(one, rest),)))
         found += [
             Finding(
@@ -151,8 +153,8 @@ def _next_step(stranger: Consumer, guests: list[str], *, abroad: bool) -> str:
     release = f"compute-node-agent release {stranger.uuid}"
     if abroad:
         release = (
-            f"openstack resource provider allocation set {stranger.uuid} with --allocation options for all that this "
-            f"consumer has outside this host"
+            f"openstack resource provider allocation set {stranger.uuid}, with one --allocation for each allocation "
+            f"that this consumer has outside this host, so that only those allocations stay"
         )
     return (
         f"; consumer {stranger.uuid} may be the migration of a guest that is resized on this host. That guest may be "

@@ -87,7 +87,7 @@ def notes_on(draft: Draft) -> tuple[str, ...]:
     if draft.plan.left_out:
         notes.append("this placement is too old to know the traits " + ", ".join(sorted(draft.plan.left_out)))
     if kept := _unexplained(draft):
-        lost = "" if draft.went_back else "state was lost; "
+        lost = "" if draft.went_back else "the saved state of this agent was lost; "
         notes.append(f"{lost}the root keeps {', '.join(kept)}, which another service may have added")
     return tuple(notes)
 
@@ -116,11 +116,12 @@ def _renamed_unseen(draft: Draft, carried: list[str]) -> tuple[str, ...]:
     came = sorted({name for one in draft.desired for name in one.inventories} - stands - NO_DEVICES)
     if root is None or MARKER not in root.provider.traits or draft.memory.observed or not (came and carried):
         return ()
+    old, new = ", ".join(carried), ", ".join(came)
     return (
-        f"state was lost, and {root.name} has {', '.join(carried)}, which may be the old name of "
-        f"{', '.join(came)}. Put the old name back into the configuration for one pass: the agent then records the old "
-        f"name as its own. Or, if you are sure that both names stand for the same devices, remove "
-        f"{', '.join(carried)} from {root.name} by hand",
+        f"the saved state of this agent was lost, and {root.name} has {old}, which may be the old name of {new}. Write "
+        f"{old} instead of {new} into the configuration for one pass, so that the agent records {old} as its own. Then "
+        f"write {new} again. Or, if you are sure that {old} and {new} stand for the same devices, remove {old} from "
+        f"{root.name} by hand",
     )
 
 

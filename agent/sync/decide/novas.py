@@ -19,7 +19,7 @@ def open_stock(seen: ObservedProvider) -> list[str]:
 def advice(seen: ObservedProvider) -> str:
     """Return a sentence on such a provider, with what a person can do about it."""
     open_ = open_stock(seen)
-    stands = f". The stock of {', '.join(open_)} stays on offer" if open_ else ""
+    stands = f". Placement still offers {', '.join(open_)} of this provider to guests" if open_ else ""
     reserved = " ".join(f"--resource {name}:reserved={seen.provider.inventories[name].total}" for name in open_)
     kept = (
         f". Until then, run openstack resource provider inventory set {seen.uuid} --amend {reserved}" if open_ else ""

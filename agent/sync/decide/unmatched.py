@@ -45,9 +45,9 @@ def lost_entries(
         both = {name: names & (entry.inventories.keys() | entry.traits) for name, names in lost.items()}
         if name := next((name for name, names in both.items() if names), None):
             found[entry.provider] = (
-                f"{entry.source}: placement has no provider {entry.provider}. No entry is for {name} any "
-                f"more, so {', '.join(sorted(both[name]))} would be removed from {name}. To prevent this, put name "
-                f"{name} in this entry. To allow this, remove this entry. Nothing was changed"
+                f"{entry.source}: placement has no provider {entry.provider}. Provider {name} has no "
+                f"entry any more, so {', '.join(sorted(both[name]))} would be removed from {name}. To prevent this, "
+                f"write name {name} in this entry. To allow this, remove this entry. Nothing was changed"
             )
     return found
 
