@@ -36,6 +36,11 @@ class PlacementClient:
     def microversion(self, spoken: tuple[int, int]) -> None:
         self._transport.microversion = min(spoken, NEWEST)
 
+    @property
+    def writes(self) -> int:
+        """Number of writes that placement carried out for this client."""
+        return self._transport.writes
+
     def begin(self) -> None:
         """
         Forget all that was read; call it when a pass begins.
@@ -114,7 +119,8 @@ class PlacementClient:
         with payload.in_form("the tree of a root"):
             rows = payload.decode_listing(body)
         _check_tree(rows, root_uuid)
-        if since and _is_older(rows, modified, since):
+        left = self._without_deleted(since) if since else None
+        if left and _is_older(rows, modified, left):
             # An older date alone can come from a server whose clock is behind; reading again gives the same then.
             whole = True
             self._latest.clear()
@@ -132,9 +138,15 @@ class PlacementClient:
             ),
             modified,
         )
-        self.went_back = self.went_back or (since is not None and went_back(since, tree))
+        self.went_back = self.went_back or (left is not None and went_back(left, tree))
         self._latest = tree.by_uuid
         return tree
+
+    def _without_deleted(self, since: ObservedTree) -> ObservedTree:
+        """Return the tree without providers that an earlier look of this pass did not find: they were made anew."""
+        if not self._latest:
+            return since
+        return replace(since, providers=tuple(seen for seen in since if seen.uuid in self._latest))
 
     def glance(self, root_uuid: str, since: ObservedTree) -> ObservedTree:
         """

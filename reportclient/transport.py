@@ -53,6 +53,7 @@ class Transport:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._sender = sender
+        self.writes = 0  # requests of ``send`` that placement carried out
         self.now = now
         self._where = where
         self.microversion = min(microversion or NEWEST, NEWEST)
@@ -91,6 +92,7 @@ class Transport:
             Conflict, Rejected: the request was refused.
         """
         answer = self._exchange(method, path, body=body, newest=newest, once=once)
+        self.writes += 1
         return None if answer.status_code in (201, 204) and not answer.content else self._body(answer, method, path)
 
     def _exchange(

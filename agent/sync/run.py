@@ -16,10 +16,11 @@ from agent.sync.decide.view import Wishes
 from agent.sync.journal import journaled
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
-from reportclient.errors import Conflict, NameTaken, PlacementError
+from reportclient.errors import Conflict, NameTaken, PlacementError, Rejected
 from reportclient.forecast import forecast
 from reportclient.names import ONE_TIME
-from reportclient.plan import Plan
+from reportclient.ownership import Contest
+from reportclient.plan import Create, Delete, Plan
 from reportclient.reserve import is_reserved_by_us
 from reportclient.tree import ObservedTree
 
@@ -50,22 +51,26 @@ def run_pass(node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree = anythi
 def run_locked(node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree = anything) -> Outcome:
     """Run one whole pass for a caller that holds the lock (``locked``) and keeps it; errors as ``run_pass``."""
     left: NodeState | None = None  # the memory to compare with at all attempts, so that no sign of a writer is lost
-    tried: list[tuple[Plan, ObservedTree]] = []  # plans of cut-off attempts: what they reserved is no operator's
+    tried: list[tuple[Plan, ObservedTree]] = []  # plans of cut-off attempts: what they wrote is no other writer's
+    contest: Contest | None = None  # the first sign of a second writer: a cut-off attempt may have undone the change
     node.client.begin()
+    writes = node.client.writes
     identity = _own_identity(node)
 
     def attempt() -> Outcome:
-        nonlocal left
+        nonlocal left, contest
         draft = node.draft(wishes, identity=identity, left=left, tried=tuple(forecast(*one) for one in tried))
-        left = draft.memory
+        left, contest = draft.memory, contest or draft.contest
+        draft = replace(draft, contest=contest)
         tried.append((draft.plan, draft.observed))
         try:
-            return _carry_out(node, draft, wishes, agree)
-        except NameTaken as error:
-            standing = node.client.find(node.name)
-            if standing in (None, draft.root_uuid):
-                raise  # it is a child's name that is taken
-            raise node.unlike(str(standing), identity) from error
+            outcome = _carry_out(node, draft, wishes, agree)
+        except Rejected as error:
+            if (cause := _cause(node, draft, identity, error)) is None:
+                raise
+            raise cause from error
+        done_before = outcome.status is Status.UNCHANGED and node.client.writes > writes  # by a cut-off attempt
+        return replace(outcome, status=Status.CHANGED) if done_before else outcome
 
     def log(_error: Conflict, number: int) -> None:
         LOG.info("another writer was first, planning again node=%s attempt=%d", node.name, number)
@@ -74,6 +79,20 @@ def run_locked(node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree = anyt
         return repeat_on_conflict(ATTEMPTS, attempt, log)
     except Conflict as error:
         raise Conflict(f"{error}; {ATTEMPTS} attempts in a row: find out who writes on {node.name}") from error
+
+
+def _cause(node: ComputeNode, draft: Draft, identity: str | None, error: Rejected) -> PlacementError | None:
+    """Return what made placement refuse a write, if the tree shows it: another host's root, or another writer."""
+    try:
+        if isinstance(error, NameTaken) and (standing := node.client.find(node.name)) not in (None, draft.root_uuid):
+            return node.unlike(str(standing), identity)
+        found = node.client.observe(draft.root_uuid, draft.observed)
+    except PlacementError:
+        return None
+    ours = {step.uuid for step in draft.plan.operations if isinstance(step, Create | Delete)}
+    if (found.by_uuid.keys() ^ draft.observed.by_uuid.keys()) <= ours:
+        return None
+    return Conflict(f"another writer made or deleted providers of {node.name}: {error}")
 
 
 def foresee(node: ComputeNode, wishes: Wishes) -> Draft:
