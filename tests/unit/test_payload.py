@@ -101,9 +101,9 @@ def test_an_allocation_request_asks_for_amounts_of_classes() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        pytest.param("{}", "one of the allocation_requests", id="no allocations"),
-        pytest.param("[]", "one of the allocation_requests", id="a list"),
-        pytest.param('{"allocations": {"r": {"VCPU": 1}}}', "one of the allocation_requests", id="no resources"),
+        pytest.param("{}", "one element of allocation_requests", id="no allocations"),
+        pytest.param("[]", "one element of allocation_requests", id="a list"),
+        pytest.param('{"allocations": {"r": {"VCPU": 1}}}', "one element of allocation_requests", id="no resources"),
         pytest.param('{"allocations": {}}', "asks for nothing", id="of no provider"),
         pytest.param('{"allocations": {"r": {"resources": {}}}}', "asks for nothing", id="of no class"),
         pytest.param(
