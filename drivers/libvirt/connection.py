@@ -22,6 +22,7 @@ from drivers.libvirt.capabilities import Offer
 from drivers.libvirt.listener import Listener
 from drivers.libvirt.loop import event_loop
 from drivers.libvirt.opening import OPENING_S, aside, open_connection
+from reportclient.errors import mask
 
 LOG = logging.getLogger(__name__)
 HOST_CPU = "host"  # name of the host's own CPU in ``expand``, beside the names of CPU models
@@ -231,7 +232,7 @@ class LiveConnection:
         try:
             return self._session.document(f"node device {name}", device.XMLDesc(0))
         except libvirt.libvirtError as error:
-            failed = f"cannot read node device {name} from libvirt at {self.uri}: {error}"
+            failed = mask(f"cannot read node device {name} from libvirt at {self.uri}: {error}")
             if self._session.drop_broken():
                 raise DiscoveryError(f"{failed}: see libvirtd's log") from error
             raise Vanished(f"{failed}: it went away while the host was read, or see libvirtd's log") from error
@@ -333,12 +334,11 @@ class _Session:
             LOG.info("read %s from libvirt seconds=%.1f", what, time.monotonic() - started)
         except libvirt.libvirtError as error:
             advice = _advice(str(error)) if self._open is None else "see libvirtd's log"
+            where, said = mask(f"libvirt at {self.uri}"), mask(str(error))
             self.drop_broken()
             if error.get_error_code() in (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_NO_NODE_DEVICE):
-                raise Vanished(
-                    f"libvirt at {self.uri}: {error}: the domain or device was removed while the host was read"
-                ) from error
-            raise DiscoveryError(f"cannot read {what} from libvirt at {self.uri}: {error}: {advice}") from error
+                raise Vanished(f"{where}: {said}: the domain or device was removed while the host was read") from error
+            raise DiscoveryError(f"cannot read {what} from {where}: {said}: {advice}") from error
 
     @contextmanager
     def timed(self, operation: str) -> Iterator[None]:
@@ -352,7 +352,7 @@ class _Session:
 
     def document(self, what: str, text: str) -> Document:
         """Return a text with its source, as messages name it."""
-        return Document(text, f"libvirt at {self.uri}: {what}")
+        return Document(text, f"libvirt at {mask(self.uri)}: {what}")
 
 
 def is_local(uri: str) -> bool:

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from drivers.errors import DiscoveryError
+from reportclient.errors import mask
 
 OPENING_S = 20.0  # keep-alive gives up an open connection after the same time
 CLOSING_S = 3.0
@@ -35,7 +36,7 @@ def open_connection(uri: str, *, read_only: bool = False, seconds: float = OPENI
             made = opening.result(seconds)
         except TimeoutError as error:
             raise DiscoveryError(
-                f"libvirt at {uri} accepted a connection and has not answered for {seconds:.0f} s: "
+                f"libvirt at {mask(uri)} accepted a connection and has not answered for {seconds:.0f} s: "
                 f"does libvirtd hang? see its log, and restart it"
             ) from error
         if openings.take(key, opening):

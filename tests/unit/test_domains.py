@@ -6,6 +6,7 @@ from drivers.errors import MalformedFact
 from drivers.facts import Guest, GuestMemory, Tenant
 from drivers.host.archive import Document
 from drivers.libvirt.domains import NOVA, machine_of, parse_guest
+from drivers.libvirt.prune import prune_domain
 
 FLAVOR = "<n:flavor><n:disk>20</n:disk><n:ephemeral>5</n:ephemeral><n:swap>1025</n:swap></n:flavor>"
 OWNER = "<n:owner><n:user uuid='u'>bob</n:user><n:project uuid='p'>shop</n:project></n:owner>"
@@ -13,7 +14,11 @@ IMAGE, VOLUME = "<n:root type='image' uuid='i'/>", "<n:root type='volume'/>"
 
 
 def guest_of(text: str) -> Guest:
-    return parse_guest(Document(f"<domain>{text}</domain>", "guest.xml"), "u", "running")
+    """The guest of a domain, which is the same when the domain is read from a case or a host archive."""
+    document = Document(f"<domain>{text}</domain>", "guest.xml")
+    guest = parse_guest(document, "u", "running")
+    assert parse_guest(Document(prune_domain(document), "guest.xml"), "u", "running") == guest
+    return guest
 
 
 def tenant_of(text: str, version: str = NOVA[0]) -> Tenant | None:
