@@ -1,7 +1,9 @@
 """Unpacks host archives and cases (``.tar.gz``): only regular files, folders, and links that stay inside."""
 
+import gzip
 import os.path
 import tarfile
+import zlib
 from pathlib import Path
 
 from drivers.errors import DiscoveryError, MalformedFact
@@ -9,35 +11,42 @@ from drivers.host.archive import MAX_ARCHIVE_BYTES
 
 MAX_MEMBERS = 100_000
 MAX_TOTAL_BYTES = 1024 * 1024 * 1024
+MAX_DEPTH = 50  # folders in folders
+_PADDING_BYTES = 1024 * 1024  # most that a program writes after the last file; tar fills up 10 KiB
 
 
-def unpack(packed: Path, folder: Path) -> Path:
+def unpack(packed: Path, folder: Path, *, most_bytes: int = MAX_ARCHIVE_BYTES) -> Path:
     """
     Unpack into ``folder``, and return the archive's root: ``folder``, or the only folder in it.
 
-    Symbolic links are unpacked when they stay inside the archive.
+    Symbolic links are unpacked when they stay inside the archive. ``most_bytes`` is the limit for one file.
 
     Raises:
-        DiscoveryError: the file cannot be read.
+        DiscoveryError: the file cannot be read to its end.
         MalformedFact: a path or link leads out of the folder, or there are more or larger files than any host has.
     """
     try:
-        with tarfile.open(packed, "r:gz") as tar:
-            _extract(tar, folder, packed)
-    except (OSError, tarfile.TarError, EOFError, RuntimeError) as error:
+        with gzip.open(packed) as whole:
+            with tarfile.open(fileobj=whole, mode="r:") as tar:
+                _extract(tar, folder, packed, most_bytes)
+            if len(whole.read(_PADDING_BYTES + 1)) > _PADDING_BYTES:  # the end has the checksum
+                raise MalformedFact(f"{packed} is not a host archive or case: it goes on after its last file")
+    except (OSError, tarfile.TarError, EOFError, RuntimeError, ValueError, zlib.error) as error:
         raise DiscoveryError(f"cannot unpack {packed}: {error}") from error
     tops = list(folder.iterdir())
     return tops[0] if len(tops) == 1 and tops[0].is_dir() else folder
 
 
-def _extract(tar: tarfile.TarFile, folder: Path, packed: Path) -> None:
+def _extract(tar: tarfile.TarFile, folder: Path, packed: Path, most_bytes: int) -> None:
     total = 0
     for count, member in enumerate(tar):
         total += member.size
-        if count >= MAX_MEMBERS or total > MAX_TOTAL_BYTES or member.size > MAX_ARCHIVE_BYTES:
+        if count >= MAX_MEMBERS or total > MAX_TOTAL_BYTES or member.size > most_bytes:
             raise MalformedFact(
-                f"{packed} is not a host archive: it has too many or too large files, found at {member.name}"
+                f"{packed} is not a host archive or case: it has too many or too large files, found at {member.name}"
             )
+        if member.name.count("/") > MAX_DEPTH:
+            raise MalformedFact(f"{packed} is not a host archive or case: it has more than {MAX_DEPTH} nested folders")
         if not (member.isfile() or member.isdir() or member.issym()) or _leads_out(member, folder):
             raise MalformedFact(f"{packed}: {member.name} leads out of the archive or is not a regular file")
         member.mode = 0o700 if member.isdir() else 0o600

@@ -1,5 +1,6 @@
 """Host archives from elsewhere: what is no whole one, or leads out of itself, is refused."""
 
+import gzip
 import io
 import json
 import os
@@ -55,6 +56,45 @@ def test_an_archive_in_a_folder_of_its_own_is_found(tmp_path: Path) -> None:
 
     assert top == folder / "host"
     assert (top / "sys/link").read_text() == "evil"
+
+
+def test_an_archive_that_is_cut_or_damaged_anywhere_is_refused(tmp_path: Path) -> None:
+    packed = pack(tmp_path / "a.tar.gz", *((f"host/{number}", None) for number in range(40))).read_bytes()
+    for end in range(0, len(packed), 16):  # the last of them lacks only the checksum at the end
+        (tmp_path / "cut.tar.gz").write_bytes(packed[:end])
+        with pytest.raises(DiscoveryError, match=r"cut\.tar\.gz"):
+            unpack(tmp_path / "cut.tar.gz", tmp_path / "cut")
+    for at in range(0, len(packed), 16):
+        (tmp_path / "bad.tar.gz").write_bytes(packed[:at] + b"\xff" * 16 + packed[at + 16 :])
+        with pytest.raises(DiscoveryError, match=r"bad\.tar\.gz"):
+            unpack(tmp_path / "bad.tar.gz", tmp_path / "bad")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        pytest.param("host/a\0b", "null byte", id="NUL"),
+        pytest.param("host/" + "a/" * 900 + "b", "nested folders", id="deep"),
+        pytest.param("host/" + "a" * 300, "too long", id="long"),
+    ],
+)
+def test_a_name_that_no_host_has_is_refused(tmp_path: Path, name: str, words: str) -> None:
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz", format=tarfile.PAX_FORMAT) as tar:
+        member = tarfile.TarInfo("host/odd")
+        member.pax_headers = {"path": name}
+        tar.addfile(member)
+
+    with pytest.raises(DiscoveryError, match=words):
+        unpack(tmp_path / "a.tar.gz", tmp_path / "out")
+
+
+def test_what_goes_on_after_its_last_file_is_refused(tmp_path: Path) -> None:
+    path = pack(tmp_path / "a.tar.gz", ("host/host.json", None))
+    with gzip.open(path, "ab") as file:
+        file.write(bytes(2 << 20))
+
+    with pytest.raises(MalformedFact, match="goes on after its last file"):
+        unpack(path, tmp_path / "out")
 
 
 @pytest.mark.parametrize("online", [[0.9, 1.7], [True], [-1], [4], ["0"], "0123", {"0": 1}])
