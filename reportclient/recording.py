@@ -14,6 +14,13 @@ from reportclient.keystone import FAILURES, Sender
 _KEPT = ("Age", "Content-Type", "Date", "Last-Modified", "Retry-After", "x-openstack-request-id")
 """Headers of an answer that the agent reads; no others are recorded."""
 
+_KINDS = {
+    **dict.fromkeys(("method", "path", "microversion", "text", "failure", "cause"), str),
+    **{"body": object, "status": int, "headers": dict},
+}
+"""Kind of each field of an exchange."""
+_REQUIRED = {"method", "path", "microversion"}
+
 
 class Unrecorded(Rejected):
     """The request was not sent when the answers were recorded."""
@@ -128,9 +135,21 @@ def decode_exchanges(text: str) -> tuple[Exchange, ...]:
     Return the exchanges that ``encode_exchanges`` encoded.
 
     Raises:
-        ValueError, TypeError: the text is in another form.
+        ValueError, RecursionError: the text is in another form.
     """
-    return tuple(Exchange(**json.loads(line)) for line in text.splitlines())
+    return tuple(_decode(count, json.loads(line)) for count, line in enumerate(text.split("\n"), 1) if line)
+
+
+def _decode(count: int, record: object) -> Exchange:
+    """Return the exchange of one line; ValueError if it is not in the form of ``Exchange``."""
+    if not isinstance(record, dict) or not _REQUIRED <= record.keys() <= _KINDS.keys():
+        raise ValueError(f"line {count} is no request with its answer")
+    for name, value in record.items():
+        if not isinstance(value, _KINDS[name]) or (isinstance(value, bool) and name != "body"):
+            raise ValueError(f"line {count}: {name} is of the wrong kind")
+    if not all(isinstance(text, str) for text in record.get("headers", {}).values()):
+        raise ValueError(f"line {count}: a header is no text")
+    return Exchange(**record)
 
 
 def _failure(found: Exchange) -> Exception:

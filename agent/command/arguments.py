@@ -84,7 +84,7 @@ def _run(verb: Verb, options: argparse.Namespace) -> int:
         sys.stdout.flush()
         return result
     except USER_ERRORS as error:
-        print(error, file=sys.stderr)
+        print(error, *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)
         return Exit.ERROR
 
 

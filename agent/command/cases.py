@@ -2,27 +2,59 @@
 
 import argparse
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
-from agent.command.result import choice_of
+from agent.command.exits import Exit
+from agent.command.options import Option
+from agent.command.result import Act, Report, choice_of
 from agent.command.verbs import VERBS, Verb
 from agent.connect.choice import settings_for
-from agent.sync.case import begin_anew, new_recorder, open_case, save_case
+from agent.errors import StateError
+from agent.settings.read import Settings
+from agent.sync.case import open_case
+from agent.sync.packing import check_folder
+from agent.sync.recorder import begin_anew, keep_state, new_recorder, save_case
 from drivers.errors import DiscoveryError
 
 T = TypeVar("T")
+_DEEP = Option("--deep", "whether the service read everything")  # in cases of the service, beside the verb's options
 
 
-def save(verb: Verb, options: argparse.Namespace, act: Callable[[argparse.Namespace], T]) -> T:
-    """Carry out a verb and keep what it read in the file ``options.save``, also when it fails; errors as ``act``."""
+def save(verb: Verb, options: argparse.Namespace, act: Act) -> Report | None:
+    """
+    Carry out a verb and keep what it read in the file ``options.save``, also when it fails.
+
+    If the case cannot be written after all, the report has that as its remark; an error of the verb, as a note.
+
+    Raises:
+        StateError: no file can be made in the folder of ``options.save``: nothing was read. Else as ``act``.
+    """
     settings = settings_for(choice_of(options))
+    check_folder(options.save)
     options.recorder = new_recorder()
-    begin_anew(options.recorder, settings)
+    begin_anew(options.recorder)
+    keep_state(options.recorder, settings)
     try:
-        return act(options)
-    finally:
-        said = {name: getattr(options, name) for name in verb.decides}
+        report = act(options)
+    except BaseException as error:  # a case of an unexpected error is worth most
+        if unsaved := _save(verb, options, settings):
+            error.add_note(unsaved)
+        raise
+    unsaved = _save(verb, options, settings)
+    if not unsaved or report is None:
+        return report
+    return replace(report, exit=Exit.ERROR, remark="\n".join(filter(None, (report.remark, unsaved))))
+
+
+def _save(verb: Verb, options: argparse.Namespace, settings: Settings) -> str:
+    """Write the case; return why that failed, empty if it did not."""
+    said = {name: getattr(options, name) for name in verb.decides}
+    try:
         save_case(options.save, options.recorder, settings, verb.name, said)
+    except StateError as error:
+        return str(error)
+    return ""
 
 
 def replay(options: argparse.Namespace, act: Callable[[Verb, argparse.Namespace], T]) -> T:
@@ -34,12 +66,20 @@ def replay(options: argparse.Namespace, act: Callable[[Verb, argparse.Namespace]
     """
     with open_case(options.replay) as case:
         verb, told = VERBS.get(case.about["verb"]), case.about["options"]
-        if verb is None or not verb.decides or not told.keys() <= {*verb.decides, "deep"}:
+        if verb is None or not verb.decides or not _decides(verb).keys() >= told.keys():
             raise DiscoveryError(
                 f"{options.replay} cannot be replayed: it is a case of the verb {case.about['verb']} with the options "
                 f"{sorted(told)}, which this version does not replay"
             )
+        for name, option in _decides(verb).items():
+            if not option.accepts(told.get(name)):
+                raise DiscoveryError(f"{options.replay} cannot be replayed: {option.name} cannot be {told[name]!r}")
         defaults = verb.defaults()
         decided = {name: defaults.get(name) for one in VERBS.values() for name in one.decides}
         said = {"save": None, "replay": None, "case": case, **decided, **told}
         return act(verb, argparse.Namespace(**{**defaults, **vars(options), **said}))
+
+
+def _decides(verb: Verb) -> dict[str, Option]:
+    """Return the options that a case of this verb may have, by attribute."""
+    return {one.attribute: one for one in (*verb.flat(), _DEEP) if one.attribute in (*verb.decides, "deep")}

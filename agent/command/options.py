@@ -1,6 +1,7 @@
 """The options of the verbs, as rows; those that several verbs share, as groups of rows."""
 
 import argparse
+import os.path
 import re
 from collections.abc import Callable
 from functools import partial
@@ -34,6 +35,12 @@ class Option(NamedTuple):  # a dataclass would load inspect, which --help waits 
         """Value if the option is not given."""
         return False if self.is_switch else [] if self.repeated else None
 
+    def accepts(self, value: object) -> bool:
+        """Whether this can be the value of an option that is given once, as a saved case has it; None: not given."""
+        if value is None or self.is_switch:
+            return value is None or isinstance(value, bool)
+        return isinstance(value, str) and (self.choices is None or value in self.choices)
+
 
 Row = Option | tuple[Option, ...]  # at most one option of a tuple may be given
 # A test that is true for wrong options, and the usage error.
@@ -64,11 +71,32 @@ def parse_digest(text: str) -> str:
     return text
 
 
+def parse_new_file(text: str) -> Path:
+    """Parse the name of a file to write: it must be free, or that of a regular file, which is replaced."""
+    path = Path(text)
+    if text[-1:] in ("", "/") or (os.path.lexists(path) and (path.is_symlink() or not path.is_file())):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not the name of a regular file: name a new file, for instance case.tar.gz"
+        )
+    return path
+
+
 def only_looking(*writing: str) -> tuple[Contradiction, ...]:
     """Return the contradictions of --save with each of these options."""
     return tuple(
         (partial(_both, "save", name), f"--save works only with a command that writes nothing: leave --{name} out")
         for name in writing
+    )
+
+
+def only_the_case(*others: str) -> tuple[Contradiction, ...]:
+    """Return the contradictions of --replay with each of these options."""
+    return tuple(
+        (
+            partial(_both, "replay", name),
+            f"--replay repeats a verb with the options that are in the case: leave --{name.replace('_', '-')} out",
+        )
+        for name in others
     )
 
 
@@ -98,9 +126,10 @@ DRY_RUN = (Option("--dry-run", "only show what would be done"),)
 CASE = (
     Option(
         "--save",
-        "save in this .tar.gz file all data that the verb reads, without secrets, for a bug report or plan --replay",
+        "save in this .tar.gz file all data that the verb reads, for a bug report or plan --replay: options, host, "
+        "devices and CPUs of its guests, the agent's state, answers of placement; no logins, no other data of guests",
         metavar="FILE",
-        type=Path,
+        type=parse_new_file,
     ),
 )
 CONSUMER = (Option("consumer", "a guest's uuid", metavar="CONSUMER", type=parse_uuid, required=True),)

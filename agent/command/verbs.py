@@ -23,6 +23,7 @@ from agent.command.options import (
     Option,
     Row,
     only_looking,
+    only_the_case,
     parse_consumer_type,
     parse_digest,
     parse_uuid,
@@ -112,6 +113,9 @@ _TABLE = (
                 metavar="FILE",
                 type=Path,
             ),
+        ),
+        contradictions=only_the_case(
+            "save", "rename_from", "host", "config_file", "config_dir", "embedded", "embedded_dir"
         ),
         decides=("rename_from",),
     ),

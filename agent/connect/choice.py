@@ -14,8 +14,9 @@ from agent.errors import ConfigError, StateError
 from agent.settings.read import Settings, keep_in, load_settings
 from agent.state.clock import probe_clock
 from agent.state.nodes import own_mark
-from agent.sync.case import Case, Recorder
+from agent.sync.case import Case
 from agent.sync.node import ComputeNode
+from agent.sync.recorder import Recorder
 from drivers import DRIVERS, DriverOptions, HostDriver, NodesDriver, NodesOptions
 from drivers.base import Driver
 from drivers.events import OnOperation, untold
@@ -63,7 +64,7 @@ def settings_for(choice: Choice) -> Settings:
         ConfigError: as ``load_settings``.
     """
     if choice.case:
-        settings = choice.case.settings(load_settings([choice.case.folder / "agent.conf"]))
+        settings = choice.case.settings(load_settings([choice.case.folder / "agent.conf"], environment=False))
         return replace(settings, policy=replace(settings.policy, layout=choice.layout or settings.policy.layout))
     settings = load_settings(choice.config_files, choice.config_dirs, service=choice.service)
     settings = replace(settings, recorded=bool(choice.host) or _is_made_up(settings))
@@ -203,7 +204,7 @@ def open_nodes(
 
 
 def _ironic_of(case: Case) -> tuple[Sender, str]:
-    return RecordedSender(case.ironic), str(case.about["called"]["ironic"])
+    return RecordedSender(case.ironic), case.name_of("ironic")
 
 
 def _timed(sender: Sender, told: OnOperation) -> Sender:
@@ -224,11 +225,10 @@ def open_client(settings: Settings, choice: Choice, *, writes: bool = False) -> 
         StateError: the file of the embedded placement, or the database, cannot be used.
     """
     if choice.case:
-        called = choice.case.about["called"]
-        transport = Transport(
-            RecordedSender(choice.case.placement), where=called["placement"], now=choice.case.clock.now_s
-        )
-        return PlacementClient(transport), called["where"]
+        case = choice.case
+        name, answers = case.name_of("placement"), RecordedSender(case.placement)
+        transport = Transport(answers, where=name, now=case.clock.now_s)
+        return PlacementClient(transport), case.name_of("where")
     sender, where, name = open_sender(settings, choice, writes=writes)
     if choice.recorder:
         kept = choice.recorder

@@ -1,6 +1,8 @@
 """Saves a case, for bug reports, of each pass of the service that was refused or failed."""
 
 import logging
+import re
+from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -8,52 +10,106 @@ from pathlib import Path
 
 from agent.errors import StateError
 from agent.settings.read import Settings
-from agent.sync.case import Recorder, begin_anew, new_recorder, save_case
+from agent.sync.packing import remove_left_over, write_packed
+from agent.sync.recorder import Recorder, begin_anew, keep_state, new_recorder, packed_case
+from drivers.base import Driver
+from reportclient.keystone import Sender
+from reportclient.recording import RecordingSender
 
 LOG = logging.getLogger(__name__)
 _FOLDER = "cases"
 MOST_BYTES = 16 << 20  # size limit of a case; a larger one is not kept
+_REASONS = 64  # reasons that are remembered
+_NUMBER = re.compile(r"\d+(\.\d+)?")
+_COUNTED = re.compile(r"(\d{6,})-\d{8}T")  # begin of a case's name: its number, then the time
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")  # not in a file's name
 
 
 class KeptCases:
     """
     Keeps what a pass over one host reads, until the next pass begins; ``keep`` writes it to a file.
 
-    Passes in a row with the same reason leave one case: a pass that is refused every minute does not fill the folder.
+    Passes with the same reason leave one case until a pass goes well: a pass that is refused every minute does not
+    fill the folder. Reasons that differ only in numbers, as ages are, are the same.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, active: bool = True) -> None:
+        """
+        Make it; not ``active``: nothing is kept, as a pass over thousands of nodes reads too much.
+
+        Nothing is kept either where ``keep_cases`` is 0.
+        """
         self._settings = settings
-        self._why = ""  # reason of the last kept case; empty: the last pass went well
+        self._active = active and settings.keep_cases > 0
+        self._reasons: deque[str] = deque(maxlen=_REASONS)  # of the cases since the last pass that went well
+        self._unkept: deque[str] = deque(maxlen=_REASONS)  # of passes whose case could not be kept, to log it once
         self.recorder: Recorder = new_recorder()
 
+    def recording(self, sender: Sender, **called: str) -> Sender:
+        """Return the sender in a form that keeps each request; ``called`` are the names that a case gives again."""
+        self.recorder.called.update(called)
+        return RecordingSender(sender, self.recorder.placement) if self._active else sender
+
+    def seeing(self, driver: Driver) -> Driver:
+        """Return the driver in a form that keeps each of its looks."""
+        return self.recorder.driver(driver) if self._active else driver
+
     def begin(self) -> None:
-        """Begin a new pass; an error in the state directory is left for the pass itself to report."""
+        """Begin a new pass."""
+        if self._active:
+            begin_anew(self.recorder)
+
+    def keep_state(self) -> None:
+        """Keep the state directory of now; an error in it is left for the pass itself to report."""
         with suppress(StateError):
-            begin_anew(self.recorder, self._settings)
+            if self._active:
+                keep_state(self.recorder, self._settings)
 
     def well(self) -> None:
         """Note that the pass went well: the next one that does not is a new case."""
-        self._why = ""
+        self._reasons.clear()
+        self._unkept.clear()
 
-    def keep(self, node: str, why: str, options: Mapping[str, object]) -> None:
-        """Write the case of a pass that was refused or failed, and delete the oldest ones; an error is logged."""
-        if why == self._why:
+    def keep(self, node: str, why: str, *, deep: bool) -> None:
+        """
+        Write the case of a pass that was refused or failed, and delete the oldest ones; an error is logged.
+
+        ``deep``: the pass read everything.
+        """
+        reason = _NUMBER.sub("0", why)
+        if not self._active or reason in self._reasons:
             return
-        self._why = why
-        folder = self._settings.state_directory / _FOLDER
-        path = folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-{node}.tar.gz"
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            save_case(path, self.recorder, self._settings, "plan", options)
-            if path.stat().st_size > MOST_BYTES:
-                path.unlink()
-            for old in case_files(self._settings.state_directory)[: -self._settings.keep_cases]:
-                old.unlink()
+            self._write(node, {"rename_from": None, "deep": deep})
         except (StateError, OSError) as error:
-            LOG.warning("the case of this pass cannot be kept node=%s reason=%s", node, error)
+            if reason not in self._unkept:
+                LOG.warning("the case of this pass cannot be kept node=%s reason=%s", node, error)
+                self._unkept.append(reason)
+        else:
+            self._reasons.append(reason)
+
+    def _write(self, node: str, options: Mapping[str, object]) -> None:
+        """Write a case if it is not too large; StateError, OSError: files cannot be written or deleted."""
+        folder = self._settings.state_directory / _FOLDER
+        folder.mkdir(parents=True, exist_ok=True)
+        remove_left_over(folder)
+        packed = packed_case(self.recorder, self._settings, "plan", options)
+        if len(packed) > MOST_BYTES:
+            return
+        before = case_files(self._settings.state_directory)
+        number = _number(before[-1]) + 1 if before else 1
+        name = f"{number:06}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-{_UNSAFE.sub('_', node)[:100]}.tar.gz"
+        write_packed(folder / name, packed)
+        for old in before[: max(0, len(before) + 1 - self._settings.keep_cases)]:
+            old.unlink(missing_ok=True)
 
 
 def case_files(directory: Path) -> list[Path]:
     """Return the kept cases in a state directory, oldest first; empty if there are none."""
-    return sorted((directory / _FOLDER).glob("*.tar.gz"))
+    return sorted((directory / _FOLDER).glob("*.tar.gz"), key=lambda path: (_number(path), path.name))
+
+
+def _number(path: Path) -> int:
+    """Return the number of a case, which says more than its time: the clock may have been wrong; 0 in older names."""
+    counted = _COUNTED.match(path.name)
+    return int(counted[1]) if counted else 0

@@ -29,7 +29,6 @@ from drivers.events import Event, OnOperation
 from reportclient.client import PlacementClient
 from reportclient.forecast import forecast
 from reportclient.keystone import Sender
-from reportclient.recording import RecordingSender
 from reportclient.transport import Transport
 from reportclient.tree import Provider
 
@@ -81,7 +80,7 @@ class Rounds:
         self._driver: Driver | None = None
         self._client: PlacementClient | None = None
         self._where = ""  # name of the placement that the memory is about
-        self._cases = KeptCases(settings)
+        self._cases = KeptCases(settings, active=_is_one_host(settings))
         self._started = False  # whether the first pass is done; only that one may convert the host
 
     def take(self, *, deep: bool, counts: bool) -> RoundResult:
@@ -97,10 +96,7 @@ class Rounds:
         client = self.open()
         if lists_nodes(self._settings):
             return self._take_nodes(client)
-        driver = self._open_driver()
-        nodes = driver.nodes()
-        if self._keeps_cases:
-            self._cases.begin()
+        driver, nodes = self._list_nodes(deep)
         taken: list[RoundResult] = []
         failures: list[Exception] = []
         for name in nodes:
@@ -113,15 +109,14 @@ class Rounds:
                 probe=self._cases.recorder.probe,
             )
             try:
-                with locked(
-                    self._settings.state_directory
-                ):  # no other process of this agent writes between pass and audit
+                with locked(self._settings.state_directory):  # no other process writes between pass and audit
+                    self._cases.keep_state()
                     taken.append(self._take_one(node, deep, counts=counts))
             except (DiscoveryError, PolicyError) as error:
-                self._keep_case(name, str(error), deep)
+                self._cases.keep(name, str(error), deep=deep)
                 raise  # the host is the same for all nodes
             except USER_ERRORS as error:
-                self._keep_case(name, str(error), deep)
+                self._cases.keep(name, str(error), deep=deep)
                 failures.append(error)
                 if len(failures) == len(nodes) or len(taken) == len(failures) - 1 >= LENIENT:
                     raise  # it does not concern this node alone
@@ -139,10 +134,7 @@ class Rounds:
         """
         if self._client is None:
             sender, self._where, name = open_sender(self._settings, self._choice, writes=True)
-            sender = self._metered(sender)
-            if self._keeps_cases:
-                self._cases.recorder.called.update(placement=name, where=self._where)
-                sender = RecordingSender(sender, self._cases.recorder.placement)
+            sender = self._cases.recording(self._metered(sender), placement=name, where=self._where)
             self._client = PlacementClient(Transport(sender, where=name))
         return self._client
 
@@ -156,36 +148,43 @@ class Rounds:
             driver = self._host.enter_context(open_driver(self._settings, self._choice, self._told))
             if isinstance(driver, Watchable) and not self._settings.recorded:
                 self._host.enter_context(driver.watching(self._wake))
-            self._driver = self._cases.recorder.driver(driver) if self._keeps_cases else driver
+            self._driver = self._cases.seeing(driver)
         return self._driver
 
-    @property
-    def _keeps_cases(self) -> bool:
-        """Whether cases are kept: only for a single hypervisor, as a pass over thousands of nodes reads too much."""
-        settings = self._settings
-        several = lists_nodes(settings) or (host_driver(settings).made_up and settings.fleet.hosts > 1)
-        return settings.keep_cases > 0 and not several
+    def _list_nodes(self, deep: bool) -> tuple[Driver, tuple[str, ...]]:
+        """
+        Return the driver and its nodes; a failure is a case too.
 
-    def _keep_case(self, node: str, why: str, deep: bool) -> None:
-        if self._keeps_cases:
-            self._cases.keep(node, why, {"rename_from": None, "deep": deep})
+        Raises:
+            StateError, DiscoveryError, PolicyError: the host cannot be opened, or its nodes cannot be listed.
+        """
+        self._cases.begin()
+        try:
+            driver = self._open_driver()
+            return driver, driver.nodes()
+        except (DiscoveryError, PolicyError) as error:
+            self._cases.recorder.unlisted = error
+            self._cases.keep("host", str(error), deep=deep)
+            raise
 
     def _take_one(self, node: ComputeNode, deep: bool, *, counts: bool) -> RoundResult:
         # A conversion may meet conflicts, or get no answer: it fails the pass, and the loop tries it again later.
         convert = not self._started and self._settings.allow_reshape
         outcome = run_locked(node, Wishes(reshape=convert, deep=deep, counts=counts))
-        if outcome.status in (Status.UNCHANGED, Status.CHANGED):
-            self._cases.well()
-        else:
-            self._keep_case(node.name, f"{outcome.status.value} {outcome.plan.digest}", deep)
+        well = outcome.status in (Status.UNCHANGED, Status.CHANGED)
+        if not well:
+            self._cases.keep(node.name, f"{outcome.status.value} {outcome.plan.digest}", deep=deep)
         if outcome.status is Status.CHANGED:
             count, digest = len(outcome.plan.operations), outcome.plan.digest
             LOG.info("pass node=%s outcome=changed operations=%d digest=%s", outcome.node, count, digest)
         self._progress()
+        findings = self._audits.take(node, outcome, deep=deep)
+        if well:
+            self._cases.well()  # only after the audit, which may fail at each pass
         return RoundResult(
             outcomes={node.name: outcome.status.value},
             notes=outcome.notes,
-            findings=self._audits.take(node, outcome, deep=deep),
+            findings=findings,
             observed=_totals(seen.provider for seen in outcome.observed),
             desired=_totals(seen.provider for seen in forecast(outcome.plan, outcome.observed)),
             hardware=outcome.hardware,
@@ -201,6 +200,11 @@ class Rounds:
         ):
             outcome = run_nodes(bare_metal, progress=lambda _done, _of: self._progress())
         return _of_nodes(outcome)
+
+
+def _is_one_host(settings: Settings) -> bool:
+    """Return whether the configured driver reports a single host."""
+    return not (lists_nodes(settings) or (host_driver(settings).made_up and settings.fleet.hosts > 1))
 
 
 def _of_nodes(outcome: NodesOutcome) -> RoundResult:

@@ -79,11 +79,14 @@ class Settings:
     source: cfg.ConfigOpts  # from which keystoneauth reads its own options
 
 
-def load_settings(files: Iterable[Path], directories: Iterable[Path] = (), *, service: bool = False) -> Settings:
+def load_settings(
+    files: Iterable[Path], directories: Iterable[Path] = (), *, service: bool = False, environment: bool = True
+) -> Settings:
     """
     Read configuration files; later files override earlier ones. Without files, read ``DEFAULT_FILE`` if it exists.
 
-    With ``service``, also the options of the service's log are known.
+    With ``service``, also the options of the service's log are known. With ``environment``, variables as
+    OS_COMPUTE__LAYOUT override the files.
 
     Raises:
         ConfigError: a file cannot be read, or values in it are wrong; the error has all problems.
@@ -99,7 +102,13 @@ def load_settings(files: Iterable[Path], directories: Iterable[Path] = (), *, se
     arguments = [argument for path in named for argument in ("--config-file", str(path))]
     arguments += [argument for path in directories for argument in ("--config-dir", str(path))]
     try:
-        conf(arguments, project="compute-node-agent", default_config_files=[], default_config_dirs=[])
+        conf(
+            arguments,
+            project="compute-node-agent",
+            default_config_files=[],
+            default_config_dirs=[],
+            use_env=environment,
+        )
     except (cfg.Error, OSError, UnicodeDecodeError) as error:
         where = ", ".join(map(str, [*named, *directories]))
         raise ConfigError(f"configuration {where}: {_without_line(error)}") from error

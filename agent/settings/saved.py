@@ -1,6 +1,7 @@
 """Writes the options that decide a plan as a configuration file without secrets, for a case."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from oslo_config import cfg
@@ -15,6 +16,7 @@ LEFT_OUT = frozenset(  # paths, ports and names of this host, and addresses of o
         *("heal_policy", "metrics_port", "metrics_textfile", "keep_cases", "ring_url", "ring_member"),
     }
 )
+_SOURCES = frozenset({"config_source", "config_file", "config_dir"})  # other places that oslo.config would read
 
 
 def encode_options(settings: Settings) -> str:
@@ -31,6 +33,24 @@ def encode_options(settings: Settings) -> str:
         said = [line for option in options if option.name not in LEFT_OUT for line in _lines(option, values)]
         lines += [f"[{group}]", *said] if said else []
     return "".join(f"{line}\n" for line in lines)
+
+
+def check_options(path: Path) -> None:
+    """
+    Refuse a case's configuration file with an option that ``encode_options`` never writes, and that reads elsewhere.
+
+    Raises:
+        ValueError: the file has such an option.
+    """
+    sections: dict[str, dict[str, list[str]]] = {}
+    try:
+        cfg.ConfigParser(str(path), sections).parse()
+    except cfg.ParseError:
+        return  # load_settings reports it with its line
+    for group, values in sections.items():
+        for name in values:
+            if name.lower().replace("-", "_") in LEFT_OUT | _SOURCES:
+                raise ValueError(f"{path.name}: [{group}] {name} is not allowed in a case")
 
 
 def _lines(option: cfg.Opt, values: Any) -> Iterator[str]:

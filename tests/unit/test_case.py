@@ -1,9 +1,6 @@
 """Saved cases: the same look once more, from what was read then and from nothing else."""
 
-import argparse
-import io
 import json
-import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,17 +11,17 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from keystoneauth1 import exceptions
 
-from agent.command.cases import replay
 from agent.errors import USER_ERRORS
 from agent.settings.read import load_settings
 from agent.settings.saved import encode_options
 from agent.state.clock import StoppedClock
-from agent.sync.case import Recorder, new_recorder, open_case, save_case
+from agent.sync.case import open_case
 from agent.sync.decide.draft import draft
 from agent.sync.decide.judge import judge
 from agent.sync.decide.view import Needs, View, Wishes
 from agent.sync.json_form import encode_conversion
 from agent.sync.node import ComputeNode
+from agent.sync.recorder import Recorder, new_recorder, save_case
 from agent.sync.run import foresee
 from beds.worlds import CARDS, STYLES, World, worlds
 from drivers.errors import DiscoveryError, PolicyError
@@ -212,21 +209,6 @@ def test_what_is_no_case_is_refused_in_one_line(tmp_path: Path, content: bytes) 
 
     with pytest.raises(DiscoveryError, match=r"case\.tar\.gz"), open_case(tmp_path / "case.tar.gz"):
         pass
-
-
-@pytest.mark.parametrize(
-    "about", [{"verb": "run", "options": {}}, {"verb": "plan", "options": {"config_file": "/etc/shadow"}}]
-)
-def test_a_case_that_is_no_look_is_not_done_again(tmp_path: Path, about: dict[str, Any]) -> None:
-    body = {"format": 1, "provider_config_is_there": False, **about}
-    with tarfile.open(tmp_path / "case.tar.gz", "w:gz") as tar:
-        for name, text in (("case.json", json.dumps(body)), ("placement.jsonl", ""), ("ironic.jsonl", "")):
-            member = tarfile.TarInfo(f"case/{name}")
-            member.size = len(text)
-            tar.addfile(member, io.BytesIO(text.encode()))
-
-    with pytest.raises(DiscoveryError, match=r"case\.tar\.gz cannot be replayed: it is a case of the verb"):
-        replay(argparse.Namespace(replay=tmp_path / "case.tar.gz"), lambda _verb, _options: None)
 
 
 @pytest.mark.parametrize("files", [None, (), ("one.yaml",)], ids=["no folder", "an empty one", "with a file"])

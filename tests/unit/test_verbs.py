@@ -75,6 +75,22 @@ def test_what_decides_a_case_is_an_option_of_its_verb(verb: str) -> None:
             id="claim for a user alone",
         ),
         pytest.param(("release", "guest"), "is not a uuid", id="no uuid"),
+        *(
+            pytest.param(("plan", "--replay", "F", *more), f"leave {more[0]} out", id=f"replay with {more[0]}")
+            for more in (
+                ("--save", "G"),
+                ("--rename-from", "old"),
+                ("--host", "DIR"),
+                ("--config-file", "F"),
+                ("--config-dir", "D"),
+                ("--embedded",),
+                ("--embedded-dir", "D"),
+            )
+        ),
+        *(
+            pytest.param(("plan", "--save", name), "is not the name of a regular file", id=f"save as {name!r}")
+            for name in ("", ".", "..", "/", "/tmp", "new/", "/dev/null", "/dev/stdout")
+        ),
     ],
 )
 def test_options_that_contradict_each_other_are_a_usage_error(

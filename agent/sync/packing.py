@@ -1,0 +1,109 @@
+"""Write a case as one ``.tar.gz`` file, whole or not at all, and unpack it again."""
+
+import io
+import os
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from agent.errors import StateError
+from drivers.host.archive import MAX_ARCHIVE_BYTES
+from drivers.host.unpack import MAX_TOTAL_BYTES, unpack
+
+MAX_MEMBER_BYTES = 256 << 20  # limit for one file of a case: the answers about 10,000 nodes have about 50 MiB
+_HOSTS = "hosts/"  # host archives, whose files have the limit MAX_ARCHIVE_BYTES
+_TEMPORARY = (".case-", ".new")
+_LEFT_OVER = (".case-*.new", "*.tar.gz.new")  # the second one by older versions
+
+
+def check_folder(path: Path) -> None:
+    """
+    Test that a case can be written to ``path``; leaves no file there.
+
+    Raises:
+        StateError: no file can be made in its folder.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise _unwritten(path, error) from error
+
+
+def pack(files: Mapping[str, bytes]) -> bytes:
+    """
+    Return a ``.tar.gz`` with these files, by their names in the case.
+
+    Raises:
+        StateError: a file is too large, or all files are: the case could not be unpacked.
+    """
+    large = [name for name, data in files.items() if len(data) > _limit(name)]
+    if large or sum(map(len, files.values())) > MAX_TOTAL_BYTES:
+        raise StateError(
+            f"no case is saved, because {large[0] if large else 'it'} would be larger than a replay accepts: "
+            f"send the log of the verb with -vv instead"
+        )
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+        for name, data in sorted(files.items()):
+            member = tarfile.TarInfo(f"case/{name}")
+            member.size, member.mode = len(data), 0o600
+            tar.addfile(member, io.BytesIO(data))
+    return packed.getvalue()
+
+
+def _limit(name: str) -> int:
+    return MAX_ARCHIVE_BYTES if name.startswith(_HOSTS) else MAX_MEMBER_BYTES
+
+
+def write_packed(path: Path, data: bytes) -> None:
+    """
+    Write a file that only its owner can read; a file of this name is replaced in full or not at all.
+
+    Raises:
+        StateError: the file cannot be written; nothing is left of it.
+    """
+    prefix, suffix = _TEMPORARY
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=prefix, suffix=suffix)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(handle)
+            Path(name).rename(path)
+        finally:
+            with suppress(OSError):
+                Path(name).unlink(missing_ok=True)
+    except OSError as error:
+        raise _unwritten(path, error) from error
+
+
+def remove_left_over(folder: Path) -> None:
+    """
+    Remove temporary files that a killed process left in a folder of cases.
+
+    Raises:
+        OSError: a file cannot be removed.
+    """
+    for pattern in _LEFT_OVER:
+        for path in folder.glob(pattern):
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def unpacked(path: Path) -> Iterator[Path]:
+    """
+    Unpack a case into a temporary folder, for as long as it is used; yield the folder with ``case.json``.
+
+    Raises:
+        DiscoveryError: the file cannot be unpacked.
+    """
+    with tempfile.TemporaryDirectory(prefix="compute-node-agent-", ignore_cleanup_errors=True) as scratch:
+        yield unpack(path, Path(scratch), most_bytes=MAX_MEMBER_BYTES)
+
+
+def _unwritten(path: Path, error: OSError) -> StateError:
+    return StateError(f"cannot write the case {path}: {error.strerror}: name another file")

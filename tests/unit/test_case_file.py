@@ -1,0 +1,441 @@
+"""The file of a case: written whole or not at all, for its owner alone; read with suspicion."""
+
+import argparse
+import json
+import os
+import re
+import tarfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.command.cases import replay, save
+from agent.command.exits import Exit
+from agent.command.options import parse_new_file
+from agent.command.result import Report
+from agent.command.verbs import VERBS
+from agent.connect.choice import Choice, open_client, settings_for
+from agent.errors import ConfigError, StateError
+from agent.settings.read import Settings, load_settings
+from agent.sync import packing
+from agent.sync.case import Case, open_case
+from agent.sync.packing import check_folder, pack, remove_left_over, write_packed
+from agent.sync.recorder import begin_anew, keep_state, new_recorder, save_case
+from drivers.base import Survey
+from drivers.errors import DiscoveryError
+from fakes import FACTS
+from reportclient.recording import Exchange, Unrecorded
+
+ROOT = "4a5f7e9c-0d27-4e43-8f6f-2a3b1c9d8e70"
+ONE: dict[str, Any] = {
+    "method": "GET",
+    "path": "/traits",
+    "microversion": "1.39",
+    "status": 200,
+    "headers": {"Date": "d"},
+    "text": "{}",
+}
+
+
+def configured(tmp_path: Path) -> Settings:
+    return replace(
+        load_settings([]), state_directory=tmp_path / "state", provider_config=tmp_path / "files", identity_folders=()
+    )
+
+
+def whole(tmp_path: Path) -> dict[str, bytes]:
+    """The files of a case with one look and one request, by name."""
+    kept = new_recorder()
+    kept.nodes, kept.called = ("host",), {"placement": "P", "where": "P"}
+    kept.looks.append(("host", Survey(FACTS, None, {})))
+    kept.placement.append(Exchange(**ONE))
+    save_case(tmp_path / "whole.tar.gz", kept, configured(tmp_path), "plan", {"rename_from": None})
+    with tarfile.open(tmp_path / "whole.tar.gz") as tar:
+        members = {member.name.removeprefix("case/"): tar.extractfile(member) for member in tar}
+        return {name: file.read() for name, file in members.items() if file}
+
+
+def about_with(files: dict[str, bytes], **more: object) -> dict[str, bytes]:
+    return files | {"case.json": json.dumps(json.loads(files["case.json"]) | more).encode()}
+
+
+def opened(tmp_path: Path, files: dict[str, bytes], act: Callable[[Case], Any] = lambda _case: None) -> Any:
+    (tmp_path / "case.tar.gz").write_bytes(pack(files))
+    with open_case(tmp_path / "case.tar.gz") as case:
+        return act(case)
+
+
+def replayed(tmp_path: Path, files: dict[str, bytes]) -> argparse.Namespace:
+    """The options with which the verb of a case would be carried out."""
+    (tmp_path / "case.tar.gz").write_bytes(pack(files))
+    return replay(argparse.Namespace(replay=tmp_path / "case.tar.gz"), lambda _verb, options: options)
+
+
+def test_only_the_owner_can_read_a_case_and_the_file_before_it_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "case.tar.gz"
+    path.write_text("old")
+    path.chmod(0o644)
+
+    write_packed(path, b"new")
+
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"new", 0o600)
+    assert [one.name for one in tmp_path.iterdir()] == ["case.tar.gz"]
+
+
+def test_nothing_is_left_of_a_case_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "folder/in").mkdir(parents=True)
+
+    with pytest.raises(StateError, match=r"cannot write the case .*/folder: .*: name another file"):
+        write_packed(tmp_path / "folder", b"new")  # a rename cannot replace a folder that has files
+
+    assert [one.name for one in tmp_path.iterdir()] == ["folder"]
+
+
+def test_the_folder_of_a_case_is_tested_without_a_trace(tmp_path: Path) -> None:
+    check_folder(tmp_path / "case.tar.gz")
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(StateError, match=r"cannot write the case .*/none/case\.tar\.gz: No such file"):
+        check_folder(tmp_path / "none/case.tar.gz")
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    for name in (".case-abc.new", "2026-host.tar.gz.new", "2026-host.tar.gz"):
+        (tmp_path / name).write_text("")
+
+    remove_left_over(tmp_path)
+
+    assert [one.name for one in tmp_path.iterdir()] == ["2026-host.tar.gz"]
+
+
+@pytest.mark.parametrize("name", ["placement.jsonl", "state/nodes.json"])
+def test_answers_and_state_may_be_larger_than_the_files_of_a_host(tmp_path: Path, name: str) -> None:
+    files = whole(tmp_path)
+    large = json.dumps(ONE | {"text": "x" * (17 << 20)}).encode()
+
+    assert opened(tmp_path, files | {name: large}, lambda case: (case.folder / name).stat().st_size) == len(large)
+
+
+def test_a_case_that_no_replay_accepts_is_not_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(StateError, match=r"no case is saved, because hosts/0/x would be larger than a replay accepts"):
+        pack({"hosts/0/x": bytes((16 << 20) + 1)})
+    monkeypatch.setattr(packing, "MAX_TOTAL_BYTES", 10)
+    with pytest.raises(StateError, match="no case is saved, because it would be larger than a replay accepts"):
+        pack({"a": bytes(6), "b": bytes(6)})
+
+
+def test_of_the_state_only_the_agents_own_memory_is_kept_and_to_the_byte(tmp_path: Path) -> None:
+    names = (f"{ROOT}.json", "nodes.json", f"audits/{ROOT}.json", "keyring.json", "status.json", "audits/other.json")
+    for name in names:
+        (tmp_path / "state" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "state" / name).write_bytes(b"\xff")
+    kept = new_recorder()
+
+    keep_state(kept, configured(tmp_path))
+
+    assert kept.state == dict.fromkeys(names[:3], b"\xff")
+    begin_anew(kept)
+    assert not kept.state
+
+
+def test_files_of_operators_are_kept_to_the_byte(tmp_path: Path) -> None:
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files/latin.yaml").write_bytes(b"# f\xfcr\n")
+    (tmp_path / "files/.hidden.yaml").write_text("not read")
+
+    files = whole(tmp_path)
+
+    assert files["provider_config/latin.yaml"] == b"# f\xfcr\n"
+    assert "provider_config/.hidden.yaml" not in files
+
+
+def test_a_failed_look_is_kept_without_the_password_in_its_words(tmp_path: Path) -> None:
+    kept = new_recorder()
+    kept.looks.append(("host", DiscoveryError("libvirt at qemu+tcp://root:hidden@there/system is gone")))
+    save_case(tmp_path / "case.tar.gz", kept, configured(tmp_path), "plan", {})
+
+    with open_case(tmp_path / "case.tar.gz") as case:
+        assert case.about["looks"][0].get("failed") == "libvirt at qemu+tcp://***@there/system is gone"
+
+
+class Unlisted:
+    def nodes(self) -> tuple[str, ...]:
+        raise DiscoveryError("libvirt is gone")
+
+
+def test_nodes_that_could_not_be_listed_cannot_be_listed_again(tmp_path: Path) -> None:
+    kept = new_recorder()
+    unlisted: Any = Unlisted()
+    with pytest.raises(DiscoveryError, match="libvirt is gone"):
+        kept.driver(unlisted).nodes()
+    save_case(tmp_path / "case.tar.gz", kept, configured(tmp_path), "plan", {})
+
+    with open_case(tmp_path / "case.tar.gz") as case, pytest.raises(DiscoveryError, match="libvirt is gone"):
+        case.driver(lambda _archive: unlisted).nodes()
+
+
+def test_nodes_are_listed_at_each_pass(tmp_path: Path) -> None:
+    class Renamed:
+        names = ("one",)
+
+        def nodes(self) -> tuple[str, ...]:
+            return self.names
+
+    host: Any = Renamed()
+    kept = new_recorder()
+    driver = kept.driver(host)
+    assert driver.nodes() == kept.nodes == ("one",)
+    host.names = ("other",)
+    assert driver.nodes() == kept.nodes == ("other",)
+
+
+@pytest.mark.parametrize("service", ["placement", "ironic"])
+def test_a_case_from_before_a_service_was_chosen_says_so(tmp_path: Path, service: str) -> None:
+    def name(case: Case) -> None:
+        case.name_of(service)
+
+    with pytest.raises(Unrecorded, match="failed before it had chosen one"):
+        opened(tmp_path, about_with(whole(tmp_path), called={}), name)
+
+
+def test_a_replay_of_a_case_without_placement_is_refused_in_one_line(tmp_path: Path) -> None:
+    def client(case: Case) -> None:
+        open_client(load_settings([]), Choice(case=case))
+
+    with pytest.raises(Unrecorded, match="the case has no placement"):
+        opened(tmp_path, about_with(whole(tmp_path), called={}), client)
+
+
+def test_a_case_without_a_list_of_its_files_is_read_as_before(tmp_path: Path) -> None:
+    files = whole(tmp_path)
+    about = json.loads(files["case.json"])
+    del about["members"]
+
+    assert opened(tmp_path, files | {"case.json": json.dumps(about).encode()}, lambda case: case.about["nodes"]) == [
+        "host"
+    ]
+
+
+@pytest.mark.parametrize("name", ["agent.conf", "ironic.jsonl", "hosts/0/host.json"])
+def test_a_case_that_lost_a_file_is_refused(tmp_path: Path, name: str) -> None:
+    files = whole(tmp_path)
+    del files[name]
+
+    with pytest.raises(DiscoveryError, match=f"it lacks {re.escape(name)}: copy the whole file again"):
+        opened(tmp_path, files)
+
+
+ILL: tuple[Any, ...] = (None, 7, "x", [], {}, True, [1], {"a": 1}, 1e400)
+HOSTS: tuple[Any, ...] = ([], -1, 0.5, True, "../../../etc", "0")
+LOOKS: tuple[object, ...] = (
+    [{}],
+    [{"node": "host"}],
+    [{"node": "host", "failed": "no kind"}],
+    [{"node": "host", "failed": ["x"], "kind": []}],
+    *([{"node": "host", "host": host}] for host in HOSTS),
+)
+CLOCKS = ({"boot": "b"}, {"boot": "b", "offset_s": "nan", "now_s": 1}, {"boot": "b", "offset_s": 0, "now_s": 1e300})
+
+
+def test_each_wrong_value_of_a_case_is_refused(tmp_path: Path) -> None:
+    files = whole(tmp_path)
+    about = json.loads(files["case.json"])
+    right: dict[str, object] = {
+        "options": {"light": True},
+        "processes": {"nova-compute": [7]},
+        "called": {"placement": "P"},
+    }
+    wrong: list[dict[str, object]] = [
+        {name: value}
+        for name, now in about.items()
+        for value in ILL
+        if type(value) is not type(now) or isinstance(value, (int, float))
+        if (name, value)
+        not in (("recorded", True), ("provider_config_is_there", True), ("provider_config_named", True))
+    ]
+    wrong += [{"looks": looks} for looks in LOOKS] + [{"clock": clock} for clock in CLOCKS]
+    wrong += [{"processes": {"nova-compute": 7}}, {"processes": {"nova-compute": ["a"]}}, {"called": {"placement": 7}}]
+    opened(tmp_path, about_with(files, **right))
+
+    for more in wrong:
+        with pytest.raises(DiscoveryError, match="is not a case in the form that"):
+            opened(tmp_path, about_with(files, **more))
+    for name in about.keys() - {"members"}:
+        with pytest.raises(DiscoveryError, match=f"{name}' is a required property"):
+            opened(tmp_path, files | {"case.json": json.dumps({k: v for k, v in about.items() if k != name}).encode()})
+
+
+FIELDS: tuple[tuple[str, Any], ...] = (
+    *(("method", 1), ("path", None), ("microversion", []), ("status", "x"), ("status", True), ("text", 7)),
+    *(("headers", []), ("headers", {"Date": 1}), ("failure", 7), ("cause", 7), ("more", "x")),
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("[]", id="list"),
+        pytest.param("7", id="number"),
+        pytest.param("{", id="no JSON"),
+        pytest.param("[" * 100_000, id="deep"),
+        pytest.param('{"method": "GET", "path": "/"}', id="a field is missing"),
+        *(pytest.param(json.dumps(ONE | {name: value}), id=f"{name} {value!r}") for name, value in FIELDS),
+    ],
+)
+@pytest.mark.parametrize("name", ["placement.jsonl", "ironic.jsonl"])
+def test_a_request_that_is_not_in_the_form_is_refused(tmp_path: Path, name: str, text: str) -> None:
+    with pytest.raises(DiscoveryError, match="is not a case in the form that"):
+        opened(tmp_path, whole(tmp_path) | {name: f"{json.dumps(ONE)}\n{text}\n".encode()})
+
+
+@pytest.mark.parametrize("name", ["case.json", "placement.jsonl", "ironic.jsonl"])
+@pytest.mark.parametrize("data", [b"\xff\xfe\0", b"[" * 100_000], ids=["no UTF-8", "deep"])
+def test_what_is_no_text_is_refused(tmp_path: Path, name: str, data: bytes) -> None:
+    with pytest.raises(DiscoveryError, match="is not a case in the form that"):
+        opened(tmp_path, whole(tmp_path) | {name: data})
+
+
+@pytest.mark.parametrize(
+    ("verb", "told", "words"),
+    [
+        ("run", {}, "it is a case of the verb run with the options"),
+        ("plan", {"config_file": "/etc/shadow"}, "it is a case of the verb plan with the options"),
+        ("plan", {"rename_from": 7}, "--rename-from cannot be 7"),
+        ("plan", {"deep": "x"}, "--deep cannot be 'x'"),
+        ("reshape", {"to": "bogus"}, "--to cannot be 'bogus'"),
+        ("reshape", {"to": ["numa"]}, "--to cannot be"),
+        ("audit", {"light": "x"}, "--light cannot be 'x'"),
+    ],
+)
+def test_options_that_no_look_has_are_not_done_again(
+    tmp_path: Path, verb: str, told: dict[str, object], words: str
+) -> None:
+    with pytest.raises(DiscoveryError, match=f"case\\.tar\\.gz cannot be replayed: {words}"):
+        replayed(tmp_path, about_with(whole(tmp_path), verb=verb, options=told))
+
+
+@pytest.mark.parametrize(
+    ("verb", "told"),
+    [
+        ("plan", {"rename_from": "old", "deep": True}),
+        ("plan", {"rename_from": None, "deep": None}),
+        ("reshape", {"to": "numa"}),
+        ("audit", {"light": True, "consumers": False}),
+    ],
+)
+def test_options_of_a_look_are_done_again(tmp_path: Path, verb: str, told: dict[str, object]) -> None:
+    options = vars(replayed(tmp_path, about_with(whole(tmp_path), verb=verb, options=told)))
+
+    assert {name: options[name] for name in told} == told
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[DEFAULT]\nconfig_source = remote",
+        "[DEFAULT]\nconfig-source: remote",
+        "[default]\nConfig_Dir = /etc",
+        "[agent]\nring_url = etcd3+http://there",
+        "[libvirt]\nconnection_uri = qemu+tcp://there/system",
+    ],
+)
+def test_a_case_whose_options_lead_elsewhere_is_refused(tmp_path: Path, line: str) -> None:
+    files = whole(tmp_path)
+
+    with pytest.raises(DiscoveryError, match=r"agent\.conf: \[.*\] .* is not allowed in a case"):
+        opened(tmp_path, files | {"agent.conf": f"{line}\n".encode() + files["agent.conf"]})
+
+
+def test_variables_of_the_environment_do_not_change_a_replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OS_COMPUTE__LAYOUT", "numa")
+    files = whole(tmp_path)
+
+    def layout(case: Case) -> str:
+        return settings_for(Choice(case=case)).policy.layout
+
+    assert load_settings([]).policy.layout == "numa"
+    assert b"layout = numa" in files["agent.conf"]
+    assert opened(tmp_path, files | {"agent.conf": b""}, layout) == "devices"
+
+
+def test_options_that_are_no_configuration_are_refused_with_their_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"agent\.conf:2 cannot be read"):
+        opened(
+            tmp_path, whole(tmp_path) | {"agent.conf": b"[compute]\nx\n"}, lambda case: settings_for(Choice(case=case))
+        )
+
+
+@pytest.mark.parametrize("kind", ["folder", "fifo", "link", "dangling link"])
+def test_only_a_regular_file_is_replaced(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "case.tar.gz"
+    (tmp_path / "there").write_text("")
+    make: dict[str, Callable[[], None]] = {
+        "folder": path.mkdir,
+        "fifo": lambda: os.mkfifo(path),
+        "link": lambda: path.symlink_to("there"),
+        "dangling link": lambda: path.symlink_to("nowhere"),
+    }
+    make[kind]()
+
+    with pytest.raises(argparse.ArgumentTypeError, match="is not the name of a regular file"):
+        parse_new_file(str(path))
+    assert parse_new_file(str(tmp_path / "there")) == tmp_path / "there"
+    assert parse_new_file(str(tmp_path / "new")) == tmp_path / "new"
+
+
+def plan(tmp_path: Path, path: Path) -> argparse.Namespace:
+    (tmp_path / "agent.conf").write_text(f"[agent]\nstate_directory = {tmp_path}/state\n")
+    return argparse.Namespace(config_file=[tmp_path / "agent.conf"], config_dir=[], save=path, rename_from=None)
+
+
+REPORT = Report(data={}, table="", exit=Exit.DIFFERENCES, remark="remark")
+
+
+def test_a_case_that_cannot_be_begun_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    def act(_options: argparse.Namespace) -> Report:
+        raise AssertionError("read")
+
+    with pytest.raises(StateError, match="cannot write the case"):
+        save(VERBS["plan"], plan(tmp_path, tmp_path / "none/case.tar.gz"), act)
+
+
+def test_the_report_of_a_verb_is_given_though_its_case_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+
+    def act(_options: argparse.Namespace) -> Report:
+        (tmp_path / "folder").rmdir()
+        return REPORT
+
+    report = save(VERBS["plan"], plan(tmp_path, tmp_path / "folder/case.tar.gz"), act)
+
+    assert report is not None
+    assert (report.data, report.exit) == (REPORT.data, Exit.ERROR)
+    assert re.match("remark\ncannot write the case .*: No such file", report.remark)
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_the_error_of_a_verb_is_its_error_whether_its_case_can_be_written(tmp_path: Path, written: bool) -> None:
+    (tmp_path / "folder").mkdir()
+
+    def act(_options: argparse.Namespace) -> Report:
+        if not written:
+            (tmp_path / "folder").rmdir()
+        raise DiscoveryError("libvirt is gone")
+
+    with pytest.raises(DiscoveryError, match="libvirt is gone") as failed:
+        save(VERBS["plan"], plan(tmp_path, tmp_path / "folder/case.tar.gz"), act)
+
+    assert bool(getattr(failed.value, "__notes__", ())) is not written
+    assert (tmp_path / "folder/case.tar.gz").exists() is written
+
+
+def test_the_report_of_a_verb_with_a_case_is_its_report(tmp_path: Path) -> None:
+    assert save(VERBS["plan"], plan(tmp_path, tmp_path / "case.tar.gz"), lambda _options: REPORT) == REPORT
+    assert opened_again(tmp_path / "case.tar.gz") == "plan"
+
+
+def opened_again(path: Path) -> str:
+    with open_case(path) as case:
+        return case.about["verb"]

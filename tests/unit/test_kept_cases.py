@@ -1,0 +1,224 @@
+"""The service's cases: one for each reason, the newest ones, whatever the clock and the disk do."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.connect.choice import Choice
+from agent.service import cases, rounds
+from agent.service.cases import KeptCases, case_files
+from agent.service.rounds import Rounds
+from agent.settings.read import Settings, load_settings
+from agent.state.locks import locked
+from agent.sync.case import open_case
+from agent.sync.outcome import Outcome, Status
+from drivers.errors import DiscoveryError
+from reportclient.errors import Forbidden
+from reportclient.plan import Plan
+from reportclient.tree import ObservedTree
+
+
+def configured(tmp_path: Path) -> Settings:
+    return replace(load_settings([]), state_directory=tmp_path, identity_folders=(), keep_cases=3)
+
+
+def kept(tmp_path: Path) -> KeptCases:
+    made = KeptCases(configured(tmp_path))
+    made.begin()
+    return made
+
+
+def numbers(tmp_path: Path) -> list[int]:
+    return [int(path.name[:6]) for path in case_files(tmp_path)]
+
+
+def test_the_newest_cases_are_kept(tmp_path: Path) -> None:
+    one = kept(tmp_path)
+    for letter in "abcde":
+        one.keep("host", letter, deep=False)
+
+    assert numbers(tmp_path) == [3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("reasons", "count"),
+    [
+        pytest.param(["a copy 37 s old", "a copy 97.5 s old"], 1, id="other numbers"),
+        pytest.param(["a", "b", "a", "b"], 2, id="in turn"),
+        pytest.param(["a", "", "a"], 2, id="well in between"),
+    ],
+)
+def test_the_same_reason_is_one_case_until_a_pass_goes_well(tmp_path: Path, reasons: list[str], count: int) -> None:
+    one = kept(tmp_path)
+    for reason in reasons:
+        if reason:
+            one.keep("host", reason, deep=False)
+        else:
+            one.well()
+
+    assert len(case_files(tmp_path)) == count
+
+
+def test_a_clock_that_was_ahead_does_not_keep_its_cases_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, ahead = kept(tmp_path), timedelta(days=3650)
+
+    class Ahead(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return datetime.now(tz) + ahead
+
+    monkeypatch.setattr(cases, "datetime", Ahead)
+    for letter in "abc":
+        one.keep("host", letter, deep=False)
+    monkeypatch.undo()
+    for letter in "de":
+        one.keep("host", letter, deep=False)
+
+    assert numbers(tmp_path) == [3, 4, 5]
+    assert f"{datetime.now(UTC):-%Y}" in case_files(tmp_path)[-1].name
+
+
+def test_a_case_of_an_older_version_is_the_oldest(tmp_path: Path) -> None:
+    (tmp_path / "cases").mkdir()
+    (tmp_path / "cases/20361119T171821.347728Z-host.tar.gz").write_text("")
+    one = kept(tmp_path)
+    for letter in "abc":
+        one.keep("host", letter, deep=False)
+
+    assert numbers(tmp_path) == [1, 2, 3]
+
+
+def test_a_case_that_could_not_be_written_is_tried_again_and_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = kept(tmp_path)
+    (tmp_path / "cases").write_text("in the way")
+    with caplog.at_level(logging.WARNING):
+        one.keep("host", "a", deep=False)
+        one.keep("host", "a", deep=False)
+    assert len(caplog.records) == 1
+
+    (tmp_path / "cases").unlink()
+    one.keep("host", "a", deep=False)
+
+    assert numbers(tmp_path) == [1]
+
+
+def test_what_an_interrupted_write_left_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "cases").mkdir()
+    for name in (".case-x.new", "20261122T171821.3Z-host.tar.gz.new"):
+        (tmp_path / "cases" / name).write_text("")
+
+    kept(tmp_path).keep("host", "a", deep=False)
+
+    assert len(list((tmp_path / "cases").iterdir())) == 1
+
+
+@pytest.mark.parametrize("node", ["a/../../x", "ä" * 200, ".."])
+def test_a_case_of_a_node_of_any_name_stays_in_its_folder(tmp_path: Path, node: str) -> None:
+    kept(tmp_path).keep(node, "a", deep=False)
+
+    assert len(case_files(tmp_path)) == 1
+
+
+def test_a_case_that_is_too_large_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cases, "MOST_BYTES", 10)
+    kept(tmp_path).keep("host", "a", deep=False)
+
+    assert not case_files(tmp_path)
+
+
+@pytest.mark.parametrize(("keep_cases", "active"), [(0, True), (3, False)])
+def test_nothing_is_kept_where_no_cases_are_wanted(tmp_path: Path, keep_cases: int, active: bool) -> None:
+    one = KeptCases(replace(configured(tmp_path), keep_cases=keep_cases), active=active)
+    one.begin()
+    one.keep_state()
+    one.keep("host", "a", deep=False)
+    driver: Any = Named()
+    sender: Any = object()
+
+    assert (one.seeing(driver), one.recording(sender)) == (driver, sender)
+    assert not (tmp_path / "cases").exists()
+
+
+class Failing:
+    def take(self, *_arguments: object, **_more: object) -> None:
+        raise Forbidden("no role")
+
+
+def passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: Any) -> Rounds:
+    """Passes over one host with this driver, which find it up to date; their audits fail."""
+
+    @contextmanager
+    def opened(*_arguments: object) -> Iterator[Any]:
+        if isinstance(driver, Exception):
+            raise driver
+        yield driver
+
+    def unchanged(node: Any, _wishes: object) -> Outcome:
+        return Outcome(node=node.name, status=Status.UNCHANGED, plan=Plan(()), observed=ObservedTree())
+
+    monkeypatch.setattr(rounds, "open_driver", opened)
+    monkeypatch.setattr(rounds, "open_sender", lambda *_arguments, **_more: (None, "P", "P"))
+    monkeypatch.setattr(rounds, "run_locked", unchanged)
+    nothing: Any = lambda *_arguments: None  # noqa: E731
+    made = Rounds(
+        Choice(), configured(tmp_path), None, wake=nothing, metered=lambda one: one, told=nothing, progress=nothing
+    )
+    monkeypatch.setattr(made, "_audits", Failing())
+    return made
+
+
+@dataclass
+class Named:
+    asked: int = 0
+
+    def nodes(self) -> tuple[str, ...]:
+        self.asked += 1
+        return ("host",)
+
+
+def test_an_audit_that_fails_at_each_pass_is_one_case_and_each_pass_asks_for_the_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = Named()
+    one = passes(tmp_path, monkeypatch, driver)
+    for _ in range(4):
+        with pytest.raises(Forbidden):
+            one.take(deep=False, counts=True)
+
+    assert numbers(tmp_path) == [1]
+    assert driver.asked == 4
+
+
+def test_the_state_of_a_case_is_read_under_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def watched(directory: Path) -> Iterator[None]:
+        with locked(directory):
+            (tmp_path / "nodes.json").write_text("another process wrote this before it gave the lock back")
+            yield
+
+    monkeypatch.setattr(rounds, "locked", watched)
+    with pytest.raises(Forbidden):
+        passes(tmp_path, monkeypatch, Named()).take(deep=False, counts=True)
+
+    with open_case(case_files(tmp_path)[0]) as case:
+        assert (case.folder / "state/nodes.json").read_text().startswith("another process")
+
+
+def test_a_host_that_cannot_be_opened_is_a_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = DiscoveryError("libvirt is gone")
+    with pytest.raises(DiscoveryError):
+        passes(tmp_path, monkeypatch, gone).take(deep=False, counts=True)
+
+    with open_case(case_files(tmp_path)[0]) as case:
+        assert case.name_of("placement") == "P"
+        assert case.about.get("unlisted") == {"failed": "libvirt is gone", "kind": "DiscoveryError"}
