@@ -80,6 +80,11 @@ class Case:
         def nodes() -> tuple[str, ...]:
             if unlisted := self.about.get("unlisted"):
                 raise _error(unlisted)
+            if not self.about["nodes"]:
+                raise Unrecorded(
+                    "the case has no nodes: the command that saved it failed before it had listed them; see what that "
+                    "command printed"
+                )
             return tuple(self.about["nodes"])
 
         def look(node: str) -> Survey:

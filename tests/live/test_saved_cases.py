@@ -141,6 +141,79 @@ def test_no_secret_is_in_a_case(placement_server: PlacementServer, write_config:
     assert json.loads(next(text for text in texts if '"verb"' in text))["verb"] == "plan"
 
 
+def test_a_libvirt_that_does_not_answer_is_so_from_its_case_without_the_password(
+    write_config: Write, tmp_path: Path
+) -> None:
+    config = write_config(libvirt={"connection_uri": "qemu+tcp://root:very-secret@127.0.0.1:1/system"})
+    case = tmp_path / "case.tar.gz"
+
+    first = saved(case, "plan", "--config-file", config, "--embedded-dir", tmp_path / "run")
+
+    assert first[0] == 1
+    assert "qemu+tcp://***@127.0.0.1:1/system" in first[2]
+    assert replayed(case) == first
+    with tarfile.open(case) as tar:
+        assert not [member for member in tar if b"very-secret" in tar.extractfile(member).read()]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        pytest.param((), "the case has no placement: the command that saved it failed", id="no placement"),
+        pytest.param(
+            ("--host", "/nonexistent", "--embedded-dir", "run"), "the case has no nodes: the command", id="no host"
+        ),
+    ],
+)
+def test_a_case_from_before_the_first_answer_is_refused_in_one_line(
+    more: tuple[str, ...], words: str, write_config: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = write_config(agent={"state_directory": tmp_path / "state"})
+    first = saved(tmp_path / "case.tar.gz", "plan", *FOUR_CELLS[:2], "--config-file", config, *more)
+    assert first[0] == 1
+
+    code, out, err = replayed(tmp_path / "case.tar.gz")
+
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert words in err
+
+
+def test_a_file_of_an_operator_that_is_no_text_is_refused_alike_from_its_case(tmp_path: Path) -> None:
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files/latin.yaml").write_bytes(b"meta: {schema_version: '1.0'}\n# f\xfcr\n")
+    more = tmp_path / "more.conf"
+    more.write_text(f"[compute]\nprovider_config_location = {tmp_path}/files\n")
+
+    first = saved(
+        tmp_path / "case.tar.gz", "plan", *FOUR_CELLS, "--embedded-dir", tmp_path / "run", "--config-file", more
+    )
+
+    assert first[0] == 1
+    assert "latin.yaml: 'utf-8' codec" in first[2]
+    assert replayed(tmp_path / "case.tar.gz") == first
+
+
+def test_only_the_user_reads_a_case_and_the_environment_does_not_change_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = tmp_path / "case.tar.gz"
+    case.write_text("an older case")
+    case.chmod(0o644)
+    first = saved(case, "plan", *FOUR_CELLS, "--embedded-dir", tmp_path / "run")
+    monkeypatch.setenv("OS_COMPUTE__LAYOUT", "flat")
+
+    assert case.stat().st_mode & 0o777 == 0o600
+    assert replayed(case) == first
+
+
+def test_a_case_that_cannot_be_written_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    refused = run_agent("plan", "--save", tmp_path / "none/case.tar.gz", "--host", "/nonexistent")
+
+    assert (refused.code, refused.err.count("\n")) == (1, 1)
+    assert "none/case.tar.gz: No such file or directory: name another file" in refused.err
+
+
 def test_a_case_is_saved_by_looks_alone(tmp_path: Path) -> None:
     refused = run_agent("reshape", "--apply", "--save", tmp_path / "case.tar.gz", "--embedded-dir", tmp_path / "run")
 
@@ -163,6 +236,8 @@ def test_the_service_keeps_the_case_of_a_refused_pass_once_and_status_names_it(
 
     code, out, err = replayed(case)
 
+    assert case.name.startswith("000001-")
+    assert case.stat().st_mode & 0o777 == 0o600
     assert str(case) in told.out.replace("\n", "")
     assert code == 3, err
     assert "sync would refuse this" in err

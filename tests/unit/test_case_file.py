@@ -176,6 +176,13 @@ def test_nodes_that_could_not_be_listed_cannot_be_listed_again(tmp_path: Path) -
         case.driver(lambda _archive: unlisted).nodes()
 
 
+def test_a_case_from_before_the_nodes_were_listed_says_so(tmp_path: Path) -> None:
+    unused: Any = None
+
+    with pytest.raises(Unrecorded, match="failed before it had listed them"):
+        opened(tmp_path, about_with(whole(tmp_path), nodes=[], looks=[]), lambda case: case.driver(unused).nodes())
+
+
 def test_nodes_are_listed_at_each_pass(tmp_path: Path) -> None:
     class Renamed:
         names = ("one",)
