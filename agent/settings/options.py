@@ -162,7 +162,7 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
         cfg.IntOpt("keep_cases", default=5, min=0, max=100,
                    help="Number of cases that the service keeps below the state directory. The service writes one "
                         "case for each refused or failed pass over a hypervisor. plan --replay FILE repeats such a "
-                        "pass. A case has no secrets."),
+                        "pass. A case has no logins; docs/commands.md says what it contains."),
         cfg.PortOpt("metrics_port",
                     help="Port on loopback for /metrics, /healthz and /readyz; 0: a free port. Unset: no port."),
         cfg.StrOpt("metrics_textfile",
