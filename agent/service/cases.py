@@ -81,15 +81,18 @@ class KeptCases:
             return
         try:
             self._write(node, {"rename_from": None, "deep": deep})
+            self._reasons.append(reason)
+            for old in case_files(self._settings.state_directory)[: -self._settings.keep_cases]:
+                old.unlink(missing_ok=True)
         except (StateError, OSError) as error:
             if reason not in self._unkept:
-                LOG.warning("the case of this pass cannot be kept node=%s reason=%s", node, error)
+                LOG.warning(
+                    "the case of this pass cannot be kept, or older ones not deleted node=%s reason=%s", node, error
+                )
                 self._unkept.append(reason)
-        else:
-            self._reasons.append(reason)
 
     def _write(self, node: str, options: Mapping[str, object]) -> None:
-        """Write a case if it is not too large; StateError, OSError: files cannot be written or deleted."""
+        """Write a case, with the highest number, if it is not too large; StateError, OSError: it cannot be written."""
         folder = self._settings.state_directory / _FOLDER
         folder.mkdir(parents=True, exist_ok=True)
         remove_left_over(folder)
@@ -100,8 +103,6 @@ class KeptCases:
         number = _number(before[-1]) + 1 if before else 1
         name = f"{number:06}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-{_UNSAFE.sub('_', node)[:100]}.tar.gz"
         write_packed(folder / name, packed)
-        for old in before[: max(0, len(before) + 1 - self._settings.keep_cases)]:
-            old.unlink(missing_ok=True)
 
 
 def case_files(directory: Path) -> list[Path]:

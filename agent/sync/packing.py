@@ -82,15 +82,11 @@ def write_packed(path: Path, data: bytes) -> None:
 
 
 def remove_left_over(folder: Path) -> None:
-    """
-    Remove temporary files that a killed process left in a folder of cases.
-
-    Raises:
-        OSError: a file cannot be removed.
-    """
+    """Remove temporary files that a killed process left in a folder of cases; what cannot be removed stays."""
     for pattern in _LEFT_OVER:
         for path in folder.glob(pattern):
-            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                path.unlink()
 
 
 @contextmanager
