@@ -32,7 +32,7 @@ def unpack(packed: Path, folder: Path, *, most_bytes: int = MAX_ARCHIVE_BYTES) -
             if len(whole.read(_PADDING_BYTES + 1)) > _PADDING_BYTES:  # the end has the checksum
                 raise MalformedFact(f"{packed} is not a host archive or case: it goes on after its last file")
     except (OSError, tarfile.TarError, EOFError, RuntimeError, ValueError, zlib.error) as error:
-        raise DiscoveryError(f"cannot unpack {packed}: {error}") from error
+        raise DiscoveryError(f"cannot unpack {packed}: {_tell(error)}") from error
     tops = list(folder.iterdir())
     return tops[0] if len(tops) == 1 and tops[0].is_dir() else folder
 
@@ -47,10 +47,23 @@ def _extract(tar: tarfile.TarFile, folder: Path, packed: Path, most_bytes: int) 
             )
         if member.name.count("/") > MAX_DEPTH:
             raise MalformedFact(f"{packed} is not a host archive or case: it has more than {MAX_DEPTH} nested folders")
+        if member.isdir() and os.path.normpath(member.name) == ".":
+            continue  # the folder itself, as in tar -C FOLDER .
         if not (member.isfile() or member.isdir() or member.issym()) or _leads_out(member, folder):
             raise MalformedFact(f"{packed}: {member.name} leads out of the archive or is not a regular file")
         member.mode = 0o700 if member.isdir() else 0o600
         tar.extract(member, folder, set_attrs=False)
+
+
+def _tell(error: Exception) -> str:
+    """Return why a file cannot be unpacked, with what to do where that is known."""
+    if isinstance(error, gzip.BadGzipFile):
+        return "it is not a gzip file: give a folder, a .tar.gz of one, or a case that --save wrote"
+    if isinstance(error, FileNotFoundError) and error.filename:
+        return "there is no such file: check the path"
+    if isinstance(error, PermissionError) and error.filename:
+        return "this user may not read it: run as its owner"
+    return str(error)
 
 
 def _leads_out(member: tarfile.TarInfo, folder: Path) -> bool:

@@ -58,6 +58,41 @@ def test_an_archive_in_a_folder_of_its_own_is_found(tmp_path: Path) -> None:
     assert (top / "sys/link").read_text() == "evil"
 
 
+def test_an_archive_with_its_own_folder_as_a_member_is_unpacked(tmp_path: Path) -> None:
+    recorded, folder = tmp_path / "recorded", tmp_path / "out"
+    (recorded / "sys").mkdir(parents=True)
+    (recorded / "host.json").write_text("{}")
+    folder.mkdir()
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as tar:
+        tar.add(recorded, ".")  # as tar -C recorded -czf a.tar.gz . does
+
+    top = unpack(tmp_path / "a.tar.gz", folder)
+
+    assert (top, (top / "host.json").read_text()) == (folder, "{}")
+
+
+def test_a_file_that_is_not_packed_or_not_there_is_told_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "plain.txt").write_text("no archive")
+
+    with pytest.raises(DiscoveryError, match=r"plain\.txt: it is not a gzip file: give a folder"):
+        unpack(tmp_path / "plain.txt", tmp_path / "out")
+    with pytest.raises(DiscoveryError, match=r"cannot unpack \S+nothing: there is no such file: check the path$"):
+        unpack(tmp_path / "nothing", tmp_path / "out")
+
+
+def test_a_host_archive_one_folder_further_down_is_named(tmp_path: Path) -> None:
+    inside = tmp_path / "four-cells" / "archive"
+    inside.mkdir(parents=True)
+    (inside / "host.json").write_text("{}")
+
+    with pytest.raises(DiscoveryError, match=f"is no host archive, but {inside} is one: use --host {inside}"):
+        HostArchive(tmp_path / "four-cells").check()
+    with pytest.raises(DiscoveryError, match=r"has no disk\.json: record the host again"):
+        HostArchive(tmp_path / "four-cells").read("disk.json")
+    with pytest.raises(DiscoveryError, match="does not exist: give a folder that compute-node-agent record wrote"):
+        HostArchive(tmp_path / "nowhere").check()
+
+
 def test_an_archive_that_is_cut_or_damaged_anywhere_is_refused(tmp_path: Path) -> None:
     packed = pack(tmp_path / "a.tar.gz", *((f"host/{number}", None) for number in range(40))).read_bytes()
     for end in range(0, len(packed), 16):  # the last of them lacks only the checksum at the end
