@@ -16,6 +16,7 @@ from reportclient.errors import KEYSTONE_AWAY, LEAKED, asked_keystone, mask, sho
 FAILURES = (exceptions.ClientException, OSError, ArithmeticError, ValueError, *LEAKED)
 """Everything that an adapter raises when no answer came."""
 NO_CONNECTION = (exceptions.ConnectTimeout, exceptions.ConnectFailure)
+_PLAIN_HTTP = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")  # OpenSSL's words for it
 _AT_ONCE = nullcontext()  # keystoneauth's own semaphore waits by the wall clock: for hours when that was set back
 
 
@@ -61,6 +62,11 @@ def request(
         **more,
     )
     return answer
+
+
+def speaks_plain_http(error: Exception) -> bool:
+    """Return whether the other side of a TLS connection answered without TLS, as an http port does."""
+    return isinstance(error, exceptions.SSLError) and any(word in str(error) for word in _PLAIN_HTTP)
 
 
 def no_answer(error: Exception, where: str, advice: str) -> str:

@@ -24,7 +24,7 @@ from reportclient.errors import (
     Rejected,
     Unavailable,
 )
-from reportclient.keystone import FAILURES, Answer, Sender, no_answer, request
+from reportclient.keystone import FAILURES, Answer, Sender, no_answer, request, speaks_plain_http
 
 RACED = ("placement.concurrent_update", "placement.inventory.inuse", "placement.resource_provider.inuse")
 """Error codes of a 409 that another writer causes, for instance when it uses what was free at the time of the plan."""
@@ -202,8 +202,10 @@ def _refuse(answer: Answer, method: str, path: str, where: str, now_s: float) ->
     if status == 409 and code == NO_ROOM and "/allocations" in path:
         raise NoRoom(f"{asked}: {detail}")
     if status in (408, 425, 429) or status >= 500 or not error:
+        advice = "is [placement] endpoint the address of placement?" if status == 404 else "see placement's log"
+        unsure = "" if method == "GET" else "; it is not known whether anything changed"
         raise Unavailable(
-            f"{asked}: {detail}: see placement's log; it is not known whether anything changed",
+            f"{asked}: {detail}: {advice}{unsure}",
             retry_after_s=_retry_after_s(answer.headers.get("Retry-After", ""), now_s),
         )
     raise Rejected(f"{asked}: {detail}")
@@ -243,6 +245,8 @@ def _retry_after_s(text: str, now_s: float) -> float:
 
 def _explain(error: Exception, where: str, now_s: float) -> NoReturn:
     """Raise our error, with advice, for what keystoneauth raised before any answer came."""
+    if speaks_plain_http(error):
+        raise Rejected(no_answer(error, where, _PLAIN_HTTP)) from error
     for kinds, make, advice in _ADVICE:
         if isinstance(error, kinds):
             refusal = make(no_answer(error, where, advice))
@@ -252,6 +256,7 @@ def _explain(error: Exception, where: str, now_s: float) -> NoReturn:
     raise error
 
 
+_PLAIN_HTTP = "it answers without TLS: is https right in [placement] endpoint or auth_url, or should it be http?"
 _ADVICE: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Callable[[str], Exception], str], ...] = (
     (
         exceptions.SSLError,

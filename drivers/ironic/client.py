@@ -15,7 +15,7 @@ from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_a
 from drivers.errors import DiscoveryError, MalformedFact, Vanished
 from drivers.ironic.nodes import FIELDS
 from reportclient.errors import KEYSTONE_AWAY
-from reportclient.keystone import FAILURES, NO_CONNECTION, Sender, describe, no_answer, request
+from reportclient.keystone import FAILURES, NO_CONNECTION, Sender, describe, no_answer, request, speaks_plain_http
 
 PAGE = 1000  # nodes for each request; Ironic cuts it down to its own [api] max_limit
 REQUEST_TRIES = 5  # at a request that a busy Ironic refused, and at a listing during which a node went away
@@ -150,6 +150,9 @@ class IronicClient:
 
     def _unanswered(self, error: Exception) -> DiscoveryError:
         """Return our error, with advice, for what keystoneauth raised before any answer came."""
+        if speaks_plain_http(error):
+            advice = "it answers without TLS: is https right in [ironic] endpoint_override or auth_url?"
+            return DiscoveryError(no_answer(error, self.where, advice))
         for kinds, advice in _ADVICE:
             if isinstance(error, kinds):
                 return DiscoveryError(no_answer(error, self.where, advice))

@@ -49,10 +49,25 @@ def test_a_refusal_is_told_by_status_and_code(answer: FakeAnswer, kind: type[Pla
     assert type(caught.value) is kind
 
 
+def test_a_web_page_for_a_read_asks_for_the_address_and_a_read_changes_nothing() -> None:
+    with pytest.raises(
+        Unavailable, match=r"with 404: a web page: is \[placement\] endpoint the address of placement\?$"
+    ):
+        transport(FakeAnswer(404, "<html>", HTML)).get("/a")
+    with pytest.raises(Unavailable, match=r"with 503: why: see placement's log$"):
+        transport(refusal(503)).get("/a")
+
+
 @pytest.mark.parametrize(
     ("error", "kind", "advice"),
     [
         pytest.param(exceptions.SSLError("x"), Rejected, "cafile", id="unknown CA"),
+        pytest.param(
+            exceptions.SSLError("[SSL: WRONG_VERSION_NUMBER] wrong version number"),
+            Rejected,
+            "answers without TLS: is https right in",
+            id="https for an http port",
+        ),
         pytest.param(exceptions.ConnectTimeout("x"), Unavailable, "timeout", id="slow"),
         pytest.param(exceptions.ConnectFailure("x"), Unavailable, "does it run", id="nobody there"),
         pytest.param(
