@@ -4,7 +4,7 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agent import VERSION
@@ -31,11 +31,11 @@ examples:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; return the exit code."""
-    parser = _parser()
+    parser, verbs = _parsers()
     options = parser.parse_args(arguments)
     verb = VERBS[options.verb]
     if refusal := verb.refusal(options):
-        parser.error(refusal)
+        verbs[verb.name].error(refusal)
     if not verb.logs:
         _set_up_log(options.verbose)
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - stays open until the process ends
@@ -88,7 +88,8 @@ def _run(verb: Verb, options: argparse.Namespace) -> int:
         return Exit.ERROR
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parsers() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
+    """Return the parser of the command line, and that of each verb, by name."""
     parser = argparse.ArgumentParser(
         prog="compute-node-agent",
         description="Reports this host's CPUs, memory, disk, cells and devices to OpenStack placement as one tree.",
@@ -112,7 +113,7 @@ def _parser() -> argparse.ArgumentParser:
                 choice = one.add_mutually_exclusive_group()
                 for option in row:
                     _add(choice, option)
-    return parser
+    return parser, verbs.choices
 
 
 def _add_common(verb: argparse.ArgumentParser) -> None:
@@ -122,7 +123,8 @@ def _add_common(verb: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="a configuration file, for instance /etc/nova/nova.conf; may be repeated, later files win",
+        help="a configuration file, for instance /etc/nova/nova.conf; may be repeated, later files win (default "
+        "/etc/compute-node-agent/compute-node-agent.conf)",
     )
     verb.add_argument(
         "--config-dir",

@@ -91,5 +91,8 @@ def _print_table(report: Report) -> None:
 
     table: Printer = resolve_name(report.table)
     out = console()
-    for data in (report.data,) if report.each is None else report.each:
-        table(out, data)
+    with nullcontext() if out.is_terminal else out.capture() as captured:
+        for data in (report.data,) if report.each is None else report.each:
+            table(out, data)
+    if captured:
+        print(*(line.rstrip() for line in captured.get().split("\n")), sep="\n", end="")

@@ -110,7 +110,10 @@ def read_status(directory: Path) -> dict[str, Any]:
         if record["format"] != _FORMAT:
             raise ValueError("another format")
     except FileNotFoundError as error:
-        raise StateError(f"there is no {path}: the service never ran with this state directory") from error
+        raise StateError(
+            f"there is no {path}: the service never ran with this state directory: start the service, or name its "
+            f"configuration with --config-file"
+        ) from error
     except OSError as error:
         raise StateError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:

@@ -5,12 +5,24 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from agent.command.carry_out import _print
 from agent.command.forms import ApprovalForm, LeavingForm, ShownConversionForm
 from agent.command.host_tables import print_conversion
 from agent.command.outcome_tables import print_left
+from agent.command.result import Report
 from agent.sync.forms import DeleteForm
 
 OPERATION: DeleteForm = {"operation": "delete", "provider": "host", "uuid": "u"}
+
+
+def test_a_table_in_a_pipe_has_no_blanks_at_the_ends_of_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    data = {"project": "p", "user": None, "usages": {"INSTANCE": {"VCPU": 1, "MEMORY_MB": 64}}}
+
+    _print("table", Report(data=data, table="agent.command.host_tables:print_usages"))
+
+    lines = capsys.readouterr().out.split("\n")
+    assert any("MEMORY_MB" in line for line in lines)
+    assert lines == [line.rstrip() for line in lines]
 
 
 def left(outcome: str, *notes: str) -> str:

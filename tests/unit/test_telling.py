@@ -55,7 +55,7 @@ def test_a_status_is_read_as_it_was_written(tmp_path: Path) -> None:
     (tmp_path / "status.json").write_text("torn", encoding="utf-8")
     with pytest.raises(StateError, match="is not a status file of this version"):
         read_status(tmp_path)
-    with pytest.raises(StateError, match="never ran"):
+    with pytest.raises(StateError, match="never ran with this state directory: start the service"):
         read_status(tmp_path / "elsewhere")
 
 

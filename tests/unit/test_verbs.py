@@ -100,7 +100,9 @@ def test_options_that_contradict_each_other_are_a_usage_error(
         main(arguments)
 
     assert ended.value.code == Exit.USAGE
-    assert words in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert words in shown
+    assert shown.startswith(f"usage: compute-node-agent {arguments[0]} ")
 
 
 def _paths() -> dict[str, str]:
