@@ -13,6 +13,10 @@ from reportclient.tree import MAX_INT
 PARTS = (("domain", 4, 0xFFFF), ("bus", 2, 0xFF), ("slot", 2, 0x1F), ("function", 1, 0x7))
 SWITCHES = {"true": True, "1": True, "yes": True, "on": True, "t": True, "y": True,
             "false": False, "0": False, "no": False, "off": False, "f": False, "n": False}  # fmt: skip
+TAGS = ("devname", "vendor_id", "product_id", "address", "resource_class", "traits", "physical_network", "managed",
+        "remote_managed", "trusted", "one_time_use", "live_migratable", "resource_class_attribute",
+        "bandwidth")  # fmt: skip
+"""The keys of a rule that nova or this agent knows; other keys are allowed, and ignored."""
 NO_DEVICE = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB", "MEM_ENCRYPTION_CONTEXT"})
 ATTRIBUTE = re.compile(r"[\w-]+(/[\w-]+)*")
 MAX_KBPS = 0x7FFFFFFF  # the largest number that placement takes

@@ -13,7 +13,8 @@ from agent.audit.heal import read_policy
 from agent.connect.choice import Choice, open_client, open_driver
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.service.status import is_running, read_status
-from agent.settings.read import Settings, files_of, slips_of_the_pen
+from agent.settings.read import Settings, files_of
+from agent.settings.slips import slips_of_the_pen, types_left_out
 from agent.state.host import RESERVE_BYTES
 from agent.sync.approval import approvals, tell_approval
 from agent.sync.decide.judge import judge
@@ -65,8 +66,8 @@ def check_host(choice: Choice, read_settings: Callable[[], Settings]) -> tuple[C
 
 
 def check_option_names(settings: Settings) -> list[Check]:
-    """Check the files for names that resemble an option that is read, and are not read themselves."""
-    slips = slips_of_the_pen(settings)
+    """Check the files for names that are probably misspelt, and for vGPU types that get no card."""
+    slips = (*slips_of_the_pen(settings), *types_left_out(settings))
     if not slips:
         return [Check("configuration", True, "no wrong or unsupported option")]
     return [Check("configuration", False, slip) for slip in slips]
@@ -155,8 +156,8 @@ def _check_state(settings: Settings) -> str:
     barred = [path for path in (place, *inside) if not os.access(path, os.W_OK)]
     if barred:
         reason = _why_barred(barred[0])
-        raise CheckFailed(f"{barred[0]} cannot be written{reason}: run as its owner, or set [agent] state_directory")
-    _try_room(place, RESERVE_BYTES, "make room or set [agent] state_directory")
+        raise CheckFailed(f"{barred[0]} cannot be written{reason}: run as its owner, or set {settings.state_option}")
+    _try_room(place, RESERVE_BYTES, f"make room or set {settings.state_option}")
     return f"{folder} can be written"
 
 

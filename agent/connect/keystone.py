@@ -1,5 +1,6 @@
 """Makes keystoneauth adapters for placement and Ironic: with Keystone, without it, or in this process."""
 
+import difflib
 import os
 import threading
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from keystoneauth1.session import Session
 from oslo_config import cfg
 
 from agent.errors import ConfigError
+from agent.settings.mentions import place
 from agent.settings.options import register_secrets
 from agent.settings.read import Settings
 from reportclient.errors import LEAKED, mask, shorten
@@ -27,6 +29,7 @@ NOAUTH_HEADERS = {"X-Auth-Token": "admin", "X-Roles": "service"}  # give the rig
 EMBEDDED_URL = "http://embedded.placement"
 
 NEEDED = ("password", "application_credential_secret")  # secret options without which no login can work
+BY_NAME = ("password", "v2password", "v3password")  # logins that need a username or a user_id
 
 ENVIRONMENT = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "requests_ca_bundle", "curl_ca_bundle")
 
@@ -54,7 +57,7 @@ def open_placement(settings: Settings) -> tuple[Adapter, str]:
     if not settings.placement_chosen:
         raise ConfigError(NO_PLACEMENT)
     conf = settings.source
-    _check_secrets(conf, "placement")
+    _check_login(conf, "placement")
     try:
         auth = loading.load_auth_from_conf_options(conf, "placement")
         _check_url(conf, "placement")
@@ -152,7 +155,7 @@ def open_ironic(settings: Settings) -> tuple[Adapter, str]:
         ConfigError: no Ironic is configured, or keystoneauth does not accept the options.
     """
     conf = settings.source
-    _check_secrets(conf, "ironic")
+    _check_login(conf, "ironic")
     try:
         auth = loading.load_auth_from_conf_options(conf, "ironic")
         if auth is None:
@@ -211,9 +214,9 @@ def _check_url(conf: cfg.ConfigOpts, group: str) -> None:
             raise ConfigError(f"[{place}] {name} has more than one @: in a user or password, write it as %40")
         if url and "@" in url.partition("://")[2].partition("/")[2]:
             raise ConfigError(f"[{place}] {name} has a / before an @: in a user or password, write it as %2F")
-        if name == "auth_url" and url and not url.startswith(("http://", "https://")):
+        if url and not url.startswith(("http://", "https://")):
             shown = "" if "@" in url else f" = {url}"
-            raise ConfigError(f"[{place}] auth_url{shown} is no URL: it must begin with http:// or https://")
+            raise ConfigError(f"[{place}] {name}{shown} is no URL: it must begin with http:// or https://")
 
 
 def _settle(session: Any) -> None:
@@ -224,19 +227,36 @@ def _settle(session: Any) -> None:
         session.session.trust_env = False
 
 
-def _check_secrets(conf: cfg.ConfigOpts, group: str) -> None:
+def _check_login(conf: cfg.ConfigOpts, group: str) -> None:
     """
-    Refuse a login without its secret: keystoneauth would fail at the first request, without the option's name.
+    Refuse an unknown way to log in, and one that lacks options.
+
+    keystoneauth names only some of the missing options, and fails for the others at the first request.
 
     Raises:
-        ConfigError: the secret is missing.
+        ConfigError: with the option, and the name that is meant, or all options that are missing.
     """
-    for section, option in register_secrets(conf, group):
-        if option in NEEDED and conf[section][option] is None:
-            raise ConfigError(
-                f"[{section}] auth_type = {conf[section].auth_type} needs {option}: set it, or put LoadCredential="
-                f"{group}-{option.replace('_', '-')}:FILE into the systemd unit"
-            )
+    secrets = {option for _, option in register_secrets(conf, group)}
+    section = conf[group].auth_section or group
+    kind = conf[section].auth_type if "auth_type" in conf[section] else None
+    if not kind:
+        return
+    where = place(conf, section, "auth_type")
+    try:
+        options = loading.get_auth_plugin_conf_options(kind)
+    except exceptions.NoMatchingPlugin as error:
+        near = difflib.get_close_matches(kind, loading.get_available_plugin_names(), 1)
+        meant = f"is {near[0]} meant?" if near else "use password, v3applicationcredential or none"
+        raise ConfigError(f"{where}[{section}] auth_type = {kind} is no way to log in: {meant}") from error
+    needed = [option.dest for option in options if option.required or (option.secret and option.dest in NEEDED)]
+    if kind in BY_NAME and conf[section].user_id is None:
+        needed.append("username")
+    if missing := [name for name in needed if conf[section][name] is None]:
+        secret = next((name for name in missing if name in secrets), "")
+        credential = f"LoadCredential={group}-{secret.replace('_', '-')}:FILE"
+        hidden = f", or for {secret} put {credential} into the systemd unit" if secret else ""
+        them = "it" if len(missing) == 1 else "them"
+        raise ConfigError(f"{where}[{section}] auth_type = {kind} needs {', '.join(missing)}: set {them}{hidden}")
 
 
 def _place(conf: cfg.ConfigOpts, group: str, endpoint: str | None, wanted: str) -> str:

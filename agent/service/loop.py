@@ -20,7 +20,8 @@ from agent.service.rounds import RoundResult, Rounds
 from agent.service.status import ServiceStatus
 from agent.service.systemd import Notifier
 from agent.settings.log import set_up_log
-from agent.settings.read import Settings, slips_of_the_pen
+from agent.settings.read import Settings
+from agent.settings.slips import slips_of_the_pen
 from agent.state.locks import serving
 from agent.sync.outcome import Status
 from drivers.errors import DiscoveryError

@@ -119,7 +119,8 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
     "devices": (
         cfg.ListOpt("enabled_mdev_types", deprecated_name="enabled_vgpu_types", default=[],
                     help="Types of mediated devices to offer. If there are several, all but one need [mdev_TYPE] "
-                         "device_addresses."),
+                         "device_addresses. A group [mdev_TYPE] has the name of its type in place of TYPE, for "
+                         "instance [mdev_nvidia-231]."),
     ),
     "workarounds": (
         cfg.BoolOpt("reserve_disk_resource_for_image_cache", default=False, help="Not supported: must be false."),
@@ -281,4 +282,5 @@ def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
     }
     session = list(placement.values())
     own = [(group, list(options)) for group, options in OPTIONS.items() if group != "ironic"]
-    return [*own, ("placement", session), ("ironic", [*OPTIONS["ironic"], *session])]
+    # Stands for the groups of all types; oslo.config writes names of groups in small letters.
+    return [*own, ("mdev_type", list(MDEV_OPTIONS)), ("placement", session), ("ironic", [*OPTIONS["ironic"], *session])]

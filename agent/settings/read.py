@@ -14,7 +14,7 @@ from pathlib import Path
 from oslo_config import cfg
 
 from agent.errors import ConfigError
-from agent.settings.mentions import is_registered, mentions
+from agent.settings.mentions import mentions
 from agent.settings.options import OPTIONS, OWN_GROUPS, REFUSED, register
 from agent.settings.policy import build_policy
 from agent.settings.resolve import resolve
@@ -76,6 +76,7 @@ class Settings:
     placement_chosen: bool  # whether a file sets [placement] auth_type or auth_section
     provider_config_shown: Path | None = None  # name of that folder in messages; None: its own path
     recorded: bool = False  # the nodes are host archives, which have their own identity
+    state_option: str = "[agent] state_directory"  # which option names that folder, for messages
     source: cfg.ConfigOpts  # from which keystoneauth reads its own options
 
 
@@ -111,22 +112,11 @@ def load_settings(
         )
     except (cfg.Error, OSError, UnicodeDecodeError) as error:
         where = ", ".join(map(str, [*named, *directories]))
-        raise ConfigError(f"configuration {where}: {_without_line(error)}") from error
+        raise ConfigError(f"configuration {where}: {_tell_reading(error)}") from error
     except RecursionError as error:  # from options that oslo.config reads here already, as those of the log
         raise ConfigError(f"configuration {', '.join(map(str, named))}: an option refers to itself") from error
     resolve(conf)
     return _read_settings(Values(conf), [path.absolute().parent for path in named])
-
-
-def slips_of_the_pen(settings: Settings) -> tuple[str, ...]:
-    """Return a sentence for each name in the files that is probably a misspelt group or option of this agent."""
-    found = _groups_nearly_read(settings.source)
-    for path, line, group, name, _ in mentions(settings.source):
-        known = [option.name for option in OPTIONS.get(group, ())]
-        near = [] if is_registered(settings.source, group, name) else difflib.get_close_matches(name, known, 1, 0.85)
-        if near:
-            found.append(f"{path}:{line}: [{group}] {name} is not read: is {near[0]} meant?")
-    return tuple(found)
 
 
 def files_of(settings: Settings, group: str, name: str) -> tuple[Path, ...]:
@@ -138,7 +128,7 @@ def files_of(settings: Settings, group: str, name: str) -> tuple[Path, ...]:
 
 def keep_in(settings: Settings, folder: Path) -> Settings:
     """Return the same settings with identity and state in ``folder``."""
-    return replace(settings, state_directory=folder, identity_folders=(folder,))
+    return replace(settings, state_directory=folder, identity_folders=(folder,), state_option="another --embedded-dir")
 
 
 def _read_settings(values: Values, config_folders: list[Path]) -> Settings:
@@ -222,25 +212,17 @@ def _check_own_names(values: Values) -> None:
             values.problems.append(f"{path}:{line}: [{group}] {name} is no option of this agent{meant}")
 
 
-def _groups_nearly_read(conf: cfg.ConfigOpts) -> list[str]:
-    """Return a sentence for each group that is probably misspelt; the names of nova's other groups differ more."""
-    known = {group.lower(): group for group in (*OPTIONS, "placement")}
-    found: dict[tuple[Path, str], str] = {}
-    for path, line, group, _, _ in mentions(conf):
-        if group == "DEFAULT" or group in conf:
-            continue
-        if near := difflib.get_close_matches(group, known, 1, 0.75):
-            text = f"{path}:{line}: the group [{group}] is not read: is [{known[near[0]]}] meant?"
-            found.setdefault((path, group), text)
-    return list(found.values())
-
-
-def _without_line(error: Exception) -> str:
+def _tell_reading(error: Exception) -> str:
     """Return one line; for a file that cannot be parsed without the text of its line, which may hold a secret."""
     cause = error.__context__
     if isinstance(error, cfg.ConfigFileParseError) and isinstance(cause, cfg.ParseError):
         return f"{cause.filename}:{cause.lineno} cannot be read: {cause.msg}"
-    return one_line(error)
+    advice = ""
+    if isinstance(error, cfg.ConfigFilesPermissionDeniedError):
+        advice = ": run as a user that may read it, for instance with sudo"
+    elif isinstance(error, cfg.ConfigFilesNotFoundError):
+        advice = ": check the path"
+    return f"{one_line(error)}{advice}"
 
 
 def _path(text: str | None) -> Path | None:

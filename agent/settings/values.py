@@ -29,7 +29,7 @@ class Values:
             self.problem(group, name, "refers to itself")
             return _default(group, name)
         except (ValueError, cfg.Error) as error:
-            reason = one_line(error).rpartition("is not valid: ")[2]
+            reason = plain_reason(one_line(error).rpartition("is not valid: ")[2])
             self.problem(group, name, f"is not valid: {reason}")
             return _default(group, name)
 
@@ -53,6 +53,14 @@ class Values:
 
 def _default(group: str, name: str) -> Any:
     return next(option for option in OPTIONS.get(group, MDEV_OPTIONS) if option.name == name).default
+
+
+def plain_reason(text: str) -> str:
+    """Return Python's reason why a text is no number in words for people; any other reason as it is."""
+    for start, wanted in (("invalid literal for int()", "a whole number"), ("could not convert string to", "a number")):
+        if text.startswith(start):
+            return f"it must be {wanted}, got {text.partition(': ')[2]}"
+    return text
 
 
 def one_line(error: Exception) -> str:

@@ -8,7 +8,7 @@ physical GPU, memory encryption contexts.
 from collections.abc import Iterable
 
 from drivers.devices.match import rules_by_function
-from drivers.devices.mdev import mdev_stock
+from drivers.devices.mdev import idle_types, mdev_stock
 from drivers.devices.pci import pci_stock
 from drivers.devices.sev import sev_stock
 from drivers.devices.stock import DeviceStock, libvirt_name
@@ -57,7 +57,6 @@ def idle(facts: HostFacts, policy: DevicePolicy) -> tuple[str, ...]:
     """Return a sentence for each part of the policy that matches nothing on this host, as it may be a typing error."""
     functions = {function.address: function for function in facts.devices.functions}
     used = {rule.number for rule in rules_by_function(functions, policy).values()}
-    offered = {kind.id for parent in facts.devices.mdev_parents for kind in parent.types}
     found = [
         f"[pci] device_spec rule {rule.number} applies to no device of this host: none matches, or an earlier rule "
         f"matches first"
@@ -66,13 +65,7 @@ def idle(facts: HostFacts, policy: DevicePolicy) -> tuple[str, ...]:
     ]
     if policy.rules and not policy.report:
         found.append("[pci] device_spec has no effect without report_in_placement = true")
-    found += [
-        f"[devices] enabled_mdev_types has {rule.type}, which no card of this host can make: correct it or load the "
-        f"card's driver"
-        for rule in policy.mdevs
-        if rule.type not in offered
-    ]
-    return tuple(found)
+    return (*found, *idle_types(facts, policy.mdevs))
 
 
 def present(facts: HostFacts) -> frozenset[str]:

@@ -67,6 +67,38 @@ def rule_of(parent: MdevParent, rules: Iterable[MdevRule]) -> MdevRule | None:
     return _rule_for({parent.name, str(parent.address)}, rules)
 
 
+def idle_types(facts: HostFacts, rules: Iterable[MdevRule]) -> tuple[str, ...]:
+    """Return a sentence for each enabled type without a card on this host, and for each listed card that is none."""
+    rules = tuple(rules)
+    makers: dict[str, list[MdevParent]] = {rule.type: [] for rule in rules}
+    for parent in facts.devices.mdev_parents:
+        for kind in parent.types:
+            makers.setdefault(kind.id, []).append(parent)
+    found = []
+    for rule in rules:
+        able = makers[rule.type]
+        if not able:
+            found.append(
+                f"[devices] enabled_mdev_types has {rule.type}, which no card of this host can make: correct it or "
+                f"load the card's driver"
+            )
+            continue
+        cards = " ".join(str(parent.address or parent.name) for parent in able)
+        names = {name for parent in able for name in (parent.name, str(parent.address))}
+        found += [
+            f"[mdev_{rule.type}] device_addresses has {address}, which is no card of this host that can make "
+            f"{rule.type}: the cards that can are {cards}"
+            for address in sorted(rule.addresses - names)
+        ]
+        if not rule.addresses and not any(rule_of(parent, rules) == rule for parent in able):
+            found.append(
+                f"[devices] enabled_mdev_types has {rule.type}, which gets no card: all cards that can make it "
+                f"({cards}) are listed for other types: list one in [mdev_{rule.type}] device_addresses, or do not "
+                f"enable {rule.type}"
+            )
+    return tuple(found)
+
+
 def _rule_for(names: Collection[str], rules: Iterable[MdevRule]) -> MdevRule | None:
     """Return the rule that lists a card by address or libvirt's name, else the first rule that lists no cards."""
     by_address = next((rule for rule in rules if not rule.addresses.isdisjoint(names)), None)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.command.check import Check, tell_rules, try_tree
-from agent.settings.read import load_settings
+from agent.command.check import Check, tell_rules, try_state, try_tree
+from agent.settings.read import keep_in, load_settings
 from agent.sync.outcome import Status
 from beds.one_host import OneHost
 from drivers.policy import DevicePolicy, MdevRule, Policy
@@ -15,6 +15,7 @@ from hardware import gpu, host, parent
 
 Write = Callable[..., Path]
 GPU = "pci_0000_84_00_0"
+SETTINGS = load_settings([])
 MDEVS = DevicePolicy(report=True, mdevs=(MdevRule(type="a"),))
 
 
@@ -25,6 +26,16 @@ def one(tmp_path: Path) -> OneHost:
     assert found.sync().status is Status.CHANGED
     found.claim({GPU: {"VGPU": 1}})
     return found
+
+
+def test_a_folder_that_the_command_line_names_is_not_blamed_on_an_option() -> None:
+    full = Path("/proc/compute-node-agent")  # nobody can make a folder there, root included
+
+    own, named = (try_state(one) for one in (replace(SETTINGS, state_directory=full), keep_in(SETTINGS, full)))
+
+    assert not own.ok
+    assert own.detail.endswith("set [agent] state_directory")
+    assert named.detail.endswith("set another --embedded-dir")
 
 
 def check(one: OneHost) -> Check:

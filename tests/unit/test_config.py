@@ -4,10 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from oslo_config import cfg
 
 from agent.connect.keystone import open_ironic, open_placement
 from agent.errors import ConfigError
-from agent.settings.read import load_settings, slips_of_the_pen
+from agent.settings.read import _tell_reading, load_settings
+from agent.settings.slips import slips_of_the_pen, types_left_out
 from drivers.policy import CpuPolicy, MdevRule, Policy, Ratio, ReservedPages
 from reportclient.errors import mask
 
@@ -515,9 +517,143 @@ def test_a_group_that_is_nearly_one_that_is_read_is_told_once(write_config: Writ
     assert found == (f"{path}:2: the group [{group}] is not read: is [{meant}] meant?",)
 
 
-@pytest.mark.parametrize("group", ["api", "api_database", "quota", "cache", "profiler", "mdev_nvidia-35"])
+@pytest.mark.parametrize("group", ["api", "api_database", "quota", "cache", "profiler"])
 def test_other_groups_are_novas(write_config: Write, group: str) -> None:
     assert slips_of_the_pen(load_settings([write_config(**{group: {"interval": 1}})])) == ()
+
+
+@pytest.mark.parametrize(
+    ("groups", "told"),
+    [
+        pytest.param(
+            {"devices": {"enabled_mdev_types": "i915-GVTg_V5_4"}, "mdev_i915-GVTg_V5_4": {"max_instance": 1}},
+            "[mdev_i915-gvtg_v5_4] max_instance is not read: is max_instances meant?",
+            id="option of a type",
+        ),
+        pytest.param(
+            {"devices": {"enabled_mdev_types": "nvidia-35"}, "vgpu_nvidia-35": {"device_address": "0000:84:00.0"}},
+            "[vgpu_nvidia-35] device_address is not read: is device_addresses meant?",
+            id="option of a type in nova's older form",
+        ),
+        pytest.param(
+            {"devices": {"enabled_mdev_types": "nvidia-35"}, "mdev_nvidia35": {"max_instances": 1, "mdev_class": "A"}},
+            "the group [mdev_nvidia35] is not read: [devices] enabled_mdev_types lacks nvidia35: is [mdev_nvidia-35] "
+            "meant?",
+            id="group of a misspelt type",
+        ),
+        pytest.param(
+            {"mdev_nvidia-36": {"max_instances": 1}},
+            "the group [mdev_nvidia-36] is not read: [devices] enabled_mdev_types lacks nvidia-36: enable the type, or "
+            "remove the group",
+            id="group of a type that is not enabled",
+        ),
+    ],
+)
+def test_a_slip_in_the_configuration_of_a_type_is_told_once(
+    write_config: Write, groups: dict[str, dict[str, object]], told: str
+) -> None:
+    (found,) = slips_of_the_pen(load_settings([write_config(**groups)]))
+
+    assert found.partition(": ")[2] == told
+
+
+@pytest.mark.parametrize("group", ["mdev_i915-GVTg_V5_4", "vgpu_i915-GVTg_V5_4"])
+def test_the_group_of_an_enabled_type_is_no_slip(write_config: Write, group: str) -> None:
+    path = write_config(devices={"enabled_mdev_types": "i915-GVTg_V5_4"}, **{group: {"max_instances": 1}})
+
+    assert slips_of_the_pen(load_settings([path])) == ()
+
+
+def test_a_second_type_without_cards_of_its_own_is_told(write_config: Write) -> None:
+    path = write_config(devices={"enabled_mdev_types": "a,b,c"}, mdev_c={"device_addresses": "0000:84:00.0"})
+
+    (found,) = types_left_out(load_settings([path]))
+
+    assert found.startswith(f"{path}:2: [devices] enabled_mdev_types has b, which is not offered: a lacks ")
+
+
+def test_a_key_of_a_rule_that_is_nearly_a_known_one_is_told_and_others_are_novas(tmp_path: Path) -> None:
+    path = tmp_path / "nova.conf"
+    path.write_text(
+        '[pci]\ndevice_spec = {"vendor_id": "8086", "trusted": "true", "rack": "7"}\n'
+        'device_spec = [{"vendor_id": "10de", "adress": "0000:84:00.0"}]\n'
+    )
+
+    assert slips_of_the_pen(load_settings([path])) == (
+        "[pci] device_spec rule 2 has adress, which is not read: is address meant?",
+    )
+
+
+@pytest.mark.parametrize(
+    ("login", "told"),
+    [
+        pytest.param(
+            {"auth_type": "pasword"}, "auth_type = pasword is no way to log in: is password meant?", id="near"
+        ),
+        pytest.param({"auth_type": "tea-leaves"}, "is no way to log in: use password, v3app", id="near none"),
+        pytest.param(
+            {"auth_type": "password"},
+            "auth_type = password needs auth_url, password, username: set them, or for password put "
+            "LoadCredential=GROUP-password:FILE into the systemd unit",
+            id="all that is missing",
+        ),
+        pytest.param({"auth_type": "password", "password": "p", "user_id": "u"}, "needs auth_url: set it", id="URL"),
+        pytest.param(
+            {"auth_type": "v3applicationcredential", "auth_url": "http://k/v3", "application_credential_id": "i"},
+            "needs application_credential_secret: set it, or for application_credential_secret put LoadCredential="
+            "GROUP-application-credential-secret:FILE into the systemd unit",
+            id="secret",
+        ),
+        pytest.param(
+            {"auth_type": "none", "endpoint": "127.0.0.1:8778"},
+            "endpoint = 127.0.0.1:8778 is no URL: it must begin with http:// or https://",
+            id="endpoint without a scheme",
+        ),
+        pytest.param(
+            {"auth_type": "none", "endpoint_override": "localhost/placement"},
+            "endpoint_override = localhost/placement is no URL",
+            id="override without a scheme",
+        ),
+    ],
+)
+@pytest.mark.parametrize("group", ["placement", "ironic"])
+def test_a_login_that_cannot_work_is_told_with_its_options(
+    group: str, login: dict[str, object], told: str, write_config: Write
+) -> None:
+    settings = load_settings([write_config(**{group: login})])
+
+    with pytest.raises(ConfigError) as caught:
+        (open_placement if group == "placement" else open_ironic)(settings)
+
+    assert told.replace("GROUP", group) in str(caught.value)
+    assert f"[{group}] " in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("groups", "told"),
+    [
+        pytest.param(
+            {"agent": {"interval": "soon"}}, "interval is not valid: it must be a whole number, got 'soon'", id="int"
+        ),
+        pytest.param(
+            {"DEFAULT": {"cpu_allocation_ratio": "x"}}, "ratio is not valid: it must be a number, got 'x'", id="float"
+        ),
+    ],
+)
+def test_a_text_for_a_number_is_told_in_plain_words(
+    groups: dict[str, dict[str, object]], told: str, write_config: Write
+) -> None:
+    assert told in problem(write_config(**groups))
+
+
+def test_a_file_that_cannot_be_found_is_told_with_what_to_do(tmp_path: Path) -> None:
+    assert "nothing.conf: check the path" in problem(tmp_path / "nothing.conf")
+
+
+def test_a_file_that_may_not_be_read_is_told_with_what_to_do() -> None:
+    told = _tell_reading(cfg.ConfigFilesPermissionDeniedError(["/etc/nova/nova.conf"]))
+
+    assert told.endswith("/etc/nova/nova.conf: run as a user that may read it, for instance with sudo")
 
 
 def test_a_real_nova_conf_has_no_slips() -> None:

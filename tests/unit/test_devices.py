@@ -503,6 +503,21 @@ def test_rules_that_are_about_nothing_here_are_told_as_slips_of_the_pen() -> Non
     assert idle(facts, DevicePolicy()) == ()
 
 
+def test_a_listed_card_that_cannot_make_its_type_is_told_with_those_that_can() -> None:
+    one, other = gpu(), gpu("0000:85:00.0")
+    facts = host(one, other, parents=(parent(one, a=2), parent(other, b=2)))
+    listed = frozenset({"pci_0000_84_00_0", "0000:85:00.0", "0000:99:00.0"})
+
+    assert idle(facts, DevicePolicy(mdevs=(MdevRule(type="a", addresses=listed), MdevRule(type="b")))) == (
+        "[mdev_a] device_addresses has 0000:85:00.0, which is no card of this host that can make a: the cards that can "
+        "are 0000:84:00.0",
+        "[mdev_a] device_addresses has 0000:99:00.0, which is no card of this host that can make a: the cards that can "
+        "are 0000:84:00.0",
+        "[devices] enabled_mdev_types has b, which gets no card: all cards that can make it (0000:85:00.0) are listed "
+        "for other types: list one in [mdev_b] device_addresses, or do not enable b",
+    )
+
+
 def test_a_card_that_the_kernel_reports_as_broken_is_reserved_with_the_reason() -> None:
     one = only(host(plain(power_state="error")), rules(ANY))
 
