@@ -128,7 +128,9 @@ def files_of(settings: Settings, group: str, name: str) -> tuple[Path, ...]:
 
 def keep_in(settings: Settings, folder: Path) -> Settings:
     """Return the same settings with identity and state in ``folder``."""
-    return replace(settings, state_directory=folder, identity_folders=(folder,), state_option="another --embedded-dir")
+    return replace(
+        settings, state_directory=folder, identity_folders=(folder,), state_option="--embedded-dir to another folder"
+    )
 
 
 def _read_settings(values: Values, config_folders: list[Path]) -> Settings:

@@ -394,15 +394,21 @@ def test_a_one_time_card_with_an_allocation_is_reserved_though_no_guest_shows(
 def test_check_names_rules_that_nothing_answers_to_and_slips_of_the_pen(
     placement_server: PlacementServer, tmp_path: Path, write_config: Write
 ) -> None:
-    pci: dict[str, object] = {"device_spec": '{"product_id": "ffff"}', "discovr": "all"}
-    options, _ = write_by_hand(
-        placement_server, tmp_path, write_config, pci=pci, devices={"enabled_mdev_types": "nvidia-999"}
-    )
+    pci: dict[str, object] = {"device_spec": '{"product_id": "ffff", "adress": "*"}', "discovr": "all"}
+    types: dict[str, dict[str, object]] = {
+        "devices": {"enabled_mdev_types": "nvidia-999"},
+        "mdev_nvidia-999": {"max_instance": 1},
+        "mdev_nvidia-99": {"max_instances": 1},
+    }
+    options, _ = write_by_hand(placement_server, tmp_path, write_config, pci=pci, **types)
 
     checked = run_agent("check", *options)
 
     details = " ".join(one["detail"] for one in checked.json["checks"] if not one["ok"])
     assert checked.code == 3
     for text in ("discovr is not read: is discover meant?", "rule 1 applies to no device",
-                 "has no effect without report_in_placement", "nvidia-999, which no card"):  # fmt: skip
+                 "has no effect without report_in_placement", "nvidia-999, which no card",
+                 "max_instance is not read: is max_instances meant?",
+                 "has adress, which is not read: is address meant?",
+                 "is [mdev_nvidia-999] meant?"):  # fmt: skip
         assert text in details

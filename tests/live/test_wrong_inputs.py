@@ -104,7 +104,9 @@ def test_a_cloud_is_reported_to_over_tls_with_keystone(
         pytest.param({"project_name": "nothing"}, ("refused the credentials",), id="no such project"),
         pytest.param({"auth_type": "tea-leaves"}, ("tea-leaves",), id="no such way to authenticate"),
         pytest.param({"auth_url": "127.0.0.1:9/v3"}, ("auth_url", "is no URL"), id="an address for Keystone"),
-        pytest.param({"username": None}, ("[placement]",), id="half of the credentials"),
+        pytest.param({"auth_type": "pasword"}, ("is password meant?",), id="a misspelt way to authenticate"),
+        pytest.param({"username": None}, ("[placement]", "needs username: set it"), id="half of the credentials"),
+        pytest.param({"username": None, "auth_url": None}, ("needs auth_url, username",), id="less than half of them"),
         pytest.param(
             {"auth_url": "https://127.0.0.1:9/v3"},
             ("Keystone gives no token", "does it run"),
@@ -344,6 +346,8 @@ def test_archives_in_no_known_form(
 
 def test_an_archive_that_is_not_there(write_config: Write, tmp_path: Path) -> None:
     is_refused(run_agent("discover", "--host", tmp_path / "nowhere"), "the host archive", "does not exist")
+    above = Path(__file__).parents[1] / "hosts" / "four-cells"
+    is_refused(run_agent("discover", "--host", above), "is no host archive", f"use --host {above}/archive")
 
 
 # -- this machine's own files -----------------------------------------------------------------------------------------
@@ -427,7 +431,11 @@ def test_a_check_leaves_nothing_in_a_folder_with_room(
     [
         pytest.param(proxy.Answer(200, (("Content-Type", "text/html"),), b"<html>"), ("a web page",), id="HTML"),
         pytest.param(proxy.Answer(503, (("Content-Type", "text/html"),), b"<html>"), ("503",), id="503"),
-        pytest.param(proxy.Answer(404, (("Content-Type", "text/plain"),), b"no"), ("404",), id="some other server"),
+        pytest.param(
+            proxy.Answer(404, (("Content-Type", "text/plain"),), b"no"),
+            ("404", "is [placement] endpoint the address of placement?"),
+            id="some other server",
+        ),
     ],
 )
 def test_a_placement_that_is_none(
@@ -435,6 +443,12 @@ def test_a_placement_that_is_none(
 ) -> None:
     with proxy.Proxy(placement_server.url, hook=lambda request, forward: answer) as front:
         is_refused(report(noauth(front.url)), *words)
+
+
+def test_https_for_a_placement_that_speaks_http(
+    report: Callable[..., Result], placement_server: PlacementServer
+) -> None:
+    is_refused(report(noauth(placement_server.url.replace("http:", "https:"))), "answers without TLS", "is https right")
 
 
 def test_a_slow_placement(report: Callable[..., Result], placement_server: PlacementServer) -> None:

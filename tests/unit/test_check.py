@@ -35,7 +35,7 @@ def test_a_folder_that_the_command_line_names_is_not_blamed_on_an_option() -> No
 
     assert not own.ok
     assert own.detail.endswith("set [agent] state_directory")
-    assert named.detail.endswith("set another --embedded-dir")
+    assert named.detail.endswith("set --embedded-dir to another folder")
 
 
 def check(one: OneHost) -> Check:
