@@ -233,3 +233,11 @@ class HostFacts:
     isolated_cpus: frozenset[int] | None = None  # CPUs kept from the kernel's scheduler; None: unknown
     sev: SevKernel | None = None  # None: unknown, or kvm_amd is not loaded
     offline_cpus: tuple[tuple[int, int], ...] = ()  # (CPU, cell) of CPUs that libvirt's topology lacks, as offline ones
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSigns:
+    """What shows that another service runs on this host, or will be started; both empty: nothing does."""
+
+    processes: tuple[int, ...] = ()  # process ids, lowest first
+    units: tuple[str, ...] = ()  # names of systemd units that are enabled, sorted

@@ -22,7 +22,6 @@ from agent.sync.decide.unmatched import resembling
 from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode, look
 from drivers.base import Driver, Survey
-from drivers.host.process import probe_processes
 from reportclient.client import PlacementClient
 
 SKEW_LIMIT_S = 10
@@ -232,7 +231,6 @@ def _check_tree(one: ComputeNode, survey: Survey) -> str:
     wishes = Wishes(reshape=one.settings.allow_reshape)  # same wishes as the first pass of sync and of the service
     draft = one.draft(wishes, survey=survey)
     one.check_name(draft)
-    writers = probe_processes("nova-compute") if Path("/proc").is_dir() and not one.settings.recorded else ()
     if draft.memory.contested:
         raise CheckFailed("; ".join(draft.memory.contested))
     if draft.contest:
@@ -241,12 +239,8 @@ def _check_tree(one: ComputeNode, survey: Survey) -> str:
             f"a second writer on {draft.contest.provider}{who}: "
             f"{'; '.join(draft.contest.changes)}: stop it, then run sync --take-over"
         )
-    root = draft.observed.root
-    if writers and root:
-        raise CheckFailed(
-            f"nova-compute (pid {writers[0]}) runs here and reports {one.name} too: two writers on one root; stop "
-            "nova-compute, or do not run this agent here"
-        )
+    if novas := one.against_writing(draft):
+        raise CheckFailed("; ".join(novas))
     verdict = judge(draft, wishes, one.terms())
     if verdict.refused:
         raise CheckFailed(f"{one.name}: sync would end with {verdict.refused.value}: {'; '.join(verdict.notes)}")

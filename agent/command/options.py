@@ -121,6 +121,9 @@ HOST = (
         type=Path,
     ),
 )
+TAKE_OVER = Option(
+    "--take-over", "write although another service reported this host, or may report it again; first stop that service"
+)
 RENAME = (Option("--rename-from", "this host was called OLD: rename its providers", metavar="OLD"),)
 DRY_RUN = (Option("--dry-run", "only show what would be done"),)
 CASE = (

@@ -18,6 +18,7 @@ from agent.command.options import (
     PLACEMENT,
     RENAME,
     REQUESTS,
+    TAKE_OVER,
     USER_ALONE,
     Contradiction,
     Option,
@@ -131,7 +132,7 @@ _TABLE = (
             *HOST,
             *RENAME,
             Option("--force", "shrink inventories to what the host has now, even below what guests use"),
-            Option("--take-over", "write again after a second writer was stopped"),
+            TAKE_OVER,
         ),
     ),
     Verb(
@@ -155,6 +156,7 @@ _TABLE = (
                 "with --apply: carry out only what [agent] allow_reshape allows, or the approved plan; "
                 "for systemd units",
             ),
+            TAKE_OVER,
             Option("--digest", "only the plan of this digest, as a dry run showed it", metavar="D", type=parse_digest),
             Option(
                 "--patience",

@@ -34,6 +34,7 @@ class NodeState:
     reserved: Reservations = field(default_factory=dict)  # by operators, and not written as traits yet
     kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)  # classes of each device that a total counts
     whole_s: float = 0.0  # when the tree was last read whole
+    taken_over: frozenset[str] = frozenset()  # signs of nova-compute that a person overruled: "process", or a unit
 
 
 def encode_state(state: NodeState) -> str:
@@ -59,6 +60,7 @@ def encode_state(state: NodeState) -> str:
         "reserved": {uuid: dict(amounts) for uuid, amounts in state.reserved.items()},
         "kinds": {device: sorted(names) for device, names in sorted(state.kinds.items())},
         "whole_s": state.whole_s,
+        "taken_over": sorted(state.taken_over),
     }
     return seal(body, form=_FORMAT, indent=1)
 
@@ -90,6 +92,7 @@ def decode_state(text: str) -> NodeState:
         reserved=body.get("reserved", {}),
         kinds={device: frozenset(names) for device, names in body.get("kinds", {}).items()},
         whole_s=float(body.get("whole_s", 0.0)),
+        taken_over=frozenset(body.get("taken_over", ())),
     )
 
 

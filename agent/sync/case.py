@@ -20,6 +20,7 @@ from agent.sync.packing import unpacked
 from agent.sync.recorder import FAILURES, SeenDriver
 from drivers.base import Driver, Survey
 from drivers.errors import DiscoveryError
+from drivers.facts import ServiceSigns
 from drivers.host.archive import HostArchive
 from reportclient.recording import Exchange, Unrecorded, decode_exchanges
 
@@ -68,9 +69,12 @@ class Case:
             )
         return name
 
-    def probe(self, name: str) -> tuple[int, ...]:
-        """Return the process ids of a program that were found when the case was saved; empty if none."""
-        return tuple(self.about["processes"].get(name, ()))
+    def probe(self, program: str) -> ServiceSigns:
+        """Return what was found of another service when the case was saved; empty if nothing."""
+        return ServiceSigns(
+            processes=tuple(self.about["processes"].get(program, ())),
+            units=tuple(self.about.get("units", {}).get(program, ())),
+        )
 
     def driver(self, load: Callable[[HostArchive], Driver]) -> Driver:
         """Return a driver that gives the saved looks in their order; ``load`` makes a driver from a host archive."""

@@ -45,7 +45,8 @@ class CaseForm(TypedDict):
     nodes: Sequence[str]
     unlisted: NotRequired[FailureForm]  # why the driver could not list its nodes; missing: it could
     looks: Sequence[LookForm]
-    processes: Mapping[str, Sequence[int]]
+    processes: Mapping[str, Sequence[int]]  # of other services, by program
+    units: NotRequired[Mapping[str, Sequence[str]]]  # of other services, by program; older cases have none
     called: Mapping[str, str]
     recorded: bool
     provider_config: str
@@ -90,6 +91,7 @@ _PROPERTIES: Mapping[str, Any] = {
         "type": "object",
         "additionalProperties": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 1 << 31}},
     },
+    "units": {"type": "object", "additionalProperties": {"type": "array", "items": _TEXT}},
     "called": {"type": "object", "additionalProperties": _TEXT},
     "recorded": _FLAG,
     "provider_config": _TEXT,
@@ -100,7 +102,7 @@ _PROPERTIES: Mapping[str, Any] = {
 }
 _SCHEMA: Mapping[str, Any] = {
     "type": "object",
-    "required": [name for name in _PROPERTIES if name not in ("unlisted", "members")],
+    "required": [name for name in _PROPERTIES if name not in ("unlisted", "units", "members")],
     "properties": _PROPERTIES,
 }
 

@@ -43,7 +43,11 @@ def retire_node(node: ComputeNode, *, dry: bool = False) -> Outcome:
         as ``ComputeNode.draft``; StateError: the service runs. Conflict: others wrote first at each of several
             attempts.
     """
-    return _leave(node, _draft, against_retirement, lambda draft: plan_retirement(draft.observed), dry=dry)
+
+    def against(draft: Draft, held: tuple[Allocation, ...]) -> tuple[str, ...]:
+        return node.against_writing(draft) or against_retirement(draft, held)
+
+    return _leave(node, _draft, against, lambda draft: plan_retirement(draft.observed), dry=dry)
 
 
 def hand_over_node(node: ComputeNode, *, dry: bool = False, force: bool = False) -> Outcome:

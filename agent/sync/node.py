@@ -15,11 +15,13 @@ from agent.sync.decide.draft import Draft, draft, ownership
 from agent.sync.decide.judge import Terms
 from agent.sync.decide.layout import standing_layout
 from agent.sync.decide.one_time import used_up_ones
+from agent.sync.decide.owner import NOVA_COMPUTE, against_writing, signs_of_nova
 from agent.sync.decide.view import Needs, Readings, View, Wishes
 from agent.sync.provider_yaml import read_additions
 from drivers.base import Driver, Survey
 from drivers.errors import Vanished
-from drivers.host.process import probe_processes
+from drivers.facts import ServiceSigns
+from drivers.host.services import probe_service
 from drivers.policy import Layout
 from reportclient.client import PlacementClient
 from reportclient.errors import TreeMismatch
@@ -55,7 +57,7 @@ class ComputeNode:
     settings: Settings
     where: str  # the placement's name
     clock: Callable[[], Clock] = probe_clock
-    probe: Callable[[str], tuple[int, ...]] = probe_processes  # the process ids of a program on this host
+    probe: Callable[[str], ServiceSigns] = probe_service  # what shows a service on this host, by its program
 
     def draft(
         self,
@@ -181,6 +183,18 @@ class ComputeNode:
             f"{self.settings.identity_folders[0] / 'compute_id'}; else rename one of the two hosts"
         )
 
+    def against_writing(self, seen: Draft | Sight) -> tuple[str, ...]:
+        """
+        Return why nothing may be written on this host's root, as nova reports it, a sentence each; empty: it may be.
+
+        Raises:
+            DiscoveryError: it cannot be read whether nova-compute is on this host.
+        """
+        if self.settings.recorded:
+            return ()
+        signs = signs_of_nova(seen.observed.root, self.probe(NOVA_COMPUTE))
+        return against_writing(self.name, signs, seen.memory.taken_over)
+
     def standing_layout(self, tree: ObservedTree, left: NodeState) -> Layout:
         """Return the layout to judge a tree by: its own, or the configured one where its own cannot be told."""
         configured = self.settings.policy.layout
@@ -240,7 +254,7 @@ class ComputeNode:
             consumers={**readings.consumers, **{uuid: read.get(uuid) for uuid in needs.consumers}},
             traits={**readings.traits, **{name: name in known for name in needs.traits}},
             providers={**readings.providers, **{name: client.exists(name) for name in sorted(needs.providers)}},
-            nova_compute=self.probe("nova-compute") if needs.nova_compute else readings.nova_compute,
+            nova_compute=self.probe(NOVA_COMPUTE) if needs.nova_compute else readings.nova_compute,
         )
 
     def ownership(self, survey: Survey, shaped: ProviderTree, observed: ObservedTree, memory: NodeState) -> Ownership:

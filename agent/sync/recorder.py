@@ -18,7 +18,8 @@ from agent.sync.case_form import FORMAT, CaseForm, FailureForm, LookForm
 from agent.sync.packing import pack, write_packed
 from drivers.base import Driver, Survey
 from drivers.errors import DiscoveryError, MalformedFact, PolicyError, Vanished
-from drivers.host.process import probe_processes
+from drivers.facts import ServiceSigns
+from drivers.host.services import probe_service
 from drivers.policy import Policy
 from drivers.reasons import Shaped
 from reportclient.allocations import Holdings
@@ -42,13 +43,13 @@ class Recorder:
     nodes: tuple[str, ...] = ()
     unlisted: Exception | None = None  # why the nodes could not be listed; None: they were, or nobody asked
     looks: list[tuple[str, Survey | Exception]] = field(default_factory=list)
-    processes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    services: dict[str, ServiceSigns] = field(default_factory=dict)  # by program
     called: dict[str, str] = field(default_factory=dict)  # names of placement and Ironic, for messages and the memory
 
-    def probe(self, name: str) -> tuple[int, ...]:
-        """Find the process ids of a program, as ``probe_processes``, and keep them."""
-        self.processes[name] = probe_processes(name)
-        return self.processes[name]
+    def probe(self, program: str) -> ServiceSigns:
+        """Look for another service, as ``probe_service``, and keep what was found."""
+        self.services[program] = probe_service(program)
+        return self.services[program]
 
     def driver(self, driver: Driver) -> Driver:
         """Return the driver in a form that keeps its lists of nodes and its looks, or how they failed."""
@@ -113,7 +114,7 @@ def new_recorder() -> Recorder:
 
 def begin_anew(kept: Recorder) -> None:
     """Forget what was kept, before a pass begins; the names of placement and Ironic stay, like the connections."""
-    for old in (kept.placement, kept.ironic, kept.looks, kept.processes):
+    for old in (kept.placement, kept.ironic, kept.looks, kept.services):
         old.clear()
     kept.clock, kept.state, kept.nodes, kept.unlisted = _stopped(), {}, (), None
 
@@ -195,7 +196,8 @@ def _about(kept: Recorder, settings: Settings, verb: str, options: Mapping[str, 
         "options": dict(options),
         "nodes": kept.nodes,
         "looks": (),
-        "processes": kept.processes,
+        "processes": {program: signs.processes for program, signs in kept.services.items()},
+        "units": {program: signs.units for program, signs in kept.services.items()},
         "called": kept.called,
         "recorded": settings.recorded,
         "provider_config": str(settings.provider_config),

@@ -161,6 +161,7 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState) -> Outcome:
         kinds=draft.lasting.kinds,
         lacked_traits=draft.lasting.lacked_traits,
         used=draft.lasting.used,
+        taken_over=draft.lasting.taken_over,
         microversion=node.client.microversion,
     )
     if after != state.read(node.where):

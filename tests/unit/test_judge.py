@@ -14,7 +14,7 @@ from agent.sync.outcome import Status
 from drivers.base import Survey
 from drivers.libvirt.shape import EMITTED
 from reportclient.allocations import Allocation, Move
-from reportclient.ownership import MARKER, OWNER_NOVA, Contest, Ownership
+from reportclient.ownership import MARKER, Contest, Ownership
 from reportclient.plan import Plan, Reparent, SetInventories
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
@@ -127,24 +127,49 @@ def test_a_strike_is_forgiven_after_quiet_passes_and_time(quiet: int, since_s: f
     assert (memory.strikes, memory.quiet) == (strikes, quiet + 1 if strikes else 0)
 
 
+RUNS = {"process": "nova-compute (pid 77) runs on this host"}
+ENABLED = {"nova-compute.service": "the unit nova-compute.service is enabled on this host"}
+
+
 @pytest.mark.parametrize(
-    ("traits", "running", "wishes", "refused"),
+    ("signs", "taken_over", "wishes", "refused"),
     [
-        pytest.param(frozenset(), (77,), Wishes(), Status.CONTESTED, id="it runs"),
-        pytest.param(frozenset(), (77,), Wishes(take_over=True), None, id="a person knows better"),
-        pytest.param(frozenset(), (), Wishes(), None, id="it does not run"),
-        pytest.param(frozenset({MARKER}), (77,), Wishes(), None, id="it is ours already"),
+        pytest.param(RUNS, (), Wishes(), Status.CONTESTED, id="it runs"),
+        pytest.param(ENABLED, (), Wishes(), Status.CONTESTED, id="it will be started"),
+        pytest.param(RUNS, (), Wishes(take_over=True), None, id="a person knows better"),
+        pytest.param(RUNS, ("process",), Wishes(), None, id="a person knew better before"),
+        pytest.param(RUNS | ENABLED, ("process",), Wishes(), Status.CONTESTED, id="one sign is new"),
+        pytest.param({}, (), Wishes(), None, id="nothing shows it"),
     ],
 )
-def test_a_root_that_was_never_ours_is_not_taken_from_a_nova_compute_that_runs(
-    traits: frozenset[str], running: tuple[int, ...], wishes: Wishes, refused: Status | None
+def test_nothing_is_written_on_a_root_that_nova_reports(
+    signs: dict[str, str], taken_over: tuple[str, ...], wishes: Wishes, refused: Status | None
 ) -> None:
-    root = replace(ROOT, traits=traits | {OWNER_NOVA})
+    plan = Plan((SetInventories("host", "host", ROOT.inventories),))
+    memory = replace(SEEN, taken_over=frozenset(taken_over))
 
-    verdict = judge(draft(observed=stands(root), said=stands(root), nova_compute=running), wishes, TERMS)
+    verdict = judge(draft(plan=plan, nova=signs, memory=memory), wishes, TERMS)
 
     assert verdict.refused is refused
-    assert not refused or verdict.notes[0].startswith("nova-compute (pid 77) runs here and reports host")
+    assert not refused or verdict.notes[0].startswith("nova-compute reports host: ")
+    assert not refused or not verdict.memory.contested  # it ends with the sign
+
+
+def test_where_nothing_is_to_be_written_it_does_not_matter_who_reports_the_root() -> None:
+    assert judge(draft(nova=RUNS), Wishes(), TERMS).refused is None
+
+
+def test_a_person_who_takes_over_is_told_what_nova_will_do() -> None:
+    plan = Plan((SetInventories("host", "host", {}),))
+    cells = ProviderTree((replace(ROOT, inventories={}),))
+
+    (flat,) = notes_on(draft(plan=plan, nova=ENABLED))
+    (doubled,) = notes_on(draft(plan=plan, nova=ENABLED, desired=cells))
+
+    assert "nova-compute.service is enabled on this host: when nova-compute starts" in doubled
+    assert "puts VCPU and MEMORY_MB on host again" in doubled
+    assert "puts MEMORY_MB on host again" in flat
+    assert notes_on(draft(plan=plan, nova={"root": "host carries OWNER_NOVA"})) == ()
 
 
 # -- plans that are not carried out ------------------------------------------------------------------------------------

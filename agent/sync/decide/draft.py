@@ -9,9 +9,11 @@ from agent.errors import ConfigError
 from agent.state.memory import NodeState
 from agent.sync.decide.additions import Addition, add, check_names, now_named, still_named, without
 from agent.sync.decide.one_time import Uses, find_uses, one_time, to_ask
+from agent.sync.decide.owner import signs_of_nova
 from agent.sync.decide.unmatched import lost_entries, unmatched
 from agent.sync.decide.view import Needs, View
 from drivers.base import Survey
+from drivers.facts import ServiceSigns
 from drivers.moves import displaced, exchanged, plan_moves
 from drivers.policy import Policy
 from drivers.strangers import find_stand_ins
@@ -20,7 +22,7 @@ from reportclient.diff import adopted, diff
 from reportclient.errors import Unplaceable
 from reportclient.hold import hold
 from reportclient.names import unknown_standard
-from reportclient.ownership import MARKER, OWNERS, Contest, Names, Ownership, contest
+from reportclient.ownership import OWNERS, Contest, Names, Ownership, contest
 from reportclient.plan import Delete, Plan, lessened, recast
 from reportclient.renaming import as_called, called, former_name, new_names
 from reportclient.reserve import Reservations, set_by_operator, used_up, with_reservations
@@ -64,7 +66,7 @@ class Draft:
     meanwhile: NodeState  # to remember while the plan is carried out: what was ours, and what will be
     lasting: NodeState  # to remember once the plan is carried out
     identified: bool  # False: root_uuid is a stand-in for the one that sync will make
-    nova_compute: tuple[int, ...] = ()  # process ids of nova-compute here; empty also where that was not looked for
+    nova: Mapping[str, str] = field(default_factory=dict)  # signs that nova reports the root; empty: none, or not asked
 
     @property
     def allocations_after(self) -> tuple[Allocation, ...]:
@@ -130,8 +132,7 @@ def draft(view: View, shaper: Shaper) -> Draft | Needs:
     """
     standing = _standing(view, shaper)
     shaped = _shape(view, shaper, standing)
-    needs = _unread_uses(view, standing, shaped) or _unread_processes(view)
-    if needs:
+    if needs := _unread_uses(view, standing, shaped):
         return needs
     shaped = _with_used(view, standing, shaped)
     check_names(view.additions, view.observed, standing.observed, standing.formerly)
@@ -149,6 +150,8 @@ def draft(view: View, shaper: Shaper) -> Draft | Needs:
     way = _way(view, shaper, standing, shaped, wanted, known)
     if isinstance(way, Needs):
         return way
+    if needs := _unread_signs(view, shaped, way):
+        return needs
     lacked = _lacked(view, standing) | unknown_standard(unseen, known)
     return _draft(view, shaper, standing, shaped, wanted, way, lacked)
 
@@ -215,7 +218,7 @@ def _draft(
         contest=shaped.contest,
         went_back=view.went_back,
         identified=view.identified,
-        nova_compute=view.readings.nova_compute or (),
+        nova=_signs(view),
         memory=memory,
         refused=replace(view.memory, observed=view.observed, used=shaped.uses.uuids),
         meanwhile=_meanwhile(view, memory, wanted),
@@ -277,6 +280,11 @@ def _shape(view: View, shaper: Shaper, standing: _Standing) -> _Shaped:
     return _Shaped(tree=tree, holdings=holdings, ours=ours, contest=found, reserved=reserved)
 
 
+def _signs(view: View) -> dict[str, str]:
+    """Return the signs that nova reports the root; none of a recorded host, which nobody runs a service on."""
+    return {} if view.recorded else signs_of_nova(view.observed.root, view.readings.nova_compute or ServiceSigns())
+
+
 def ownership(
     shaper: Shaper, survey: Survey, shaped: ProviderTree, observed: ObservedTree, memory: NodeState
 ) -> Ownership:
@@ -296,12 +304,11 @@ def _unread_uses(view: View, standing: _Standing, shaped: _Shaped) -> Needs | No
     return Needs(allocations=frozenset(unread)) if unread else None
 
 
-def _unread_processes(view: View) -> Needs | None:
-    """Return the need to look for nova-compute: the root was never ours, and no person said to take it over."""
-    root = view.observed.root
-    ours = root is None or MARKER in root.provider.traits
-    asked = not (ours or view.recorded or view.wishes.take_over)
-    return Needs(nova_compute=True) if asked and view.readings.nova_compute is None else None
+def _unread_signs(view: View, shaped: _Shaped, way: _Way) -> Needs | None:
+    """Return the need to look for nova-compute on a live host: before something is written, or taken over."""
+    asked = way.plan.operations or shaped.contest or view.wishes.take_over
+    unread = view.readings.nova_compute is None and not view.recorded
+    return Needs(nova_compute=True) if asked and unread else None
 
 
 def _with_used(view: View, standing: _Standing, shaped: _Shaped) -> _Shaped:
@@ -432,7 +439,16 @@ def _lasting(
         reserved={},
         kinds={**memory.kinds, **shaped.holdings.kinds} if shaped.holdings.kinds else {},
         used=frozenset(),
+        taken_over=_taken_over(view),
     )
+
+
+def _taken_over(view: View) -> frozenset[str]:
+    """Return the signs of nova that a person overruled, as far as they still stand."""
+    if view.readings.nova_compute is None:
+        return view.memory.taken_over
+    signs = frozenset(_signs(view)) - {"root"}
+    return signs if view.wishes.take_over else signs & view.memory.taken_over
 
 
 def _as_left(left: ObservedTree | None, found: ObservedTree, changed: Container[str]) -> ObservedTree:

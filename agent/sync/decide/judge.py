@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from agent.state.memory import NodeState
 from agent.sync.decide.draft import Draft
 from agent.sync.decide.novas import advice, open_stock, stranded
+from agent.sync.decide.owner import against_writing, outlook
 from agent.sync.decide.unmatched import misspelt
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
@@ -43,8 +44,10 @@ class Terms:
 def judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
     """Return whether the plan may be carried out, and why not."""
     memory = draft.memory
-    if refusal := _contested(draft, wishes) or _occupied(draft, wishes):
+    if refusal := _contested(draft, wishes):
         return Verdict(refused=Status.CONTESTED, notes=refusal, memory=replace(memory, contested=refusal))
+    if refusal := _novas(draft, wishes):
+        return Verdict(refused=Status.CONTESTED, notes=refusal, memory=memory)
     struck = _count_strikes(draft, wishes, terms.now_s, terms.interval_s)
     memory = replace(struck, contested=(), smaller="", smaller_seen=0)
     if wrong := _lacks_reparenting(draft.plan, terms.microversion) or _twice(draft) or _unplaceable(draft):
@@ -81,6 +84,7 @@ def notes_on(draft: Draft) -> tuple[str, ...]:
             "placement has older data than at the last pass (a restored backup, or a cache on the way?): all of "
             "this tree was read again, and all that differs from this host is written again"
         )
+    notes += outlook(draft.desired, draft.nova) if draft.plan.operations else ()
     notes += draft.held
     notes += misspelt(draft.strays, draft.desired)
     notes += [advice(seen) for seen in stranded(draft.observed, draft.ours) if open_stock(seen)]
@@ -200,15 +204,11 @@ def _contested(draft: Draft, wishes: Wishes) -> tuple[str, ...]:
     )
 
 
-def _occupied(draft: Draft, wishes: Wishes) -> tuple[str, ...]:
-    """Return why a root that was never ours is not taken while nova-compute runs here; empty when it may be."""
-    root = draft.observed.root
-    if wishes.take_over or root is None or MARKER in root.provider.traits or not draft.nova_compute:
+def _novas(draft: Draft, wishes: Wishes) -> tuple[str, ...]:
+    """Return why a root that nova reports is not written; empty when it may be, or nothing is to be written."""
+    if wishes.take_over or not draft.plan.operations:
         return ()
-    return (
-        f"nova-compute (pid {draft.nova_compute[0]}) runs here and reports {root.name}, which this agent never wrote",
-        "nothing is written: stop nova-compute, or if it does not report this host, run sync --take-over",
-    )
+    return against_writing(draft.desired.root.name, draft.nova, draft.memory.taken_over)
 
 
 def _unexplained(draft: Draft) -> list[str]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from agent.state.memory import NodeState
 from agent.sync.decide.additions import Addition
 from drivers.base import Survey
+from drivers.facts import ServiceSigns
 from drivers.policy import Policy
 from reportclient.allocations import Allocation, Consumer
 from reportclient.tree import ObservedTree
@@ -32,7 +33,7 @@ class Readings:
     consumers: Mapping[str, Consumer | None] = field(default_factory=dict)  # by uuid; None: nothing is allocated to it
     traits: Mapping[str, bool] = field(default_factory=dict)  # whether placement has a trait of this name
     providers: Mapping[str, bool] = field(default_factory=dict)  # whether placement has a provider of this name or uuid
-    nova_compute: tuple[int, ...] | None = None  # process ids of nova-compute on this host; None: not looked for
+    nova_compute: ServiceSigns | None = None  # what shows nova-compute on this host; None: not looked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +44,7 @@ class Needs:
     consumers: frozenset[str] = frozenset()  # by uuid
     traits: frozenset[str] = frozenset()  # by name
     providers: frozenset[str] = frozenset()  # by name or uuid
-    nova_compute: bool = False  # True: whether nova-compute runs on this host
+    nova_compute: bool = False  # True: whether nova-compute is on this host
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

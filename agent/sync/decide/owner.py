@@ -1,0 +1,54 @@
+"""Decide who reports a host's root: this agent, or a nova-compute that is on the host. Pure."""
+
+from collections.abc import Collection, Mapping
+
+from drivers.facts import ServiceSigns
+from reportclient.ownership import MARKER, OWNER_NOVA
+from reportclient.tree import ObservedProvider, ProviderTree
+
+NOVA_COMPUTE = "nova-compute"
+
+
+def signs_of_nova(root: ObservedProvider | None, found: ServiceSigns) -> dict[str, str]:
+    """
+    Return what shows that nova reports this root, a sentence each, by a key to remember it by; empty: nothing does.
+
+    ``found`` is what shows nova-compute on this host. The kinds of sign have the same keys at each pass.
+    """
+    signs = {}
+    if root and OWNER_NOVA in root.provider.traits and MARKER not in root.provider.traits:
+        signs["root"] = f"{root.name} carries OWNER_NOVA, and not this agent's mark"
+    if found.processes:
+        signs["process"] = f"nova-compute (pid {found.processes[0]}) runs on this host"
+    return signs | {unit: f"the unit {unit} is enabled on this host" for unit in found.units}
+
+
+def against_writing(name: str, signs: Mapping[str, str], taken_over: Collection[str]) -> tuple[str, ...]:
+    """
+    Return why nothing is written on the root ``name``, a sentence each; empty when this agent may write.
+
+    ``taken_over`` are the keys of the signs that stood when a person said that this agent reports the root.
+    """
+    new = [sentence for key, sentence in signs.items() if key not in taken_over]
+    if not new:
+        return ()
+    return (
+        f"nova-compute reports {name}: {'; '.join(new)}",
+        "nothing is written: stop and disable nova-compute on this host, then run sync --take-over; or if that "
+        f"nova-compute does not report {name}, run sync --take-over now",
+    )
+
+
+def outlook(desired: ProviderTree, signs: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what nova-compute will do to the wanted tree once it starts, a sentence; empty without a sign of it."""
+    if not signs.keys() - {"root"}:
+        return ()
+    root, why = desired.root, "; ".join(signs.values())
+    missing = [name for name in ("VCPU", "MEMORY_MB") if name not in root.inventories]
+    if not missing:
+        return (f"{why}: when nova-compute starts, it writes its own values on {root.name}",)
+    return (
+        f"{why}: when nova-compute starts, it puts {' and '.join(missing)} on {root.name} again, although its cells "
+        f"have them already, and guests can be scheduled to this host twice over: disable nova-compute first, or set "
+        f"[compute] layout = devices",
+    )

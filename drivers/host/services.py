@@ -1,0 +1,65 @@
+"""Finds signs of another service on this host: its processes, and the systemd units that start it."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+from drivers.errors import DiscoveryError
+from drivers.facts import ServiceSigns
+
+_WANTED_BY = tuple(
+    f"{folder}/*.{kind}/*.service"
+    for folder in ("etc/systemd/system", "run/systemd/system")
+    for kind in ("wants", "requires")
+)
+_UNIT_FOLDERS = ("etc/systemd/system", "run/systemd/system", "lib/systemd/system", "usr/lib/systemd/system")
+_OTHER_NAMES = {"nova-compute": r"@n-cpu\."}  # DevStack's
+
+
+def probe_service(program: str, root: Path = Path("/")) -> ServiceSigns:
+    """
+    Return the processes of a program, and the enabled systemd units that start it, as files below ``root`` show them.
+
+    A process counts if its program, or the script that an interpreter runs, has the file name ``program``. A unit
+    counts if its name contains ``program`` as distributions write it, with ``-`` or ``_``; a unit for Ironic does not.
+
+    Raises:
+        DiscoveryError: a folder of units cannot be read.
+    """
+    return ServiceSigns(processes=_processes(program), units=tuple(sorted(set(_enabled(program, root)))))
+
+
+def _processes(program: str) -> tuple[int, ...]:
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        words = process.info["cmdline"] or []
+        if any(word.rpartition("/")[2] == program for word in words[:2]):
+            found.append(process.pid)
+    return tuple(sorted(found))
+
+
+def _enabled(program: str, root: Path) -> Iterator[str]:
+    """Yield the names of units that some target wants, that are installed, and that are not masked (systemd.unit)."""
+    words = program.replace("-", "[-_]")
+    named = re.compile(rf"(^|[-_@.]){words}(?![-_]ironic)([-_@.])|{_OTHER_NAMES.get(program, '(?!)')}")
+    try:
+        for pattern in _WANTED_BY:
+            units = (link.name for link in root.glob(pattern))
+            yield from (unit for unit in units if named.search(unit) and _starts(unit, root))
+    except OSError as error:
+        raise DiscoveryError(f"{error.filename}: {error.strerror}: the units of {program} cannot be listed") from error
+
+
+def _starts(unit: str, root: Path) -> bool:
+    """Return whether a file of the unit, or of its template, is installed; the first folder that has one decides."""
+    template = re.sub("@[^.]*", "@", unit)
+    for name in dict.fromkeys((unit, template)):
+        for folder in _UNIT_FOLDERS:
+            file = root / folder / name
+            if file.is_symlink() and file.readlink() == Path("/dev/null"):
+                return False  # masked
+            if file.is_symlink() or file.exists():
+                return True
+    return False

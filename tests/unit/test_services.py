@@ -1,0 +1,85 @@
+"""Signs of another service on a host: processes, and systemd units."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from drivers.errors import DiscoveryError
+from drivers.host.services import probe_service
+
+UNITS = "lib/systemd/system"
+WANTS = "etc/systemd/system/multi-user.target.wants"
+
+
+def enable(root: Path, unit: str, installed: str | None = None) -> None:
+    (root / UNITS).mkdir(parents=True, exist_ok=True)
+    (root / WANTS).mkdir(parents=True, exist_ok=True)
+    (root / UNITS / (installed or unit)).touch()
+    (root / WANTS / unit).symlink_to(f"/{UNITS}/{installed or unit}")
+
+
+@pytest.mark.parametrize(
+    ("unit", "installed"),
+    [
+        ("nova-compute.service", None),
+        ("openstack-nova-compute.service", None),
+        ("kolla-nova_compute-container.service", None),
+        ("edpm_nova_compute.service", None),
+        ("devstack@n-cpu.service", "devstack@.service"),
+    ],
+)
+def test_an_enabled_unit_of_nova_compute_is_a_sign(tmp_path: Path, unit: str, installed: str | None) -> None:
+    enable(tmp_path, unit, installed)
+
+    assert probe_service("nova-compute", tmp_path).units == (unit,)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "nova-api.service",
+        "compute-node-agent.service",
+        "nova_compute_ironic.service",
+        "my-nova-computers.service",
+        "neutron-openvswitch-agent.service",
+    ],
+)
+def test_other_units_are_none(tmp_path: Path, unit: str) -> None:
+    enable(tmp_path, unit)
+
+    assert probe_service("nova-compute", tmp_path).units == ()
+
+
+def test_a_unit_that_is_masked_or_removed_is_none(tmp_path: Path) -> None:
+    enable(tmp_path, "nova-compute.service")
+    (tmp_path / "etc/systemd/system/nova-compute.service").symlink_to("/dev/null")
+    enable(tmp_path, "openstack-nova-compute.service")
+    (tmp_path / UNITS / "openstack-nova-compute.service").unlink()
+
+    assert probe_service("nova-compute", tmp_path).units == ()
+
+
+def test_a_host_without_systemd_has_no_units(tmp_path: Path) -> None:
+    assert probe_service("nova-compute", tmp_path).units == ()
+
+
+def test_a_process_is_known_by_its_program_or_its_script() -> None:
+    with subprocess.Popen(["bash", "-c", "exec -a /usr/bin/a-service-of-ours sleep 60"]) as process:
+        try:
+            for _ in range(500):
+                if found := probe_service("a-service-of-ours").processes:
+                    break
+            assert found == (process.pid,)
+        finally:
+            process.kill()
+
+
+def test_a_folder_that_cannot_be_read_is_no_host_without_nova(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_folder: Path, _pattern: str) -> None:
+        raise OSError(5, "Input/output error", "/etc/systemd/system")
+
+    monkeypatch.setattr(Path, "glob", broken)
+
+    with pytest.raises(DiscoveryError, match="/etc/systemd/system: Input/output error"):
+        probe_service("nova-compute", tmp_path)
