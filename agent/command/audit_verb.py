@@ -16,6 +16,7 @@ from agent.state.locks import locked
 from agent.sync.decide.judge import judge
 from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode
+from agent.sync.outcome import Status
 from agent.sync.run import foresee
 from reportclient.errors import TreeMismatch
 
@@ -83,7 +84,7 @@ def _refusal(node: ComputeNode) -> str:
         verdict = judge(foresee(node, Wishes()), Wishes(), node.terms())
     except TreeMismatch as error:
         return f"no finding is repaired, because a pass over this host would be refused: {error}"
-    if verdict.refused is None:
+    if verdict.refused in (None, Status.AUDIT_ONLY):
         return ""
     return (
         f"no finding is repaired, because a pass over this host would be refused ({verdict.refused.value}): "

@@ -18,6 +18,7 @@ from agent.settings.slips import slips_of_the_pen, types_left_out
 from agent.state.host import RESERVE_BYTES
 from agent.sync.approval import approvals, tell_approval
 from agent.sync.decide.judge import judge
+from agent.sync.decide.owner import only_audits
 from agent.sync.decide.unmatched import resembling
 from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode, look
@@ -231,6 +232,8 @@ def _check_tree(one: ComputeNode, survey: Survey) -> str:
     wishes = Wishes(reshape=one.settings.allow_reshape)  # same wishes as the first pass of sync and of the service
     draft = one.draft(wishes, survey=survey)
     one.check_name(draft)
+    if one.settings.audits_only:
+        return f"{one.name} can be read and audited; {only_audits(one.name)}"
     if draft.memory.contested:
         raise CheckFailed("; ".join(draft.memory.contested))
     if draft.contest:

@@ -21,6 +21,7 @@ def print_start(out: Console, data: OutcomeForm) -> None:
         "unsafe": "refused: nothing was written",
         "reshape-needed": "a reshape is needed: nothing was written",
         "other-plan": "refused: nothing was written",
+        "audit-only": "refused: nothing was written",
         "contested": "refused: another service writes here, nothing was written",
         "failed": "failed",
     }

@@ -18,6 +18,7 @@ ENDINGS = {
     Status.OTHER_PLAN: Exit.REFUSED,
     Status.MISFIT: Exit.DIFFERENCES,
     Status.FAILED: Exit.ERROR,
+    Status.AUDIT_ONLY: Exit.REFUSED,
     Status.CONTESTED: Exit.REFUSED,
     Status.UNFINISHED: Exit.ERROR,
     Status.HELD: Exit.DIFFERENCES,

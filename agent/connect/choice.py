@@ -260,10 +260,13 @@ def open_bare_metal(
     """
     Open Ironic and yield the bare-metal nodes of this agent, by the clock of this host, or of a case.
 
-    Parameters and errors as ``open_nodes``. One node is written at a time if placement runs in this process, on SQLite.
+    Parameters and errors as ``open_nodes``; ConfigError also for a role that bare metal does not have. One node is
+    written at a time if placement runs in this process, on SQLite.
     """
     from agent.bare_metal.nodes import BareMetalNodes
 
+    if settings.audits_only:
+        raise ConfigError("[agent] role = audit is for hypervisors: remove the option where compute_driver is Ironic's")
     in_process = choice.embedded or choice.database is not None
     kept = choice.case or choice.recorder
     with open_nodes(settings, choice, writes=writes, told=told) as driver:

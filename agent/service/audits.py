@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from agent.audit.decide.findings import Finding
 from agent.audit.heal import Healed, HealPolicy, RepairOutcome, heal
 from agent.audit.run import AuditResult, witness
+from agent.service.status import WELL
 from agent.state.audit import write_memory
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
@@ -31,7 +32,7 @@ class Audits:
         Raises:
             as ``witness``; StateError: the memory of the audit cannot be written.
         """
-        may_heal = outcome.status in (Status.UNCHANGED, Status.CHANGED)
+        may_heal = outcome.status.value in WELL
         if not may_heal and outcome.observed.root is None:
             return Counter()
         quiet = outcome.status is Status.UNCHANGED

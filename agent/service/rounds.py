@@ -17,6 +17,7 @@ from agent.connect.choice import Choice, host_driver, lists_nodes, open_bare_met
 from agent.errors import USER_ERRORS
 from agent.service.audits import Audits
 from agent.service.cases import KeptCases
+from agent.service.status import WELL
 from agent.settings.read import Settings
 from agent.state.locks import locked
 from agent.sync.decide.view import Wishes
@@ -171,7 +172,7 @@ class Rounds:
         # A conversion may meet conflicts, or get no answer: it fails the pass, and the loop tries it again later.
         convert = not self._started and self._settings.allow_reshape
         outcome = run_locked(node, Wishes(reshape=convert, deep=deep, counts=counts))
-        well = outcome.status in (Status.UNCHANGED, Status.CHANGED)
+        well = outcome.status.value in WELL
         if not well:
             self._cases.keep(node.name, f"{outcome.status.value} {outcome.plan.digest}", deep=deep)
         if outcome.status is Status.CHANGED:

@@ -13,7 +13,8 @@ from agent.sync.outcome import Status
 
 _NAME = "status.json"
 STUCK_S = 300  # the loop hangs if it made no progress for this time and for three periods
-WELL = frozenset({Status.UNCHANGED.value, Status.CHANGED.value})  # outcomes that need no action of a person
+_NOTHING_TO_DO = (Status.UNCHANGED, Status.CHANGED, Status.AUDIT_ONLY)
+WELL = frozenset(status.value for status in _NOTHING_TO_DO)  # outcomes that need no action of a person
 _FORMAT = 1
 
 

@@ -131,6 +131,11 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
         cfg.ListOpt("root_traits", default=[],
                     help="Traits to report on the root for what other services on this host can do, for instance "
                          "COMPUTE_RESCUE_BFV."),
+        cfg.StrOpt("role", choices=("sole", "audit"),
+                   help="What this agent does on a hypervisor. sole: it reports the host. audit: another service, "
+                        "nova-compute, reports the host; this agent compares allocations with guests, repairs what its "
+                        "policy allows, and writes nothing else. Unset: sole, but nothing is written while a sign "
+                        "shows that nova reports the host."),
         cfg.BoolOpt("allow_reshape", default=False,
                     help="Allow sync, and the service at its start, to convert a host: to move allocations of guests "
                          "because the shape of the tree changes. If false, a host is converted only by "

@@ -58,6 +58,7 @@ class Settings:
     provider_config: Path  # folder of the operator's provider.yaml files
     provider_config_named: bool  # whether a file sets this folder, so that it must exist
     shrink_fraction: float  # of a resource class; a plan that takes away more is refused
+    audits_only: bool  # whether this agent writes nothing on a host but repairs of its audits: [agent] role = audit
     allow_reshape: bool  # whether sync and the service may convert the host
     reshape_timeout_s: int
     node_grace_s: int  # wait between two answers of Ironic that lack a node, before its provider is deleted
@@ -151,6 +152,7 @@ def _read_settings(values: Values, config_folders: list[Path]) -> Settings:
         provider_config=Path(values.value("compute", "provider_config_location")),
         provider_config_named=values.is_set("compute", "provider_config_location"),
         shrink_fraction=values.value("agent", "shrink_limit_percent") / 100,
+        audits_only=values.value("agent", "role") == "audit",
         allow_reshape=values.value("agent", "allow_reshape"),
         reshape_timeout_s=values.value("agent", "reshape_timeout"),
         audit_grace_s=values.value("agent", "audit_grace"),

@@ -22,6 +22,7 @@ from agent.state.locks import locked
 from agent.sync.approval import UntrustedApproval, find_approval, forget_approval
 from agent.sync.decide.draft import Draft
 from agent.sync.decide.judge import judge
+from agent.sync.decide.owner import only_audits
 from agent.sync.decide.plan_changes import plan_changes
 from agent.sync.decide.view import Wishes
 from agent.sync.forms import KeptPlanForm, ReadPlanForm
@@ -98,6 +99,8 @@ def convert_approved(node: ComputeNode, wishes: Wishes = Wishes()) -> Outcome:
     Raises:
         as ``convert``.
     """
+    if node.settings.audits_only:
+        return Outcome(node=node.name, status=Status.UNCHANGED, notes=(only_audits(node.name),))
     if node.settings.allow_reshape:
         return convert(node, wishes)
     return _patiently(node, partial(_try_approved, node, wishes))

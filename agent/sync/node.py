@@ -15,7 +15,7 @@ from agent.sync.decide.draft import Draft, draft, ownership
 from agent.sync.decide.judge import Terms
 from agent.sync.decide.layout import standing_layout
 from agent.sync.decide.one_time import used_up_ones
-from agent.sync.decide.owner import NOVA_COMPUTE, against_writing, signs_of_nova
+from agent.sync.decide.owner import NOVA_COMPUTE, against_writing, only_audits, signs_of_nova
 from agent.sync.decide.view import Needs, Readings, View, Wishes
 from agent.sync.provider_yaml import read_additions
 from drivers.base import Driver, Survey
@@ -190,6 +190,8 @@ class ComputeNode:
         Raises:
             DiscoveryError: it cannot be read whether nova-compute is on this host.
         """
+        if self.settings.audits_only:
+            return (only_audits(self.name),)
         if self.settings.recorded:
             return ()
         signs = signs_of_nova(seen.observed.root, self.probe(NOVA_COMPUTE))
@@ -208,6 +210,7 @@ class ComputeNode:
         """Return the terms for ``judge``, with the time of now."""
         return Terms(
             node=self.name,
+            audits_only=self.settings.audits_only,
             now_s=self.clock().now_s(),
             interval_s=self.settings.interval_s,
             shrink_fraction=self.settings.shrink_fraction,

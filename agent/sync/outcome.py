@@ -24,6 +24,7 @@ class Status(Enum):
     OTHER_PLAN = "other-plan"  # hypervisor: the plan is not the one that a person agreed to
     MISFIT = "misfit"  # bare metal: the node cannot be reported, and its provider stays
     FAILED = "failed"  # an error that concerns this root alone; the others of the pass go on
+    AUDIT_ONLY = "audit-only"  # hypervisor: [agent] role = audit, so the plan is not carried out
     CONTESTED = "contested"  # another agent writes on the provider
     UNFINISHED = "unfinished"  # bare metal: placement or Ironic does not answer; the next pass tries again
     HELD = "held"  # bare metal: consumers have allocations of what would go

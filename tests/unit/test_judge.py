@@ -159,6 +159,17 @@ def test_where_nothing_is_to_be_written_it_does_not_matter_who_reports_the_root(
     assert judge(draft(nova=RUNS), Wishes(), TERMS).refused is None
 
 
+def test_in_the_role_audit_no_plan_is_carried_out_whoever_asks() -> None:
+    plan = Plan((SetInventories("host", "host", ROOT.inventories),))
+    terms = replace(TERMS, audits_only=True)
+
+    verdict = judge(draft(plan=plan, contest=CHANGED), Wishes(take_over=True, force=True), terms)
+
+    assert (verdict.refused, verdict.memory) == (Status.AUDIT_ONLY, SEEN)
+    assert verdict.notes == ("[agent] role = audit: this agent writes nothing on host but repairs of its audits",)
+    assert judge(draft(), Wishes(), terms).refused is None
+
+
 def test_a_person_who_takes_over_is_told_what_nova_will_do() -> None:
     plan = Plan((SetInventories("host", "host", {}),))
     cells = ProviderTree((replace(ROOT, inventories={}),))

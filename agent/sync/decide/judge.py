@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from agent.state.memory import NodeState
 from agent.sync.decide.draft import Draft
 from agent.sync.decide.novas import advice, open_stock, stranded
-from agent.sync.decide.owner import against_writing, outlook
+from agent.sync.decide.owner import against_writing, only_audits, outlook
 from agent.sync.decide.unmatched import misspelt
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
@@ -34,6 +34,7 @@ class Terms:
     """Terms on which a plan may be carried out, from the configuration and from this placement."""
 
     node: str
+    audits_only: bool = False  # True: nothing is written on this host but repairs of audits
     now_s: float  # seconds since the epoch
     interval_s: float  # seconds between two passes of the service
     shrink_fraction: float  # the part (0 to 1) of a class's total that may go without a person's consent
@@ -44,6 +45,8 @@ class Terms:
 def judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
     """Return whether the plan may be carried out, and why not."""
     memory = draft.memory
+    if terms.audits_only and draft.plan.operations:
+        return Verdict(refused=Status.AUDIT_ONLY, notes=(only_audits(terms.node),), memory=memory)
     if refusal := _contested(draft, wishes):
         return Verdict(refused=Status.CONTESTED, notes=refusal, memory=replace(memory, contested=refusal))
     if refusal := _novas(draft, wishes):

@@ -39,6 +39,11 @@ def against_writing(name: str, signs: Mapping[str, str], taken_over: Collection[
     )
 
 
+def only_audits(name: str) -> str:
+    """Return why nothing is written on the root ``name`` in the role audit."""
+    return f"[agent] role = audit: this agent writes nothing on {name} but repairs of its audits"
+
+
 def outlook(desired: ProviderTree, signs: Mapping[str, str]) -> tuple[str, ...]:
     """Return what nova-compute will do to the wanted tree once it starts, a sentence; empty without a sign of it."""
     if not signs.keys() - {"root"}:

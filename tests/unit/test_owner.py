@@ -1,0 +1,39 @@
+"""Who reports a host's root, by what can be seen of nova."""
+
+import pytest
+
+from agent.sync.decide.owner import against_writing, signs_of_nova
+from drivers.facts import ServiceSigns
+from reportclient.ownership import MARKER, OWNER_NOVA
+from reportclient.tree import ObservedProvider, Provider
+
+
+def root(*traits: str) -> ObservedProvider:
+    return ObservedProvider(uuid="host", generation=1, provider=Provider(name="host", traits=frozenset(traits)))
+
+
+@pytest.mark.parametrize(
+    ("stands", "found", "keys"),
+    [
+        pytest.param(None, ServiceSigns(), [], id="a new host"),
+        pytest.param(root(), ServiceSigns(), [], id="nothing of nova's"),
+        pytest.param(root(OWNER_NOVA), ServiceSigns(), ["root"], id="nova's trait"),
+        pytest.param(root(OWNER_NOVA, MARKER), ServiceSigns(), [], id="nova's trait that it left behind"),
+        pytest.param(root(MARKER), ServiceSigns(processes=(7, 9)), ["process"], id="a process, whatever the root has"),
+        pytest.param(None, ServiceSigns(units=("nova-compute.service",)), ["nova-compute.service"], id="a unit"),
+    ],
+)
+def test_the_signs_that_nova_reports_a_root(
+    stands: ObservedProvider | None, found: ServiceSigns, keys: list[str]
+) -> None:
+    assert list(signs_of_nova(stands, found)) == keys
+
+
+def test_a_refusal_names_the_new_signs_only() -> None:
+    signs = signs_of_nova(root(MARKER), ServiceSigns(processes=(7,), units=("nova-compute.service",)))
+
+    why, advice = against_writing("host", signs, {"nova-compute.service"})
+
+    assert why == "nova-compute reports host: nova-compute (pid 7) runs on this host"
+    assert "sync --take-over" in advice
+    assert against_writing("host", signs, set(signs)) == ()
