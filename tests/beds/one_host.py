@@ -144,7 +144,8 @@ class OneHost:
         """A class that somebody else puts on a provider."""
         name = f"{self.facts.hostname}_{suffix}" if suffix else self.facts.hostname
         seen = self.tree().by_name[name]
-        self.send("PUT", f"/resource_classes/{resource_class}")
+        if resource_class.startswith("CUSTOM_"):
+            self.send("PUT", f"/resource_classes/{resource_class}")
         stock = {**seen.provider.inventories, resource_class: Inventory(total=total)}
         body = encode_inventories(stock, seen.generation)
         self.send("PUT", f"/resource_providers/{seen.uuid}/inventories", body)

@@ -1,4 +1,4 @@
-"""A host on which nova-compute is installed: nothing is written on the root that nova reports without a person's word."""
+"""A host on which nova-compute is installed: on the root that nova reports, nothing is written without a word."""
 
 import subprocess
 from collections.abc import Callable, Iterator

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from agent.state.memory import NodeState
+from agent.sync.decide.doubled import excused
 from agent.sync.decide.draft import Draft
 from agent.sync.decide.novas import advice, open_stock, stranded
 from agent.sync.decide.owner import against_writing, only_audits, outlook
@@ -229,4 +230,6 @@ def _limits(draft: Draft, shrink_fraction: float) -> Limits:
         provider: names.classes - draft.lasting.configured.get(provider, Names()).classes
         for provider, names in draft.memory.configured.items()
     }
+    for provider, classes in excused(draft.observed, draft.desired, shrink_fraction).items():
+        withdrawn[provider] = withdrawn.get(provider, frozenset()) | classes
     return Limits(fraction=shrink_fraction, withdrawn=withdrawn, present=draft.present)
