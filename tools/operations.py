@@ -79,7 +79,7 @@ POLICY = """
 
 `audit --heal --policy FILE` carries out only the repairs that FILE allows.
 `heal` is required; the other keys have the default values shown here.
-`ownerless`, `duplicate-provider`, `over-capacity` and `other-layout` are never repaired.
+`ownerless`, `duplicate-provider`, `over-capacity`, `twice-on-offer` and `other-layout` are never repaired.
 
 ```yaml
 heal: [orphaned, leaked-migration, doubled]  # kinds

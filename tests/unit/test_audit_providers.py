@@ -150,3 +150,32 @@ def test_two_providers_whose_names_end_in_one_address_are_duplicates() -> None:
         (Kind.DUPLICATE, again.name),
     }
     assert audit_providers(replace(here, wanted=frozenset({CARD, again.name}))) == []
+
+
+@pytest.mark.parametrize(
+    ("on_root", "found"),
+    [
+        pytest.param({"MEMORY_MB": 1024}, [("MEMORY_MB", 1024)], id="as nova-compute puts it there"),
+        pytest.param({}, [], id="not on the root"),
+        pytest.param({"MEMORY_MB": 64}, [], id="a rest that has no cell"),
+    ],
+)
+def test_memory_of_the_cells_that_the_root_offers_too_is_found(
+    on_root: dict[str, int], found: list[tuple[str, int]]
+) -> None:
+    cell = Provider(
+        name="host_NUMA0",
+        parent="host",
+        inventories={"MEMORY_MB": Inventory(total=1024)},
+        traits=frozenset({MARKER}),
+    )
+    seen = snapshot(cell)
+    root = seen.tree.providers[0]
+    stock = {name: Inventory(total=total) for name, total in on_root.items()}
+    stands = replace(root, provider=replace(root.provider, inventories=stock))
+
+    findings = audit_providers(replace(seen, tree=ObservedTree((stands, *seen.tree.providers[1:]))))
+
+    twice = [one for one in findings if one.kind is Kind.TWICE_ON_OFFER]
+    assert [(one.resource_class, one.actual) for one in twice] == found
+    assert not any(one.repair for one in twice)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.sync.decide.doubled import doubled
+from agent.sync.decide.doubled import doubled_kinds
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
 from beds.one_host import OneHost
@@ -33,11 +33,11 @@ def test_a_host_in_any_layout_offers_nothing_twice(tmp_path: Path) -> None:
     one = OneHost(tmp_path, host(), Policy(layout="flat"))
     for layout in layouts:
         one.reshape(layout)
-        assert doubled(one.tree()) == ()
+        assert doubled_kinds(one.tree()) == ()
 
 
 def test_what_nova_put_on_the_root_again_is_offered_twice(one: OneHost) -> None:
-    assert doubled(one.tree()) == (frozenset({"VCPU", "PCPU"}), frozenset({"MEMORY_MB"}))
+    assert doubled_kinds(one.tree()) == (frozenset({"VCPU", "PCPU"}), frozenset({"MEMORY_MB"}))
 
 
 @pytest.mark.parametrize("layout", ["numa", "devices"])
@@ -49,7 +49,7 @@ def test_the_way_back_is_not_refused_as_a_loss(one: OneHost, layout: str) -> Non
     )
 
     assert outcome.status is Status.CHANGED, outcome.notes
-    assert doubled(one.tree()) == ()
+    assert doubled_kinds(one.tree()) == ()
     assert one.sync().status is Status.UNCHANGED
 
 

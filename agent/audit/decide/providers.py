@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from agent.audit.decide.findings import Finding, Kind, Repair
 from agent.audit.decide.snapshot import Snapshot
+from agent.sync.decide.doubled import doubled_kinds
 from agent.sync.decide.novas import advice, open_stock
 from reportclient.allocations import usages
 from reportclient.hold import if_gone_for_good, is_used_up
@@ -40,7 +41,7 @@ def audit_providers(snapshot: Snapshot) -> list[Finding]:
         if not _is_owned(seen, snapshot.tree.providers[0].name):
             sentence = "it has no trait OWNER_* or CUSTOM_OWNER_*, so its owner is not known"
             found.append(Finding(kind=Kind.OWNERLESS, provider=name, seen=sentence))
-    return [*found, *_duplicates(snapshot), *_other_layout(snapshot)]
+    return [*found, *_duplicates(snapshot), *_twice_on_offer(snapshot), *_other_layout(snapshot)]
 
 
 def _ghost(seen: ObservedProvider, *, in_use: bool) -> Finding:
@@ -52,6 +53,24 @@ def _ghost(seen: ObservedProvider, *, in_use: bool) -> Finding:
         why += f", and its reserved amounts stay until the device is back: {if_gone_for_good(seen)}"
     repair = Repair(text=f"delete {seen.name}", operation=Delete(seen.uuid, seen.name)) if free else None
     return Finding(kind=Kind.GHOST, provider=seen.name, seen=why, repair=repair, safe=free)
+
+
+def _twice_on_offer(snapshot: Snapshot) -> list[Finding]:
+    """Return a finding for each class of the root that stands for CPUs or memory which its cells offer too."""
+    root = snapshot.tree.providers[0]
+    doubled = frozenset[str]().union(*doubled_kinds(snapshot.tree))
+    return [
+        Finding(
+            kind=Kind.TWICE_ON_OFFER,
+            provider=root.name,
+            resource_class=name,
+            actual=root.provider.inventories[name].total,
+            seen=f"the cells of {root.name} offer the same {name}, as after a start of nova-compute on a host with "
+            f"cells: stop and disable nova-compute here and run reshape --apply --take-over, or to give the host back "
+            f"to nova, run reshape --to devices --apply --take-over and then hand-over",
+        )
+        for name in sorted(doubled & root.provider.inventories.keys())
+    ]
 
 
 def _other_layout(snapshot: Snapshot) -> list[Finding]:

@@ -9,7 +9,7 @@ ALIKE = 0.7  # the smaller of two amounts that may stand for the same hardware, 
 KINDS = (frozenset({"VCPU", "PCPU"}), frozenset({"MEMORY_MB"}))  # classes that stand for the same hardware
 
 
-def doubled(observed: ObservedTree) -> tuple[frozenset[str], ...]:
+def doubled_kinds(observed: ObservedTree) -> tuple[frozenset[str], ...]:
     """
     Return the kinds that the root and providers of ours below it both offer, in about the same amount; empty: none.
 
@@ -26,7 +26,7 @@ def excused(observed: ObservedTree, desired: ProviderTree, fraction: float) -> d
     ``fraction`` is the part of the larger side that may go; where the wanted tree has less, nothing is excused.
     """
     found: dict[str, frozenset[str]] = {}
-    for kind in doubled(observed):
+    for kind in doubled_kinds(observed):
         if _total(desired, kind) >= max(_sides(observed, kind)) * (1 - fraction):
             found = {seen.name: found.get(seen.name, frozenset()) | kind for seen in observed}
     return found
