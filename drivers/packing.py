@@ -82,7 +82,9 @@ def pack(
                 continue
             placed += _fill(load.consumer, demand, parts)
             for provider, amount in parts:
-                left[provider, demand.resource_class] -= amount
+                slot = provider, demand.resource_class
+                left[slot] -= amount
+                limits[slot] = limit(stock[slot], limits[slot].held + amount)
     return placed, homeless
 
 

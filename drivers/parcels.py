@@ -101,8 +101,14 @@ def amounts(parcels: Iterable[Parcel]) -> dict[tuple[str, str, str], int]:
     return found
 
 
-def deal(parcels: Iterable[Parcel], units: Mapping[str, int], because: str) -> tuple[list[Parcel], list[Parcel]]:
-    """Assign parcels of one class to the units of the guest, first in their own place; return these, and the rest."""
+def deal(
+    parcels: Iterable[Parcel], units: Mapping[str, int], because: str, near: Callable[[Parcel], str] = lambda _: ""
+) -> tuple[list[Parcel], list[Parcel]]:
+    """
+    Assign parcels of one class to the units of the guest; return these, and the rest.
+
+    A parcel goes first to its own place, then to the provider that ``near`` returns, then to any other.
+    """
     wanted = dict(units)
     found: list[Parcel] = []
     left: list[Parcel] = []
@@ -116,7 +122,7 @@ def deal(parcels: Iterable[Parcel], units: Mapping[str, int], because: str) -> t
     rest: list[Parcel] = []
     for parcel in left:
         amount = parcel.amount
-        for provider in sorted(wanted):
+        for provider in sorted(wanted, key=lambda one: (one != near(parcel), one)):
             taken = min(wanted[provider], amount)
             if taken:
                 found.append(replace(parcel, amount=taken, to_provider=provider, because=because))

@@ -7,7 +7,8 @@ from typing import Literal
 
 from drivers.pci import PciAddress
 
-Layout = Literal["flat", "devices", "numa"]
+Layout = Literal["flat", "devices", "cells", "numa"]
+OF_CELLS: tuple[Layout, ...] = ("cells", "numa")  # layouts with a provider for each NUMA cell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,17 +31,20 @@ class Standing:
         """Return the provider with this suffix (``0000:81:00.0``); None when there is none."""
         return self._by_suffix.get(suffix)
 
-    def ratio(self, suffix: str, resource_class: str) -> float | None:
+    def ratio(self, suffix: str, resource_class: str, *, elsewhere: str | None = None) -> float | None:
         """
         Return the allocation ratio that a class has on this provider, else the one that all other providers share.
+
+        ``elsewhere`` is the suffix of a provider that comes second: it has the same stock in another layout.
 
         So a ratio that an operator set by hand survives a change of layout. None where no provider has the class, or
         where the others differ: the ratio of one cell does not apply to all.
         """
-        own = self._by_suffix.get(suffix)
-        stock = own.provider.inventories.get(resource_class) if own else None
-        if stock:
-            return stock.allocation_ratio
+        for one in (suffix, elsewhere):
+            own = self._by_suffix.get(one) if one is not None else None
+            stock = own.provider.inventories.get(resource_class) if own else None
+            if stock:
+                return stock.allocation_ratio
         others = [seen for seen in self._by_suffix.values() if seen is self.root or _tells_ratios(seen)]
         found = [
             seen.provider.inventories[resource_class] for seen in others if resource_class in seen.provider.inventories

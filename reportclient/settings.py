@@ -9,6 +9,7 @@ from reportclient.names import NO_DEVICES, ONE_TIME
 from reportclient.reserve import keep_trait, reserved_by_operator, without_classes
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
+SMALL = "CUSTOM_MEMORY_PAGE_SIZE_SMALL"  # trait of providers of small pages alone
 HUGE = "CUSTOM_MEMORY_PAGE_SIZE_LARGE"  # trait of providers that cannot be overcommitted
 _BANDWIDTH = "NET_BW_"  # prefix of the classes that count kbit/s
 _NONE: Mapping[str, Collection[str]] = MappingProxyType({})
@@ -203,7 +204,13 @@ def _may_be_of_others(flow: _Flow, amount: int) -> bool:
 
 
 def _lost_ratio(flow: _Flow, observed: ObservedTree, desired: ProviderTree) -> str:
-    """Return why an allocation ratio is lost; empty when all providers agree on it, before and after the change."""
+    """
+    Return why an allocation ratio is lost; empty when none is.
+
+    Such a ratio goes along with the stock of each cell, or all providers agree on it before and after the change.
+    """
+    if _keeps_each_ratio(flow, _relations(observed, desired)):
+        return ""
     before = {seen.name: _ratio(seen.provider, flow.name) for seen in flow.sources}
     top = observed.root
     before |= {top.name: _ratio(top.provider, flow.name)} if top else {}
@@ -217,6 +224,15 @@ def _lost_ratio(flow: _Flow, observed: ObservedTree, desired: ProviderTree) -> s
         f"make them equal (openstack resource provider inventory set UUID --amend --resource "
         f"{flow.name}:allocation_ratio=...), or configure [DEFAULT] {_OPTIONS.get(flow.name, 'the ratio')}"
     )
+
+
+def _keeps_each_ratio(flow: _Flow, related: Callable[[str, str], bool]) -> bool:
+    """Return whether each target has one source, as the stock of a cell that moves within it, and its ratio."""
+    before = {seen.name: ratio for seen in flow.sources if (ratio := _ratio(seen.provider, flow.name)) is not None}
+    after = {one.name: ratio for one in flow.targets if (ratio := _ratio(one, flow.name)) is not None}
+    pairs = [(one, other) for one in before for other in after if related(one, other)]
+    alone = len(pairs) == len(before) == len(after) > 1
+    return alone and all(isclose(before[one], after[other], rel_tol=1e-5) for one, other in pairs)
 
 
 def _ratio(provider: Provider, name: str) -> float | None:

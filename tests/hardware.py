@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import get_args
 from uuid import UUID
 
 from hypothesis import strategies as st
@@ -188,7 +189,7 @@ def changes(draw: st.DrawFn) -> Change:
     single = frozenset().union(*(one for guest in facts.guests for one in guest.vcpus if len(one) == 1))
     dedicated = CpuPolicy(dedicated=pins, shared=facts.cpu_map.online - pins or None) if single else CpuPolicy()
     cpus = (draw(st.sampled_from((CpuPolicy(), dedicated))), draw(st.sampled_from((dedicated, dedicated, CpuPolicy()))))
-    layouts: st.SearchStrategy[Layout] = st.sampled_from(("flat", "devices", "numa"))
+    layouts: st.SearchStrategy[Layout] = st.sampled_from(get_args(Layout))
     overridden = {guest.uuid: draw(st.integers(1, 3)) for guest in facts.guests if guest.tenant}
     return Change(
         before=facts,

@@ -167,7 +167,7 @@ _TABLE = (
             Option(
                 "--to",
                 "plan this layout instead of that of [compute] layout",
-                choices=("flat", "devices", "numa"),
+                choices=("flat", "devices", "cells", "numa"),
             ),
             Option(
                 "--database",

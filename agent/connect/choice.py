@@ -21,7 +21,7 @@ from drivers import DRIVERS, DriverOptions, HostDriver, NodesDriver, NodesOption
 from drivers.base import Driver
 from drivers.events import OnOperation, untold
 from drivers.host.archive import HostArchive
-from drivers.policy import Layout
+from drivers.policy import OF_CELLS, Layout
 from drivers.rules import rule_attributes
 from reportclient.client import PlacementClient
 from reportclient.keystone import Sender
@@ -92,7 +92,7 @@ def open_driver(settings: Settings, choice: Choice, told: OnOperation = untold) 
         instances_may_be_missing=settings.instances_may_be_missing,
         guests=settings.policy.guests,
         attributes=rule_attributes(settings.policy.devices),
-        residency=settings.policy.layout == "numa",
+        residency=settings.policy.layout in OF_CELLS,
         told=told,
     )
     if choice.case:

@@ -64,12 +64,14 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
         cfg.StrOpt("vcpu_pin_set", help="Nova's older option for the CPUs of all guests, which are reported as VCPU."),
         cfg.MultiOpt("reserved_huge_pages", item_type=types.Dict(),
                      help="Huge pages reserved for the host, for instance node:0,size:2048,count:64 (size in KiB, or "
-                          "with a unit as in 1GB). Only the layout numa counts them. May be given several times."),
+                          "with a unit as in 1GB). Only the layouts cells and numa count them. May be "
+                          "given several times."),
     ),
     "compute": (
         cfg.StrOpt("layout", default="devices", choices=get_args(Layout),
                    help="Shape of the provider tree: everything on the root (flat), a provider for each device "
-                        "below it (devices), or cells with their memory and devices (numa)."),
+                        "below it (devices), or a provider for each NUMA cell with its devices below it. Memory in "
+                        "small pages is on the cell (cells), or on a provider of its own below it (numa)."),
         cfg.StrOpt("cpu_shared_set", help="CPUs for guests without pinned CPUs (VCPU), for instance 0-7,^3."),
         cfg.StrOpt("cpu_dedicated_set", help="CPUs for guests with pinned CPUs (PCPU)."),
         cfg.StrOpt("provider_config_location", default="/etc/nova/provider_config/",

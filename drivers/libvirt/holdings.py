@@ -9,7 +9,7 @@ from drivers.devices.match import PHYSNET
 from drivers.devices.stock import DeviceStock
 from drivers.facts import Guest, GuestMemory, HostFacts, NumaCell
 from drivers.libvirt.stock import guest_cpus
-from drivers.policy import Policy
+from drivers.policy import OF_CELLS, Layout, Policy
 from reportclient.allocations import Float, GuestState, Holding, Holdings, Undecided
 from reportclient.names import CPUS
 
@@ -21,12 +21,12 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
     """
     Return the units of all guests, running or not, and their floats.
 
-    A vCPU that is pinned to one dedicated CPU is a unit of PCPU, any other of VCPU. In the layout numa a vCPU has its
-    unit in the cell that has all the CPUs it may run on, and memory in the pool of its page size in the cell to which
-    numatune binds it; all else floats.
+    A vCPU that is pinned to one dedicated CPU is a unit of PCPU, any other of VCPU. In the layouts cells and numa a
+    vCPU has its unit in the cell that has all the CPUs it may run on, and memory in the pool of its page size in the
+    cell to which numatune binds it; all else floats. In the layout cells the cell is itself the pool of small pages.
     """
     facts = replace(facts, guests=tuple(_with_netdevs(guest, facts) for guest in facts.guests))
-    cells = _Cells(facts) if policy.layout == "numa" else None
+    cells = _Cells(facts, policy.layout) if policy.layout in OF_CELLS else None
     dedicated = guest_cpus(facts.cpu_map, policy.cpus).dedicated
     owners = _owners(facts.hostname, policy, devices)
     units: list[Holding] = []
@@ -180,8 +180,9 @@ def _undecided(
 class _Cells:
     """Places CPUs and memory of guests on the providers of the host's cells and pools of pages."""
 
-    def __init__(self, facts: HostFacts) -> None:
+    def __init__(self, facts: HostFacts, layout: Layout) -> None:
         self._root = facts.hostname
+        self._small_on_cell = layout == "cells"
         self._cells = {cell.id: cell for cell in facts.cells}
         self._pools = page_mib(facts.cells)
         self._cpus = cpus_by_cell(facts)
@@ -245,7 +246,11 @@ class _Cells:
             return None
         cell = self._cells[id_]
         size = self._page_kib(part, cell)
-        return f"{self._root}_NUMA{id_}_PAGES_{size}" if (id_, size) in self._pools else None
+        if (id_, size) not in self._pools:
+            return None
+        if self._small_on_cell and size == small_page_kib(cell):
+            return self._provider(id_)
+        return f"{self._provider(id_)}_PAGES_{size}"
 
     def _page_kib(self, part: GuestMemory, cell: NumaCell) -> int | None:
         """Return the page size of a part of memory; without a named size, huge pages have the cell's smallest."""

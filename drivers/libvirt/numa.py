@@ -1,4 +1,10 @@
-"""Shapes the layout numa: a provider for each cell; below it one for each page size, and the cell's devices."""
+"""
+Shapes the layouts cells and numa: a provider for each cell, with the cell's pools of pages and devices below it.
+
+In the layout cells the small pages are stock of the cell itself, and only huge pages have providers.
+"""
+
+from dataclasses import dataclass
 
 from drivers.cells import apportion, page_mib, place_cpus, reserved_mib, small_page_kib
 from drivers.devices.stock import DeviceStock
@@ -20,6 +26,7 @@ from drivers.libvirt.stock import (
 from drivers.policy import Policy
 from drivers.reasons import Reason, Reasoned
 from drivers.standing import Standing
+from reportclient.tree import Inventory
 
 _PAGES = "CUSTOM_MEMORY_PAGE_SIZE_"
 
@@ -43,19 +50,79 @@ def shape_cells(
     kept = reserved_mib(facts.cells, pools, policy.reserved_memory_mib, policy.reserved_pages)
     providers: list[Reasoned] = []
     for id_, name in cells.items():
-        place = Reason(f"libvirt's capabilities: cell {id_}", "[compute] layout = numa")
-        providers.append(
-            Reasoned(name=name, parent=root, inventories=cpus[id_], traits={"HW_NUMA_ROOT": place, **MARK})
-        )
-        providers += [
-            _pool(root, id_, size, pools[id_, size], kept.get((id_, size), 0), policy, standing, small=small[id_])
-            for cell, size in pools
+        place = Reason(f"libvirt's capabilities: cell {id_}", f"[compute] layout = {policy.layout}")
+        mine = [
+            _Pages(id_, size, mib, kept.get((id_, size), 0), is_small=size == small[id_])
+            for (cell, size), mib in pools.items()
             if cell == id_
         ]
+        own = [pages for pages in mine if pages.is_small and policy.layout == "cells"]
+        memory = present_only({"MEMORY_MB": own[0].stock(policy, standing)}) if own else {}
+        providers.append(
+            Reasoned(
+                name=name, parent=root, inventories={**cpus[id_], **memory}, traits={"HW_NUMA_ROOT": place, **MARK}
+            )
+        )
+        providers += [pages.provider(root, policy, standing) for pages in mine if pages not in own]
     for device in devices:
         cell = cells.get(device.cell) if device.cell is not None else None
         providers.append(device_provider(device, root, cell or root))
     return cpus[None], providers
+
+
+@dataclass(frozen=True, slots=True)
+class _Pages:
+    """The pages of one size in one cell; huge pages cannot be overcommitted."""
+
+    cell: int
+    size_kib: int
+    mib: int
+    reserved_mib: int
+    is_small: bool
+
+    @property
+    def suffix(self) -> str:
+        """Suffix of the provider of these pages alone."""
+        return f"NUMA{self.cell}_PAGES_{self.size_kib}"
+
+    @property
+    def fact(self) -> str:
+        """What libvirt reports, for people."""
+        return f"libvirt's capabilities: {self.mib} MiB in pages of {self.size_kib} KiB in cell {self.cell}"
+
+    def stock(self, policy: Policy, standing: Standing) -> tuple[Inventory | None, Reason]:
+        """
+        Return MEMORY_MB of these pages.
+
+        The ratio of small pages is the same on the cell and on a provider of their own.
+        """
+        ratio = policy.ram_ratio if self.is_small else FIXED
+        cell = f"NUMA{self.cell}"
+        suffix, other = (cell, self.suffix) if policy.layout == "cells" and self.is_small else (self.suffix, cell)
+        stock = one_class(
+            "MEMORY_MB",
+            self.mib,
+            self.reserved_mib,
+            ratio,
+            standing,
+            suffix,
+            elsewhere=other,
+            step=max(1, self.size_kib // 1024),
+        )
+        return stock, Reason(
+            self.fact, kept_text(self.reserved_mib, "memory_mb or reserved_huge_pages, in pages of this size")
+        )
+
+    def provider(self, root: str, policy: Policy, standing: Standing) -> Reasoned:
+        """Return the provider of these pages, below their cell."""
+        reason = Reason(self.fact, f"[compute] layout = {policy.layout}")
+        kind = f"{_PAGES}SMALL" if self.is_small else f"{_PAGES}LARGE"
+        return Reasoned(
+            name=f"{root}_{self.suffix}",
+            parent=f"{root}_NUMA{self.cell}",
+            inventories=present_only({"MEMORY_MB": self.stock(policy, standing)}),
+            traits={f"{_PAGES}{self.size_kib}": reason, kind: reason, **MARK},
+        )
 
 
 def _cpus_by_cell(facts: HostFacts, policy: Policy, standing: Standing) -> dict[int | None, dict[str, Entry]]:
@@ -94,23 +161,3 @@ def _refuse_homeless(cpus: frozenset[int]) -> None:
             f"kernel (/sys/devices/system/cpu/cpu{min(cpus)}/node*) says in which NUMA cell it is: switch it on, take "
             f"it out of the set, or use [compute] layout = devices"
         )
-
-
-def _pool(
-    root: str, cell: int, size_kib: int, mib: int, reserved: int, policy: Policy, standing: Standing, *, small: int
-) -> Reasoned:
-    """Return the provider of the pages of one size in one cell; huge pages cannot be overcommitted."""
-    suffix = f"NUMA{cell}_PAGES_{size_kib}"
-    is_small = size_kib == small
-    ratio = policy.ram_ratio if is_small else FIXED
-    stock = one_class("MEMORY_MB", mib, reserved, ratio, standing, suffix, step=max(1, size_kib // 1024))
-    fact = f"libvirt's capabilities: {mib} MiB in pages of {size_kib} KiB in cell {cell}"
-    kept = Reason(fact, kept_text(reserved, "memory_mb or reserved_huge_pages, in this pool"))
-    reason = Reason(fact, "[compute] layout = numa")
-    kind = f"{_PAGES}SMALL" if is_small else f"{_PAGES}LARGE"
-    return Reasoned(
-        name=f"{root}_{suffix}",
-        parent=f"{root}_NUMA{cell}",
-        inventories=present_only({"MEMORY_MB": (stock, kept)}),
-        traits={f"{_PAGES}{size_kib}": reason, kind: reason, **MARK},
-    )

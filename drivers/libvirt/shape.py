@@ -27,7 +27,7 @@ from drivers.libvirt.stock import (
     with_cpus,
 )
 from drivers.libvirt.traits import emitted_traits, root_traits
-from drivers.policy import Policy
+from drivers.policy import OF_CELLS, Policy
 from drivers.reasons import Reason, Reasoned, Shaped
 from drivers.standing import Standing
 from reportclient.ownership import MARKER, Names
@@ -82,7 +82,7 @@ def _shape(facts: HostFacts, policy: Policy, standing: Standing) -> Shaped:
         away=missing,
         hardware=frozenset().union(*(device.hardware for device in devices)),
     )
-    if policy.layout == "numa":
+    if policy.layout in OF_CELLS:
         stock, below = shape_cells(facts, policy, standing, devices)
         root = _root(facts, policy, {**stock, **present_only(disk_stock(facts, policy, standing))})
         return Shaped((root, *below), holdings=held)
@@ -200,7 +200,7 @@ def _totals(devices: Iterable[DeviceStock]) -> dict[str, Entry]:
         if device.once:
             raise PolicyError(
                 f"[pci] device_spec has one_time_use for {device.suffix}, which needs a provider of its own: "
-                f"use [compute] layout = devices or numa"
+                f"use [compute] layout = devices, cells or numa"
             )
         for name, (stock, reason) in device.inventories.items():
             before = found.get(name)
@@ -220,7 +220,7 @@ def _check_countable(name: str, total: int, reason: Reason) -> None:
     if total > MAX_INT:
         raise PolicyError(
             f"the devices of this host have {total} {name} together ({reason.rule}), and placement takes {MAX_INT} at "
-            f"most on one provider: use [compute] layout = devices or numa, or do without {reason.rule}"
+            f"most on one provider: use [compute] layout = devices, cells or numa, or do without {reason.rule}"
         )
 
 

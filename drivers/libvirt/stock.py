@@ -75,12 +75,21 @@ def disk_stock(facts: HostFacts, policy: Policy, standing: Standing) -> dict[str
 
 
 def one_class(
-    name: str, total: int, reserved: int, ratio: Ratio, standing: Standing, suffix: str, *, step: int = 1
+    name: str,
+    total: int,
+    reserved: int,
+    ratio: Ratio,
+    standing: Standing,
+    suffix: str,
+    *,
+    elsewhere: str | None = None,
+    step: int = 1,
 ) -> Inventory | None:
     """
     Return the inventory of one class; None for a total of 0, which placement refuses.
 
-    Without a configured ratio, the one in placement is kept; a new inventory gets the initial one.
+    Without a configured ratio, the one in placement is kept; a new inventory gets the initial one. ``elsewhere`` is the
+    suffix of the provider that has the same stock in another layout.
 
     Raises:
         PolicyError: more is reserved than there is, or placement would refuse the inventory.
@@ -91,7 +100,7 @@ def one_class(
         refuse_reserve(name, total, reserved)
     chosen = ratio.configured
     if chosen is None:
-        stands = standing.ratio(suffix, name)
+        stands = standing.ratio(suffix, name, elsewhere=elsewhere)
         chosen = ratio.initial if stands is None else stands
     try:
         return Inventory(total=total, reserved=reserved, max_unit=total, step_size=step, allocation_ratio=chosen)

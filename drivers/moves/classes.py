@@ -5,7 +5,6 @@ from dataclasses import replace
 from functools import partial
 
 from drivers.moves.question import Question, named
-from drivers.moves.slots import is_related
 from drivers.parcels import Parcel, conversions, relabel
 from drivers.words import Word
 from reportclient.names import CPUS, NO_DEVICES
@@ -63,11 +62,11 @@ class Classes:
             return False
         if word.undecided:
             return provider in going and bool(self._question.parents.get(provider))
-        return any(is_related(one, provider, self._question.parents) for one in going)
+        return any(self._question.related(one, provider) for one in going)
 
     def _distance(self, units: Collection[str], parcel: Parcel) -> int:
         """Return how far a parcel is from a guest's units: 0 above or below one, 1 without a place, 2 elsewhere."""
-        if any(is_related(parcel.provider, provider, self._question.parents) for provider in units):
+        if any(self._question.related(parcel.provider, provider) for provider in units):
             return 0
         return 1 if (parcel.provider, parcel.to_class) not in self._question.stock else 2
 

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 
 from drivers.moves.question import Question, named
-from drivers.moves.slots import is_related
 from drivers.packing import Load
 from drivers.parcels import Parcel
 
 _SHOWN = 3  # undecided devices in one message
+IN_ITS_CELL = "it stays in its cell, as far as there is room"
 
 
 class Floats:
@@ -20,9 +20,8 @@ class Floats:
     def spread(self, going: list[Parcel], places: Sequence[str], load: Load) -> None:
         """Send parcels whose amount the flavor gives to the first of these places with room, whole if possible."""
         if going and places:
-            sources = tuple((parcel.provider, parcel.resource_class, parcel.amount) for parcel in going)
             why = "the guest's flavor gives the amount, and the guest is bound to this provider"
-            load.add(going[0].to_class, sources, places, why)
+            self._demand(going, places, why, load)
 
     def add(self, guest: str, rest: list[Parcel], load: Load) -> None:
         """Send parcels of one class where there is room, or note why they cannot go."""
@@ -33,13 +32,12 @@ class Floats:
         candidates = self._question.candidates(name)
         if not floats:  # parcels of a device that is gone stay where they are, whatever other devices offer
             rest = [parcel for parcel in rest if self._has_place(parcel, candidates)]
-        sources = tuple((parcel.provider, parcel.resource_class, parcel.amount) for parcel in rest)
         if not rest:
             return
         if floats:
             places = [provider for provider in floats.providers if provider in candidates]
             if places:
-                load.add(name, sources, places, floats.because)
+                self._demand(rest, places, floats.because, load)
             elif candidates:
                 self._problems.append(self._missing(guest, rest))
         elif guest in self._question.words.guests:
@@ -53,13 +51,29 @@ class Floats:
             )
         else:
             usual = [place for place in candidates if place not in self._question.huge] or candidates
-            load.add(
-                name, sources, usual, "the consumer matches no guest on this host, so any provider with room will do"
-            )
+            why = "the consumer matches no guest on this host, so any provider with room will do"
+            self._demand(rest, usual, why, load)
+
+    def _demand(self, going: Iterable[Parcel], places: Sequence[str], because: str, load: Load) -> None:
+        """
+        Send parcels of one class to the first of these places with room.
+
+        What leaves a provider of a cell stays in this cell as far as it has room there: a change of the layout is no
+        reason to take another cell.
+        """
+        by_heir: dict[str | None, list[Parcel]] = {}
+        for parcel in going:
+            heir = self._question.heir((parcel.provider, parcel.to_class))
+            by_heir.setdefault(heir if heir in places else None, []).append(parcel)
+        for heir, parcels in by_heir.items():
+            sources = tuple((parcel.provider, parcel.resource_class, parcel.amount) for parcel in parcels)
+            first = () if heir is None else (heir,)
+            order = (*first, *(place for place in places if place != heir))
+            load.add(parcels[0].to_class, sources, order, IN_ITS_CELL if first else because)
 
     def _has_place(self, parcel: Parcel, candidates: Iterable[str]) -> bool:
         """Return whether a candidate is the parcel's provider, or above or below it."""
-        return any(is_related(parcel.provider, place, self._question.parents) for place in candidates)
+        return any(self._question.related(parcel.provider, place) for place in candidates)
 
     def _missing(self, guest: str, rest: list[Parcel]) -> str:
         """Return why a guest's parcels of one class have no place: what the hypervisor reports instead."""

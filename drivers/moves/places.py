@@ -3,9 +3,8 @@
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from drivers.moves.floats import Floats
+from drivers.moves.floats import IN_ITS_CELL, Floats
 from drivers.moves.question import Question
-from drivers.moves.slots import is_related
 from drivers.packing import Load
 from drivers.parcels import Parcel, deal, staying
 from drivers.words import Word
@@ -44,14 +43,14 @@ class Places:
             elif word.overridden:
                 sure += self._stay_by_flavor(guest, mine, out, changed, load)
             elif decides:
-                dealt, rest = deal(mine, word.units, _reason(consumer, guest))
+                dealt, rest = deal(mine, word.units, _reason(consumer, guest), self._heir)
                 kept = [parcel for parcel in rest if self._may_stay(parcel, word, name in anew)]
                 sure += dealt + [staying(parcel) for parcel in kept]
                 self._floats.add(guest, [parcel for parcel in rest if parcel not in kept], load)
             else:
                 waiting.append(mine)
         for mine in waiting:
-            stay, rest = self._follow(mine, sure)
+            stay, rest = self._follow(guest, mine, sure)
             sure += stay
             self._floats.add(guest, rest, load)
         return sure, load
@@ -85,7 +84,7 @@ class Places:
         if any((provider, parcel.to_class) not in self._question.stock for provider in word.units for parcel in mine):
             return False
         pairs = ((parcel.provider, provider) for parcel in out for provider in word.units)
-        return not word.undecided or all(is_related(*pair, self._question.parents) for pair in pairs)
+        return not word.undecided or all(self._question.related(*pair) for pair in pairs)
 
     def _allows(self, guest: str, name: str, only: str) -> bool:
         """Return whether the only provider of a class may take all that a consumer has of it."""
@@ -104,18 +103,16 @@ class Places:
         candidates = self._question.candidates(name)
         if len(candidates) != 1 or not out:
             return None
-        return (
-            candidates[0]
-            if all(is_related(parcel.provider, candidates[0], self._question.parents) for parcel in out)
-            else None
-        )
+        return candidates[0] if all(self._question.related(parcel.provider, candidates[0]) for parcel in out) else None
 
-    def _follow(self, mine: list[Parcel], sure: Iterable[Parcel]) -> tuple[list[Parcel], list[Parcel]]:
+    def _follow(self, guest: str, mine: list[Parcel], sure: Iterable[Parcel]) -> tuple[list[Parcel], list[Parcel]]:
         """
         Return the parcels of one class that stay, or follow the guest's other resources; and the rest.
 
-        A class does not follow where the hypervisor itself reports which provider a guest has it on.
+        A class does not follow where the hypervisor itself reports which provider a guest has it on. If that is the
+        parcel's own cell, the parcel stays in this cell, though its amount is another one.
         """
+        word = self._question.words.of(guest, mine[0].to_class)
         stay: list[Parcel] = []
         rest: list[Parcel] = []
         for parcel in mine:
@@ -126,9 +123,15 @@ class Places:
             elif len(beside) == 1 and not self._question.words.speaks_of(parcel.to_class):
                 why = "placed together with the other resources that the guest has there"
                 stay.append(replace(parcel, to_provider=beside.pop(), because=why))
+            elif word.units and not word.floating and word.allows(heir := self._heir(parcel)):
+                stay.append(replace(parcel, to_provider=heir, because=IN_ITS_CELL))
             else:
                 rest.append(parcel)
         return stay, rest
+
+    def _heir(self, parcel: Parcel) -> str:
+        """Return the provider that gets a parcel's CPUs or memory in the same cell; empty where there is none."""
+        return self._question.heir((parcel.provider, parcel.to_class)) or ""
 
 
 def _reason(consumer: str, guest: str) -> str:

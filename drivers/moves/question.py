@@ -2,13 +2,13 @@
 
 from collections.abc import Collection, Mapping
 
-from drivers.moves.slots import is_related, leaving_of, stock_of
+from drivers.moves.slots import leaving_of, relations_of, stock_of
 from drivers.parcels import Slot
 from drivers.words import Words
 from reportclient.allocations import Holdings, Observed
+from reportclient.names import NO_DEVICES
 from reportclient.ownership import Ownership
 from reportclient.reserve import UNHEALTHY, reserved_by_operator
-from reportclient.settings import HUGE
 from reportclient.tree import ProviderTree
 
 
@@ -31,9 +31,8 @@ class Question:
         self.before = {
             (seen.name, name): one.total for seen in observed.tree for name, one in seen.provider.inventories.items()
         }
-        self.parents = {seen.name: seen.provider.parent for seen in observed.tree}
-        self.parents |= {provider.name: provider.parent for provider in desired}
-        self.huge = {provider.name for provider in desired if HUGE in provider.traits}
+        relations = relations_of(observed.tree, desired)
+        self.parents, self.huge, self.related = relations.parents, relations.huge, relations.hold
         self.kept = _kept(desired)
         self.words = Words(holdings)
         self.stand_ins = stand_ins
@@ -48,16 +47,24 @@ class Question:
     def grows(self, provider: str, name: str) -> bool:
         """Return whether a provider offers more of a class than it and the providers above and below it did before."""
         stock = self.stock.get((provider, name))
-        before = (
-            total
-            for (one, each), total in self.before.items()
-            if each == name and is_related(one, provider, self.parents)
-        )
+        before = (total for (one, each), total in self.before.items() if each == name and self.related(one, provider))
         return stock is not None and stock.total > sum(before)
 
     def candidates(self, name: str) -> list[str]:
         """Return the providers that offer a class."""
         return [provider for provider, each in self.stock if each == name]
+
+    def heir(self, slot: Slot) -> str | None:
+        """
+        Return the provider that gets the CPUs or the memory of a slot that goes: the only one in the same cell.
+
+        None where the slot stays, is of the root or of devices, or where there is no such provider, or several.
+        """
+        provider, name = slot
+        if name not in NO_DEVICES or not self.parents.get(provider) or not self.leaving(slot):
+            return None
+        found = [one for one in self.candidates(name) if self.parents.get(one) and self.related(one, provider)]
+        return found[0] if len(found) == 1 else None
 
     def absent(self) -> frozenset[str]:
         """Return the guests that have no allocation here, neither their own nor by a migration."""

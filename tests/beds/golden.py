@@ -4,10 +4,12 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
+
+from drivers.policy import Layout
 
 HOSTS = Path(__file__).parents[1] / "hosts"
-LAYOUTS = ("flat", "devices", "numa")
+LAYOUTS = get_args(Layout)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ from drivers.facts import (
     Tenant,
 )
 from drivers.libvirt.driver import LibvirtDriver
-from drivers.policy import CpuPolicy, DevicePolicy, Layout, MdevRule, Policy
+from drivers.policy import OF_CELLS, CpuPolicy, DevicePolicy, Layout, MdevRule, Policy
 from drivers.rules import parse_rule
 from fakes import FACTS
 from hardware import at, card, gpu
@@ -580,22 +580,23 @@ class World:
             mine = slots.setdefault(uuids.get(self._standing_name(suffix), ""), {})
             mine[name] = mine.get(name, 0) + amount
 
-        numa, flat = self.setup.layout == "numa", self.setup.layout == "flat"
+        cells, flat = self.setup.layout in OF_CELLS, self.setup.layout == "flat"
+        pages = "_PAGES_4" if self.setup.layout == "numa" else ""
         guest = truth.guest
         alone = [pin for pin in guest.vcpus if len(pin) == 1]
         for pin in guest.vcpus:
             home = next((id_ for id_, cpus in CELLS.items() if pin and pin <= cpus), cell)
             pinned = self.setup.dedicated and pin in alone
             if not (guest.tenant and guest.tenant.overridden) or pin is guest.vcpus[0]:
-                give(f"NUMA{home}" if numa else "", "PCPU" if pinned else "VCPU", 1)
+                give(f"NUMA{home}" if cells else "", "PCPU" if pinned else "VCPU", 1)
         if guest.tenant and guest.tenant.overridden:
             first = next(iter(slots.values()))
             first["VCPU"] = 1  # resources:VCPU=1
         if guest.emulator_cpus and self.setup.dedicated:
-            give(f"NUMA{cell}" if numa else "", "PCPU", 1)
+            give(f"NUMA{cell}" if cells else "", "PCPU", 1)
         for part in guest.memory:
             home = next(iter(part.cells), cell)
-            give(f"NUMA{home}_PAGES_4" if numa else "", "MEMORY_MB", part.mib)
+            give(f"NUMA{home}{pages}" if cells else "", "MEMORY_MB", part.mib)
         for number, _ in truth.units:
             one = CARDS[number]
             if self.setup.offers[number] == "off":

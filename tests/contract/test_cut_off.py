@@ -10,6 +10,7 @@ from agent.errors import USER_ERRORS
 from agent.sync.leave import hand_over_node, retire_node
 from beds.histories import Crash
 from beds.worlds import CARDS, NAMES, World, worlds
+from drivers.policy import OF_CELLS
 
 pytestmark = pytest.mark.contract
 
@@ -30,7 +31,7 @@ def reserved(world: World) -> World:
     for one in CARDS:
         suffix = "" if world.setup.layout == "flat" else one.suffixes[one.kind == "gpu"]
         assert world.set_stock(suffix, one.class_of("first", shared=world.setup.shared), reserved=1)
-    if world.setup.layout == "numa":
+    if world.setup.layout in OF_CELLS:
         assert world.set_stock("NUMA0", "VCPU", allocation_ratio=16.0)
     world.change_card("up", 1, False)
     world.take()
@@ -80,12 +81,14 @@ def retire_empty(world: World) -> None:
 ACTS: dict[str, tuple[Callable[[World], World], dict[str, Any], Act]] = {
     "rename": (reserved, {"layout": "devices"}, rename),
     "rename, cells": (reserved, {"layout": "numa"}, rename),
+    "rename, cells with memory": (reserved, {"layout": "cells"}, rename),
     "rename, nova's children": (made_by_nova, {"layout": "devices"}, rename),
     "rename, flat": (reserved, {"layout": "flat"}, rename),
     "hand-over": (reserved, {"layout": "devices"}, leave(hand_over_node)),
     "retire": (reserved, {"layout": "numa"}, retire_empty),
     "a pass that holds devices": (reserved, {"layout": "devices", "bandwidth": True}, lose_a_card),
     "a pass that holds devices in cells": (reserved, {"layout": "numa"}, lose_a_card),
+    "a pass that holds devices in cells with memory": (reserved, {"layout": "cells"}, lose_a_card),
 }
 
 

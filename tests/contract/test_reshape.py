@@ -34,6 +34,12 @@ ON_PLACEMENT = settings(
 )
 
 
+WAYS: tuple[tuple[Layout, Layout], ...] = (
+    ("flat", "devices"), ("flat", "numa"), ("devices", "numa"), ("flat", "cells"), ("devices", "cells"),
+    ("cells", "numa"), ("numa", "cells"),
+)  # fmt: skip
+
+
 class Host:
     """One generated host in placement, whose guests have something on a foreign provider too."""
 
@@ -112,7 +118,7 @@ def sums(rows: Iterable[Allocation]) -> dict[tuple[str, str], int]:
     return found
 
 
-@pytest.mark.parametrize("way", [("flat", "devices"), ("flat", "numa"), ("devices", "numa")], ids="-".join)
+@pytest.mark.parametrize("way", WAYS, ids="-".join)
 def test_a_generated_host_goes_there_and_back_again(way: tuple[Layout, Layout], sender: CountingSender) -> None:
     converted: list[bool] = []
 

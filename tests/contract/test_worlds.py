@@ -7,13 +7,14 @@ pass; a pass may end at any of its requests. By hand: ``WORLDS=20000`` (make soa
 
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from beds.worlds import CARDS, NAMES, ROOT, STYLES, World, worlds
+from drivers.policy import OF_CELLS, Layout
 
 pytestmark = pytest.mark.contract
 
@@ -23,7 +24,7 @@ OFFERS = ("off", "first", "second", "whole", "both")
 
 numbers = st.integers(0, len(CARDS) - 1)
 nics = st.integers(0, 1)
-layouts = st.sampled_from(("flat", "devices", "numa"))
+layouts = st.sampled_from(get_args(Layout))
 spawns = st.tuples(st.just("spawn"), st.sampled_from(STYLES), nics, st.one_of(st.none(), numbers), st.integers(1, 2))
 changes = st.one_of(
     st.tuples(st.just("layout"), layouts),
@@ -126,8 +127,8 @@ def set_by_hand(world: World, what: str, *how: Any) -> None:
         world.set_stock(suffix, one.class_of("first", shared=world.setup.shared), reserved=how[1])
     else:
         name, cell, ratio = how
-        pool = f"NUMA{cell}" if name == "VCPU" else f"NUMA{cell}_PAGES_4"
-        world.set_stock(pool if layout == "numa" else "", name, allocation_ratio=ratio)
+        pool = f"NUMA{cell}_PAGES_4" if name == "MEMORY_MB" and layout == "numa" else f"NUMA{cell}"
+        world.set_stock(pool if layout in OF_CELLS else "", name, allocation_ratio=ratio)
 
 
 @LONG
@@ -195,7 +196,7 @@ def test_what_others_put_into_the_tree_stays(
 
 def test_a_world_is_one_that_the_agent_can_report(make: Any) -> None:
     """Else the laws would hold of a host on which every pass is refused."""
-    for layout in ("flat", "devices", "numa"):
+    for layout in get_args(Layout):
         world = begin(make, {"layout": layout, "bandwidth": True}, [])
         for style in STYLES:
             world.spawn(style, 0, 2)

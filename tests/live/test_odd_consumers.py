@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from beds.golden import LAYOUTS
 from beds.guests import METADATA, GuestSpec, add_guests
 from beds.placement import PlacementServer
 from beds.trees import add_consumer, identity
@@ -164,7 +165,7 @@ def test_a_guest_whose_flavor_overrides_its_vcpus_goes_to_the_cell_where_it_is_b
     }
 
 
-@pytest.mark.parametrize("layout", ["flat", "devices", "numa"])
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_class_of_one_of_two_cards_gets_a_new_name_under_its_guests(
     layout: str, placement_server: PlacementServer, tmp_path: Path
 ) -> None:

@@ -349,7 +349,7 @@ def test_a_host_that_is_turned_back_and_forth_under_schedulers_never_has_a_wrong
             started = time.monotonic()
             with claimers.working():
                 for turn in range(TURNS if not disturbed else max(4, TURNS // 5)):
-                    layout = ("devices", "flat", "numa", "flat")[turn % 4]
+                    layout = ("devices", "cells", "numa", "flat")[turn % 4]
                     claimers.pace_s = pace * max(quiet_s, convert(layout, url))  # the machine may be slower by now
                     seconds = time.monotonic() - started
                     print(

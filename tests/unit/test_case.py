@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import pytest
 from hypothesis import event, given
@@ -25,6 +25,7 @@ from agent.sync.recorder import Recorder, new_recorder, save_case
 from agent.sync.run import foresee
 from beds.worlds import CARDS, STYLES, World, worlds
 from drivers.errors import DiscoveryError, PolicyError
+from drivers.policy import Layout
 from reportclient.client import PlacementClient
 from reportclient.errors import PlacementError
 from reportclient.recording import (
@@ -38,7 +39,7 @@ from reportclient.recording import (
 from reportclient.transport import Transport
 
 RESHAPE = Wishes(reshape=True)
-layouts = st.sampled_from(("flat", "devices", "numa"))
+layouts = st.sampled_from(get_args(Layout))
 cards = st.integers(0, len(CARDS) - 1)
 changes = st.one_of(
     st.tuples(st.just("layout"), layouts),

@@ -10,13 +10,15 @@ from agent.audit.decide.findings import Kind
 from agent.audit.run import witness
 from agent.sync.decide.layout import standing_layout
 from agent.sync.decide.view import Wishes
+from agent.sync.outcome import Status
 from beds.one_host import Cut, OneHost
 from drivers.libvirt.shape import EMITTED
-from drivers.policy import DevicePolicy, Layout, Policy
+from drivers.policy import OF_CELLS, DevicePolicy, Layout, Policy
 from drivers.rules import parse_rule
 from hardware import card, host
 from reportclient.ownership import MARKER, OWNER_NOVA, Names
 from reportclient.reserve import HELD
+from reportclient.settings import HUGE, SMALL
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 CELL = "HW_NUMA_ROOT"
@@ -26,12 +28,21 @@ ONE, OTHER = "0000:01:00.0", "0000:81:00.0"
 RULES = DevicePolicy(report=True, rules=(parse_rule({"product_id": "1515", "resource_class": "FAST"}, 1),))
 
 
-def tree(*children: tuple[str, ...], root: str = "VCPU", stock: bool = True) -> ObservedTree:
-    """A root with stock of one class, and children with these traits, with stock or without."""
+def tree(*children: tuple[str, ...], root: str = "VCPU", stock: bool = True, memory: str = "") -> ObservedTree:
+    """
+    A root with stock of one class, and children with these traits, with stock or without.
+
+    Those with the trait ``memory`` have MEMORY_MB too.
+    """
     below = {"CUSTOM_ANY": Inventory(total=1)} if stock else {}
     providers = [Provider(name="host", inventories={root: Inventory(total=1)}, traits=frozenset({MARKER}))]
     providers += [
-        Provider(name=f"c{n}", parent="host", inventories=below, traits=frozenset(one))
+        Provider(
+            name=f"c{n}",
+            parent="host",
+            inventories={**below, **({"MEMORY_MB": Inventory(total=1)} if memory in one else {})},
+            traits=frozenset(one),
+        )
         for n, one in enumerate(children)
     ]
     return ObservedTree(
@@ -43,7 +54,21 @@ def tree(*children: tuple[str, ...], root: str = "VCPU", stock: bool = True) -> 
     ("stands", "configured", "layout"),
     [
         pytest.param(tree((MARKER, CELL)), "devices", "numa", id="a cell of ours"),
+        pytest.param(tree((MARKER, CELL), memory=CELL), "devices", "cells", id="a cell of ours with memory"),
+        pytest.param(tree((MARKER, CELL), memory=CELL), "numa", "cells", id="a cell with memory, whatever is wanted"),
+        pytest.param(
+            tree((MARKER, CELL), (MARKER, SMALL), memory=SMALL), "cells", "numa", id="small pages of their own"
+        ),
+        pytest.param(
+            tree((MARKER, CELL), (MARKER, HUGE), memory=HUGE), "cells", "cells", id="huge pages only, as configured"
+        ),
+        pytest.param(
+            tree((MARKER, CELL), (MARKER, HUGE), memory=HUGE), "flat", "numa", id="huge pages only, not as configured"
+        ),
         pytest.param(tree((CELL,)), "devices", "devices", id="somebody else's cell"),
+        pytest.param(tree((CELL,), memory=CELL), "devices", "devices", id="somebody else's cell with memory"),
+        pytest.param(tree((MARKER,)), "cells", "devices", id="a device of ours, and cells are wanted"),
+        pytest.param(tree(), "cells", "devices", id="no cells, and cells are wanted"),
         pytest.param(tree((MARKER,)), "numa", "devices", id="a device of ours"),
         pytest.param(tree((OWNER_NOVA,)), "flat", "devices", id="a device of nova's"),
         pytest.param(tree((OWNER_NOVA, "OWNER_CYBORG")), "flat", "flat", id="a device of another service"),
@@ -99,7 +124,7 @@ def found(one: OneHost, *kinds: Kind) -> list[tuple[str, str]]:
     return [(str(each.provider), each.seen) for each in findings if each.kind in kinds]
 
 
-@pytest.mark.parametrize("configured", ["devices", "numa"])
+@pytest.mark.parametrize("configured", ["devices", "cells", "numa"])
 def test_an_audit_knows_a_flat_root_by_its_custom_classes(configured: Layout, tmp_path: Path) -> None:
     one = start(tmp_path, "flat")
     one.policy = replace(one.policy, layout=configured)
@@ -119,13 +144,14 @@ def test_an_audit_without_a_memory_says_nothing_of_a_layout_and_tells_no_ghosts(
     assert found(one, *Kind) == []
 
 
-def test_an_audit_takes_cells_without_stock_for_no_layout_and_no_ghosts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("wanted", OF_CELLS)
+def test_an_audit_takes_cells_without_stock_for_no_layout_and_no_ghosts(wanted: Layout, tmp_path: Path) -> None:
     seen = 0
     for writes in range(1, 40):
         one = start(tmp_path / str(writes), "devices")
         one.sender.left = writes
         with suppress(Cut):
-            one.reshape("numa")
+            one.reshape(wanted)
         one.sender.left = None
         one.policy = replace(one.policy, layout="devices")
         if "VCPU" not in one.stock():
@@ -133,6 +159,33 @@ def test_an_audit_takes_cells_without_stock_for_no_layout_and_no_ghosts(tmp_path
         seen += any(CELL in each.provider.traits for each in one.tree())
         assert found(one, Kind.OTHER_LAYOUT, Kind.GHOST) == [], writes
     assert seen
+
+
+@pytest.mark.parametrize(("first", "second"), [("cells", "numa"), ("numa", "cells")])
+def test_a_conversion_between_cells_and_numa_that_is_cut_off_stands_in_one_of_them(
+    first: Layout, second: Layout, tmp_path: Path
+) -> None:
+    told = set()
+    for writes in range(40):
+        one = start(tmp_path / str(writes), first)
+        one.claim({"NUMA1": {"VCPU": 1}, "NUMA1" if first == "cells" else "NUMA1_PAGES_4": {"MEMORY_MB": 64}})
+        one.sender.left = writes
+        cut = False
+        try:
+            one.reshape(second)
+        except Cut:
+            cut = True
+        one.sender.left = None
+        stands = "cells" if "MEMORY_MB" in one.stock("NUMA1") else "numa"
+        told.add(stands)
+        one.policy = replace(one.policy, layout=stands)  # type: ignore[arg-type]
+        assert found(one, Kind.OTHER_LAYOUT, Kind.GHOST) == [], writes
+        one.reshape(second)
+        assert "MEMORY_MB" in one.stock("NUMA1" if second == "cells" else "NUMA1_PAGES_4")
+        assert one.sync().status is Status.UNCHANGED
+        if not cut:
+            break
+    assert told == {first, second}
 
 
 def test_an_audit_takes_a_held_child_below_a_flat_root_for_no_layout(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""One host in three layouts: another shape, the same sums."""
+"""One host in all layouts: another shape, the same sums."""
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from drivers.errors import MalformedFact, PolicyError
 from drivers.facts import CpuMap, Guest, HostFacts, MemoryPages, NetDevice, NumaCell
 from drivers.libvirt.shape import shape
 from drivers.policy import (
+    OF_CELLS,
     Bandwidth,
     CpuPolicy,
     DevicePolicy,
@@ -25,9 +27,10 @@ from drivers.policy import (
 from fakes import FACTS
 from hardware import card, gpu, host, hosts, parent, plain, policies, rules
 from reportclient.allocations import Holding
+from reportclient.ownership import MARKER
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
-LAYOUTS: tuple[Layout, ...] = ("flat", "devices", "numa")
+LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 
 
 def tree(facts: HostFacts, layout: Layout, observed: ObservedTree | None = None, **policy: object) -> ProviderTree:
@@ -50,12 +53,14 @@ def test_the_totals_of_every_class_are_the_same_in_each_layout(
     shapes = [tree(facts, layout, devices=devices, cpus=cpus, reserved_memory_mib=reserved_mib) for layout in LAYOUTS]
 
     for term in ("total", "reserved"):
-        assert sums(shapes[0], term) == sums(shapes[1], term) == sums(shapes[2], term)
+        assert all(sums(one, term) == sums(shapes[0], term) for one in shapes)
 
 
-@given(hosts(), policies)
-def test_a_child_is_under_a_cell_only_if_the_host_has_that_cell(facts: HostFacts, devices: DevicePolicy) -> None:
-    found = tree(facts, "numa", devices=devices, reserved_memory_mib=0)
+@given(hosts(), policies, st.sampled_from(OF_CELLS))
+def test_a_child_is_under_a_cell_only_if_the_host_has_that_cell(
+    facts: HostFacts, devices: DevicePolicy, layout: Layout
+) -> None:
+    found = tree(facts, layout, devices=devices, reserved_memory_mib=0)
 
     cells = {f"host_NUMA{cell.id}" for cell in facts.cells}
     parents = {provider.parent for provider in found if provider.parent}
@@ -99,6 +104,51 @@ def test_pages_of_each_size_are_a_provider_with_their_step() -> None:
     }
     assert {"CUSTOM_MEMORY_PAGE_SIZE_4", "CUSTOM_MEMORY_PAGE_SIZE_SMALL"} <= found["host_NUMA0_PAGES_4"][1]
     assert {"CUSTOM_MEMORY_PAGE_SIZE_2048", "CUSTOM_MEMORY_PAGE_SIZE_LARGE"} <= found["host_NUMA0_PAGES_2048"][1]
+
+
+def test_in_cells_small_pages_are_on_the_cell_and_huge_ones_below_it() -> None:
+    pages = (MemoryPages(4, 0), MemoryPages(2048, 512))
+    facts = replace(FACTS, cells=(replace(FACTS.cells[0], memory_kib=8 << 20, pages=pages), FACTS.cells[1]))
+    policy = {"reserved_pages": (ReservedPages(0, 4, 256), ReservedPages(0, 2048, 64)), "ram_ratio": Ratio(1.5)}
+
+    cells, numa = (tree(facts, layout, None, **policy) for layout in OF_CELLS)
+
+    by_name, pools = ({one.name: one for one in each} for each in (cells, numa))
+    assert by_name.keys() == pools.keys() - {"host_NUMA0_PAGES_4", "host_NUMA1_PAGES_4"}
+    for cell in ("host_NUMA0", "host_NUMA1"):
+        small = pools[f"{cell}_PAGES_4"].inventories
+        assert by_name[cell].inventories == {**pools[cell].inventories, **small}
+        assert (small["MEMORY_MB"].allocation_ratio, small["MEMORY_MB"].reserved > 0) == (1.5, True)
+        assert by_name[cell].traits == pools[cell].traits == {"HW_NUMA_ROOT", MARKER}
+    assert by_name["host_NUMA0_PAGES_2048"] == pools["host_NUMA0_PAGES_2048"]
+
+
+def test_a_cell_with_huge_pages_alone_has_no_memory_of_its_own() -> None:
+    cell = replace(FACTS.cells[0], memory_kib=4 << 20, pages=(MemoryPages(4, 0), MemoryPages(2048, 2048)))
+    facts = replace(FACTS, cells=(cell,))
+
+    cells, numa = (tree(facts, layout, reserved_memory_mib=0) for layout in OF_CELLS)
+
+    assert cells == numa
+
+
+@pytest.mark.parametrize("layout", OF_CELLS)
+def test_the_ratio_of_each_cells_small_pages_goes_along_between_cells_and_numa(layout: Layout) -> None:
+    other = next(one for one in OF_CELLS if one != layout)
+    memory = {"cells": "host_NUMA{}", "numa": "host_NUMA{}_PAGES_4"}
+    ratios = {memory[other].format(cell): 2.0 + cell for cell in (0, 1)}
+    seen = []
+    for one in tree(FACTS, other):
+        stock = dict(one.inventories)
+        if one.name in ratios:
+            stock["MEMORY_MB"] = replace(stock["MEMORY_MB"], allocation_ratio=ratios[one.name])
+        seen.append(ObservedProvider(uuid=one.name, generation=1, provider=replace(one, inventories=stock)))
+
+    found = tree(FACTS, layout, ObservedTree(tuple(seen)))
+
+    assert {
+        one.name: one.inventories["MEMORY_MB"].allocation_ratio for one in found if "MEMORY_MB" in one.inventories
+    } == {memory[layout].format(cell): 2.0 + cell for cell in (0, 1)}
 
 
 def test_the_remainder_of_the_mib_goes_to_the_lowest_cell_with_memory() -> None:
@@ -170,14 +220,15 @@ def test_devices_stand_under_the_root_or_under_their_cell() -> None:
         for layout in LAYOUTS
     }
 
+    in_cells = {
+        "host_0000:05:00.0": "host",
+        "host_0000:81:00.0": "host_NUMA1",
+        "host_pci_0000_84_00_0": "host_NUMA0",
+    }
     assert by_layout == {
         "flat": {},
         "devices": dict.fromkeys(("host_0000:05:00.0", "host_0000:81:00.0", "host_pci_0000_84_00_0"), "host"),
-        "numa": {
-            "host_0000:05:00.0": "host",
-            "host_0000:81:00.0": "host_NUMA1",
-            "host_pci_0000_84_00_0": "host_NUMA0",
-        },
+        **dict.fromkeys(OF_CELLS, in_cells),
     }
 
 

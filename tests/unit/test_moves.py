@@ -105,6 +105,7 @@ def stock(tree: ObservedTree) -> dict[tuple[str, str], Inventory]:
 def layouts() -> st.SearchStrategy[tuple[Layout, Layout]]:
     pairs: list[tuple[Layout, Layout]] = [
         ("flat", "devices"), ("flat", "numa"), ("devices", "numa"), ("devices", "flat"),
+        ("flat", "cells"), ("devices", "cells"), ("cells", "numa"), ("numa", "cells"),
     ]  # fmt: skip
     return st.sampled_from(pairs)
 

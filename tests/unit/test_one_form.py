@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -46,7 +47,7 @@ def refused(outcome: Outcome, *words: str) -> None:
     assert all(any(word in note for note in outcome.notes) for word in words), outcome.notes
 
 
-@pytest.mark.parametrize("layout", ["devices", "numa"])
+@pytest.mark.parametrize("layout", [one for one in get_args(Layout) if one != "flat"])
 def test_a_gpu_that_goes_from_vgpus_to_whole_under_a_guest_is_not_offered_whole(start: Start, layout: Layout) -> None:
     one = start(divided(), MDEVS, layout)
     one.claim({GPU: {"VGPU": 1}})
@@ -59,7 +60,7 @@ def test_a_gpu_that_goes_from_vgpus_to_whole_under_a_guest_is_not_offered_whole(
     assert (one.stock(GPU), one.stock(WHOLE)) == ({}, {"CUSTOM_GPU": (1, 0)})
 
 
-@pytest.mark.parametrize("layout", ["devices", "numa"])
+@pytest.mark.parametrize("layout", [one for one in get_args(Layout) if one != "flat"])
 def test_a_gpu_that_goes_from_whole_to_vgpus_under_a_guest_is_not_offered_divided(start: Start, layout: Layout) -> None:
     one = start(whole(), PCI, layout)
     one.claim({WHOLE: {"CUSTOM_GPU": 1}})
@@ -90,7 +91,7 @@ def test_a_held_row_of_one_vf_stays_while_another_vf_of_the_card_is_offered(star
     assert (done.status, one.stock(name)) == (Status.CHANGED, {"VGPU": (1, 1)})
 
 
-@pytest.mark.parametrize("layout", ["devices", "numa"])
+@pytest.mark.parametrize("layout", [one for one in get_args(Layout) if one != "flat"])
 def test_a_total_under_a_new_name_is_not_offered_beside_what_guests_hold_of_the_cards(
     start: Start, layout: Layout
 ) -> None:
@@ -150,7 +151,7 @@ def test_a_gpu_without_driver_that_a_rule_offers_whole_is_not_kept_as_vgpus(star
     assert (one.stock(GPU), one.stock(WHOLE)) == ({}, {"CUSTOM_GPU": (1, 0)})
 
 
-@pytest.mark.parametrize("layout", ["flat", "devices", "numa"])
+@pytest.mark.parametrize("layout", get_args(Layout))
 def test_a_gpu_with_vgpus_on_it_is_not_given_whole_whatever_the_total_says(start: Start, layout: Layout) -> None:
     """In a total nobody sees that what a guest holds is of the very card that a rule offers whole now."""
     gpus = replace(gpu(), product_id="26b9"), gpu("0000:85:00.0")
@@ -168,7 +169,7 @@ def test_a_gpu_with_vgpus_on_it_is_not_given_whole_whatever_the_total_says(start
     assert (one.stock(place)["CUSTOM_GPU"], one.marks(place)) == ((1, 0), frozenset())
 
 
-@pytest.mark.parametrize("layout", ["flat", "devices", "numa"])
+@pytest.mark.parametrize("layout", get_args(Layout))
 def test_a_card_of_which_a_guest_has_a_vf_is_not_given_whole(start: Start, layout: Layout) -> None:
     pf, vf = card(WHOLE, 1)
     rule = DeviceRule(number=1, product_id="1528", resource_class="CUSTOM_NIC")

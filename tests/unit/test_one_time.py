@@ -128,7 +128,7 @@ def test_what_an_operator_writes_is_no_use(start: Start) -> None:
     assert one.stock(NIC) == OFFERED
 
 
-@pytest.mark.parametrize("layout", ["numa", "devices"])
+@pytest.mark.parametrize("layout", ["numa", "cells", "devices"])
 def test_our_own_writes_are_no_use(start: Start, layout: str) -> None:
     one = start()
     one.reshape("numa")

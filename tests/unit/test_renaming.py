@@ -12,7 +12,7 @@ from agent.errors import ConfigError
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
 from beds.one_host import FORCE, Cut, OneHost
-from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy
+from drivers.policy import OF_CELLS, DevicePolicy, DeviceRule, Layout, MdevRule, Policy
 from hardware import card, gpu, host, parent, plain
 from reportclient.errors import TreeMismatch
 from reportclient.ownership import MARKER, OWNER_NOVA
@@ -48,7 +48,7 @@ def start(tmp_path: Path) -> Start:
         one.sync()
         one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=1)
         one.set_by_hand(GPU, "VGPU", reserved=2)
-        if layout == "numa":
+        if layout in OF_CELLS:
             one.set_by_hand("NUMA0", "VCPU", allocation_ratio=7.0)
         one.claim({ONCE: {"CUSTOM_NIC": 1}})
         one.sync()
@@ -92,7 +92,7 @@ def count(one: OneHost) -> int:
     return one.sender.writes
 
 
-@pytest.mark.parametrize("layout", ["devices", "numa"])
+@pytest.mark.parametrize("layout", ["devices", "cells", "numa"])
 def test_a_renaming_that_is_cut_off_at_any_request_is_finished_by_the_same_command(
     start: Start, layout: Layout
 ) -> None:
@@ -130,7 +130,7 @@ def test_a_renaming_that_was_cut_off_is_named_by_a_pass_without_the_word(start: 
 
 
 @pytest.mark.parametrize("wishes", [RENAME, FORCE])
-@pytest.mark.parametrize("layout", ["devices", "numa"])
+@pytest.mark.parametrize("layout", ["devices", "cells", "numa"])
 def test_a_tree_whose_root_was_renamed_first_is_finished_too(start: Start, layout: Layout, wishes: Wishes) -> None:
     """As version 0.1.0 left it when it was cut off; the uuids of our children tell what the host was called."""
     undisturbed = start(layout)

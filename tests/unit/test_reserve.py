@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -208,10 +209,11 @@ def test_a_hand_over_may_be_cut_off_at_any_request(start: Start, at: int) -> Non
     assert not any(seen.provider.traits & {MARKER} or one.marks(seen.name[5:]) for seen in one.tree())
 
 
-@pytest.mark.parametrize("layout", ["flat", "devices", "numa"])
+@pytest.mark.parametrize("layout", get_args(Layout))
 def test_more_memory_for_the_host_than_is_free_is_refused_in_every_layout(start: Start, layout: Layout) -> None:
     one = start(devices=VFS, layout=layout)
-    pools = ("NUMA0_PAGES_4", "NUMA1_PAGES_4") if layout == "numa" else ("",)
+    ending = {"cells": "", "numa": "_PAGES_4"}.get(layout)
+    pools = ("",) if ending is None else (f"NUMA0{ending}", f"NUMA1{ending}")
     one.claim({suffix: {"MEMORY_MB": 1400 // len(pools)} for suffix in pools})
 
     done = one.sync(policy=replace(one.policy, reserved_memory_mib=1900))
@@ -409,7 +411,7 @@ def test_a_lost_card_whose_reservation_is_taken_off_goes(start: Start) -> None:
     assert one.stock(NIC) == {}
 
 
-@pytest.mark.parametrize("layout", ["devices", "numa"])
+@pytest.mark.parametrize("layout", ["devices", "cells", "numa"])
 @pytest.mark.parametrize("wishes", [Wishes(), FORCE])
 def test_a_card_that_shows_no_vfs_for_a_while_keeps_what_an_operator_reserved(
     start: Start, layout: Layout, wishes: Wishes

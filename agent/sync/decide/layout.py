@@ -1,12 +1,16 @@
 """Find the layout in which a tree stands, whatever the configuration says."""
 
-from drivers.policy import Layout
+from collections.abc import Iterable
+
+from drivers.policy import OF_CELLS, Layout
 from reportclient.names import NO_DEVICES
 from reportclient.ownership import Names, is_marked, is_novas, others_marks
 from reportclient.reserve import HELD
+from reportclient.settings import SMALL
 from reportclient.tree import ObservedProvider, ObservedTree
 
 _CELL = "HW_NUMA_ROOT"
+_MEMORY = "MEMORY_MB"
 
 
 def standing_layout(
@@ -31,8 +35,8 @@ def standing_layout(
     if root is None:
         return configured
     children = [seen for seen in tree if _tells(seen)]
-    if any(is_marked(seen) and _CELL in seen.provider.traits for seen in children):
-        return "numa"
+    if cells := [seen for seen in children if is_marked(seen) and _CELL in seen.provider.traits]:
+        return _with_cells(cells, children, configured)
     classes = root.provider.inventories.keys() - added.classes - NO_DEVICES
     if classes & (emitted.classes | (reported or Names()).classes):
         return "flat"
@@ -40,7 +44,20 @@ def standing_layout(
         return "devices"
     if reported is None and classes:
         return None
-    return "devices" if configured == "numa" else configured
+    return "devices" if configured in OF_CELLS else configured
+
+
+def _with_cells(cells: Iterable[ObservedProvider], children: Iterable[ObservedProvider], configured: Layout) -> Layout:
+    """
+    Return the layout of a tree with cells, by the place of the memory of small pages.
+
+    A host has the same tree in both such layouts if all of its memory is in huge pages.
+    """
+    if any(_MEMORY in seen.provider.inventories for seen in cells):
+        return "cells"
+    if any(is_marked(seen) and SMALL in seen.provider.traits for seen in children):
+        return "numa"
+    return configured if configured in OF_CELLS else "numa"
 
 
 def _tells(seen: ObservedProvider) -> bool:
