@@ -1,0 +1,317 @@
+"""The layout cells: a cell has CPUs and small pages on one provider, and conversions keep guests in their cell."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+from uuid import UUID
+
+import pytest
+
+from agent.command.verbs import VERBS
+from agent.sync.outcome import Status
+from beds.one_host import FORCE, RESHAPE, OneHost
+from drivers.facts import CpuMap, Guest, GuestMemory, HostCpu, HostFacts, MemoryPages, NumaCell, Tenant
+from drivers.policy import OF_CELLS, CpuPolicy, DevicePolicy, Layout, Policy, Ratio, ReservedPages
+from hardware import at, card, host
+
+CPUS = {0: frozenset({0, 1, 2, 3}), 1: frozenset({4, 5, 6, 7})}
+DEDICATED = frozenset({2, 3, 6, 7})
+NIC = "0000:81:00.0"  # of cell 1
+FLOATING, BOUND, PINNED, HUGE, WIDE, FLAVORED, STRANGER = (str(UUID(int=number)) for number in range(1, 8))
+MEMORY = {"cells": "NUMA{}", "numa": "NUMA{}_PAGES_4"}  # the provider of a cell's small pages
+Slots = dict[str, dict[str, int]]
+
+
+def cells(*guests: Guest, huge: int = 512) -> HostFacts:
+    """Two cells of 8 GiB, each with some huge pages, and a card with VFs."""
+    made = tuple(
+        NumaCell(
+            id_,
+            8 << 20,
+            tuple(HostCpu(cpu, id_, cpu, frozenset({cpu})) for cpu in sorted(cpus)),
+            (MemoryPages(4, 0), *((MemoryPages(2048, huge),) if huge else ())),
+        )
+        for id_, cpus in CPUS.items()
+    )
+    return replace(host(*card(NIC, 4)), cpu_map=CpuMap(8, frozenset(range(8))), cells=made, guests=guests)
+
+
+def guest(uuid: str, *vcpus: frozenset[int], memory: tuple[GuestMemory, ...], **more: object) -> Guest:
+    return Guest(uuid=uuid, state="running", vcpus=vcpus, memory=memory, **more)  # type: ignore[arg-type]
+
+
+ANYWHERE = frozenset[int]()
+FLOATS = guest(FLOATING, ANYWHERE, ANYWHERE, memory=(GuestMemory(512),))
+IS_BOUND = guest(
+    BOUND, frozenset({4, 5}), memory=(GuestMemory(256, frozenset({1})),), pci=frozenset({at("0000:81:10.0")})
+)
+IS_PINNED = guest(PINNED, frozenset({6}), frozenset({7}), memory=(GuestMemory(1024, frozenset({1})),))
+IS_HUGE = guest(HUGE, frozenset({0, 1}), memory=(GuestMemory(512, frozenset({0}), huge=True, page_kib=2048),))
+IS_WIDE = guest(WIDE, ANYWHERE, ANYWHERE, memory=(GuestMemory(600), GuestMemory(600)))
+BY_FLAVOR = Tenant("p", "u", 0, frozenset({"VCPU", "MEMORY_MB"}))
+IS_FLAVORED = guest(FLAVORED, ANYWHERE, ANYWHERE, memory=(GuestMemory(300),), tenant=BY_FLAVOR)
+EVERYBODY = (FLOATS, IS_BOUND, IS_PINNED, IS_HUGE, IS_WIDE, IS_FLAVORED)
+
+
+def rows(layout: str) -> dict[str, Slots]:
+    """What everybody has in cells or numa; nobody floats in the first cell, where a conversion would put it."""
+    first, second = (MEMORY[layout].format(cell) for cell in (0, 1))
+    return {
+        FLOATING: with_memory("NUMA1", {"VCPU": 2}, second, 512),
+        BOUND: with_memory("NUMA1", {"VCPU": 1}, second, 256) | {NIC: {"SRIOV_NET_VF": 1}},
+        PINNED: with_memory("NUMA1", {"PCPU": 2}, second, 1024),
+        HUGE: {"NUMA0": {"VCPU": 1}, "NUMA0_PAGES_2048": {"MEMORY_MB": 512}},
+        WIDE: with_memory("NUMA0", {"VCPU": 1}, first, 500) | with_memory("NUMA1", {"VCPU": 1}, second, 700),
+        FLAVORED: with_memory("NUMA1", {"VCPU": 1}, second, 64),
+        STRANGER: with_memory("NUMA1", {"VCPU": 1}, second, 128),
+    }
+
+
+def with_memory(cell: str, cpus: Mapping[str, int], pool: str, mib: int) -> Slots:
+    found: Slots = {cell: dict(cpus)}
+    found.setdefault(pool, {})["MEMORY_MB"] = mib
+    return found
+
+
+def held(one: OneHost) -> dict[str, Slots]:
+    return {
+        uuid: {name.removeprefix("host_"): dict(each) for name, each in one.held(uuid).items()} for uuid in rows("numa")
+    }
+
+
+Start = Callable[..., OneHost]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    """Starts such a host in a layout, whose guests have been given what they have."""
+
+    def begin(layout: Layout, facts: HostFacts, given: Mapping[str, Slots], **policy: object) -> OneHost:
+        cpus = CpuPolicy(shared=frozenset(range(8)) - DEDICATED, dedicated=DEDICATED)
+        devices = DevicePolicy(discover_all=True)
+        fixed = {"layout": layout, "cpus": cpus, "devices": devices, "reserved_memory_mib": 0}
+        made = Policy(**{**fixed, **policy})  # type: ignore[arg-type]
+        one = OneHost(tmp_path, facts, made)
+        assert one.sync().status is Status.CHANGED
+        for uuid, slots in given.items():
+            one.claim(slots, consumer=uuid)
+        return one
+
+    return begin
+
+
+@pytest.mark.parametrize(("first", "second"), [("cells", "numa"), ("numa", "cells")])
+def test_everybody_stays_in_its_cell_between_cells_and_numa_and_all_is_as_it_was_afterwards(
+    start: Start, first: Layout, second: Layout
+) -> None:
+    pages = (ReservedPages(0, 2048, 64), ReservedPages(1, 4, 25_600))
+    one = start(first, cells(*EVERYBODY), rows(first), reserved_memory_mib=600, reserved_pages=pages)
+    for cell, ratio in ((0, 1.5), (1, 3.0)):
+        one.set_by_hand(MEMORY[first].format(cell), "MEMORY_MB", allocation_ratio=ratio)
+        one.set_by_hand(f"NUMA{cell}", "VCPU", allocation_ratio=4.0 + cell)
+    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=2)
+    one.sync()
+    before = [seen.provider for seen in one.tree()]
+    reserved = {cell: one.stock(MEMORY[first].format(cell))["MEMORY_MB"] for cell in (0, 1)}
+    assert reserved == {0: (7168, 300), 1: (7168, 400)}
+
+    there = one.reshape(second)
+
+    assert there.status is Status.CHANGED, there.notes
+    assert held(one) == rows(second)
+    assert {cell: one.stock(MEMORY[second].format(cell))["MEMORY_MB"] for cell in (0, 1)} == reserved
+    assert one.stock("NUMA0_PAGES_2048")["MEMORY_MB"] == (1024, 128)
+    assert one.ratios("MEMORY_MB") == {
+        **{f"host_{MEMORY[second].format(cell)}": ratio for cell, ratio in ((0, 1.5), (1, 3.0))},
+        **{f"host_NUMA{cell}_PAGES_2048": 1.0 for cell in (0, 1)},
+    }
+    assert one.stock(NIC)["SRIOV_NET_VF"] == (4, 2)
+    assert one.sync().status is Status.UNCHANGED
+    one.reshape(first)
+    assert held(one) == rows(first)
+    assert [seen.provider for seen in one.tree()] == before
+
+
+def test_a_cell_has_no_trait_of_its_small_pages(start: Start) -> None:
+    one = start("numa", cells(), {})
+    before = one.traits("NUMA0")
+
+    one.reshape("cells")
+
+    assert one.traits("NUMA0") == before == {"HW_NUMA_ROOT", "CUSTOM_OWNER_COMPUTE_NODE_AGENT"}
+    assert one.stock("NUMA0_PAGES_4") == {}
+    assert one.traits("NUMA0_PAGES_2048") >= {"CUSTOM_MEMORY_PAGE_SIZE_2048", "CUSTOM_MEMORY_PAGE_SIZE_LARGE"}
+    one.reshape("numa")
+    assert one.traits("NUMA0") == before
+    assert one.traits("NUMA0_PAGES_4") >= {"CUSTOM_MEMORY_PAGE_SIZE_4", "CUSTOM_MEMORY_PAGE_SIZE_SMALL"}
+
+
+def test_all_memory_moves_between_cells_and_numa_in_one_reshape(start: Start) -> None:
+    one = start("numa", cells(*EVERYBODY), rows("numa"))
+    one.policy = replace(one.policy, layout="cells")
+
+    plan = one.foresee(RESHAPE).plan
+
+    assert {(move.from_provider, move.to_provider) for move in plan.moves} == {
+        ("host_NUMA0_PAGES_4", "host_NUMA0"),
+        ("host_NUMA1_PAGES_4", "host_NUMA1"),
+    }
+    assert {name for move in plan.moves for name in move.moved_resources} == {"MEMORY_MB"}
+    assert [type(step).__name__ for step in plan.operations] == ["Reshape", "Delete", "Delete"]
+
+
+@pytest.mark.parametrize("first", ["flat", "devices"])
+def test_a_host_with_guests_becomes_cells_and_goes_back(start: Start, first: Layout) -> None:
+    """A guest that is bound to no cell comes whole to one cell: to that with its memory, if the kernel tells."""
+    resident = replace(FLOATS, resident=((1, 400_000), (0, 100_000)))
+    given: dict[str, Slots] = {
+        FLOATING: {"": {"VCPU": 2, "MEMORY_MB": 512}},
+        BOUND: {"": {"VCPU": 1, "MEMORY_MB": 256}, NIC: {"SRIOV_NET_VF": 1}},
+        PINNED: {"": {"PCPU": 2, "MEMORY_MB": 1024}},
+        HUGE: {"": {"VCPU": 1, "MEMORY_MB": 512}},
+        FLAVORED: {"": {"VCPU": 1, "MEMORY_MB": 64}},
+        STRANGER: {"": {"VCPU": 1, "MEMORY_MB": 128}},
+    }
+    if first == "flat":
+        given[BOUND] = {"": {"VCPU": 1, "MEMORY_MB": 256, "SRIOV_NET_VF": 1}}
+    facts = cells(resident, IS_BOUND, IS_PINNED, IS_HUGE, IS_FLAVORED)
+    one = start(first, facts, given)
+    before = {uuid: one.held(uuid) for uuid in given}
+
+    outcome = one.reshape("cells")
+
+    assert outcome.status is Status.CHANGED, outcome.notes
+    assert {uuid: one.held(uuid) for uuid in given} == {
+        FLOATING: {"host_NUMA1": {"VCPU": 2, "MEMORY_MB": 512}},
+        BOUND: {"host_NUMA1": {"VCPU": 1, "MEMORY_MB": 256}, f"host_{NIC}": {"SRIOV_NET_VF": 1}},
+        PINNED: {"host_NUMA1": {"PCPU": 2, "MEMORY_MB": 1024}},
+        HUGE: {"host_NUMA0": {"VCPU": 1}, "host_NUMA0_PAGES_2048": {"MEMORY_MB": 512}},
+        FLAVORED: {"host_NUMA0": {"VCPU": 1, "MEMORY_MB": 64}},
+        STRANGER: {"host_NUMA0": {"VCPU": 1, "MEMORY_MB": 128}},
+    }
+    one.reshape(first)
+    assert {uuid: one.held(uuid) for uuid in given} == before
+
+
+@pytest.mark.parametrize("layout", OF_CELLS)
+def test_the_memory_of_a_floating_guest_stays_in_its_cell_though_the_kernel_has_it_in_another(
+    start: Start, layout: Layout
+) -> None:
+    resident = replace(FLOATS, resident=((0, 500_000),))
+    one = start(layout, cells(resident), {FLOATING: rows(layout)[FLOATING]})
+    other = next(each for each in OF_CELLS if each != layout)
+
+    one.reshape(other)
+
+    assert one.held(FLOATING) == {f"host_{name}": each for name, each in rows(other)[FLOATING].items()}
+
+
+def test_a_bound_guest_goes_to_its_cell_from_another_one_where_it_was_counted(start: Start) -> None:
+    one = start("numa", cells(IS_BOUND), {BOUND: {"NUMA1": {"VCPU": 1}, "NUMA0_PAGES_4": {"MEMORY_MB": 256}}})
+
+    one.reshape("cells")
+
+    assert one.held(BOUND) == {"host_NUMA1": {"VCPU": 1, "MEMORY_MB": 256}}
+
+
+def test_a_floating_guest_makes_room_for_a_guest_that_is_bound_to_its_cell(start: Start) -> None:
+    """The bound one was counted in the wrong cell; with it the cell's small pages are full."""
+    bound = replace(IS_BOUND, memory=(GuestMemory(7000, frozenset({1})),), pci=frozenset())
+    given = {
+        BOUND: {"NUMA1": {"VCPU": 1}, "NUMA0_PAGES_4": {"MEMORY_MB": 7000}},
+        FLOATING: {"NUMA1": {"VCPU": 2}, "NUMA1_PAGES_4": {"MEMORY_MB": 512}},
+    }
+    one = start("numa", cells(FLOATS, bound), given)
+
+    one.reshape("cells")
+
+    assert one.held(BOUND) == {"host_NUMA1": {"VCPU": 1, "MEMORY_MB": 7000}}
+    assert one.held(FLOATING) == {"host_NUMA1": {"VCPU": 2}, "host_NUMA0": {"MEMORY_MB": 512}}
+
+
+@pytest.mark.parametrize("mib", [100, 4000])
+def test_a_bound_guest_with_another_amount_than_allocated_stays_in_its_cell(start: Start, mib: int) -> None:
+    one = start("numa", cells(IS_BOUND), {BOUND: {"NUMA1": {"VCPU": 1}, "NUMA1_PAGES_4": {"MEMORY_MB": mib}}})
+
+    one.reshape("cells")
+
+    assert one.held(BOUND) == {"host_NUMA1": {"VCPU": 1, "MEMORY_MB": mib}}
+    one.reshape("numa")
+    assert one.held(BOUND) == {"host_NUMA1": {"VCPU": 1}, "host_NUMA1_PAGES_4": {"MEMORY_MB": mib}}
+
+
+def test_what_contradicts_the_cell_of_a_bound_guest_is_refused(start: Start) -> None:
+    """Another amount, in another cell: nothing shows what the allocation means."""
+    slots = {"NUMA1": {"VCPU": 1}, "NUMA0_PAGES_4": {"MEMORY_MB": 100}}
+    one = start("numa", cells(IS_BOUND), {BOUND: slots})
+
+    outcome = one.reshape("cells")
+
+    assert outcome.status is Status.UNSAFE
+    assert "the hypervisor gives its guest 256 on host_NUMA1" in outcome.notes[0]
+    assert one.held(BOUND) == {f"host_{name}": each for name, each in slots.items()}
+
+
+def test_huge_pages_that_come_take_nobody_out_of_the_small_ones(start: Start) -> None:
+    given = {uuid: slots for uuid, slots in rows("cells").items() if uuid != HUGE}
+    one = start("cells", cells(*(each for each in EVERYBODY if each.uuid != HUGE), huge=0), given)
+
+    outcome = one.sync(facts=cells(*(each for each in EVERYBODY if each.uuid != HUGE)))
+
+    assert (outcome.status, outcome.notes) == (Status.CHANGED, ())
+    assert (one.stock("NUMA1")["MEMORY_MB"], one.stock("NUMA1_PAGES_2048")["MEMORY_MB"]) == ((7168, 0), (1024, 0))
+    assert {uuid: one.held(uuid) for uuid in given} == {
+        uuid: {f"host_{name}": each for name, each in slots.items()} for uuid, slots in given.items()
+    }
+
+
+@pytest.mark.parametrize("layout", OF_CELLS)
+@pytest.mark.parametrize("guests", [(IS_HUGE,), ()], ids=["a guest", "a stranger"])
+def test_huge_pages_that_go_are_not_replaced_by_small_ones(
+    start: Start, layout: Layout, guests: tuple[Guest, ...]
+) -> None:
+    one = start(layout, cells(*guests), {HUGE: rows(layout)[HUGE]})
+    before = one.held(HUGE)
+
+    outcome = one.sync(RESHAPE, facts=cells(*guests, huge=0))
+
+    assert outcome.status is Status.UNSAFE
+    assert one.held(HUGE) == before
+
+
+def test_huge_pages_of_an_only_cell_that_go_are_not_replaced_by_small_ones(start: Start) -> None:
+    def only(facts: HostFacts) -> HostFacts:
+        return replace(facts, cells=facts.cells[:1], cpu_map=CpuMap(4, frozenset(range(4))))
+
+    one = start("cells", only(cells()), {HUGE: rows("cells")[HUGE]}, cpus=CpuPolicy())
+    before = one.held(HUGE)
+
+    assert one.sync(RESHAPE, facts=only(cells(huge=0))).status is Status.UNSAFE
+    assert one.held(HUGE) == before
+
+
+@pytest.mark.parametrize("layout", OF_CELLS)
+def test_more_of_a_cells_small_pages_than_it_has_cannot_be_overcommitted_by_another_cells_ratio(
+    start: Start, layout: Layout
+) -> None:
+    """One cell's ratio is not the other's: each comes along by itself, though they differ."""
+    one = start(layout, cells(), {})
+    one.set_by_hand(MEMORY[layout].format(0), "MEMORY_MB", allocation_ratio=2.0)
+    one.sync()
+    other = next(each for each in OF_CELLS if each != layout)
+
+    one.reshape(other)
+
+    assert {name: ratio for name, ratio in one.ratios("MEMORY_MB").items() if "2048" not in name} == {
+        f"host_{MEMORY[other].format(0)}": 2.0,
+        f"host_{MEMORY[other].format(1)}": 1.0,
+    }
+    assert one.sync(FORCE, policy=replace(one.policy, ram_ratio=Ratio(1.0, 1.25))).status is Status.CHANGED
+    assert set(one.ratios("MEMORY_MB").values()) == {1.25, 1.0}  # huge pages cannot be overcommitted
+
+
+def test_every_layout_can_be_planned_by_name() -> None:
+    choices = {option.choices for option in VERBS["reshape"].flat() if option.name == "--to"}
+
+    assert choices == {get_args(Layout)}
