@@ -1,12 +1,14 @@
 """
-The layout numa as schedulers ask it: allocation candidates of a real placement, two cells of a guest at a time.
+The layouts with cells as schedulers ask them: allocation candidates of a real placement.
 
-The queries are those of nova's approved and never built specification on NUMA in placement, with a CUSTOM_ prefix on
-its page size traits: a group for each cell of the guest that must be a NUMA root, and groups for its CPUs and its
-memory in the same subtree.
+In the layout numa the queries are those of nova's approved and never built specification on NUMA in placement, with a
+CUSTOM_ prefix on its page size traits, two cells of a guest at a time: a group for each cell of the guest that must be
+a NUMA root, and groups for its CPUs and its memory in the same subtree. In the layout cells they are those that nova's
+flavors can make: numbered groups.
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -29,7 +31,7 @@ Answer = frozenset[tuple[str, ...]]
 
 
 class Scheduler:
-    """Asks a placement that holds the host with four cells in the layout numa."""
+    """Asks a placement that holds the host with four cells in one layout."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -60,14 +62,27 @@ class Scheduler:
 
 @pytest.fixture(scope="module")
 def scheduler(placement_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scheduler]:
-    folder = tmp_path_factory.mktemp("candidates")
+    """The layout numa."""
+    with reporting("numa", placement_template, tmp_path_factory.mktemp("candidates")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def novas(placement_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scheduler]:
+    """The layout cells."""
+    with reporting("cells", placement_template, tmp_path_factory.mktemp("candidates")) as found:
+        yield found
+
+
+@contextmanager
+def reporting(layout: str, placement_template: Path, folder: Path) -> Iterator[Scheduler]:
     golden = GoldenHost(HOSTS / FOUR_CELLS.name)
     with placement.serving(folder / "placement", placement_template) as server:
         config = folder / "agent.conf"
         config.write_text(
             f"[placement]\nauth_type = none\nendpoint = {server.url}\n[agent]\nstate_directory = {folder}/state\n"
         )
-        files = (golden.config, config, write_layout("numa", folder))
+        files = (golden.config, config, write_layout(layout, folder))
         options = [option for file in files for option in ("--config-file", file)]
         synced = run_agent("sync", "--host", golden.archive, *options)
         assert synced.code == 0, synced.err
@@ -181,3 +196,54 @@ def test_a_guest_that_names_no_cell_lands_where_one_provider_can_serve_each_clas
 
 def test_such_guests_can_be_kept_off(scheduler: Scheduler) -> None:
     assert not scheduler.places({"resources": "VCPU:2,MEMORY_MB:1024,DISK_GB:1", "required": "!HW_NUMA_ROOT"})
+
+
+GROUP = {"resources1": "VCPU:2,MEMORY_MB:1024", "required1": "HW_NUMA_ROOT", "resources": "DISK_GB:1"}
+
+
+def test_one_numbered_group_of_a_flavor_comes_from_one_cell(novas: Scheduler) -> None:
+    assert novas.places(GROUP) == {frozenset({f"NUMA{one}", FOUR_CELLS.name}) for one in CELLS}
+
+
+def test_a_group_that_fits_no_cell_alone_fits_nowhere(novas: Scheduler) -> None:
+    assert not novas.places(GROUP | {"resources1": "VCPU:2,MEMORY_MB:60000"})  # 59264 MiB of small pages in each
+    assert not novas.places(GROUP | {"resources1": "VCPU:9,MEMORY_MB:1024"})  # 8 CPUs in each
+
+
+def test_two_numbered_groups_come_from_two_cells_if_isolated(novas: Scheduler) -> None:
+    second = {"resources2": "VCPU:2,MEMORY_MB:1024", "required2": "HW_NUMA_ROOT", "group_policy": "isolate"}
+
+    found = novas.ask(GROUP | second, "1", "2")
+
+    assert found == {(f"NUMA{one}", f"NUMA{other}") for one, other in product(CELLS, CELLS) if one != other}
+
+
+def test_a_vf_beside_such_a_group_comes_from_any_cell_unless_a_subtree_is_named(novas: Scheduler) -> None:
+    """nova's flavors cannot name the subtree; a scheduler that can needs no other layout for it."""
+    query = GROUP | {"resources_NET": "SRIOV_NET_VF:1"}
+    cards = {"0000:01:00.0": 0, "0000:81:00.0": 2}  # card -> its cell
+
+    anywhere = novas.ask(query, "1", "_NET")
+    beside = novas.ask(query | {"same_subtree": "1,_NET"}, "1", "_NET")
+
+    assert anywhere == {(f"NUMA{one}", card) for one, card in product(CELLS, cards)}
+    assert beside == {(f"NUMA{one}", card) for card, one in cards.items()}
+
+
+def test_huge_pages_beside_cpus_of_a_cell_are_of_any_cell(novas: Scheduler) -> None:
+    query = {
+        "resources1": "VCPU:2",
+        "required1": "HW_NUMA_ROOT",
+        "resources2": "MEMORY_MB:512",
+        "required2": HUGE[2048],
+    }
+
+    assert novas.ask(query, "1", "2") == {(f"NUMA{one}", pool(other, 2048)) for one, other in product(CELLS, CELLS)}
+
+
+def test_a_request_without_a_group_may_have_cpus_and_memory_of_different_cells(novas: Scheduler) -> None:
+    found = novas.places({"resources": "VCPU:2,MEMORY_MB:1024,DISK_GB:1"})
+
+    memory = [*(f"NUMA{one}" for one in CELLS), *(pool(one, size) for one in CELLS for size in HUGE)]
+    assert found == {frozenset({f"NUMA{one}", other, FOUR_CELLS.name}) for one, other in product(CELLS, memory)}
+    assert not novas.places({"resources": "VCPU:2,MEMORY_MB:1024,DISK_GB:1", "required": "!HW_NUMA_ROOT"})

@@ -19,6 +19,7 @@ from beds.synthetic.bed import EMULATOR, Host
 from beds.synthetic.hosts import FOUR_CELLS
 from beds.synthetic.model import Machine
 from beds.trees import add_consumer, identity, read_consumer
+from drivers.policy import OF_CELLS
 
 pytestmark = pytest.mark.live
 
@@ -45,10 +46,13 @@ class Tenant:
                 claimed[name] = claimed.get(name, 0) + amount
         return {ROOT: claimed}
 
-    @property
-    def numa(self) -> dict[str, dict[str, int]]:
-        """Disk has no cell."""
-        return {ROOT: {"DISK_GB": 1}} | {f"{ROOT}_{suffix}": dict(one) for suffix, one in self.units.items()}
+    def below(self, layout: str) -> dict[str, dict[str, int]]:
+        """In numa or cells; disk has no cell, and in cells small pages are the cell's own."""
+        found: dict[str, dict[str, int]] = {ROOT: {"DISK_GB": 1}}
+        for suffix, resources in self.units.items():
+            place = suffix.removesuffix("_PAGES_4") if layout == "cells" else suffix
+            found.setdefault(f"{ROOT}_{place}", {}).update(resources)
+        return found
 
 
 TENANTS = {
@@ -184,21 +188,23 @@ def virsh(host: Host, *arguments: str, text: str = "") -> str:
     return done.stdout
 
 
+@pytest.mark.parametrize("layout", OF_CELLS)
 def test_guests_run_on_and_have_their_units_on_the_cells_pages_and_cards_that_they_are_on(
-    lab: TenantsHost, tmp_path: Path
+    lab: TenantsHost, layout: str, tmp_path: Path
 ) -> None:
     before, processes = lab.stands(), lab.processes()
 
-    planned = lab.run("reshape", "--to", "numa")
+    planned = lab.run("reshape", "--to", layout)
     untouched = lab.stands(), lab.held()
-    applied = lab.run("reshape", "--to", "numa", "--apply", "--digest", planned.json["digest"])
-    quiet = lab.run("plan", "--config-file", write_layout("numa", tmp_path))
+    applied = lab.run("reshape", "--to", layout, "--apply", "--digest", planned.json["digest"])
+    quiet = lab.run("plan", "--config-file", write_layout(layout, tmp_path))
 
     assert (planned.code, applied.code, quiet.code) == (3, 0, 0), planned.err + applied.out + applied.err + quiet.out
     assert untouched == (before, {name: tenant.flat for name, tenant in TENANTS.items()})
     assert sum("POST /reshaper" in request for request in planned.json["requests"]) == 1
-    assert planned.json["after"]["allocations"] == {identity(name): tenant.numa for name, tenant in TENANTS.items()}
-    assert lab.held() == {name: tenant.numa for name, tenant in TENANTS.items()}
+    expected = {name: tenant.below(layout) for name, tenant in TENANTS.items()}
+    assert planned.json["after"]["allocations"] == {identity(name): slots for name, slots in expected.items()}
+    assert lab.held() == expected
     assert processes.keys() == TENANTS.keys()
     assert lab.processes() == processes
 
@@ -217,4 +223,18 @@ def test_the_way_back_leads_to_the_very_tree_that_was_there(lab: TenantsHost) ->
     assert len(between) > len(before) == 1
     assert lab.stands() == before
     assert lab.held() == {name: tenant.flat for name, tenant in TENANTS.items()}
+    assert lab.processes() == processes
+
+
+def test_guests_stay_in_their_cells_from_cells_to_numa_and_back(lab: TenantsHost) -> None:
+    processes = lab.processes()
+    stood: dict[str, Any] = {}
+
+    for layout in ("cells", "numa", "cells", "numa", "flat"):
+        done = lab.run("reshape", "--to", layout, "--apply")
+        assert done.code == 0, done.out + done.err
+        expected = {name: tenant.flat if layout == "flat" else tenant.below(layout) for name, tenant in TENANTS.items()}
+        assert lab.held() == expected, layout
+        assert stood.setdefault(layout, lab.stands()) == lab.stands()
+
     assert lab.processes() == processes

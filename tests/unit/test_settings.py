@@ -17,7 +17,7 @@ from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Outcome, Status
 from beds.one_host import FORCE, RESHAPE, OneHost
 from drivers.facts import CpuMap, HostCpu, HostFacts, NetDevice, NumaCell, PciFunction
-from drivers.policy import DevicePolicy, Layout, MdevRule, Policy, Ratio
+from drivers.policy import OF_CELLS, DevicePolicy, Layout, MdevRule, Policy, Ratio
 from drivers.rules import parse_rule
 from hardware import card, gpu, host, parent
 from reportclient.names import NO_DEVICES
@@ -241,9 +241,10 @@ def test_an_operators_part_of_an_ill_card_outlives_illness_and_layouts(start: St
     assert (one.stock(ONE), one.marks(ONE)) == ({VF: (4, 1)}, frozenset())
 
 
+@pytest.mark.parametrize("layout", OF_CELLS)
 @pytest.mark.parametrize("through", ["flat", "devices"])
-def test_a_ratio_that_all_cells_have_comes_along_there_and_back(start: Start, through: Layout) -> None:
-    one = start(layout="numa")
+def test_a_ratio_that_all_cells_have_comes_along_there_and_back(start: Start, layout: Layout, through: Layout) -> None:
+    one = start(layout=layout)
     for cell in ("NUMA0", "NUMA1"):
         one.set_by_hand(cell, "VCPU", allocation_ratio=7.0)
     one.sync()
@@ -251,17 +252,25 @@ def test_a_ratio_that_all_cells_have_comes_along_there_and_back(start: Start, th
 
     assert one.reshape(through).status is Status.CHANGED
     assert one.ratios("VCPU") == {"host": 7.0}
-    one.reshape("numa")
+    one.reshape(layout)
 
     assert one.ratios("VCPU") == before
 
 
 @pytest.mark.parametrize("through", ["flat", "devices"])
-@pytest.mark.parametrize(("name", "place"), [("VCPU", "NUMA0"), ("MEMORY_MB", "NUMA0_PAGES_4")])
+@pytest.mark.parametrize(
+    ("layout", "name", "place"),
+    [
+        ("numa", "VCPU", "NUMA0"),
+        ("numa", "MEMORY_MB", "NUMA0_PAGES_4"),
+        ("cells", "VCPU", "NUMA0"),
+        ("cells", "MEMORY_MB", "NUMA0"),
+    ],
+)
 def test_ratios_that_differ_between_cells_are_refused_unless_one_is_configured(
-    start: Start, through: Layout, name: str, place: str
+    start: Start, through: Layout, layout: Layout, name: str, place: str
 ) -> None:
-    one = start(layout="numa")
+    one = start(layout=layout)
     one.set_by_hand(place, name, allocation_ratio=7.0)
     one.sync()
     before = one.ratios(name)
