@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from agent.audit.run import witness
 from agent.command.verbs import VERBS
 from agent.sync.outcome import Status
 from beds.one_host import FORCE, RESHAPE, OneHost
@@ -309,6 +310,18 @@ def test_more_of_a_cells_small_pages_than_it_has_cannot_be_overcommitted_by_anot
     }
     assert one.sync(FORCE, policy=replace(one.policy, ram_ratio=Ratio(1.0, 1.25))).status is Status.CHANGED
     assert set(one.ratios("MEMORY_MB").values()) == {1.25, 1.0}  # huge pages cannot be overcommitted
+
+
+def test_an_audit_finds_a_bound_guest_in_another_cell_and_no_fault_with_the_others(start: Start) -> None:
+    given = rows("cells") | {BOUND: {"NUMA0": {"VCPU": 1, "MEMORY_MB": 256}, NIC: {"SRIOV_NET_VF": 1}}}
+    one = start("cells", cells(*EVERYBODY), {uuid: slots for uuid, slots in given.items() if uuid != STRANGER})
+    node = replace(one.node, settings=replace(one.settings, audit_grace_s=0))
+
+    found = {(each.kind.value, each.consumer, each.provider, each.resource_class) for each in witness(node).findings}
+
+    assert found == {
+        ("wrong-provider", BOUND, f"host_{cell}", name) for cell in ("NUMA0", "NUMA1") for name in ("VCPU", "MEMORY_MB")
+    }
 
 
 def test_every_layout_can_be_planned_by_name() -> None:
