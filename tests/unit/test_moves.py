@@ -41,6 +41,7 @@ from reportclient.ownership import MARKER, Names, Ownership
 from reportclient.plan import Create, Delete, EnsureTraits, Plan, Reshape, SetTraits, check_use
 from reportclient.reserve import KEEP, UNHEALTHY
 from reportclient.reshape import rewrites
+from reportclient.settings import HUGE
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 from strategies import ROOT_UUID
 
@@ -175,6 +176,46 @@ def test_a_reshape_names_who_moves_and_repeats_what_they_have_abroad(
     assert {one.consumer for one in rewritten} == {move.consumer for move in plan.moves}
     assert all(one.after[ABROAD] == {"DISK_GB": 5} for one in rewritten)
     assert ABROAD not in {one.uuid for step in steps for one in step.inventories}
+
+
+def cell_of(provider: str) -> str:
+    """The cell of a provider of a cell, or of pages."""
+    return provider.partition("_PAGES_")[0]
+
+
+@FEWER
+@given(occupied_hosts(), st.sampled_from((("cells", "numa"), ("numa", "cells"))), st.data())
+def test_between_cells_and_numa_no_memory_leaves_its_cell_wherever_it_is(
+    facts: HostFacts, way: tuple[Layout, Layout], data: st.DataObject
+) -> None:
+    """Guests that are bound have theirs where they are bound; others, and a stranger, anywhere, or on several cells."""
+    tree, _ = wanted(facts, way[0])
+    before = forecast(diff(ObservedTree(), tree, OURS, root_uuid=ROOT_UUID), ObservedTree())
+    room = {
+        one.name: one.inventories["MEMORY_MB"].capacity
+        for one in tree
+        if "MEMORY_MB" in one.inventories and HUGE not in one.traits
+    }
+    rows: dict[tuple[str, str], int] = {}
+    amounts = {guest.uuid: (guest.memory[0].mib, guest.memory[0].cells) for guest in facts.guests}
+    for consumer, (amount, bound) in {**amounts, "stranger": (700, frozenset[int]())}.items():
+        parts = [amount] if bound else sorted({amount - amount // 3, amount // 3} - {0})
+        for part in parts:
+            places = [one for one in room if not bound or cell_of(one) in {f"host_NUMA{cell}" for cell in bound}]
+            pool = data.draw(st.sampled_from(places or [*room]))
+            assume(room[pool] >= part)
+            room[pool] -= part
+            rows[consumer, pool] = rows.get((consumer, pool), 0) + part
+    had = tuple(sorted(Allocation(consumer, pool, "MEMORY_MB", amount) for (consumer, pool), amount in rows.items()))
+
+    after, plan = convert(facts, Observed(before, had), way[1])
+
+    assert len(plan.moves) == len(rows)
+    assert {(one.consumer, cell_of(one.provider), one.amount) for one in after.allocations} == {
+        (one.consumer, cell_of(one.provider), one.amount) for one in had
+    }
+    back, _ = convert(facts, after, way[0])
+    assert back.allocations == had
 
 
 def with_rows(change: Change) -> Observed:
