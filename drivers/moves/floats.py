@@ -7,7 +7,7 @@ from drivers.packing import Load
 from drivers.parcels import Parcel
 
 _SHOWN = 3  # undecided devices in one message
-IN_ITS_CELL = "it stays in its cell, as far as there is room"
+IN_ITS_CELL = "the allocation stays in its cell, as far as there is room"
 
 
 class Floats:
