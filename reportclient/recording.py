@@ -2,7 +2,7 @@
 
 import builtins
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -51,11 +51,16 @@ class Exchange:
 
 
 class RecordingSender:
-    """Sends through another sender, and adds each exchange to ``exchanges``, which the caller empties."""
+    """
+    Sends through another sender, and adds each exchange to ``exchanges``, which the caller empties.
 
-    def __init__(self, sender: Sender, exchanges: list[Exchange]) -> None:
+    ``reduced`` returns the part of an answer's body that is kept.
+    """
+
+    def __init__(self, sender: Sender, exchanges: list[Exchange], reduced: Callable[[str], str] = str) -> None:
         self._sender = sender
         self._exchanges = exchanges
+        self._reduced = reduced
 
     def request(self, url: str, method: str, **kwargs: Any) -> Any:
         """Send as ``Sender`` does; errors are those of the other sender."""
@@ -67,7 +72,7 @@ class RecordingSender:
             raise
         headers = {name: str(answer.headers[name]) for name in _KEPT if name in answer.headers}
         text = answer.content.decode(errors="replace")  # JSON is UTF-8; requests would guess it, which is slow
-        self._exchanges.append(replace(asked, status=answer.status_code, headers=headers, text=text))
+        self._exchanges.append(replace(asked, status=answer.status_code, headers=headers, text=self._reduced(text)))
         return answer
 
 

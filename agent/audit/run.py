@@ -9,6 +9,8 @@ from typing import get_args
 from agent.audit.decide.findings import Finding
 from agent.audit.decide.guests import find_all
 from agent.audit.decide.snapshot import Snapshot, kin, suspects
+from agent.audit.decide.unknown_consumers import strangers
+from agent.nova.answers import NovaWitness
 from agent.state.audit import AuditMemory, Sighting, read_memory
 from agent.state.clock import Clock
 from agent.state.memory import NodeState
@@ -18,8 +20,12 @@ from drivers.errors import PolicyError
 from drivers.policy import Layout
 from reportclient.allocations import Allocation, Consumer
 from reportclient.errors import Absent
+from reportclient.ownership import OWNER_NOVA
 from reportclient.payload import UNTYPED
 from reportclient.tree import ObservedTree
+
+AskNova = Callable[[str, frozenset[str]], NovaWitness]
+"""Asks nova about the hypervisor with a uuid, and about consumers by uuid; raises nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +41,7 @@ class AuditResult:
     clock: Clock  # the clock of the sightings
     before: AuditMemory  # the memory that the last audit left
     consumers: dict[str, Consumer] = field(default_factory=dict)  # those that were read whole, by uuid
+    silence: str = ""  # why nova's word is missing, and what to do; empty: it is not missing, or not needed
 
 
 def witness(
@@ -44,6 +51,7 @@ def witness(
     consumers: bool = False,
     seen: tuple[Survey, ObservedTree] | None = None,
     clock: Callable[[], float] | None = None,
+    nova: AskNova | None = None,
 ) -> AuditResult:
     """
     Look at one node; writes nothing anywhere.
@@ -51,7 +59,8 @@ def witness(
     ``light`` reads the allocations only of providers whose generation changed since the last audit, and takes the stock
     as the last pass left it. Suspect consumers are read whole in any case, as some writes change no generation.
     ``consumers`` reads each guest's consumer too, one request each, for its owner and type. ``seen`` is what a pass
-    that found nothing to change saw a moment ago: first the host, then placement.
+    that found nothing to change saw a moment ago: first the host, then placement. ``nova`` asks nova about consumers
+    that are no guests here; None: no nova is configured.
 
     Raises:
         DiscoveryError, PolicyError: the host cannot be read, or contradicts the policy. StateError: a file of the state
@@ -73,10 +82,11 @@ def witness(
     snapshot = _snapshot(node, survey, tree, allocations, left)
     snapshot = replace(snapshot, asked=snapshot.holdings.guests & snapshot.holders if consumers else frozenset())
     snapshot = _verified(node, snapshot)
+    young = _young(node, snapshot)
+    snapshot = _with_nova(node, snapshot, root_uuid, young, nova)
     findings = find_all(snapshot)
     if findings:
         tree, findings = _still_so(node, root_uuid, snapshot, findings, left)
-    young = _young(node, snapshot)
     findings = tuple(finding for finding in findings if young.isdisjoint(finding.consumers))
     sightings = {finding.key: _seen_again(memory.sightings.get(finding.key), now) for finding in findings}
     return AuditResult(
@@ -95,7 +105,21 @@ def witness(
         clock=noted,
         before=memory,
         consumers=dict(snapshot.consumers),
+        silence=snapshot.nova.silence if snapshot.nova else "",
     )
+
+
+def _with_nova(
+    node: ComputeNode, snapshot: Snapshot, root_uuid: str, young: frozenset[str], nova: AskNova | None
+) -> Snapshot:
+    """Return the snapshot with nova's word on strangers; nothing is asked where there are none that can be judged."""
+    several = {one.uuid for one in strangers(snapshot)}
+    if not several and not snapshot.asked:
+        return snapshot
+    root = snapshot.tree.providers[0].provider
+    beside = OWNER_NOVA in root.traits or (not node.settings.recorded and bool(node.probe("nova-compute")))
+    asked = frozenset(several - young)
+    return replace(snapshot, beside_nova=beside, nova=nova(root_uuid, asked) if nova and asked else None)
 
 
 def _tree(
@@ -130,7 +154,14 @@ def _still_so(
     survey = look(partial(node.driver.survey, node.name))
     tree = node.client.observe(root_uuid, left.observed)
     again = _snapshot(node, survey, tree, snapshot.allocations, left)
-    again = replace(again, consumers=snapshot.consumers, sharing=snapshot.sharing, asked=snapshot.asked)
+    again = replace(
+        again,
+        consumers=snapshot.consumers,
+        sharing=snapshot.sharing,
+        asked=snapshot.asked,
+        nova=snapshot.nova,
+        beside_nova=snapshot.beside_nova,
+    )
     return tree, tuple(finding for finding in find_all(again) if finding.key in first)
 
 

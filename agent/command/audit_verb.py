@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 from functools import partial
 
 from agent.audit.heal import Healed, HealPolicy, RepairOutcome, decide_repairs, heal, read_policy
-from agent.audit.run import AuditResult, witness
+from agent.audit.run import AskNova, AuditResult, witness
 from agent.command.exits import Exit
 from agent.command.forms import AuditForm, FindingForm
 from agent.command.result import Report, choice_of
-from agent.connect.choice import node_of, open_client, open_driver, settings_for
+from agent.connect.choice import node_of, open_client, open_driver, open_nova, settings_for
 from agent.errors import StateError
 from agent.state.audit import read_memory, write_memory
 from agent.state.locks import locked
@@ -27,18 +27,22 @@ def audit(options: argparse.Namespace) -> Report:
     choice = choice_of(options)
     settings = settings_for(choice)
     client, where = open_client(settings, choice)
+    nova = open_nova(settings, choice)
     findings: list[FindingForm] = []
     young: list[str] = []
     remarks: list[str] = []
-    failed = False
+    failed, silence = False, ""
     with open_driver(settings, choice) as driver:
         for name in driver.nodes():
             node = node_of(name, driver, client, settings, where, choice)
-            result, outcomes, remark = _audit_one(node, policy, options)
+            result, outcomes, remark = _audit_one(node, policy, options, nova.witness if nova else None)
             findings += [_encode(result, outcome) for outcome in outcomes]
             young += result.young
+            silence = silence or result.silence
             remarks += [remark] if remark else []
             failed = failed or any(outcome.healed is Healed.FAILED for outcome in outcomes)
+    if silence:
+        remarks.append(f"nothing is healed that rests on nova's word, as it is missing: {silence}")
     if young:
         noun, verb = ("consumers", "are") if len(young) > 1 else ("consumer", "is")
         remarks.append(
@@ -47,15 +51,15 @@ def audit(options: argparse.Namespace) -> Report:
         )
     left = [one for one in findings if one["outcome"] != Healed.HEALED.value]
     ending = Exit.ERROR if failed else Exit.DIFFERENCES if left else Exit.DONE
-    data: AuditForm = {"findings": findings, "young": young, "light": options.light}
+    data: AuditForm = {"findings": findings, "young": young, "light": options.light, "nova": silence}
     return Report(data=data, table="agent.command.host_tables:print_findings", exit=ending, remark="\n".join(remarks))
 
 
 def _audit_one(
-    node: ComputeNode, policy: HealPolicy, options: argparse.Namespace
+    node: ComputeNode, policy: HealPolicy, options: argparse.Namespace, nova: AskNova | None
 ) -> tuple[AuditResult, tuple[RepairOutcome, ...], str]:
     """Audit one node; without --heal it is only a remark when the audit cannot be remembered."""
-    look = partial(witness, node, light=options.light, consumers=options.consumers)
+    look = partial(witness, node, light=options.light, consumers=options.consumers, nova=nova)
     if options.heal:
         with locked(node.settings.state_directory):
             result = look()

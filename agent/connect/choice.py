@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from agent.connect.metering import MeteredSender, operation, served
 from agent.errors import ConfigError, StateError
+from agent.nova.answers import essential
+from agent.nova.client import NovaClient
 from agent.settings.read import Settings, keep_in, load_settings
 from agent.state.clock import probe_clock
 from agent.state.nodes import own_mark
@@ -236,6 +238,28 @@ def open_client(settings: Settings, choice: Choice, *, writes: bool = False) -> 
         transport = Transport(RecordingSender(sender, kept.placement), where=name, now=kept.clock.now_s)
         return PlacementClient(transport), where
     return PlacementClient(Transport(sender, where=name)), where
+
+
+def open_nova(settings: Settings, choice: Choice) -> NovaClient | None:
+    """
+    Return a client for the nova that the audit asks; None where no file configures one.
+
+    Raises:
+        ConfigError: keystoneauth does not accept the options.
+    """
+    if choice.case:
+        where = choice.case.about["called"].get("nova")
+        return NovaClient(RecordedSender(choice.case.nova), where) if where else None
+    if not settings.nova_chosen:
+        return None
+    from agent.connect.keystone import open_nova as open_adapter
+
+    sender: Sender
+    sender, where = open_adapter(settings)
+    if choice.recorder:
+        choice.recorder.called["nova"] = where
+        sender = RecordingSender(sender, choice.recorder.nova, essential)
+    return NovaClient(sender, where)
 
 
 def node_of(

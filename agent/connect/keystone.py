@@ -1,4 +1,4 @@
-"""Makes keystoneauth adapters for placement and Ironic: with Keystone, without it, or in this process."""
+"""Makes keystoneauth adapters for placement, Ironic and nova: with Keystone, without it, or in this process."""
 
 import difflib
 import os
@@ -36,6 +36,10 @@ ENVIRONMENT = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "requests_c
 NO_IRONIC = (
     "no Ironic is configured: set [ironic] auth_type = password, auth_url, username, password, project_name, ..., as "
     "in nova's own configuration, or for a lab auth_type = none and endpoint_override = URL of its Ironic"
+)
+NO_NOVA = (
+    "no nova is configured: set [nova] auth_type = password, auth_url, username, password, project_name, ..., or for a "
+    "lab auth_type = none and endpoint_override = URL of its nova"
 )
 NO_PLACEMENT = (
     "no placement is configured; choose one of three ways:\n"
@@ -154,24 +158,45 @@ def open_ironic(settings: Settings) -> tuple[Adapter, str]:
     Raises:
         ConfigError: no Ironic is configured, or keystoneauth does not accept the options.
     """
-    conf = settings.source
-    _check_login(conf, "ironic")
+    return _open_service(settings.source, "ironic", "Ironic", "baremetal", NO_IRONIC)
+
+
+def open_nova(settings: Settings) -> tuple[Adapter, str]:
+    """
+    Return an adapter for the configured nova, and its name for messages. Sends nothing yet.
+
+    Raises:
+        ConfigError: no nova is configured, or keystoneauth does not accept the options.
+    """
+    return _open_service(settings.source, "nova", "nova", "compute", NO_NOVA)
+
+
+def _open_service(conf: cfg.ConfigOpts, group: str, name: str, kind: str, missing: str) -> tuple[Adapter, str]:
+    """
+    Return an adapter for the service of a group, and the service's name for messages.
+
+    ``kind`` is the service's type in the catalog; ``missing`` the message if the group says no way to log in.
+
+    Raises:
+        ConfigError: as ``open_ironic``.
+    """
+    _check_login(conf, group)
     try:
-        auth = loading.load_auth_from_conf_options(conf, "ironic")
+        auth = loading.load_auth_from_conf_options(conf, group)
         if auth is None:
-            raise ConfigError(NO_IRONIC)
-        _check_url(conf, "ironic")
-        session = loading.load_session_from_conf_options(conf, "ironic", auth=auth)
-        adapter = loading.load_adapter_from_conf_options(conf, "ironic", session=session)
+            raise ConfigError(missing)
+        _check_url(conf, group)
+        session = loading.load_session_from_conf_options(conf, group, auth=auth)
+        adapter = loading.load_adapter_from_conf_options(conf, group, session=session)
         _settle(session)
     except (exceptions.ClientException, cfg.Error, ValueError, TypeError, RecursionError, ImportError) as error:
-        raise ConfigError(f"[ironic]: {' '.join(str(error).split())}") from error
-    adapter.service_type = adapter.service_type or "baremetal"
+        raise ConfigError(f"[{group}]: {' '.join(str(error).split())}") from error
+    adapter.service_type = adapter.service_type or kind
     if isinstance(auth, FixedEndpointPlugin):
-        place = _place(conf, "ironic", auth.endpoint, "endpoint_override = URL of Ironic")
+        place = _place(conf, group, auth.endpoint, f"endpoint_override = URL of {name}")
     else:
-        place = adapter.endpoint_override or _catalog(conf, "ironic")
-    return adapter, f"Ironic at {mask(place).rstrip('/')}"
+        place = adapter.endpoint_override or _catalog(conf, group)
+    return adapter, f"{name} at {mask(place).rstrip('/')}"
 
 
 class _Login:

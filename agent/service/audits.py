@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from agent.audit.decide.findings import Finding
 from agent.audit.heal import Healed, HealPolicy, RepairOutcome, heal
-from agent.audit.run import AuditResult, witness
+from agent.audit.run import AskNova, AuditResult, witness
 from agent.service.status import WELL
 from agent.state.audit import write_memory
 from agent.sync.node import ComputeNode
@@ -16,10 +16,14 @@ LOG = logging.getLogger(__name__)
 
 
 class Audits:
-    """Audits nodes under one ``policy`` for repairs (None: nothing is repaired)."""
+    """Audits nodes under one ``policy`` for repairs (None: nothing is repaired); ``nova`` as for ``witness``."""
 
-    def __init__(self, policy: HealPolicy | None) -> None:
+    def __init__(self, policy: HealPolicy | None, nova: AskNova | None = None) -> None:
         self._policy = policy
+        self._nova = nova
+        self._silence: dict[
+            str, str
+        ] = {}  # by node: why nova's word was missing at its last audit, so as to log it once
         self._failed: dict[str, set[str]] = {}  # by node: why repairs of its last audit failed, so as to log it once
 
     def take(self, node: ComputeNode, outcome: Outcome, *, deep: bool) -> Counter[str]:
@@ -37,13 +41,20 @@ class Audits:
             return Counter()
         quiet = outcome.status is Status.UNCHANGED
         seen = (outcome.survey, outcome.observed) if quiet and outcome.survey else None
-        result = witness(node, light=not (deep or node.client.went_back), seen=seen)
+        result = witness(node, light=not (deep or node.client.went_back), seen=seen, nova=self._nova)
         if result.memory != result.before:
             write_memory(node.settings.state_directory, result.root_uuid, result.memory, clock=result.clock)
         repairs = heal(node, result, self._policy) if self._policy and may_heal else ()
+        self._log_silence(node.name, result.silence)
         _log_new(result)
         self._log_repairs(node.name, repairs)
         return Counter(one.kind.value for one in result.findings)
+
+    def _log_silence(self, node: str, silence: str) -> None:
+        """Log why nova's word is missing, unless the last audit had the same reason."""
+        if silence and silence != self._silence.get(node):
+            LOG.warning("nothing is healed that rests on nova's word node=%s why=%s", node, silence)
+        self._silence[node] = silence
 
     def _log_repairs(self, node: str, repairs: Sequence[RepairOutcome]) -> None:
         """Log the repairs that were made, and those that failed for a reason that the last audit did not have."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from agent.audit.heal import HealPolicy
 from agent.bare_metal.run import NodesOutcome, run_nodes
-from agent.connect.choice import Choice, host_driver, lists_nodes, open_bare_metal, open_driver, open_sender
+from agent.connect.choice import Choice, host_driver, lists_nodes, open_bare_metal, open_driver, open_nova, open_sender
 from agent.errors import USER_ERRORS
 from agent.service.audits import Audits
 from agent.service.cases import KeptCases
@@ -72,6 +72,7 @@ class Rounds:
     ) -> None:
         self._choice = choice
         self._settings = settings
+        self._policy = policy
         self._audits = Audits(policy)
         self._wake = wake
         self._metered = metered
@@ -134,6 +135,8 @@ class Rounds:
             ConfigError: no placement is configured. StateError: the embedded placement cannot be used.
         """
         if self._client is None:
+            if nova := open_nova(self._settings, self._choice):
+                self._audits = Audits(self._policy, nova.witness)
             sender, self._where, name = open_sender(self._settings, self._choice, writes=True)
             sender = self._cases.recording(self._metered(sender), placement=name, where=self._where)
             self._client = PlacementClient(Transport(sender, where=name))

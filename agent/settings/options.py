@@ -21,6 +21,7 @@ from drivers.policy import Layout
 NOVA_STATE = Path("/var/lib/nova")
 OWN_STATE = Path("/var/lib/compute-node-agent")
 TIMEOUT_S = 60
+LOGINS = ("placement", "ironic", "nova")  # groups with options of keystoneauth, each for one service
 
 
 class _Ratio(types.Float):
@@ -231,17 +232,14 @@ REFUSED: tuple[tuple[str, str, Callable[[object], bool], str], ...] = (  # group
 
 
 def register(conf: cfg.ConfigOpts) -> None:
-    """Register all options with ``conf``, also those of keystoneauth in [placement] and [ironic]."""
+    """Register all options with ``conf``, also those of keystoneauth in the groups ``LOGINS``."""
     for group, options in OPTIONS.items():
         conf.register_opts(options, group=None if group == "DEFAULT" else group)
-    loading.register_auth_conf_options(conf, "placement")
-    loading.register_session_conf_options(conf, "placement")
-    loading.register_adapter_conf_options(conf, "placement")
-    conf.set_default("timeout", TIMEOUT_S, group="placement")
-    loading.register_auth_conf_options(conf, "ironic")
-    loading.register_session_conf_options(conf, "ironic")
-    loading.register_adapter_conf_options(conf, "ironic")
-    conf.set_default("timeout", TIMEOUT_S, group="ironic")
+    for group in LOGINS:
+        loading.register_auth_conf_options(conf, group)
+        loading.register_session_conf_options(conf, group)
+        loading.register_adapter_conf_options(conf, group)
+        conf.set_default("timeout", TIMEOUT_S, group=group)
 
 
 def register_mdevs(conf: cfg.ConfigOpts, types_: Iterable[str]) -> None:
@@ -254,9 +252,9 @@ def register_mdevs(conf: cfg.ConfigOpts, types_: Iterable[str]) -> None:
 
 
 def register_auth(conf: cfg.ConfigOpts) -> None:
-    """Register the options of an auth_section of [placement] or [ironic]; call it after files are read."""
-    loading.register_auth_conf_options(conf, "placement")
-    loading.register_auth_conf_options(conf, "ironic")
+    """Register the options of an auth_section of a group of ``LOGINS``; call it after files are read."""
+    for group in LOGINS:
+        loading.register_auth_conf_options(conf, group)
 
 
 def register_secrets(conf: cfg.ConfigOpts, group: str) -> list[tuple[str, str]]:
@@ -289,5 +287,6 @@ def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
     }
     session = list(placement.values())
     own = [(group, list(options)) for group, options in OPTIONS.items() if group != "ironic"]
-    # Stands for the groups of all types; oslo.config writes names of groups in small letters.
-    return [*own, ("mdev_type", list(MDEV_OPTIONS)), ("placement", session), ("ironic", [*OPTIONS["ironic"], *session])]
+    # mdev_type stands for the groups of all types; oslo.config writes names of groups in small letters.
+    services = [("placement", session), ("ironic", [*OPTIONS["ironic"], *session]), ("nova", session)]
+    return [*own, ("mdev_type", list(MDEV_OPTIONS)), *services]

@@ -75,6 +75,7 @@ class Settings:
     metrics_textfile: Path | None  # None: no file
     fleet: FleetSettings
     placement_chosen: bool  # whether a file sets [placement] auth_type or auth_section
+    nova_chosen: bool  # whether a file sets [nova] auth_type or auth_section: the audit asks nova only then
     provider_config_shown: Path | None = None  # name of that folder in messages; None: its own path
     recorded: bool = False  # the nodes are host archives, which have their own identity
     state_option: str = "[agent] state_directory"  # which option names that folder, for messages
@@ -169,6 +170,7 @@ def _read_settings(values: Values, config_folders: list[Path]) -> Settings:
         ironic=_read_ironic(values),
         fleet=_read_fleet(values),
         placement_chosen=values.is_set("placement", "auth_type") or values.is_set("placement", "auth_section"),
+        nova_chosen=values.is_set("nova", "auth_type") or values.is_set("nova", "auth_section"),
         source=values.conf,
     )
     if values.problems:

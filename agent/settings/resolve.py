@@ -13,7 +13,7 @@ from oslo_config import cfg
 
 from agent.errors import ConfigError
 from agent.settings.mentions import is_registered, mentions, place
-from agent.settings.options import register_auth, register_secrets
+from agent.settings.options import LOGINS, register_auth, register_secrets
 
 LOGIN = ("auth_type", "auth_section")  # read first: they decide which other options exist
 DOLLAR = r"write a dollar sign itself as $$ or \$"
@@ -54,16 +54,15 @@ def _learn_login(conf: cfg.ConfigOpts) -> None:
 
 def _check_login(conf: cfg.ConfigOpts, names: Iterable[str] = ()) -> None:
     """
-    Check that the login options of placement and Ironic can be read, as keystoneauth reads them later.
+    Check that the login options of all services can be read, as keystoneauth reads them later.
 
     ``names``: only these options; empty: all.
 
     Raises:
         ConfigError: an option refers to itself, or to an option that no file gives.
     """
-    groups = ("placement", "ironic")
-    sections = () if names else tuple(filter(None, (conf[group].auth_section for group in groups)))
-    for group in dict.fromkeys((*groups, *sections)):
+    sections = () if names else tuple(filter(None, (conf[group].auth_section for group in LOGINS)))
+    for group in dict.fromkeys((*LOGINS, *sections)):
         for name in tuple(names or conf[group]):
             try:
                 conf[group][name]
@@ -119,7 +118,7 @@ def _take_credentials(conf: cfg.ConfigOpts) -> None:
         ConfigError: a credential exists and cannot be read.
     """
     folder = os.environ.get("CREDENTIALS_DIRECTORY")
-    for group in ("placement", "ironic"):
+    for group in LOGINS:
         for section, option in register_secrets(conf, group):
             path = Path(folder or "/", f"{group}-{option.replace('_', '-')}")
             if folder and path.exists():

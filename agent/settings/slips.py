@@ -72,7 +72,7 @@ def _tags(settings: Settings) -> Iterator[str]:
 
 def _groups(settings: Settings) -> Iterator[str]:
     """Yield a sentence for each group that is probably misspelt; the names of nova's other groups differ more."""
-    known = {group.lower(): group for group in (*OPTIONS, "placement")}
+    known = {group.lower(): group for group in (*OPTIONS, "placement", "nova")}
     found: dict[tuple[Path, str], str] = {}
     for path, line, group, _, _ in mentions(settings.source):
         if group == "DEFAULT" or group in settings.source:

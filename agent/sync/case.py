@@ -3,8 +3,8 @@ A case: everything that one look at a host and at placement read, in one ``.tar.
 
 It holds the options that affect decisions (``agent.conf``, ``provider_config/``), the files that the agent remembered
 (``state/``), a host archive for each look (``hosts/N/``), and the requests with their answers (``placement.jsonl``,
-``ironic.jsonl``). It holds no secrets: logins and locations are left out of the options, tokens out of the requests,
-and from the guests' XML only what the agent reads is kept. ``agent/sync/recorder.py`` writes cases.
+``ironic.jsonl``, ``nova.jsonl``). It holds no secrets: logins and locations are left out of the options, tokens out of
+the requests, and from the guests' XML and from nova's answers only what the agent reads is kept. ``agent/sync/recorder.py`` writes cases.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,6 +33,7 @@ class Case:
     about: CaseForm
     placement: tuple[Exchange, ...]
     ironic: tuple[Exchange, ...]
+    nova: tuple[Exchange, ...]
 
     @property
     def clock(self) -> Clock:
@@ -133,6 +134,8 @@ def _read(folder: Path, path: Path) -> Case:
         placement, ironic = (
             decode_exchanges((folder / f"{name}.jsonl").read_text(encoding="utf-8")) for name in ("placement", "ironic")
         )
+        novas = folder / "nova.jsonl"  # a case of a version that did not ask nova has none
+        nova = decode_exchanges(novas.read_text(encoding="utf-8")) if novas.exists() else ()
     except (OSError, ValueError, RecursionError) as error:
         raise DiscoveryError(f"{path} is not a case in the form that --save and the service write: {error}") from error
-    return Case(folder, about, placement, ironic)
+    return Case(folder, about, placement, ironic, nova)

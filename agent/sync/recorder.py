@@ -40,11 +40,12 @@ class Recorder:
     state: Mapping[str, bytes] = field(default_factory=dict)  # by file name
     placement: list[Exchange] = field(default_factory=list)
     ironic: list[Exchange] = field(default_factory=list)
+    nova: list[Exchange] = field(default_factory=list)
     nodes: tuple[str, ...] = ()
     unlisted: Exception | None = None  # why the nodes could not be listed; None: they were, or nobody asked
     looks: list[tuple[str, Survey | Exception]] = field(default_factory=list)
     services: dict[str, ServiceSigns] = field(default_factory=dict)  # by program
-    called: dict[str, str] = field(default_factory=dict)  # names of placement and Ironic, for messages and the memory
+    called: dict[str, str] = field(default_factory=dict)  # names of services, for messages and the memory
 
     def probe(self, program: str) -> ServiceSigns:
         """Look for another service, as ``probe_service``, and keep what was found."""
@@ -114,7 +115,7 @@ def new_recorder() -> Recorder:
 
 def begin_anew(kept: Recorder) -> None:
     """Forget what was kept, before a pass begins; the names of placement and Ironic stay, like the connections."""
-    for old in (kept.placement, kept.ironic, kept.looks, kept.services):
+    for old in (kept.placement, kept.ironic, kept.nova, kept.looks, kept.services):
         old.clear()
     kept.clock, kept.state, kept.nodes, kept.unlisted = _stopped(), {}, (), None
 
@@ -183,6 +184,7 @@ def packed_case(kept: Recorder, settings: Settings, verb: str, options: Mapping[
     files["agent.conf"] = encode_options(settings).encode()
     files["placement.jsonl"] = encode_exchanges(kept.placement).encode()
     files["ironic.jsonl"] = encode_exchanges(kept.ironic).encode()
+    files["nova.jsonl"] = encode_exchanges(kept.nova).encode()
     about = _about(kept, settings, verb, options) | {"looks": looks, "members": sorted(files)}
     return pack({**files, "case.json": f"{json.dumps(about, indent=1)}\n".encode()})
 

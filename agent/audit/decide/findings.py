@@ -15,6 +15,7 @@ class Kind(Enum):
     WRONG_PROVIDER = "wrong-provider"
     LEAKED = "leaked-migration"
     DOUBLED = "doubled"
+    GUEST_LOST = "guest-lost"
     WITHOUT_OWNER = "without-owner"
     WITHOUT_TYPE = "without-type"
     TO_BE_RESERVED = "to-be-reserved"
@@ -27,17 +28,21 @@ class Kind(Enum):
 
 
 MEANINGS = {
-    Kind.ORPHANED: "a consumer has allocations here, and its guest is neither defined nor running on this host",
+    Kind.ORPHANED: "a consumer has allocations here, its guest is neither defined nor running on this host, and nova "
+    "has no server of it, as far as nova was asked",
     Kind.MISSING: "a guest runs here without allocations here",
     Kind.WRONG_AMOUNT: "the amount of a resource class that a running guest really has differs from the amount that "
     "is allocated for it",
     Kind.WRONG_PROVIDER: "a running guest uses a resource of one provider, but its allocation is on another provider",
-    Kind.LEAKED: "a migration has allocations here, but the agent does not find the migration's guest on this host",
+    Kind.LEAKED: "a migration has allocations here, the agent does not find the migration's guest on this host, and "
+    "nova has no such migration, as far as nova was asked",
     Kind.DOUBLED: "a consumer has allocations here and on another host, and its guest is not here",
+    Kind.GUEST_LOST: "nova has a server with allocations here, and its guest is neither defined nor running on this "
+    "host (found only where nova can be asked)",
     Kind.WITHOUT_OWNER: "a guest's allocations have no project or no user, as old clouds wrote them "
     "(looked for with `--consumers`)",
-    Kind.WITHOUT_TYPE: "a guest's allocations have no consumer type, because nova does not write one "
-    "(looked for with `--consumers`)",
+    Kind.WITHOUT_TYPE: "a guest's allocations have no consumer type "
+    "(looked for with `--consumers`, and not on a host with nova, which writes none)",
     Kind.TO_BE_RESERVED: "a one-time-use device was used, and is still on offer",
     Kind.OWNERLESS: "a provider below this host's root has no trait `OWNER_*` or `CUSTOM_OWNER_*` that shows its owner",
     Kind.DUPLICATE: "two providers below this host's root stand for one device",

@@ -3,8 +3,8 @@ Compare the allocations of a host's guests with what the hypervisor really runs:
 
 A finding about a consumer rests on its whole set as this audit read it (``Snapshot.consumers``), never on a remembered
 row: some writes change no generation. How full a provider is may rest on remembered rows. A case with an innocent
-explanation is no finding: a guest that migrates, a migration whose guest awaits its confirmation, a consumer that
-another service owns.
+explanation is no finding: a guest that migrates, a migration that nova knows or that has just what a guest here waits
+for, a consumer that another service owns. A finding about one consumer hides no finding about another one.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,9 @@ from agent.allocations.decide.sets import INSTANCE, added, replace_set, rewrite,
 from agent.audit.decide.findings import Finding, Kind, Repair
 from agent.audit.decide.providers import audit_providers
 from agent.audit.decide.snapshot import Snapshot
-from agent.audit.decide.unknown_consumers import audit_strangers, keeper_of, may_resize_here
+from agent.audit.decide.testimony import move_of, why_undecided
+from agent.audit.decide.unknown_consumers import audit_strangers, explains, keeper_of, may_move_with
+from agent.nova.answers import NovaMigration
 from reportclient.allocations import Consumer, GuestState
 from reportclient.plan import ReplaceAllocations, Rewrite
 
@@ -36,7 +38,7 @@ def _audit_guests(snapshot: Snapshot) -> list[Finding]:
             continue
         if not snapshot.rows(uuid):
             found += _missing(snapshot, uuid)
-        elif consumer and not may_resize_here(snapshot, consumer):
+        elif consumer and not explains(snapshot, uuid):
             found += _wrong(snapshot, consumer)
     return found
 
@@ -46,6 +48,8 @@ def _wrong(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
     differences = snapshot.differences(consumer.uuid)
     if not differences:
         return []
+    safe = not may_move_with(snapshot, consumer.uuid)
+    doubt = "" if safe else "; a consumer of the same project and user here may be its migration"
     slots = {uuid: dict(resources) for uuid, resources in consumer.slots.items()}
     for name, places in differences.items():
         for place, (has, _) in places.items():
@@ -60,9 +64,9 @@ def _wrong(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
             resource_class=name,
             expected=has,
             actual=booked,
-            seen=f"the hypervisor gives it {has} {name} of {place}, and {booked} are allocated",
+            seen=f"the hypervisor gives it {has} {name} of {place}, and {booked} are allocated{doubt}",
             repair=repair,
-            safe=True,
+            safe=safe,
         )
         for name, places in differences.items()
         for place, (has, booked) in places.items()
@@ -72,10 +76,11 @@ def _wrong(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
 def _without_owner_or_type(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
     """Return the findings of a guest whose allocations have no owner or no consumer type, as old clouds wrote them."""
     known = snapshot.holdings.known[consumer.uuid]
+    untyped = snapshot.typed and consumer.kind is None and not snapshot.beside_nova  # nova writes no types
     unowned = NOBODY in (consumer.project, consumer.user)
     kinds = {
         Kind.WITHOUT_OWNER: f"its project is {consumer.project} and its user {consumer.user}" if unowned else "",
-        Kind.WITHOUT_TYPE: "it has no consumer type" if snapshot.typed and consumer.kind is None else "",
+        Kind.WITHOUT_TYPE: "it has no consumer type" if untyped else "",
     }
     project, user = (known.project, known.user) if unowned else (consumer.project, consumer.user)
     repair = None
@@ -104,21 +109,17 @@ def _missing(snapshot: Snapshot, uuid: str) -> list[Finding]:
     for name in snapshot.told(uuid):
         for place, amount in (snapshot.truth(uuid, name, {}) or {}).items():
             rows[place, name] = amount
-    consumer = snapshot.consumers.get(uuid)
-    abroad = consumer is not None and bool(snapshot.elsewhere(consumer))
     keeper, certain = keeper_of(snapshot, uuid)
+    move = move_of(snapshot, keeper.uuid) if keeper else None
+    if move and move.server == uuid and move.is_open:
+        return []  # nova moves the guest, or a person has to confirm its resize
+    repair: Repair | None
     if keeper and certain:
-        repair: Repair | None = _swap_back(snapshot, keeper, uuid)
-        safe = True
-        seen = (
-            f"the guest runs here and does not migrate, but its allocations here still belong to migration "
-            f"{keeper.uuid}"
-        )
+        seen, repair, safe = _kept(snapshot, keeper, move, uuid)
     else:
-        unsure = _unsure(snapshot, uuid, consumer, rows)
-        repair = None if unsure else _claim_again(snapshot, uuid, consumer, rows)
-        safe = repair is not None and not keeper and not abroad
-        seen = "it runs here, and has no allocations here" + (", only on another host" if abroad else "") + unsure
+        seen, repair = _unallocated(snapshot, uuid, rows)
+        consumer = snapshot.consumers.get(uuid)
+        safe = repair is not None and not keeper and not (consumer and snapshot.elsewhere(consumer))
     slots = sorted(rows) or [(snapshot.tree.providers[0].name, "VCPU")]
     return [
         Finding(
@@ -136,6 +137,30 @@ def _missing(snapshot: Snapshot, uuid: str) -> list[Finding]:
         )
         for place, name in slots
     ]
+
+
+def _kept(snapshot: Snapshot, keeper: Consumer, move: NovaMigration | None, guest: str) -> tuple[str, Repair, bool]:
+    """Return what was seen of a guest whose allocations a migration keeps, the repair, and whether it is safe."""
+    seen = f"the guest runs here and does not migrate, but its allocations here still belong to migration {keeper.uuid}"
+    repair = _swap_back(snapshot, keeper, guest)
+    if move:
+        back = f"compute-node-agent revert {guest} --migration {keeper.uuid}"
+        return (
+            f"{seen}, which nova has with the status {move.status}: if nova does not end it, run {back}",
+            repair,
+            False,
+        )
+    doubt = why_undecided(snapshot, keeper.uuid)
+    return seen + doubt, repair, not doubt
+
+
+def _unallocated(snapshot: Snapshot, uuid: str, rows: Mapping[tuple[str, str], int]) -> tuple[str, Repair | None]:
+    """Return what was seen of a guest whose allocations no migration keeps for certain, and the repair, if any."""
+    consumer = snapshot.consumers.get(uuid)
+    abroad = consumer is not None and bool(snapshot.elsewhere(consumer))
+    unsure = _unsure(snapshot, uuid, consumer, rows)
+    seen = "it runs here, and has no allocations here" + (", only on another host" if abroad else "") + unsure
+    return seen, None if unsure else _claim_again(snapshot, uuid, consumer, rows)
 
 
 def _swap_back(snapshot: Snapshot, keeper: Consumer, guest: str) -> Repair:

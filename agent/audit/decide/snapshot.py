@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from agent.nova.answers import NovaWitness
 from reportclient.allocations import Allocation, Consumer, Float, Holding, Holdings
 from reportclient.names import CPUS, NO_DEVICES
 from reportclient.tree import ObservedTree
@@ -26,6 +27,8 @@ class Snapshot:
     configured_layout: str = ""
     typed: bool = False  # True: placement knows consumer types
     asked: frozenset[str] = frozenset()  # guests whose consumers were read to judge their owner and type too
+    nova: NovaWitness | None = None  # what nova says of strangers; None: no nova is configured, or there are none
+    beside_nova: bool = False  # True: nova-compute manages this host
 
     def rows(self, consumer: str) -> dict[tuple[str, str], int]:
         """Return what a consumer has of our stock: (provider name, class) -> amount; empty if nothing."""

@@ -1,13 +1,25 @@
 """
 Classify consumers that have allocations on a host but are no guest of it, and find the guest of each migration.
 
-Placement does not tell to which guest a migration belongs. Project, user and allocations tell it in most cases; where
-a doubt is left, a person decides.
+Placement does not tell to which guest a migration belongs. Nova tells it where the agent can ask nova. Else project,
+user and allocations tell it in most cases; where a doubt is left, a person decides.
 """
+
+from dataclasses import dataclass
 
 from agent.allocations.decide.sets import INSTANCE, MIGRATION, rewrite, settled
 from agent.audit.decide.findings import Finding, Kind, Repair
 from agent.audit.decide.snapshot import Snapshot
+from agent.audit.decide.testimony import (
+    Word,
+    is_migration_of,
+    lives_elsewhere,
+    move_of,
+    server_of,
+    why_undecided,
+    word_of,
+)
+from agent.nova.answers import NovaServer
 from reportclient.allocations import Consumer
 from reportclient.plan import ReplaceAllocations
 
@@ -34,6 +46,9 @@ def keeper_of(snapshot: Snapshot, guest: str) -> tuple[Consumer | None, bool]:
     None where no consumer can be that migration.
     """
     keepers = [one for one in strangers(snapshot) if _may_keep(snapshot, one, guest)]
+    for one in keepers:
+        if is_migration_of(snapshot, one.uuid, guest):
+            return one, True
     exact = [one for one in keepers if _keeps(snapshot, one, guest)]
     if not keepers:
         return None, True
@@ -45,37 +60,57 @@ def keeper_of(snapshot: Snapshot, guest: str) -> tuple[Consumer | None, bool]:
 def audit_strangers(snapshot: Snapshot) -> list[Finding]:
     """Return the findings of consumers that should have nothing here."""
     found: list[Finding] = []
-    for one in strangers(snapshot):
-        if any(_may_keep(snapshot, one, guest) for guest in snapshot.without_rows):
-            continue  # its guest is here: it migrates, awaits its confirmation, or is a finding of its own
-        kind, seen, safe = _judge(snapshot, one)
-        rest = _rest(snapshot, one) if snapshot.elsewhere(one) else _beyond(snapshot, one)
-        part = (
-            "on this host in classes that this agent reports"
-            if snapshot.elsewhere(one)
-            else "in this host's tree, on all providers"
-        )
-        text = (
-            f"remove the allocations of consumer {one.uuid} {part}; the rest stays" if rest else _ALL.format(one.uuid)
-        )
-        repair = Repair(text=text, operation=ReplaceAllocations((rewrite(one, rest),)))
+    several = strangers(snapshot)
+    for one in several:
+        if word_of(snapshot, one.uuid) is Word.MIGRATION or _is_explained(snapshot, one, several):
+            continue
+        judged = _judge(snapshot, one)
+        repair = None if judged.kind is Kind.GUEST_LOST else _take_away(snapshot, one)
         found += [
             Finding(
-                kind=kind,
+                kind=judged.kind,
                 consumer=one.uuid,
                 provider=place,
                 resource_class=name,
-                expected=0,
+                expected=None if judged.kind is Kind.GUEST_LOST else 0,
                 actual=amount,
-                seen=seen,
+                seen=judged.seen,
                 repair=repair,
-                safe=safe,
-                arriving=kind is not Kind.LEAKED,
+                safe=judged.safe,
+                arriving=judged.arriving,
                 untyped=one.kind is None,
             )
             for (place, name), amount in sorted(snapshot.rows(one.uuid).items())
         ]
     return found
+
+
+def _is_explained(snapshot: Snapshot, one: Consumer, several: list[Consumer]) -> bool:
+    """
+    Return whether a stranger is the migration of a guest here, so that it is no finding of its own.
+
+    A guest that runs is a finding, ``missing``, which names the stranger if it is certain. A guest that is shut off or
+    moves is none: it explains as many strangers as there are such guests, if they have just what these guests use.
+    """
+    if any(snapshot.is_settled(guest) and keeper_of(snapshot, guest) == (one, True) for guest in snapshot.without_rows):
+        return True
+    waiting = {uuid for uuid in snapshot.without_rows if not snapshot.is_settled(uuid) and snapshot.told(uuid)}
+    guests = {uuid for uuid in waiting if _fits(snapshot, one, uuid)}
+    rivals = [other for other in several if any(_fits(snapshot, other, uuid) for uuid in guests)]
+    return 0 < len(rivals) <= len(guests)
+
+
+def _fits(snapshot: Snapshot, stranger: Consumer, guest: str) -> bool:
+    return _may_keep(snapshot, stranger, guest) and _keeps(snapshot, stranger, guest)
+
+
+def _take_away(snapshot: Snapshot, one: Consumer) -> Repair:
+    """Return the repair that takes away what a stranger has here."""
+    abroad = snapshot.elsewhere(one)
+    rest = _rest(snapshot, one) if abroad else _beyond(snapshot, one)
+    part = "on this host in classes that this agent reports" if abroad else "in this host's tree, on all providers"
+    text = f"remove the allocations of consumer {one.uuid} {part}; the rest stays" if rest else _ALL.format(one.uuid)
+    return Repair(text=text, operation=ReplaceAllocations((rewrite(one, rest),)))
 
 
 def _beyond(snapshot: Snapshot, one: Consumer) -> dict[str, dict[str, int]]:
@@ -97,32 +132,87 @@ def _rest(snapshot: Snapshot, one: Consumer) -> dict[str, dict[str, int]]:
     )
 
 
-def may_resize_here(snapshot: Snapshot, guest: Consumer) -> bool:
-    """Return whether a migration of the same project and user is here too: the guest may be between two sizes."""
-    return any((one.project, one.user) == (guest.project, guest.user) for one in strangers(snapshot))
+def explains(snapshot: Snapshot, guest: str) -> bool:
+    """
+    Return whether a migration here explains why a guest's allocations differ from what it has: it is between two sizes.
+
+    Nova says of which guest a migration is. Without nova's word a consumer of the same owner explains it that has just
+    what the guest still has.
+    """
+    for one in strangers(snapshot):
+        told = is_migration_of(snapshot, one.uuid, guest)
+        if told and (move := move_of(snapshot, one.uuid)) and move.is_open:
+            return True
+        if told is None and snapshot.told(guest) and _fits(snapshot, one, guest):
+            return True
+    return False
 
 
-def _judge(snapshot: Snapshot, one: Consumer) -> tuple[Kind, str, bool]:
-    """Classify a consumer that has no guest on this host: the kind, what was seen, and whether it may go."""
-    abroad = bool(snapshot.elsewhere(one))
-    doubtful = _doubtful(snapshot, one)
-    doubt = _next_step(one, doubtful, abroad=abroad) if doubtful else ""
+def may_move_with(snapshot: Snapshot, guest: str) -> bool:
+    """Return whether a consumer here may be a migration of a guest, for all that is known."""
+    return any(guest in _doubtful(snapshot, one) for one in strangers(snapshot))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judged:
+    """What a consumer without a guest on this host is."""
+
+    kind: Kind
+    seen: str
+    safe: bool  # its allocations may go
+    arriving: bool  # a guest that is on its way looks the same
+
+
+def _judge(snapshot: Snapshot, one: Consumer) -> _Judged:
+    """Classify a consumer that has no guest on this host."""
+    word, abroad = word_of(snapshot, one.uuid), bool(snapshot.elsewhere(one))
+    if server := server_of(snapshot, one.uuid):
+        return _judge_server(snapshot, server, abroad=abroad)
+    doubt = why_undecided(snapshot, one.uuid)
+    if not doubt and _doubtful(snapshot, one):
+        doubt = _next_step(one, abroad=abroad)
+    if word is Word.NEITHER:
+        doubt, told = "", f", and {Word.NEITHER.value}"
+    else:
+        told = doubt
     if one.kind == MIGRATION:
-        return Kind.LEAKED, f"the migration's guest is not on this host{doubt}", not doubt
-    if abroad:
-        return (
-            Kind.DOUBLED,
-            f"its guest is not on this host, and the consumer has allocations on another host too{doubt}",
-            not doubt,
-        )
-    return Kind.ORPHANED, f"its guest is neither defined nor running on this host{doubt}", not doubt
+        kind, seen = Kind.LEAKED, "the migration's guest is not on this host"
+    elif abroad:
+        kind = Kind.DOUBLED
+        seen = "its guest is not on this host, and the consumer has allocations on another host too"
+    else:
+        kind, seen = Kind.ORPHANED, "its guest is neither defined nor running on this host"
+    arriving = kind is not Kind.LEAKED and word is not Word.NEITHER
+    return _Judged(kind=kind, seen=seen + told, safe=not doubt, arriving=arriving)
+
+
+def _judge_server(snapshot: Snapshot, server: NovaServer, *, abroad: bool) -> _Judged:
+    """Classify a consumer of which nova has a server, and that has no guest on this host."""
+    state = f"{server.status}, task {server.task}" if server.task else server.status
+    place = f"on host {server.host}" if server.host else "on no host"
+    if abroad and lives_elsewhere(snapshot, server):
+        seen = f"nova has its server {place} ({state}), and the consumer has allocations here too"
+        return _Judged(kind=Kind.DOUBLED, seen=seen, safe=True, arriving=False)
+    seen = (
+        f"nova has server {server.uuid} {place} ({state}), and its guest is neither defined nor running on this host: "
+        f"run openstack server show {server.uuid}. If nova has the server on this host and does not move it, "
+        f"openstack server reboot --hard {server.uuid} makes its guest again"
+    )
+    return _Judged(kind=Kind.GUEST_LOST, seen=seen, safe=False, arriving=True)
 
 
 def _doubtful(snapshot: Snapshot, stranger: Consumer) -> list[str]:
-    """Return the guests here whose migration a stranger may be."""
+    """Return the guests here whose migration a stranger may be, for all that is known."""
+    if word_of(snapshot, stranger.uuid) in (Word.SERVER, Word.NEITHER):
+        return []
     if stranger.kind == INSTANCE or _is_on_two_hosts(snapshot, stranger):
         return []
-    return [guest for guest in _alike(snapshot, stranger) if not _is_older(snapshot.consumers.get(guest), stranger)]
+    return [
+        guest
+        for guest in _alike(snapshot, stranger)
+        if is_migration_of(snapshot, stranger.uuid, guest) is not False
+        and not _is_older(snapshot.consumers.get(guest), stranger)
+    ]
 
 
 def _is_on_two_hosts(snapshot: Snapshot, stranger: Consumer) -> bool:
@@ -142,14 +232,8 @@ def _is_older(guest: Consumer | None, stranger: Consumer) -> bool:
     return guest.age_s > stranger.age_s + CLOCKS_S
 
 
-def _next_step(stranger: Consumer, guests: list[str], *, abroad: bool) -> str:
+def _next_step(stranger: Consumer, *, abroad: bool) -> str:
     """Return why a stranger may still be in use, and what a person can do about it."""
-    more = len(guests) - 1
-    others = (
-        f", or {'one of ' * (more > 1)}{more} other guest{'s' * (more > 1)} of the same project and user"
-        if more
-        else ""
-    )
     release = f"compute-node-agent release {stranger.uuid}"
     if abroad:
         release = (
@@ -157,9 +241,10 @@ def _next_step(stranger: Consumer, guests: list[str], *, abroad: bool) -> str:
             f"that this consumer has outside this host, so that only those allocations stay"
         )
     return (
-        f"; consumer {stranger.uuid} may be the migration of a guest that is resized on this host. That guest may be "
-        f"{guests[0]}{others}. Run openstack server show {stranger.uuid}. Then run openstack server migration list "
-        f"--server {guests[0]}, and look at the column UUID. If neither shows consumer {stranger.uuid}, run {release}"
+        f"; consumer {stranger.uuid} may be the migration of a guest of the same project and user on this host, such "
+        f"as a resize that awaits its confirmation. Run openstack server show {stranger.uuid} and openstack "
+        f"--os-compute-api-version 2.59 server migration list --limit 1 --marker {stranger.uuid}. If both answer that "
+        f"{stranger.uuid} is not found, run {release}"
     )
 
 
@@ -170,6 +255,9 @@ def _may_keep(snapshot: Snapshot, stranger: Consumer, guest: str) -> bool:
     A stranger of type MIGRATION may keep another amount: what the guest was to have when it was moved. A stranger that
     has something on another host too is not that migration.
     """
+    told = is_migration_of(snapshot, stranger.uuid, guest)
+    if told is not None:
+        return told
     if stranger.kind == INSTANCE or snapshot.owner(guest) != (stranger.project, stranger.user):
         return False
     if snapshot.elsewhere(stranger):

@@ -1,0 +1,68 @@
+"""What nova says of a consumer that is no guest of this host, and how far a finding may rest on it."""
+
+from enum import Enum
+
+from agent.audit.decide.snapshot import Snapshot
+from agent.nova.answers import AT_REST, NovaMigration, NovaServer
+
+
+class Word(Enum):
+    """What nova says of a consumer."""
+
+    SERVER = "nova has a server of this uuid"
+    MIGRATION = "nova has a migration of this uuid"
+    NEITHER = "nova has neither a server nor a migration of this uuid"
+    UNDECIDED = "nova manages this host, and its word is missing"
+    NOT_NEEDED = "there is no nova to ask, or the consumer changed too lately to be judged"
+
+
+def word_of(snapshot: Snapshot, uuid: str) -> Word:
+    """Return what nova says of a consumer."""
+    nova = snapshot.nova
+    if nova is None:
+        return Word.UNDECIDED if snapshot.beside_nova else Word.NOT_NEEDED
+    if uuid in nova.migrations:
+        return Word.MIGRATION
+    if uuid in nova.servers:
+        return Word.SERVER
+    if uuid not in nova.asked:
+        return Word.NOT_NEEDED
+    return Word.NEITHER if uuid in nova.unknown else Word.UNDECIDED
+
+
+def why_undecided(snapshot: Snapshot, uuid: str) -> str:
+    """Return why a finding is not certain without nova's word, as the end of a sentence; empty if it needs none."""
+    if word_of(snapshot, uuid) is not Word.UNDECIDED:
+        return ""
+    if snapshot.nova is None:
+        return (
+            f"; nova manages this host and may know {uuid}, and the agent cannot ask nova: set [nova] auth_type and "
+            f"the other options of its login"
+        )
+    return f"; nova did not answer whether it knows {uuid}"
+
+
+def server_of(snapshot: Snapshot, uuid: str) -> NovaServer | None:
+    """Return nova's server of a consumer; None where nova has none, or was not asked."""
+    return snapshot.nova.servers.get(uuid) if snapshot.nova else None
+
+
+def move_of(snapshot: Snapshot, uuid: str) -> NovaMigration | None:
+    """Return nova's migration of a consumer; None where nova has none, or was not asked."""
+    return snapshot.nova.migrations.get(uuid) if snapshot.nova else None
+
+
+def lives_elsewhere(snapshot: Snapshot, server: NovaServer) -> bool:
+    """Return whether nova has a server on another host for good: at rest there, and in no open migration from here."""
+    nova = snapshot.nova
+    if nova is None or not nova.host or server.host in (None, nova.host):
+        return False
+    moves = any(one.server == server.uuid and one.is_open for one in nova.migrations.values())
+    return server.status in AT_REST and server.task is None and not moves
+
+
+def is_migration_of(snapshot: Snapshot, uuid: str, guest: str) -> bool | None:
+    """Return whether a consumer is a migration of a guest here, by nova's word; None where nova does not say."""
+    if move := move_of(snapshot, uuid):
+        return move.server == guest if move.server else None
+    return False if word_of(snapshot, uuid) in (Word.SERVER, Word.NEITHER) else None

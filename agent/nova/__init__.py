@@ -1,0 +1,1 @@
+"""Ask nova which servers and migrations it knows, for the audit."""

@@ -1,0 +1,195 @@
+"""
+Ask nova's REST API about servers and migrations; no other module sends requests to nova.
+
+An answer that does not show everything must not look like "nova does not know it". These are the ways in which nova
+leaves something out without an error, and how they are noticed:
+
+- The host's name differs from the hypervisor's: it is taken from the hypervisor's record, which has this root's uuid.
+- The user lacks rights: nova ignores filters, and answers 404 for servers of other projects. A listing with a server
+  that does not match its filter is refused, and a 404 counts only together with an empty listing of all projects.
+- The database of a cell is away: listings leave its servers out. The hypervisor's record comes from the cell of this
+  host; a server of another cell is looked up by its uuid, which is an error while its cell is away.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import urlencode
+
+from agent.nova.answers import (
+    HOST,
+    NEXT,
+    NovaMigration,
+    NovaServer,
+    NovaWitness,
+    parse_host,
+    parse_migration,
+    parse_server,
+)
+from reportclient.keystone import FAILURES, NO_CONNECTION, Sender, no_answer, request
+
+VERSION = "2.69"  # the first in which a server is answered for while the database of its cell is away
+PAGE = 1000  # records for each request; nova cuts it down to its own [api] max_limit
+_PAGES = 1000  # a listing that does not end is no listing of nova
+RIGHTS = "docs/allocations.md lists the rights that the user in [nova] needs"
+_OWN = {400: "badRequest", 404: "itemNotFound"}  # the key of nova's own refusals; a proxy's have none
+_FORM = (KeyError, TypeError, ValueError, AttributeError)
+
+
+class NovaSilent(Exception):
+    """Nova did not answer, or not whole; the message is one line: what happened, where, and what to do next."""
+
+
+@dataclass(slots=True)
+class _Heard:
+    """What was heard until now."""
+
+    host: str = ""
+    servers: dict[str, NovaServer] = field(default_factory=dict)
+    migrations: dict[str, NovaMigration] = field(default_factory=dict)
+    unknown: set[str] = field(default_factory=set)
+
+
+class NovaClient:
+    """Reads one nova; ``where`` is its name in messages."""
+
+    def __init__(self, sender: Sender, where: str) -> None:
+        self._sender = sender
+        self.where = where
+
+    def witness(self, root_uuid: str, consumers: Collection[str]) -> NovaWitness:
+        """
+        Return what nova knows about the hypervisor with this uuid, and about ``consumers``.
+
+        Three requests, two more for a second page of each listing, and up to three for each consumer that is in
+        neither listing. After the first request without a usable answer nothing more is asked: what is not known by
+        then stays undecided, and ``silence`` says why. Raises nothing.
+        """
+        heard, silence = _Heard(), ""
+        try:
+            self._host(root_uuid, heard)
+            for uuid in sorted(consumers):
+                if uuid not in heard.servers and uuid not in heard.migrations:
+                    self._one(uuid, heard)
+        except NovaSilent as error:
+            silence = str(error)
+        return NovaWitness(
+            asked=frozenset(consumers),
+            host=heard.host,
+            servers=heard.servers,
+            migrations=heard.migrations,
+            unknown=frozenset(heard.unknown),
+            silence=silence,
+        )
+
+    def _host(self, root_uuid: str, heard: _Heard) -> None:
+        """Hear of the host's own servers and migrations."""
+        path = f"/os-hypervisors/{root_uuid}"
+        status, body = self._get(path, 404)
+        if status == 404:
+            raise NovaSilent(
+                f"{self.where} has no hypervisor with the uuid of this host's root provider, {root_uuid}, or the "
+                f"database of its cell is away: compare it with openstack hypervisor list"
+            )
+        heard.host = self._parsed(path, parse_host, body)
+        query = {"all_tenants": "1", "host": heard.host, "limit": str(PAGE)}
+        for record in self._pages("/servers/detail", "servers", query):
+            server = self._parsed("/servers/detail", parse_server, record)
+            if server.host != heard.host:
+                raise NovaSilent(
+                    f"{self.where} does not list the servers of host {heard.host} alone, or does not show {HOST}: "
+                    f"{RIGHTS}"
+                )
+            heard.servers[server.uuid] = server
+        query = {"host": heard.host, "limit": str(PAGE)}
+        for record in self._pages("/os-migrations", "migrations", query):
+            migration = self._parsed("/os-migrations", parse_migration, record)
+            heard.migrations[migration.uuid] = migration
+
+    def _one(self, uuid: str, heard: _Heard) -> None:
+        """Hear of one consumer that is in neither listing of the host."""
+        path = f"/servers/{uuid}"
+        status, body = self._get(path, 404)
+        if status == 200:
+            heard.servers[uuid] = replace(
+                self._parsed(path, lambda found: parse_server(found["server"]), body), uuid=uuid
+            )
+            return
+        query = {"all_tenants": "1", "uuid": uuid, "limit": "2"}
+        for record in self._page("/servers/detail", "servers", query)[0]:
+            server = self._parsed("/servers/detail", parse_server, record)
+            if server.uuid != uuid:
+                raise NovaSilent(f"{self.where} ignores the filter uuid of a listing of servers: {RIGHTS}")
+            heard.servers[uuid] = server
+            return
+        # No filter takes a migration's uuid. A marker must be a migration of any host that nova has.
+        status, _ = self._get(f"/os-migrations?{urlencode({'limit': '1', 'marker': uuid})}", 400)
+        if status == 400:
+            heard.unknown.add(uuid)
+        else:
+            heard.migrations[uuid] = NovaMigration(uuid=uuid, status="unknown", server="")
+
+    def _pages(self, path: str, part: str, query: dict[str, str]) -> Iterator[Any]:
+        """
+        Yield all records of a listing.
+
+        Servers are listed until no further page is named. Nova takes hidden migrations out of a page after it was cut,
+        and names no further page then: migrations are listed until a page is empty.
+        """
+        key = "id" if part == "servers" else "uuid"
+        for _ in range(_PAGES):
+            records, more = self._page(path, part, query)
+            yield from records
+            if not records or not (more or part == "migrations"):
+                return
+            marker = self._parsed(path, lambda last: last[key], records[-1])
+            if marker == query.get("marker"):
+                break
+            query = {**query, "marker": str(marker)}
+        raise NovaSilent(f"{self.where} lists {part} without an end: see nova's log")
+
+    def _page(self, path: str, part: str, query: dict[str, str]) -> tuple[list[Any], bool]:
+        """Return one page of a listing, and whether nova names a further one."""
+        _, body = self._get(f"{path}?{urlencode(query)}")
+        records = self._parsed(path, lambda found: found[part], body)
+        if not isinstance(records, list):
+            raise self._strange(path, f"{part} is no list")
+        return records, bool(body.get(NEXT))
+
+    def _parsed(self, path: str, parse: Any, body: Any) -> Any:
+        try:
+            return parse(body)
+        except _FORM as error:
+            raise self._strange(path, str(error)) from error
+
+    def _get(self, path: str, *expected: int) -> tuple[int, Any]:
+        """
+        Send one GET, and return status and body: 200, or one of ``expected`` if the answer is nova's own.
+
+        Raises:
+            NovaSilent: no answer, or none that says anything about the question.
+        """
+        try:
+            answer = request(self._sender, path, "GET", version=VERSION, headers={})
+        except FAILURES as error:
+            advice = "no connection: does nova's API run, and is its address right?"
+            hint = advice if isinstance(error, NO_CONNECTION) else "check the options in [nova]"
+            raise NovaSilent(no_answer(error, self.where, hint)) from error
+        status, shown = answer.status_code, path.partition("?")[0]
+        if status in (401, 403):
+            raise NovaSilent(f"{self.where} answered GET {shown} with {status}: {RIGHTS}")
+        if status == 406:
+            raise NovaSilent(f"{self.where} does not support microversion {VERSION}: upgrade nova, or remove [nova]")
+        try:
+            body = answer.json()
+        except (ValueError, RecursionError):
+            body = None
+        if not isinstance(body, dict) or status not in (200, *expected) or _OWN.get(status, "") not in ("", *body):
+            raise self._strange(shown, f"status {status}: {' '.join(str(answer.text).split())[:200]}")
+        return status, body
+
+    def _strange(self, path: str, why: str) -> NovaSilent:
+        return NovaSilent(
+            f"{self.where} gave no usable answer to GET {path.partition('?')[0]} ({why}): see nova's log, and make "
+            f"sure that the endpoint is nova's, with its version (.../v2.1)"
+        )

@@ -1,0 +1,321 @@
+"""What an audit finds of consumers without a guest here, by what nova says of them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from agent.audit.decide.findings import Finding, Kind
+from agent.audit.decide.guests import find_all
+from agent.audit.decide.snapshot import Snapshot
+from agent.nova.answers import NovaMigration, NovaServer, NovaWitness
+from reportclient.allocations import Allocation, Consumer, Float, GuestState, Holdings, Slots
+from reportclient.ownership import MARKER
+from reportclient.plan import ReplaceAllocations
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
+
+ROOT, AWAY = "root-uuid", "another-host"
+STOCK = {"VCPU": Inventory(total=64), "MEMORY_MB": Inventory(total=65536)}
+TREE = ObservedTree(
+    (
+        ObservedProvider(
+            uuid=ROOT, generation=1, provider=Provider(name="host", inventories=STOCK, traits=frozenset({MARKER}))
+        ),
+    )
+)
+FLAVOR = {"VCPU": 2, "MEMORY_MB": 512}
+LARGE = {"VCPU": 4, "MEMORY_MB": 1024}
+RUNS = GuestState(active=True, project="p", user="u", disk_gb=0)
+OFF = replace(RUNS, active=False)
+ALL = frozenset({"stranger", "other"})
+
+
+def consumer(uuid: str, slots: Slots | None = None, kind: str | None = None) -> Consumer:
+    """As nova makes them: without a type."""
+    slots = {ROOT: FLAVOR} if slots is None else slots
+    return Consumer(uuid=uuid, generation=1, project="p", user="u", kind=kind, slots=slots, age_s=5000)
+
+
+def snapshot(
+    *consumers: Consumer, guests: Mapping[str, GuestState] | None = None, size: Mapping[str, int] = FLAVOR
+) -> Snapshot:
+    """The host with these guests, all of one size, and these consumers."""
+    known = dict(guests or {})
+    holdings = Holdings(
+        guests=frozenset(known),
+        floats=tuple(Float(uuid, name, amount, ("host",), "") for uuid in known for name, amount in size.items()),
+        known=known,
+        told=frozenset(FLAVOR),
+    )
+    return Snapshot(
+        tree=TREE,
+        allocations=tuple(
+            Allocation(one.uuid, "host", name, amount)
+            for one in consumers
+            for name, amount in one.slots.get(ROOT, {}).items()
+        ),
+        holdings=holdings,
+        classes={"host": frozenset(STOCK)},
+        present=frozenset({"host"}),
+        consumers={one.uuid: one for one in consumers},
+        typed=True,
+    )
+
+
+def told(
+    *servers: NovaServer, migrations: tuple[NovaMigration, ...] = (), unknown: frozenset[str] = frozenset()
+) -> NovaWitness:
+    return NovaWitness(
+        asked=ALL,
+        host="nova-host",
+        servers={one.uuid: one for one in servers},
+        migrations={one.uuid: one for one in migrations},
+        unknown=unknown,
+    )
+
+
+def server(host: str | None = "nova-host", status: str = "ACTIVE", task: str | None = None) -> NovaServer:
+    return NovaServer(uuid="stranger", status=status, host=host, task=task)
+
+
+def move(status: str, of: str = "guest") -> NovaMigration:
+    return NovaMigration(uuid="stranger", status=status, server=of)
+
+
+def kinds(found: tuple[Finding, ...]) -> set[tuple[Kind, str | None, bool]]:
+    return {(one.kind, one.consumer, one.safe) for one in found}
+
+
+def emptied(found: tuple[Finding, ...]) -> set[str]:
+    """The consumers that the safe repairs take everything from."""
+    operations = [one.repair.operation for one in found if one.repair and one.safe]
+    rewrites = [each for one in operations if isinstance(one, ReplaceAllocations) for each in one.rewrites]
+    return {one.consumer for one in rewrites if not one.after}
+
+
+NEITHER = told(unknown=ALL)
+SILENT = NovaWitness(asked=ALL, host="nova-host", silence="nova is away")
+
+
+# -- servers -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["nova-host", "another-nova-host", None])
+@pytest.mark.parametrize("kind", [None, "INSTANCE"])
+def test_a_server_that_nova_knows_is_never_orphaned(host: str | None, kind: str | None) -> None:
+    lost = replace(snapshot(consumer("stranger", kind=kind)), nova=told(server(host)))
+
+    found = find_all(lost)
+
+    assert kinds(found) == {(Kind.GUEST_LOST, "stranger", False)}
+    assert {(one.repair, one.expected, one.actual) for one in found} == {(None, None, 2), (None, None, 512)}
+    assert "nova has server stranger" in found[0].seen
+    assert "openstack server reboot --hard stranger" in found[0].seen
+
+
+BOTH = {ROOT: FLAVOR, AWAY: FLAVOR}
+
+
+@pytest.mark.parametrize(
+    ("known", "migrations", "kind"),
+    [
+        pytest.param(server("other"), (), Kind.DOUBLED, id="at rest on another host"),
+        pytest.param(server("other"), (move("done", "stranger"),), Kind.DOUBLED, id="evacuated"),
+        pytest.param(server("other"), (move("migrating", "stranger"),), Kind.GUEST_LOST, id="its migration is open"),
+        pytest.param(server("other", "VERIFY_RESIZE"), (), Kind.GUEST_LOST, id="its resize awaits a person"),
+        pytest.param(server("other", task="migrating"), (), Kind.GUEST_LOST, id="nova is doing something with it"),
+        pytest.param(server(), (), Kind.GUEST_LOST, id="on this host"),
+        pytest.param(server(None, "SHELVED_OFFLOADED"), (), Kind.GUEST_LOST, id="on no host"),
+        pytest.param(server("other", "UNKNOWN"), (), Kind.GUEST_LOST, id="its cell is away"),
+    ],
+)
+def test_a_server_with_allocations_on_two_hosts_loses_these_only_if_nova_has_it_at_rest_on_the_other(
+    known: NovaServer, migrations: tuple[NovaMigration, ...], kind: Kind
+) -> None:
+    moves = tuple(replace(one, uuid="m") for one in migrations)
+
+    found = find_all(replace(snapshot(consumer("stranger", BOTH)), nova=told(known, migrations=moves)))
+
+    assert kinds(found) == {(kind, "stranger", kind is Kind.DOUBLED)}
+    assert not any(one.arriving for one in found if one.safe)
+
+
+# -- migrations --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", ["finished", "migrating", "error", "confirmed", "unknown"])
+@pytest.mark.parametrize("kind", [None, "MIGRATION"])
+def test_a_migration_that_nova_knows_is_no_finding(status: str, kind: str | None) -> None:
+    """As the old size of a resize on this host that awaits its confirmation."""
+    resized = snapshot(
+        consumer("guest", {ROOT: LARGE}), consumer("stranger", kind=kind), guests={"guest": RUNS}, size=LARGE
+    )
+
+    assert find_all(replace(resized, nova=told(migrations=(move(status),)))) == ()
+
+
+@pytest.mark.parametrize(("kind", "finding"), [(None, Kind.ORPHANED), ("MIGRATION", Kind.LEAKED)])
+def test_a_consumer_that_nova_does_not_know_is_certain_whoever_else_is_here(kind: str | None, finding: Kind) -> None:
+    """Also where a guest of its owner has just its amounts, and where another one of them has no allocations."""
+    here = snapshot(
+        consumer("guest"), consumer("stranger", kind=kind), guests={"guest": RUNS, "bare": RUNS, "off": OFF}
+    )
+
+    found = find_all(replace(here, nova=NEITHER))
+
+    assert kinds(found) == {(finding, "stranger", True), (Kind.MISSING, "bare", True)}
+    assert emptied(found) == {"stranger"}
+    assert not any(one.arriving for one in found)
+    assert all("neither a server nor a migration" in one.seen for one in found if one.consumer == "stranger")
+
+
+def test_findings_of_one_tenant_neither_hide_nor_explain_each_other() -> None:
+    """Allocations of f1 deleted, the domain of another guest gone, and a migration that leaked: all of one flavor."""
+    here = snapshot(consumer("stranger"), consumer("other"), guests={"f1": RUNS})
+    nova = told(replace(server(), uuid="other"), unknown=frozenset({"stranger"}))
+
+    asked, alone = find_all(replace(here, nova=nova)), find_all(here)
+
+    assert kinds(asked) == {
+        (Kind.MISSING, "f1", True),
+        (Kind.ORPHANED, "stranger", True),
+        (Kind.GUEST_LOST, "other", False),
+    }
+    assert kinds(alone) == {
+        (Kind.MISSING, "f1", False),
+        (Kind.ORPHANED, "stranger", False),
+        (Kind.ORPHANED, "other", False),
+    }
+    assert not any("f1" in one.seen for one in (*asked, *alone) if one.consumer != "f1")
+
+
+# -- guests without allocations here -----------------------------------------------------------------------------------
+
+
+def test_a_guest_that_nova_moves_is_no_finding() -> None:
+    moving = snapshot(consumer("stranger"), guests={"guest": RUNS})
+
+    assert find_all(replace(moving, nova=told(migrations=(move("queued"),)))) == ()
+
+
+def test_what_an_ended_migration_keeps_of_a_guest_is_for_a_person_to_give_back() -> None:
+    failed = replace(snapshot(consumer("stranger"), guests={"guest": RUNS}), nova=told(migrations=(move("error"),)))
+
+    found = find_all(failed)
+
+    assert kinds(found) == {(Kind.MISSING, "guest", False)}
+    assert "status error" in found[0].seen
+    assert "compute-node-agent revert guest --migration stranger" in found[0].seen
+
+
+def test_a_migration_of_another_guest_does_not_speak_for_this_one() -> None:
+    here = replace(
+        snapshot(consumer("stranger"), guests={"guest": RUNS}), nova=told(migrations=(move("finished", "another"),))
+    )
+
+    assert kinds(find_all(here)) == {(Kind.MISSING, "guest", True)}
+
+
+@pytest.mark.parametrize(
+    ("nova", "beside", "safe"),
+    [
+        pytest.param(None, False, True, id="no nova here"),
+        pytest.param(None, True, False, id="nova cannot be asked"),
+        pytest.param(SILENT, True, False, id="nova does not answer"),
+    ],
+)
+def test_a_guests_set_is_taken_back_from_its_keeper_only_where_nova_need_not_say(
+    nova: NovaWitness | None, beside: bool, safe: bool
+) -> None:
+    here = replace(snapshot(consumer("stranger"), guests={"guest": RUNS}), nova=nova, beside_nova=beside)
+
+    assert kinds(find_all(here)) == {(Kind.MISSING, "guest", safe)}
+
+
+def test_guests_that_are_shut_off_explain_as_many_consumers_as_they_are() -> None:
+    one = snapshot(consumer("stranger"), guests={"guest": OFF})
+    two = snapshot(consumer("stranger"), consumer("other"), guests={"guest": OFF})
+    both = snapshot(consumer("stranger"), consumer("other"), guests={"guest": OFF, "second": OFF})
+    unlike = snapshot(consumer("stranger", {ROOT: LARGE}), guests={"guest": OFF})
+
+    assert (find_all(one), find_all(both)) == ((), ())
+    assert kinds(find_all(two)) == {(Kind.ORPHANED, "stranger", False), (Kind.ORPHANED, "other", False)}
+    assert kinds(find_all(unlike)) == {(Kind.ORPHANED, "stranger", False)}
+
+
+# -- guests with other allocations than they have ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kept", "nova", "expected"),
+    [
+        pytest.param(FLAVOR, None, set(), id="it has just what the guest has"),
+        pytest.param({"VCPU": 1, "MEMORY_MB": 64}, None, {(Kind.WRONG_AMOUNT, "guest", False)}, id="it has not"),
+        pytest.param(FLAVOR, NEITHER, {(Kind.WRONG_AMOUNT, "guest", True)}, id="nova does not know it"),
+        pytest.param(FLAVOR, told(server()), {(Kind.WRONG_AMOUNT, "guest", True)}, id="it is another server"),
+        pytest.param({"VCPU": 1}, told(migrations=(move("migrating"),)), set(), id="nova resizes the guest"),
+        pytest.param(
+            FLAVOR, told(migrations=(move("error"),)), {(Kind.WRONG_AMOUNT, "guest", False)}, id="nova ended its resize"
+        ),
+        pytest.param(
+            FLAVOR,
+            told(migrations=(move("migrating", "another"),)),
+            {(Kind.WRONG_AMOUNT, "guest", True)},
+            id="nova resizes another one",
+        ),
+    ],
+)
+def test_a_wrong_amount_is_hidden_by_the_guests_own_resize_only(
+    kept: Mapping[str, int], nova: NovaWitness | None, expected: set[tuple[Kind, str, bool]]
+) -> None:
+    here = snapshot(consumer("guest", {ROOT: LARGE}), consumer("stranger", {ROOT: kept}), guests={"guest": RUNS})
+
+    found = kinds(find_all(replace(here, nova=nova)))
+
+    assert {one for one in found if one[1] == "guest"} == expected
+
+
+# -- without nova's word -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("slots", "kind", "finding"),
+    [
+        pytest.param({ROOT: FLAVOR}, None, Kind.ORPHANED, id="orphaned"),
+        pytest.param({ROOT: FLAVOR}, "INSTANCE", Kind.ORPHANED, id="orphaned instance"),
+        pytest.param({ROOT: FLAVOR}, "MIGRATION", Kind.LEAKED, id="leaked"),
+        pytest.param(BOTH, "INSTANCE", Kind.DOUBLED, id="doubled"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("nova", "beside", "safe", "why"),
+    [
+        pytest.param(None, False, True, "", id="no nova here"),
+        pytest.param(None, True, False, "set [nova] auth_type", id="nova cannot be asked"),
+        pytest.param(SILENT, True, False, "nova did not answer whether it knows stranger", id="nova does not answer"),
+        pytest.param(SILENT, False, False, "nova did not answer whether it knows stranger", id="configured, and away"),
+    ],
+)
+def test_without_novas_word_nothing_is_safe_on_a_host_of_nova(
+    slots: Slots, kind: str | None, finding: Kind, nova: NovaWitness | None, beside: bool, safe: bool, why: str
+) -> None:
+    here = replace(snapshot(consumer("stranger", slots, kind)), nova=nova, beside_nova=beside)
+
+    found = find_all(here)
+
+    assert kinds(found) == {(finding, "stranger", safe)}
+    assert all(why in one.seen for one in found)
+    assert "nova is away" not in found[0].seen, "the reason is told once, not with each finding"
+
+
+def test_a_consumer_that_is_too_young_to_be_judged_is_judged_as_without_nova() -> None:
+    nova = replace(NEITHER, asked=frozenset(), unknown=frozenset())
+
+    assert kinds(find_all(replace(snapshot(consumer("stranger")), nova=nova))) == {(Kind.ORPHANED, "stranger", True)}
+
+
+@pytest.mark.parametrize(("beside", "found"), [(False, {(Kind.WITHOUT_TYPE, "guest", True)}), (True, set())])
+def test_a_guest_of_nova_is_not_missing_a_type(beside: bool, found: set[tuple[Kind, str, bool]]) -> None:
+    here = replace(snapshot(consumer("guest"), guests={"guest": RUNS}), asked=frozenset({"guest"}), beside_nova=beside)
+
+    assert kinds(find_all(here)) == found
