@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from oslo_config import cfg
 
-from agent.connect.keystone import open_ironic, open_placement
+from agent.connect.keystone import open_ironic, open_nova, open_placement
 from agent.errors import ConfigError
 from agent.settings.read import _tell_reading, load_settings
 from agent.settings.slips import slips_of_the_pen, types_left_out
@@ -348,6 +348,26 @@ def test_a_secret_from_systemd_means_itself(secret: str, tmp_path: Path, monkeyp
     assert load_settings([path]).source["placement"]["password"] == secret
 
 
+def test_novas_login_is_optional_and_its_secret_may_come_from_systemd(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "agent.conf"
+    path.write_text("[DEFAULT]\nhost = a\n", encoding="utf-8")
+    absent = load_settings([path])
+    path.write_text("[nova]\nauth_type = password\nusername = u\nauth_url = http://k/v3\n", encoding="utf-8")
+    (tmp_path / "nova-password").write_text("secret\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="LoadCredential=nova-password:FILE"):
+        open_nova(load_settings([path]))
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+
+    settings = load_settings([path])
+
+    assert (absent.nova_chosen, settings.nova_chosen) == (False, True)
+    assert open_nova(settings)[1] == "nova at the endpoint in the catalog of Keystone at http://k/v3"
+    with pytest.raises(ConfigError, match=r"no nova is configured: set \[nova\] auth_type"):
+        open_nova(absent)
+
+
 @pytest.mark.parametrize(
     ("written", "meant"),
     [
@@ -366,7 +386,7 @@ def test_a_dollar_sign_is_read_as_nova_reads_it(written: str, meant: str, write_
     assert settings.source["placement"]["password"] == settings.source["ironic"]["password"] == meant
 
 
-@pytest.mark.parametrize("group", ["placement", "ironic"])
+@pytest.mark.parametrize("group", ["placement", "ironic", "nova"])
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -435,21 +455,23 @@ def test_no_message_shows_a_secret(content: str, tmp_path: Path) -> None:
 def test_a_service_without_keystone_is_where_either_option_says(
     kind: dict[str, object], given: dict[str, object], write_config: Write
 ) -> None:
-    settings = load_settings([write_config(placement=kind | given, ironic=kind | given)])
+    settings = load_settings([write_config(placement=kind | given, ironic=kind | given, nova=kind | given)])
 
-    for adapter, where in (open_placement(settings), open_ironic(settings)):
+    for adapter, where in (open_placement(settings), open_ironic(settings), open_nova(settings)):
         assert where.endswith(" at http://h:1/p")
         assert adapter.endpoint_override or adapter.get_endpoint() == "http://h:1/p"
 
 
 @pytest.mark.parametrize("kind", [{"auth_type": "none"}, {"auth_type": "http_basic", "username": "u", "password": "p"}])
 def test_a_service_without_keystone_needs_a_place(kind: dict[str, object], write_config: Write) -> None:
-    settings = load_settings([write_config(placement=kind, ironic=kind)])
+    settings = load_settings([write_config(placement=kind, ironic=kind, nova=kind)])
 
     with pytest.raises(ConfigError, match=r"\[placement\] auth_type = \w+ needs endpoint = URL of placement"):
         open_placement(settings)
     with pytest.raises(ConfigError, match=r"\[ironic\] auth_type = \w+ needs endpoint_override = URL of Ironic"):
         open_ironic(settings)
+    with pytest.raises(ConfigError, match=r"\[nova\] auth_type = \w+ needs endpoint_override = URL of nova"):
+        open_nova(settings)
 
 
 @pytest.mark.parametrize(
@@ -461,7 +483,7 @@ def test_a_service_without_keystone_needs_a_place(kind: dict[str, object], write
         pytest.param("auth_url", "admin:cret@127.0.0.1:1", "http://", id="no scheme"),
     ],
 )
-@pytest.mark.parametrize("group", ["placement", "ironic"])
+@pytest.mark.parametrize("group", ["placement", "ironic", "nova"])
 def test_a_password_that_is_not_escaped_in_a_url_is_refused_and_not_shown(
     group: str, option: str, url: str, advice: str, write_config: Write
 ) -> None:
@@ -471,7 +493,7 @@ def test_a_password_that_is_not_escaped_in_a_url_is_refused_and_not_shown(
     settings = load_settings([write_config(**{group: kind | {option: url}})])
 
     with pytest.raises(ConfigError, match=advice) as caught:
-        (open_placement if group == "placement" else open_ironic)(settings)
+        {"placement": open_placement, "ironic": open_ironic, "nova": open_nova}[group](settings)
 
     assert f"[{group}] {option}" in str(caught.value)
     assert "cret" not in str(caught.value)
