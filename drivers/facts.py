@@ -241,3 +241,8 @@ class ServiceSigns:
 
     processes: tuple[int, ...] = ()  # process ids, lowest first
     units: tuple[str, ...] = ()  # names of systemd units that are enabled, sorted
+
+    @property
+    def any(self) -> bool:
+        """Whether there is a sign."""
+        return bool(self.processes or self.units)

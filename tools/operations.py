@@ -55,13 +55,21 @@ Nova gives its consumers no type, so with nova's consumers a wrong uuid is not d
 FINDINGS = """
 ## What an audit finds
 
-What has an innocent explanation is not a finding: a guest in the middle of a migration, a migration whose guest is
-still defined here, a consumer of another service's type, and a consumer that changed less than `[agent] audit_grace`
-seconds ago.
+What has an innocent explanation is not a finding: a guest in the middle of a migration, a migration that nova knows, a
+migration that has just what a guest uses that is shut off or moves here, a consumer of another service's type, and a
+consumer that changed less than `[agent] audit_grace` seconds ago.
+A finding about one guest hides no finding about another one.
 Where a flavor overrides amounts (`resources:VCPU=1`), the guest's VCPU, PCPU and MEMORY_MB are not judged, as far as
 nova's metadata shows the override.
 VCPU, PCPU and memory are judged by provider only for what the guest is bound to; the rest may be allocated on any
 provider where the guest can run.
+
+If a consumer has no guest here, the audit asks nova about it, where `[nova]` has a login
+([allocations.md](allocations.md)).
+A server that nova knows is `guest-lost`, or `doubled` if nova has it at rest on another host; it is never `orphaned`.
+A consumer that is neither a server nor a migration of nova is certain.
+Where nova manages the host (nova-compute runs here, or the root has the trait `OWNER_NOVA`) and was not asked, or did
+not answer, `orphaned`, `leaked-migration` and `doubled` are not safe.
 
 `--heal` never carries out a repair that is not safe: a person must decide.
 Nova gives its consumers no type, so a repair that takes allocations from a consumer without a type is carried out only
@@ -79,7 +87,7 @@ POLICY = """
 
 `audit --heal --policy FILE` carries out only the repairs that FILE allows.
 `heal` is required; the other keys have the default values shown here.
-`ownerless`, `duplicate-provider`, `over-capacity`, `twice-on-offer` and `other-layout` are never repaired.
+`guest-lost`, `ownerless`, `duplicate-provider`, `over-capacity`, `twice-on-offer` and `other-layout` are never repaired.
 
 ```yaml
 heal: [orphaned, leaked-migration, doubled]  # kinds

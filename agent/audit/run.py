@@ -14,6 +14,7 @@ from agent.nova.answers import NovaWitness
 from agent.state.audit import AuditMemory, Sighting, read_memory
 from agent.state.clock import Clock
 from agent.state.memory import NodeState
+from agent.sync.decide.owner import NOVA_COMPUTE
 from agent.sync.node import ComputeNode, look
 from drivers.base import Survey
 from drivers.errors import PolicyError
@@ -117,7 +118,7 @@ def _with_nova(
     if not several and not snapshot.asked:
         return snapshot
     root = snapshot.tree.providers[0].provider
-    beside = OWNER_NOVA in root.traits or (not node.settings.recorded and bool(node.probe("nova-compute")))
+    beside = OWNER_NOVA in root.traits or (not node.settings.recorded and node.probe(NOVA_COMPUTE).any)
     asked = frozenset(several - young)
     return replace(snapshot, beside_nova=beside, nova=nova(root_uuid, asked) if nova and asked else None)
 

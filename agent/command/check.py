@@ -10,8 +10,9 @@ from functools import partial
 from pathlib import Path
 
 from agent.audit.heal import read_policy
-from agent.connect.choice import Choice, open_client, open_driver
+from agent.connect.choice import Choice, open_client, open_driver, open_nova
 from agent.errors import USER_ERRORS, ConfigError, StateError
+from agent.nova.client import NovaClient
 from agent.service.status import is_running, read_status
 from agent.settings.read import Settings, files_of
 from agent.settings.slips import slips_of_the_pen, types_left_out
@@ -104,6 +105,11 @@ def try_entries(one: ComputeNode, survey: Survey) -> list[Check]:
     except USER_ERRORS:
         return []  # try_tree reports this error
     return [Check("provider_config", False, slip) for slip in slips]
+
+
+def try_nova(one: ComputeNode, survey: Survey, open_client: Callable[[], NovaClient | None]) -> Check:
+    """Check whether nova answers what an audit asks it about this host."""
+    return _try("nova", partial(_check_nova, one, survey, open_client))
 
 
 def _try(name: str, attempt: Callable[[], str]) -> Check:
@@ -208,7 +214,22 @@ def _check_placement(settings: Settings, choice: Choice, driver: Driver, surveys
     for node, survey in surveys.items():
         one = ComputeNode(name=node, driver=driver, client=client, settings=settings, where=where)
         checks += [try_tree(one, survey), *try_entries(one, survey)]
+        if settings.nova_chosen:
+            checks.append(try_nova(one, survey, partial(open_nova, settings, choice)))
     return checks
+
+
+def _check_nova(one: ComputeNode, survey: Survey, open_client: Callable[[], NovaClient | None]) -> str:
+    nova, root_uuid = open_client(), one.known_uuid(survey)
+    if nova is None or root_uuid is None:
+        return "the audit asks nova once this host has an identity"
+    told = nova.witness(root_uuid, ())
+    if told.silence:
+        raise CheckFailed(told.silence)
+    return (
+        f"{nova.where} knows {len(told.servers)} servers and {len(told.migrations)} migrations of this host, which it "
+        f"calls {told.host}"
+    )
 
 
 def _check_clock(client: PlacementClient) -> Check:

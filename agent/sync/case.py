@@ -4,7 +4,8 @@ A case: everything that one look at a host and at placement read, in one ``.tar.
 It holds the options that affect decisions (``agent.conf``, ``provider_config/``), the files that the agent remembered
 (``state/``), a host archive for each look (``hosts/N/``), and the requests with their answers (``placement.jsonl``,
 ``ironic.jsonl``, ``nova.jsonl``). It holds no secrets: logins and locations are left out of the options, tokens out of
-the requests, and from the guests' XML and from nova's answers only what the agent reads is kept. ``agent/sync/recorder.py`` writes cases.
+the requests, and from the guests' XML and from nova's answers only what the agent reads is kept.
+``agent/sync/recorder.py`` writes cases.
 """
 
 from collections.abc import Callable, Iterator

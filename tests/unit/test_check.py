@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from agent.command.check import Check, tell_rules, try_state, try_tree
+from agent.command.check import Check, tell_rules, try_nova, try_state, try_tree
+from agent.nova.client import NovaClient
 from agent.settings.read import keep_in, load_settings
 from agent.sync.outcome import Status
+from beds.nova import HOST, Direct, FakeNova, failing
 from beds.one_host import OneHost
 from drivers.policy import DevicePolicy, MdevRule, Policy
 from hardware import gpu, host, parent
@@ -91,3 +93,25 @@ def test_the_files_that_rules_come_from_are_told_as_their_rules_add_up(write_con
 
 def test_without_rules_nothing_is_told_of_their_files(write_config: Write) -> None:
     assert tell_rules(load_settings([write_config(agent={"interval": 5})])) == []
+
+
+def test_nova_is_asked_what_an_audit_asks(one: OneHost) -> None:
+    node, nova = one.node, FakeNova()
+    survey = node.driver.survey(node.name)
+    root_uuid = node.known_uuid(survey)
+    assert root_uuid
+
+    def found() -> Check:
+        return try_nova(node, survey, lambda: NovaClient(Direct(nova), "nova at X"))
+
+    unknown = found()
+    nova.hypervisors[root_uuid] = HOST
+    nova.add_server("s")
+    known = found()
+    nova.fault = failing(403)
+    barred = found()
+
+    assert (unknown.ok, known.ok, barred.ok) == (False, True, False)
+    assert "no hypervisor with the uuid of this host's root provider" in unknown.detail
+    assert known.detail == f"nova at X knows 1 servers and 0 migrations of this host, which it calls {HOST}"
+    assert "docs/allocations.md" in barred.detail

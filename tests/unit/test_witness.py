@@ -15,6 +15,7 @@ from agent.state.audit import write_memory
 from agent.sync.run import run_locked
 from beds.nova import HOST, Direct, FakeNova, failing
 from beds.worlds import HASTY, ROOT, World, worlds
+from drivers.facts import ServiceSigns
 from reportclient.ownership import OWNER_NOVA
 
 LOST, MOVED, NOBODY = (f"00000000-0000-0000-0000-0000000000a{number}" for number in (1, 2, 3))
@@ -133,7 +134,7 @@ def test_beside_nova_and_without_its_credentials_nothing_is_safe(world: World, r
         (world.settings.state_directory / "compute_id").write_text(f"{ROOT}\n", encoding="utf-8")
     else:
         mark_as_novas(world)
-    node = replace(world.node(), probe=lambda name: (7,) if name == "nova-compute" else ())
+    node = replace(world.node(), probe=lambda name: ServiceSigns(processes=(7,) if name == "nova-compute" else ()))
     world.clock.now += 100_000
 
     found = witness(node, clock=world.clock)
@@ -141,6 +142,21 @@ def test_beside_nova_and_without_its_credentials_nothing_is_safe(world: World, r
     assert {(one.kind, one.safe) for one in found.findings} == {(Kind.ORPHANED, False), (Kind.LEAKED, False)}
     assert all("set [nova] auth_type" in one.seen for one in found.findings)
     assert found.silence == ""
+
+
+def test_a_repair_needs_nova_s_word_at_two_audits(world: World, nova: FakeNova) -> None:
+    claim(world, NOBODY)
+    nova.fault = failing(500)
+    for _ in range(3):
+        audit(world, nova)
+    nova.fault = lambda _request: None
+
+    first = heal(world.node(), audit(world, nova), HASTY, clock=world.clock)
+    before = world.rows(NOBODY)
+    heal(world.node(), audit(world, nova), HASTY, clock=world.clock)
+
+    assert all("a later audit must find it again" in one.why for one in first)
+    assert (bool(before), world.rows(NOBODY)) == (True, {})
 
 
 def test_a_host_without_nova_heals_as_before(world: World) -> None:

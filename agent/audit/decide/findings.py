@@ -77,6 +77,8 @@ class Finding:
     arriving: bool = False  # True: a guest that is on its way looks the same, which can take hours
     untyped: bool = False  # True: the repair takes from a consumer without a type, which may be another service's
 
+    by_nova: bool = False  # True: it rests on nova's word, and is another finding than the same without that word
+
     @property
     def consumers(self) -> frozenset[str]:
         """The consumers that the finding is about and that its repair rewrites, by uuid."""
@@ -88,4 +90,11 @@ class Finding:
     @property
     def key(self) -> str:
         """Key that is stable across audits."""
-        return "/".join(map(str, (self.kind.value, self.consumer, self.provider, self.resource_class)))
+        parts = (
+            self.kind.value,
+            self.consumer,
+            self.provider,
+            self.resource_class,
+            *(("nova",) if self.by_nova else ()),
+        )
+        return "/".join(map(str, parts))

@@ -79,6 +79,7 @@ def audit_strangers(snapshot: Snapshot) -> list[Finding]:
                 safe=judged.safe,
                 arriving=judged.arriving,
                 untyped=one.kind is None,
+                by_nova=judged.by_nova,
             )
             for (place, name), amount in sorted(snapshot.rows(one.uuid).items())
         ]
@@ -161,6 +162,7 @@ class _Judged:
     seen: str
     safe: bool  # its allocations may go
     arriving: bool  # a guest that is on its way looks the same
+    by_nova: bool  # it rests on nova's word
 
 
 def _judge(snapshot: Snapshot, one: Consumer) -> _Judged:
@@ -183,7 +185,8 @@ def _judge(snapshot: Snapshot, one: Consumer) -> _Judged:
     else:
         kind, seen = Kind.ORPHANED, "its guest is neither defined nor running on this host"
     arriving = kind is not Kind.LEAKED and word is not Word.NEITHER
-    return _Judged(kind=kind, seen=seen + told, safe=not doubt, arriving=arriving)
+    by_nova = word is Word.NEITHER
+    return _Judged(kind=kind, seen=seen + told, safe=not doubt, arriving=arriving, by_nova=by_nova)
 
 
 def _judge_server(snapshot: Snapshot, server: NovaServer, *, abroad: bool) -> _Judged:
@@ -192,13 +195,13 @@ def _judge_server(snapshot: Snapshot, server: NovaServer, *, abroad: bool) -> _J
     place = f"on host {server.host}" if server.host else "on no host"
     if abroad and lives_elsewhere(snapshot, server):
         seen = f"nova has its server {place} ({state}), and the consumer has allocations here too"
-        return _Judged(kind=Kind.DOUBLED, seen=seen, safe=True, arriving=False)
+        return _Judged(kind=Kind.DOUBLED, seen=seen, safe=True, arriving=False, by_nova=True)
     seen = (
         f"nova has server {server.uuid} {place} ({state}), and its guest is neither defined nor running on this host: "
         f"run openstack server show {server.uuid}. If nova has the server on this host and does not move it, "
         f"openstack server reboot --hard {server.uuid} makes its guest again"
     )
-    return _Judged(kind=Kind.GUEST_LOST, seen=seen, safe=False, arriving=True)
+    return _Judged(kind=Kind.GUEST_LOST, seen=seen, safe=False, arriving=True, by_nova=True)
 
 
 def _doubtful(snapshot: Snapshot, stranger: Consumer) -> list[str]:
