@@ -42,7 +42,7 @@ class AuditResult:
     clock: Clock  # the clock of the sightings
     before: AuditMemory  # the memory that the last audit left
     consumers: dict[str, Consumer] = field(default_factory=dict)  # those that were read whole, by uuid
-    silence: str = ""  # why nova's word is missing, and what to do; empty: it is not missing, or not needed
+    silence: str = ""  # why nova's answer is missing, and what to do; empty: it is not missing, or not needed
 
 
 def witness(
@@ -113,7 +113,7 @@ def witness(
 def _with_nova(
     node: ComputeNode, snapshot: Snapshot, root_uuid: str, young: frozenset[str], nova: AskNova | None
 ) -> Snapshot:
-    """Return the snapshot with nova's word on strangers; nothing is asked where there are none that can be judged."""
+    """Return the snapshot with nova's answer on strangers; nothing is asked where there are none that can be judged."""
     several = {one.uuid for one in strangers(snapshot)}
     if not several and not snapshot.asked:
         return snapshot

@@ -42,7 +42,7 @@ def audit(options: argparse.Namespace) -> Report:
             remarks += [remark] if remark else []
             failed = failed or any(outcome.healed is Healed.FAILED for outcome in outcomes)
     if silence:
-        remarks.append(f"nothing is healed that rests on nova's word, as it is missing: {silence}")
+        remarks.append(f"no finding that needs nova's answer is repaired: {silence}")
     if young:
         noun, verb = ("consumers", "are") if len(young) > 1 else ("consumer", "is")
         remarks.append(

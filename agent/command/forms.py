@@ -77,7 +77,7 @@ class AuditForm(TypedDict):
     findings: list[FindingForm]
     young: list[str]  # consumers that changed too lately to be judged
     light: bool
-    nova: str  # why nova's word is missing, and what to do; empty: it is not missing, or not needed
+    nova: str  # why nova's answer is missing, and what to do; empty: it is not missing, or not needed
 
 
 class CheckForm(TypedDict):

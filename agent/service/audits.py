@@ -23,7 +23,7 @@ class Audits:
         self._nova = nova
         self._silence: dict[
             str, str
-        ] = {}  # by node: why nova's word was missing at its last audit, so as to log it once
+        ] = {}  # by node: why nova's answer was missing at its last audit, so as to log it once
         self._failed: dict[str, set[str]] = {}  # by node: why repairs of its last audit failed, so as to log it once
 
     def take(self, node: ComputeNode, outcome: Outcome, *, deep: bool) -> Counter[str]:
@@ -51,9 +51,9 @@ class Audits:
         return Counter(one.kind.value for one in result.findings)
 
     def _log_silence(self, node: str, silence: str) -> None:
-        """Log why nova's word is missing, unless the last audit had the same reason."""
+        """Log why nova's answer is missing, unless the last audit had the same reason."""
         if silence and silence != self._silence.get(node):
-            LOG.warning("nothing is healed that rests on nova's word node=%s why=%s", node, silence)
+            LOG.warning("no finding that needs nova's answer is repaired node=%s why=%s", node, silence)
         self._silence[node] = silence
 
     def _log_repairs(self, node: str, repairs: Sequence[RepairOutcome]) -> None:

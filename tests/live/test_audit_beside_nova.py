@@ -147,7 +147,7 @@ def test_nothing_is_healed_that_rests_on_a_nova_that_does_not_answer(
     assert (done.code, one.stands()) == (3, before)
     assert {safe for _, _, safe in told(done)} == {False}
     assert why in done.json["nova"]
-    assert done.err.count("nothing is healed that rests on nova's word") == 1
+    assert done.err.count("no finding that needs nova's answer is repaired") == 1
     nova[0].fault = lambda _request: None
     heal(one, tmp_path)
     assert held(one) == {"one": {}, "two": {"other-host": SMALL}}
@@ -232,10 +232,10 @@ def test_the_service_heals_what_nova_does_not_know_and_tells_once_that_nova_is_a
         fake.fault = failing(500)
         for name in ("lost", "gone"):
             add_consumer(placement, name, {"type": None, "allocations": {root["name"]: SMALL}})
-        service.wait(lambda: "nothing is healed that rests on nova's word" in service.lines())
+        service.wait(lambda: "no finding that needs nova's answer is repaired" in service.lines())
         service.wait_for_passes(3)
         assert all(_has(placement, name) for name in ("lost", "gone"))
-        assert service.lines().count("nothing is healed that rests on nova's word") == 1
+        assert service.lines().count("no finding that needs nova's answer is repaired") == 1
 
         fake.fault = lambda _request: None
         service.wait(lambda: not _has(placement, "gone"))

@@ -275,7 +275,7 @@ def test_a_wrong_amount_is_hidden_by_the_guests_own_resize_only(
     assert {one for one in found if one[1] == "guest"} == expected
 
 
-# -- without nova's word -----------------------------------------------------------------------------------------------
+# -- without nova's answer ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def test_a_wrong_amount_is_hidden_by_the_guests_own_resize_only(
         pytest.param(SILENT, False, False, "nova did not answer whether it knows stranger", id="configured, and away"),
     ],
 )
-def test_without_novas_word_nothing_is_safe_on_a_host_of_nova(
+def test_without_novas_answer_nothing_is_safe_on_a_host_of_nova(
     slots: Slots, kind: str | None, finding: Kind, nova: NovaWitness | None, beside: bool, safe: bool, why: str
 ) -> None:
     here = replace(snapshot(consumer("stranger", slots, kind)), nova=nova, beside_nova=beside)

@@ -144,7 +144,7 @@ def test_beside_nova_and_without_its_credentials_nothing_is_safe(world: World, r
     assert found.silence == ""
 
 
-def test_a_repair_needs_nova_s_word_at_two_audits(world: World, nova: FakeNova) -> None:
+def test_a_repair_needs_novas_answer_at_two_audits(world: World, nova: FakeNova) -> None:
     claim(world, NOBODY)
     nova.fault = failing(500)
     for _ in range(3):
@@ -167,7 +167,7 @@ def test_a_host_without_nova_heals_as_before(world: World) -> None:
     assert not any(world.rows(uuid) for uuid in (LOST, MOVED, NOBODY))
 
 
-def test_the_service_tells_once_why_novas_word_is_missing(
+def test_the_service_tells_once_why_novas_answer_is_missing(
     world: World, nova: FakeNova, caplog: pytest.LogCaptureFixture
 ) -> None:
     claim_three(world)
@@ -177,7 +177,7 @@ def test_the_service_tells_once_why_novas_word_is_missing(
     def told() -> int:
         caplog.clear()
         audits.take(world.node(), run_locked(world.node()), deep=True)
-        return sum("nothing is healed that rests on nova's word" in one.message for one in caplog.records)
+        return sum("no finding that needs nova's answer is repaired" in one.message for one in caplog.records)
 
     nova.fault = failing(500)
     first = [told(), told()]

@@ -77,7 +77,7 @@ class Finding:
     arriving: bool = False  # True: a guest that is on its way looks the same, which can take hours
     untyped: bool = False  # True: the repair takes from a consumer without a type, which may be another service's
 
-    by_nova: bool = False  # True: it rests on nova's word, and is another finding than the same without that word
+    by_nova: bool = False  # True: it rests on nova's answer, and is another finding than the same without that word
 
     @property
     def consumers(self) -> frozenset[str]:

@@ -12,7 +12,7 @@ class Word(Enum):
     SERVER = "nova has a server of this uuid"
     MIGRATION = "nova has a migration of this uuid"
     NEITHER = "nova has neither a server nor a migration of this uuid"
-    UNDECIDED = "nova manages this host, and its word is missing"
+    UNDECIDED = "nova manages this host, and its answer is missing"
     NOT_NEEDED = "there is no nova to ask, or the consumer changed too lately to be judged"
 
 
@@ -31,7 +31,7 @@ def word_of(snapshot: Snapshot, uuid: str) -> Word:
 
 
 def why_undecided(snapshot: Snapshot, uuid: str) -> str:
-    """Return why a finding is not certain without nova's word, as the end of a sentence; empty if it needs none."""
+    """Return why a finding is not certain without nova's answer, as the end of a sentence; empty if it needs none."""
     if word_of(snapshot, uuid) is not Word.UNDECIDED:
         return ""
     if snapshot.nova is None:
@@ -62,7 +62,7 @@ def lives_elsewhere(snapshot: Snapshot, server: NovaServer) -> bool:
 
 
 def is_migration_of(snapshot: Snapshot, uuid: str, guest: str) -> bool | None:
-    """Return whether a consumer is a migration of a guest here, by nova's word; None where nova does not say."""
+    """Return whether a consumer is a migration of a guest here, by nova's answer; None where nova does not say."""
     if move := move_of(snapshot, uuid):
         return move.server == guest if move.server else None
     return False if word_of(snapshot, uuid) in (Word.SERVER, Word.NEITHER) else None

@@ -137,8 +137,8 @@ def explains(snapshot: Snapshot, guest: str) -> bool:
     """
     Return whether a migration here explains why a guest's allocations differ from what it has: it is between two sizes.
 
-    Nova says of which guest a migration is. Without nova's word a consumer of the same owner explains it that has just
-    what the guest still has.
+    Nova says of which guest a migration is. Without nova's answer, a consumer of the same owner that has just what the
+    guest still has explains it.
     """
     for one in strangers(snapshot):
         told = is_migration_of(snapshot, one.uuid, guest)
@@ -162,7 +162,7 @@ class _Judged:
     seen: str
     safe: bool  # its allocations may go
     arriving: bool  # a guest that is on its way looks the same
-    by_nova: bool  # it rests on nova's word
+    by_nova: bool  # it rests on nova's answer
 
 
 def _judge(snapshot: Snapshot, one: Consumer) -> _Judged:
