@@ -87,7 +87,8 @@ POLICY = """
 
 `audit --heal --policy FILE` carries out only the repairs that FILE allows.
 `heal` is required; the other keys have the default values shown here.
-`guest-lost`, `ownerless`, `duplicate-provider`, `over-capacity`, `twice-on-offer` and `other-layout` are never repaired.
+Never repaired are `guest-lost`, `ownerless`, `duplicate-provider`, `over-capacity`, `twice-on-offer` and
+`other-layout`.
 
 ```yaml
 heal: [orphaned, leaked-migration, doubled]  # kinds
