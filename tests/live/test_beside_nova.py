@@ -88,8 +88,8 @@ def test_in_the_role_audit_a_host_is_audited_and_not_written(
     assert host.run("sync", *sole).code == 0
     stands = host.run("show", *sole).json["providers"]
     role = tmp_path / "role.conf"
-    role.write_text("[agent]\nrole = audit\n[compute]\nlayout = numa\n")
-    options = (*sole, "--config-file", role)
+    role.write_text("[agent]\nrole = audit\n")
+    options = (*sole, "--config-file", role, "--config-file", write_layout("numa", tmp_path))
 
     for verb in (("sync",), ("sync", "--take-over", "--force"), ("reshape", "--apply"), ("retire",), ("hand-over",)):
         done = host.run(verb[0], *options, *verb[1:])
@@ -97,5 +97,5 @@ def test_in_the_role_audit_a_host_is_audited_and_not_written(
         assert "[agent] role = audit" in done.json["notes"][0]
     assert host.run("plan", *options).code == 3
     assert host.run("check", *options).code == 0
-    assert host.run("audit", *options).code == 0
+    assert host.run("audit", *sole, "--config-file", role).code == 0
     assert host.run("show", *sole).json["providers"] == stands
