@@ -15,9 +15,10 @@ from agent.state.audit import AuditMemory, Sighting, read_memory
 from agent.state.clock import Clock
 from agent.state.memory import NodeState
 from agent.sync.decide.owner import NOVA_COMPUTE
-from agent.sync.node import ComputeNode, look
+from agent.sync.node import ComputeNode
 from drivers.base import Survey
 from drivers.errors import PolicyError
+from drivers.looks import look
 from drivers.policy import Layout
 from reportclient.allocations import Allocation, Consumer
 from reportclient.errors import Absent

@@ -13,7 +13,8 @@ from agent.command.forms import EndingForm
 from agent.command.result import Report, choice_of
 from agent.connect.choice import open_client, open_driver, settings_for
 from agent.errors import ConfigError
-from agent.sync.node import ComputeNode, look
+from agent.sync.node import ComputeNode
+from drivers.looks import look
 from reportclient.allocations import AllocationRequest
 from reportclient.client import PlacementClient
 from reportclient.errors import Absent

@@ -22,8 +22,9 @@ from agent.sync.decide.judge import judge
 from agent.sync.decide.owner import only_audits
 from agent.sync.decide.unmatched import resembling
 from agent.sync.decide.view import Wishes
-from agent.sync.node import ComputeNode, look
+from agent.sync.node import ComputeNode
 from drivers.base import Driver, Survey
+from drivers.looks import look
 from reportclient.client import PlacementClient
 
 SKEW_LIMIT_S = 10

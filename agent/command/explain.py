@@ -10,9 +10,9 @@ from agent.errors import ConfigError
 from agent.settings.read import Settings
 from agent.state.identity import planned_identity
 from agent.sync.decide.additions import add
-from agent.sync.node import look
 from agent.sync.provider_yaml import read_additions
 from drivers.devices.stock import libvirt_name
+from drivers.looks import look
 from drivers.reasons import Reason, Reasoned, Shaped
 from reportclient.ownership import Names
 from reportclient.payload import encode_inventory

@@ -30,10 +30,11 @@ from agent.sync.decide.draft import Draft
 from agent.sync.decide.judge import judge, notes_on
 from agent.sync.forms import ConversionForm, ObservedTreeForm, ProviderForm, TreeForm
 from agent.sync.json_form import encode_conversion, encode_observed_tree, encode_tree
-from agent.sync.node import ComputeNode, look
+from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
 from agent.sync.provider_yaml import read_additions
 from agent.sync.run import foresee
+from drivers.looks import look
 from reportclient.recording import Unrecorded
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from agent.errors import StateError
 from agent.settings.read import Settings
 from agent.state.identity import read_identity
 from agent.sync.archive import archive_files
-from agent.sync.node import look
 from drivers.host.disk import probe_disk
 from drivers.host.sysfs import KernelFiles
 from drivers.libvirt.connection import LiveConnection, is_local
 from drivers.libvirt.driver import LibvirtDriver
 from drivers.libvirt.recorded import DEVICES
+from drivers.looks import look
 from drivers.rules import rule_attributes
 
 

@@ -16,12 +16,13 @@ from agent.sync.decide.additions import add
 from agent.sync.decide.judge import PATIENCE
 from agent.sync.decide.view import Wishes
 from agent.sync.json_form import encode_plan
-from agent.sync.node import ComputeNode, look
+from agent.sync.node import ComputeNode
 from agent.sync.outcome import Status
 from agent.sync.provider_yaml import read_additions
 from agent.sync.run import run_pass
 from drivers.base import Driver, Watchable
 from drivers.events import Event
+from drivers.looks import look
 from reportclient.diff import diff
 from reportclient.ownership import Names, Ownership
 from reportclient.plan import Plan

@@ -83,13 +83,19 @@ class Settings:
 
 
 def load_settings(
-    files: Iterable[Path], directories: Iterable[Path] = (), *, service: bool = False, environment: bool = True
+    files: Iterable[Path],
+    directories: Iterable[Path] = (),
+    *,
+    service: bool = False,
+    environment: bool = True,
+    driver: str | None = None,
 ) -> Settings:
     """
     Read configuration files; later files override earlier ones. Without files, read ``DEFAULT_FILE`` if it exists.
 
     With ``service``, also the options of the service's log are known. With ``environment``, variables as
-    OS_COMPUTE__LAYOUT override the files.
+    OS_COMPUTE__LAYOUT override the files. ``driver`` replaces the value of compute_driver, which the files of
+    nova-compute may set to a name that only nova loads; None: as the files say.
 
     Raises:
         ConfigError: a file cannot be read, or values in it are wrong; the error has all problems.
@@ -100,6 +106,8 @@ def load_settings(
         from agent.settings.log import register_log
 
         register_log(conf)
+    if driver:
+        conf.set_override("compute_driver", driver)
     directories = list(directories)
     named = list(files) or ([DEFAULT_FILE] if DEFAULT_FILE.exists() else [])
     arguments = [argument for path in named for argument in ("--config-file", str(path))]

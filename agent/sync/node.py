@@ -1,10 +1,8 @@
 """Look at host and placement for a pass, and plan what the pass would do. Writes nothing."""
 
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from agent.settings.read import Settings
 from agent.state.clock import Clock, probe_clock
@@ -19,9 +17,9 @@ from agent.sync.decide.owner import NOVA_COMPUTE, against_writing, only_audits, 
 from agent.sync.decide.view import Needs, Readings, View, Wishes
 from agent.sync.provider_yaml import read_additions
 from drivers.base import Driver, Survey
-from drivers.errors import Vanished
 from drivers.facts import ServiceSigns
 from drivers.host.services import probe_service
+from drivers.looks import look
 from drivers.policy import Layout
 from reportclient.client import PlacementClient
 from reportclient.errors import TreeMismatch
@@ -29,11 +27,7 @@ from reportclient.ownership import Names, Ownership
 from reportclient.reserve import set_by_operator, with_reservations
 from reportclient.tree import ObservedTree, ProviderTree
 
-T = TypeVar("T")
-
 LOG = logging.getLogger(__name__)
-LOOKS = 3  # surveys of a host at most, when something goes away while it is read
-PAUSE_S = 0.1  # between two surveys, so that libvirt notices too what went away
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,19 +257,3 @@ class ComputeNode:
     def ownership(self, survey: Survey, shaped: ProviderTree, observed: ObservedTree, memory: NodeState) -> Ownership:
         """Return what was ours before this pass, and what nova made for devices of this host."""
         return ownership(self.driver, survey, shaped, observed, memory)
-
-
-def look(survey: Callable[[], T]) -> T:
-    """
-    Return the result of a survey; repeat it when something went away while it was read, up to ``LOOKS`` in all.
-
-    Raises:
-        DiscoveryError: as ``survey``.
-    """
-    for _ in range(LOOKS - 1):
-        try:
-            return survey()
-        except Vanished as error:
-            LOG.info("surveying again reason=%s", error)
-            time.sleep(PAUSE_S)
-    return survey()

@@ -8,7 +8,7 @@ Answers are texts with their source; other modules parse them. Errors of libvirt
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -113,14 +113,21 @@ class LiveConnection:
     The connection can write: libvirt refuses ``getDomainCapabilities`` on its read-only socket.
     """
 
-    def __init__(self, uri: str, told: OnOperation = untold, opening_s: float = OPENING_S) -> None:
+    def __init__(
+        self,
+        uri: str,
+        told: OnOperation = untold,
+        opening_s: float = OPENING_S,
+        borrow: Callable[[], Any] | None = None,
+    ) -> None:
         """
         Prepare a connection to ``uri``; nothing is opened yet.
 
         ``told`` is called after each operation with the name of libvirt's call; several calls may count as one
-        operation. ``opening_s`` limits the seconds that libvirtd may take to accept a connection.
+        operation. ``opening_s`` limits the seconds that libvirtd may take to accept a connection. ``borrow`` returns an
+        open ``virConnect`` that belongs to the caller, whose process runs libvirt's event loop; None: open one.
         """
-        self._session = _Session(uri, told, opening_s)
+        self._session = _Session(uri, told, opening_s, borrow)
 
     @property
     def uri(self) -> str:
@@ -283,21 +290,30 @@ class _Kept:
 class _Session:
     """The open connection to libvirt, if there is one: opens it, closes it, and explains its errors."""
 
-    def __init__(self, uri: str, told: OnOperation, opening_s: float) -> None:
+    def __init__(self, uri: str, told: OnOperation, opening_s: float, borrow: Callable[[], Any] | None = None) -> None:
         self.uri = uri
         self.kept = _Kept()
         self._told = told
         self._opening_s = opening_s
+        self._borrow = borrow
         self._open: Any = None
 
     @property
     def libvirt(self) -> Any:
-        """The open ``virConnect``; opens one if there is none."""
+        """The open ``virConnect``; opens or borrows one if there is none."""
+        if self._borrow:
+            return self._borrowed(self._borrow())
         if self._open is None:
             event_loop().start()  # keep-alive needs the event loop
             self._open = open_connection(self.uri, seconds=self._opening_s)
             self.kept = _Kept()
         return self._open
+
+    def _borrowed(self, lent: Any) -> Any:
+        """Return the owner's connection; answers that were kept for another one are forgotten."""
+        if lent is not self._open:
+            self._open, self.kept = lent, _Kept()
+        return lent
 
     def drop_broken(self) -> bool:
         """Return whether the connection broke; if so, drop it, and the next question opens another."""

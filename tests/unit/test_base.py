@@ -7,9 +7,9 @@ import pytest
 
 import fakes
 from agent.sync.decide.provider_tree import update_provider_tree
-from agent.sync.node import LOOKS, look
 from drivers.base import Survey
 from drivers.errors import DiscoveryError, Vanished
+from drivers.looks import LOOKS, look
 from drivers.policy import Policy
 from drivers.reasons import Reasoned, Shaped
 from reportclient.allocations import Holdings, Observed

@@ -1,12 +1,17 @@
-"""``update_provider_tree``: the tree that a driver gives for a node and the moves to it, as a pass would plan them."""
+"""
+The interface of drivers as functions of values: a node's tree and the moves to it, as a pass would plan them.
 
-from collections.abc import Iterable
+``update_provider_tree`` answers for a ``Driver``, ``plan_provider_tree`` for a survey that the caller has already. Both
+write nothing. docs/inside-nova.md describes them.
+"""
+
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from agent.state.memory import NodeState
-from agent.sync.decide.draft import Draft, draft
+from agent.sync.decide.draft import Draft, Shaper, draft
 from agent.sync.decide.view import Needs, Readings, View
-from drivers.base import Driver
+from drivers.base import Driver, Survey
 from drivers.policy import Policy
 from reportclient.allocations import Allocation, Consumer, Instruction, Observed, instructions
 from reportclient.errors import Unplaceable
@@ -29,6 +34,31 @@ def update_provider_tree(
         DiscoveryError, PolicyError: as ``Driver.survey`` and ``Driver.shape``.
         Unplaceable: there is no place for something that a consumer has, or several and it is not known which.
     """
+    found = plan_provider_tree(driver, policy, driver.survey(node), observed, node, reported)
+    return found.desired, instructions(found.plan.moves)
+
+
+def plan_provider_tree(
+    shaper: Shaper,
+    policy: Policy,
+    survey: Survey,
+    observed: Observed,
+    node: str,
+    reported: Names = Names(),
+    consumers: Mapping[str, Consumer] | None = None,
+) -> Draft:
+    """
+    Return the wanted tree of a surveyed node, and the plan that leads there.
+
+    ``observed`` and ``reported`` are as in ``update_provider_tree``. ``consumers`` has the consumers of
+    ``observed.allocations`` by uuid, with what they have outside the tree, which the plan's rewrites repeat. None: they
+    have nothing outside, and their projects, users and generations are of no interest.
+
+    Raises:
+        PolicyError: as ``Driver.shape``.
+        TreeMismatch: the tree is another host's.
+        Unplaceable: as ``update_provider_tree``.
+    """
     root = observed.tree.root
     view = View(
         node=node,
@@ -37,23 +67,25 @@ def update_provider_tree(
         recorded=True,
         policy=policy,
         additions=(),
-        survey=driver.survey(node),
+        survey=survey,
         observed=observed.tree,
         went_back=False,
         memory=NodeState(reported={root.name: reported} if root else {}),
     )
-    found = _draft(view, driver, observed)
+    found = _draft(view, shaper, observed, consumers)
     if found.unplaceable:
         raise Unplaceable(found.unplaceable)
-    return found.desired, instructions(found.plan.moves)
+    return found
 
 
-def _draft(view: View, driver: Driver, observed: Observed) -> Draft:
+def _draft(view: View, shaper: Shaper, observed: Observed, known: Mapping[str, Consumer] | None) -> Draft:
     """Return the draft with its needs met from the given allocations; every trait is taken for known."""
-    while isinstance(found := draft(view, driver), Needs):
+    while isinstance(found := draft(view, shaper), Needs):
         read = view.readings
         rows = {uuid: _rows(observed.allocations, observed.tree, uuid) for uuid in found.allocations}
-        consumers = {uuid: _consumer(uuid, observed) for uuid in found.consumers}
+        consumers = {
+            uuid: known.get(uuid) if known is not None else _consumer(uuid, observed) for uuid in found.consumers
+        }
         view = replace(
             view,
             readings=Readings(

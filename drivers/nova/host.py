@@ -1,0 +1,121 @@
+"""One host as nova-compute reports it with our shape: settings, survey, decision, and the change of nova's tree."""
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from agent.errors import ConfigError
+from agent.settings.read import Settings, load_settings
+from drivers.base import Driver
+from drivers.host.disk import probe_disk
+from drivers.host.sysfs import KernelFiles
+from drivers.libvirt.connection import LiveConnection, is_local
+from drivers.libvirt.driver import LibvirtDriver
+from drivers.libvirt.listener import DeviceEvents
+from drivers.nova.decide import Answer, Call, decide
+from drivers.nova.looks import KeptSurvey
+from drivers.nova.trees import Allocations, NovaTree, apply_plan, decode_consumers, decode_tree
+from drivers.policy import Policy
+from drivers.rules import rule_attributes
+
+LOG = logging.getLogger(__name__)
+DRIVER = "libvirt.LibvirtDriver"  # ours, whatever name nova loads
+
+
+class Host:
+    """The tree of one host, made anew at each call of nova."""
+
+    def __init__(self, driver: Driver, policy: Policy, lasting_s: float, lend: Callable[[], Any]) -> None:
+        """``lasting_s`` is how long a survey is of use; ``lend`` returns nova's open connection to libvirt."""
+        self._driver = driver
+        self._policy = policy
+        self._lasting_s = lasting_s
+        self._events = DeviceEvents(lend, self.outdate)
+        self._surveys: dict[str, KeptSurvey] = {}
+        self._starting = True
+        self._kept: tuple[str, ...] = ()
+
+    def outdate(self) -> None:
+        """Note an event of the host: the next call looks again. May be called from any thread."""
+        for surveys in tuple(self._surveys.values()):
+            surveys.outdate()
+
+    def update(self, tree: NovaTree, node: str, allocations: Allocations | None) -> None:
+        """
+        Change nova's tree, and its allocations where it gives them, to what this host should have.
+
+        Raises:
+            AllocationsNeeded: nova must call again with the allocations; nothing is changed.
+            DiscoveryError, PolicyError, PlacementError: as ``decide`` and ``apply_plan``; nothing is changed.
+        """
+        self._events.listen()
+        known = self._surveys.setdefault(node, KeptSurvey(partial(self._driver.survey, node), self._lasting_s))
+        survey = known.get(fresh=allocations is not None)
+        call = Call(
+            node=node,
+            tree=decode_tree(tree, node),
+            consumers=None if allocations is None else decode_consumers(allocations),
+            starting=self._starting,
+        )
+        answer = decide(call, survey, self._policy, self._driver)
+        apply_plan(answer.plan, tree, allocations)
+        self._starting = False
+        self._tell(node, answer)
+
+    def _tell(self, node: str, answer: Answer) -> None:
+        """Log the moves, and once what stays without being wanted."""
+        for move in answer.plan.moves:
+            LOG.info(
+                "moved an allocation consumer=%s from=%s to=%s because=%s",
+                move.consumer,
+                move.from_provider,
+                move.to_provider,
+                move.because,
+            )
+        if answer.kept and answer.kept != self._kept:
+            LOG.warning(
+                "stock is gone from this host, and guests may hold it: it stays, reserved whole; restart nova-compute "
+                "to remove what no guest holds node=%s stock=%s",
+                node,
+                "; ".join(answer.kept),
+            )
+        self._kept = answer.kept
+
+
+def open_host(files: Iterable[str], directories: Iterable[str], lend: Callable[[], Any]) -> Host:
+    """
+    Return this host, as nova's configuration files describe it; ``lend`` returns nova's open connection to libvirt.
+
+    Raises:
+        ConfigError: the configuration is wrong, or does not fit into nova-compute.
+    """
+    settings = load_settings(map(Path, files), map(Path, directories), driver=DRIVER)
+    check(settings)
+    policy = settings.policy
+    local = is_local(settings.libvirt_uri)
+    driver = LibvirtDriver(
+        LiveConnection(settings.libvirt_uri, borrow=lend),
+        policy.guests,
+        partial(probe_disk, settings.instances, may_be_missing=settings.instances_may_be_missing),
+        files=KernelFiles(Path("/"), live=True) if local else None,
+        attributes=rule_attributes(policy.devices),
+        residency=policy.layout not in ("flat", "devices"),
+    )
+    return Host(driver, policy, settings.interval_s, lend)
+
+
+def check(settings: Settings) -> None:
+    """
+    Refuse what does not fit into nova-compute.
+
+    Raises:
+        ConfigError: the layout and nova's own report of PCI devices contradict each other.
+    """
+    layout = settings.policy.layout
+    if settings.policy.devices.report and layout != "devices":
+        raise ConfigError(
+            f"[compute] layout = {layout} does not fit to [pci] report_in_placement = true inside nova-compute, whose "
+            f"PCI tracker reports each device below the root: set [compute] layout = devices"
+        )
