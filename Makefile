@@ -10,7 +10,7 @@ $(shell rm -f .venv/*.stamp)
 endif
 endif
 
-.PHONY: help venv run test check unit soak guest-test bench sample service-test deb clean
+.PHONY: help venv run test check unit soak guest-test bench sample service-test nova-driver nova-test deb clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -56,6 +56,12 @@ sample: .venv/test.stamp  ## the sample configuration and docs/operations.md, fr
 service-test: .venv/test.stamp  ## the package under a real systemd in a container
 	@tools/host.sh containers
 	@$(BIN)/python -m pytest -q --durations=5 tests/service
+
+nova-driver: .venv/run.stamp  ## the wheel nova-compute-node-agent in dist/: our driver inside nova-compute
+	@$(BIN)/python tools/nova_driver.py dist
+
+nova-test: .venv/run.stamp  ## that driver with nova's own code, without services
+	@tools/nova_test.sh
 
 deb: .venv/run.stamp  ## a Debian package in build/, with the service
 	@tools/deb.sh $(PYTHON)

@@ -34,7 +34,7 @@ setup(
     description="Reports a host's CPUs, memory, disk and devices to OpenStack placement as one provider tree",
     license="Apache-2.0",
     python_requires=">=3.11",
-    packages=find_packages(include=["agent*", "drivers*", "reportclient*"]),
+    packages=find_packages(include=["agent*", "drivers*", "reportclient*"], exclude=["drivers.nova*"]),
     package_data={
         "agent": ["py.typed"],
         "agent.sync": ["*.json"],

@@ -9,10 +9,14 @@ from drivers.base import Survey
 from drivers.moves.slots import leaving_of, stock_of
 from drivers.nova.trees import rows_of
 from drivers.policy import Policy
-from reportclient.allocations import Consumer, Observed
+from reportclient.allocations import Allocation, Consumer, Observed
+from reportclient.diff import diff
+from reportclient.hold import hold
 from reportclient.ownership import Names
-from reportclient.plan import Delete, Operation, Plan, Reshape, SetInventories, lessened, recast, stock_writes
-from reportclient.tree import Inventory, ObservedTree
+from reportclient.plan import Plan, lessened, recast
+from reportclient.tree import Inventory, ObservedTree, ProviderTree
+
+_ANYONE = "unknown"  # stands for whoever may hold stock whose allocations are not known
 
 
 class AllocationsNeeded(Exception):
@@ -34,14 +38,15 @@ class Answer:
     """What nova is to write."""
 
     plan: Plan
-    kept: tuple[str, ...] = ()  # a sentence for each provider whose vanished stock stays, reserved whole
+    kept: tuple[str, ...] = ()  # for each provider whose vanished stock stays: the classes, and its name
 
 
 def decide(call: Call, survey: Survey, policy: Policy, shaper: Shaper) -> Answer:
     """
     Return the plan for nova's tree.
 
-    Without allocations, stock that would vanish stays, reserved whole: guests may hold it, and no other guest gets it.
+    Without allocations, stock that would vanish stays, as guests may hold it; on children it is reserved whole, so that
+    no other guest gets it.
 
     Raises:
         AllocationsNeeded: nova must call again with the allocations.
@@ -55,7 +60,7 @@ def decide(call: Call, survey: Survey, policy: Policy, shaper: Shaper) -> Answer
         return Answer(plan=found.plan)
     if _needs_allocations(found, call):
         raise AllocationsNeeded
-    return _without_loss(found.plan, call.tree)
+    return _without_loss(found, call.tree)
 
 
 def offered_below(survey: Survey, policy: Policy, shaper: Shaper, tree: ObservedTree) -> Names:
@@ -92,32 +97,31 @@ def _kind(resource_class: str) -> str:
     return "VCPU" if resource_class == "PCPU" else resource_class
 
 
-def _without_loss(plan: Plan, tree: ObservedTree) -> Answer:
-    """Return the plan with each class that it takes away from a provider kept, reserved whole."""
-    final = stock_writes(plan.operations)
-    lost = {seen.uuid: _vanished(seen.provider.inventories, final[seen.uuid]) for seen in tree if seen.uuid in final}
-    lost = {uuid: stock for uuid, stock in lost.items() if stock}
-    if not lost:
-        return Answer(plan=plan)
-    steps = [_keeping(step, lost) for step in plan.operations if not isinstance(step, Delete)]
-    written = stock_writes(steps).keys()
-    names = {seen.uuid: seen.name for seen in tree}
-    steps += [SetInventories(uuid, names[uuid], stock) for uuid, stock in lost.items() if uuid not in written]
-    sentences = tuple(f"{', '.join(sorted(stock))} of {names[uuid]}" for uuid, stock in lost.items())
-    return Answer(plan=replace(plan, operations=tuple(steps)), kept=sentences)
+def _without_loss(found: Draft, tree: ObservedTree) -> Answer:
+    """
+    Return the plan of a draft with all stock kept that would vanish.
+
+    On children it is kept as ``hold`` keeps what guests hold: reserved, with its trait. On the root it stays as it is.
+    """
+    wanted = {one.name: one.inventories.keys() for one in found.desired}
+    ours = tuple(seen for seen in tree if found.ours.writes(seen))
+    lost = {
+        seen.name: {
+            name: seen.provider.inventories[name]
+            for name in (found.ours.classes(seen) & seen.provider.inventories.keys()) - wanted.get(seen.name, set())
+        }
+        for seen in ours
+    }
+    rows = [Allocation(_ANYONE, name, each, one.total) for name, stock in lost.items() for each, one in stock.items()]
+    desired = _with_stock(found.desired, lost[found.desired.root.name])
+    desired, _ = hold(desired, ObservedTree(ours), rows, elsewhere=found.elsewhere)
+    kept = tuple(f"{', '.join(sorted(stock))} of {name}" for name, stock in lost.items() if stock)
+    if not kept:
+        return Answer(plan=found.plan)
+    return Answer(plan=diff(tree, desired, found.ours, root_uuid=found.root_uuid), kept=kept)
 
 
-def _vanished(before: Mapping[str, Inventory], after: Mapping[str, Inventory]) -> dict[str, Inventory]:
-    return {name: replace(stock, reserved=stock.total) for name, stock in before.items() if name not in after}
-
-
-def _keeping(step: Operation, lost: Mapping[str, Mapping[str, Inventory]]) -> Operation:
-    """Return a step that leaves in place what it would take away."""
-    match step:
-        case SetInventories(uuid, _, inventories):
-            return replace(step, inventories={**inventories, **lost.get(uuid, {})})
-        case Reshape(several):
-            kept = (replace(one, inventories={**one.inventories, **lost.get(one.uuid, {})}) for one in several)
-            return replace(step, inventories=tuple(kept))
-        case _:
-            return step
+def _with_stock(tree: ProviderTree, stock: Mapping[str, Inventory]) -> ProviderTree:
+    """Return the tree with more stock on its root."""
+    root = replace(tree.root, inventories={**tree.root.inventories, **stock})
+    return ProviderTree((root, *tree.providers[1:]))

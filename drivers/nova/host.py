@@ -76,8 +76,8 @@ class Host:
             )
         if answer.kept and answer.kept != self._kept:
             LOG.warning(
-                "stock is gone from this host, and guests may hold it: it stays, reserved whole; restart nova-compute "
-                "to remove what no guest holds node=%s stock=%s",
+                "stock is gone from this host, and guests may hold it: it stays, and on children of the root it is all "
+                "reserved; restart nova-compute to remove what no guest holds node=%s stock=%s",
                 node,
                 "; ".join(answer.kept),
             )

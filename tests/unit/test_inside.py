@@ -1,0 +1,253 @@
+"""
+Our driver's answers inside nova-compute: trees and allocations as nova has them.
+
+``make nova-test`` runs these tests with nova's own ``ProviderTree`` too.
+"""
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from beds.inside import ABROAD, ROOT, Inside, MemoryTree
+from drivers.base import Survey
+from drivers.nova.decide import AllocationsNeeded
+from drivers.nova.trees import apply_plan, decode_consumers, decode_tree, rows_of
+from drivers.policy import Layout
+from reportclient.errors import TreeMismatch, Unplaceable
+from reportclient.ownership import MARKER
+from reportclient.plan import Plan, Rename
+from reportclient.reserve import HELD
+
+GUEST = "446773c1-567b-485b-9bc7-596961fe33b5"  # on full-guest: has a VF of 0000:81:00.0
+FLAT = {"full-guest": {"VCPU": 1, "MEMORY_MB": 64, "SRIOV_NET_VF": 1}}
+
+
+def novas_tree(name: str, uuid: str) -> Any:
+    from nova.compute.provider_tree import ProviderTree
+
+    tree = ProviderTree()
+    tree.new_root(name, uuid, generation=0)
+    return tree
+
+
+TREES = [MemoryTree, novas_tree] if importlib.util.find_spec("nova") else [MemoryTree]
+
+
+@pytest.fixture(params=TREES)
+def make(request: pytest.FixtureRequest) -> Callable[[str], Inside]:
+    return lambda name: Inside(name, request.param(name, ROOT))
+
+
+def started(inside: Inside, layout: Layout) -> None:
+    """Start nova-compute with a layout: it asks again with allocations where the driver needs them."""
+    try:
+        inside.call(layout)
+    except AllocationsNeeded:
+        inside.call(layout, given=True)
+
+
+def test_a_new_host_gets_its_tree_at_the_first_call(make: Callable[[str], Inside]) -> None:
+    inside = make("full-guest")
+
+    inside.call("devices")
+
+    assert inside.names() == {
+        "full-guest", "full-guest_0000:41:00.0", "full-guest_0000:81:00.0", "full-guest_mtty_mtty",
+    }  # fmt: skip
+    assert inside.totals() == {"VCPU": 4, "MEMORY_MB": 3918, "DISK_GB": 2, "SRIOV_NET_VF": 8, "CUSTOM_MTTY": 22}
+
+
+@pytest.mark.parametrize("layout", ["flat", "devices", "numa"])
+def test_a_call_without_a_change_changes_nothing(make: Callable[[str], Inside], layout: Layout) -> None:
+    inside = make("full-guest")
+    inside.call(layout)
+
+    assert inside.call(layout, starting=False).plan == Plan()
+
+
+def test_a_host_and_its_guest_go_through_all_layouts_and_back(make: Callable[[str], Inside]) -> None:
+    inside = make("full-guest")
+    inside.call("flat")
+    inside.allocate(GUEST, FLAT)
+    totals = inside.totals()
+    card = {"full-guest_0000:81:00.0": {"SRIOV_NET_VF": 1}}
+    homes = []
+
+    for layout in ("devices", "flat", "numa", "flat"):
+        with pytest.raises(AllocationsNeeded):
+            inside.call(layout)
+        inside.call(layout, given=True)
+        assert inside.totals() == totals, layout
+        homes.append(inside.held(GUEST))
+
+    assert homes[0] == {"full-guest": {"VCPU": 1, "MEMORY_MB": 64}} | card
+    assert homes[2].keys() >= card.keys()
+    assert {name: amount for home in homes[2].values() for name, amount in home.items()} == FLAT["full-guest"]
+    assert "full-guest" not in homes[2]
+    assert homes[1] == homes[3] == FLAT
+    assert inside.names() == {"full-guest"}
+
+
+def test_what_a_consumer_has_elsewhere_stays_with_all_its_fields(make: Callable[[str], Inside]) -> None:
+    inside = make("full-guest")
+    inside.call("flat")
+    inside.allocate(GUEST, FLAT)
+
+    inside.call("devices", given=True)
+
+    record = inside.allocations[GUEST]
+    assert record["allocations"][ABROAD] == {"generation": 4, "resources": {"DISK_GB": 5}}
+    assert record["allocations"][ROOT] == {"generation": 3, "resources": {"VCPU": 1, "MEMORY_MB": 64}}
+    assert (record["project_id"], record["user_id"], record["consumer_generation"]) == ("project", "user", 2)
+
+
+@pytest.mark.parametrize("starting", [True, False])
+def test_a_change_of_shape_asks_for_allocations_and_changes_nothing_before(
+    make: Callable[[str], Inside], starting: bool
+) -> None:
+    inside = make("full-guest")
+    inside.call("flat")
+    before = decode_tree(inside.tree, "full-guest")
+
+    with pytest.raises(AllocationsNeeded):
+        inside.call("numa", starting=starting)
+
+    assert decode_tree(inside.tree, "full-guest") == before
+
+
+def test_an_allocation_without_a_certain_place_is_refused_and_nothing_changes(make: Callable[[str], Inside]) -> None:
+    inside = make("full-guest")
+    inside.call("flat")
+    inside.allocate("stranger", {"full-guest": {"SRIOV_NET_VF": 2}})
+    before = decode_tree(inside.tree, "full-guest")
+
+    with pytest.raises(Unplaceable, match="stranger"):
+        inside.call("devices", given=True)
+
+    assert decode_tree(inside.tree, "full-guest") == before
+
+
+def test_a_device_that_would_get_another_parent_is_refused_with_the_way_round(make: Callable[[str], Inside]) -> None:
+    inside = make("full-guest")
+    inside.call("devices")
+    before = decode_tree(inside.tree, "full-guest")
+
+    with pytest.raises(TreeMismatch, match="layout = flat"):
+        started(inside, "numa")
+
+    assert decode_tree(inside.tree, "full-guest") == before
+
+
+def test_a_provider_is_not_renamed(make: Callable[[str], Inside]) -> None:
+    inside = make("full-guest")
+
+    with pytest.raises(TreeMismatch, match="cannot rename"):
+        apply_plan(Plan((Rename(ROOT, "new", "full-guest"),)), inside.tree, None)
+
+
+def without_card(survey: Survey) -> Survey:
+    devices = survey.facts.devices
+    left = tuple(one for one in devices.functions if one.address.bus != 0x81)
+    return replace(survey, facts=replace(survey.facts, devices=replace(devices, functions=left)))
+
+
+def test_a_card_that_is_gone_stays_reserved_until_it_is_back(make: Callable[[str], Inside]) -> None:
+    inside = make("full-guest")
+    inside.call("devices")
+    card = "full-guest_0000:81:00.0"
+    whole = inside.tree.data(card)
+
+    answer = inside.call("devices", starting=False, seen=without_card)
+
+    gone = inside.tree.data(card)
+    assert answer.kept == (f"SRIOV_NET_VF of {card}",)
+    assert (gone.inventory["SRIOV_NET_VF"]["total"], gone.inventory["SRIOV_NET_VF"]["reserved"]) == (4, 4)
+    assert HELD in gone.traits
+    assert inside.call("devices", starting=False, seen=without_card).plan == Plan()
+
+    inside.call("devices", starting=False)
+
+    assert inside.tree.data(card).inventory == whole.inventory
+    assert inside.tree.data(card).traits == whole.traits
+
+
+def test_the_next_start_removes_a_card_that_is_gone(make: Callable[[str], Inside]) -> None:
+    inside = make("full-guest")
+    inside.call("devices")
+
+    with pytest.raises(AllocationsNeeded):
+        inside.call("devices", seen=without_card)
+    inside.call("devices", given=True, seen=without_card)
+
+    assert "full-guest_0000:81:00.0" not in inside.names()
+
+
+def test_the_next_start_keeps_what_a_guest_holds_of_a_card_that_is_gone(make: Callable[[str], Inside]) -> None:
+    inside = make("full-guest")
+    inside.call("devices")
+    card = "full-guest_0000:81:00.0"
+    inside.allocate(GUEST, {"full-guest": {"VCPU": 1, "MEMORY_MB": 64}, card: {"SRIOV_NET_VF": 1}})
+
+    inside.call("devices", given=True, seen=without_card)
+
+    assert inside.tree.data(card).inventory["SRIOV_NET_VF"]["total"] == 1
+    assert inside.held(GUEST)[card] == {"SRIOV_NET_VF": 1}
+    assert inside.call("devices", starting=False, seen=without_card).plan == Plan()
+
+
+def test_stock_of_the_root_that_is_gone_stays_as_it_is(make: Callable[[str], Inside]) -> None:
+    inside = make("full-guest")
+    inside.call("flat")
+
+    def bare(survey: Survey) -> Survey:
+        return replace(survey, facts=replace(survey.facts, devices=replace(survey.facts.devices, functions=())))
+
+    answer = inside.call("flat", starting=False, seen=bare)
+
+    assert answer.kept == ("SRIOV_NET_VF of full-guest",)
+    assert inside.tree.data("full-guest").inventory["SRIOV_NET_VF"]["total"] == 8
+
+
+def test_fewer_cpus_need_no_allocations_while_nova_runs(make: Callable[[str], Inside]) -> None:
+    inside = make("full-guest")
+    inside.call("devices")
+
+    def fewer(survey: Survey) -> Survey:
+        cpus = survey.facts.cpu_map
+        return replace(survey, facts=replace(survey.facts, cpu_map=replace(cpus, online=frozenset({0, 1, 2}))))
+
+    inside.call("devices", starting=False, seen=fewer)
+
+    assert inside.tree.data("full-guest").inventory["VCPU"]["total"] == 3
+
+
+def test_stock_and_traits_of_others_stay(make: Callable[[str], Inside]) -> None:
+    inside = make("full-guest")
+    other = {"total": 4, "reserved": 0, "min_unit": 1, "max_unit": 4, "step_size": 1, "allocation_ratio": 1.0}
+    inside.tree.update_inventory("full-guest", {"CUSTOM_LICENSE": other})
+    inside.tree.update_traits("full-guest", {"CUSTOM_RACK_7", "COMPUTE_STATUS_DISABLED", "OWNER_NOVA"})
+    child = inside.tree.new_child("foreign", "full-guest", uuid="22222222-2222-2222-2222-222222222222")
+    inside.tree.update_inventory(child, {"CUSTOM_X": other})
+
+    started(inside, "devices")
+
+    root = inside.tree.data("full-guest")
+    assert root.inventory["CUSTOM_LICENSE"] == other
+    assert root.traits >= {"CUSTOM_RACK_7", "COMPUTE_STATUS_DISABLED", "OWNER_NOVA", MARKER}
+    assert inside.tree.data("foreign").inventory == {"CUSTOM_X": other}
+
+
+def test_nova_s_allocations_become_rows_of_this_tree_alone() -> None:
+    inside = Inside("full-guest", MemoryTree("full-guest", ROOT))
+    inside.allocate(GUEST, FLAT)
+    consumers = decode_consumers(inside.allocations)
+
+    rows = rows_of(consumers, decode_tree(inside.tree, "full-guest"))
+
+    assert {(one.provider, one.resource_class, one.amount) for one in rows} == {
+        ("full-guest", "VCPU", 1), ("full-guest", "MEMORY_MB", 64), ("full-guest", "SRIOV_NET_VF", 1),
+    }  # fmt: skip
+    assert consumers[0].slots[ABROAD] == {"DISK_GB": 5}
