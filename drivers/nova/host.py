@@ -59,9 +59,9 @@ class Host:
             consumers=None if allocations is None else decode_consumers(allocations),
             starting=self._starting,
         )
+        self._starting = False  # nova answers AllocationsNeeded only once, if this is its start
         answer = decide(call, survey, self._policy, self._driver)
         apply_plan(answer.plan, tree, allocations)
-        self._starting = False
         self._tell(node, answer)
 
     def _tell(self, node: str, answer: Answer) -> None:

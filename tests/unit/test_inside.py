@@ -18,10 +18,20 @@ from drivers.nova.trees import apply_plan, decode_consumers, decode_tree, rows_o
 from drivers.policy import Layout
 from reportclient.errors import TreeMismatch, Unplaceable
 from reportclient.ownership import MARKER
-from reportclient.plan import Plan, Rename
+from reportclient.plan import (
+    Create,
+    DropAllocations,
+    Operation,
+    Plan,
+    Rename,
+    Reshape,
+    Rewrite,
+    SetAggregates,
+)
 from reportclient.reserve import HELD
 
 GUEST = "446773c1-567b-485b-9bc7-596961fe33b5"  # on full-guest: has a VF of 0000:81:00.0
+REWRITE = Rewrite(consumer=GUEST, generation=1, project="p", user="u", kind=None, before={}, after={})
 FLAT = {"full-guest": {"VCPU": 1, "MEMORY_MB": 64, "SRIOV_NET_VF": 1}}
 
 
@@ -146,6 +156,27 @@ def test_a_provider_is_not_renamed(make: Callable[[str], Inside]) -> None:
 
     with pytest.raises(TreeMismatch, match="cannot rename"):
         apply_plan(Plan((Rename(ROOT, "new", "full-guest"),)), inside.tree, None)
+
+
+def test_aggregates_of_a_plan_are_set(make: Callable[[str], Inside]) -> None:
+    inside = make("full-guest")
+
+    apply_plan(Plan((SetAggregates(ROOT, "full-guest", frozenset({ABROAD})),)), inside.tree, None)
+
+    assert inside.tree.data(ROOT).aggregates == {ABROAD}
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        pytest.param(Create(ROOT, "full-guest", None), id="a second root"),
+        pytest.param(DropAllocations(GUEST), id="an operation on a consumer"),
+        pytest.param(Reshape((), (REWRITE,)), id="a move without allocations"),
+    ],
+)
+def test_a_plan_that_was_not_made_for_a_tree_of_nova_s_is_a_bug(operation: Operation) -> None:
+    with pytest.raises(AssertionError):
+        apply_plan(Plan((operation,)), MemoryTree("full-guest", ROOT), None)
 
 
 def without_card(survey: Survey) -> Survey:
