@@ -5,7 +5,9 @@ cd "$(dirname "$0")/.."
 . tools/nova_venv.sh
 
 nova_venv
-"$nova/bin/pip" install -q 'pytest>=8.4,<10'
+"$nova/bin/pip" install -q 'pytest>=8.4,<10' ddt fixtures oslotest testtools wsgi-intercept
 export PYTHONPATH=$PWD OS_NOVA_DISABLE_EVENTLET_PATCHING=1
-# nova's packages warn about themselves; the shared fixtures need packages that are not here
-exec "$nova/bin/python" -m pytest -q --noconftest -p no:cacheprovider -W default tests/unit/test_inside.py tests/inside
+# nova's packages warn about themselves, and the shared fixtures need packages that are not here
+run() { "$nova/bin/python" -m pytest -q --noconftest -p no:cacheprovider -W default "$@"; }
+run tests/unit/test_inside.py tests/inside/test_novas_driver.py
+run tests/inside/test_novas_tests.py  # on its own, as nova's tests set up nova's options themselves

@@ -10,6 +10,7 @@ from typing import Any, Protocol, assert_never
 
 from reportclient.allocations import Allocation, Consumer
 from reportclient.errors import TreeMismatch
+from reportclient.ownership import OWNER_NOVA
 from reportclient.payload import decode_inventory, encode_inventory
 from reportclient.plan import (
     Claim,
@@ -158,7 +159,7 @@ def _apply(operation: Operation, tree: NovaTree, allocations: Allocations | None
         case Create(uuid, name, parent_uuid) if parent_uuid:
             tree.new_child(name, parent_uuid, uuid=uuid)
         case SetTraits(uuid, _, traits):
-            tree.update_traits(uuid, traits)
+            tree.update_traits(uuid, traits | {OWNER_NOVA})  # as on all providers that nova writes
         case SetAggregates(uuid, _, aggregates):
             tree.update_aggregates(uuid, aggregates)
         case SetInventories(uuid, _, inventories):

@@ -71,7 +71,21 @@ def test_the_readme_names_every_verb() -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["venv", "run", "test", "check", "soak", "bench", "service-test", "guest-test", "sample", "deb"]
+    "target",
+    [
+        "venv",
+        "run",
+        "test",
+        "check",
+        "soak",
+        "bench",
+        "service-test",
+        "guest-test",
+        "sample",
+        "deb",
+        "nova-driver",
+        "nova-test",
+    ],
 )
 def test_make_has_the_documented_targets(target: str) -> None:
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)

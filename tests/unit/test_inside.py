@@ -17,7 +17,7 @@ from drivers.nova.decide import AllocationsNeeded
 from drivers.nova.trees import apply_plan, decode_consumers, decode_tree, rows_of
 from drivers.policy import Layout
 from reportclient.errors import TreeMismatch, Unplaceable
-from reportclient.ownership import MARKER
+from reportclient.ownership import MARKER, OWNER_NOVA
 from reportclient.plan import (
     Create,
     DropAllocations,
@@ -253,6 +253,15 @@ def test_fewer_cpus_need_no_allocations_while_nova_runs(make: Callable[[str], In
     inside.call("devices", starting=False, seen=fewer)
 
     assert inside.tree.data("full-guest").inventory["VCPU"]["total"] == 3
+
+
+def test_each_provider_carries_our_mark_and_nova_s(make: Callable[[str], Inside]) -> None:
+    inside = make("full-guest")
+
+    inside.call("numa")
+
+    for name in inside.names():
+        assert inside.tree.data(name).traits >= {MARKER, OWNER_NOVA}, name
 
 
 def test_stock_and_traits_of_others_stay(make: Callable[[str], Inside]) -> None:
