@@ -5,12 +5,13 @@ Only this module imports nova. It runs in nova's Python, where ``make nova-drive
 """
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import nova.conf
 from nova import exception
+from nova.compute import provider_config
 from nova.virt.libvirt import driver as novas
 
 from agent.errors import ConfigError
@@ -28,8 +29,11 @@ class LibvirtDriver(novas.LibvirtDriver):  # type: ignore[misc]
 
     def __init__(self, virtapi: Any, read_only: bool = False) -> None:
         super().__init__(virtapi, read_only)
+        added = classes_of(provider_config.get_provider_configs(CONF.compute.provider_config_location))
         with novas_errors():
-            self._shaped: Host = open_host(CONF.config_file or (), CONF.config_dir or (), self._host.get_connection)
+            self._shaped: Host = open_host(
+                CONF.config_file or (), CONF.config_dir or (), self._host.get_connection, added
+            )
 
     def update_provider_tree(
         self, provider_tree: NovaTree, nodename: str, allocations: Allocations | None = None
@@ -54,6 +58,14 @@ class LibvirtDriver(novas.LibvirtDriver):  # type: ignore[misc]
         self, provider_tree: NovaTree, nodename: str, allocations: Allocations | None = None
     ) -> None:
         """Do nothing: it would look for PCPU on the root alone, and ask for a reshape where cells have it."""
+
+
+def classes_of(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, frozenset[str]]:
+    """Return the resource classes that nova's provider configurations add, by what they call the provider."""
+    return {
+        provider: frozenset(name for one in record.get("inventories", {}).get("additional", ()) for name in one)
+        for provider, record in configs.items()
+    }
 
 
 @contextmanager

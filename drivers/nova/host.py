@@ -1,9 +1,10 @@
 """One host as nova-compute reports it with our shape: settings, survey, decision, and the change of nova's tree."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from agent.errors import ConfigError
@@ -16,7 +17,7 @@ from drivers.libvirt.driver import LibvirtDriver
 from drivers.libvirt.listener import DeviceEvents
 from drivers.nova.decide import Answer, Call, decide
 from drivers.nova.looks import KeptSurvey
-from drivers.nova.trees import Allocations, NovaTree, apply_plan, decode_consumers, decode_tree
+from drivers.nova.trees import Allocations, NovaTree, apply_plan, decode_consumers, decode_tree, take_away
 from drivers.policy import Policy
 from drivers.rules import rule_attributes
 
@@ -27,11 +28,24 @@ DRIVER = "libvirt.LibvirtDriver"  # ours, whatever name nova loads
 class Host:
     """The tree of one host, made anew at each call of nova."""
 
-    def __init__(self, driver: Driver, policy: Policy, lasting_s: float, lend: Callable[[], Any]) -> None:
-        """``lasting_s`` is how long a survey is of use; ``lend`` returns nova's open connection to libvirt."""
+    def __init__(
+        self,
+        driver: Driver,
+        policy: Policy,
+        lasting_s: float,
+        lend: Callable[[], Any],
+        added: Mapping[str, frozenset[str]] = MappingProxyType({}),
+    ) -> None:
+        """
+        Make the host; nothing is read yet.
+
+        ``lasting_s`` is how long a survey is of use; ``lend`` returns nova's open connection to libvirt; ``added`` are
+        the classes that nova's provider configuration files add, as ``take_away`` needs them.
+        """
         self._driver = driver
         self._policy = policy
         self._lasting_s = lasting_s
+        self._added = added
         self._events = DeviceEvents(lend, self.outdate)
         self._surveys: dict[str, KeptSurvey] = {}
         self._starting = True
@@ -47,9 +61,11 @@ class Host:
         Change nova's tree, and its allocations where it gives them, to what this host should have.
 
         Raises:
-            AllocationsNeeded: nova must call again with the allocations; nothing is changed.
-            DiscoveryError, PolicyError, PlacementError: as ``decide`` and ``apply_plan``; nothing is changed.
+            AllocationsNeeded: nova must call again with the allocations.
+            DiscoveryError, PolicyError, PlacementError: as ``decide`` and ``apply_plan``.
+            After an error the tree is as it was, without the stock of nova's provider configuration files.
         """
+        take_away(tree, node, self._added)
         self._events.listen()
         known = self._surveys.setdefault(node, KeptSurvey(partial(self._driver.survey, node), self._lasting_s))
         survey = known.get(fresh=allocations is not None)
@@ -84,9 +100,14 @@ class Host:
         self._kept = answer.kept
 
 
-def open_host(files: Iterable[str], directories: Iterable[str], lend: Callable[[], Any]) -> Host:
+def open_host(
+    files: Iterable[str],
+    directories: Iterable[str],
+    lend: Callable[[], Any],
+    added: Mapping[str, frozenset[str]] = MappingProxyType({}),
+) -> Host:
     """
-    Return this host, as nova's configuration files describe it; ``lend`` returns nova's open connection to libvirt.
+    Return this host, as nova's configuration files describe it; ``lend`` and ``added`` are as ``Host`` needs them.
 
     Raises:
         ConfigError: the configuration is wrong, or does not fit into nova-compute.
@@ -103,7 +124,7 @@ def open_host(files: Iterable[str], directories: Iterable[str], lend: Callable[[
         attributes=rule_attributes(policy.devices),
         residency=policy.layout not in ("flat", "devices"),
     )
-    return Host(driver, policy, settings.interval_s, lend)
+    return Host(driver, policy, settings.interval_s, lend, added)
 
 
 def check(settings: Settings) -> None:

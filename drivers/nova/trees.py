@@ -32,6 +32,7 @@ from reportclient.plan import (
 )
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
+COMPUTE_NODE = "$COMPUTE_NODE"  # as nova's provider configuration files call the root of each compute node
 Allocations = MutableMapping[str, dict[str, Any]]
 """nova's allocations by consumer: ``{"allocations": {PROVIDER UUID: {"resources": {CLASS: AMOUNT}}}, ...}``."""
 
@@ -72,6 +73,22 @@ def decode_tree(source: NovaTree, node: str) -> ObservedTree:
     rows = [source.data(uuid) for uuid in source.get_provider_uuids_in_tree(node)]
     names = {row.uuid: row.name for row in rows}
     return ObservedTree(tuple(_decode_provider(row, names) for row in rows))
+
+
+def take_away(source: NovaTree, node: str, added: Mapping[str, frozenset[str]]) -> None:
+    """
+    Take stock that nova's provider configuration files add out of the tree of ``node``.
+
+    nova adds it again after the driver, and refuses a class that it finds there. ``added`` has the classes by what the
+    files call a provider: its name or uuid, or ``COMPUTE_NODE`` for the root.
+    """
+    for uuid in source.get_provider_uuids_in_tree(node):
+        row = source.data(uuid)
+        called = (row.uuid, row.name) if row.parent_uuid else (row.uuid, row.name, COMPUTE_NODE)
+        theirs = frozenset[str]().union(*(added.get(name, frozenset()) for name in called))
+        if theirs & row.inventory.keys():
+            left = {name: record for name, record in row.inventory.items() if name not in theirs}
+            source.update_inventory(uuid, left)
 
 
 def decode_consumers(allocations: Mapping[str, Mapping[str, Any]]) -> tuple[Consumer, ...]:

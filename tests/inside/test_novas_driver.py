@@ -20,8 +20,9 @@ pytest.importorskip("nova.monkey_patch").patch()
 import nova.conf
 import nova.virt
 from nova import exception, objects
-from nova.compute import pci_placement_translator
+from nova.compute import pci_placement_translator, provider_config
 from nova.compute.provider_tree import ProviderTree
+from nova.compute.resource_tracker import ResourceTracker
 from nova.virt import fake
 from nova.virt.driver import load_compute_driver
 
@@ -30,6 +31,15 @@ HOSTS = TOP / "tests/hosts"
 HOST = "full-guest"
 ROOT = "11111111-1111-1111-1111-111111111111"
 GUEST = "446773c1-567b-485b-9bc7-596961fe33b5"  # has a VF of 0000:81:00.0
+PROVIDER_CONFIG = f"""
+meta: {{schema_version: '1.0'}}
+providers:
+  - identification: {{uuid: $COMPUTE_NODE}}
+    inventories: {{additional: [CUSTOM_LICENSE: {{total: 4}}]}}
+    traits: {{additional: [CUSTOM_RACK]}}
+  - identification: {{name: '{HOST}_0000:81:00.0'}}
+    inventories: {{additional: [CUSTOM_PORT: {{total: 1}}]}}
+"""
 FLAT = {"VCPU": 1, "MEMORY_MB": 64, "SRIOV_NET_VF": 1}
 
 
@@ -68,6 +78,7 @@ def start(folder: Path, layout: str, more: str = "") -> Any:
     """nova-compute's driver as nova loads it, over the recorded host, with a counter of surveys."""
     text = (HOSTS / HOST / "agent.conf").read_text().replace("layout = numa", f"layout = {layout}")
     text = text.replace("[pci]\n", f"[pci]\n{more}\n")
+    text = text.replace("[compute]\n", f"[compute]\nprovider_config_location = {folder / 'provider_config'}\n")
     path = folder / "nova.conf"
     path.write_text(f"[DEFAULT]\ncompute_driver = compute_node_agent.LibvirtDriver\n{text}")
     nova.conf.CONF.clear()
@@ -102,7 +113,7 @@ def over_recorded_host(driver: Any) -> None:
         return survey(node)
 
     recorded.survey = counted
-    driver._shaped = ours["nova.host"].Host(recorded, policy, 60, lambda: driver.connection)
+    driver._shaped = ours["nova.host"].Host(recorded, policy, 60, lambda: driver.connection, driver._shaped._added)
 
 
 def new_tree() -> ProviderTree:
@@ -179,6 +190,24 @@ def test_an_allocation_without_a_place_fails_the_reshape(make: Callable[..., Any
 
     with pytest.raises(exception.ReshapeFailed, match="stranger"):
         make("devices").update_provider_tree(tree, HOST, allocations=allocations)
+
+
+def test_nova_s_provider_configuration_is_merged_at_each_call(make: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "provider_config").mkdir()
+    (tmp_path / "provider_config/license.yaml").write_text(PROVIDER_CONFIG)
+    driver, tree = make("devices"), new_tree()
+    tracker = ResourceTracker.__new__(ResourceTracker)
+    tracker.absent_providers = set()
+    configs = provider_config.get_provider_configs(str(tmp_path / "provider_config"))
+    tree.add_traits(HOST, "COMPUTE_NODE")
+
+    for _ in range(3):
+        reported(driver, tree, {})
+        tracker._merge_provider_configs(configs, tree)
+
+    assert tree.data(HOST).inventory["CUSTOM_LICENSE"]["total"] == 4
+    assert tree.data(f"{HOST}_0000:81:00.0").inventory.keys() == {"SRIOV_NET_VF", "CUSTOM_PORT"}
+    assert "CUSTOM_RACK" in tree.data(HOST).traits
 
 
 def test_claims_share_one_survey_until_a_device_changes(make: Callable[..., Any]) -> None:

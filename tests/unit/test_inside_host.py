@@ -21,6 +21,7 @@ from drivers.libvirt.listener import DeviceEvents
 from drivers.nova.decide import AllocationsNeeded
 from drivers.nova.host import Host, check, open_host
 from drivers.nova.looks import KeptSurvey
+from drivers.nova.trees import COMPUTE_NODE
 
 TOP = Path(__file__).parents[2]
 
@@ -212,6 +213,32 @@ def test_stock_that_stays_without_its_card_is_told_once(caplog: pytest.LogCaptur
 
     (told,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert "SRIOV_NET_VF of full-guest_0000:99:00.0" in told
+
+
+@pytest.mark.parametrize(
+    ("provider", "named"),
+    [
+        pytest.param("full-guest", COMPUTE_NODE, id="the root"),
+        pytest.param("full-guest_0000:81:00.0", "full-guest_0000:81:00.0", id="a child of ours"),
+    ],
+)
+def test_stock_of_nova_s_provider_configuration_is_left_to_nova(provider: str, named: str) -> None:
+    inside = Inside("full-guest", MemoryTree("full-guest", ROOT))
+    connection = FakeConnection()
+    inside_nova = Host(
+        inside.driver("devices"),
+        inside.policy("devices"),
+        60,
+        lambda: connection,
+        {named: frozenset({"CUSTOM_LICENSE"}), "another": frozenset({"VCPU"})},
+    )
+    inside_nova.update(inside.tree, "full-guest", None)
+    before = inside.tree.data(provider)
+    inside.tree.update_inventory(provider, {**before.inventory, "CUSTOM_LICENSE": {"total": 4}})
+
+    inside_nova.update(inside.tree, "full-guest", None)
+
+    assert inside.tree.data(provider) == before
 
 
 def test_a_call_that_nova_did_not_answer_is_not_the_start(caplog: pytest.LogCaptureFixture) -> None:
