@@ -156,6 +156,11 @@ class DeviceEvents:
             LOG.warning("libvirt reports no events of devices, so changes are seen later reason=%s", error)
             self._release()
 
+    def close(self) -> None:
+        """Report nothing any more."""
+        self._release()
+        self._connection = None
+
     def _release(self) -> None:
         """Deregister: a connection that broke stays open as long as a callback is registered."""
         import libvirt

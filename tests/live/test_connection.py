@@ -18,6 +18,7 @@ from beds.libvirtd import Libvirtd
 from drivers.errors import DiscoveryError
 from drivers.events import Event
 from drivers.libvirt.connection import LiveConnection
+from drivers.libvirt.listener import DeviceEvents
 from drivers.libvirt.loop import TURN_S, event_loop
 from drivers.libvirt.opening import open_connection
 
@@ -209,3 +210,25 @@ def test_a_resolver_that_goes_away_gives_the_host_no_other_name(
     monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "two", "", "", "")))
     answers("two")
     assert connection.hostname() == "two"
+
+
+def test_a_borrowed_connection_gives_the_same_answers_and_stays_open(
+    hypervisor: Libvirtd, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As inside nova-compute: the owner runs the event loop, and events of devices can be registered."""
+    event_loop().start()
+    lent = open_connection(hypervisor.uri)
+    heard: queue.SimpleQueue[None] = queue.SimpleQueue()
+    events = DeviceEvents(lambda: lent, lambda: heard.put(None))
+    try:
+        events.listen()
+        mine, own = LiveConnection(hypervisor.uri, borrow=lambda: lent), LiveConnection(hypervisor.uri)
+        assert mine.hostname() == own.hostname()
+        assert mine.capabilities() == own.capabilities()
+        assert mine.node_devices() == own.node_devices()
+        assert heard.get(timeout=1) is None
+        assert lent.isAlive()
+    finally:
+        events.close()
+        lent.close()
+    assert not [one for one in caplog.records if "no events of devices" in one.message]

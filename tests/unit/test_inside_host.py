@@ -154,6 +154,9 @@ def test_events_of_devices_are_heard_on_the_owner_s_present_connection() -> None
     events.listen()
     assert (len(first.callbacks), len(second.callbacks), len(changes)) == (0, 2, before + 3)
 
+    events.close()
+    assert not second.callbacks
+
 
 def test_a_connection_without_events_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     connection = FakeConnection(silent=True)
