@@ -2,10 +2,10 @@
 
 import pytest
 
-from agent.sync.decide.owner import against_writing, signs_of_nova
+from agent.sync.decide.owner import against_writing, only_audits, outlook, signs_of_nova
 from drivers.facts import ServiceSigns
 from reportclient.ownership import MARKER, OWNER_NOVA
-from reportclient.tree import ObservedProvider, Provider
+from reportclient.tree import Inventory, ObservedProvider, Provider, ProviderTree
 
 
 def root(*traits: str) -> ObservedProvider:
@@ -37,3 +37,14 @@ def test_a_refusal_names_the_new_signs_only() -> None:
     assert why == "nova-compute reports host: nova-compute (pid 7) runs on this host"
     assert "sync --take-over" in advice
     assert against_writing("host", signs, set(signs)) == ()
+
+
+def test_what_nova_will_do_depends_on_the_wanted_tree() -> None:
+    signs = {"process": "nova-compute (pid 7) runs on this host"}
+    stock = {"VCPU": Inventory(total=8), "MEMORY_MB": Inventory(total=1024)}
+    whole, cells = (ProviderTree((Provider(name="host", inventories=one),)) for one in (stock, {}))
+
+    assert "it writes its own values on host" in outlook(whole, signs)[0]
+    assert "it puts VCPU and MEMORY_MB on host again" in outlook(cells, signs)[0]
+    assert outlook(cells, {"root": "host carries OWNER_NOVA"}) == ()
+    assert only_audits("host").startswith("[agent] role = audit")
