@@ -4,6 +4,7 @@ import difflib
 import os
 import threading
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from typing import Any
 
 import requests
@@ -252,6 +253,11 @@ def _settle(session: Any) -> None:
         session.session.trust_env = False
 
 
+def _ways_to_log_in() -> frozenset[str]:
+    """Return the names that auth_type may have, without loading what they name."""
+    return frozenset(one.name for one in entry_points(group="keystoneauth1.plugin"))
+
+
 def _check_login(conf: cfg.ConfigOpts, group: str) -> None:
     """
     Refuse an unknown way to log in, and one that lacks options.
@@ -270,7 +276,7 @@ def _check_login(conf: cfg.ConfigOpts, group: str) -> None:
     try:
         options = loading.get_auth_plugin_conf_options(kind)
     except exceptions.NoMatchingPlugin as error:
-        near = difflib.get_close_matches(kind, loading.get_available_plugin_names(), 1)
+        near = difflib.get_close_matches(kind, _ways_to_log_in(), 1)
         meant = f"is {near[0]} meant?" if near else "use password, v3applicationcredential or none"
         raise ConfigError(f"{where}[{section}] auth_type = {kind} is no way to log in: {meant}") from error
     needed = [option.dest for option in options if option.required or (option.secret and option.dest in NEEDED)]

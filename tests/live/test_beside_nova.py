@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from beds.golden import write_layout
+from beds.agents import run_agent
+from beds.golden import GoldenHost, write_layout
 from beds.synthetic.bed import Host
 from beds.synthetic.hosts import QUEENS_FIRST
 from beds.synthetic.model import Machine
@@ -79,23 +80,21 @@ def test_a_root_that_an_enabled_nova_compute_will_report_is_written_only_on_a_pe
     assert host.run("show", *options).json["providers"].keys() == stands["providers"].keys()
 
 
-def test_in_the_role_audit_a_host_is_audited_and_not_written(
-    synthetic: Start, write_config: Write, tmp_path: Path
-) -> None:
-    host = synthetic(QUEENS_FIRST)
-    uri = {"connection_uri": host.libvirtd.uri, "virt_type": "qemu"}
-    sole = ("--config-file", write_config(libvirt=uri), "--embedded-dir", tmp_path / "run", "--format", "json")
-    assert host.run("sync", *sole).code == 0
-    stands = host.run("show", *sole).json["providers"]
+def test_in_the_role_audit_a_host_is_audited_and_not_written(tmp_path: Path) -> None:
+    golden = GoldenHost(Path(__file__).parents[1] / "hosts" / QUEENS_FIRST.name)
+    host = ("--host", golden.archive, "--config-file", golden.config)
+    sole = (*host, "--embedded-dir", tmp_path / "run", "--format", "json")
+    assert run_agent("sync", *sole).code == 0
+    stands = run_agent("show", *sole).json["providers"]
     role = tmp_path / "role.conf"
     role.write_text("[agent]\nrole = audit\n")
     options = (*sole, "--config-file", role, "--config-file", write_layout("numa", tmp_path))
 
     for verb in (("sync",), ("sync", "--take-over", "--force"), ("reshape", "--apply"), ("retire",), ("hand-over",)):
-        done = host.run(verb[0], *options, *verb[1:])
+        done = run_agent(verb[0], *options, *verb[1:])
         assert done.code == 4, done.out
         assert "[agent] role = audit" in done.json["notes"][0]
-    assert host.run("plan", *options).code == 3
-    assert host.run("check", *options).code == 0
-    assert host.run("audit", *sole, "--config-file", role).code == 0
-    assert host.run("show", *sole).json["providers"] == stands
+    assert run_agent("plan", *options).code == 3
+    assert run_agent("check", *options).code == 0
+    assert run_agent("audit", *sole, "--config-file", role).code == 0
+    assert run_agent("show", *sole).json["providers"] == stands
