@@ -9,11 +9,7 @@ import psutil
 from drivers.errors import DiscoveryError
 from drivers.facts import ServiceSigns
 
-_WANTED_BY = tuple(
-    f"{folder}/*.{kind}/*.service"
-    for folder in ("etc/systemd/system", "run/systemd/system")
-    for kind in ("wants", "requires")
-)
+_ENABLING = ("etc/systemd/system", "run/systemd/system")  # their folders *.wants and *.requires link what is enabled
 _UNIT_FOLDERS = ("etc/systemd/system", "run/systemd/system", "lib/systemd/system", "usr/lib/systemd/system")
 _OTHER_NAMES = {"nova-compute": r"@n-cpu\."}  # DevStack's
 
@@ -45,11 +41,20 @@ def _enabled(program: str, root: Path) -> Iterator[str]:
     words = program.replace("-", "[-_]")
     named = re.compile(rf"(^|[-_@.]){words}(?![-_]ironic)([-_@.])|{_OTHER_NAMES.get(program, '(?!)')}")
     try:
-        for pattern in _WANTED_BY:
-            units = (link.name for link in root.glob(pattern))
-            yield from (unit for unit in units if named.search(unit) and _starts(unit, root))
+        for folder in (root / name for name in _ENABLING):
+            for target in _names(folder):
+                units = _names(folder / target) if target.endswith((".wants", ".requires")) else []
+                yield from (unit for unit in units if named.search(unit) and _starts(unit, root))
     except OSError as error:
         raise DiscoveryError(f"{error.filename}: {error.strerror}: the units of {program} cannot be listed") from error
+
+
+def _names(folder: Path) -> list[str]:
+    """Return the names in a folder, empty if there is none; unlike ``Path.glob`` it fails where it may not look."""
+    try:
+        return [path.name for path in folder.iterdir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def _starts(unit: str, root: Path) -> bool:

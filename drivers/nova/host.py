@@ -18,7 +18,7 @@ from drivers.libvirt.listener import DeviceEvents
 from drivers.nova.decide import Answer, Call, decide
 from drivers.nova.looks import KeptSurvey
 from drivers.nova.trees import Allocations, NovaTree, apply_plan, decode_consumers, decode_tree, take_away
-from drivers.policy import Policy
+from drivers.policy import OF_CELLS, Policy
 from drivers.rules import rule_attributes
 
 LOG = logging.getLogger(__name__)
@@ -122,7 +122,7 @@ def open_host(
         partial(probe_disk, settings.instances, may_be_missing=settings.instances_may_be_missing),
         files=KernelFiles(Path("/"), live=True) if local else None,
         attributes=rule_attributes(policy.devices),
-        residency=policy.layout not in ("flat", "devices"),
+        residency=policy.layout in OF_CELLS,
     )
     return Host(driver, policy, settings.interval_s, lend, added)
 

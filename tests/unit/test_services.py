@@ -1,6 +1,7 @@
 """Signs of another service on a host: processes, and systemd units."""
 
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -75,11 +76,25 @@ def test_a_process_is_known_by_its_program_or_its_script() -> None:
             process.kill()
 
 
-def test_a_folder_that_cannot_be_read_is_no_host_without_nova(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_folder: Path, _pattern: str) -> None:
-        raise OSError(5, "Input/output error", "/etc/systemd/system")
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(PermissionError(13, "Permission denied", "/etc/systemd/system"), id="not allowed"),
+        pytest.param(OSError(5, "Input/output error", "/etc/systemd/system"), id="a disk that fails"),
+    ],
+)
+def test_a_folder_that_cannot_be_read_is_no_host_without_nova(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    enable(tmp_path, "nova-compute.service")
+    listed = Path.iterdir
 
-    monkeypatch.setattr(Path, "glob", broken)
+    def broken(folder: Path) -> Iterator[Path]:
+        if folder.name == "multi-user.target.wants":
+            raise error
+        return listed(folder)
 
-    with pytest.raises(DiscoveryError, match="/etc/systemd/system: Input/output error"):
+    monkeypatch.setattr(Path, "iterdir", broken)
+
+    with pytest.raises(DiscoveryError, match=f"/etc/systemd/system: {error.strerror}"):
         probe_service("nova-compute", tmp_path)
