@@ -127,7 +127,15 @@ class Daemon:
         )
 
     def _pass(self, events: tuple[Event, ...], *, regular: bool = False) -> None:
-        """Take one pass over all nodes of this agent; report any error, and keep the service running."""
+        """Take one pass over all nodes of this agent, and free what it leaves."""
+        self._take(events, regular=regular)
+        gc.collect()  # the collector itself waits until garbage has gathered that is a quarter of what is frozen
+        if not self._frozen and not self._pace.failures:  # a failed pass has not loaded everything
+            self._frozen = True
+            gc.freeze()  # what is loaded by now stays: later collections need not look through it
+
+    def _take(self, events: tuple[Event, ...], *, regular: bool) -> None:
+        """Take one pass; report any error, and keep the service running."""
         began, asked_s = time.monotonic(), self._reporter.asked_s
         for event in events:
             LOG.debug("woken source=%s what=%s", event.source, event.what)
@@ -142,10 +150,6 @@ class Daemon:
             if type(taken) is DiscoveryError:  # its subclasses, and a wrong policy, need no new connection to the host
                 self._passes.close_host()
         self._reporter.publish()
-        if not self._frozen and not self._pace.failures:  # a failed pass has not loaded everything, and leaves garbage
-            self._frozen = True
-            gc.collect()
-            gc.freeze()  # what is loaded by now stays: later collections need not look through it
 
     def _try_pass(self, *, counts: bool) -> RoundResult | Exception:
         try:

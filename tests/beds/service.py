@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import socket
 import subprocess
 import threading
@@ -18,6 +19,7 @@ from beds.process import BedError
 from beds.synthetic.bed import Host
 from beds.upgrades import write_config
 
+UNIT = Path(__file__).parents[2] / "systemd/compute-node-agent.service"
 PATIENCE_S = 60  # for what takes a second on a machine that is not busy
 CPUCLOCK_SCHED = 2  # in the kernel's clock ids (posix-timers.h): all CPU of a process, in nanoseconds
 
@@ -112,7 +114,7 @@ def serving(
             [*inside, str(COMMAND), "run", "--config-file", str(config), *options],
             stdout=output,
             stderr=output,
-            env=os.environ | more | dict(environment or {}),
+            env=os.environ | environment_of_unit() | more | dict(environment or {}),
         )
         service = Service(process, config, log, state, listener)
         hearer = threading.Thread(target=service.listen)
@@ -125,6 +127,13 @@ def serving(
             listener.shutdown(socket.SHUT_RDWR)
             hearer.join()
     address.unlink()
+
+
+def environment_of_unit() -> dict[str, str]:
+    """What the systemd unit gives the service (``Environment=`` in systemd.exec)."""
+    lines = UNIT.read_text(encoding="utf-8").splitlines()
+    words = [word for line in lines if line.startswith("Environment=") for word in shlex.split(line)]
+    return dict(word.removeprefix("Environment=").split("=", 1) for word in words)
 
 
 def made_up(folder: Path, placement: Mapping[str, object], **agent: object) -> dict[str, dict[str, object]]:
