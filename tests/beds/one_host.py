@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from agent.settings.read import Settings, load_settings
+from agent.settings.read import Role, Settings, load_settings
 from agent.sync.decide.view import Wishes
 from agent.sync.leave import hand_over_node
 from agent.sync.node import ComputeNode
@@ -21,6 +21,7 @@ from drivers.facts import HostFacts
 from drivers.policy import Policy
 from reportclient.client import PlacementClient
 from reportclient.names import is_custom
+from reportclient.ownership import OWNER_NOVA
 from reportclient.payload import encode_inventories
 from reportclient.transport import Transport
 from reportclient.tree import Inventory, ObservedTree
@@ -76,6 +77,7 @@ class OneHost:
     policy: Policy
     sender: Sender = field(default_factory=Sender)
     interval_s: int = 60
+    role: Role | None = None
 
     @property
     def settings(self) -> Settings:
@@ -88,6 +90,7 @@ class OneHost:
             policy=self.policy,
             provider_config=folder,
             interval_s=self.interval_s,
+            role=self.role,
         )
 
     @property
@@ -112,6 +115,17 @@ class OneHost:
 
     def hand_over(self) -> Outcome:
         return hand_over_node(self.node, force=True)
+
+    def give_to_nova(self) -> None:
+        """The tree is nova's from now on: without our marks, with nova's on each provider."""
+        self.hand_over()
+        self.forget()
+        for seen in self.tree():
+            body = {
+                "traits": sorted(seen.provider.traits | {OWNER_NOVA}),
+                "resource_provider_generation": seen.generation,
+            }
+            self.send("PUT", f"/resource_providers/{seen.uuid}/traits", body)
 
     def tree(self) -> ObservedTree:
         return self.node.client.observe(ROOT)

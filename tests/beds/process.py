@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import requests
 
@@ -19,11 +20,27 @@ class BedError(Exception):
     """A test bed did not come up; the message ends with the tail of its log."""
 
 
+class Process(Protocol):
+    """What the beds use of a ``Popen``."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> int | None: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def terminate(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Child:
     """A running child, leader of its own process group; ``log`` has its stdout and stderr."""
 
-    process: subprocess.Popen[bytes]
+    process: Process
     log: Path
 
 
@@ -35,19 +52,23 @@ def free_port() -> int:
 
 
 def start(command: Sequence[str], *, directory: Path, log: Path, environment: Mapping[str, str] | None = None) -> Child:
-    """Start ``command`` in ``directory``; ``environment`` is laid over ours. No proxy stands before loopback."""
-    inherited = {**os.environ, "NO_PROXY": f"{LOOPBACK},localhost", "no_proxy": f"{LOOPBACK},localhost"}
+    """Start ``command`` in ``directory``; ``environment`` is laid over ours."""
     with log.open("ab") as output:
         process = subprocess.Popen(
             command,
             cwd=directory,
-            env={**inherited, **(environment or {})},
+            env=laid_over(environment or {}),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
     return Child(process, log)
+
+
+def laid_over(environment: Mapping[str, str]) -> dict[str, str]:
+    """Our environment with this one over it. No proxy stands before loopback."""
+    return {**os.environ, "NO_PROXY": f"{LOOPBACK},localhost", "no_proxy": f"{LOOPBACK},localhost", **environment}
 
 
 def run(command: Sequence[str], *, directory: Path, log: Path, environment: Mapping[str, str] | None = None) -> None:
@@ -102,7 +123,13 @@ def running(
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Child]:
     """A child which answers at ``url`` for as long as the context lasts."""
-    child = start(command, directory=directory, log=log, environment=environment)
+    with answering(start(command, directory=directory, log=log, environment=environment), url, cafile) as child:
+        yield child
+
+
+@contextmanager
+def answering(child: Child, url: str, cafile: Path | None = None) -> Iterator[Child]:
+    """The same of a child that was started already."""
     try:
         wait_until_answers(child, url, cafile=cafile)
         yield child

@@ -1,11 +1,11 @@
 """One WSGI application behind gunicorn: one worker with one thread, unless told: SQLite locks under any more."""
 
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from beds.process import LOOPBACK, running
+from beds.forked import start_gunicorn
+from beds.process import LOOPBACK, Child, answering, laid_over
 from beds.tls import Certificates
 
 
@@ -23,19 +23,13 @@ def serving(
     """
     Serve ``module:application`` at :func:`base_url`; yields the log of requests and errors.
 
-    All settings are in a file, which gunicorn reads from its working directory, and none on the command line:
-    ``keystone.wsgi.api`` parses ``sys.argv`` as its own, and a worker meeting gunicorn's options there exits with 2.
+    All settings are in a file, and none on the command line: ``keystone.wsgi.api`` parses ``sys.argv`` as its own, and
+    a worker meeting gunicorn's options there exits with 2.
     """
     log = directory / "server.log"
     (directory / "gunicorn.conf.py").write_text(_settings(application, port, tls, workers, threads))
-    with running(
-        [sys.executable, "-m", "gunicorn"],
-        directory=directory,
-        log=log,
-        url=base_url(port, tls),
-        cafile=tls.ca if tls else None,
-        environment=environment,
-    ):
+    child = Child(start_gunicorn(directory, log, laid_over(environment)), log)
+    with answering(child, base_url(port, tls), tls.ca if tls else None):
         yield log
 
 

@@ -6,7 +6,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from beds.agents import run_agent
 from beds.by_hand import ByHand
 from beds.golden import LAYOUTS, GoldenHost, beyond_the_machine, golden_hosts, write_layout
 from beds.placement import PlacementServer
+from beds.service import noauth
 from beds.synthetic.bed import EMULATOR, Host
 from beds.synthetic.hosts import FOUR_CELLS, ODD_CELLS, QUEENS_FIRST, QUEENS_SECOND
 from beds.synthetic.model import Machine
@@ -24,6 +25,7 @@ pytestmark = pytest.mark.live
 
 Start = Callable[[Machine], Host]
 Write = Callable[..., Path]
+Connect = Callable[..., tuple[object, ...]]
 MACHINES = {machine.name: machine for machine in (QUEENS_FIRST, QUEENS_SECOND, FOUR_CELLS, ODD_CELLS)}
 
 
@@ -95,9 +97,12 @@ def test_the_layouts_agree_class_by_class(golden: GoldenHost) -> None:
     assert all(other == flat for other in others)
 
 
-def test_a_host_goes_through_all_layouts_and_back_in_one_placement(tmp_path: Path) -> None:
+def test_a_host_goes_through_all_layouts_and_back_in_one_placement(
+    placement_server: PlacementServer, write_config: Write, tmp_path: Path
+) -> None:
     golden = GoldenHost(Path(__file__).parents[1] / "hosts" / FOUR_CELLS.name)
-    options = ("--host", golden.archive, "--embedded-dir", tmp_path / "placement", "--config-file", golden.config)
+    config = write_config(placement=noauth(placement_server.url), agent={"state_directory": tmp_path / "state"})
+    options = ("--host", golden.archive, "--config-file", golden.config, "--config-file", config)
 
     ways = "flat devices numa cells devices flat cells numa flat"  # two ways into each layout
     for layout in ways.split():
@@ -141,13 +146,24 @@ def hostdev(address: str) -> str:
     return f"<hostdev mode='subsystem' type='pci' managed='yes'><source>{place}</source></hostdev>"
 
 
-def test_a_one_time_card_is_reserved_once_a_guest_has_it_and_stays_so(
-    synthetic: Start, write_config: Write, tmp_path: Path
-) -> None:
+@pytest.fixture
+def writing(placement_server: PlacementServer, write_config: Write, tmp_path: Path) -> Iterator[Connect]:
+    """Configures a synthetic host with a placement: the options of a verb."""
+    with ExitStack() as stack:
+
+        def options(host: Host, **groups: dict[str, object]) -> tuple[object, ...]:
+            placement = noauth(stack.enter_context(host.doorway(placement_server.url)))
+            own: dict[str, object] = {"state_directory": tmp_path / "state"}
+            config = connect(host, write_config, placement=placement, agent=own, **groups)
+            return "--config-file", config, "--format", "json"
+
+        yield options
+
+
+def test_a_one_time_card_is_reserved_once_a_guest_has_it_and_stays_so(synthetic: Start, writing: Connect) -> None:
     host = synthetic(QUEENS_SECOND)
     rule = {"address": "0000:01:00.0", "one_time_use": "true", "resource_class": "CUSTOM_NIC"}
-    config = connect(host, write_config, pci={"device_spec": json.dumps(rule), "report_in_placement": True})
-    options = ("--config-file", config, "--embedded-dir", tmp_path / "placement", "--format", "json")
+    options = writing(host, pci={"device_spec": json.dumps(rule), "report_in_placement": True})
     name = f"{host.machine.name}_0000:01:00.0"
 
     def reserved() -> int:
@@ -205,12 +221,9 @@ def test_the_class_of_vfs_comes_from_a_file_of_their_driver_live_and_recorded(
     assert again.json == live.json
 
 
-def test_vfs_of_a_card_without_a_link_are_reserved_explained_and_given_back(
-    synthetic: Start, write_config: Write, tmp_path: Path
-) -> None:
+def test_vfs_of_a_card_without_a_link_are_reserved_explained_and_given_back(synthetic: Start, writing: Connect) -> None:
     host = synthetic(FOUR_CELLS)
-    config = connect(host, write_config, pci={"discover": "all"})
-    options = ("--config-file", config, "--embedded-dir", tmp_path / "placement", "--format", "json")
+    options = writing(host, pci={"discover": "all"})
     name = f"{host.machine.name}_0000:81:00.0"
 
     def stock() -> tuple[int, int, bool]:
