@@ -65,6 +65,11 @@ class DeviceRule:
     live_migratable: bool = False
     bandwidth: "Bandwidth | None" = None
 
+    @property
+    def novas(self) -> bool:
+        """Whether nova reports these devices too: not those of Neutron's networks, nor those of our own key."""
+        return self.physical_network is None and self.class_attribute is None
+
 
 @dataclass(frozen=True, slots=True)
 class Bandwidth:

@@ -86,6 +86,7 @@ class Holdings:
     away: frozenset[str] = frozenset()  # classes that the root has, partly reserved, and that no device has now
     kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)  # classes of the devices in a total, by suffix
     hardware: frozenset[str] = frozenset()  # PCI addresses of all devices that count in what is offered
+    novas: frozenset[str] = frozenset()  # names of the providers that nova-compute makes too, where it reports the host
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

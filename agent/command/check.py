@@ -265,13 +265,23 @@ def _check_tree(one: ComputeNode, survey: Survey) -> str:
             f"{'; '.join(draft.contest.changes)}: stop it, then run sync --take-over"
         )
     if novas := one.against_writing(draft):
-        raise CheckFailed("; ".join(novas))
+        raise CheckFailed("; ".join((*novas, *_fitting_roles(one))))
     verdict = judge(draft, wishes, one.terms())
     if verdict.refused:
         raise CheckFailed(f"{one.name}: sync would end with {verdict.refused.value}: {'; '.join(verdict.notes)}")
     count = len(draft.plan.operations)
-    return (
-        f"{one.name}: sync would do {count} operation(s), see compute-node-agent plan"
-        if count
-        else f"{one.name} is up to date"
-    )
+    left = f": sync would do {count} operation(s), see compute-node-agent plan" if count else " is up to date"
+    return f"{one.name}{left}; {_role_text(one)}"
+
+
+def _fitting_roles(one: ComputeNode) -> tuple[str, ...]:
+    """Return which roles fit a host that nova reports, where none is configured."""
+    if one.settings.role:
+        return ()
+    return ("or leave the host to nova, and set [agent] role = audit, or role = beside to report what nova leaves out",)
+
+
+def _role_text(one: ComputeNode) -> str:
+    if one.settings.role:
+        return f"[agent] role = {one.settings.role}"
+    return "[agent] role is not set, and sole fits, as nothing shows that nova reports this host"

@@ -13,7 +13,7 @@ from agent.connect.metering import MeteredSender, operation, served
 from agent.errors import ConfigError, StateError
 from agent.nova.answers import essential
 from agent.nova.client import NovaClient
-from agent.settings.read import Settings, keep_in, load_settings
+from agent.settings.read import ONE_LAYOUT, Settings, keep_in, load_settings
 from agent.state.clock import probe_clock
 from agent.state.nodes import own_mark
 from agent.sync.case import Case
@@ -72,6 +72,8 @@ def settings_for(choice: Choice) -> Settings:
     settings = replace(settings, recorded=bool(choice.host) or _is_made_up(settings))
     if choice.layout:
         settings = replace(settings, policy=replace(settings.policy, layout=choice.layout))
+    if settings.beside_nova and settings.policy.layout != "devices":
+        raise ConfigError(f"[agent] role = beside, and {ONE_LAYOUT}: leave out --to {settings.policy.layout}")
     return keep_in(settings, _embedded_dir(choice)) if choice.embedded else settings
 
 
@@ -289,8 +291,10 @@ def open_bare_metal(
     """
     from agent.bare_metal.nodes import BareMetalNodes
 
-    if settings.audits_only:
-        raise ConfigError("[agent] role = audit is for hypervisors: remove the option where compute_driver is Ironic's")
+    if settings.role in ("audit", "beside"):
+        raise ConfigError(
+            f"[agent] role = {settings.role} is for hypervisors: remove the option where compute_driver is Ironic's"
+        )
     in_process = choice.embedded or choice.database is not None
     kept = choice.case or choice.recorder
     with open_nodes(settings, choice, writes=writes, told=told) as driver:

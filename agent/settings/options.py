@@ -134,11 +134,13 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
         cfg.ListOpt("root_traits", default=[],
                     help="Traits to report on the root for what other services on this host can do, for instance "
                          "COMPUTE_RESCUE_BFV."),
-        cfg.StrOpt("role", choices=("sole", "audit"),
-                   help="What this agent does on a hypervisor. sole: it reports the host. audit: another service, "
-                        "nova-compute, reports the host; this agent compares allocations with guests, repairs what its "
-                        "policy allows, and writes nothing else. Unset: sole, but nothing is written while a sign "
-                        "shows that nova reports the host."),
+        cfg.StrOpt("role", choices=("sole", "beside", "audit"),
+                   help="What this agent does on a hypervisor. sole: it reports the host. beside: nova-compute reports "
+                        "the host and its devices, and this agent reports, below nova's root, the devices that nova "
+                        "leaves out: those of a physical_network, those of resource_class_attribute, and those that "
+                        "[pci] discover finds. audit: nova-compute reports the host, and this agent reports nothing. "
+                        "In each role the agent compares allocations with guests, and repairs what its policy allows. "
+                        "Unset: sole, but nothing is written while a sign shows that nova reports the host."),
         cfg.BoolOpt("allow_reshape", default=False,
                     help="Allow sync, and the service at its start, to convert a host: to move allocations of guests "
                          "because the shape of the tree changes. If false, a host is converted only by "

@@ -10,6 +10,7 @@ import os.path
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from oslo_config import cfg
 
@@ -44,6 +45,10 @@ class IronicSettings:
     ring_timeout_s: int  # a member without a pass for this time loses its nodes to the others
 
 
+Role = Literal["sole", "beside", "audit"]
+ONE_LAYOUT = "nova reports in the layout devices alone"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The whole configuration, with checked values."""
@@ -58,7 +63,7 @@ class Settings:
     provider_config: Path  # folder of the operator's provider.yaml files
     provider_config_named: bool  # whether a file sets this folder, so that it must exist
     shrink_fraction: float  # of a resource class; a plan that takes away more is refused
-    audits_only: bool  # whether this agent writes nothing on a host but repairs of its audits: [agent] role = audit
+    role: Role | None  # what this agent does on a hypervisor; None: not configured
     allow_reshape: bool  # whether sync and the service may convert the host
     reshape_timeout_s: int
     node_grace_s: int  # wait between two answers of Ironic that lack a node, before its provider is deleted
@@ -80,6 +85,16 @@ class Settings:
     recorded: bool = False  # the nodes are host archives, which have their own identity
     state_option: str = "[agent] state_directory"  # which option names that folder, for messages
     source: cfg.ConfigOpts  # from which keystoneauth reads its own options
+
+    @property
+    def audits_only(self) -> bool:
+        """Whether this agent writes nothing on a hypervisor but repairs of its audits."""
+        return self.role == "audit"
+
+    @property
+    def beside_nova(self) -> bool:
+        """Whether this agent reports only children below the root that nova reports."""
+        return self.role == "beside"
 
 
 def load_settings(
@@ -161,7 +176,7 @@ def _read_settings(values: Values, config_folders: list[Path]) -> Settings:
         provider_config=Path(values.value("compute", "provider_config_location")),
         provider_config_named=values.is_set("compute", "provider_config_location"),
         shrink_fraction=values.value("agent", "shrink_limit_percent") / 100,
-        audits_only=values.value("agent", "role") == "audit",
+        role=_read_role(values),
         allow_reshape=values.value("agent", "allow_reshape"),
         reshape_timeout_s=values.value("agent", "reshape_timeout"),
         audit_grace_s=values.value("agent", "audit_grace"),
@@ -184,6 +199,13 @@ def _read_settings(values: Values, config_folders: list[Path]) -> Settings:
     if values.problems:
         raise ConfigError(*dict.fromkeys(values.problems))
     return settings
+
+
+def _read_role(values: Values) -> Role | None:
+    role: Role | None = values.value("agent", "role")
+    if role == "beside" and values.value("compute", "layout") != "devices":
+        values.problem("compute", "layout", f"does not fit [agent] role = beside: {ONE_LAYOUT}")
+    return role
 
 
 def _read_ironic(values: Values) -> IronicSettings:

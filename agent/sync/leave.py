@@ -38,7 +38,8 @@ def retire_node(node: ComputeNode, *, dry: bool = False) -> Outcome:
     """
     Remove this host's tree from placement; compute_id stays, so that the host is the same one if it comes back.
 
-    All stock goes in one request, which placement refuses if a consumer holds any of it; then the providers go.
+    All stock goes in one request, which placement refuses if a consumer holds any of it; then the providers go. In the
+    role beside only this agent's children go.
 
     Raises:
         as ``ComputeNode.draft``; StateError: the service runs. Conflict: others wrote first at each of several
@@ -48,14 +49,15 @@ def retire_node(node: ComputeNode, *, dry: bool = False) -> Outcome:
     def against(draft: Draft, held: tuple[Allocation, ...]) -> tuple[str, ...]:
         return node.against_writing(draft) or against_retirement(draft, held)
 
-    return _leave(node, _draft, against, lambda draft: plan_retirement(draft.observed), dry=dry)
+    return _leave(node, _draft, against, lambda draft: plan_retirement(_leaving(draft)), dry=dry)
 
 
 def hand_over_node(node: ComputeNode, *, dry: bool = False, force: bool = False) -> Outcome:
     """
     Remove our marks and reservations from this host's tree and leave the rest, for nova-compute to go on with.
 
-    With ``force`` also where there are providers that nova would not maintain.
+    With ``force`` also where there are providers that nova would not maintain. In the role beside these keep their
+    marks, as this agent maintains them.
 
     Raises:
         as ``retire_node``.
@@ -65,9 +67,13 @@ def hand_over_node(node: ComputeNode, *, dry: bool = False, force: bool = False)
         if node.settings.audits_only:
             return (only_audits(node.name),)
         stands = node.standing_layout(sight.observed, sight.memory)
-        return against_hand_over(sight.observed, stands, force=force)
+        return against_hand_over(sight.observed, stands, force=force or beside)
 
-    return _leave(node, _sight, against, _plan_hand_over, dry=dry)
+    def plan(sight: Sight) -> Plan:
+        return plan_hand_over(sight.said, sight.memory.configured, beside=beside)
+
+    beside = node.settings.beside_nova
+    return _leave(node, _sight, against, plan, dry=dry)
 
 
 def plan_retirement(observed: ObservedTree) -> Plan:
@@ -77,16 +83,20 @@ def plan_retirement(observed: ObservedTree) -> Plan:
     return Plan((*((Reshape(stocked),) if stocked else ()), *deletes))
 
 
-def plan_hand_over(observed: ObservedTree, configured: Mapping[str, Names] = _NONE) -> Plan:
+def plan_hand_over(observed: ObservedTree, configured: Mapping[str, Names] = _NONE, *, beside: bool = False) -> Plan:
     """
     Return the plan that gives back what we reserved and removes our marks, the root's last.
 
     The rest of the stock, names and uuids stay. Children with the mark of another service stay as they are, and so do
-    classes that the operator's files added (``configured``).
+    classes that the operator's files added (``configured``), and with ``beside`` the children that nova does not make.
 
     The stock comes first: after a run that was cut off, the marks still tell what an operator reserved.
     """
-    own = [seen for seen in _leaves_first(observed) if not (seen.provider.parent and others_marks(seen))]
+    own = [
+        seen
+        for seen in _leaves_first(observed)
+        if seen.provider.parent is None or not (others_marks(seen) or (beside and not is_novas(seen)))
+    ]
     stock = tuple(
         SetInventories(seen.uuid, seen.name, after)
         for seen in own
@@ -102,22 +112,25 @@ def plan_hand_over(observed: ObservedTree, configured: Mapping[str, Names] = _NO
     return Plan((*((Reshape(stock),) if len(stock) > 1 else stock), *writes))
 
 
-def _plan_hand_over(sight: Sight) -> Plan:
-    return plan_hand_over(sight.said, sight.memory.configured)
+def _leaving(draft: Draft) -> ObservedTree:
+    """Return what of a tree goes with this agent: all of it, or its children below nova's root."""
+    if not draft.beside:
+        return draft.observed
+    return ObservedTree(tuple(seen for seen in draft.observed if seen.provider.parent and draft.ours.writes(seen)))
 
 
 def against_retirement(draft: Draft, held: tuple[Allocation, ...]) -> tuple[str, ...]:
     """Return why this tree is not removed, a sentence each; empty when it may be."""
     observed, ours = draft.observed, draft.ours
-    root = observed.root
+    root, leaving = observed.root, _leaving(draft).by_name
     if root is None:
         return ()
-    if MARKER not in root.provider.traits:
+    if MARKER not in root.provider.traits and not draft.beside:
         return (f"{root.name} does not carry this agent's mark, so this agent does not remove it",)
     sentences = []
-    if consumers := sorted({one.consumer for one in held}):
+    if consumers := sorted({one.consumer for one in held if one.provider in leaving}):
         sentences.append(f"consumers hold allocations here, move or delete them first: {_list(consumers)}")
-    return (*sentences, *against_foreign(observed, ours))
+    return (*sentences, *(() if draft.beside else against_foreign(observed, ours)))
 
 
 def against_foreign(observed: ObservedTree, ours: Ownership) -> tuple[str, ...]:

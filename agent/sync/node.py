@@ -9,6 +9,7 @@ from agent.state.clock import Clock, probe_clock
 from agent.state.host import StateFile
 from agent.state.identity import parse_identity, planned_identity, read_identity
 from agent.state.memory import NodeState
+from agent.sync.decide.beside import against_root
 from agent.sync.decide.draft import Draft, draft, ownership
 from agent.sync.decide.judge import Terms
 from agent.sync.decide.layout import standing_layout
@@ -105,6 +106,7 @@ class ComputeNode:
             observed=observed,
             went_back=self.client.went_back,
             memory=memory,
+            beside=settings.beside_nova,
             wishes=wishes,
             tried=tried,
         )
@@ -179,13 +181,15 @@ class ComputeNode:
 
     def against_writing(self, seen: Draft | Sight) -> tuple[str, ...]:
         """
-        Return why nothing may be written on this host's root, as nova reports it, a sentence each; empty: it may be.
+        Return why nothing may be written on this host's root, or below it, a sentence each; empty: it may be.
 
         Raises:
             DiscoveryError: it cannot be read whether nova-compute is on this host.
         """
         if self.settings.audits_only:
             return (only_audits(self.name),)
+        if self.settings.beside_nova:
+            return against_root(self.name, seen.observed)
         if self.settings.recorded:
             return ()
         signs = signs_of_nova(seen.observed.root, self.probe(NOVA_COMPUTE))

@@ -107,14 +107,14 @@ def foresee(node: ComputeNode, wishes: Wishes) -> Draft:
 
 
 def _own_identity(node: ComputeNode) -> str | None:
-    """Return this live host's identity, made now if there is none; None for a recorded host."""
+    """Return this live host's identity, made now if there is none, unless nova makes it; None for a recorded host."""
     folders = node.settings.identity_folders
     if node.settings.recorded:
         return None
     identity = read_identity(folders)
     if identity is None and (standing := node.client.find(node.name)):
         raise node.unlike(standing, None)
-    return identity or create_identity(folders[0])
+    return identity if identity or node.settings.beside_nova else create_identity(folders[0])
 
 
 def _carry_out(node: ComputeNode, draft: Draft, wishes: Wishes, agree: Agree) -> Outcome:
@@ -132,7 +132,8 @@ def _carry_out(node: ComputeNode, draft: Draft, wishes: Wishes, agree: Agree) ->
         configured=stands.configured,
         reported=stands.reported,
     )
-    node.state_file(draft.root_uuid).write(remembered)
+    if draft.identified:
+        node.state_file(draft.root_uuid).write(remembered)
     notes = (*verdict.notes, *notes_on(draft)) if verdict.refused is Status.UNSAFE else verdict.notes
     return Outcome(
         node=node.name,

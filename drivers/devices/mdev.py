@@ -143,6 +143,7 @@ def _mdev_provider(
         members={mdev.uuid: rule.resource_class for mdev in made},
         hardware=frozenset({str(one) for one in (parent.address, function.pf if function else None) if one}),
         ill=f"{parent.name}: {why}" if why else "",
+        novas=True,
     )
 
 

@@ -106,6 +106,7 @@ def _pci_provider(
         once=any(match.rule and match.rule.one_time_use for match in matched),
         ill=why,
         untold=untold,
+        novas=any(match.rule and match.rule.novas for match in matched),
     )
 
 

@@ -43,4 +43,5 @@ def _sev_provider(suffix: str, count: int, standing: Standing) -> DeviceStock:
         suffix=suffix,
         inventories={CONTEXT: (Inventory(total=count, max_unit=1, reserved=kept), reason)},
         traits={trait: reason, **short(before, {CONTEXT: count})},
+        novas=True,
     )

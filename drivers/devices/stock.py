@@ -26,6 +26,7 @@ class DeviceStock:
     once: bool = False  # the first guest uses up the stock for good
     ill: str = ""  # why this agent reserves some of it; empty: no fault is known
     untold: frozenset[str] = frozenset()  # classes of which the device has an unknown amount now
+    novas: bool = False  # nova-compute makes this provider too, where it reports the host
 
 
 def libvirt_name(address: str) -> str:
@@ -136,5 +137,6 @@ def silenced(suffix: str, function: PciFunction, standing: Standing) -> list[Dev
             inventories={name: (replace(one, reserved=one.total), Reason(why, RULE)) for name, one in stood.items()},
             traits=marks(why, reserved_by_operator_on(stands)),
             ill=why,
+            novas=True,
         )
     ]

@@ -81,6 +81,7 @@ def _shape(facts: HostFacts, policy: Policy, standing: Standing) -> Shaped:
         silent=mute,
         away=missing,
         hardware=frozenset().union(*(device.hardware for device in devices)),
+        novas=frozenset(f"{facts.hostname}_{device.suffix}" for device in devices if device.novas),
     )
     if policy.layout in OF_CELLS:
         stock, below = shape_cells(facts, policy, standing, devices)

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from agent.sync.decide.draft import Draft, Shaper
+from agent.sync.decide.draft import Draft
 from agent.sync.decide.provider_tree import plan_provider_tree
+from agent.sync.decide.view import Shaper
 from drivers.base import Survey
 from drivers.moves.slots import leaving_of, stock_of
 from drivers.nova.trees import rows_of

@@ -4,17 +4,23 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from beds.agents import run_agent
+from beds.by_hand import ByHand
 from beds.golden import GoldenHost, write_layout
+from beds.placement import PlacementServer
+from beds.service import noauth
 from beds.synthetic.bed import Host
-from beds.synthetic.hosts import QUEENS_FIRST
+from beds.synthetic.hosts import FOUR_CELLS, QUEENS_FIRST
 from beds.synthetic.model import Machine
+from beds.trees import lay_down
 
 pytestmark = pytest.mark.live
 
+MARK = "CUSTOM_OWNER_COMPUTE_NODE_AGENT"
 Start = Callable[[Machine], Host]
 Write = Callable[..., Path]
 FOLDERS = """
@@ -45,13 +51,17 @@ def units_of_its_own(host: Host) -> Iterator[Callable[[str], None]]:
 
 
 def test_a_root_that_an_enabled_nova_compute_will_report_is_written_only_on_a_persons_word(
-    synthetic: Start, write_config: Write, tmp_path: Path
+    synthetic: Start, placement_server: PlacementServer, write_config: Write, tmp_path: Path
 ) -> None:
     host = synthetic(QUEENS_FIRST)
-    config = write_config(libvirt={"connection_uri": host.libvirtd.uri, "virt_type": "qemu"})
-    options = ("--config-file", config, "--embedded-dir", tmp_path / "run", "--format", "json")
-    cells = (*options, "--config-file", write_layout("numa", tmp_path))
-    with units_of_its_own(host) as enable:
+    with units_of_its_own(host) as enable, host.doorway(placement_server.url) as url:
+        config = write_config(
+            libvirt={"connection_uri": host.libvirtd.uri, "virt_type": "qemu"},
+            placement=noauth(url),
+            agent={"state_directory": tmp_path / "state"},
+        )
+        options = ("--config-file", config, "--format", "json")
+        cells = (*options, "--config-file", write_layout("numa", tmp_path))
         enable("nova-compute.service")
 
         refused = host.run("sync", *options)
@@ -77,13 +87,16 @@ def test_a_root_that_an_enabled_nova_compute_will_report_is_written_only_on_a_pe
         assert len(host.run("show", *options).json["providers"]) > len(stands["providers"])
 
         assert host.run("reshape", *options, "--apply", "--take-over").code == 0
-    assert host.run("show", *options).json["providers"].keys() == stands["providers"].keys()
+        assert host.run("show", *options).json["providers"].keys() == stands["providers"].keys()
 
 
-def test_in_the_role_audit_a_host_is_audited_and_not_written(tmp_path: Path) -> None:
+def test_in_the_role_audit_a_host_is_audited_and_not_written(
+    placement_server: PlacementServer, write_config: Write, tmp_path: Path
+) -> None:
     golden = GoldenHost(Path(__file__).parents[1] / "hosts" / QUEENS_FIRST.name)
+    config = write_config(placement=noauth(placement_server.url), agent={"state_directory": tmp_path / "state"})
     host = ("--host", golden.archive, "--config-file", golden.config)
-    sole = (*host, "--embedded-dir", tmp_path / "run", "--format", "json")
+    sole = (*host, "--config-file", config, "--format", "json")
     assert run_agent("sync", *sole).code == 0
     stands = run_agent("show", *sole).json["providers"]
     role = tmp_path / "role.conf"
@@ -98,3 +111,60 @@ def test_in_the_role_audit_a_host_is_audited_and_not_written(tmp_path: Path) -> 
     assert run_agent("check", *options).code == 0
     assert run_agent("audit", *sole, "--config-file", role).code == 0
     assert run_agent("show", *sole).json["providers"] == stands
+
+
+def lay_down_as_nova(placement: ByHand, golden: GoldenHost) -> dict[str, dict[str, Any]]:
+    """The host and its GPUs, as nova 34 makes them; its network cards are Neutron's. Returns nova's rows, by name."""
+    providers = golden.read("devices")["providers"]
+    made = {name: one for name, one in providers.items() if not any("NET" in kind for kind in one["inventories"])}
+    traits = {name: sorted({*one["traits"], "OWNER_NOVA"} - {MARK}) for name, one in made.items()}
+    lay_down(placement, {name: {**one, "traits": traits[name]} for name, one in made.items()})
+    return rows_of(placement)
+
+
+def rows_of(placement: ByHand) -> dict[str, dict[str, Any]]:
+    """Each provider with its generation, which any write raises."""
+    return {one["name"]: one for one in placement.send("GET", "/resource_providers")["resource_providers"]}
+
+
+def test_in_the_role_beside_only_what_nova_leaves_out_is_written(
+    synthetic: Start, placement_server: PlacementServer, write_config: Write, tmp_path: Path
+) -> None:
+    golden, placement = GoldenHost(Path(__file__).parents[1] / "hosts" / FOUR_CELLS.name), ByHand(placement_server.url)
+    novas = lay_down_as_nova(placement, golden)
+    host, name = synthetic(FOUR_CELLS), FOUR_CELLS.name
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "compute_id").write_text(novas[name]["uuid"])
+    with units_of_its_own(host) as enable, host.doorway(placement_server.url) as url:
+        enable("nova-compute.service")
+
+        def options(**agent: object) -> tuple[object, ...]:
+            config = write_config(
+                libvirt={"connection_uri": host.libvirtd.uri, "virt_type": "qemu"},
+                placement=noauth(url),
+                agent={"state_directory": tmp_path / "state", **agent},
+            )
+            return "--config-file", golden.config, "--config-file", config, "--format", "json"
+
+        unset = host.run("check", *options())
+        assert (unset.code, "or role = beside to report what nova leaves out" in unset.out) == (3, True)
+
+        beside = options(role="beside")
+        done = host.run("sync", *beside)
+        assert (done.code, done.json["outcome"]) == (0, "changed")
+        stands = rows_of(placement)
+        assert stands.keys() - novas.keys() == {f"{name}_0000:01:00.0", f"{name}_0000:81:00.0"}
+        assert {one: stands[one] for one in novas} == novas
+        shown = host.run("show", *beside).json["providers"]
+        assert all((MARK in one["traits"]) == (each not in novas) for each, one in shown.items())
+
+        checked = host.run("check", *beside)
+        assert (checked.code, "[agent] role = beside" in checked.out) == (0, True), checked.out
+        assert host.run("plan", *beside).code == 0
+        assert host.run("audit", *beside).json["findings"] == []
+        refused = host.run("reshape", *beside, "--to", "numa", "--apply")
+        assert (refused.code, refused.out) == (1, "")
+        assert "leave out --to numa" in refused.err
+        assert host.run("sync", *beside).json["outcome"] == "unchanged"
+        assert host.run("retire", *beside).code == 0
+    assert rows_of(placement) == novas

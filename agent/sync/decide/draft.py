@@ -3,19 +3,18 @@
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
 
 from agent.errors import ConfigError
 from agent.state.memory import NodeState
 from agent.sync.decide.additions import Addition, add, check_names, now_named, still_named, without
+from agent.sync.decide.beside import BesideNova, below_novas
 from agent.sync.decide.one_time import Uses, find_uses, one_time, to_ask
 from agent.sync.decide.owner import signs_of_nova
 from agent.sync.decide.unmatched import lost_entries, unmatched
-from agent.sync.decide.view import Needs, View
+from agent.sync.decide.view import Needs, Shaper, View
 from drivers.base import Survey
 from drivers.facts import ServiceSigns
 from drivers.moves import displaced, exchanged, plan_moves
-from drivers.policy import Policy
 from drivers.strangers import find_stand_ins
 from reportclient.allocations import Allocation, Consumer, Holdings, Move, Observed, apply_moves
 from reportclient.diff import adopted, diff
@@ -27,17 +26,6 @@ from reportclient.plan import Delete, Plan, lessened, recast
 from reportclient.renaming import as_called, called, former_name, new_names
 from reportclient.reserve import Reservations, set_by_operator, used_up, with_reservations
 from reportclient.tree import ObservedTree, ProviderTree
-
-
-class Shaper(Protocol):
-    """The pure half of a driver (``drivers.base.Driver``)."""
-
-    @property
-    def emitted(self) -> Names: ...
-
-    def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]: ...
-
-    def present(self, survey: Survey) -> frozenset[str]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +55,7 @@ class Draft:
     lasting: NodeState  # to remember once the plan is carried out
     identified: bool  # False: root_uuid is a stand-in for the one that sync will make
     nova: Mapping[str, str] = field(default_factory=dict)  # signs that nova reports the root; empty: none, or not asked
+    beside: bool = False  # True: nova reports the root, and only children that nova does not make are wanted
 
     @property
     def allocations_after(self) -> tuple[Allocation, ...]:
@@ -130,6 +119,8 @@ def draft(view: View, shaper: Shaper) -> Draft | Needs:
         ConfigError: an operator's file adds what it may not, or has a typing error in the name of a provider.
         TreeMismatch: placement has another host's tree under this name.
     """
+    if view.beside:
+        shaper, view = BesideNova(shaper), replace(view, additions=below_novas(view.additions, view))
     standing = _standing(view, shaper)
     shaped = _shape(view, shaper, standing)
     if needs := _unread_uses(view, standing, shaped):
@@ -219,6 +210,7 @@ def _draft(
         went_back=view.went_back,
         identified=view.identified,
         nova=_signs(view),
+        beside=view.beside,
         memory=memory,
         refused=replace(view.memory, observed=view.observed, used=shaped.uses.uuids),
         meanwhile=_meanwhile(view, memory, wanted),
@@ -271,7 +263,7 @@ def _shape(view: View, shaper: Shaper, standing: _Standing) -> _Shaped:
     reserved = set_by_operator(observed, memory.observed, memory.reserved, tried=view.tried)
     said = without(standing.with_reservations(reserved), standing.named)
     tree, holdings = shaper.shape(view.survey, view.policy, said)
-    ours = ownership(shaper, view.survey, tree, observed, memory)
+    ours = ownership(shaper, view.survey, tree, observed, memory, beside=view.beside)
     found = contest(memory.observed, observed, tree, ours, view.policy.free_ratios, tried=view.tried)
     if found:
         reserved = set_by_operator(observed, memory.observed, memory.reserved, tried=view.tried, contested=found.uuids)
@@ -286,15 +278,20 @@ def _signs(view: View) -> dict[str, str]:
 
 
 def ownership(
-    shaper: Shaper, survey: Survey, shaped: ProviderTree, observed: ObservedTree, memory: NodeState
+    shaper: Shaper,
+    survey: Survey,
+    shaped: ProviderTree,
+    observed: ObservedTree,
+    memory: NodeState,
+    *,
+    beside: bool = False,
 ) -> Ownership:
-    """Return what was ours before this pass, and what nova made for devices of this host."""
+    """Return what was ours before this pass, and what nova made for devices of this host, unless that stays nova's."""
     names = shaper.present(survey) | {provider.name for provider in shaped}
-    return Ownership(
-        emitted=shaper.emitted,
-        configured=joined(memory.configured, memory.reported),
-        adopted=adopted(observed, names),
-    )
+    configured = joined(memory.configured, memory.reported)
+    if beside:
+        names, configured = frozenset(), {name: one for name, one in configured.items() if name != shaped.root.name}
+    return Ownership(emitted=shaper.emitted, configured=configured, adopted=adopted(observed, names))
 
 
 def _unread_uses(view: View, standing: _Standing, shaped: _Shaped) -> Needs | None:
@@ -307,7 +304,7 @@ def _unread_uses(view: View, standing: _Standing, shaped: _Shaped) -> Needs | No
 def _unread_signs(view: View, shaped: _Shaped, way: _Way) -> Needs | None:
     """Return the need to look for nova-compute on a live host: before something is written, or taken over."""
     asked = way.plan.operations or shaped.contest or view.wishes.take_over
-    unread = view.readings.nova_compute is None and not view.recorded
+    unread = view.readings.nova_compute is None and not view.recorded and not view.beside
     return Needs(nova_compute=True) if asked and unread else None
 
 
@@ -374,9 +371,13 @@ def _rows(view: View, uuids: Iterable[str], observed: ObservedTree) -> tuple[All
 def _moves(
     view: View, observed: Observed, wanted: _Wanted, holdings: Holdings, recast_as: frozenset[tuple[str, str]]
 ) -> tuple[tuple[Move, ...], tuple[Consumer, ...], str] | Needs:
-    """Return the moves, the consumers read for them, and why one has no place; none while the root is being renamed."""
+    """
+    Return the moves, the consumers read for them, and why one has no place.
+
+    Nothing moves while the root is being renamed, nor beside nova, whose allocations these are.
+    """
     root, rows, desired = observed.tree.root, observed.allocations, wanted.tree
-    if not rows or root is None or root.name != desired.root.name:
+    if view.beside or not rows or root is None or root.name != desired.root.name:
         return (), (), ""
     here = {one.consumer for one in rows}
     absent = holdings.guests - here  # guests whose rows a migration may have, as long as they migrate

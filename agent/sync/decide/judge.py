@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from agent.state.memory import NodeState
+from agent.sync.decide.beside import against_root
 from agent.sync.decide.doubled import excused
 from agent.sync.decide.draft import Draft
 from agent.sync.decide.novas import advice, open_stock, stranded
@@ -48,6 +49,8 @@ def judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
     memory = draft.memory
     if terms.audits_only and draft.plan.operations:
         return Verdict(refused=Status.AUDIT_ONLY, notes=(only_audits(terms.node),), memory=memory)
+    if draft.beside and (refusal := against_root(terms.node, draft.observed)):
+        return Verdict(refused=Status.CONTESTED, notes=refusal, memory=memory)
     if refusal := _contested(draft, wishes):
         return Verdict(refused=Status.CONTESTED, notes=refusal, memory=replace(memory, contested=refusal))
     if refusal := _novas(draft, wishes):
@@ -88,10 +91,11 @@ def notes_on(draft: Draft) -> tuple[str, ...]:
             "placement has older data than at the last pass (a restored backup, or a cache on the way?): all of "
             "this tree was read again, and all that differs from this host is written again"
         )
-    notes += outlook(draft.desired, draft.nova) if draft.plan.operations else ()
+    notes += outlook(draft.desired, draft.nova) if draft.plan.operations and not draft.beside else ()
     notes += draft.held
     notes += misspelt(draft.strays, draft.desired)
-    notes += [advice(seen) for seen in stranded(draft.observed, draft.ours) if open_stock(seen)]
+    novas = () if draft.beside else stranded(draft.observed, draft.ours)
+    notes += [advice(seen) for seen in novas if open_stock(seen)]
     if draft.plan.left_out:
         notes.append("this placement is too old to know the traits " + ", ".join(sorted(draft.plan.left_out)))
     if kept := _unexplained(draft):
@@ -210,7 +214,7 @@ def _contested(draft: Draft, wishes: Wishes) -> tuple[str, ...]:
 
 def _novas(draft: Draft, wishes: Wishes) -> tuple[str, ...]:
     """Return why a root that nova reports is not written; empty when it may be, or nothing is to be written."""
-    if wishes.take_over or not draft.plan.operations:
+    if wishes.take_over or draft.beside or not draft.plan.operations:
         return ()
     return against_writing(draft.desired.root.name, draft.nova, draft.memory.taken_over)
 

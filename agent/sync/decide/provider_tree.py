@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from agent.state.memory import NodeState
-from agent.sync.decide.draft import Draft, Shaper, draft
-from agent.sync.decide.view import Needs, Readings, View
+from agent.sync.decide.draft import Draft, draft
+from agent.sync.decide.view import Needs, Readings, Shaper, View
 from drivers.base import Driver, Survey
 from drivers.policy import Policy
 from reportclient.allocations import Allocation, Consumer, Instruction, Observed, instructions

@@ -2,14 +2,27 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from agent.state.memory import NodeState
 from agent.sync.decide.additions import Addition
 from drivers.base import Survey
 from drivers.facts import ServiceSigns
 from drivers.policy import Policy
-from reportclient.allocations import Allocation, Consumer
-from reportclient.tree import ObservedTree
+from reportclient.allocations import Allocation, Consumer, Holdings
+from reportclient.ownership import Names
+from reportclient.tree import ObservedTree, ProviderTree
+
+
+class Shaper(Protocol):
+    """The pure half of a driver (``drivers.base.Driver``)."""
+
+    @property
+    def emitted(self) -> Names: ...
+
+    def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]: ...
+
+    def present(self, survey: Survey) -> frozenset[str]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +74,7 @@ class View:
     observed: ObservedTree
     went_back: bool  # True: placement is in an older state than the one that the last pass left
     memory: NodeState  # as the last pass left it
+    beside: bool = False  # True: nova reports the root, and this agent only children that nova does not make
     wishes: Wishes = Wishes()
     tried: tuple[ObservedTree, ...] = ()  # trees that cut-off attempts of this pass were to make
     readings: Readings = Readings()
