@@ -145,7 +145,8 @@ def _tree(
 
 
 def _absent(node: ComputeNode) -> Absent:
-    return Absent(f"placement has no provider {node.name}: run compute-node-agent sync first")
+    who = "run compute-node-agent sync first" if node.settings.reports_root else "start nova-compute, which reports it"
+    return Absent(f"placement has no provider {node.name}: {who}")
 
 
 def _still_so(
@@ -181,7 +182,7 @@ def _snapshot(
     node: ComputeNode, survey: Survey, tree: ObservedTree, allocations: tuple[Allocation, ...], left: NodeState
 ) -> Snapshot:
     policy = node.settings.policy
-    layout = node.standing_layout(tree, left)
+    layout = "devices" if node.settings.beside_nova else node.standing_layout(tree, left)  # nova has no other
     present = node.driver.present(survey)
     try:
         desired, holdings = node.driver.shape(survey, replace(policy, layout=layout), tree)

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from agent.audit.heal import read_policy
-from agent.connect.choice import Choice, open_client, open_driver, open_nova
+from agent.connect.choice import Choice, asking_nova, open_client, open_driver, open_nova
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.nova.client import NovaClient
 from agent.service.status import is_running, read_status
@@ -213,7 +213,8 @@ def _check_placement(settings: Settings, choice: Choice, driver: Driver, surveys
     checks = [Check("placement", True, f"{where} answers at microversion {version}"), _check_clock(client)]
     checks += [_try("role", partial(_check_role, client))]
     for node, survey in surveys.items():
-        one = ComputeNode(name=node, driver=driver, client=client, settings=settings, where=where)
+        nova = asking_nova(settings, choice)
+        one = ComputeNode(name=node, driver=driver, client=client, settings=settings, where=where, nova=nova)
         checks += [try_tree(one, survey), *try_entries(one, survey)]
         if settings.nova_chosen:
             checks.append(try_nova(one, survey, partial(open_nova, settings, choice)))

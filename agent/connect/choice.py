@@ -3,15 +3,16 @@
 import os.path
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.connect.metering import MeteredSender, operation, served
 from agent.errors import ConfigError, StateError
-from agent.nova.answers import essential
+from agent.nova.answers import NovaRecord, essential
 from agent.nova.client import NovaClient
 from agent.settings.read import ONE_LAYOUT, Settings, keep_in, load_settings
 from agent.state.clock import probe_clock
@@ -264,11 +265,29 @@ def open_nova(settings: Settings, choice: Choice) -> NovaClient | None:
     return NovaClient(sender, where)
 
 
+def asking_nova(settings: Settings, choice: Choice) -> Callable[[str], NovaRecord] | None:
+    """
+    Return what asks nova about the hypervisor with a uuid, and connects at the first call; None: no nova, or no need.
+
+    Only a node in the role sole asks. The returned function raises ConfigError as ``open_nova``.
+    """
+    if not settings.reports_root or not (choice.case or settings.nova_chosen):
+        return None
+    connect = cache(partial(open_nova, settings, choice))
+
+    def ask(root_uuid: str) -> NovaRecord:
+        nova = connect()
+        return nova.record(root_uuid) if nova else NovaRecord()
+
+    return ask
+
+
 def node_of(
     name: str, driver: Driver, client: PlacementClient, settings: Settings, where: str, choice: Choice
 ) -> ComputeNode:
     """Return one compute node with the clock and the processes of this host, of a recorder, or of a case."""
-    node = ComputeNode(name=name, driver=driver, client=client, settings=settings, where=where)
+    nova = asking_nova(settings, choice)
+    node = ComputeNode(name=name, driver=driver, client=client, settings=settings, where=where, nova=nova)
     told = choice.case or choice.recorder
     return replace(node, clock=lambda: told.clock, probe=told.probe) if told else node
 

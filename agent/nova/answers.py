@@ -57,6 +57,14 @@ class NovaWitness:
     silence: str = ""  # why the others of ``asked`` are undecided, and what to do; empty: none is
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NovaRecord:
+    """What nova answered about the hypervisor with a root provider's uuid."""
+
+    host: str = ""  # host of the nova-compute that reports it, as nova calls it; empty: nova shows no such hypervisor
+    silence: str = ""  # why nova did not answer, and what to do; empty: it did
+
+
 def parse_host(body: Mapping[str, Any]) -> str:
     """
     Return nova's name of the host of a hypervisor.

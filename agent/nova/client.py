@@ -20,6 +20,7 @@ from agent.nova.answers import (
     HOST,
     NEXT,
     NovaMigration,
+    NovaRecord,
     NovaServer,
     NovaWitness,
     parse_host,
@@ -82,16 +83,32 @@ class NovaClient:
             silence=silence,
         )
 
-    def _host(self, root_uuid: str, heard: _Heard) -> None:
-        """Hear of the host's own servers and migrations."""
+    def record(self, root_uuid: str) -> NovaRecord:
+        """
+        Return whether a nova-compute reports the hypervisor with this uuid, by one request; raises nothing.
+
+        Nova shows no hypervisor either while the database of its cell is away.
+        """
+        try:
+            return NovaRecord(host=self._name(root_uuid) or "")
+        except NovaSilent as error:
+            return NovaRecord(silence=str(error))
+
+    def _name(self, root_uuid: str) -> str | None:
+        """Return nova's name of the host of a hypervisor; None if nova shows no such hypervisor."""
         path = f"/os-hypervisors/{root_uuid}"
         status, body = self._get(path, 404)
-        if status == 404:
+        return None if status == 404 else str(self._parsed(path, parse_host, body))
+
+    def _host(self, root_uuid: str, heard: _Heard) -> None:
+        """Hear of the host's own servers and migrations."""
+        name = self._name(root_uuid)
+        if name is None:
             raise NovaSilent(
                 f"{self.where} has no hypervisor with the uuid of this host's root provider, {root_uuid}, or the "
                 f"database of its cell is away: compare it with openstack hypervisor list"
             )
-        heard.host = self._parsed(path, parse_host, body)
+        heard.host = name
         query = {"all_tenants": "1", "host": heard.host, "limit": str(PAGE)}
         for record in self._pages("/servers/detail", "servers", query):
             server = self._parsed("/servers/detail", parse_server, record)

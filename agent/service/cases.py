@@ -5,9 +5,11 @@ import re
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from agent.connect.choice import Choice
 from agent.errors import StateError
 from agent.settings.read import Settings
 from agent.sync.packing import remove_left_over, write_packed
@@ -49,6 +51,10 @@ class KeptCases:
         """Return the sender in a form that keeps each request; ``called`` are the names that a case gives again."""
         self.recorder.called.update(called)
         return RecordingSender(sender, self.recorder.placement) if self._active else sender
+
+    def hearing(self, choice: Choice) -> Choice:
+        """Return the choice in a form that keeps what nova answers."""
+        return replace(choice, recorder=self.recorder) if self._active else choice
 
     def seeing(self, driver: Driver) -> Driver:
         """Return the driver in a form that keeps each of its looks."""

@@ -15,6 +15,7 @@ from agent.audit.heal import HealPolicy
 from agent.bare_metal.run import NodesOutcome, run_nodes
 from agent.connect.choice import Choice, host_driver, lists_nodes, open_bare_metal, open_driver, open_nova, open_sender
 from agent.errors import USER_ERRORS
+from agent.nova.client import NovaClient
 from agent.service.audits import Audits
 from agent.service.cases import KeptCases
 from agent.service.status import WELL
@@ -81,6 +82,7 @@ class Rounds:
         self._host = ExitStack()
         self._driver: Driver | None = None
         self._client: PlacementClient | None = None
+        self._nova: NovaClient | None = None  # None: none is configured
         self._where = ""  # name of the placement that the memory is about
         self._cases = KeptCases(settings, active=_is_one_host(settings))
         self._started = False  # whether the first pass is done; only that one may convert the host
@@ -109,6 +111,7 @@ class Rounds:
                 settings=self._settings,
                 where=self._where,
                 probe=self._cases.recorder.probe,
+                nova=self._nova.record if self._nova and self._settings.reports_root else None,
             )
             try:
                 with locked(self._settings.state_directory):  # no other process writes between pass and audit
@@ -135,8 +138,9 @@ class Rounds:
             ConfigError: no placement is configured. StateError: the embedded placement cannot be used.
         """
         if self._client is None:
-            if nova := open_nova(self._settings, self._choice):
-                self._audits = Audits(self._policy, nova.witness)
+            self._nova = open_nova(self._settings, self._cases.hearing(self._choice))
+            if self._nova:
+                self._audits = Audits(self._policy, self._nova.witness)
             sender, self._where, name = open_sender(self._settings, self._choice, writes=True)
             sender = self._cases.recording(self._metered(sender), placement=name, where=self._where)
             self._client = PlacementClient(Transport(sender, where=name))

@@ -92,6 +92,11 @@ class Settings:
         return self.role == "audit"
 
     @property
+    def reports_root(self) -> bool:
+        """Whether this agent reports the root, unless a sign shows that nova does."""
+        return self.role in (None, "sole")
+
+    @property
     def beside_nova(self) -> bool:
         """Whether this agent reports only children below the root that nova reports."""
         return self.role == "beside"

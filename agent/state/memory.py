@@ -35,6 +35,7 @@ class NodeState:
     kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)  # classes of each device that a total counts
     whole_s: float = 0.0  # when the tree was last read whole
     taken_over: frozenset[str] = frozenset()  # signs of nova-compute that a person overruled: "process", or a unit
+    beside: bool = False  # whether the last pass was in the role beside, in which nothing of the root is ours
 
 
 def encode_state(state: NodeState) -> str:
@@ -61,6 +62,7 @@ def encode_state(state: NodeState) -> str:
         "kinds": {device: sorted(names) for device, names in sorted(state.kinds.items())},
         "whole_s": state.whole_s,
         "taken_over": sorted(state.taken_over),
+        "beside": state.beside,
     }
     return seal(body, form=_FORMAT, indent=1)
 
@@ -93,6 +95,7 @@ def decode_state(text: str) -> NodeState:
         kinds={device: frozenset(names) for device, names in body.get("kinds", {}).items()},
         whole_s=float(body.get("whole_s", 0.0)),
         taken_over=frozenset(body.get("taken_over", ())),
+        beside=body.get("beside", False),
     )
 
 

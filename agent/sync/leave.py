@@ -6,7 +6,7 @@ anything that a consumer holds, or that this agent did not write.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from types import MappingProxyType
 from typing import TypeVar
@@ -57,7 +57,7 @@ def hand_over_node(node: ComputeNode, *, dry: bool = False, force: bool = False)
     Remove our marks and reservations from this host's tree and leave the rest, for nova-compute to go on with.
 
     With ``force`` also where there are providers that nova would not maintain. In the role beside these keep their
-    marks, as this agent maintains them.
+    marks and reservations, as this agent maintains them.
 
     Raises:
         as ``retire_node``.
@@ -70,9 +70,10 @@ def hand_over_node(node: ComputeNode, *, dry: bool = False, force: bool = False)
         return against_hand_over(sight.observed, stands, force=force or beside)
 
     def plan(sight: Sight) -> Plan:
-        return plan_hand_over(sight.said, sight.memory.configured, beside=beside)
+        return plan_hand_over(sight.said, sight.memory.configured, kept=kept)
 
     beside = node.settings.beside_nova
+    kept = _own_uuids(foresee(node, Wishes())) if beside else frozenset[str]()
     return _leave(node, _sight, against, plan, dry=dry)
 
 
@@ -83,19 +84,21 @@ def plan_retirement(observed: ObservedTree) -> Plan:
     return Plan((*((Reshape(stocked),) if stocked else ()), *deletes))
 
 
-def plan_hand_over(observed: ObservedTree, configured: Mapping[str, Names] = _NONE, *, beside: bool = False) -> Plan:
+def plan_hand_over(
+    observed: ObservedTree, configured: Mapping[str, Names] = _NONE, *, kept: Collection[str] = ()
+) -> Plan:
     """
     Return the plan that gives back what we reserved and removes our marks, the root's last.
 
     The rest of the stock, names and uuids stay. Children with the mark of another service stay as they are, and so do
-    classes that the operator's files added (``configured``), and with ``beside`` the children that nova does not make.
+    classes that the operator's files added (``configured``), and the providers ``kept``, by uuid.
 
     The stock comes first: after a run that was cut off, the marks still tell what an operator reserved.
     """
     own = [
         seen
         for seen in _leaves_first(observed)
-        if seen.provider.parent is None or not (others_marks(seen) or (beside and not is_novas(seen)))
+        if seen.uuid not in kept and not (seen.provider.parent and others_marks(seen))
     ]
     stock = tuple(
         SetInventories(seen.uuid, seen.name, after)
@@ -114,9 +117,17 @@ def plan_hand_over(observed: ObservedTree, configured: Mapping[str, Names] = _NO
 
 def _leaving(draft: Draft) -> ObservedTree:
     """Return what of a tree goes with this agent: all of it, or its children below nova's root."""
-    if not draft.beside:
-        return draft.observed
-    return ObservedTree(tuple(seen for seen in draft.observed if seen.provider.parent and draft.ours.writes(seen)))
+    own = _own_uuids(draft)
+    return ObservedTree(tuple(seen for seen in draft.observed if seen.uuid in own)) if draft.beside else draft.observed
+
+
+def _own_uuids(draft: Draft) -> frozenset[str]:
+    """Return our children below nova's root."""
+    return frozenset(
+        seen.uuid
+        for seen in draft.observed
+        if seen.provider.parent and seen.uuid not in draft.novas and draft.ours.writes(seen)
+    )
 
 
 def against_retirement(draft: Draft, held: tuple[Allocation, ...]) -> tuple[str, ...]:
@@ -130,7 +141,11 @@ def against_retirement(draft: Draft, held: tuple[Allocation, ...]) -> tuple[str,
     sentences = []
     if consumers := sorted({one.consumer for one in held if one.provider in leaving}):
         sentences.append(f"consumers hold allocations here, move or delete them first: {_list(consumers)}")
-    return (*sentences, *(() if draft.beside else against_foreign(observed, ours)))
+    if not draft.beside:
+        return (*sentences, *against_foreign(observed, ours))
+    if below := [seen.name for seen in observed if seen.provider.parent in leaving and seen.name not in leaving]:
+        sentences.append(f"{_list(below)} below this agent's providers belong to other services: stop those first")
+    return tuple(sentences)
 
 
 def against_foreign(observed: ObservedTree, ours: Ownership) -> tuple[str, ...]:
@@ -157,8 +172,8 @@ def against_hand_over(observed: ObservedTree, layout: str, *, force: bool = Fals
         return ()
     if layout != "devices":
         return (
-            f"the tree stands in the layout {layout}, which nova does not know: set [compute] layout = devices, and "
-            f"run compute-node-agent reshape --to devices first",
+            f"the tree stands in the layout {layout}, which nova does not know: set [compute] layout = devices (and "
+            f"[agent] role = sole), and run compute-node-agent reshape --to devices first",
         )
     children = [seen for seen in observed if seen.provider.parent and is_marked(seen)]
     both = [seen.name for seen in children if others_marks(seen)]

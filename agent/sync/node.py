@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from agent.nova.answers import NovaRecord
 from agent.settings.read import Settings
 from agent.state.clock import Clock, probe_clock
 from agent.state.host import StateFile
@@ -53,6 +54,7 @@ class ComputeNode:
     where: str  # the placement's name
     clock: Callable[[], Clock] = probe_clock
     probe: Callable[[str], ServiceSigns] = probe_service  # what shows a service on this host, by its program
+    nova: Callable[[str], NovaRecord] | None = None  # asks nova about the hypervisor with a uuid; None: no nova
 
     def draft(
         self,
@@ -90,7 +92,7 @@ class ComputeNode:
         survey = survey or look(lambda: self.driver.survey(self.name))
         known = identity or self.known_uuid(survey)
         root_uuid = known or planned_identity(self.name)
-        memory = left or self.state_file(root_uuid).read(self.where)
+        memory = left or self._in_this_role(self.state_file(root_uuid).read(self.where))
         self.client.microversion = memory.microversion or self.client.microversion
         memory, observed = self.look_at_tree(root_uuid, memory, deep=wishes.deep)
         settings = self.settings
@@ -192,7 +194,8 @@ class ComputeNode:
             return against_root(self.name, seen.observed)
         if self.settings.recorded:
             return ()
-        signs = signs_of_nova(seen.observed.root, self.probe(NOVA_COMPUTE))
+        record = self.nova(seen.root_uuid) if self.nova else NovaRecord()
+        signs = signs_of_nova(seen.observed.root, self.probe(NOVA_COMPUTE), record)
         return against_writing(self.name, signs, seen.memory.taken_over)
 
     def standing_layout(self, tree: ObservedTree, left: NodeState) -> Layout:
@@ -228,6 +231,15 @@ class ComputeNode:
             return parse_identity(survey.compute_id, "compute_id of the host archive")
         return self.client.find(self.name)
 
+    def _in_this_role(self, memory: NodeState) -> NodeState:
+        """Return the memory; of another role only what does not say what is ours: the roles divide a tree otherwise."""
+        beside = self.settings.beside_nova
+        if memory.beside == beside:
+            return memory
+        return NodeState(
+            where=memory.where, microversion=memory.microversion, taken_over=memory.taken_over, beside=beside
+        )
+
     def _complete(self, view: View) -> Draft:
         """Return the draft, after all readings that it needs."""
         while isinstance(found := draft(view, self.driver), Needs):
@@ -256,6 +268,7 @@ class ComputeNode:
             traits={**readings.traits, **{name: name in known for name in needs.traits}},
             providers={**readings.providers, **{name: client.exists(name) for name in sorted(needs.providers)}},
             nova_compute=self.probe(NOVA_COMPUTE) if needs.nova_compute else readings.nova_compute,
+            nova_record=self.nova(view.root_uuid) if needs.nova_compute and self.nova else readings.nova_record,
         )
 
     def ownership(self, survey: Survey, shaped: ProviderTree, observed: ObservedTree, memory: NodeState) -> Ownership:

@@ -132,8 +132,7 @@ def _carry_out(node: ComputeNode, draft: Draft, wishes: Wishes, agree: Agree) ->
         configured=stands.configured,
         reported=stands.reported,
     )
-    if draft.identified:
-        node.state_file(draft.root_uuid).write(remembered)
+    node.state_file(draft.root_uuid).write(remembered)
     notes = (*verdict.notes, *notes_on(draft)) if verdict.refused is Status.UNSAFE else verdict.notes
     return Outcome(
         node=node.name,

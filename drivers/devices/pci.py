@@ -247,7 +247,9 @@ def _with_silent_functions(
         traits={**traits, **marks(why, reserved_by_operator_on(stands))},
         members=stock.members if stock else {},
         hardware=frozenset({str(address), *(str(one.address) for one in silent), *(stock.hardware if stock else ())}),
+        once=bool(stock and stock.once),
         ill=why,
+        novas=bool(stock and stock.novas),
     )
 
 

@@ -82,6 +82,11 @@ def _shape(facts: HostFacts, policy: Policy, standing: Standing) -> Shaped:
         away=missing,
         hardware=frozenset().union(*(device.hardware for device in devices)),
         novas=frozenset(f"{facts.hostname}_{device.suffix}" for device in devices if device.novas),
+        addresses={
+            f"{facts.hostname}_{device.suffix}": device.hardware | device.members.keys()
+            for device in devices
+            if not device.novas
+        },
     )
     if policy.layout in OF_CELLS:
         stock, below = shape_cells(facts, policy, standing, devices)

@@ -116,11 +116,11 @@ class OneHost:
     def hand_over(self) -> Outcome:
         return hand_over_node(self.node, force=True)
 
-    def give_to_nova(self) -> None:
-        """The tree is nova's from now on: without our marks, with nova's on each provider."""
+    def give_to_nova(self, *, marked: bool = True) -> None:
+        """The tree is nova's from now on: without our marks, and ``marked`` with nova's on each provider."""
         self.hand_over()
         self.forget()
-        for seen in self.tree():
+        for seen in self.tree() if marked else ():
             body = {
                 "traits": sorted(seen.provider.traits | {OWNER_NOVA}),
                 "resource_provider_generation": seen.generation,

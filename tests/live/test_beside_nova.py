@@ -1,4 +1,4 @@
-"""A host on which nova-compute is installed: on the root that nova reports, nothing is written without a word."""
+"""A host that nova reports, or may report: on its root nothing is written without a person's word."""
 
 import subprocess
 from collections.abc import Callable, Iterator
@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from beds.agents import run_agent
+from beds.agents import Result, run_agent
 from beds.by_hand import ByHand
 from beds.golden import GoldenHost, write_layout
+from beds.libvirtd import Libvirtd
+from beds.nova import HOST, FakeNova, failing, serving_nova
 from beds.placement import PlacementServer
 from beds.service import noauth
 from beds.synthetic.bed import Host
@@ -168,3 +170,45 @@ def test_in_the_role_beside_only_what_nova_leaves_out_is_written(
         assert host.run("sync", *beside).json["outcome"] == "unchanged"
         assert host.run("retire", *beside).code == 0
     assert rows_of(placement) == novas
+
+
+def test_a_hypervisor_that_nova_has_is_left_to_it_until_a_person_says_otherwise(
+    hypervisor: Libvirtd, placement_server: PlacementServer, write_config: Write, tmp_path: Path
+) -> None:
+    nova, placement = FakeNova(), ByHand(placement_server.url)
+    with serving_nova(nova) as url:
+
+        def run(verb: str, *more: str, reserved: int = 512) -> Result:
+            config = write_config(
+                DEFAULT={"reserved_host_memory_mb": reserved},
+                libvirt={"connection_uri": hypervisor.uri, "virt_type": "qemu"},
+                placement=noauth(placement_server.url),
+                nova={"auth_type": "none", "endpoint_override": url},
+                agent={"state_directory": tmp_path / "state"},
+            )
+            return run_agent(verb, "--config-file", config, "--format", "json", *more)
+
+        nova.fault = failing(500)
+        unsure = run("sync")
+        assert (unsure.code, unsure.json["outcome"], rows_of(placement)) == (4, "contested", {})
+        assert "nova-compute may report" in unsure.json["notes"][0]
+
+        nova.fault = lambda _request: None
+        assert run("sync").json["outcome"] == "changed"
+        asked = len(nova.asked)
+        assert run("sync").json["outcome"] == "unchanged"
+        assert len(nova.asked) == asked  # a pass that writes nothing does not ask
+        nova.fault = failing(500)
+        assert run("sync", reserved=600).json["outcome"] == "changed"  # a nova that is away keeps no host as it was
+        nova.fault = lambda _request: None
+
+        ((name, root),) = rows_of(placement).items()
+        nova.hypervisors[root["uuid"]] = HOST
+        refused = run("sync", reserved=700)
+        assert (refused.code, refused.json["outcome"]) == (4, "contested")
+        assert f"nova-compute reports {name}: nova has this hypervisor, of its host {HOST}" in refused.json["notes"][0]
+        assert run("check").code == 3
+
+        taken = run("sync", "--take-over", reserved=700)
+        assert (taken.code, taken.json["outcome"]) == (0, "changed")
+        assert run("sync", reserved=800).json["outcome"] == "changed"  # the person's word was remembered

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from keystoneauth1 import exceptions
 
-from agent.nova.answers import NovaWitness, essential, parse_migration, parse_server
+from agent.nova.answers import NovaRecord, NovaWitness, essential, parse_migration, parse_server
 from agent.nova.client import NovaClient
 from beds.nova import HOST, SECRET, Direct, FakeNova, as_json, failing
 from beds.proxy import Answer, Request
@@ -43,6 +43,16 @@ def test_servers_and_migrations_of_the_host_cost_four_requests(nova: FakeNova) -
         "/os-migrations",
         "/os-migrations",  # until a page is empty
     ]
+
+
+def test_whether_nova_has_a_hypervisor_costs_one_request(nova: FakeNova) -> None:
+    client = NovaClient(Direct(nova), "nova at X")
+
+    assert client.record(ROOT) == NovaRecord(host=HOST)
+    assert client.record("another-uuid") == NovaRecord()
+    nova.fault = failing(500)
+    assert "nova at X gave no usable answer" in client.record(ROOT).silence
+    assert len(nova.asked) == 3
 
 
 def test_a_consumer_of_another_host_is_looked_up_by_itself(nova: FakeNova) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from agent.nova.answers import NovaRecord
 from agent.sync.decide.owner import against_writing, only_audits, outlook, signs_of_nova
 from drivers.facts import ServiceSigns
 from reportclient.ownership import MARKER, OWNER_NOVA
@@ -27,6 +28,26 @@ def test_the_signs_that_nova_reports_a_root(
     stands: ObservedProvider | None, found: ServiceSigns, keys: list[str]
 ) -> None:
     assert list(signs_of_nova(stands, found)) == keys
+
+
+@pytest.mark.parametrize(
+    ("stands", "record", "keys"),
+    [
+        pytest.param(root(MARKER), NovaRecord(host="nova-host"), ["record"], id="nova has the hypervisor"),
+        pytest.param(root(MARKER), NovaRecord(), [], id="nova does not show it"),
+        pytest.param(root(MARKER), NovaRecord(silence="no answer"), [], id="no answer, and the root is ours"),
+        pytest.param(root(), NovaRecord(silence="no answer"), ["silence"], id="no answer, and whose is the root?"),
+        pytest.param(None, NovaRecord(silence="no answer"), ["silence"], id="no answer about a new host"),
+    ],
+)
+def test_what_nova_says_of_itself_is_a_sign(
+    stands: ObservedProvider | None, record: NovaRecord, keys: list[str]
+) -> None:
+    signs = signs_of_nova(stands, ServiceSigns(), record)
+
+    assert list(signs) == keys
+    assert not keys or ("may report" in against_writing("host", signs, ())[0]) == (keys == ["silence"])
+    assert bool(outlook(ProviderTree((Provider(name="host"),)), signs)) == (keys == ["record"])
 
 
 def test_a_refusal_names_the_new_signs_only() -> None:

@@ -1,66 +1,185 @@
-"""Report only what nova-compute does not: children below the root that nova reports, in the role beside. Pure."""
+"""
+Report only what nova-compute does not, in the role beside: children below the root that nova reports. Pure.
 
+The decision is made as if this agent's part were a tree of its own: a bare root, and the children that are not nova's.
+So nothing of nova's can be wanted, changed or missed.
+"""
+
+import re
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from agent.sync.decide.additions import COMPUTE_NODE, Addition
 from agent.sync.decide.view import Shaper, View
 from drivers.base import Survey
 from drivers.policy import Policy
 from reportclient.allocations import Holdings
-from reportclient.ownership import MARKER, Names, is_marked, is_novas
+from reportclient.errors import Absent, TreeMismatch
+from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA, Names, is_marked, is_novas
 from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree
 
+_ADDRESS = re.compile(r"([0-9a-f]{4})[:_]([0-9a-f]{2})[:_]([0-9a-f]{2})[._]([0-7])$")  # at the end of a child's name
 
-class BesideNova:
-    """
-    The pure half of a driver, without all that nova-compute reports itself.
 
-    The root is wanted as it stands. A child is wanted if nova makes no provider of its devices, and has made none.
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """This agent's part of a node."""
 
-    def __init__(self, whole: Shaper) -> None:
+    view: View
+    shaper: Shaper
+    novas: frozenset[str]  # uuids of the standing children that are left to nova
+    notes: tuple[str, ...]  # a sentence on each device that both would report
+
+
+class _BesideNova:
+    """The pure half of a driver, with a bare root and without the devices that nova reports."""
+
+    def __init__(self, whole: Shaper, taken: frozenset[str]) -> None:
         self._whole = whole
+        self._taken = taken  # PCI addresses of nova's children
 
     @property
     def emitted(self) -> Names:
-        """Nothing on the root; on children what the driver reports there."""
-        return Names(below=self._whole.emitted.below)
+        return self._whole.emitted
 
     def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
-        tree, holdings = self._whole.shape(survey, replace(policy, layout="devices"), observed)
-        root = observed.root.provider if observed and observed.root else Provider(name=tree.root.name)
-        novas = holdings.novas | {seen.name for seen in observed or () if _is_left_to_nova(seen)}
-        own = tuple(one for one in tree if one.parent and one.name not in novas)
-        return ProviderTree((replace(root, name=tree.root.name), *own)), holdings
+        tree, holdings = self._whole.shape(survey, policy, observed)
+        own = (one for one in tree if one.parent and one.name not in holdings.novas)
+        free = tuple(one for one in own if not holdings.addresses.get(one.name, frozenset()) & self._taken)
+        return ProviderTree((Provider(name=tree.root.name), *map(_not_managed, free))), holdings
 
     def present(self, survey: Survey) -> frozenset[str]:
         return self._whole.present(survey)
 
 
-def below_novas(additions: Iterable[Addition], view: View) -> tuple[Addition, ...]:
-    """Return the entries of the operator's files without those for providers that nova reports, as nova reads them."""
-    novas = [seen for seen in view.observed if seen.provider.parent is None or _is_left_to_nova(seen)]
-    left = {COMPUTE_NODE, view.node, view.root_uuid, *(key for seen in novas for key in (seen.name, seen.uuid))}
-    return tuple(one for one in additions if one.provider not in left)
+def own_side(view: View, shaper: Shaper) -> Side:
+    """
+    Return what this agent sees, remembers and wants of a node, without all that is nova's.
+
+    Raises:
+        Absent: nova has not reported the host yet. TreeMismatch: the root has another name.
+        PolicyError: as ``Driver.shape``.
+    """
+    root = _root_of_nova(view)
+    policy = replace(view.policy, layout="devices")
+    tree, holdings = shaper.shape(view.survey, policy, ObservedTree((_bare(root),)))
+    novas = _novas(view.observed, holdings.novas)
+    taken = {address: seen.name for seen in novas if (address := _address(seen.name))}
+    uuids = frozenset(seen.uuid for seen in novas)
+    left = view.memory.observed
+    return Side(
+        view=replace(
+            view,
+            policy=policy,
+            additions=_not_for_nova(view, novas, holdings.novas),
+            observed=_without(view.observed, uuids, holdings.novas),
+            memory=replace(view.memory, observed=_without(left, uuids, holdings.novas) if left else None),
+        ),
+        shaper=_BesideNova(shaper, frozenset(taken)),
+        novas=uuids,
+        notes=(*_blocked(tree, holdings, taken), *_marked_too(novas)),
+    )
 
 
 def against_root(node: str, observed: ObservedTree) -> tuple[str, ...]:
     """Return why nothing is written below this root in the role beside, a sentence each; empty when it may be."""
     root = observed.root
+    if root is None or MARKER not in root.provider.traits:
+        return ()
+    return (
+        f"[agent] role = beside: {node} carries this agent's mark, so this agent reported it and not nova: give the "
+        f"host to nova with hand-over, or set [agent] role = sole",
+    )
+
+
+def twice_on_root(observed: ObservedTree, desired: ProviderTree) -> tuple[str, ...]:
+    """Return why devices would be on offer twice, as nova's root has a class that children are to get; or nothing."""
+    root = observed.root
+    stands = root.provider.inventories.keys() if root else frozenset[str]()
+    both = sorted(stands & frozenset[str]().union(*(one.inventories for one in desired if one.parent)))
+    if not both:
+        return ()
+    return (
+        f"nova's root {desired.root.name} has {', '.join(both)}, and this agent is to report {', '.join(both)} below "
+        f"it: if both stand for the same devices, take them out of nova's provider.yaml or out of this agent's "
+        f"configuration",
+    )
+
+
+def _root_of_nova(view: View) -> ObservedProvider:
+    root = view.observed.root
     if root is None:
-        return (
-            f"[agent] role = beside: placement has no provider {node}, which nova-compute makes at its first start: "
-            f"start nova-compute",
+        raise Absent(
+            f"[agent] role = beside: placement has no provider {view.node}, which nova-compute makes at its first "
+            f"start: start nova-compute"
         )
-    if MARKER in root.provider.traits:
-        return (
-            f"[agent] role = beside: {node} carries this agent's mark, so this agent reported it and not nova: give "
-            f"the host to nova with hand-over, or set [agent] role = sole",
+    if root.name != view.node or view.wishes.rename_from:
+        raise TreeMismatch(
+            f"[agent] role = beside: nova's root is named {root.name}, and nova does not rename it: give this host the "
+            f"name {root.name} again; --rename-from is for hosts that this agent reports"
         )
-    return ()
+    return root
 
 
-def _is_left_to_nova(seen: ObservedProvider) -> bool:
-    """Return whether nova made a child, and this agent has not taken it over."""
-    return seen.provider.parent is not None and is_novas(seen) and not is_marked(seen)
+def _novas(observed: ObservedTree, names: frozenset[str]) -> list[ObservedProvider]:
+    """Return the children that are left to nova, with all below them; ``names`` are of devices that nova reports."""
+    found = {seen.name for seen in observed if seen.provider.parent and _is_novas(seen, names)}
+    while below := {seen.name for seen in observed if seen.provider.parent in found} - found:
+        found |= below
+    return [seen for seen in observed if seen.name in found]
+
+
+def _is_novas(seen: ObservedProvider, names: frozenset[str]) -> bool:
+    """Return whether a child stands for a device that nova reports, or was written by nova."""
+    return seen.name in names or OWNER_NOVA in seen.provider.traits or (is_novas(seen) and not is_marked(seen))
+
+
+def _without(tree: ObservedTree, uuids: frozenset[str], names: frozenset[str]) -> ObservedTree:
+    """Return a tree with a bare root, and without the children that are nova's by uuid or by name."""
+    gone = uuids | {seen.uuid for seen in _novas(tree, names)}
+    kept = (seen for seen in tree if seen.uuid not in gone)
+    return replace(tree, providers=tuple(seen if seen.provider.parent else _bare(seen) for seen in kept))
+
+
+def _bare(root: ObservedProvider) -> ObservedProvider:
+    return replace(root, provider=Provider(name=root.name))
+
+
+def _not_managed(provider: Provider) -> Provider:
+    """Return a child without the trait by which nova's PCI tracker would take it for its own, and delete it."""
+    return replace(provider, traits=provider.traits - {MANAGED})
+
+
+def _not_for_nova(view: View, novas: Iterable[ObservedProvider], names: frozenset[str]) -> tuple[Addition, ...]:
+    """Return the entries of the operator's files without those for nova's providers: nova reads the same files."""
+    left = {COMPUTE_NODE, view.node, view.root_uuid, *names, *(key for seen in novas for key in (seen.name, seen.uuid))}
+    return tuple(one for one in view.additions if one.provider not in left)
+
+
+def _address(name: str) -> str | None:
+    """Return the PCI address at the end of a child's name, in the kernel's form; None without one."""
+    found = _ADDRESS.search(name.lower())
+    return "{}:{}:{}.{}".format(*found.groups()) if found else None
+
+
+def _blocked(tree: ProviderTree, holdings: Holdings, taken: dict[str, str]) -> list[str]:
+    """Return a sentence on each child that is not reported because nova reports its device."""
+    sentences = []
+    for one in tree:
+        both = sorted(holdings.addresses.get(one.name, frozenset()) & taken.keys())
+        if one.parent and one.name not in holdings.novas and both:
+            sentences.append(
+                f"{one.name} is not reported, as nova reports {taken[both[0]]} for the same device: take the device "
+                f"out of nova's configuration, or out of this agent's"
+            )
+    return sentences
+
+
+def _marked_too(novas: Iterable[ObservedProvider]) -> list[str]:
+    """Return a sentence on each child of nova's that carries our mark, as after a change of the role."""
+    return [
+        f"{seen.name} stands for a device that nova reports, and carries this agent's mark too: it is left to nova, "
+        f"and hand-over removes the mark"
+        for seen in novas
+        if is_marked(seen)
+    ]

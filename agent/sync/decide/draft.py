@@ -5,9 +5,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from agent.errors import ConfigError
+from agent.nova.answers import NovaRecord
 from agent.state.memory import NodeState
 from agent.sync.decide.additions import Addition, add, check_names, now_named, still_named, without
-from agent.sync.decide.beside import BesideNova, below_novas
+from agent.sync.decide.beside import Side, own_side
 from agent.sync.decide.one_time import Uses, find_uses, one_time, to_ask
 from agent.sync.decide.owner import signs_of_nova
 from agent.sync.decide.unmatched import lost_entries, unmatched
@@ -56,6 +57,7 @@ class Draft:
     identified: bool  # False: root_uuid is a stand-in for the one that sync will make
     nova: Mapping[str, str] = field(default_factory=dict)  # signs that nova reports the root; empty: none, or not asked
     beside: bool = False  # True: nova reports the root, and only children that nova does not make are wanted
+    novas: frozenset[str] = frozenset()  # beside nova: uuids of the children that are left to nova
 
     @property
     def allocations_after(self) -> tuple[Allocation, ...]:
@@ -118,9 +120,31 @@ def draft(view: View, shaper: Shaper) -> Draft | Needs:
         PolicyError: the policy names something that this node does not have.
         ConfigError: an operator's file adds what it may not, or has a typing error in the name of a provider.
         TreeMismatch: placement has another host's tree under this name.
+        Absent: nova is to report the root, and has not.
     """
-    if view.beside:
-        shaper, view = BesideNova(shaper), replace(view, additions=below_novas(view.additions, view))
+    if not view.beside:
+        return _decide(view, shaper)
+    side = own_side(view, shaper)
+    found = _decide(side.view, side.shaper)
+    return found if isinstance(found, Needs) else _with_novas(found, view, side)
+
+
+def _with_novas(found: Draft, view: View, side: Side) -> Draft:
+    """Return the draft of our part, with all that stands, which is to be remembered."""
+    left = view.memory.observed
+    return replace(
+        found,
+        observed=view.observed,
+        novas=side.novas,
+        held=(*found.held, *side.notes),
+        memory=replace(found.memory, observed=left),
+        refused=replace(found.refused, observed=view.observed),
+        meanwhile=replace(found.meanwhile, observed=left),
+        lasting=replace(found.lasting, observed=left),
+    )
+
+
+def _decide(view: View, shaper: Shaper) -> Draft | Needs:
     standing = _standing(view, shaper)
     shaped = _shape(view, shaper, standing)
     if needs := _unread_uses(view, standing, shaped):
@@ -263,7 +287,7 @@ def _shape(view: View, shaper: Shaper, standing: _Standing) -> _Shaped:
     reserved = set_by_operator(observed, memory.observed, memory.reserved, tried=view.tried)
     said = without(standing.with_reservations(reserved), standing.named)
     tree, holdings = shaper.shape(view.survey, view.policy, said)
-    ours = ownership(shaper, view.survey, tree, observed, memory, beside=view.beside)
+    ours = ownership(shaper, view.survey, tree, observed, memory)
     found = contest(memory.observed, observed, tree, ours, view.policy.free_ratios, tried=view.tried)
     if found:
         reserved = set_by_operator(observed, memory.observed, memory.reserved, tried=view.tried, contested=found.uuids)
@@ -274,24 +298,22 @@ def _shape(view: View, shaper: Shaper, standing: _Standing) -> _Shaped:
 
 def _signs(view: View) -> dict[str, str]:
     """Return the signs that nova reports the root; none of a recorded host, which nobody runs a service on."""
-    return {} if view.recorded else signs_of_nova(view.observed.root, view.readings.nova_compute or ServiceSigns())
+    read = view.readings
+    if view.recorded:
+        return {}
+    return signs_of_nova(view.observed.root, read.nova_compute or ServiceSigns(), read.nova_record or NovaRecord())
 
 
 def ownership(
-    shaper: Shaper,
-    survey: Survey,
-    shaped: ProviderTree,
-    observed: ObservedTree,
-    memory: NodeState,
-    *,
-    beside: bool = False,
+    shaper: Shaper, survey: Survey, shaped: ProviderTree, observed: ObservedTree, memory: NodeState
 ) -> Ownership:
-    """Return what was ours before this pass, and what nova made for devices of this host, unless that stays nova's."""
+    """Return what was ours before this pass, and what nova made for devices of this host."""
     names = shaper.present(survey) | {provider.name for provider in shaped}
-    configured = joined(memory.configured, memory.reported)
-    if beside:
-        names, configured = frozenset(), {name: one for name, one in configured.items() if name != shaped.root.name}
-    return Ownership(emitted=shaper.emitted, configured=configured, adopted=adopted(observed, names))
+    return Ownership(
+        emitted=shaper.emitted,
+        configured=joined(memory.configured, memory.reported),
+        adopted=adopted(observed, names),
+    )
 
 
 def _unread_uses(view: View, standing: _Standing, shaped: _Shaped) -> Needs | None:
@@ -412,7 +434,7 @@ def _hold(
         wanted.tree,
         ObservedTree(tuple(seen for seen in after.tree if wanted.ours.writes(seen))),
         after.allocations,
-        elsewhere=shaped.holdings.elsewhere,
+        elsewhere=() if view.beside else shaped.holdings.elsewhere,  # nothing moves there beside nova
         lost=lambda name: name not in here or name in shaped.holdings.silent,
         besides={name: each.classes for name, each in standing.named.items()},
     )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from agent.state.memory import NodeState
-from agent.sync.decide.beside import against_root
+from agent.sync.decide.beside import against_root, twice_on_root
 from agent.sync.decide.doubled import excused
 from agent.sync.decide.draft import Draft
 from agent.sync.decide.novas import advice, open_stock, stranded
@@ -19,6 +19,7 @@ from reportclient.settings import lost_settings
 
 PATIENCE = 3  # passes in a row that must want the same smaller host
 REPARENTING = (1, 37)  # the first microversion that can change a provider's parent
+_STOP = "stop that service on this host"
 FORGIVEN = 10  # quiet passes, and intervals, after which strikes of a second writer no longer count
 
 
@@ -106,6 +107,8 @@ def notes_on(draft: Draft) -> tuple[str, ...]:
 
 def _twice(draft: Draft) -> tuple[str, ...]:
     """Return why devices would be on offer twice: the root has classes of unknown origin that children are to get."""
+    if draft.beside:
+        return twice_on_root(draft.observed, draft.desired)
     root = draft.observed.root
     if root is None:
         return ()
@@ -206,9 +209,10 @@ def _contested(draft: Draft, wishes: Wishes) -> tuple[str, ...]:
     if found is None or not (found.nova or before or draft.memory.strikes):
         return before
     who = "nova-compute (by its trait OWNER_NOVA)" if found.marked else "another service"
+    end = "find out which service does that, and let it leave this provider alone" if draft.beside else _STOP
     return (
         f"{who} writes on {found.provider} too: " + "; ".join(found.changes),
-        "nothing is written any more: stop that service on this host, then run sync --take-over",
+        f"nothing is written any more: {end}, then run sync --take-over",
     )
 
 

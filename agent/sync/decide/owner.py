@@ -2,24 +2,34 @@
 
 from collections.abc import Collection, Mapping
 
+from agent.nova.answers import NovaRecord
 from drivers.facts import ServiceSigns
 from reportclient.ownership import MARKER, OWNER_NOVA
 from reportclient.tree import ObservedProvider, ProviderTree
 
 NOVA_COMPUTE = "nova-compute"
+_SILENCE = "silence"
 
 
-def signs_of_nova(root: ObservedProvider | None, found: ServiceSigns) -> dict[str, str]:
+def signs_of_nova(
+    root: ObservedProvider | None, found: ServiceSigns, record: NovaRecord = NovaRecord()
+) -> dict[str, str]:
     """
     Return what shows that nova reports this root, a sentence each, by a key to remember it by; empty: nothing does.
 
-    ``found`` is what shows nova-compute on this host. The kinds of sign have the same keys at each pass.
+    ``found`` is what shows nova-compute on this host, and ``record`` what nova itself answered. A nova that does not
+    answer counts as a sign only where this agent has not reported the root before: else the devices of a host would
+    stay on offer as they were while nova is away. The kinds of sign have the same keys at each pass.
     """
     signs = {}
     if root and OWNER_NOVA in root.provider.traits and MARKER not in root.provider.traits:
         signs["root"] = f"{root.name} carries OWNER_NOVA, and not this agent's mark"
     if found.processes:
         signs["process"] = f"nova-compute (pid {found.processes[0]}) runs on this host"
+    if record.host:
+        signs["record"] = f"nova has this hypervisor, of its host {record.host} (openstack hypervisor list)"
+    if record.silence and not (root and MARKER in root.provider.traits):
+        signs[_SILENCE] = f"nova cannot be asked: {record.silence}"
     return signs | {unit: f"the unit {unit} is enabled on this host" for unit in found.units}
 
 
@@ -29,11 +39,12 @@ def against_writing(name: str, signs: Mapping[str, str], taken_over: Collection[
 
     ``taken_over`` are the keys of the signs that stood when a person said that this agent reports the root.
     """
-    new = [sentence for key, sentence in signs.items() if key not in taken_over]
+    new = {key: sentence for key, sentence in signs.items() if key not in taken_over}
     if not new:
         return ()
+    verb = "may report" if new.keys() == {_SILENCE} else "reports"
     return (
-        f"nova-compute reports {name}: {'; '.join(new)}",
+        f"nova-compute {verb} {name}: {'; '.join(new.values())}",
         "nothing is written: stop and disable nova-compute on this host, then run sync --take-over; or if that "
         f"nova-compute does not report {name}, run sync --take-over now",
     )
@@ -46,7 +57,7 @@ def only_audits(name: str) -> str:
 
 def outlook(desired: ProviderTree, signs: Mapping[str, str]) -> tuple[str, ...]:
     """Return what nova-compute will do to the wanted tree once it starts, a sentence; empty without a sign of it."""
-    if not signs.keys() - {"root"}:
+    if not signs.keys() - {"root", _SILENCE}:
         return ()
     root, why = desired.root, "; ".join(signs.values())
     missing = [name for name in ("VCPU", "MEMORY_MB") if name not in root.inventories]

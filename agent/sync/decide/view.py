@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from agent.nova.answers import NovaRecord
 from agent.state.memory import NodeState
 from agent.sync.decide.additions import Addition
 from drivers.base import Survey
@@ -47,6 +48,7 @@ class Readings:
     traits: Mapping[str, bool] = field(default_factory=dict)  # whether placement has a trait of this name
     providers: Mapping[str, bool] = field(default_factory=dict)  # whether placement has a provider of this name or uuid
     nova_compute: ServiceSigns | None = None  # what shows nova-compute on this host; None: not looked for
+    nova_record: NovaRecord | None = None  # what nova answered about this hypervisor; None: not asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +59,7 @@ class Needs:
     consumers: frozenset[str] = frozenset()  # by uuid
     traits: frozenset[str] = frozenset()  # by name
     providers: frozenset[str] = frozenset()  # by name or uuid
-    nova_compute: bool = False  # True: whether nova-compute is on this host
+    nova_compute: bool = False  # True: whether nova-compute is on this host, or nova has this hypervisor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
