@@ -1,4 +1,4 @@
-"""Names of resource classes and traits: which are standard, which are custom, and which placement accepts."""
+"""Names of resource classes, traits and providers: which are standard, custom, accepted by placement, or nova's."""
 
 import re
 from functools import cache
@@ -13,6 +13,23 @@ BANDWIDTH = frozenset({"NET_BW_EGR_KILOBIT_PER_SEC", "NET_BW_IGR_KILOBIT_PER_SEC
 ONE_TIME = "HW_PCI_ONE_TIME_USE"  # trait of devices that the first guest uses up
 LONGEST = 255  # largest number of characters in a name
 FORM = re.compile(f"(?!CUSTOM_*$)[A-Z0-9_]{{1,{LONGEST}}}")  # names that placement's schema accepts
+
+_ADDRESS = re.compile(r"(?:^|_)[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$", re.IGNORECASE)  # ends a provider's name
+
+
+def spelled(name: str) -> str:
+    """
+    Return a provider's name with a PCI address at its end in capitals, as nova writes it.
+
+    Source: ``_get_rp_name_for_address`` in nova/compute/pci_placement_translator.py. Version 0.1.0 wrote small letters.
+    """
+    found = _ADDRESS.search(name)
+    return name[: found.start()] + found[0].upper() if found else name
+
+
+def small_letters(part: str) -> str:
+    """Return a child's own part of its name, in small letters if it is a PCI address."""
+    return part.lower() if _ADDRESS.fullmatch(part) else part
 
 
 def is_custom(name: str) -> bool:

@@ -6,13 +6,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from reportclient.errors import TreeMismatch
+from reportclient.names import small_letters, spelled
 from reportclient.ownership import is_marked, is_novas, others_marks
 from reportclient.tree import ObservedProvider, ObservedTree
 
 
 def child_uuid(root_uuid: str, root_name: str, name: str) -> str:
-    """Return the uuid of a new child, derived from the root's uuid and the child's own part of its name."""
-    return str(uuid.uuid5(uuid.UUID(root_uuid), name.removeprefix(root_name)))
+    """
+    Return the uuid of a new child, derived from the root's uuid and the child's own part of its name.
+
+    A PCI address counts in small letters: so the children of version 0.1.0 have the same uuids.
+    """
+    part = name.removeprefix(root_name)
+    return str(uuid.uuid5(uuid.UUID(root_uuid), small_letters(part)))
 
 
 def as_called(observed: ObservedTree, name: str, formerly: str | None = None) -> ObservedTree:
@@ -41,15 +47,19 @@ def new_names(observed: ObservedTree, name: str, formerly: str | None = None) ->
     Return the name of each provider once the host is called ``name``, by its present name.
 
     The root, our children and nova's are renamed; other providers keep their names. A child keeps its own part of its
-    name. What precedes it is the root's name: the present one, the new one, or the one that it had ``formerly``. So an
-    interrupted renaming is recognised, whichever request was the last.
+    name, as ``spelled``. What precedes it is the root's name: the present one, the new one, or the one that it had
+    ``formerly``. So an interrupted renaming is recognised, whichever request was the last.
     """
     same = {seen.name: seen.name for seen in observed}
     root = observed.root
-    if root is None or (root.name == name and formerly is None):
+    if root is None:
         return same
     before = {root.name, name, formerly or name}
-    found = {seen.name: new_name(seen, root.uuid, name, before) for seen in observed if _is_meant(seen, root.uuid)}
+    meant = [seen for seen in observed if _is_meant(seen, root.uuid)]
+    if len(before) == 1:
+        found = {seen.name: spelled(seen.name) for seen in meant}
+    else:
+        found = {seen.name: spelled(new_name(seen, root.uuid, name, before)) for seen in meant}
     return _free(same | found)
 
 

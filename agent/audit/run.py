@@ -24,6 +24,7 @@ from reportclient.allocations import Allocation, Consumer
 from reportclient.errors import Absent
 from reportclient.ownership import OWNER_NOVA
 from reportclient.payload import UNTYPED
+from reportclient.renaming import as_called
 from reportclient.tree import ObservedTree
 
 AskNova = Callable[[str, frozenset[str]], NovaWitness]
@@ -141,7 +142,7 @@ def _tree(
         left, tree = node.look_at_tree(root_uuid, left)
     if tree.root is None:
         raise _absent(node)
-    return left, tree
+    return left, as_called(tree, tree.root.name)
 
 
 def _absent(node: ComputeNode) -> Absent:
@@ -156,6 +157,7 @@ def _still_so(
     first = {finding.key for finding in findings}
     survey = look(partial(node.driver.survey, node.name))
     tree = node.client.observe(root_uuid, left.observed)
+    tree = as_called(tree, tree.providers[0].name) if tree.root else tree
     again = _snapshot(node, survey, tree, snapshot.allocations, left)
     again = replace(
         again,

@@ -14,6 +14,7 @@ from agent.sync.provider_yaml import read_additions
 from drivers.devices.stock import libvirt_name
 from drivers.looks import look
 from drivers.reasons import Reason, Reasoned, Shaped
+from reportclient.names import spelled
 from reportclient.ownership import Names
 from reportclient.payload import encode_inventory
 from reportclient.tree import Inventory, ObservedTree
@@ -61,7 +62,7 @@ def find(shaped: Shaped, name: str) -> Reasoned | None:
     """Find a provider by its name, by its suffix, or by the address of its device; None: there is no such provider."""
     for provider in (*shaped.providers, *shaped.counted_in):
         suffix = provider.name.removeprefix(f"{shaped.providers[0].name}_")
-        if name in (provider.name, suffix) or suffix == libvirt_name(name):
+        if spelled(name) in (provider.name, suffix) or suffix == libvirt_name(name.lower()):
             return provider
     return None
 

@@ -15,7 +15,7 @@ import yaml
 
 from agent.errors import ConfigError
 from agent.sync.decide.additions import COMPUTE_NODE, Addition
-from reportclient.names import is_custom
+from reportclient.names import is_custom, spelled
 from reportclient.payload import decode_inventory
 
 _VERSION = re.compile(r"1\.\d+")
@@ -84,6 +84,8 @@ def _decode(entry: dict[str, Any], path: Path) -> Addition | None:
     ((key, provider),) = entry["identification"].items()
     if key == "uuid" and provider != COMPUTE_NODE:
         provider = provider.lower()
+    elif key == "name":
+        provider = spelled(provider)
     records = {
         name: record for group in entry.get("inventories", {}).get("additional", ()) for name, record in group.items()
     }

@@ -11,7 +11,7 @@ from drivers.devices.match import rules_by_function
 from drivers.devices.mdev import idle_types, mdev_stock
 from drivers.devices.pci import pci_stock
 from drivers.devices.sev import sev_stock
-from drivers.devices.stock import DeviceStock, libvirt_name
+from drivers.devices.stock import DeviceStock, libvirt_name, nova_name
 from drivers.errors import PolicyError
 from drivers.facts import HostFacts
 from drivers.policy import DevicePolicy
@@ -72,4 +72,4 @@ def present(facts: HostFacts) -> frozenset[str]:
     """Return the suffixes of the providers whose hardware is on this host, offered or not."""
     functions = [str(function.address) for function in facts.devices.functions]
     parents = [parent.name for parent in facts.devices.mdev_parents]
-    return frozenset((*functions, *map(libvirt_name, functions), *parents))
+    return frozenset((*map(nova_name, functions), *map(libvirt_name, functions), *parents))

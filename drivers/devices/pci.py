@@ -15,7 +15,7 @@ from drivers.devices.match import (
     traits_of,
 )
 from drivers.devices.reserve import RULE, marks, short
-from drivers.devices.stock import DeviceStock
+from drivers.devices.stock import DeviceStock, nova_name
 from drivers.errors import PolicyError
 from drivers.facts import HostFacts, PciFunction
 from drivers.pci import PciAddress
@@ -70,7 +70,7 @@ def _pci_provider(
     policy: DevicePolicy,
     standing: Standing,
 ) -> DeviceStock:
-    suffix = str(address)
+    suffix = nova_name(str(address))
     owner = functions.get(address, matched[0].function)
     sick = {
         match.function.address: why
@@ -221,7 +221,7 @@ def _with_silent_functions(
     A missing file differs from a file with 0: the driver may come back with its vGPUs. Traits come from the ``rule``: a
     copy of those in placement would make other people's traits ours.
     """
-    stands = standing.provider(str(address))
+    stands = standing.provider(nova_name(str(address)))
     if stands is None or others_marks(stands) - rule.traits:
         return stock
     why = f"{silent[0].address}: its driver does not show its type"
@@ -241,7 +241,7 @@ def _with_silent_functions(
         return stock
     traits = stock.traits if stock else dict.fromkeys(traits_by(rule), Reason(why, RULE))
     return DeviceStock(
-        suffix=str(address),
+        suffix=nova_name(str(address)),
         cell=silent[0].cell,
         inventories=inventories,
         traits={**traits, **marks(why, reserved_by_operator_on(stands))},

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from drivers.devices.mdev import rule_of
-from drivers.devices.stock import libvirt_name
+from drivers.devices.stock import libvirt_name, nova_name
 from drivers.facts import HostFacts, MdevParent
 from drivers.policy import MdevRule
 
@@ -16,7 +16,7 @@ def silent(facts: HostFacts, rules: Iterable[MdevRule]) -> frozenset[str]:
     without VFs is always in: nothing shows whether its provider stood for the VFs or for the card as a whole.
     """
     functions = facts.devices.functions
-    cards = {str(one.address) for one in functions if one.is_pf and not one.vfs}
+    cards = {nova_name(str(one.address)) for one in functions if one.is_pf and not one.vfs}
     speaking = {parent.name for parent in facts.devices.mdev_parents}
     names = {libvirt_name(str(one.address)) for one in functions}
     empty = {parent.name for parent in facts.devices.mdev_parents if _is_empty(parent, facts, tuple(rules))}

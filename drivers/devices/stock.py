@@ -7,7 +7,7 @@ from drivers.devices.reserve import RULE, SHORT, marks, short
 from drivers.facts import PciFunction
 from drivers.reasons import Reason
 from drivers.standing import Standing
-from reportclient.names import NO_DEVICES
+from reportclient.names import NO_DEVICES, spelled
 from reportclient.ownership import is_marked, others_marks
 from reportclient.reserve import UNHEALTHY, is_reserved_by_us, keeps, reserved_by_operator_on
 from reportclient.tree import Inventory
@@ -29,6 +29,11 @@ class DeviceStock:
     novas: bool = False  # nova-compute makes this provider too, where it reports the host
 
 
+def nova_name(address: str) -> str:
+    """Return the suffix of the provider that nova makes for the PCI function at an address."""
+    return spelled(address)
+
+
 def libvirt_name(address: str) -> str:
     """Return libvirt's name of the PCI function at an address."""
     return "pci_" + address.replace(":", "_").replace(".", "_")
@@ -42,7 +47,7 @@ def other_forms(devices: Iterable[DeviceStock], *, in_total: bool) -> frozenset[
     """
     found: set[str] = set()
     for device in devices:
-        names = {name for address in device.hardware for name in (address, libvirt_name(address))}
+        names = {name for address in device.hardware for name in (nova_name(address), libvirt_name(address))}
         found |= names | {device.suffix} if in_total else names - {device.suffix}
     return frozenset(found)
 

@@ -15,7 +15,9 @@ from reportclient.ownership import MARKER, is_novas
 from reportclient.plan import Delete, SetInventories
 from reportclient.tree import ObservedProvider
 
-DEVICE = re.compile(r"[0-9a-f]{4}[:_][0-9a-f]{2}[:_][0-9a-f]{2}[._][0-7]$")  # a PCI address at the end of a name
+DEVICE = re.compile(
+    r"[0-9a-f]{4}[:_][0-9a-f]{2}[:_][0-9a-f]{2}[._][0-7]$", re.IGNORECASE
+)  # a PCI address at the end of a name
 
 
 def audit_providers(snapshot: Snapshot) -> list[Finding]:
@@ -136,7 +138,7 @@ def _duplicates(snapshot: Snapshot) -> list[Finding]:
     devices: dict[str, list[str]] = {}
     for seen in snapshot.tree:
         if seen.provider.parent is not None and seen.provider.inventories:
-            suffix = seen.name.replace("pci_", "").replace(":", "_").replace(".", "_")[-12:]
+            suffix = seen.name.lower().replace("pci_", "").replace(":", "_").replace(".", "_")[-12:]
             if suffix.count("_") == 3 and all(part.isalnum() for part in suffix.split("_")):
                 devices.setdefault(suffix, []).append(seen.name)
     return [

@@ -21,7 +21,7 @@ from reportclient.allocations import Allocation, Consumer, Holdings, Move, Obser
 from reportclient.diff import adopted, diff
 from reportclient.errors import Unplaceable
 from reportclient.hold import hold
-from reportclient.names import unknown_standard
+from reportclient.names import spelled, unknown_standard
 from reportclient.ownership import OWNERS, Contest, Names, Ownership, contest
 from reportclient.plan import Delete, Plan, lessened, recast
 from reportclient.renaming import as_called, called, former_name, new_names
@@ -243,7 +243,7 @@ def _draft(
 
 
 def _standing(view: View, shaper: Shaper) -> _Standing:
-    """Return standing tree and memory by the wanted names, which differ while the host is being renamed."""
+    """Return standing tree and memory by the wanted names: they differ while the host, or a child, is renamed."""
     names = (name.removeprefix(view.node) for name in shaper.present(view.survey))
     own_parts = sorted(names, key=lambda part: (-len(part), part))
     formerly = view.wishes.rename_from or former_name(view.observed, own_parts)
@@ -261,14 +261,12 @@ def _as_called(view: View, formerly: str | None) -> tuple[ObservedTree, NodeStat
     if root is None or (root.name != node and root.name != formerly):
         return view.observed, view.memory  # another host's root, or one that is not to be renamed: ``diff`` raises
     before = {root.name, node, formerly or node}
-    if len(before) == 1:
-        return view.observed, view.memory
     standing = new_names(view.observed, node, formerly)
 
     def by_new_name(names: Mapping[str, Names]) -> dict[str, Names]:
         found: dict[str, Names] = {}
         for name, each in names.items():
-            found = joined(found, {standing.get(name) or called(name, node, before): each})
+            found = joined(found, {standing.get(name) or spelled(called(name, node, before)): each})
         return found
 
     left = view.memory.observed
@@ -277,6 +275,7 @@ def _as_called(view: View, formerly: str | None) -> tuple[ObservedTree, NodeStat
         observed=as_called(left, node, formerly) if left else None,
         configured=by_new_name(view.memory.configured),
         reported=by_new_name(view.memory.reported),
+        kinds={spelled(device): classes for device, classes in view.memory.kinds.items()},
     )
     return as_called(view.observed, node, formerly), remembered
 

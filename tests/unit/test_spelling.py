@@ -1,0 +1,133 @@
+"""PCI addresses in names of providers: in capitals, as nova writes them; version 0.1.0 wrote small letters."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.audit.run import witness
+from agent.sync.outcome import Status
+from beds.one_host import ROOT, OneHost
+from drivers.policy import DevicePolicy, Policy
+from hardware import card, host
+from reportclient.names import spelled
+from reportclient.ownership import MARKER, OWNER_NOVA
+from reportclient.plan import Rename
+from reportclient.renaming import child_uuid
+from reportclient.tree import ObservedTree
+
+SMALL, CAPITAL = "0000:8a:00.0", "0000:8A:00.0"
+HOST = host(*card(SMALL, 4))
+POLICY = Policy(devices=DevicePolicy(discover_all=True))
+VFS = {"SRIOV_NET_VF": (4, 0)}
+Start = Callable[[], OneHost]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    def begin() -> OneHost:
+        one = OneHost(tmp_path, HOST, POLICY)
+        assert one.sync().status is Status.CHANGED
+        return one
+
+    return begin
+
+
+def write_as_before(one: OneHost) -> None:
+    """The tree and the memory as version 0.1.0 left them."""
+    seen = one.tree().by_name[f"host_{CAPITAL}"]
+    body = {"name": f"host_{SMALL}", "parent_provider_uuid": ROOT}
+    one.send("PUT", f"/resource_providers/{seen.uuid}", body)
+    file = one.node.state_file(ROOT)
+    memory = file.read(one.node.where)
+    assert memory.observed
+    old = tuple(
+        replace(each, provider=replace(each.provider, name=each.name.replace(CAPITAL, SMALL)))
+        for each in memory.observed
+    )
+    reported = {name.replace(CAPITAL, SMALL): names for name, names in memory.reported.items()}
+    configured = {name.replace(CAPITAL, SMALL): names for name, names in memory.configured.items()}
+    observed = ObservedTree(old, memory.observed.last_modified)
+    file.write(replace(memory, observed=observed, reported=reported, configured=configured))
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("host_0000:8a:00.0", "host_0000:8A:00.0"),
+        ("0000:8a:0b.7", "0000:8A:0B.7"),
+        ("10000:e1:00.0", "10000:E1:00.0"),
+        ("host_pci_0000_8a_00_0", "host_pci_0000_8a_00_0"),  # libvirt's name, which nova takes as it is
+        ("host_0000:8a:00", "host_0000:8a:00"),
+        ("abc", "abc"),
+    ],
+)
+def test_only_a_pci_address_at_the_end_is_in_capitals(name: str, wanted: str) -> None:
+    assert (spelled(name), spelled(wanted)) == (wanted, wanted)
+
+
+def test_a_uuid_does_not_depend_on_the_spelling() -> None:
+    assert child_uuid(ROOT, "host", f"host_{SMALL}") == child_uuid(ROOT, "host", f"host_{CAPITAL}")
+    assert child_uuid(ROOT, "host", "host_NUMA0") != child_uuid(ROOT, "host", "host_numa0")
+
+
+def test_a_new_provider_is_named_as_nova_names_it(start: Start) -> None:
+    one = start()
+
+    assert one.stock(CAPITAL) == VFS
+    assert one.stock(SMALL) == {}
+
+
+def test_the_provider_that_nova_made_is_taken_over(start: Start) -> None:
+    one = start()
+    one.send("DELETE", f"/resource_providers/{one.tree().by_name[f'host_{CAPITAL}'].uuid}")
+    one.forget()
+    uuid = "5a1e6f3c-7f6b-4f0e-8d3a-1f2b3c4d5e6f"
+    one.send("POST", "/resource_providers", {"name": f"host_{CAPITAL}", "uuid": uuid, "parent_provider_uuid": ROOT})
+    stock = {"resource_provider_generation": 0, "inventories": {"SRIOV_NET_VF": {"total": 4}}}
+    one.send("PUT", f"/resource_providers/{uuid}/inventories", stock)
+    one.send("PUT", f"/resource_providers/{uuid}/traits", {"resource_provider_generation": 1, "traits": [OWNER_NOVA]})
+
+    assert one.sync().status is Status.CHANGED
+
+    assert [seen.uuid for seen in one.tree()] == [ROOT, uuid]
+    assert MARKER in one.traits(CAPITAL)
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["with its memory", "with its memory lost"])
+def test_a_provider_of_before_is_renamed_with_all_that_it_has(start: Start, lost: bool) -> None:
+    one = start()
+    write_as_before(one)
+    before = one.tree().by_name[f"host_{SMALL}"]
+    one.claim({SMALL: {"SRIOV_NET_VF": 2}})
+    one.set_by_hand(SMALL, "SRIOV_NET_VF", reserved=1)
+    if lost:
+        one.forget()
+
+    done = one.sync()
+
+    assert (done.status, [type(step) for step in done.plan.operations]) == (Status.CHANGED, [Rename])
+    assert one.stock(CAPITAL) == {"SRIOV_NET_VF": (4, 1)}
+    assert one.tree().by_name[f"host_{CAPITAL}"].uuid == before.uuid
+    assert one.held() == {f"host_{CAPITAL}": {"SRIOV_NET_VF": 2}}
+    assert one.sync().status is Status.UNCHANGED
+
+
+def test_an_audit_before_that_pass_finds_nothing_wrong(start: Start) -> None:
+    one = start()
+    write_as_before(one)
+
+    assert witness(one.node).findings == ()
+
+
+def test_a_file_of_the_operators_may_have_either_spelling(start: Start) -> None:
+    one = start()
+    write_as_before(one)
+
+    one.write_provider_config(SMALL, "CUSTOM_LICENCE", 2)
+    assert one.sync().status is Status.CHANGED
+
+    assert one.stock(CAPITAL) == VFS | {"CUSTOM_LICENCE": (2, 0)}
+    one.write_provider_config(CAPITAL, "CUSTOM_LICENCE", 2)
+    assert one.sync().status is Status.UNCHANGED
