@@ -1,8 +1,10 @@
 """Servers that fork from one process, which has imported what they need: a start costs no import."""
 
+import ctypes
 import multiprocessing
 import os
 import runpy
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -17,6 +19,8 @@ PRELOADED = (
     "pymysql",
     "psycopg2",
 )  # not placement.wsgi.api, which reads its configuration when it is imported
+
+PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
 class Forked:
@@ -61,8 +65,14 @@ def _context() -> ForkServerContext:
 
 
 def _gunicorn(directory: Path, log: Path, environment: Mapping[str, str]) -> None:
-    """The forked process: leader of its own process group, as ``beds.process.start`` has them."""
+    """
+    The forked process: leader of its own process group, as ``beds.process.start`` has them.
+
+    It ends with the fork server, which ends with the tests once nobody else has the write end of its pipe.
+    """
     os.setsid()
+    os.closerange(3, 1 << 16)
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     os.chdir(directory)
     os.environ.clear()
     os.environ.update(environment)
