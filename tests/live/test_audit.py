@@ -325,20 +325,20 @@ def test_providers_that_are_wrong_are_reported(placement_server: PlacementServer
     one = lab(placement_server, tmp_path, {})
     rows = one.placement.send("GET", "/resource_providers")["resource_providers"]
     root = next(row for row in rows if row["name"] == ROOT)
-    one.placement.add_child(root, f"{ROOT}_0000:aa:00.0", "VGPU", 1, MARKER)
+    one.placement.add_child(root, f"{ROOT}_0000:AA:00.0", "VGPU", 1, MARKER)
     one.placement.add_child(root, "somebodys", "IPV4_ADDRESS", 1)
     one.placement.add_child(root, f"{ROOT}:agent:eth0", "NET_BW_EGR_KILOBIT_PER_SEC", 1)
     one.placement.add_child(root, f"{ROOT}_0000:06:00.0", "IPV4_ADDRESS", 1, "OWNER_NOVA")
 
     assert {(finding["kind"], finding["provider"]) for finding in found(one)} == {
-        ("ghost-provider", f"{ROOT}_0000:aa:00.0"),
+        ("ghost-provider", f"{ROOT}_0000:AA:00.0"),
         ("ownerless", "somebodys"),
         ("duplicate-provider", f"{ROOT}_0000:06:00.0"),
         ("duplicate-provider", FIRST),
     }
     done = one.run("audit", "--heal", "--policy", policy(tmp_path))
     outcomes = {finding["provider"]: finding["outcome"] for finding in done.json["findings"]}
-    assert outcomes[f"{ROOT}_0000:aa:00.0"] == "healed"
+    assert outcomes[f"{ROOT}_0000:AA:00.0"] == "healed"
     assert set(outcomes.values()) == {"healed", "reported"}
     assert not any(finding["kind"] == "ghost-provider" for finding in found(one))
 
