@@ -1,4 +1,4 @@
-"""Servers that fork from one process, which has imported what they need: a start costs no import."""
+"""Servers and commands that fork from one process, which has imported what they need: a start costs no import."""
 
 import ctypes
 import multiprocessing
@@ -7,11 +7,18 @@ import runpy
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
+from pkgutil import resolve_name
 
 PRELOADED = (
+    "agent.command.allocation_verbs",
+    "agent.command.audit_verb",
+    "agent.command.host_verbs",
+    "agent.connect.keystone",
+    "drivers.libvirt.driver",
     "gunicorn.app.wsgiapp",
     "gunicorn.workers.gthread",
     "keystonemiddleware.auth_token",
@@ -58,6 +65,27 @@ def start_gunicorn(directory: Path, log: Path, environment: Mapping[str, str]) -
     return Forked(process)
 
 
+def run_command(main: str, arguments: Sequence[str], timeout_s: float) -> tuple[int, str, str]:
+    """
+    Run a function of a module, ``package.module:function``, as a command; its exit code, output and errors.
+
+    Raises:
+        subprocess.TimeoutExpired: it did not end in time, and was killed.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        out, err = Path(folder, "out"), Path(folder, "err")
+        process = _context().Process(
+            target=_command, args=(main, tuple(arguments), Path.cwd(), dict(os.environ), out, err), daemon=True
+        )
+        process.start()
+        process.join(timeout_s)
+        if process.exitcode is None:
+            process.kill()
+            process.join()
+            raise subprocess.TimeoutExpired(arguments, timeout_s)
+        return process.exitcode, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8")
+
+
 def _context() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(PRELOADED))
@@ -71,14 +99,28 @@ def _gunicorn(directory: Path, log: Path, environment: Mapping[str, str]) -> Non
     It ends with the fork server, which ends with the tests once nobody else has the write end of its pipe.
     """
     os.setsid()
+    _become(directory, environment, log, log)
+    os.environ["GUNICORN_CMD_ARGS"] = f"--config={directory / 'gunicorn.conf.py'}"
+    sys.argv[:] = ["gunicorn"]
+    runpy.run_module("gunicorn", run_name="__main__")
+
+
+def _command(
+    main: str, arguments: tuple[str, ...], directory: Path, environment: Mapping[str, str], out: Path, err: Path
+) -> None:
+    """The forked process of a command."""
+    _become(directory, environment, out, err)
+    sys.argv[:] = arguments
+    sys.exit(resolve_name(main)())
+
+
+def _become(directory: Path, environment: Mapping[str, str], out: Path, err: Path) -> None:
+    """Take on the folder, the environment and the streams of a process that was started anew."""
     os.closerange(3, 1 << 16)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     os.chdir(directory)
     os.environ.clear()
     os.environ.update(environment)
-    os.environ["GUNICORN_CMD_ARGS"] = f"--config={directory / 'gunicorn.conf.py'}"
-    sys.argv[:] = ["gunicorn"]
-    with log.open("ab") as output, Path(os.devnull).open("rb") as nothing:
-        for descriptor, file in ((0, nothing), (1, output), (2, output)):
+    with out.open("ab") as output, err.open("ab") as errors, Path(os.devnull).open("rb") as nothing:
+        for descriptor, file in ((0, nothing), (1, output), (2, errors)):
             os.dup2(file.fileno(), descriptor)
-    runpy.run_module("gunicorn", run_name="__main__")
