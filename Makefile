@@ -10,7 +10,7 @@ $(shell rm -f .venv/*.stamp)
 endif
 endif
 
-.PHONY: help venv run test check unit soak guest-test bench sample service-test nova-driver nova-test deb clean
+.PHONY: help venv run test check unit soak guest-test bench sample service-test nova-driver nova-test cloud-test deb clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -21,7 +21,7 @@ run: .venv/run.stamp  ## the main job on this very host, against a placement of 
 	@tools/host.sh libvirtd
 	@tools/run.sh
 
-test: .venv/test.stamp  ## every feature once on the real thing, about 17 minutes
+test: .venv/test.stamp  ## every feature once on the real thing, about 12 minutes
 	@tools/host.sh libvirtd
 	@$(BIN)/python tools/test.py
 
@@ -62,6 +62,12 @@ nova-driver: .venv/run.stamp  ## the wheel nova-compute-node-agent in dist/: our
 
 nova-test: .venv/run.stamp  ## that driver with nova's own code, without services
 	@tools/nova_test.sh
+
+cloud-test: .venv/test.stamp  ## beside nova-compute, in a whole nova cloud on this machine; 2 GB of memory
+	@tools/host.sh libvirtd
+	@tools/host.sh cloud
+	@tools/cloud.sh
+	@$(BIN)/python -m pytest -q -s --durations=5 tests/cloud
 
 deb: .venv/run.stamp  ## a Debian package in build/, with the service
 	@tools/deb.sh $(PYTHON)

@@ -3,6 +3,7 @@
 #   host.sh packages   install, by apt, what is missing
 #   host.sh databases  install, by apt, the databases that tests run placement and agents on
 #   host.sh containers install, by apt, what boots a systemd of its own
+#   host.sh cloud      install, by apt, what a nova cloud needs beside databases
 #   host.sh libvirtd   start libvirtd where none runs, with or without systemd
 set -euo pipefail
 
@@ -10,6 +11,7 @@ PACKAGES="libvirt-daemon-system libvirt-clients libvirt-dev qemu-system-x86 qemu
   python3-dev python3-venv util-linux iproute2"
 DATABASES="postgresql mariadb-server-core mariadb-client-core etcd-server"
 CONTAINERS="systemd systemd-container dbus polkitd"
+CLOUD="rabbitmq-server"
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
@@ -25,6 +27,8 @@ packages() { install "$PACKAGES"; }
 databases() { install "$DATABASES"; }
 
 containers() { install "$CONTAINERS"; }
+
+cloud() { install "$CLOUD"; }
 
 install() {
   local missing="" package log
@@ -67,6 +71,6 @@ libvirtd() {
 }
 
 case "${1:-}" in
-  packages | databases | containers | libvirtd) "$1" ;;
-  *) echo "usage: $0 packages | databases | containers | libvirtd" >&2; exit 2 ;;
+  packages | databases | containers | cloud | libvirtd) "$1" ;;
+  *) echo "usage: $0 packages | databases | containers | cloud | libvirtd" >&2; exit 2 ;;
 esac

@@ -6,7 +6,7 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -40,8 +40,8 @@ def postgresql(directory: Path) -> Iterator[str]:
 
 
 @contextmanager
-def mariadb(directory: Path) -> Iterator[str]:
-    """The URL of an empty database of a MariaDB server with its log in ``directory``."""
+def mariadb(directory: Path, *names: str) -> Iterator[str]:
+    """The URL of the empty database ``placement`` of a MariaDB server, which has ``names`` too; its log is there."""
     program = shutil.which("mariadbd", path="/usr/sbin:/usr/bin")
     if program is None:
         raise BedError("no mariadbd here: tools/host.sh databases installs it")
@@ -57,7 +57,7 @@ def mariadb(directory: Path) -> Iterator[str]:
         )
         try:
             _wait_for_port(port, log)
-            _create_mysql(f"{data}/sock", directory, log)
+            _create_mysql(f"{data}/sock", ("placement", *names), directory, log)
             yield f"mysql://placement:secret@{LOOPBACK}:{port}/placement"
         finally:
             stop(child, patience=15)
@@ -119,10 +119,10 @@ def _create(url: str) -> None:
     connection.close()
 
 
-def _create_mysql(sock: str, directory: Path, log: Path) -> None:
-    statements = (
-        "CREATE DATABASE placement; CREATE USER placement@'%' IDENTIFIED BY 'secret'; "
-        "GRANT ALL ON placement.* TO placement@'%'"
+def _create_mysql(sock: str, names: Iterable[str], directory: Path, log: Path) -> None:
+    made = "".join(
+        f"CREATE DATABASE {one} CHARACTER SET utf8mb3; GRANT ALL ON {one}.* TO placement@'%'; " for one in names
     )
+    statements = f"CREATE USER placement@'%' IDENTIFIED BY 'secret'; {made}"
     command = ["mariadb", "--no-defaults", f"--socket={sock}", "--user=root", f"--execute={statements}"]
     run(command, directory=directory, log=log)

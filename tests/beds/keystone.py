@@ -42,8 +42,9 @@ ADMIN = Login("admin", "admin-password", "admin", ("admin",))  # made by keyston
 AGENT = Login("agent", "agent-password", "service", ("service",))
 AGENT_ADMIN = Login("agent-admin", "agent-admin-password", "service", ("admin",))
 AGENT_READER = Login("agent-reader", "agent-reader-password", "service", ("reader",))
+NOVA = Login("nova", "nova-password", "service", ("service", "admin"))
 PLACEMENT = Login("placement-mw", "placement-mw-password", "service", ("service",))
-SEEDED = (AGENT, AGENT_ADMIN, AGENT_READER, PLACEMENT)
+SEEDED = (AGENT, AGENT_ADMIN, AGENT_READER, NOVA, PLACEMENT)
 
 
 @dataclass(frozen=True, slots=True)

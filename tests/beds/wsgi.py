@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from beds.forked import start_gunicorn
-from beds.process import LOOPBACK, Child, answering, laid_over
+from beds.process import LOOPBACK, Child, answering, laid_over, start
 from beds.tls import Certificates
 
 
@@ -19,16 +19,22 @@ def serving(
     environment: Mapping[str, str],
     workers: int = 1,
     threads: int = 1,
+    python: Path | None = None,
 ) -> Iterator[Path]:
     """
     Serve ``module:application`` at :func:`base_url`; yields the log of requests and errors.
+
+    ``python`` is that of another virtual environment, which has gunicorn too; None: ours.
 
     All settings are in a file, and none on the command line: ``keystone.wsgi.api`` parses ``sys.argv`` as its own, and
     a worker meeting gunicorn's options there exits with 2.
     """
     log = directory / "server.log"
     (directory / "gunicorn.conf.py").write_text(_settings(application, port, tls, workers, threads))
-    child = Child(start_gunicorn(directory, log, laid_over(environment)), log)
+    if python:
+        child = start([str(python), "-m", "gunicorn"], directory=directory, log=log, environment=environment)
+    else:
+        child = Child(start_gunicorn(directory, log, laid_over(environment)), log)
     with answering(child, base_url(port, tls), tls.ca if tls else None):
         yield log
 

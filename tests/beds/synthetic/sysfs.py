@@ -301,8 +301,9 @@ class Files:
     def _write_proc(self) -> None:
         machine = self.machine
         total = sum(map(machine.memory_of, machine.cell_ids))
-        memory = f"MemTotal: {total} kB\nMemFree: {total} kB\nMemAvailable: {total} kB\n"
-        self._write("proc/meminfo", f"{memory}Hugepagesize: 2048 kB\n")  # without it libvirt has no huge pages
+        free = f"MemFree: {total} kB\nMemAvailable: {total} kB\nBuffers: 0 kB\nCached: 0 kB\n"  # the last two for nova
+        pages = "Hugepagesize: 2048 kB\n"  # without it libvirt has no huge pages
+        self._write("proc/meminfo", f"MemTotal: {total} kB\n{free}{pages}")
         cores = machine.cells * machine.cores
         flags = "fpu vme de pse tsc msr pae mce cx8 apic vmx lm constant_tsc ssse3 sse4_1 sse4_2 aes avx avx2"
         blocks = [

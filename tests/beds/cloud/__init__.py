@@ -1,0 +1,1 @@
+"""A nova cloud on loopback: Keystone, placement, Glance, nova, and nova-compute on synthetic hosts."""

@@ -1,0 +1,300 @@
+"""
+The cloud as a whole, started from nothing in some two minutes, and what a user or an operator does with it.
+
+Neutron is a stand-in that has nothing: nova asks for the security groups even of servers without networks.
+"""
+
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from keystoneauth1.adapter import Adapter
+
+from beds import databases, keystone, placement, wsgi
+from beds.cloud import settings
+from beds.cloud.rabbit import rabbitmq
+from beds.cloud.settings import Where
+from beds.keystone import ADMIN, NOVA, PLACEMENT, KeystoneServer, logged_in
+from beds.placement import KeystoneAuth
+from beds.process import LOOPBACK, BedError, Child, free_port, run, start, stop, tail
+from beds.proxy import Answer, Forward, Proxy, Request
+from beds.synthetic.bed import Host
+
+VENV = Path(__file__).parents[3] / ".bench" / "nova"
+BIN = VENV / "bin"
+HERE = Path(__file__).parent
+COMPUTE_API = "2.96"
+PATIENCE_S = 180
+
+
+@dataclass
+class Compute:
+    """A nova-compute on a synthetic host; it can be stopped and started again with other options."""
+
+    cloud: "Cloud"
+    host: Host
+    folder: Path
+    child: Child | None = None
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "nova.conf"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "nova-compute.log"
+
+    def start(self, **groups: Mapping[str, object]) -> None:
+        """Start it, or start it anew, with these options over those that it needs."""
+        self.stop()
+        for name in ("instances", "provider_config"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        helper = f"{BIN / 'privsep-helper'} --config-file {self.config}"
+        wanted = settings.compute(self.cloud.where, self.folder, self.host.libvirtd.uri, helper, groups)
+        wanted["DEFAULT"] |= {"log_file": self.log}
+        del wanted["DEFAULT"]["log_dir"]
+        settings.write(self.config, wanted)
+        inside = ["nsenter", f"--target={self.host.libvirtd.pid}", "--mount", "--uts", "--"]
+        command = [*inside, str(BIN / "nova-compute"), "--config-file", str(self.config)]
+        self.child = start(command, directory=self.folder, log=self.folder / "out.log")
+
+    def stop(self) -> None:
+        """Stop it, if it runs: its periodic tasks hold it for a while."""
+        if self.child:
+            stop(self.child, patience=60)
+            self.child = None
+
+
+@dataclass
+class Cloud:
+    """A running cloud; ``nova``, ``placement`` and ``glance`` are its APIs for an administrator."""
+
+    folder: Path
+    where: Where
+    nova: Adapter
+    placement: Adapter
+    glance: Adapter
+    computes: list[Compute] = field(default_factory=list)
+    flavors: dict[str, str] = field(default_factory=dict)
+    image: str = ""
+
+    def add_compute(self, host: Host, **groups: Mapping[str, object]) -> Compute:
+        """A host of the cloud, once the scheduler knows it."""
+        one = Compute(self, host, self.folder / f"compute-{host.machine.name}")
+        self.computes.append(one)
+        one.start(**groups)
+        self.wait(lambda: any(row["name"] == host.machine.name for row in self.providers()), "a root provider", one.log)
+        _manage(self.folder / "control", "cell_v2", "discover_hosts")
+        return one
+
+    def add_flavor(self, name: str, vcpus: int = 1, ram: int = 64, disk: int = 1, **specs: str) -> None:
+        """A flavor; a colon in the name of an extra spec is written as two underscores."""
+        body = {"flavor": {"name": name, "vcpus": vcpus, "ram": ram, "disk": disk}}
+        self.flavors[name] = self.nova.post("/flavors", json=body).json()["flavor"]["id"]
+        if specs:
+            extra = {key.replace("__", ":"): value for key, value in specs.items()}
+            self.nova.post(f"/flavors/{self.flavors[name]}/os-extra_specs", json={"extra_specs": extra})
+
+    def add_image(self) -> None:
+        """A small disk with nothing on it."""
+        disk = self.folder / "blank.qcow2"
+        subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", str(disk), "16M"], check=True)
+        body = {"name": "blank", "disk_format": "qcow2", "container_format": "bare", "visibility": "public"}
+        self.image = self.glance.post("/v2/images", json=body).json()["id"]
+        headers = {"Content-Type": "application/octet-stream"}
+        self.glance.put(f"/v2/images/{self.image}/file", data=disk.read_bytes(), headers=headers)
+
+    def boot(self, name: str, flavor: str) -> str:
+        """A server, once it is ACTIVE; its uuid."""
+        body = {"name": name, "flavorRef": self.flavors[flavor], "imageRef": self.image, "networks": "none"}
+        uuid = str(self.nova.post("/servers", json={"server": body}).json()["server"]["id"])
+        self.settle(uuid, "ACTIVE")
+        return uuid
+
+    def act(self, uuid: str, action: Mapping[str, Any], *wanted: str) -> None:
+        """An action on a server, to the end of what nova does then; ``wanted`` are the states that it may end in."""
+        self.nova.post(f"/servers/{uuid}/action", json=dict(action))
+        self.settle(uuid, *wanted)
+
+    def delete(self, uuid: str) -> None:
+        self.nova.delete(f"/servers/{uuid}")
+        self.wait(lambda: self.nova.get(f"/servers/{uuid}", raise_exc=False).status_code == 404, "a deletion")
+
+    def settle(self, uuid: str, *wanted: str) -> None:
+        """Until a server is in one of these states, and nova does nothing with it."""
+        found: dict[str, Any] = {}
+
+        def settled() -> bool:
+            found.update(self.nova.get(f"/servers/{uuid}").json()["server"])
+            ended = found["OS-EXT-STS:task_state"] is None or found["status"] == "ERROR"
+            return ended and found["status"] in (*wanted, "ERROR")
+
+        self.wait(settled, f"{uuid} to be {' or '.join(wanted)}")
+        if found["status"] not in wanted:
+            raise BedError(f"{uuid} is {found['status']}: {json.dumps(found.get('fault'))[:800]}")
+
+    def providers(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.placement.get("/resource_providers").json()["resource_providers"]
+        return found
+
+    def stocks(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """Each provider's stock, by its name."""
+        return {
+            one["name"]: self.placement.get(f"/resource_providers/{one['uuid']}/inventories").json()["inventories"]
+            for one in self.providers()
+        }
+
+    def total(self, resource_class: str) -> int:
+        """What all providers offer of a class together."""
+        return sum(stock[resource_class]["total"] for stock in self.stocks().values() if resource_class in stock)
+
+    def traits(self, uuid: str) -> set[str]:
+        return set(self.placement.get(f"/resource_providers/{uuid}/traits").json()["traits"])
+
+    def allocations(self, consumer: str) -> dict[str, dict[str, int]]:
+        """What a consumer holds: provider -> class -> amount."""
+        names = {one["uuid"]: one["name"] for one in self.providers()}
+        found = self.placement.get(f"/allocations/{consumer}").json()["allocations"]
+        return {names[uuid]: one["resources"] for uuid, one in found.items()}
+
+    def wait(self, holds: Any, what: str, log: Path | None = None) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not holds():
+            if time.monotonic() > deadline:
+                raise BedError(f"the cloud waited {PATIENCE_S} s for {what}\n{tail(log) if log else ''}")
+            time.sleep(0.3)
+
+
+def nothing_there(request: Request, _forward: Forward) -> Answer:
+    """A Neutron without any network: each listing is empty."""
+    part = request.path.partition("?")[0].removeprefix("/v2.0/").replace("-", "_")
+    version = {"versions": [{"id": "v2.0", "status": "CURRENT", "links": [{"rel": "self", "href": "/v2.0/"}]}]}
+    body = json.dumps({part: []} if request.path.startswith("/v2.0/") else version).encode()
+    return Answer(200, (("Content-Type", "application/json"),), body)
+
+
+@contextmanager
+def serving(folder: Path, keystone_template: Path) -> Iterator[Cloud]:
+    """The cloud without a host, and with an image."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        enter = stack.enter_context
+        rabbit = enter(rabbitmq(folder / "rabbit"))
+        names = ("glance", "nova_api", "nova", "nova_cell0")
+        url = databases.with_driver(enter(databases.mariadb(folder / "database", *names)))
+        ports = {name: free_port() for name in ("placement", "glance", "nova")}
+        bases = {name: f"http://{LOOPBACK}:{port}" for name, port in ports.items()}
+        identity = enter(
+            keystone.serving(folder / "keystone", keystone_template, placement_url=bases["placement"], token_s=86400)
+        )
+        user = PLACEMENT
+        auth = KeystoneAuth(identity.url, user.username, user.password, user.project, None, token_cache_seconds=60)
+        enter(placement.serving_on(url, folder / "placement", port=ports["placement"], auth=auth))
+        neutron = enter(Proxy("http://unused", hook=nothing_there))
+        where = Where(
+            keystone=identity.url,
+            placement=bases["placement"],
+            glance=bases["glance"],
+            neutron=neutron.url,
+            rabbit=rabbit,
+            database=_named(url, "nova"),
+        )
+        enter(_glance(folder / "glance", where, _named(url, "glance"), ports["glance"]))
+        enter(_control(folder / "control", where, url, ports["nova"]))
+        yield enter(_opened(folder, where, identity, bases))
+
+
+@contextmanager
+def _opened(folder: Path, where: Where, identity: KeystoneServer, bases: Mapping[str, str]) -> Iterator[Cloud]:
+    with logged_in(identity, ADMIN) as admin, logged_in(identity, NOVA) as service:
+        cloud = Cloud(
+            folder=folder,
+            where=where,
+            nova=Adapter(
+                admin,
+                endpoint_override=f"{bases['nova']}/v2.1",
+                service_type="compute",
+                default_microversion=COMPUTE_API,
+            ),
+            placement=Adapter(
+                service, endpoint_override=bases["placement"], service_type="placement", default_microversion="1.39"
+            ),
+            glance=Adapter(admin, endpoint_override=bases["glance"], service_type="image"),
+        )
+        cloud.add_image()
+        try:
+            yield cloud
+        finally:
+            for one in cloud.computes:
+                one.stop()
+                _destroy_all(one.host.libvirtd.uri)
+
+
+def _destroy_all(uri: str) -> None:
+    """Guests would outlive their libvirtd."""
+    listed = subprocess.run(["virsh", "-c", uri, "list", "--uuid"], capture_output=True, text=True, check=False)
+    for uuid in listed.stdout.split():
+        subprocess.run(["virsh", "-c", uri, "destroy", uuid], capture_output=True, check=False)
+
+
+@contextmanager
+def _glance(folder: Path, where: Where, database: str, port: int) -> Iterator[None]:
+    for name in ("images", "staging", "tasks"):
+        (folder / name).mkdir(parents=True)
+    paste = VENV / "etc/glance/glance-api-paste.ini"
+    config = settings.write(folder / "glance-api.conf", settings.glance(where, folder, database, paste))
+    run(
+        [str(BIN / "glance-manage"), "--config-file", str(config), "db_sync"], directory=folder, log=folder / "sync.log"
+    )
+    environment = {"OS_GLANCE_CONFIG_DIR": str(folder), "OS_GLANCE_CONFIG_FILES": config.name}
+    with _serving_app("glance", folder, port, environment):
+        yield
+
+
+@contextmanager
+def _control(folder: Path, where: Where, url: str, port: int) -> Iterator[None]:
+    """nova's API, conductor and scheduler, and its databases."""
+    folder.mkdir(parents=True)
+    shutil.copy(VENV / "etc/nova/api-paste.ini", folder)  # nova looks for it beside its configuration
+    config = settings.write(folder / "nova.conf", settings.control(where, folder, _named(url, "nova_api")))
+    _manage(folder, "api_db", "sync")
+    _manage(folder, "cell_v2", "map_cell0", "--database_connection", _named(url, "nova_cell0"))
+    _manage(folder, "db", "sync")
+    _manage(folder, "cell_v2", "create_cell", "--name", "cell1")
+    with ExitStack() as stack:
+        for name in ("conductor", "scheduler"):
+            command = [str(BIN / f"nova-{name}"), "--config-file", str(config)]
+            stack.callback(stop, start(command, directory=folder, log=folder / f"{name}.out"))
+        stack.enter_context(_serving_app("nova", folder, port, {"OS_NOVA_CONFIG_DIR": str(folder)}))
+        yield
+
+
+@contextmanager
+def _serving_app(app: str, folder: Path, port: int, environment: Mapping[str, str]) -> Iterator[None]:
+    inside = {"APP": app, "PYTHONPATH": str(HERE), **environment}
+    with wsgi.serving(
+        "wsgi_apps:application",
+        directory=folder,
+        port=port,
+        tls=None,
+        environment=inside,
+        threads=4,
+        python=BIN / "python",
+    ):
+        yield
+
+
+def _manage(folder: Path, *arguments: str) -> None:
+    command: Sequence[str] = [str(BIN / "nova-manage"), "--config-file", str(folder / "nova.conf"), *arguments]
+    run(command, directory=folder, log=folder / "manage.log")
+
+
+def _named(url: str, name: str) -> str:
+    """The same server's database of another name."""
+    return f"{url.rpartition('/')[0]}/{name}?charset=utf8"
