@@ -87,7 +87,7 @@ class Holdings:
     kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)  # classes of the devices in a total, by suffix
     hardware: frozenset[str] = frozenset()  # PCI addresses of all devices that count in what is offered
     novas: frozenset[str] = frozenset()  # names of the providers that nova-compute makes too, where it reports the host
-    addresses: Mapping[str, frozenset[str]] = field(default_factory=dict)  # of the functions behind each other provider
+    addresses: Mapping[str, frozenset[str]] = field(default_factory=dict)  # PCI, by each other provider's name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

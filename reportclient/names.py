@@ -16,6 +16,8 @@ FORM = re.compile(f"(?!CUSTOM_*$)[A-Z0-9_]{{1,{LONGEST}}}")  # names that placem
 
 _ADDRESS = re.compile(r"(?:^|_)[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$", re.IGNORECASE)  # ends a provider's name
 
+_DEVICE = re.compile(r"(?:^|_)([0-9a-f]{4,})[:_]([0-9a-f]{2})[:_]([0-9a-f]{2})[._]([0-7])$")
+
 
 def spelled(name: str) -> str:
     """
@@ -25,6 +27,12 @@ def spelled(name: str) -> str:
     """
     found = _ADDRESS.search(name)
     return name[: found.start()] + found[0].upper() if found else name
+
+
+def device_address(name: str) -> str | None:
+    """Return the PCI address at the end of a provider's name, as nova or libvirt writes it, in the kernel's form."""
+    found = _DEVICE.search(name.lower())
+    return "{}:{}:{}.{}".format(*found.groups()) if found else None
 
 
 def small_letters(part: str) -> str:

@@ -157,7 +157,7 @@ def _still_so(
     first = {finding.key for finding in findings}
     survey = look(partial(node.driver.survey, node.name))
     tree = node.client.observe(root_uuid, left.observed)
-    tree = as_called(tree, tree.providers[0].name) if tree.root else tree
+    tree = as_called(tree, tree.root.name) if tree.root else tree
     again = _snapshot(node, survey, tree, snapshot.allocations, left)
     again = replace(
         again,

@@ -269,7 +269,7 @@ def asking_nova(settings: Settings, choice: Choice) -> Callable[[str], NovaRecor
     """
     Return what asks nova about the hypervisor with a uuid, and connects at the first call; None: no nova, or no need.
 
-    Only a node in the role sole asks. The returned function raises ConfigError as ``open_nova``.
+    Only an agent that reports the root asks. The returned function raises ConfigError as ``open_nova``.
     """
     if not settings.reports_root or not (choice.case or settings.nova_chosen):
         return None

@@ -1,6 +1,5 @@
 """Find what is wrong with the providers of a host's tree: their owners, their hardware, and how full they are."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -10,14 +9,10 @@ from agent.sync.decide.doubled import doubled_kinds
 from agent.sync.decide.novas import advice, open_stock
 from reportclient.allocations import usages
 from reportclient.hold import if_gone_for_good, is_used_up
-from reportclient.names import NO_DEVICES, ONE_TIME
+from reportclient.names import NO_DEVICES, ONE_TIME, device_address
 from reportclient.ownership import MARKER, is_novas
 from reportclient.plan import Delete, SetInventories
 from reportclient.tree import ObservedProvider
-
-DEVICE = re.compile(
-    r"[0-9a-f]{4}[:_][0-9a-f]{2}[:_][0-9a-f]{2}[._][0-7]$", re.IGNORECASE
-)  # a PCI address at the end of a name
 
 
 def audit_providers(snapshot: Snapshot) -> list[Finding]:
@@ -49,7 +44,7 @@ def audit_providers(snapshot: Snapshot) -> list[Finding]:
 def _ghost(seen: ObservedProvider, *, in_use: bool) -> Finding:
     """Return the finding of a provider of ours without hardware; one with reserved stock waits for the lost card."""
     reserved = any(one.reserved for name, one in seen.provider.inventories.items() if name not in NO_DEVICES)
-    free = not in_use and not reserved and DEVICE.search(seen.name) is not None  # a pass removes cells and pools
+    free = not in_use and not reserved and device_address(seen.name) is not None  # a pass removes cells and pools
     why = "no hardware of this host matches this provider" + (", and it is in use" if in_use else "")
     if reserved and not in_use:
         why += f", and its reserved amounts stay until the device is back: {if_gone_for_good(seen)}"
@@ -137,10 +132,8 @@ def _duplicates(snapshot: Snapshot) -> list[Finding]:
     parts = snapshot.wanted - snapshot.foreign
     devices: dict[str, list[str]] = {}
     for seen in snapshot.tree:
-        if seen.provider.parent is not None and seen.provider.inventories:
-            suffix = seen.name.lower().replace("pci_", "").replace(":", "_").replace(".", "_")[-12:]
-            if suffix.count("_") == 3 and all(part.isalnum() for part in suffix.split("_")):
-                devices.setdefault(suffix, []).append(seen.name)
+        if seen.provider.parent and seen.provider.inventories and (address := device_address(seen.name)):
+            devices.setdefault(address, []).append(seen.name)
     return [
         Finding(
             kind=Kind.DUPLICATE,

@@ -5,7 +5,6 @@ The decision is made as if this agent's part were a tree of its own: a bare root
 So nothing of nova's can be wanted, changed or missed.
 """
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -15,10 +14,9 @@ from drivers.base import Survey
 from drivers.policy import Policy
 from reportclient.allocations import Holdings
 from reportclient.errors import Absent, TreeMismatch
+from reportclient.names import device_address
 from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA, Names, is_marked, is_novas
 from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree
-
-_ADDRESS = re.compile(r"([0-9a-f]{4})[:_]([0-9a-f]{2})[:_]([0-9a-f]{2})[._]([0-7])$")  # at the end of a child's name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +62,7 @@ def own_side(view: View, shaper: Shaper) -> Side:
     policy = replace(view.policy, layout="devices")
     tree, holdings = shaper.shape(view.survey, policy, ObservedTree((_bare(root),)))
     novas = _novas(view.observed, holdings.novas)
-    taken = {address: seen.name for seen in novas if (address := _address(seen.name))}
+    taken = {address: seen.name for seen in novas if (address := device_address(seen.name))}
     uuids = frozenset(seen.uuid for seen in novas)
     left = view.memory.observed
     return Side(
@@ -154,12 +152,6 @@ def _not_for_nova(view: View, novas: Iterable[ObservedProvider], names: frozense
     """Return the entries of the operator's files without those for nova's providers: nova reads the same files."""
     left = {COMPUTE_NODE, view.node, view.root_uuid, *names, *(key for seen in novas for key in (seen.name, seen.uuid))}
     return tuple(one for one in view.additions if one.provider not in left)
-
-
-def _address(name: str) -> str | None:
-    """Return the PCI address at the end of a child's name, in the kernel's form; None without one."""
-    found = _ADDRESS.search(name.lower())
-    return "{}:{}:{}.{}".format(*found.groups()) if found else None
 
 
 def _blocked(tree: ProviderTree, holdings: Holdings, taken: dict[str, str]) -> list[str]:

@@ -1,5 +1,5 @@
 """
-The cloud as a whole, started from nothing in some two minutes, and what a user or an operator does with it.
+The cloud as a whole, started from nothing in a minute, and what a user or an operator does with it.
 
 Neutron is a stand-in that has nothing: nova asks for the security groups even of servers without networks.
 """
@@ -117,15 +117,6 @@ class Cloud:
         self.settle(uuid, "ACTIVE")
         return uuid
 
-    def act(self, uuid: str, action: Mapping[str, Any], *wanted: str) -> None:
-        """An action on a server, to the end of what nova does then; ``wanted`` are the states that it may end in."""
-        self.nova.post(f"/servers/{uuid}/action", json=dict(action))
-        self.settle(uuid, *wanted)
-
-    def delete(self, uuid: str) -> None:
-        self.nova.delete(f"/servers/{uuid}")
-        self.wait(lambda: self.nova.get(f"/servers/{uuid}", raise_exc=False).status_code == 404, "a deletion")
-
     def settle(self, uuid: str, *wanted: str) -> None:
         """Until a server is in one of these states, and nova does nothing with it."""
         found: dict[str, Any] = {}
@@ -150,18 +141,8 @@ class Cloud:
             for one in self.providers()
         }
 
-    def total(self, resource_class: str) -> int:
-        """What all providers offer of a class together."""
-        return sum(stock[resource_class]["total"] for stock in self.stocks().values() if resource_class in stock)
-
     def traits(self, uuid: str) -> set[str]:
         return set(self.placement.get(f"/resource_providers/{uuid}/traits").json()["traits"])
-
-    def allocations(self, consumer: str) -> dict[str, dict[str, int]]:
-        """What a consumer holds: provider -> class -> amount."""
-        names = {one["uuid"]: one["name"] for one in self.providers()}
-        found = self.placement.get(f"/allocations/{consumer}").json()["allocations"]
-        return {names[uuid]: one["resources"] for uuid, one in found.items()}
 
     def wait(self, holds: Any, what: str, log: Path | None = None) -> None:
         deadline = time.monotonic() + PATIENCE_S
