@@ -4,6 +4,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from reportclient.errors import TreeMismatch
 from reportclient.names import small_letters, spelled
@@ -11,6 +12,7 @@ from reportclient.ownership import is_marked, is_novas, others_marks
 from reportclient.tree import ObservedProvider, ObservedTree
 
 
+@lru_cache(1024)  # each pass derives those of all names again
 def child_uuid(root_uuid: str, root_name: str, name: str) -> str:
     """
     Return the uuid of a new child, derived from the root's uuid and the child's own part of its name.

@@ -102,10 +102,12 @@ def with_reservations(observed: ObservedTree, reservations: Reservations) -> Obs
 
 def without_classes(provider: Provider, classes: Collection[str]) -> Provider:
     """Return the provider without the stock of some classes, and without the KEEP traits of these classes."""
+    if not classes:
+        return provider
     left = {name: stock for name, stock in provider.inventories.items() if name not in classes}
     kept = {name: amount for name, amount in _remembered(provider.traits).items() if name not in classes}
     others = frozenset(name for name in provider.traits if not name.startswith(KEEP))
-    return replace(provider, inventories=left, traits=others | keeps(kept)) if classes else provider
+    return replace(provider, inventories=left, traits=others | keeps(kept))
 
 
 def keep_trait(provider: Provider, name: str) -> str:
@@ -162,7 +164,9 @@ def _with_amounts(seen: ObservedProvider, amounts: Mapping[str, int] | None) -> 
 def _remembered(traits: Collection[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for trait in traits:
+        if not trait.startswith(KEEP):
+            continue
         amount, _, resource_class = trait.removeprefix(KEEP).partition("_")
-        if trait.startswith(KEEP) and amount.isdecimal():
+        if amount.isdecimal():
             found[resource_class] = max(int(amount), found.get(resource_class, 0))
     return found

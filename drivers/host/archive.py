@@ -136,7 +136,7 @@ class HostArchive:
 
 def encode_disk(disk: DiskSpace) -> str:
     """Return the text of the archive's file DISK."""
-    return json.dumps({"total_bytes": disk.total_bytes, "free_bytes": disk.free_bytes}, indent=1) + "\n"
+    return json.dumps({"total_bytes": disk.total_bytes, "free_bytes": disk.free_bytes}) + "\n"
 
 
 def whole(value: object) -> int:

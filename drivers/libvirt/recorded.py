@@ -161,4 +161,4 @@ class RecordingConnection:
 
 
 def _json(value: object) -> str:
-    return json.dumps(value, indent=1) + "\n"
+    return json.dumps(value) + "\n"

@@ -189,6 +189,7 @@ class WorldDriver(LibvirtDriver):
 
     def __post_init__(self) -> None:
         self._asked = (None, None, None)
+        self._seen = None, frozenset()
 
 
 @dataclass

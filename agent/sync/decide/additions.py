@@ -102,10 +102,12 @@ def without(observed: ObservedTree, named: Mapping[str, Names]) -> ObservedTree:
 
     A driver looks up in this tree what devices had, and must not take over what the files added to them.
     """
-    return replace(observed, providers=tuple(_without(seen, named.get(seen.name, Names())) for seen in observed))
+    return replace(observed, providers=tuple(_without(seen, named.get(seen.name)) for seen in observed))
 
 
-def _without(seen: ObservedProvider, named: Names) -> ObservedProvider:
+def _without(seen: ObservedProvider, named: Names | None) -> ObservedProvider:
+    if named is None:
+        return seen
     left = without_classes(seen.provider, named.classes)
     return replace(seen, provider=replace(left, traits=left.traits - named.traits))
 
