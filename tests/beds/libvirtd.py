@@ -52,7 +52,8 @@ mkdir "$1/devices"
 mount -t tmpfs tmpfs "$1/devices"
 for entry in /dev/*; do
   place="$1/devices/${entry##*/}"
-  if [ -L "$entry" ]; then cp -a "$entry" "$place"
+  if [ "$entry" = /dev/ptmx ]; then ln -s pts/ptmx "$place"  # a bind mount of it opens no console for guests
+  elif [ -L "$entry" ]; then cp -a "$entry" "$place"
   elif [ -d "$entry" ]; then mkdir "$place"; mount --rbind "$entry" "$place"
   else : > "$place"; mount --bind "$entry" "$place"; fi
 done
