@@ -19,7 +19,7 @@ UNIT_LAWS = (  # in parts that take about as long
     ("nodedev", "sysfs", "parse"),
     ("moves", "ironic", "nodes"),
     ("settings", "shape", "layouts"),
-    ("foreign", "case"),
+    ("foreign", "case", "beside"),
 )
 LATE = "tests/live/test_audit.py::test_a_consumer_whose_guest_may_be_on_its_way_is_not_judged"
 KILLED = "tests/live/test_daemon.py::test_it_recovers_from_a_kill_at_any_moment"

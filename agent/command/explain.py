@@ -10,6 +10,7 @@ from agent.errors import ConfigError
 from agent.settings.read import Settings
 from agent.state.identity import planned_identity
 from agent.sync.decide.additions import add
+from agent.sync.decide.owner import NOVA_COMPUTE
 from agent.sync.provider_yaml import read_additions
 from drivers.devices.stock import libvirt_name
 from drivers.looks import look
@@ -54,7 +55,13 @@ def explain_provider(choice: Choice, name: str, what: str | None) -> Explanation
             found = explain_stock(provider, added.get(provider.name, Names()), what)
             if not found:
                 raise ConfigError(f"{provider.name} has no {what}: see compute-node-agent explain {provider.name}")
-            return _encode(provider, node if provider in shaped.counted_in else None, found)
+            return {
+                "provider": provider.name,
+                "parent": provider.parent,
+                "left_to": NOVA_COMPUTE if _is_left_to_nova(settings, shaped, provider) else None,
+                "counted_in": node if provider in shaped.counted_in else None,
+                "reasons": [_encode(one) for one in found],
+            }
     raise ConfigError(f"this host reports no provider {name}: it reports {', '.join(known[:20])}")
 
 
@@ -89,14 +96,17 @@ def _standing(settings: Settings, choice: Choice, node: str) -> ObservedTree | N
     return client.observe(found) if found else None
 
 
-def _encode(provider: Reasoned, counted_in: str | None, found: Iterable[Explanation]) -> ExplanationForm:
-    reasons: list[ReasonForm] = [
-        {
-            "name": one.name,
-            "inventory": encode_inventory(one.inventory) if one.inventory else None,
-            "fact": one.reason.fact,
-            "rule": one.reason.rule,
-        }
-        for one in found
-    ]
-    return {"provider": provider.name, "parent": provider.parent, "counted_in": counted_in, "reasons": reasons}
+def _is_left_to_nova(settings: Settings, shaped: Shaped, provider: Reasoned) -> bool:
+    """Return whether the configured role leaves a provider to nova-compute."""
+    if settings.beside_nova:
+        return provider.parent is None or provider.name in shaped.holdings.novas
+    return settings.audits_only
+
+
+def _encode(one: Explanation) -> ReasonForm:
+    return {
+        "name": one.name,
+        "inventory": encode_inventory(one.inventory) if one.inventory else None,
+        "fact": one.reason.fact,
+        "rule": one.reason.rule,
+    }

@@ -108,6 +108,7 @@ class ExplanationForm(TypedDict):
 
     provider: str
     parent: str | None  # None for a root
+    left_to: str | None  # the service to which [agent] role leaves this provider; None: this agent reports it
     counted_in: str | None  # provider that reports this one's inventory in the layout flat; None: it reports its own
     reasons: list[ReasonForm]
 

@@ -264,7 +264,8 @@ def print_reasons(out: Console, data: ExplanationForm) -> None:
     counted = (
         f"; its inventory is reported on {data['counted_in']} ([compute] layout = flat)" if data["counted_in"] else ""
     )
-    out.print(Text.assemble((data["provider"], "bold"), f"{under}{counted}"))
+    left = f"; {data['left_to']} reports it" if data["left_to"] else ""
+    out.print(Text.assemble((data["provider"], "bold"), f"{under}{counted}{left}"))
     for one in data["reasons"]:
         stock = one["inventory"]
         what = (

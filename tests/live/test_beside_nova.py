@@ -162,6 +162,8 @@ def test_in_the_role_beside_only_what_nova_leaves_out_is_written(
 
         checked = host.run("check", *beside)
         assert (checked.code, "[agent] role = beside" in checked.out) == (0, True), checked.out
+        left_to = {one: host.run("explain", one, *beside).json["left_to"] for one in (name, "0000:81:00.0")}
+        assert left_to == {name: "nova-compute", "0000:81:00.0": None}
         assert host.run("plan", *beside).code == 0
         assert host.run("audit", *beside).json["findings"] == []
         refused = host.run("reshape", *beside, "--to", "numa", "--apply")
