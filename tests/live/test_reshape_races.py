@@ -39,7 +39,7 @@ TRIES = 30  # of a claimer at letting go of something
 ABROAD = 5  # GB that each guest has on storage that is not the host's
 WHOLE = EACH | {"DISK_GB": EACH["DISK_GB"] + ABROAD}
 SOME = 3  # kill points of "some", spread over all requests
-PACE = 1.25  # the longest pause of a claimer, in conversions of an agent that starts once: a slow machine slows both
+PACE = 3.5  # the longest pause of a claimer, in attempts of a conversion: a slow machine slows both
 
 
 @dataclass(frozen=True, slots=True)
