@@ -1,5 +1,6 @@
 """Facts about a host, each with its unit and source. Empty means that the host has none, unless a comment differs."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from drivers.pci import PciAddress
@@ -173,7 +174,7 @@ class Tenant:
     project: str
     user: str
     disk_gb: int | None  # on the host's own disk, by the flavor; None: unknown
-    overridden: frozenset[str] = frozenset()  # classes that the flavor's extra specs name, with amounts of their own
+    overridden: Mapping[str, int] = field(default_factory=dict)  # amounts that the flavor's extra specs name, by class
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,7 +67,7 @@ class GuestState:
     disk_gb: int | None = None  # GiB on this host's disk, by the guest's flavor; None: unknown
     untold: frozenset[str] = frozenset()  # classes of which the hypervisor does not report this guest's amount
     overridden: frozenset[str] = frozenset()  # those of ``untold`` whose amount the flavor sets, but not the place
-    named: frozenset[str] = frozenset()  # classes whose amount the flavor sets, whichever provider has them
+    named: Mapping[str, int] = field(default_factory=dict)  # amounts that the flavor sets, by class, on any provider
 
 
 @dataclass(frozen=True, slots=True)

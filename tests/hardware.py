@@ -235,7 +235,7 @@ def crowded_hosts(draw: st.DrawFn) -> HostFacts:
                 vcpus=vcpus,
                 emulator_cpus=frozenset({free_cpus.pop()}) if alone else frozenset(),
                 memory=(GuestMemory(draw(st.integers(1, 300)), bound),),
-                tenant=Tenant("p", "u", None, frozenset({"VCPU"})) if draw(st.integers(0, 4)) == 0 else None,
+                tenant=Tenant("p", "u", None, {"VCPU": 1}) if draw(st.integers(0, 4)) == 0 else None,
             )
         )
     online = frozenset(cpu.id for cell in cells for cpu in cell.cpus)

@@ -99,10 +99,19 @@ def _parse_tenant(domain: Element, source: str) -> Tenant | None:
     return None
 
 
-def _overridden(nova: Element, version: str) -> frozenset[str]:
-    """Return the resource classes in the flavor's extra specs: ``resources:VCPU`` or ``resources_GROUP:VCPU``."""
-    specs = (one.get("name", "") for one in nova.iter(f"{{{version}}}extraSpec"))
-    return frozenset(spec.partition(":")[2] for spec in specs if spec.startswith("resources"))
+def _overridden(nova: Element, version: str) -> dict[str, int]:
+    """
+    Return the amounts in the flavor's extra specs, by class, from ``resources:VCPU`` and ``resources_GROUP:VCPU``.
+
+    An amount that is no number counts as 0.
+    """
+    found: dict[str, int] = {}
+    for one in nova.iter(f"{{{version}}}extraSpec"):
+        group, _, name = one.get("name", "").partition(":")
+        if group.startswith("resources"):
+            amount = (one.text or "").strip()
+            found[name] = found.get(name, 0) + (int(amount) if amount.isdecimal() else 0)
+    return found
 
 
 def _disk_gb(nova: Element, version: str, source: str) -> int | None:

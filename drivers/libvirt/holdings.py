@@ -99,7 +99,8 @@ def _known(guest: Guest, of_devices: Set[str], ports: Iterable[Holding]) -> Gues
     """
     tenant = guest.tenant
     of_ports = {one.resource_class for one in ports}
-    overridden = tenant.overridden & HOST_CLASSES if tenant else frozenset()
+    named = tenant.overridden if tenant else {}
+    overridden = HOST_CLASSES & named.keys()
     return GuestState(
         active=guest.state not in ("shutoff", "crashed"),
         migrating=guest.migrating,
@@ -107,12 +108,12 @@ def _known(guest: Guest, of_devices: Set[str], ports: Iterable[Holding]) -> Gues
         user=tenant.user if tenant else None,
         disk_gb=tenant.disk_gb if tenant else None,
         untold=frozenset(of_devices)
-        | (of_ports & tenant.overridden if tenant else of_ports)
+        | (of_ports & named.keys() if tenant else of_ports)
         | (frozenset() if guest.vcpus else CPUS)
         | (frozenset() if guest.memory else {"MEMORY_MB"})
         | overridden,
         overridden=overridden,
-        named=tenant.overridden if tenant else frozenset(),
+        named=named,
     )
 
 

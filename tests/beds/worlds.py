@@ -559,7 +559,7 @@ class World:
             vcpus=vcpus,
             emulator_cpus=emulator,
             memory=tuple(GuestMemory(MIB // len(cells), frozenset({id_})) for id_ in cells) or (GuestMemory(MIB),),
-            tenant=Tenant(f"project of {uuid}", "user", 0, frozenset({"VCPU"}) if style == "override" else frozenset()),
+            tenant=Tenant(f"project of {uuid}", "user", 0, {"VCPU": 1} if style == "override" else {}),
         )
         return Truth(guest=guest, units=units, rows={})
 

@@ -193,9 +193,7 @@ def test_a_guest_without_allocations_gets_what_it_has_and_its_disk() -> None:
     [
         pytest.param(replace(RUNS, project=None), "its project and user are not known", id="whose it is"),
         pytest.param(replace(RUNS, disk_gb=None), "this host does not show how much DISK_GB", id="its disk"),
-        pytest.param(
-            replace(RUNS, named=frozenset({"CUSTOM_X"})), "how much CUSTOM_X the guest should have", id="its class"
-        ),
+        pytest.param(replace(RUNS, named={"CUSTOM_X": 1}), "how much CUSTOM_X the guest should have", id="its class"),
     ],
 )
 def test_a_guest_of_which_not_all_is_known_is_allocated_by_a_person(known: GuestState, why: str) -> None:

@@ -50,7 +50,7 @@ IS_BOUND = guest(
 IS_PINNED = guest(PINNED, frozenset({6}), frozenset({7}), memory=(GuestMemory(1024, frozenset({1})),))
 IS_HUGE = guest(HUGE, frozenset({0, 1}), memory=(GuestMemory(512, frozenset({0}), huge=True, page_kib=2048),))
 IS_WIDE = guest(WIDE, ANYWHERE, ANYWHERE, memory=(GuestMemory(600), GuestMemory(600)))
-BY_FLAVOR = Tenant("p", "u", 0, frozenset({"VCPU", "MEMORY_MB"}))
+BY_FLAVOR = Tenant("p", "u", 0, {"VCPU": 1, "MEMORY_MB": 256})
 IS_FLAVORED = guest(FLAVORED, ANYWHERE, ANYWHERE, memory=(GuestMemory(300),), tenant=BY_FLAVOR)
 EVERYBODY = (FLOATS, IS_BOUND, IS_PINNED, IS_HUGE, IS_WIDE, IS_FLAVORED)
 

@@ -55,10 +55,10 @@ def child(world: World, ends: str) -> str:
     ("tenant", "why"),
     [
         pytest.param(Tenant("p", "u", None), "DISK_GB", id="nobody tells its disk"),
-        pytest.param(Tenant("p", "u", 20, frozenset({"CUSTOM_LICENSE"})), "CUSTOM_LICENSE", id="a class of others"),
-        pytest.param(Tenant("p", "u", 20, frozenset({"DISK_GB"})), "DISK_GB", id="another amount of disk"),
+        pytest.param(Tenant("p", "u", 20, {"CUSTOM_LICENSE": 1}), "CUSTOM_LICENSE", id="a class of others"),
+        pytest.param(Tenant("p", "u", 20, {"DISK_GB": 5}), "DISK_GB", id="another amount of disk"),
         pytest.param(Tenant("p", "u", 20), "", id="all is told"),
-        pytest.param(Tenant("p", "u", 20, frozenset({"CUSTOM_C2_FIRST"})), "", id="a class that the hypervisor tells"),
+        pytest.param(Tenant("p", "u", 20, {"CUSTOM_C2_FIRST": 1}), "", id="a class that the hypervisor tells"),
     ],
 )
 def test_a_guest_is_allocated_again_only_with_all_that_it_had(make: Any, tenant: Tenant, why: str) -> None:

@@ -140,7 +140,7 @@ def vfs(network: str | None = None) -> Policy:
         pytest.param(NOVAS, {FIRST_VF}, None, 3, (2, 3), id="more than the guest has"),
         pytest.param(NOVAS, set(), "phys", 0, (), id="the rule has a physical network"),
         pytest.param(NOVAS, set(), None, 1, (2, 1), id="no port"),
-        pytest.param(replace(NOVAS, overridden=frozenset({"CUSTOM_VF"})), {FIRST_VF}, None, 0, (), id="by its flavor"),
+        pytest.param(replace(NOVAS, overridden={"CUSTOM_VF": 1}), {FIRST_VF}, None, 0, (), id="by its flavor"),
         pytest.param(None, {FIRST_VF}, None, 0, (), id="nobody tells who allocates"),
         pytest.param(None, {FIRST_VF}, None, 3, (), id="nobody tells who allocated"),
         pytest.param(None, set(), None, 1, (2, 1), id="no port, of nobody's"),
@@ -163,6 +163,26 @@ def test_vfs_of_networks_ports_are_allocated_or_not(
     found = findings(facts, placed(facts, policy), (*rows(), *([row] if allocated else [])), policy)
 
     assert [(one.kind.value, one.expected, one.actual) for one in found] == ([("wrong-amount", *said)] if said else [])
+
+
+@pytest.mark.parametrize(
+    ("named", "allocated", "said"),
+    [
+        pytest.param({"CUSTOM_VF": 1}, 1, (), id="as the flavor says"),
+        pytest.param({"CUSTOM_VF": 1}, 2, (0, 2), id="more than the flavor says"),
+        pytest.param({}, 1, (0, 1), id="not by its flavor"),
+    ],
+)
+def test_what_a_flavor_names_may_be_allocated_to_a_guest_without_a_device(
+    named: dict[str, int], allocated: int, said: tuple[int, int]
+) -> None:
+    guest = replace(GUEST, mdevs=frozenset(), tenant=replace(NOVAS, overridden=named))
+    facts = replace(host(*card(vfs=4)), guests=(guest,))
+    row = Allocation("guest", "host_0000:81:00.0", "CUSTOM_VF", allocated)
+
+    found = findings(facts, placed(facts, vfs()), (*rows(), row), vfs())
+
+    assert [(one.expected, one.actual) for one in found] == ([said] if said else [])
 
 
 def test_a_guest_of_novas_with_a_port_and_no_allocations_is_given_none_for_its_port() -> None:

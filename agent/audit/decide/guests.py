@@ -187,7 +187,7 @@ def _unsure(snapshot: Snapshot, uuid: str, consumer: Consumer | None, rows: Mapp
     """Return why the full set of a guest is not known, and what to do; empty where it is known."""
     known, others = snapshot.holdings.known[uuid], snapshot.others(consumer) if consumer else {}
     held = {name for resources in others.values() for name in resources}
-    lacking = snapshot.undecided(uuid) | (known.named - {name for _, name in rows} - held)
+    lacking = snapshot.undecided(uuid) | (known.named.keys() - {name for _, name in rows} - held)
     if _disk(snapshot, known) is None and "DISK_GB" not in held:
         lacking |= {"DISK_GB"}
     if None in snapshot.owner(uuid):

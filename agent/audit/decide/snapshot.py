@@ -157,12 +157,17 @@ class Snapshot:
         return found
 
     def differences(self, uuid: str) -> dict[str, dict[str, tuple[int, int]]]:
-        """Return class -> provider -> (what a guest has, what is allocated), only where the two differ."""
-        rows = self.rows(uuid)
+        """
+        Return class -> provider -> (what a guest has, what is allocated), only where the two differ.
+
+        What the flavor names, nova allocates, whether or not the guest gets a device for it.
+        """
+        rows, named = self.rows(uuid), self.holdings.known[uuid].named
         found: dict[str, dict[str, tuple[int, int]]] = {}
         for name in self.told(uuid):
             truth = self.truth(uuid, name, rows)
-            if truth is None:
+            booked = sum(amount for (_, each), amount in rows.items() if each == name)
+            if truth is None or sum(truth.values()) < booked <= named.get(name, 0):
                 continue
             places = truth.keys() | {provider for provider, each in rows if each == name}
             pairs = {place: (truth.get(place, 0), rows.get((place, name), 0)) for place in sorted(places)}
