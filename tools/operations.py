@@ -61,6 +61,8 @@ consumer that changed less than `[agent] audit_grace` seconds ago.
 A finding about one guest hides no finding about another one.
 Where a flavor overrides amounts (`resources:VCPU=1`), the guest's VCPU, PCPU and MEMORY_MB are not judged, as far as
 nova's metadata shows the override.
+Of a class of devices that a flavor names (`resources:CUSTOM_X=1`), a guest may have that amount allocated without a
+device: nova attaches none for it.
 VCPU, PCPU and memory are judged by provider only for what the guest is bound to; the rest may be allocated on any
 provider where the guest can run.
 
