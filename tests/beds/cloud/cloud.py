@@ -31,6 +31,7 @@ BIN = VENV / "bin"
 HERE = Path(__file__).parent
 COMPUTE_API = "2.96"
 PATIENCE_S = 180
+UNTYPED, TYPED = "1.36", "1.39"  # placement's microversions before and with consumer types
 
 
 @dataclass
@@ -93,13 +94,12 @@ class Cloud:
         _manage(self.folder / "control", "cell_v2", "discover_hosts")
         return one
 
-    def add_flavor(self, name: str, vcpus: int = 1, ram: int = 64, disk: int = 1, **specs: str) -> None:
-        """A flavor; a colon in the name of an extra spec is written as two underscores."""
-        body = {"flavor": {"name": name, "vcpus": vcpus, "ram": ram, "disk": disk}}
+    def add_flavor(self, name: str, specs: Mapping[str, str] | None = None, *, vcpus: int = 1, ram: int = 64) -> None:
+        """A flavor with a disk of 1 GB, and with extra specs."""
+        body = {"flavor": {"name": name, "vcpus": vcpus, "ram": ram, "disk": 1}}
         self.flavors[name] = self.nova.post("/flavors", json=body).json()["flavor"]["id"]
         if specs:
-            extra = {key.replace("__", ":"): value for key, value in specs.items()}
-            self.nova.post(f"/flavors/{self.flavors[name]}/os-extra_specs", json={"extra_specs": extra})
+            self.nova.post(f"/flavors/{self.flavors[name]}/os-extra_specs", json={"extra_specs": dict(specs)})
 
     def add_image(self) -> None:
         """A small disk with nothing on it."""
@@ -116,6 +116,40 @@ class Cloud:
         uuid = str(self.nova.post("/servers", json={"server": body}).json()["server"]["id"])
         self.settle(uuid, "ACTIVE")
         return uuid
+
+    def act(self, uuid: str, action: str, options: Mapping[str, object] | None, *wanted: str) -> None:
+        """An action of nova's API on a server, until it is in one of these states."""
+        self.nova.post(f"/servers/{uuid}/action", json={action: options})
+        self.settle(uuid, *wanted)
+
+    def delete(self, uuid: str) -> None:
+        """Delete a server, until nova does not know it."""
+        self.nova.delete(f"/servers/{uuid}")
+        self.wait(
+            lambda: self.nova.get(f"/servers/{uuid}", raise_exc=False).status_code == 404, f"{uuid} to be deleted"
+        )
+
+    def allocations(self, consumer: str) -> dict[str, dict[str, int]]:
+        """What a consumer holds, by the name of the provider."""
+        names = {one["uuid"]: one["name"] for one in self.providers()}
+        held = self.placement.get(f"/allocations/{consumer}").json()["allocations"]
+        return {names[uuid]: one["resources"] for uuid, one in held.items()}
+
+    def record(self, consumer: str) -> dict[str, Any]:
+        """A consumer's allocations in the form in which nova writes them, which has no consumer type."""
+        found: dict[str, Any] = self.placement.get(f"/allocations/{consumer}", microversion=UNTYPED).json()
+        held = {uuid: {"resources": one["resources"]} for uuid, one in found["allocations"].items()}
+        return {"consumer_generation": None, **found, "allocations": held}
+
+    def write_record(self, consumer: str, record: Mapping[str, Any]) -> None:
+        """Replace what a consumer has, as ``record`` shows it; a type may be added."""
+        version = TYPED if "consumer_type" in record else UNTYPED
+        self.placement.put(f"/allocations/{consumer}", json=dict(record), microversion=version)
+
+    def set_service(self, status: str) -> None:
+        """Let the scheduler use the nova-computes ("enabled"), or not ("disabled")."""
+        for one in self.nova.get("/os-services?binary=nova-compute").json()["services"]:
+            self.nova.put(f"/os-services/{one['id']}", json={"status": status})
 
     def settle(self, uuid: str, *wanted: str) -> None:
         """Until a server is in one of these states, and nova does nothing with it."""
