@@ -174,7 +174,8 @@ class Tenant:
     project: str
     user: str
     disk_gb: int | None  # on the host's own disk, by the flavor; None: unknown
-    overridden: Mapping[str, int] = field(default_factory=dict)  # amounts that the flavor's extra specs name, by class
+    # amounts that the flavor's extra specs name, by class; None: the amount cannot be read
+    overridden: Mapping[str, int | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

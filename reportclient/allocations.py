@@ -67,7 +67,9 @@ class GuestState:
     disk_gb: int | None = None  # GiB on this host's disk, by the guest's flavor; None: unknown
     untold: frozenset[str] = frozenset()  # classes of which the hypervisor does not report this guest's amount
     overridden: frozenset[str] = frozenset()  # those of ``untold`` whose amount the flavor sets, but not the place
-    named: Mapping[str, int] = field(default_factory=dict)  # amounts that the flavor sets, by class, on any provider
+    named: Mapping[str, int | None] = field(
+        default_factory=dict
+    )  # amounts that the flavor sets, by class; None: unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,9 @@ class Holdings:
     kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)  # classes of the devices in a total, by suffix
     hardware: frozenset[str] = frozenset()  # PCI addresses of all devices that count in what is offered
     novas: frozenset[str] = frozenset()  # names of the providers that nova-compute makes too, where it reports the host
-    addresses: Mapping[str, frozenset[str]] = field(default_factory=dict)  # PCI, by each other provider's name
+    addresses: Mapping[str, frozenset[str]] = field(
+        default_factory=dict
+    )  # PCI addresses of each device not in ``novas``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

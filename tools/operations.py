@@ -61,8 +61,8 @@ consumer that changed less than `[agent] audit_grace` seconds ago.
 A finding about one guest hides no finding about another one.
 Where a flavor overrides amounts (`resources:VCPU=1`), the guest's VCPU, PCPU and MEMORY_MB are not judged, as far as
 nova's metadata shows the override.
-Of a class of devices that a flavor names (`resources:CUSTOM_X=1`), a guest may have that amount allocated without a
-device: nova attaches none for it.
+Where a flavor names a class of devices (`resources:CUSTOM_X=1`), nova allocates that amount, whether or not the guest
+gets a device. An allocation up to that amount is then no finding.
 VCPU, PCPU and memory are judged by provider only for what the guest is bound to; the rest may be allocated on any
 provider where the guest can run.
 

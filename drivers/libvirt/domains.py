@@ -99,18 +99,18 @@ def _parse_tenant(domain: Element, source: str) -> Tenant | None:
     return None
 
 
-def _overridden(nova: Element, version: str) -> dict[str, int]:
+def _overridden(nova: Element, version: str) -> dict[str, int | None]:
     """
     Return the amounts in the flavor's extra specs, by class, from ``resources:VCPU`` and ``resources_GROUP:VCPU``.
 
-    An amount that is no number counts as 0.
+    None: an amount of the class is no number.
     """
-    found: dict[str, int] = {}
+    found: dict[str, int | None] = {}
     for one in nova.iter(f"{{{version}}}extraSpec"):
         group, _, name = one.get("name", "").partition(":")
         if group.startswith("resources"):
-            amount = (one.text or "").strip()
-            found[name] = found.get(name, 0) + (int(amount) if amount.isdecimal() else 0)
+            text, before = (one.text or "").strip(), found.get(name, 0)
+            found[name] = before + int(text) if before is not None and text.isdecimal() else None
     return found
 
 

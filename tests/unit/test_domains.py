@@ -62,13 +62,20 @@ def test_a_guests_disk_is_told_by_its_flavor(text: str, disk_gb: int | None) -> 
 
 
 def test_a_flavor_names_the_classes_of_its_resources() -> None:
-    specs = {"resources:VGPU": 1, "resources1:VGPU": 1, "resources_GPU1:CUSTOM_GPU": 3, "trait:CUSTOM_FAST": "required"}
-    told = "".join(f"<n:extraSpec name='{name}'>{amount}</n:extraSpec>" for name, amount in specs.items())
+    specs = (
+        ("resources:VGPU", "1"),
+        ("resources1:VGPU", "1"),
+        ("resources_GPU1:CUSTOM_GPU", "3"),
+        ("resources:CUSTOM_ODD", "many"),
+        ("resources1:CUSTOM_ODD", "1"),
+        ("trait:CUSTOM_FAST", "required"),
+    )
+    told = "".join(f"<n:extraSpec name='{name}'>{amount}</n:extraSpec>" for name, amount in specs)
 
     tenant = tenant_of(f"{OWNER}<n:flavor><n:extraSpecs>{told}</n:extraSpecs></n:flavor>")
 
     assert tenant is not None
-    assert tenant.overridden == {"VGPU": 2, "CUSTOM_GPU": 3}
+    assert tenant.overridden == {"VGPU": 2, "CUSTOM_GPU": 3, "CUSTOM_ODD": None}
 
 
 @pytest.mark.parametrize(

@@ -170,11 +170,12 @@ def test_vfs_of_networks_ports_are_allocated_or_not(
     [
         pytest.param({"CUSTOM_VF": 1}, 1, (), id="as the flavor says"),
         pytest.param({"CUSTOM_VF": 1}, 2, (0, 2), id="more than the flavor says"),
+        pytest.param({"CUSTOM_VF": None}, 2, (), id="the flavor's amount cannot be read"),
         pytest.param({}, 1, (0, 1), id="not by its flavor"),
     ],
 )
 def test_what_a_flavor_names_may_be_allocated_to_a_guest_without_a_device(
-    named: dict[str, int], allocated: int, said: tuple[int, int]
+    named: dict[str, int | None], allocated: int, said: tuple[int, int]
 ) -> None:
     guest = replace(GUEST, mdevs=frozenset(), tenant=replace(NOVAS, overridden=named))
     facts = replace(host(*card(vfs=4)), guests=(guest,))

@@ -157,23 +157,28 @@ class Snapshot:
         return found
 
     def differences(self, uuid: str) -> dict[str, dict[str, tuple[int, int]]]:
-        """
-        Return class -> provider -> (what a guest has, what is allocated), only where the two differ.
-
-        What the flavor names, nova allocates, whether or not the guest gets a device for it.
-        """
-        rows, named = self.rows(uuid), self.holdings.known[uuid].named
+        """Return class -> provider -> (what a guest has, what is allocated), only where the two differ."""
+        rows = self.rows(uuid)
         found: dict[str, dict[str, tuple[int, int]]] = {}
         for name in self.told(uuid):
             truth = self.truth(uuid, name, rows)
-            booked = sum(amount for (_, each), amount in rows.items() if each == name)
-            if truth is None or sum(truth.values()) < booked <= named.get(name, 0):
+            if truth is None or self._is_as_named(uuid, name, sum(truth.values())):
                 continue
             places = truth.keys() | {provider for provider, each in rows if each == name}
             pairs = {place: (truth.get(place, 0), rows.get((place, name), 0)) for place in sorted(places)}
             if wrong := {place: pair for place, pair in pairs.items() if pair[0] != pair[1]}:
                 found[name] = wrong
         return found
+
+    def _is_as_named(self, uuid: str, name: str, has: int) -> bool:
+        """
+        Return whether the flavor accounts for what a guest has allocated of a class beyond the devices that it ``has``.
+
+        nova allocates what a flavor names, whether or not the guest gets a device for it.
+        """
+        booked = sum(amount for (_, each), amount in self.rows(uuid).items() if each == name)
+        named = self.holdings.known[uuid].named.get(name, 0)
+        return has < booked and (named is None or booked <= named)
 
 
 def _by_guest_and_class(several: Iterable[Holding]) -> dict[tuple[str, str], list[Holding]]:

@@ -8,7 +8,7 @@ import json
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +31,6 @@ BIN = VENV / "bin"
 HERE = Path(__file__).parent
 COMPUTE_API = "2.96"
 PATIENCE_S = 180
-UNTYPED, TYPED = "1.36", "1.39"  # placement's microversions before and with consumer types
 
 
 @dataclass
@@ -94,9 +93,9 @@ class Cloud:
         _manage(self.folder / "control", "cell_v2", "discover_hosts")
         return one
 
-    def add_flavor(self, name: str, specs: Mapping[str, str] | None = None, *, vcpus: int = 1, ram: int = 64) -> None:
-        """A flavor with a disk of 1 GB, and with extra specs."""
-        body = {"flavor": {"name": name, "vcpus": vcpus, "ram": ram, "disk": 1}}
+    def add_flavor(self, name: str, specs: Mapping[str, str] | None = None) -> None:
+        """A small flavor, with extra specs."""
+        body = {"flavor": {"name": name, "vcpus": 1, "ram": 64, "disk": 1}}
         self.flavors[name] = self.nova.post("/flavors", json=body).json()["flavor"]["id"]
         if specs:
             self.nova.post(f"/flavors/{self.flavors[name]}/os-extra_specs", json={"extra_specs": dict(specs)})
@@ -135,17 +134,6 @@ class Cloud:
         held = self.placement.get(f"/allocations/{consumer}").json()["allocations"]
         return {names[uuid]: one["resources"] for uuid, one in held.items()}
 
-    def record(self, consumer: str) -> dict[str, Any]:
-        """A consumer's allocations in the form in which nova writes them, which has no consumer type."""
-        found: dict[str, Any] = self.placement.get(f"/allocations/{consumer}", microversion=UNTYPED).json()
-        held = {uuid: {"resources": one["resources"]} for uuid, one in found["allocations"].items()}
-        return {"consumer_generation": None, **found, "allocations": held}
-
-    def write_record(self, consumer: str, record: Mapping[str, Any]) -> None:
-        """Replace what a consumer has, as ``record`` shows it; a type may be added."""
-        version = TYPED if "consumer_type" in record else UNTYPED
-        self.placement.put(f"/allocations/{consumer}", json=dict(record), microversion=version)
-
     def set_service(self, status: str) -> None:
         """Let the scheduler use the nova-computes ("enabled"), or not ("disabled")."""
         for one in self.nova.get("/os-services?binary=nova-compute").json()["services"]:
@@ -178,7 +166,7 @@ class Cloud:
     def traits(self, uuid: str) -> set[str]:
         return set(self.placement.get(f"/resource_providers/{uuid}/traits").json()["traits"])
 
-    def wait(self, holds: Any, what: str, log: Path | None = None) -> None:
+    def wait(self, holds: Callable[[], bool], what: str, log: Path | None = None) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while not holds():
             if time.monotonic() > deadline:

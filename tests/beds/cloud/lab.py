@@ -1,7 +1,6 @@
 """A cloud with one host, and the agent on that host: what the tests beside a real nova-compute share."""
 
 import json
-import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -63,9 +62,9 @@ class Lab:
     def agent(self, verb: str, *more: object, role: str | None = None, layout: str = "devices") -> Result:
         return self.host.run(verb, "--config-file", self.config(role, layout), "--format", "json", *more)
 
-    def findings(self, role: str | None = "beside", layout: str = "devices") -> list[tuple[str, str]]:
-        """Kind and consumer, or provider, of all that an audit of everything finds."""
-        found = self.agent("audit", role=role, layout=layout)
+    def findings(self) -> list[tuple[str, str]]:
+        """Kind and consumer, or provider, of all that an audit in the role beside finds."""
+        found = self.agent("audit", role="beside")
         return [(one["kind"], one["consumer"] or one["provider"]) for one in found.json["findings"]]
 
     def serve(self, passes: int = 3, *, role: str | None = None, layout: str = "devices") -> dict[str, Any]:
@@ -83,9 +82,9 @@ class Lab:
         found: dict[str, Any] = json.loads(status.read_text(encoding="utf-8"))
         return found
 
-    def restart_nova(self, more: Mapping[str, object] | None = None, **groups: Mapping[str, object]) -> None:
-        """Start nova-compute, anew if it runs, at the pace of these tests; ``more`` is for its group DEFAULT."""
-        self.compute.start(DEFAULT={**PACE, **(more or {})}, devices=GPUS, **groups)
+    def restart_nova(self) -> None:
+        """Start nova-compute, anew if it runs, at the pace of these tests."""
+        self.compute.start(DEFAULT=PACE, devices=GPUS)
 
     def wait_for_nova(self, periods: int = 2) -> None:
         """As long as nova-compute needs to write so many times."""
@@ -113,23 +112,6 @@ class Lab:
         """What the whole host has on offer of VCPU and MEMORY_MB."""
         stocks = self.cloud.stocks().values()
         return {name: sum(stock[name]["total"] for stock in stocks if name in stock) for name in TOTALS}
-
-    def undefine(self, guest: str) -> None:
-        """Take a guest away behind nova's back, whether it runs or not."""
-        virsh = ["virsh", "-c", self.host.libvirtd.uri]
-        subprocess.run([*virsh, "destroy", guest], check=False, capture_output=True)
-        subprocess.run([*virsh, "undefine", guest], check=True, capture_output=True)
-
-    @contextmanager
-    def other_host(self) -> Iterator[str]:
-        """The root of a host that nobody runs, to allocate from; its uuid."""
-        uuid = self.cloud.placement.post("/resource_providers", json={"name": "other-host"}).json()["uuid"]
-        stock = {"resource_provider_generation": 0, "inventories": {"VCPU": {"total": 4}}}
-        self.cloud.placement.put(f"/resource_providers/{uuid}/inventories", json=stock)
-        try:
-            yield uuid
-        finally:
-            self.cloud.placement.delete(f"/resource_providers/{uuid}")
 
 
 def _tried(status: Path) -> int:
