@@ -59,8 +59,10 @@ What has an innocent explanation is not a finding: a guest in the middle of a mi
 migration that has just what a guest uses that is shut off or moves here, a consumer of another service's type, and a
 consumer that changed less than `[agent] audit_grace` seconds ago.
 A finding about one guest hides no finding about another one.
-Where a flavor overrides amounts (`resources:VCPU=1`), the guest's VCPU, PCPU and MEMORY_MB are not judged, as far as
-nova's metadata shows the override.
+Where a flavor overrides amounts (`resources:VCPU=1`), the amounts of the guest's VCPU, PCPU and MEMORY_MB are not
+judged, as far as nova's metadata shows the override.
+Their provider is judged where the guest is bound to one with all its CPUs, or all its memory, and where that provider
+can give the amount.
 Where a flavor names a class of devices (`resources:CUSTOM_X=1`), nova allocates that amount, whether or not the guest
 gets a device. An allocation up to that amount is then no finding.
 VCPU, PCPU and memory are judged by provider only for what the guest is bound to; the rest may be allocated on any
@@ -98,8 +100,18 @@ grace_s: 600    # seconds since the finding was first seen, and since the alloca
 again_s: 60     # seconds since an earlier audit saw the finding: nothing is repaired at the first look
 move_s: 86400   # replaces grace_s where a guest may be on its way: a migration may wait and copy for hours
 untyped: false  # true: consumers without a type are nova's, because no other service claims on this host's inventory
-limit: 5        # repairs in one audit
+at_once: false  # true: no waiting for rows of a guest that are on the wrong provider of this host; see below
+limit: 5        # repairs in one audit; those that fail do not count
 ```
+
+With `at_once: true` and `wrong-provider` in `heal`, the first audit after a guest's start puts its allocations where
+the guest is. It does so only if nothing else differs: the guest runs on this host and does not migrate, its amounts
+are right, it has no allocations on another host, and no consumer here can be its migration. Where nova runs, set a
+login in `[nova]`: without nova's answer any consumer without a guest can be one, and the move waits.
+Use it with the layouts `cells` and `numa` on a host with nova-compute: nova chooses the NUMA cell of a guest itself,
+and that cell can differ from the cell of the guest's allocations.
+Where the right provider has no room, placement refuses the repair, and the next audit tries it again. Two guests that
+have each other's last units stay so: move one of them away.
 """
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from pathlib import Path
 
 import jsonschema
@@ -15,7 +16,7 @@ from agent.audit.run import AuditResult
 from agent.errors import ConfigError
 from agent.sync.node import ComputeNode
 from reportclient.errors import Conflict, Rejected, Unavailable
-from reportclient.plan import Delete, Plan, ReplaceAllocations, SetInventories
+from reportclient.plan import Delete, Plan, ReplaceAllocations, Rewrite, SetInventories
 from reportclient.tree import ObservedTree
 
 SECONDS = {"type": "number", "minimum": 0, "maximum": 1_000_000_000}
@@ -29,6 +30,7 @@ SCHEMA: dict[str, object] = {
         "again_s": SECONDS,
         "move_s": SECONDS,
         "untyped": {"type": "boolean"},
+        "at_once": {"type": "boolean"},
         "limit": {"type": "integer", "minimum": 1, "maximum": 1_000_000},
     },
 }
@@ -43,6 +45,7 @@ class HealPolicy:
     again_s: float = 60  # seconds that must lie between the first audit that saw a finding and its repair
     move_s: float = 86400  # seconds instead of grace_s for findings that look the same while a guest is on its way
     untyped: bool = False  # True: consumers without a type are nova's, as no other service claims here
+    at_once: bool = False  # True: misplaced rows of a guest go to where it is without any of these waiting times
     limit: int = 5  # repairs in one audit
 
 
@@ -97,27 +100,8 @@ def read_policy(path: Path) -> HealPolicy:
 
 
 def decide_repairs(result: AuditResult, policy: HealPolicy, now: float) -> tuple[RepairOutcome, ...]:
-    """Decide what becomes of each finding; a finding that is to be repaired is HEALED without a reason."""
-    outcomes = []
-    repairs: set[str] = set()
-    touched: set[str] = set()  # the consumers that those repairs rewrite
-    against: dict[str, str] = {}  # by the text of the repair: a reason against one of its findings stops the repair
-    for finding in result.findings:
-        if finding.repair and (why := _against(finding, result, policy, now)):
-            against.setdefault(finding.repair.text, why)
-    for finding in result.findings:
-        why = against.get(finding.repair.text, "") if finding.repair else _against(finding, result, policy, now)
-        if not why and finding.repair and finding.repair.text not in repairs:
-            consumers = finding.consumers
-            if len(repairs) >= policy.limit:
-                why = f"the policy's limit of {policy.limit} is reached"
-            elif consumers & touched:
-                why = "another repair of the same consumer goes first, and this one at the next audit"
-            else:
-                repairs.add(finding.repair.text)
-                touched |= consumers
-        outcomes.append(RepairOutcome(finding, Healed.REPORTED if why else Healed.HEALED, why))
-    return tuple(outcomes)
+    """Decide what would become of each finding; what would be repaired is HEALED without a reason."""
+    return _go_through(result, policy, now, lambda _: "")
 
 
 def heal(
@@ -128,30 +112,52 @@ def heal(
 
     Once placement does not answer, the remaining repairs are not tried.
     """
-    tried: dict[str, str] = {}  # by the text of the repair: why the repair failed; empty: it was done
-    outcomes = []
+    return _go_through(result, policy, clock() if clock else result.clock.now_s(), partial(_repair, node, result))
+
+
+def _go_through(
+    result: AuditResult, policy: HealPolicy, now: float, repair: Callable[[Finding], str]
+) -> tuple[RepairOutcome, ...]:
+    """
+    Return what became of each finding; ``repair`` carries out its repair and returns why that failed, empty if not.
+
+    Repairs that fail do not count against the limit: else some that cannot be done would keep off all others. A finding
+    about a young consumer is among the outcomes only if its repair was tried.
+    """
+    findings = (*result.findings, *result.early)
+    tried: dict[str, str] = {}  # by the text of the repair: why it failed; empty: it was done
+    touched: set[str] = set()  # the consumers that those repairs rewrite
+    against: dict[str, str] = {}  # by the text of the repair: a reason against one of its findings stops the repair
     gone = ""
-    for outcome in decide_repairs(result, policy, clock() if clock else result.clock.now_s()):
-        repair = outcome.finding.repair
-        if outcome.healed is Healed.HEALED and repair and gone and repair.text not in tried:
-            outcomes.append(RepairOutcome(outcome.finding, Healed.REPORTED, f"not tried: {gone}"))
-        elif outcome.healed is Healed.HEALED and repair:
-            if repair.text not in tried:
+    outcomes = []
+    for finding in findings:
+        if finding.repair and (why := _against(finding, result, policy, now)):
+            against.setdefault(finding.repair.text, why)
+    for number, finding in enumerate(findings):
+        text = finding.repair.text if finding.repair else ""
+        why = against.get(text, "") if text else _against(finding, result, policy, now)
+        if not why and text not in tried:
+            if gone:
+                why = f"not tried: {gone}"
+            elif list(tried.values()).count("") >= policy.limit:
+                why = f"the policy's limit of {policy.limit} is reached"
+            elif finding.consumers & touched:
+                why = "another repair of the same consumer goes first, and this one at the next audit"
+            else:
                 try:
-                    tried[repair.text] = _repair(node, result, outcome.finding)
+                    tried[text] = repair(finding)
                 except Unavailable as error:
-                    tried[repair.text] = gone = str(error)
-            failed = tried[repair.text]
-            outcomes.append(RepairOutcome(outcome.finding, Healed.FAILED if failed else Healed.HEALED, failed))
-        else:
-            outcomes.append(outcome)
+                    tried[text] = gone = str(error)
+                touched |= finding.consumers
+        failed = "" if why else tried[text]
+        if not why or number < len(result.findings):
+            healed = Healed.REPORTED if why else Healed.FAILED if failed else Healed.HEALED
+            outcomes.append(RepairOutcome(finding, healed, why or failed))
     return tuple(outcomes)
 
 
 def _against(finding: Finding, result: AuditResult, policy: HealPolicy, now: float) -> str:
     """Return why a finding is not repaired now; empty when it may be."""
-    sighting = result.memory.sightings[finding.key]
-    age_s = now - sighting.first_s
     if finding.repair is None:
         return "a person must decide"
     if not finding.safe:
@@ -160,6 +166,12 @@ def _against(finding: Finding, result: AuditResult, policy: HealPolicy, now: flo
         return "the policy does not list this kind of finding"
     if finding.untyped and not policy.untyped:
         return "its consumer has no type, and the policy does not say untyped: true"
+    if policy.at_once and finding.misplaced:
+        return ""
+    sighting = result.memory.sightings.get(finding.key)
+    if sighting is None:
+        return "its consumer was written too lately"
+    age_s = now - sighting.first_s
     if sighting.looks < 2 or age_s < policy.again_s:
         return f"a later audit must find it again, {policy.again_s:g} s or more after the first"
     patience_s = max(policy.grace_s, policy.move_s) if finding.arriving else policy.grace_s
@@ -177,6 +189,8 @@ def _repair(node: ComputeNode, result: AuditResult, finding: Finding) -> str:
     operation = finding.repair.operation
     try:
         if isinstance(operation, ReplaceAllocations):
+            if finding.misplaced and (why := _meanwhile(node, result, operation.rewrites[0])):
+                return why
             subject = finding.consumer or operation.rewrites[0].consumer
             ending = Operations(node.client).carry_out(ChangeKind.REPAIR, subject, operation.rewrites)
             return "" if ending.told is Result.DONE else f"{ending.told.value}: {ending.note}"
@@ -189,6 +203,23 @@ def _repair(node: ComputeNode, result: AuditResult, finding: Finding) -> str:
         node.client.execute(Plan((operation,)), observed)
     except (Conflict, Rejected) as error:
         return str(error)
+    return ""
+
+
+def _meanwhile(node: ComputeNode, result: AuditResult, move: Rewrite) -> str:
+    """
+    Return why a guest's rows are not moved after all: they changed since the look, or somebody came to where they are.
+
+    The generation does not tell: a consumer that loses all and gets something anew begins with the first one again. Who
+    came may be a migration of the guest, which has what the guest had.
+    """
+    now = node.client.consumer(move.consumer)
+    if now is None or (now.generation, now.slots) != (move.generation, move.before):
+        return f"the allocations of {move.consumer} changed meanwhile: the next audit judges them anew"
+    changing = {uuid for uuid in (*move.before, *move.after) if move.before.get(uuid) != move.after.get(uuid)}
+    rows = node.client.allocations([result.tree.by_uuid[uuid] for uuid in sorted(changing)])
+    if came := {one.consumer for one in rows} - {one.consumer for one in result.memory.allocations}:
+        return f"{min(came)} got allocations beside those of {move.consumer} meanwhile: the next audit judges them anew"
     return ""
 
 

@@ -40,11 +40,17 @@ class AuditResult:
     tree: ObservedTree
     findings: tuple[Finding, ...]
     young: tuple[str, ...]  # uuids of consumers that were written too lately to be judged
+    early: tuple[Finding, ...] = ()  # misplaced rows of young consumers: no findings yet, but a policy may move them
     memory: AuditMemory
     clock: Clock  # the clock of the sightings
     before: AuditMemory  # the memory that the last audit left
     consumers: dict[str, Consumer] = field(default_factory=dict)  # those that were read whole, by uuid
     silence: str = ""  # why nova's answer is missing, and what to do; empty: it is not missing, or not needed
+
+    def since_s(self, finding: Finding) -> float:
+        """Return when a finding was first seen, by the clock of the sightings; now for one that is ``early``."""
+        sighting = self.memory.sightings.get(finding.key)
+        return sighting.first_s if sighting else self.clock.now_s()
 
 
 def witness(
@@ -90,6 +96,7 @@ def witness(
     findings = find_all(snapshot)
     if findings:
         tree, findings = _still_so(node, root_uuid, snapshot, findings, left)
+    early = tuple(finding for finding in findings if finding.misplaced and not young.isdisjoint(finding.consumers))
     findings = tuple(finding for finding in findings if young.isdisjoint(finding.consumers))
     sightings = {finding.key: _seen_again(memory.sightings.get(finding.key), now) for finding in findings}
     return AuditResult(
@@ -98,6 +105,7 @@ def witness(
         tree=tree,
         findings=findings,
         young=tuple(sorted(young)),
+        early=early,
         memory=AuditMemory(
             where=node.where,
             generations=generations,
@@ -121,7 +129,8 @@ def _with_nova(
         return snapshot
     root = snapshot.tree.providers[0].provider
     beside = OWNER_NOVA in root.traits or (not node.settings.recorded and node.probe(NOVA_COMPUTE).any)
-    asked = frozenset(several - young)
+    differing = any(snapshot.differences(uuid) for uuid in snapshot.holdings.guests & snapshot.consumers.keys())
+    asked = frozenset(several if differing else several - young)  # a young one may be why a guest differs
     return replace(snapshot, beside_nova=beside, nova=nova(root_uuid, asked) if nova and asked else None)
 
 

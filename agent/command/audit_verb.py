@@ -109,7 +109,7 @@ def _remember(node: ComputeNode, result: AuditResult) -> None:
 
 def _encode(result: AuditResult, outcome: RepairOutcome) -> FindingForm:
     finding = outcome.finding
-    since = result.memory.sightings[finding.key].first_s
+    since = result.since_s(finding)
     return {
         "kind": finding.kind.value,
         "consumer": finding.consumer,

@@ -8,6 +8,8 @@ from uuid import UUID
 
 import pytest
 
+from agent.audit.decide.findings import Kind
+from agent.audit.heal import Healed, HealPolicy, heal
 from agent.audit.run import witness
 from agent.command.verbs import VERBS
 from agent.sync.outcome import Status
@@ -312,9 +314,23 @@ def test_more_of_a_cells_small_pages_than_it_has_cannot_be_overcommitted_by_anot
     assert set(one.ratios("MEMORY_MB").values()) == {1.25, 1.0}  # huge pages cannot be overcommitted
 
 
-def test_an_audit_finds_a_bound_guest_in_another_cell_and_no_fault_with_the_others(start: Start) -> None:
-    given = rows("cells") | {BOUND: {"NUMA0": {"VCPU": 1, "MEMORY_MB": 256}, NIC: {"SRIOV_NET_VF": 1}}}
-    one = start("cells", cells(*EVERYBODY), {uuid: slots for uuid, slots in given.items() if uuid != STRANGER})
+@pytest.mark.parametrize(
+    ("tenant", "booked"),
+    [
+        pytest.param(IS_BOUND.tenant, {"VCPU": 1, "MEMORY_MB": 256}, id="what it has"),
+        pytest.param(
+            Tenant("p", "u", 20, {"VCPU": 2, "MEMORY_MB": 512}),
+            {"VCPU": 2, "MEMORY_MB": 512},
+            id="what its flavor says",
+        ),
+    ],
+)
+def test_an_audit_finds_a_bound_guest_in_another_cell_and_no_fault_with_the_others(
+    start: Start, tenant: Tenant | None, booked: dict[str, int]
+) -> None:
+    given = rows("cells") | {BOUND: {"NUMA0": booked, NIC: {"SRIOV_NET_VF": 1}}}
+    everybody = (*(one for one in EVERYBODY if one.uuid != BOUND), replace(IS_BOUND, tenant=tenant))
+    one = start("cells", cells(*everybody), {uuid: slots for uuid, slots in given.items() if uuid != STRANGER})
     node = replace(one.node, settings=replace(one.settings, audit_grace_s=0))
 
     found = {(each.kind.value, each.consumer, each.provider, each.resource_class) for each in witness(node).findings}
@@ -322,6 +338,68 @@ def test_an_audit_finds_a_bound_guest_in_another_cell_and_no_fault_with_the_othe
     assert found == {
         ("wrong-provider", BOUND, f"host_{cell}", name) for cell in ("NUMA0", "NUMA1") for name in ("VCPU", "MEMORY_MB")
     }
+
+
+A_GUEST, ANOTHER = BOUND, HUGE
+
+
+@pytest.mark.parametrize(
+    ("resident", "rows_of_it"),
+    [
+        pytest.param(
+            guest(
+                A_GUEST,
+                frozenset({3}),
+                frozenset({7}),
+                memory=tuple(GuestMemory(256, frozenset({cell})) for cell in (0, 1)),
+                tenant=Tenant("p", "u", 0, {"PCPU": 2}),
+            ),
+            {f"NUMA{cell}": {"PCPU": 1, "MEMORY_MB": 256} for cell in (0, 1)},
+            id="one of its dedicated CPUs is to be a shared one",
+        ),
+        pytest.param(
+            guest(
+                A_GUEST,
+                frozenset({0, 1}),
+                memory=(GuestMemory(512, frozenset({0}), huge=True, page_kib=2048),),
+                tenant=Tenant("p", "u", 0, {"MEMORY_MB": 129}),
+            ),
+            {"NUMA0": {"VCPU": 1, "MEMORY_MB": 129}},
+            id="its flavor's amount is not in whole huge pages",
+        ),
+    ],
+)
+def test_the_place_of_what_a_flavor_gives_is_not_judged_where_it_is_not_one_that_can_give_it(
+    start: Start, resident: Guest, rows_of_it: dict[str, dict[str, int]]
+) -> None:
+    cpus = CpuPolicy(shared=frozenset({0, 1}), dedicated=frozenset({2, 3, 6, 7}))
+    one = start("cells", cells(resident), {A_GUEST: rows_of_it}, cpus=cpus)
+    one.policy = replace(one.policy, cpus=CpuPolicy(shared=frozenset({0, 1, 7}), dedicated=frozenset({2, 3, 6})))
+
+    assert witness(replace(one.node, settings=replace(one.settings, audit_grace_s=0))).findings == ()
+
+
+def test_repairs_that_fail_do_not_keep_others_off(start: Start) -> None:
+    """Two guests have each other's dedicated CPUs, so that neither can get its own; a third one can, later."""
+    third = FLAVORED
+    several = (
+        guest(A_GUEST, frozenset({2}), frozenset({3}), memory=(GuestMemory(256, frozenset({0})),)),
+        guest(ANOTHER, frozenset({6}), frozenset({7}), memory=(GuestMemory(256, frozenset({1})),)),
+        guest(third, frozenset({0, 1}), memory=(GuestMemory(256, frozenset({0})),)),
+    )
+    given = {
+        A_GUEST: {"NUMA1": {"PCPU": 2, "MEMORY_MB": 256}},
+        ANOTHER: {"NUMA0": {"PCPU": 2, "MEMORY_MB": 256}},
+        third: {"NUMA1": {"VCPU": 1, "MEMORY_MB": 256}},
+    }
+    one = start("cells", cells(*several), given)
+    node = replace(one.node, settings=replace(one.settings, audit_grace_s=0))
+
+    outcomes = heal(node, witness(node), HealPolicy(kinds=frozenset({Kind.WRONG_PROVIDER}), at_once=True, limit=1))
+
+    assert {(each.finding.consumer, each.healed) for each in outcomes} == {
+        (A_GUEST, Healed.FAILED), (ANOTHER, Healed.FAILED), (third, Healed.HEALED),
+    }  # fmt: skip
 
 
 def test_every_layout_can_be_planned_by_name() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from agent.allocations.decide.fit import misfits, others_stock
-from agent.audit.decide.findings import Finding
+from agent.audit.decide.findings import Finding, Kind
+from agent.audit.heal import Healed, HealPolicy, heal
 from agent.audit.run import witness
 from agent.state.audit import write_memory
 from agent.sync.leave import hand_over_node
@@ -18,6 +19,7 @@ from drivers.policy import MdevRule
 from hardware import at
 
 ORPHAN = "00000000-0000-0000-0000-0000000000aa"
+MIGRATION = "00000000-0000-0000-0000-0000000000bb"
 LONG_S = 100_000.0
 
 
@@ -35,13 +37,15 @@ def findings(world: World, *, light: bool = False) -> tuple[Finding, ...]:
     return found.findings
 
 
-def claim(world: World, consumer: str, slots: dict[str, dict[str, int]]) -> None:
+def claim(
+    world: World, consumer: str, slots: dict[str, dict[str, int]], *, user: str = "u", kind: str = "INSTANCE"
+) -> None:
     body = {
         "allocations": {uuid: {"resources": resources} for uuid, resources in slots.items()},
         "project_id": "p",
-        "user_id": "u",
+        "user_id": user,
         "consumer_generation": None,
-        "consumer_type": "INSTANCE",
+        "consumer_type": kind,
     }
     assert world._send("PUT", f"/allocations/{consumer}", body).status_code == 204
 
@@ -75,6 +79,126 @@ def test_a_guest_is_allocated_again_only_with_all_that_it_had(make: Any, tenant:
     assert {(one.kind.value, one.safe, one.repair is not None) for one in found} == {("missing", not why, not why)}
     assert not why or all(why in one.seen and "compute-node-agent claim" in one.seen for one in found)
     assert ("DISK_GB" in world.rows(uuid).get("host", {})) == (not why)
+
+
+@pytest.mark.parametrize(
+    ("policy", "moved"),
+    [
+        pytest.param(HealPolicy(kinds=frozenset({Kind.WRONG_PROVIDER}), at_once=True), True, id="at once"),
+        pytest.param(HealPolicy(kinds=frozenset({Kind.WRONG_PROVIDER})), False, id="after the waiting times"),
+        pytest.param(HealPolicy(at_once=True), False, id="another kind"),
+    ],
+)
+def test_misplaced_rows_go_to_where_the_guest_started(make: Any, policy: HealPolicy, moved: bool) -> None:
+    world: World = make(layout="cells")
+    uuid, right = started_on_another_cell(world)
+
+    result = witness(world.node(), clock=world.clock)
+    outcomes = heal(world.node(), result, policy, clock=world.clock)
+
+    assert (result.findings, result.young) == ((), (uuid,))
+    assert {one.healed for one in outcomes} == ({Healed.HEALED} if moved else set())
+    assert (world.rows(uuid) == right) == moved
+
+
+def test_nothing_moves_at_once_where_an_amount_is_wrong_too(make: Any) -> None:
+    world: World = make(layout="cells")
+    uuid, _ = started_on_another_cell(world, more_mb=1)
+    before = world.rows(uuid)
+
+    result = witness(world.node(), clock=world.clock)
+    outcomes = heal(world.node(), result, HealPolicy(kinds=frozenset(Kind), at_once=True), clock=world.clock)
+
+    assert (outcomes, world.rows(uuid)) == ((), before)
+
+
+def test_nothing_moves_at_once_while_a_resize_on_this_host_awaits_its_confirmation(make: Any) -> None:
+    """The guest has not moved yet: its migration has the allocations of where it is."""
+    world: World = make(layout="cells")
+    uuid, right = started_on_another_cell(world)
+    before = world.rows(uuid)
+    claim(world, MIGRATION, by_uuid(world, right), kind="MIGRATION")
+
+    result = witness(world.node(), clock=world.clock)
+    outcomes = heal(world.node(), result, HealPolicy(kinds=frozenset(Kind), at_once=True), clock=world.clock)
+
+    assert (result.findings, outcomes, world.rows(uuid)) == ((), (), before)
+
+
+AT_ONCE = HealPolicy(kinds=frozenset({Kind.WRONG_PROVIDER}), at_once=True)
+
+
+def test_nothing_moves_at_once_while_a_migration_of_whomever_may_be_the_guests(make: Any) -> None:
+    """An administrator's resize of an old server: its new allocations belong to another user than its migration."""
+    world: World = make(layout="cells")
+    uuid, right = started_on_another_cell(world)
+    before = world.rows(uuid)
+    claim(world, MIGRATION, by_uuid(world, right), kind="MIGRATION", user="its owner")
+
+    outcomes = heal(world.node(), witness(world.node(), clock=world.clock), AT_ONCE, clock=world.clock)
+
+    assert (outcomes, world.rows(uuid)) == ((), before)
+
+
+def test_rows_that_changed_since_the_look_stay_though_their_consumer_has_the_same_generation(make: Any) -> None:
+    """The guest is being resized to another host: placement made its consumer anew, with the first generation."""
+    world: World = make(layout="cells")
+    uuid, _ = started_on_another_cell(world)
+    result = witness(world.node(), clock=world.clock)
+    world._send("DELETE", f"/allocations/{uuid}")
+    claim(world, uuid, {child(world, "NUMA1"): {"VCPU": 1}})
+
+    outcomes = heal(world.node(), result, AT_ONCE, clock=world.clock)
+
+    assert {one.healed for one in outcomes} == {Healed.FAILED}
+    assert "changed meanwhile" in outcomes[0].why
+    assert world.rows(uuid) == {"host_NUMA1": {"VCPU": 1}}
+
+
+def test_rows_stay_if_a_migration_came_since_the_look(make: Any) -> None:
+    world: World = make(layout="cells")
+    uuid, _ = started_on_another_cell(world)
+    before = world.rows(uuid)
+    result = witness(world.node(), clock=world.clock)
+    claim(world, MIGRATION, by_uuid(world, before), kind="MIGRATION")
+
+    outcomes = heal(world.node(), result, AT_ONCE, clock=world.clock)
+
+    assert {one.healed for one in outcomes} == {Healed.FAILED}
+    assert MIGRATION in outcomes[0].why
+    assert world.rows(uuid) == before
+
+
+def test_misplaced_rows_are_a_new_finding_once_their_consumer_is_old_enough(make: Any) -> None:
+    world: World = make(layout="cells")
+    started_on_another_cell(world)
+    young = witness(world.node(), clock=world.clock)
+    write_memory(world.settings.state_directory, young.root_uuid, young.memory)
+
+    world.clock.now += LONG_S
+    found = witness(world.node(), clock=world.clock)
+
+    assert (young.findings, len(found.findings)) == ((), len(young.early))
+    assert {found.memory.sightings[one.key].looks for one in found.findings} == {1}
+
+
+def by_uuid(world: World, rows: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+    return {child(world, name): dict(resources) for name, resources in rows.items()}
+
+
+def started_on_another_cell(world: World, more_mb: int = 0) -> tuple[str, dict[str, dict[str, int]]]:
+    """A guest that was allocated on cell 1 a moment ago, and is bound to cell 0; with what it should have."""
+    world.take()
+    world.spawn("bound", 0, None)
+    (uuid,) = world.guests
+    right = world.rows(uuid)
+    slots = by_uuid(world, right)
+    slots[child(world, "NUMA1")] = moving = slots.pop(child(world, "NUMA0"))
+    moving["MEMORY_MB"] += more_mb
+    world._send("DELETE", f"/allocations/{uuid}")
+    claim(world, uuid, slots)
+    world.settings = replace(world.settings, audit_grace_s=600)
+    return uuid, right
 
 
 def test_an_orphan_goes_with_all_its_rows(make: Any) -> None:

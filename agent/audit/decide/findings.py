@@ -76,7 +76,7 @@ class Finding:
     safe: bool = False  # True: nothing speaks against the repair
     arriving: bool = False  # True: a guest that is on its way looks the same, which can take hours
     untyped: bool = False  # True: the repair takes from a consumer without a type, which may be another service's
-
+    misplaced: bool = False  # True: the repair only moves rows of a guest that is here to where the guest is
     by_nova: bool = False  # True: it rests on nova's answer, and is another finding than the same without that word
 
     @property

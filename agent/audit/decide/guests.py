@@ -14,7 +14,7 @@ from agent.audit.decide.findings import Finding, Kind, Repair
 from agent.audit.decide.providers import audit_providers
 from agent.audit.decide.snapshot import Snapshot
 from agent.audit.decide.testimony import move_of, why_undecided
-from agent.audit.decide.unknown_consumers import audit_strangers, explains, keeper_of, may_move_with
+from agent.audit.decide.unknown_consumers import audit_strangers, explains, keeper_of, may_move_with, surely_stays
 from agent.nova.answers import NovaMigration
 from reportclient.allocations import Consumer, GuestState
 from reportclient.plan import ReplaceAllocations, Rewrite
@@ -56,9 +56,15 @@ def _wrong(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
             slots.setdefault(snapshot.tree.by_name[place].uuid, {})[name] = has
     text = f"set the allocations of guest {consumer.uuid} to what the guest really has"
     repair = Repair(text=text, operation=ReplaceAllocations((rewrite(consumer, settled(slots)),)))
+    kinds = {
+        name: Kind.WRONG_AMOUNT if sum(has - booked for has, booked in places.values()) else Kind.WRONG_PROVIDER
+        for name, places in differences.items()
+    }
+    stays = surely_stays(snapshot, consumer.uuid) and not snapshot.elsewhere(consumer)
+    misplaced = safe and stays and set(kinds.values()) == {Kind.WRONG_PROVIDER}
     return [
         Finding(
-            kind=Kind.WRONG_AMOUNT if sum(has - booked for has, booked in places.values()) else Kind.WRONG_PROVIDER,
+            kind=kinds[name],
             consumer=consumer.uuid,
             provider=place,
             resource_class=name,
@@ -67,6 +73,7 @@ def _wrong(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
             seen=f"the hypervisor gives it {has} {name} of {place}, and {booked} are allocated{doubt}",
             repair=repair,
             safe=safe,
+            misplaced=misplaced,
         )
         for name, places in differences.items()
         for place, (has, booked) in places.items()

@@ -88,9 +88,14 @@ class Snapshot:
         """
         devices = (self.holdings.told | self._offered) - NO_DEVICES
         doubtful = any(one.consumer == uuid for one in self.holdings.undecided)
+        return self.holdings.known[uuid].untold | self._ahead(uuid, devices) | (devices if doubtful else frozenset())
+
+    def _ahead(self, uuid: str, devices: frozenset[str] = frozenset()) -> frozenset[str]:
+        """Return the classes, by kind, of which a guest has a unit that the tree does not offer yet."""
         kinds = CPUS, frozenset({"MEMORY_MB"}), devices
-        ahead = [kind for kind in kinds if any(self.truth(uuid, name, {}) is None for name in kind)]
-        return self.holdings.known[uuid].untold.union(*ahead, devices if doubtful else ())
+        return frozenset[str]().union(
+            *(kind for kind in kinds if any(self.truth(uuid, name, {}) is None for name in kind))
+        )
 
     @cached_property
     def _offered(self) -> frozenset[str]:
@@ -160,8 +165,9 @@ class Snapshot:
         """Return class -> provider -> (what a guest has, what is allocated), only where the two differ."""
         rows = self.rows(uuid)
         found: dict[str, dict[str, tuple[int, int]]] = {}
-        for name in self.told(uuid):
-            truth = self.truth(uuid, name, rows)
+        truths = {name: self.truth(uuid, name, rows) for name in self.told(uuid)}
+        truths |= {name: self._truth_by_flavor(uuid, name, rows) for name in self.holdings.known[uuid].overridden}
+        for name, truth in sorted(truths.items()):
             if truth is None or self._is_as_named(uuid, name, sum(truth.values())):
                 continue
             places = truth.keys() | {provider for provider, each in rows if each == name}
@@ -169,6 +175,25 @@ class Snapshot:
             if wrong := {place: pair for place, pair in pairs.items() if pair[0] != pair[1]}:
                 found[name] = wrong
         return found
+
+    def _truth_by_flavor(self, uuid: str, name: str, rows: Mapping[tuple[str, str], int]) -> dict[str, int] | None:
+        """
+        Return the one provider to which a guest is bound with all that it has of a class, and what is allocated of it.
+
+        Where the flavor gives the amount, only the place can be judged. None where the guest is not bound to one, or
+        has CPUs of the other class too, or where that provider cannot give the amount.
+        """
+        kind = CPUS if name in CPUS else frozenset({name})
+        places = {unit.provider for each in kind for unit in self._units.get((uuid, each), ())}
+        mixed = any((uuid, each) in self._units for each in kind - {name})
+        floats = any((uuid, each) in self._floats for each in kind)
+        if len(places) != 1 or mixed or floats or name in self._ahead(uuid):
+            return None
+        (place,) = places
+        booked = sum(amount for (_, each), amount in rows.items() if each == name)
+        stock = self.tree.by_name[place].provider.inventories[name]
+        fits = stock.min_unit <= booked <= stock.max_unit and booked % stock.step_size == 0
+        return {place: booked} if fits else None
 
     def _is_as_named(self, uuid: str, name: str, has: int) -> bool:
         """

@@ -154,6 +154,13 @@ def may_move_with(snapshot: Snapshot, guest: str) -> bool:
     return any(guest in _doubtful(snapshot, one) for one in strangers(snapshot))
 
 
+def surely_stays(snapshot: Snapshot, guest: str) -> bool:
+    """Return whether no consumer here can be a migration of a guest, whoever owns that consumer."""
+    return not any(
+        one.kind != INSTANCE and is_migration_of(snapshot, one.uuid, guest) is not False for one in strangers(snapshot)
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judged:
     """What a consumer without a guest on this host is."""
