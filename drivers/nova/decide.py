@@ -8,6 +8,7 @@ from agent.sync.decide.provider_tree import plan_provider_tree
 from agent.sync.decide.view import Shaper
 from drivers.base import Survey
 from drivers.moves.slots import leaving_of, stock_of
+from drivers.nova.pci import WithoutPci, without_pci
 from drivers.nova.trees import rows_of
 from drivers.policy import Policy
 from reportclient.allocations import Allocation, Consumer, Observed
@@ -47,12 +48,14 @@ def decide(call: Call, survey: Survey, policy: Policy, shaper: Shaper) -> Answer
     Return the plan for nova's tree.
 
     Without allocations, stock that would vanish stays, as guests may hold it; on children it is reserved whole, so that
-    no other guest gets it.
+    no other guest gets it. In all layouts but devices, the PCI devices that nova's tracker reports are left to it.
 
     Raises:
         AllocationsNeeded: nova must call again with the allocations.
         PolicyError, TreeMismatch, Unplaceable: as ``plan_provider_tree``.
     """
+    if policy.devices.report and policy.layout != "devices":
+        call, shaper = replace(call, tree=without_pci(call.tree)), WithoutPci(shaper, call.tree)
     consumers = {one.uuid: one for one in call.consumers or ()}
     observed = Observed(call.tree, rows_of(consumers.values(), call.tree))
     reported = offered_below(survey, policy, shaper, call.tree)

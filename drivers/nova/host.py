@@ -7,8 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from agent.errors import ConfigError
-from agent.settings.read import Settings, load_settings
+from agent.settings.read import load_settings
 from drivers.base import Driver
 from drivers.host.disk import probe_disk
 from drivers.host.sysfs import KernelFiles
@@ -110,10 +109,9 @@ def open_host(
     Return this host, as nova's configuration files describe it; ``lend`` and ``added`` are as ``Host`` needs them.
 
     Raises:
-        ConfigError: the configuration is wrong, or does not fit into nova-compute.
+        ConfigError: the configuration is wrong.
     """
     settings = load_settings(map(Path, files), map(Path, directories), driver=DRIVER)
-    check(settings)
     policy = settings.policy
     local = is_local(settings.libvirt_uri)
     driver = LibvirtDriver(
@@ -125,18 +123,3 @@ def open_host(
         residency=policy.layout in OF_CELLS,
     )
     return Host(driver, policy, settings.interval_s, lend, added)
-
-
-def check(settings: Settings) -> None:
-    """
-    Refuse what does not fit into nova-compute.
-
-    Raises:
-        ConfigError: the layout and nova's own report of PCI devices contradict each other.
-    """
-    layout = settings.policy.layout
-    if settings.policy.devices.report and layout != "devices":
-        raise ConfigError(
-            f"[compute] layout = {layout} does not fit to [pci] report_in_placement = true inside nova-compute, whose "
-            f"PCI tracker reports each device below the root: set [compute] layout = devices"
-        )

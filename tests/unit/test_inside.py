@@ -6,16 +6,17 @@ Our driver's answers inside nova-compute: trees and allocations as nova has them
 
 import importlib.util
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
 from beds.inside import ABROAD, ROOT, Inside, MemoryTree
 from drivers.base import Survey
+from drivers.errors import PolicyError
 from drivers.nova.decide import AllocationsNeeded
 from drivers.nova.trees import apply_plan, decode_consumers, decode_tree, rows_of
-from drivers.policy import Layout
+from drivers.policy import Layout, Policy
 from reportclient.errors import TreeMismatch, Unplaceable
 from reportclient.ownership import MARKER, OWNER_NOVA
 from reportclient.plan import (
@@ -99,6 +100,89 @@ def test_a_host_and_its_guest_go_through_all_layouts_and_back(make: Callable[[st
     assert "full-guest" not in homes[2]
     assert homes[1] == homes[3] == FLAT
     assert inside.names() == {"full-guest"}
+
+
+class Ruled(Inside):
+    """A host that offers devices by rules alone, which nova's PCI tracker reports."""
+
+    def policy(self, layout: Layout) -> Policy:
+        one = super().policy(layout)
+        return replace(one, devices=replace(one.devices, discover_all=False))
+
+
+def test_what_nova_s_pci_tracker_reports_stays_below_the_root_in_all_layouts_with_what_guests_have_of_it() -> None:
+    inside = Ruled("queens-second", MemoryTree("queens-second", ROOT))
+    inside.call("devices")
+    card = "queens-second_0000:01:00.0"
+    inside.allocate(GUEST, {"queens-second": {"VCPU": 1, "MEMORY_MB": 64}, card: {"CUSTOM_SRIOV_NET_PF": 1}})
+    before, totals = inside.tree.data(card), inside.totals()
+
+    for layout in ("cells", "numa", "flat", "devices"):
+        started(inside, layout)
+        assert inside.tree.data(card) == before
+        assert inside.held(GUEST)[card] == {"CUSTOM_SRIOV_NET_PF": 1}
+        assert inside.totals() == totals, layout
+        assert inside.call(layout, starting=False).plan == Plan()
+
+    assert inside.names() == {"queens-second", card}
+
+
+def test_a_total_of_the_agents_of_devices_that_the_tracker_will_report_is_refused_with_the_way_round() -> None:
+    inside = Ruled("queens-second", MemoryTree("queens-second", ROOT))
+    inside.call("flat")
+    pf = {"total": 1, "reserved": 0, "min_unit": 1, "max_unit": 1, "step_size": 1, "allocation_ratio": 1.0}
+    inside.tree.update_inventory(ROOT, {**inside.tree.data(ROOT).inventory, "CUSTOM_SRIOV_NET_PF": pf})
+
+    with pytest.raises(TreeMismatch, match="once with"):
+        inside.call("cells")
+    started(inside, "devices")
+    started(inside, "cells")
+
+    assert inside.totals()["CUSTOM_SRIOV_NET_PF"] == 1
+
+
+@dataclass
+class Alike(Inside):
+    """A host whose rules and ``discover = all`` give devices of one class."""
+
+    def policy(self, layout: Layout) -> Policy:
+        one = super().policy(layout)
+        rules = tuple(replace(rule, resource_class="SRIOV_NET_VF") for rule in one.devices.rules)
+        return replace(one, devices=replace(one.devices, rules=rules))
+
+
+def test_a_total_of_devices_of_ours_and_of_the_tracker_is_refused() -> None:
+    inside = Alike("queens-second", MemoryTree("queens-second", ROOT))
+
+    with pytest.raises(PolicyError, match="have the class SRIOV_NET_VF"):
+        inside.call("flat")
+
+
+@dataclass
+class Renetworked(Ruled):
+    """The same, whose device can be of a physical network: then it is Neutron's, and no longer nova's."""
+
+    network: str | None = None
+
+    def policy(self, layout: Layout) -> Policy:
+        one = super().policy(layout)
+        rules = tuple(replace(rule, physical_network=self.network) for rule in one.devices.rules)
+        return replace(one, devices=replace(one.devices, rules=rules))
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, "physnet0"), ("physnet0", None)])
+def test_a_device_that_becomes_the_trackers_or_ours_in_cells_is_refused(before: str | None, after: str | None) -> None:
+    inside = Renetworked("queens-second", MemoryTree("queens-second", ROOT), network=before)
+    if before is None:
+        inside.call("devices")  # where the tracker makes its provider
+    started(inside, "cells")
+    tree = decode_tree(inside.tree, "queens-second")
+    inside.network = after
+
+    with pytest.raises(TreeMismatch, match="take back the last change"):
+        inside.call("cells")
+
+    assert decode_tree(inside.tree, "queens-second") == tree
 
 
 def test_what_a_consumer_has_elsewhere_stays_with_all_its_fields(make: Callable[[str], Inside]) -> None:
