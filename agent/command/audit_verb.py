@@ -37,7 +37,8 @@ def audit(options: argparse.Namespace) -> Report:
             node = node_of(name, driver, client, settings, where, choice)
             result, outcomes, remark = _audit_one(node, policy, options, nova.witness if nova else None)
             findings += [_encode(result, outcome) for outcome in outcomes]
-            young += result.young
+            healed = {outcome.finding.consumer for outcome in outcomes if outcome.healed is Healed.HEALED}
+            young += [uuid for uuid in result.young if uuid not in healed]
             silence = silence or result.silence
             remarks += [remark] if remark else []
             failed = failed or any(outcome.healed is Healed.FAILED for outcome in outcomes)
