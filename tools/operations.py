@@ -63,6 +63,7 @@ Where a flavor overrides amounts (`resources:VCPU=1`), the amounts of the guest'
 judged, as far as nova's metadata shows the override.
 Their provider is judged where the guest is bound to one with all its CPUs, or all its memory, and where that provider
 can give the amount.
+The CPUs of a guest that is pinned to a CPU in neither CPU set (`cpu_shared_set`, `cpu_dedicated_set`) are not judged.
 Where a flavor names a class of devices (`resources:CUSTOM_X=1`), nova allocates that amount, whether or not the guest
 gets a device. An allocation up to that amount is then no finding.
 VCPU, PCPU and memory are judged by provider only for what the guest is bound to; the rest may be allocated on any

@@ -8,7 +8,7 @@ from drivers.cells import cpus_by_cell, page_mib, small_page_kib
 from drivers.devices.match import PHYSNET
 from drivers.devices.stock import DeviceStock
 from drivers.facts import Guest, GuestMemory, HostFacts, NumaCell
-from drivers.libvirt.stock import guest_cpus
+from drivers.libvirt.stock import GuestCpus, guest_cpus
 from drivers.policy import OF_CELLS, Layout, Policy
 from reportclient.allocations import Float, GuestState, Holding, Holdings, Undecided
 from reportclient.names import CPUS
@@ -27,7 +27,7 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
     """
     facts = replace(facts, guests=tuple(_with_netdevs(guest, facts) for guest in facts.guests))
     cells = _Cells(facts, policy.layout) if policy.layout in OF_CELLS else None
-    dedicated = guest_cpus(facts.cpu_map, policy.cpus).dedicated
+    offered = guest_cpus(facts.cpu_map, policy.cpus)
     owners = _owners(facts.hostname, policy, devices)
     units: list[Holding] = []
     floats: list[Float] = []
@@ -36,7 +36,7 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
     for guest in facts.guests:
         units += _units_of(guest.uuid, (*map(str, guest.pci), *guest.mdevs), owners)
         units += _context_units(guest, facts.hostname, policy, devices)
-        cpus = _cpus_by_class(guest, dedicated)
+        cpus = _cpus_by_class(guest, offered.dedicated)
         if cells is None:
             units += _units_on_root(guest, facts.hostname, cpus)
         else:
@@ -50,7 +50,7 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
         tuple(units),
         tuple(floats),
         known={
-            guest.uuid: _known(guest, of_devices if guest.uuid in doubtful else set(), ports[guest.uuid])
+            guest.uuid: _known(guest, of_devices if guest.uuid in doubtful else set(), ports[guest.uuid], offered)
             for guest in facts.guests
         },
         ports=tuple(one for several in ports.values() for one in several),
@@ -90,10 +90,11 @@ def _with_netdevs(guest: Guest, facts: HostFacts) -> Guest:
     return replace(guest, pci=guest.pci | found, ports=guest.ports | found, netdevs=left) if guest.netdevs else guest
 
 
-def _known(guest: Guest, of_devices: Set[str], ports: Iterable[Holding]) -> GuestState:
+def _known(guest: Guest, of_devices: Set[str], ports: Iterable[Holding], offered: GuestCpus) -> GuestState:
     """
     Return what is known of a guest; ``of_devices`` are the classes that its undecided devices may count as.
 
+    A vCPU that is pinned to one CPU that is not ``offered`` counts as neither class: the sets changed since it started.
     Nova allocates nothing for the devices of Neutron's ports, unless the flavor names their class. Without nova's
     metadata, another program made the guest, and may allocate them or not.
     """
@@ -109,12 +110,16 @@ def _known(guest: Guest, of_devices: Set[str], ports: Iterable[Holding]) -> Gues
         disk_gb=tenant.disk_gb if tenant else None,
         untold=frozenset(of_devices)
         | (of_ports & named.keys() if tenant else of_ports)
-        | (frozenset() if guest.vcpus else CPUS)
+        | (frozenset() if guest.vcpus and not _pinned_outside(guest, offered) else CPUS)
         | (frozenset() if guest.memory else {"MEMORY_MB"})
         | overridden,
         overridden=overridden,
         named=named,
     )
+
+
+def _pinned_outside(guest: Guest, offered: GuestCpus) -> bool:
+    return any(len(cpus) == 1 and not cpus <= offered.shared | offered.dedicated for cpus in guest.vcpus)
 
 
 def _contexts(devices: Iterable[DeviceStock]) -> frozenset[str]:

@@ -379,6 +379,19 @@ def test_the_place_of_what_a_flavor_gives_is_not_judged_where_it_is_not_one_that
     assert witness(replace(one.node, settings=replace(one.settings, audit_grace_s=0))).findings == ()
 
 
+@pytest.mark.parametrize("layout", ["devices", "cells"])
+def test_the_cpus_of_a_guest_are_not_judged_that_is_pinned_to_one_that_is_in_neither_set_any_more(
+    start: Start, layout: Layout
+) -> None:
+    place = "" if layout == "devices" else "NUMA0"
+    resident = guest(A_GUEST, frozenset({2}), frozenset({3}), memory=(GuestMemory(256, frozenset({0})),))
+    cpus = CpuPolicy(shared=frozenset({0, 1}), dedicated=frozenset({2, 3, 6, 7}))
+    one = start(layout, cells(resident), {A_GUEST: {place: {"PCPU": 2, "MEMORY_MB": 256}}}, cpus=cpus)
+    one.policy = replace(one.policy, cpus=CpuPolicy(shared=frozenset({0, 1}), dedicated=frozenset({2, 6, 7})))
+
+    assert witness(replace(one.node, settings=replace(one.settings, audit_grace_s=0))).findings == ()
+
+
 def test_repairs_that_fail_do_not_keep_others_off(start: Start) -> None:
     """Two guests have each other's dedicated CPUs, so that neither can get its own; a third one can, later."""
     third = FLAVORED
