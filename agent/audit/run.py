@@ -96,9 +96,7 @@ def witness(
     findings = find_all(snapshot)
     if findings:
         tree, findings = _still_so(node, root_uuid, snapshot, findings, left)
-    early = tuple(finding for finding in findings if finding.misplaced and not young.isdisjoint(finding.consumers))
-    findings = tuple(finding for finding in findings if young.isdisjoint(finding.consumers))
-    sightings = {finding.key: _seen_again(memory.sightings.get(finding.key), now) for finding in findings}
+    findings, early = _by_age(findings, young)
     return AuditResult(
         node=node.name,
         root_uuid=root_uuid,
@@ -111,13 +109,19 @@ def witness(
             generations=generations,
             names={one.uuid: one.name for one in snapshot.tree},
             allocations=snapshot.allocations,
-            sightings=sightings,
+            sightings={one.key: _seen_again(memory.sightings.get(one.key), now) for one in findings},
         ),
         clock=noted,
         before=memory,
         consumers=dict(snapshot.consumers),
         silence=snapshot.nova.silence if snapshot.nova else "",
     )
+
+
+def _by_age(findings: tuple[Finding, ...], young: frozenset[str]) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
+    """Return the findings that concern no young consumer, and the misplaced rows of young ones."""
+    judged = tuple(finding for finding in findings if young.isdisjoint(finding.consumers))
+    return judged, tuple(finding for finding in findings if finding.misplaced and finding not in judged)
 
 
 def _with_nova(
