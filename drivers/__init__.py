@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from drivers.base import Driver
     from drivers.host.archive import HostArchive
     from drivers.ironic.driver import IronicDriver
-    from drivers.policy import GuestPolicy
+    from drivers.policy import DiskPlace, GuestPolicy
     from reportclient.keystone import Sender
 
 
@@ -21,8 +21,7 @@ class DriverOptions:
     """What a driver of hypervisors needs to read its hosts."""
 
     uri: str  # of libvirt
-    instances: Path  # nova's folder of instances
-    instances_may_be_missing: bool = False  # the folder is a default, and nova may not have made it yet
+    disk: "DiskPlace"
     guests: "GuestPolicy"
     attributes: "Mapping[str, frozenset[str]]" = field(default_factory=dict)  # vendor id -> sysfs files that rules name
     archive: "HostArchive | None" = None  # a recorded host to read instead of the live one; None: the live one
@@ -68,7 +67,7 @@ def _load_libvirt(options: DriverOptions) -> "Driver":
     return LibvirtDriver(
         LiveConnection(options.uri, options.told),
         options.guests,
-        partial(probe_disk, options.instances, may_be_missing=options.instances_may_be_missing),
+        partial(probe_disk, options.disk),
         files=KernelFiles(Path("/"), live=True) if is_local(options.uri) else None,
         attributes=options.attributes,
         residency=options.residency,

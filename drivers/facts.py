@@ -83,6 +83,7 @@ class DiskSpace:
 
     total_bytes: int
     free_bytes: int = field(compare=False)  # not compared: it differs at each look, and the tree does not use it
+    image_cache_bytes: int = 0  # of nova's cached images, where they are to be reserved
 
 
 @dataclass(frozen=True, slots=True)

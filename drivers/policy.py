@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from drivers.pci import PciAddress
@@ -20,6 +21,15 @@ class CpuPolicy:
     dedicated: frozenset[int] | None = None
     reserved: int = 0  # number of shared CPUs kept for the host itself
     power_management: bool = False  # nova switches unused dedicated CPUs off, so offline ones count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskPlace:
+    """Where the disks of guests are."""
+
+    instances: Path  # nova's folder of instances
+    may_be_missing: bool = False  # the folder is a default, and nova may not have made it yet
+    image_cache: Path | None = None  # nova's folder of cached images, if what they occupy is to be reserved
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ def record_host(settings: Settings, folder: Path) -> int:
     driver = LibvirtDriver(
         connection,
         settings.policy.guests,
-        partial(probe_disk, settings.instances, may_be_missing=settings.instances_may_be_missing),
+        partial(probe_disk, settings.disk),
         files=KernelFiles(Path("/"), live=True) if is_local(settings.libvirt_uri) else None,
         attributes=rule_attributes(settings.policy.devices),
         residency=True,

@@ -126,7 +126,11 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
                          "instance [mdev_nvidia-231]."),
     ),
     "workarounds": (
-        cfg.BoolOpt("reserve_disk_resource_for_image_cache", default=False, help="Not supported: must be false."),
+        cfg.BoolOpt("reserve_disk_resource_for_image_cache", default=False,
+                    help="Reserve of DISK_GB what nova's image cache takes, in whole GiB, rounded up."),
+    ),
+    "image_cache": (
+        cfg.StrOpt("subdirectory_name", default="_base", help="Folder of nova's image cache, below instances_path."),
     ),
     "agent": (
         cfg.StrOpt("state_directory", default=str(OWN_STATE),
@@ -228,8 +232,6 @@ REFUSED: tuple[tuple[str, str, Callable[[object], bool], str], ...] = (  # group
     ("libvirt", "pmem_namespaces", bool, "this agent does not report persistent memory: remove the option"),
     ("libvirt", "virt_type", lambda value: value in ("lxc", "parallels"),
      "only kvm and qemu are reported: set it to one of them"),
-    ("workarounds", "reserve_disk_resource_for_image_cache", bool,
-     "this agent does not subtract the image cache from the disk: set it to false and use reserved_host_disk_mb"),
 )  # fmt: skip
 
 

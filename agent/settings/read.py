@@ -20,7 +20,7 @@ from agent.settings.options import OPTIONS, OWN_GROUPS, REFUSED, register
 from agent.settings.policy import build_policy
 from agent.settings.resolve import resolve
 from agent.settings.values import Values, one_line
-from drivers.policy import Policy
+from drivers.policy import DiskPlace, Policy
 
 DEFAULT_FILE = Path("/etc/compute-node-agent/compute-node-agent.conf")
 
@@ -56,8 +56,7 @@ class Settings:
     policy: Policy
     driver: str
     libvirt_uri: str
-    instances: Path
-    instances_may_be_missing: bool  # the folder is the default, and nova may not have made it yet
+    disk: DiskPlace
     state_directory: Path
     identity_folders: tuple[Path, ...]  # where compute_id is read; a new one is made in the first of them
     provider_config: Path  # folder of the operator's provider.yaml files
@@ -174,8 +173,7 @@ def _read_settings(values: Values, config_folders: list[Path]) -> Settings:
         policy=build_policy(values),
         driver=values.value("DEFAULT", "compute_driver"),
         libvirt_uri=values.value("libvirt", "connection_uri") or "qemu:///system",
-        instances=Path(values.value("DEFAULT", "instances_path")),
-        instances_may_be_missing=not values.is_set("DEFAULT", "instances_path"),
+        disk=_disk(values),
         state_directory=own_state,
         identity_folders=(home, state_path, *config_folders, own_state),
         provider_config=Path(values.value("compute", "provider_config_location")),
@@ -204,6 +202,16 @@ def _read_settings(values: Values, config_folders: list[Path]) -> Settings:
     if values.problems:
         raise ConfigError(*dict.fromkeys(values.problems))
     return settings
+
+
+def _disk(values: Values) -> DiskPlace:
+    instances = Path(values.value("DEFAULT", "instances_path"))
+    reserves = values.value("workarounds", "reserve_disk_resource_for_image_cache")
+    return DiskPlace(
+        instances=instances,
+        may_be_missing=not values.is_set("DEFAULT", "instances_path"),
+        image_cache=instances / values.value("image_cache", "subdirectory_name") if reserves else None,
+    )
 
 
 def _read_role(values: Values) -> Role | None:

@@ -4,7 +4,7 @@ import json
 import os.path
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +127,11 @@ class HostArchive:
         """Read the recorded size and free space of the instances' file system; errors as ``read_json``."""
         with fields(self.root / DISK):
             disk = self.read_json(DISK)
-            return DiskSpace(total_bytes=whole(disk["total_bytes"]), free_bytes=whole(disk["free_bytes"]))
+            return DiskSpace(
+                total_bytes=whole(disk["total_bytes"]),
+                free_bytes=whole(disk["free_bytes"]),
+                image_cache_bytes=whole(disk.get("image_cache_bytes", 0)),
+            )
 
     def compute_id(self) -> str | None:
         """Return the text of the recorded ``compute_id`` file; None when the host had none."""
@@ -136,7 +140,7 @@ class HostArchive:
 
 def encode_disk(disk: DiskSpace) -> str:
     """Return the text of the archive's file DISK."""
-    return json.dumps({"total_bytes": disk.total_bytes, "free_bytes": disk.free_bytes}) + "\n"
+    return json.dumps(asdict(disk)) + "\n"
 
 
 def whole(value: object) -> int:

@@ -65,12 +65,13 @@ def _check_online(named: frozenset[int], online: frozenset[int], option: str) ->
 
 
 def disk_stock(facts: HostFacts, policy: Policy, standing: Standing) -> dict[str, tuple[Inventory | None, Reason]]:
-    """Return DISK_GB of the root: whole GiB of the instances' file system; the reserved amount is rounded up."""
-    reserved_gib = -(-policy.reserved_disk_mib // 1024)
+    """Return DISK_GB of the root: whole GiB of the instances' file system; each reserved amount is rounded up."""
+    cached = facts.disk.image_cache_bytes
+    reserved_gib = -(-policy.reserved_disk_mib // 1024) + -(-cached // GIB)
     total = facts.disk.total_bytes
-    reason = Reason(
-        f"the file system of the instances has {total} bytes", kept_text(policy.reserved_disk_mib, "disk_mb")
-    )
+    kept = kept_text(policy.reserved_disk_mib, "disk_mb")
+    by_cache = f", and {cached} bytes for nova's image cache" if cached else ""
+    reason = Reason(f"the file system of the instances has {total} bytes", kept + by_cache)
     return {"DISK_GB": (one_class("DISK_GB", total // GIB, reserved_gib, policy.disk_ratio, standing, ""), reason)}
 
 

@@ -117,7 +117,7 @@ def open_host(
     driver = LibvirtDriver(
         LiveConnection(settings.libvirt_uri, borrow=lend),
         policy.guests,
-        partial(probe_disk, settings.instances, may_be_missing=settings.instances_may_be_missing),
+        partial(probe_disk, settings.disk),
         files=KernelFiles(Path("/"), live=True) if local else None,
         attributes=rule_attributes(policy.devices),
         residency=policy.layout in OF_CELLS,

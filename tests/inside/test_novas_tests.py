@@ -46,7 +46,6 @@ from drivers.policy import CpuPolicy, DevicePolicy, GuestPolicy, MdevRule, Polic
 CONF = nova.conf.CONF
 GIB = 1024**3
 DIFFERENT = {
-    "test_image_cache_disk_reservation": "[workarounds] reserve_disk_resource_for_image_cache is refused",
     "test_update_provider_tree_for_vpmem": "[libvirt] pmem_namespaces is refused",
     "test_update_provider_tree_for_pcpu_reshape": "the pinned guest of a migration that left this host is in nova's "
     "database alone: libvirt here does not know it, so its VCPU stay VCPU",
@@ -91,7 +90,9 @@ class StandIn(LibvirtDriver):
                     ),
                 ),
                 domain_capabilities=(self._capabilities(),),
-                disk=DiskSpace(nova._get_local_gb_info()["total"] * GIB, 0),
+                disk=DiskSpace(
+                    nova._get_local_gb_info()["total"] * GIB, 0, nova._get_disk_size_reserved_for_image_cache() * GIB
+                ),
                 devices=self._devices(),
                 guests=self._guests_here(),
                 sev=SevKernel(

@@ -66,7 +66,7 @@ def test_novas_options_have_novas_meaning(write_config: Write) -> None:
     assert guests.cpu_flags == {"pcid": True, "avx": False, "ssbd": True}
     assert guests.machine_types == {"x86_64": "q35"}
     assert guests.excluded_image_types == {"qcow2", "raw"}
-    assert (settings.instances, settings.libvirt_uri) == (Path("/srv/nova/guests"), "qemu+tcp://h/system")
+    assert (settings.disk.instances, settings.libvirt_uri) == (Path("/srv/nova/guests"), "qemu+tcp://h/system")
 
 
 def test_the_older_name_of_the_cpu_model_serves_too(write_config: Write) -> None:
@@ -121,7 +121,6 @@ def test_the_pin_set_of_old_clouds_is_the_shared_set_and_goes_with_reserved_cpus
         pytest.param({"libvirt": {"file_backed_memory": 4096}}, "file_backed_memory 4096 is not", id="file memory"),
         pytest.param({"libvirt": {"pmem_namespaces": "128G:ns0"}}, "does not report persistent memory", id="pmem"),
         pytest.param({"libvirt": {"virt_type": "lxc"}}, "only kvm and qemu", id="containers"),
-        pytest.param({"workarounds": {"reserve_disk_resource_for_image_cache": True}}, "image cache", id="image cache"),
         pytest.param(
             {"agent": {"root_traits": "COMPUTE_RESCUE_BVF"}}, "COMPUTE_RESCUE_BVF, which is nei", id="misspelt"
         ),
@@ -696,4 +695,4 @@ def test_a_group_in_capitals_is_read_and_its_options_are_checked(write_config: W
 def test_a_reference_to_an_option_of_a_group_in_capitals_is_resolved(write_config: Write) -> None:
     path = write_config(Vendor={"folder": "/srv"}, DEFAULT={"instances_path": "${vendor.folder}/guests"})
 
-    assert load_settings([path]).instances == Path("/srv/guests")
+    assert load_settings([path]).disk.instances == Path("/srv/guests")

@@ -8,12 +8,16 @@ from drivers import DRIVERS, DriverOptions, HostDriver
 from drivers.base import Driver
 from drivers.fake.fleet import SHAPES, generate_fleet
 from drivers.host.archive import HostArchive
-from drivers.policy import GuestPolicy, Policy
+from drivers.policy import DiskPlace, GuestPolicy, Policy
 
 
 def driver_of(name: str, archives: tuple[HostArchive, ...], *, archive: HostArchive | None = None) -> Driver:
     options = DriverOptions(
-        uri="", instances=Path("/nowhere"), guests=GuestPolicy(virt_type="kvm"), archive=archive, fleet=archives
+        uri="",
+        disk=DiskPlace(instances=Path("/nowhere")),
+        guests=GuestPolicy(virt_type="kvm"),
+        archive=archive,
+        fleet=archives,
     )
     row = DRIVERS[name]
     assert isinstance(row, HostDriver)

@@ -1,0 +1,95 @@
+"""The file system of the instances, and what nova's image cache takes of it."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.settings.read import load_settings
+from drivers.errors import DiscoveryError
+from drivers.facts import DiskSpace
+from drivers.host import disk
+from drivers.host.archive import DISK, HostArchive, encode_disk
+from drivers.host.disk import probe_disk
+from drivers.libvirt.shape import shape
+from drivers.policy import DiskPlace, Policy
+from fakes import FACTS
+
+GIB = 1024**3
+RESERVING = "[DEFAULT]\ninstances_path = {}\n[workarounds]\nreserve_disk_resource_for_image_cache = true\n"
+
+
+def place(tmp_path: Path, more: str = "") -> DiskPlace:
+    config = tmp_path / "agent.conf"
+    config.write_text(RESERVING.format(tmp_path) + more, encoding="utf-8")
+    return load_settings([config]).disk
+
+
+@pytest.mark.parametrize("named", ["_base", "cached"])
+def test_what_files_of_the_image_cache_occupy_is_read(tmp_path: Path, named: str) -> None:
+    cache = tmp_path / named
+    (cache / "folder").mkdir(parents=True)
+    with (cache / "sparse").open("wb") as file:
+        file.truncate(GIB)
+    for name in ("one", "two"):
+        (cache / name).write_bytes(b"x" * 70_000)
+
+    found = probe_disk(place(tmp_path, f"[image_cache]\nsubdirectory_name = {named}\n"))
+
+    assert 2 * 70_000 <= found.image_cache_bytes < 2 * 70_000 + (1 << 20)
+
+
+def test_without_the_option_or_the_folder_nothing_is_cached(tmp_path: Path) -> None:
+    assert probe_disk(place(tmp_path)).image_cache_bytes == 0
+    (tmp_path / "_base").mkdir()
+    (tmp_path / "_base/image").write_bytes(b"x" * 70_000)
+
+    assert probe_disk(replace(place(tmp_path), image_cache=None)).image_cache_bytes == 0
+
+
+def test_a_cache_on_another_file_system_takes_nothing_of_the_instances(tmp_path: Path) -> None:
+    assert probe_disk(DiskPlace(instances=tmp_path, image_cache=Path("/dev/shm"))).image_cache_bytes == 0
+
+
+def test_an_image_that_goes_during_the_look_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "_base").mkdir()
+    monkeypatch.setattr(Path, "iterdir", lambda folder: iter([folder / "gone"]))
+
+    assert probe_disk(place(tmp_path)).image_cache_bytes == 0
+
+
+def test_a_cache_that_cannot_be_listed_is_an_error_with_both_ways_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "_base").mkdir()
+
+    def refuse(_folder: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    said = r"cannot read nova's image cache at .*_base .*Permission denied: allow .* or set .* = false"
+
+    with pytest.raises(DiscoveryError, match=said):
+        disk.probe_disk(place(tmp_path))
+
+
+@pytest.mark.parametrize(("mib", "cached", "reserved"), [(0, 0, 0), (0, 1, 1), (1, GIB, 2), (1024, GIB + 1, 3)])
+def test_the_cache_is_reserved_in_whole_gib_beside_what_is_kept_for_the_host(
+    mib: int, cached: int, reserved: int
+) -> None:
+    facts = replace(FACTS, disk=DiskSpace(100 * GIB, 0, cached))
+
+    tree = shape(facts, Policy(reserved_disk_mib=mib), None).tree
+
+    assert tree.root.inventories["DISK_GB"].reserved == reserved
+
+
+def test_a_recorded_host_keeps_what_was_cached(tmp_path: Path) -> None:
+    was = DiskSpace(100 * GIB, 7, 5)
+    (tmp_path / DISK).write_text(encode_disk(was), encoding="utf-8")
+    assert re.fullmatch(r"\{.*\}\n", encode_disk(was))
+    assert HostArchive(tmp_path).disk() == was
+
+    (tmp_path / DISK).write_text('{"total_bytes": 3, "free_bytes": 1}', encoding="utf-8")
+    assert HostArchive(tmp_path).disk() == DiskSpace(3, 1)
