@@ -239,10 +239,35 @@ def test_the_claim_of_a_pinned_guest_asks_for_no_reshape(make: Callable[..., Any
     assert totals(tree)["PCPU"] == 2
 
 
-@pytest.mark.parametrize("layout", ["flat", "numa"])
-def test_a_layout_that_nova_s_pci_tracker_contradicts_is_refused(make: Callable[..., Any], layout: str) -> None:
-    with pytest.raises(exception.InvalidConfiguration, match=r"set \[compute\] layout = devices"):
-        make(layout, "report_in_placement = true")
+def tracked(tree: ProviderTree, name: str) -> None:
+    """What nova's PCI tracker makes of the VFs of one card, after the driver."""
+    view = pci_placement_translator.PlacementView(HOST, [])
+    for number in (0, 2, 4, 6):
+        address = f"0000:81:10.{number}"
+        device = objects.PciDevice(
+            address=address, parent_addr="0000:81:00.0", dev_type="type-VF", status="available", vendor_id="8086",
+            product_id="10ca", extra_info={}, instance_uuid=None, compute_node_id=1,
+        )  # fmt: skip
+        view._add_dev(device, {"resource_class": name})
+    view.update_provider_tree(tree, {})
+
+
+def test_nova_s_pci_tracker_and_the_driver_leave_each_others_providers_alone_in_each_layout(
+    make: Callable[..., Any],
+) -> None:
+    rule = 'device_spec = {"address": "0000:81:10.*", "resource_class": "CUSTOM_RULED"}'
+    tree = new_tree()
+    reported(make("devices", f"report_in_placement = true\n{rule}"), tree, {})
+    tracked(tree, "CUSTOM_RULED")
+    card, before = tree.data(f"{HOST}_0000:81:00.0"), totals(tree)
+
+    for layout in ("flat", "cells", "numa", "flat", "devices"):
+        reported(make(layout, f"report_in_placement = true\n{rule}"), tree, {})
+        tracked(tree, "CUSTOM_RULED")
+
+        after = tree.data(f"{HOST}_0000:81:00.0")
+        assert (after.uuid, after.parent_uuid, after.inventory) == (card.uuid, ROOT, card.inventory), layout
+        assert totals(tree) == before, layout
 
 
 def test_nova_s_pci_tracker_finds_its_devices(make: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,16 +276,8 @@ def test_nova_s_pci_tracker_finds_its_devices(make: Callable[..., Any], monkeypa
     driver, tree = make("devices", f"report_in_placement = true\n{rule}"), new_tree()
     driver.update_provider_tree(tree, HOST)
     card = tree.data(f"{HOST}_0000:81:00.0")
-    view = pci_placement_translator.PlacementView(HOST, [])
-    for number in (0, 2, 4, 6):
-        address = f"0000:81:10.{number}"
-        device = objects.PciDevice(
-            address=address, parent_addr="0000:81:00.0", dev_type="type-VF", status="available", vendor_id="8086",
-            product_id="10ca", extra_info={}, instance_uuid=None, compute_node_id=1,
-        )  # fmt: skip
-        view._add_dev(device, {"resource_class": "SRIOV_NET_VF"})
 
-    view.update_provider_tree(tree, {})
+    tracked(tree, "SRIOV_NET_VF")
 
     after = tree.data(f"{HOST}_0000:81:00.0")
     assert after.uuid == card.uuid
