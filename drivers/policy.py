@@ -128,6 +128,7 @@ class Policy:
     guests: GuestPolicy = field(default_factory=GuestPolicy)
     devices: DevicePolicy = field(default_factory=DevicePolicy)
     reserved_pages: tuple[ReservedPages, ...] = ()
+    file_backed_mib: int = 0  # memory of guests that is in files; 0: it is the host's own
     reserved_memory_mib: int = 512
     reserved_disk_mib: int = 0
     cpu_ratio: Ratio = Ratio(4.0)

@@ -98,7 +98,9 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
         cfg.StrOpt("images_type", default="default", choices=("raw", "flat", "qcow2", "lvm", "rbd", "ploop", "default"),
                    help="How guests' disks are stored; lvm, rbd and ploop are not supported."),
         cfg.IntOpt("num_memory_encrypted_guests", help="Not supported: must not be set."),
-        cfg.IntOpt("file_backed_memory", default=0, help="Not supported: must be 0."),
+        cfg.IntOpt("file_backed_memory", default=0, min=0,
+                   help="Guests' memory is in files of this many MiB in all, which are reported as MEMORY_MB. 0: it is "
+                        "the host's own memory."),
         cfg.ListOpt("pmem_namespaces", default=[], help="Not supported: must be empty."),
     ),
     "pci": (
@@ -227,8 +229,6 @@ REFUSED: tuple[tuple[str, str, Callable[[object], bool], str], ...] = (  # group
      "through a sharing provider and do not run this agent on the host"),
     ("libvirt", "num_memory_encrypted_guests", lambda value: value is not None,
      "this agent takes the number of guests with encrypted memory from libvirt and the kernel: remove the option"),
-    ("libvirt", "file_backed_memory", lambda value: value != 0,
-     "memory is then a file, which this agent does not measure: set it to 0"),
     ("libvirt", "pmem_namespaces", bool, "this agent does not report persistent memory: remove the option"),
     ("libvirt", "virt_type", lambda value: value in ("lxc", "parallels"),
      "only kvm and qemu are reported: set it to one of them"),

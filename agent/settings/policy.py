@@ -17,6 +17,7 @@ def build_policy(values: Values) -> Policy:
     """Return the policy; problems are noted in ``values``, and the policy is of use only without them."""
     return Policy(
         layout=cast(Layout, values.value("compute", "layout")),
+        file_backed_mib=_file_backed(values),
         cpus=_cpus(values),
         guests=_guests(values),
         devices=_devices(values),
@@ -28,6 +29,18 @@ def build_policy(values: Values) -> Policy:
         disk_ratio=_ratio(values, "disk"),
         root_traits=frozenset(values.parsed("agent", "root_traits", _trait_names) or ()),
     )
+
+
+def _file_backed(values: Values) -> int:
+    """Return the MiB of files that are guests' memory; like nova, without overcommit and without a reserve."""
+    mib = int(values.value("libvirt", "file_backed_memory"))
+    if not mib:
+        return 0
+    if values.value("DEFAULT", "ram_allocation_ratio") != 1.0:
+        values.problem("libvirt", "file_backed_memory", "needs [DEFAULT] ram_allocation_ratio = 1.0: set it")
+    if values.value("DEFAULT", "reserved_host_memory_mb"):
+        values.problem("libvirt", "file_backed_memory", "needs [DEFAULT] reserved_host_memory_mb = 0: set it")
+    return mib
 
 
 def _ratio(values: Values, name: str) -> Ratio:

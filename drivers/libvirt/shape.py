@@ -89,6 +89,11 @@ def _shape(facts: HostFacts, policy: Policy, standing: Standing) -> Shaped:
         },
     )
     if policy.layout in OF_CELLS:
+        if policy.file_backed_mib:
+            raise PolicyError(
+                f"[libvirt] file_backed_memory does not fit the layout {policy.layout}: guests' memory is in files "
+                f"then, and files are in no NUMA cell: use the layout devices or flat"
+            )
         stock, below = shape_cells(facts, policy, standing, devices)
         root = _root(facts, policy, {**stock, **present_only(disk_stock(facts, policy, standing))})
         return Shaped((root, *below), holdings=held)
@@ -110,7 +115,10 @@ def _root(facts: HostFacts, policy: Policy, stock: Mapping[str, Entry]) -> Reaso
 def _whole_host(facts: HostFacts, policy: Policy, standing: Standing) -> dict[str, Entry]:
     """Return the inventories of the host itself, for a root without cells below it."""
     cpus = guest_cpus(facts.cpu_map, policy.cpus)
-    memory = Reason(f"libvirt's capabilities: {_cells_text(facts)}", kept_text(policy.reserved_memory_mib, "memory_mb"))
+    files_mib = policy.file_backed_mib
+    found = "[libvirt] file_backed_memory" if files_mib else f"libvirt's capabilities: {_cells_text(facts)}"
+    memory = Reason(found, kept_text(policy.reserved_memory_mib, "memory_mb"))
+    total_mib = files_mib or memory_mib(facts.cells)
     return present_only(
         {
             "VCPU": (
@@ -122,9 +130,7 @@ def _whole_host(facts: HostFacts, policy: Policy, standing: Standing) -> dict[st
                 with_cpus(cpus.because["PCPU"], cpus.dedicated),
             ),
             "MEMORY_MB": (
-                one_class(
-                    "MEMORY_MB", memory_mib(facts.cells), policy.reserved_memory_mib, policy.ram_ratio, standing, ""
-                ),
+                one_class("MEMORY_MB", total_mib, policy.reserved_memory_mib, policy.ram_ratio, standing, ""),
                 memory,
             ),
             **disk_stock(facts, policy, standing),

@@ -118,7 +118,16 @@ def test_the_pin_set_of_old_clouds_is_the_shared_set_and_goes_with_reserved_cpus
         pytest.param({"agent": {"root_traits": "get_traits"}}, "get_traits, which is neither", id="no trait"),
         pytest.param({"libvirt": {"images_type": "rbd"}}, "images_type rbd is not supported: disk", id="ceph"),
         pytest.param({"libvirt": {"images_type": "lvm"}}, "images_type lvm is not supported", id="lvm"),
-        pytest.param({"libvirt": {"file_backed_memory": 4096}}, "file_backed_memory 4096 is not", id="file memory"),
+        pytest.param(
+            {"libvirt": {"file_backed_memory": 4096}, "DEFAULT": {"reserved_host_memory_mb": 0}},
+            "needs [DEFAULT] ram_allocation_ratio = 1.0",
+            id="file memory with overcommit",
+        ),
+        pytest.param(
+            {"libvirt": {"file_backed_memory": 4096}, "DEFAULT": {"ram_allocation_ratio": 1.0}},
+            "needs [DEFAULT] reserved_host_memory_mb = 0",
+            id="file memory with a reserve",
+        ),
         pytest.param({"libvirt": {"pmem_namespaces": "128G:ns0"}}, "does not report persistent memory", id="pmem"),
         pytest.param({"libvirt": {"virt_type": "lxc"}}, "only kvm and qemu", id="containers"),
         pytest.param(

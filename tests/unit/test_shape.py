@@ -13,7 +13,7 @@ from drivers.facts import CpuMap, DiskSpace, HostCpu, HostFacts, NumaCell, Versi
 from drivers.libvirt.connection import Connection
 from drivers.libvirt.driver import LibvirtDriver
 from drivers.libvirt.shape import EMITTED, shape
-from drivers.policy import CpuPolicy, GuestPolicy, Policy, Ratio
+from drivers.policy import OF_CELLS, CpuPolicy, GuestPolicy, Layout, Policy, Ratio
 from fakes import FACTS, GIB, PC
 from reportclient.ownership import MARKER
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
@@ -33,6 +33,19 @@ def test_without_any_wish_all_online_cpus_are_shared_and_a_little_memory_is_kept
         "MEMORY_MB": Inventory(total=2001, max_unit=2001, reserved=512),  # MiB floored once, not per cell
         "DISK_GB": Inventory(total=100, max_unit=100),
     }
+
+
+@pytest.mark.parametrize("layout", ["devices", "flat"])
+def test_the_memory_of_guests_is_what_files_give_where_it_is_in_files(layout: Layout) -> None:
+    policy = Policy(layout=layout, file_backed_mib=1_048_576, reserved_memory_mib=0, ram_ratio=Ratio(1.0, 1.0))
+
+    assert inventories(policy)["MEMORY_MB"] == Inventory(total=1_048_576, max_unit=1_048_576)
+
+
+@pytest.mark.parametrize("layout", OF_CELLS)
+def test_memory_in_files_is_in_no_cell(layout: Layout) -> None:
+    with pytest.raises(PolicyError, match="files are in no NUMA cell"):
+        inventories(Policy(layout=layout, file_backed_mib=4096))
 
 
 def test_the_same_host_in_the_same_placement_has_the_same_tree_and_any_other_is_shaped_anew() -> None:
