@@ -309,9 +309,10 @@ class Day:
         return found
 
     def figures(self) -> dict[str, int]:
-        """Memory (KiB), threads and file descriptors of the service."""
-        service = self.service
-        return {**service.memory_kib(), "threads": service.threads(), "descriptors": service.descriptors()}
+        """Memory (KiB), threads, sockets and other file descriptors of the service."""
+        service, sockets = self.service, self.service.sockets()
+        files = service.descriptors() - sockets
+        return {**service.memory_kib(), "threads": service.threads(), "sockets": sockets, "files": files}
 
     def send(self, method: str, path: str, body: object = None) -> Any:
         more: dict[str, Any] = {"json": body} if body else {}

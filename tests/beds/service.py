@@ -79,7 +79,19 @@ class Service:
         return len(list(Path(f"/proc/{self.process.pid}/task").iterdir()))
 
     def descriptors(self) -> int:
-        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
+        return len(self._open())
+
+    def sockets(self) -> int:
+        """How many of its descriptors are sockets: connections that wait for the next request come and go."""
+        return sum(one.startswith("socket:") for one in self._open())
+
+    def _open(self) -> list[str]:
+        """What its descriptors are; one that is closed meanwhile is left out."""
+        found = []
+        for one in Path(f"/proc/{self.process.pid}/fd").iterdir():
+            with suppress(FileNotFoundError):
+                found.append(str(one.readlink()))
+        return found
 
     def memory_kib(self) -> dict[str, int]:
         """Resident and unique memory (proc(5), smaps_rollup)."""

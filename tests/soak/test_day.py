@@ -65,6 +65,8 @@ def test_a_day(bed_cache: Path, placement_template: Path, tmp_path: Path) -> Non
         assert status["findings"] == {}
         assert (status["ready"], status["outcomes"]) == (True, {FOUR_CELLS.name: "unchanged"})
         assert after["unique"] - before["unique"] < GROWTH_KIB
-        assert (after["threads"], after["descriptors"]) == (before["threads"], before["descriptors"])
+        assert (after["threads"], after["files"]) == (before["threads"], before["files"])
+        # Its connection to Keystone may wait for the next request at one of both moments, and be closed at the other.
+        assert abs(after["sockets"] - before["sockets"]) <= 1
         for log in tmp_path.glob("agent.log*"):
             assert "Traceback" not in log.read_text(encoding="utf-8")
