@@ -25,7 +25,7 @@ from drivers.looks import look
 from drivers.policy import Layout
 from reportclient.client import PlacementClient
 from reportclient.errors import TreeMismatch
-from reportclient.ownership import Names, Ownership
+from reportclient.ownership import MANAGED, Names, Ownership
 from reportclient.reserve import set_by_operator, with_reservations
 from reportclient.tree import ObservedTree, ProviderTree
 
@@ -199,8 +199,14 @@ class ComputeNode:
         return against_writing(self.name, signs, seen.memory.taken_over)
 
     def standing_layout(self, tree: ObservedTree, left: NodeState) -> Layout:
-        """Return the layout to judge a tree by: its own, or the configured one where its own cannot be told."""
+        """
+        Return the layout to judge a tree by: its own, or the configured one where its own cannot be told.
+
+        Where this agent only audits, nova's PCI tracker reports its devices below the root in the layout flat, too.
+        """
         configured = self.settings.policy.layout
+        if self.settings.audits_only and configured == "flat":
+            tree = replace(tree, providers=tuple(seen for seen in tree if MANAGED not in seen.provider.traits))
         root = tree.root.name if tree.root else ""
         known = left.observed or left.reported or left.configured
         reported = left.reported.get(root, Names()) if known else None

@@ -12,11 +12,15 @@ from agent.audit.decide.findings import Kind
 from agent.audit.heal import Healed, HealPolicy, heal
 from agent.audit.run import witness
 from agent.command.verbs import VERBS
+from agent.settings.read import Role
+from agent.state.memory import NodeState
 from agent.sync.outcome import Status
 from beds.one_host import FORCE, RESHAPE, OneHost
 from drivers.facts import CpuMap, Guest, GuestMemory, HostCpu, HostFacts, MemoryPages, NumaCell, Tenant
 from drivers.policy import OF_CELLS, CpuPolicy, DevicePolicy, Layout, Policy, Ratio, ReservedPages
 from hardware import at, card, host
+from reportclient.ownership import MANAGED, OWNER_NOVA
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 CPUS = {0: frozenset({0, 1, 2, 3}), 1: frozenset({4, 5, 6, 7})}
 DEDICATED = frozenset({2, 3, 6, 7})
@@ -413,6 +417,24 @@ def test_repairs_that_fail_do_not_keep_others_off(start: Start) -> None:
     assert {(each.finding.consumer, each.healed) for each in outcomes} == {
         (A_GUEST, Healed.FAILED), (ANOTHER, Healed.FAILED), (third, Healed.HEALED),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("role", "layout"), [("audit", "flat"), ("sole", "devices")])
+def test_what_novas_pci_tracker_reports_below_the_root_is_no_other_layout_where_the_agent_only_audits(
+    start: Start, role: Role, layout: Layout
+) -> None:
+    one = start("flat", cells(), {})
+    stock = {"CUSTOM_PCI_8086_10ED": Inventory(total=8, max_unit=8)}
+    tracked = Provider(name="host_card", parent="host", inventories=stock, traits=frozenset({MANAGED, OWNER_NOVA}))
+    tree = ObservedTree(
+        (
+            ObservedProvider(uuid="root", generation=1, provider=Provider(name="host")),
+            ObservedProvider(uuid="card", generation=1, provider=tracked),
+        )
+    )
+    node = replace(one.node, settings=replace(one.settings, role=role))
+
+    assert node.standing_layout(tree, NodeState()) == layout
 
 
 def test_every_layout_can_be_planned_by_name() -> None:
