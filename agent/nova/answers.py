@@ -17,6 +17,8 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 _PARTS = {"server": FIELDS["servers"], **FIELDS}
 ENDED = frozenset({"cancelled", "completed", "confirmed", "done", "error", "failed", "reverted"})
 """States of a migration that nova has ended."""
+FINISHED = "finished"
+"""State of a resize whose server runs in its new size, and that a person has to confirm or revert."""
 AT_REST = frozenset({"ACTIVE", "ERROR", "PAUSED", "RESCUE", "SHUTOFF", "SUSPENDED"})
 """States of a server that is not moving to another host."""
 

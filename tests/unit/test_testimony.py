@@ -198,6 +198,16 @@ def test_a_guest_that_nova_moves_is_no_finding() -> None:
     assert find_all(replace(moving, nova=told(migrations=(move("queued"),)))) == ()
 
 
+def test_a_guest_that_runs_in_its_new_size_must_have_allocations_beside_what_its_migration_keeps() -> None:
+    resized = snapshot(consumer("stranger"), guests={"guest": RUNS}, size=LARGE)
+
+    found = find_all(replace(resized, nova=told(migrations=(move("finished"),))))
+
+    assert kinds(found) == {(Kind.MISSING, "guest", True)}
+    assert {(one.resource_class, one.expected) for one in found} == {("VCPU", 4), ("MEMORY_MB", 1024)}
+    assert emptied(found) == set()
+
+
 def test_what_an_ended_migration_keeps_of_a_guest_is_for_a_person_to_give_back() -> None:
     failed = replace(snapshot(consumer("stranger"), guests={"guest": RUNS}), nova=told(migrations=(move("error"),)))
 

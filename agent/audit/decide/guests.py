@@ -15,7 +15,7 @@ from agent.audit.decide.providers import audit_providers
 from agent.audit.decide.snapshot import Snapshot
 from agent.audit.decide.testimony import move_of, why_undecided
 from agent.audit.decide.unknown_consumers import audit_strangers, explains, keeper_of, may_move_with, surely_stays
-from agent.nova.answers import NovaMigration
+from agent.nova.answers import FINISHED, NovaMigration
 from reportclient.allocations import Consumer, GuestState
 from reportclient.plan import ReplaceAllocations, Rewrite
 
@@ -118,8 +118,10 @@ def _missing(snapshot: Snapshot, uuid: str) -> list[Finding]:
             rows[place, name] = amount
     keeper, certain = keeper_of(snapshot, uuid)
     move = move_of(snapshot, keeper.uuid) if keeper else None
-    if move and move.server == uuid and move.is_open:
-        return []  # nova moves the guest, or a person has to confirm its resize
+    if move and move.server == uuid and move.status == FINISHED:
+        keeper = move = None  # it keeps what the guest had before its resize, and the guest runs in its new size
+    elif move and move.server == uuid and move.is_open:
+        return []  # nova moves the guest
     repair: Repair | None
     if keeper and certain:
         seen, repair, safe = _kept(snapshot, keeper, move, uuid)
