@@ -78,11 +78,19 @@ def serving_on(
     threads: int = 4,
     port: int | None = None,
     auth: Auth = NoAuth(),
+    random_candidates: bool = False,
 ) -> Iterator[PlacementServer]:
-    """Serve what the database of this URL holds, with several workers; its tables are made when they are missing."""
+    """
+    Serve what the database of this URL holds, with several workers; its tables are made when they are missing.
+
+    ``random_candidates`` gives allocation candidates in random order, which is otherwise the database's.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "placement.conf").write_text(_configuration(database, auth, sync=False))
-    environment = {"OS_PLACEMENT_CONFIG_DIR": str(directory)}
+    environment = {
+        "OS_PLACEMENT_CONFIG_DIR": str(directory),
+        "OS_PLACEMENT__RANDOMIZE_ALLOCATION_CANDIDATES": str(random_candidates),
+    }
     command = [str(Path(sys.executable).parent / "placement-manage"), "--config-dir", str(directory), "db", "sync"]
     run(command, directory=directory, log=directory / "sync.log", environment=environment)
     port = port or free_port()

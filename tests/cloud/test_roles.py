@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from beds.cloud.lab import CARD, NAME, Lab
+from beds.synthetic.units import units_of_its_own
 
 pytestmark = pytest.mark.live
 
@@ -65,18 +66,27 @@ def stopped(lab: Lab) -> Iterator[None]:
 
 
 @contextmanager
+def enabled(lab: Lab) -> Iterator[None]:
+    """nova-compute does not run, and its unit is enabled."""
+    with units_of_its_own(lab.host) as enable, stopped(lab):
+        enable("nova-compute.service")
+        yield
+
+
+@contextmanager
 def disabled(lab: Lab) -> Iterator[None]:
     """nova-compute runs, and nova schedules nothing to it."""
-    lab.cloud.set_service("disabled")
+    lab.cloud.set_service(NAME, status="disabled")
     try:
         yield
     finally:
-        lab.cloud.set_service("enabled")
+        lab.cloud.set_service(NAME, status="enabled")
 
 
 STATES: dict[str, Callable[[Lab], AbstractContextManager[None]]] = {
     "running": running,
     "stopped": stopped,
+    "enabled": enabled,
     "disabled": disabled,
 }
 

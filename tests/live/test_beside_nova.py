@@ -1,8 +1,6 @@
 """A host that nova reports, or may report: on its root nothing is written without a person's word."""
 
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from beds.service import noauth
 from beds.synthetic.bed import Host
 from beds.synthetic.hosts import FOUR_CELLS, QUEENS_FIRST
 from beds.synthetic.model import Machine
+from beds.synthetic.units import units_of_its_own
 from beds.trees import lay_down
 
 pytestmark = pytest.mark.live
@@ -25,31 +24,6 @@ pytestmark = pytest.mark.live
 MARK = "CUSTOM_OWNER_COMPUTE_NODE_AGENT"
 Start = Callable[[Machine], Host]
 Write = Callable[..., Path]
-FOLDERS = """
-set -e
-mkdir -p /etc/systemd
-mount -t tmpfs tmpfs /etc/systemd
-mkdir -p /etc/systemd/system/multi-user.target.wants
-"""
-ENABLE = """
-set -e
-touch "/etc/systemd/system/$1"
-ln -s "/etc/systemd/system/$1" "/etc/systemd/system/multi-user.target.wants/$1"
-"""
-
-
-@contextmanager
-def units_of_its_own(host: Host) -> Iterator[Callable[[str], None]]:
-    """A folder of units that only this host sees; yields what enables a unit there."""
-
-    def inside(script: str, *arguments: str) -> None:
-        subprocess.run([*host.inside, "sh", "-c", script, "sh", *arguments], check=True)
-
-    inside(FOLDERS)
-    try:
-        yield lambda unit: inside(ENABLE, unit)
-    finally:
-        inside("umount /etc/systemd")
 
 
 def test_a_root_that_an_enabled_nova_compute_will_report_is_written_only_on_a_persons_word(

@@ -1,7 +1,8 @@
 """
 The cloud as a whole, started from nothing in a minute, and what a user or an operator does with it.
 
-Neutron is a stand-in that has nothing: nova asks for the security groups even of servers without networks.
+Unless a test asks for a real one, Neutron is a stand-in that has nothing: nova asks for the security groups even of
+servers without networks.
 """
 
 import json
@@ -11,13 +12,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import sqlalchemy
 from keystoneauth1.adapter import Adapter
 
 from beds import databases, keystone, placement, wsgi
-from beds.cloud import settings
+from beds.cloud import settings, sriov
 from beds.cloud.rabbit import rabbitmq
 from beds.cloud.settings import Where
 from beds.keystone import ADMIN, NOVA, PLACEMENT, KeystoneServer, logged_in
@@ -31,6 +34,12 @@ BIN = VENV / "bin"
 HERE = Path(__file__).parent
 COMPUTE_API = "2.96"
 PATIENCE_S = 180
+ROWS = """
+SELECT allocations.consumer_id, resource_providers.name, resource_classes.name, allocations.used FROM allocations
+JOIN resource_providers ON resource_providers.id = allocations.resource_provider_id
+JOIN resource_classes ON resource_classes.id = allocations.resource_class_id
+"""
+UNTYPED, TYPED = "1.36", "1.39"  # placement's microversions before and with consumer types
 
 
 @dataclass
@@ -93,9 +102,9 @@ class Cloud:
         _manage(self.folder / "control", "cell_v2", "discover_hosts")
         return one
 
-    def add_flavor(self, name: str, specs: Mapping[str, str] | None = None) -> None:
-        """A small flavor, with extra specs."""
-        body = {"flavor": {"name": name, "vcpus": 1, "ram": 64, "disk": 1}}
+    def add_flavor(self, name: str, specs: Mapping[str, str] | None = None, *, vcpus: int = 1, ram: int = 64) -> None:
+        """A flavor with a disk of 1 GB, and with extra specs."""
+        body = {"flavor": {"name": name, "vcpus": vcpus, "ram": ram, "disk": 1}}
         self.flavors[name] = self.nova.post("/flavors", json=body).json()["flavor"]["id"]
         if specs:
             self.nova.post(f"/flavors/{self.flavors[name]}/os-extra_specs", json={"extra_specs": dict(specs)})
@@ -134,10 +143,57 @@ class Cloud:
         held = self.placement.get(f"/allocations/{consumer}").json()["allocations"]
         return {names[uuid]: one["resources"] for uuid, one in held.items()}
 
-    def set_service(self, status: str) -> None:
-        """Let the scheduler use the nova-computes ("enabled"), or not ("disabled")."""
-        for one in self.nova.get("/os-services?binary=nova-compute").json()["services"]:
-            self.nova.put(f"/os-services/{one['id']}", json={"status": status})
+    def rows(self) -> dict[str, dict[str, dict[str, int]]]:
+        """Who has what, as placement's database has it: consumer -> name of the provider -> class -> amount."""
+        engine = sqlalchemy.create_engine(_named(self.where.database, "placement"))
+        found: dict[str, dict[str, dict[str, int]]] = {}
+        with engine.connect() as connection:
+            for consumer, provider, name, used in connection.execute(sqlalchemy.text(ROWS)):
+                found.setdefault(consumer, {}).setdefault(provider, {})[name] = used
+        engine.dispose()
+        return found
+
+    def record(self, consumer: str) -> dict[str, Any]:
+        """A consumer's allocations in the form in which nova writes them, which has no consumer type."""
+        found: dict[str, Any] = self.placement.get(f"/allocations/{consumer}", microversion=UNTYPED).json()
+        held = {uuid: {"resources": one["resources"]} for uuid, one in found["allocations"].items()}
+        return {"consumer_generation": None, **found, "allocations": held}
+
+    def write_record(self, consumer: str, record: Mapping[str, Any]) -> None:
+        """Replace what a consumer has, as ``record`` shows it; a type may be added."""
+        version = TYPED if "consumer_type" in record else UNTYPED
+        self.placement.put(f"/allocations/{consumer}", json=dict(record), microversion=version)
+
+    def set_service(self, host: str, **record: object) -> None:
+        """Change the record of a host's nova-compute: its ``status`` "enabled" or "disabled", or ``forced_down``."""
+        for one in self.nova.get(f"/os-services?binary=nova-compute&host={host}").json()["services"]:
+            self.nova.put(f"/os-services/{one['id']}", json=record)
+
+    def last_report(self, host: str) -> datetime:
+        """When a host's nova-compute last told that it is up; it does so once it has started, and every ten seconds."""
+        (one,) = self.nova.get(f"/os-services?binary=nova-compute&host={host}").json()["services"]
+        return datetime.fromisoformat(one["updated_at"]).replace(tzinfo=UTC)
+
+    def host_of(self, server: str) -> str:
+        """The host on which nova has a server."""
+        return str(self.nova.get(f"/servers/{server}").json()["server"]["OS-EXT-SRV-ATTR:host"])
+
+    @contextmanager
+    def forgotten(self, server: str) -> Iterator[None]:
+        """A server that is deleted in nova's database, and nowhere else, for as long as the context lasts."""
+        engine = sqlalchemy.create_engine(self.where.database)
+
+        def mark(values: str) -> None:
+            with engine.begin() as connection:
+                statement = sqlalchemy.text(f"UPDATE instances SET {values} WHERE uuid = :server")
+                connection.execute(statement, {"server": server})
+
+        mark("deleted = id, deleted_at = NOW(), vm_state = 'deleted'")
+        try:
+            yield
+        finally:
+            mark("deleted = 0, deleted_at = NULL, vm_state = 'active'")
+            engine.dispose()
 
     def settle(self, uuid: str, *wanted: str) -> None:
         """Until a server is in one of these states, and nova does nothing with it."""
@@ -183,31 +239,35 @@ def nothing_there(request: Request, _forward: Forward) -> Answer:
 
 
 @contextmanager
-def serving(folder: Path, keystone_template: Path) -> Iterator[Cloud]:
-    """The cloud without a host, and with an image."""
+def serving(folder: Path, keystone_template: Path, *, with_neutron: bool = False) -> Iterator[Cloud]:
+    """The cloud without a host, and with an image; ``with_neutron`` has a real one in place of a stand-in."""
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         enter = stack.enter_context
         rabbit = enter(rabbitmq(folder / "rabbit"))
-        names = ("glance", "nova_api", "nova", "nova_cell0")
+        names = ("glance", "nova_api", "nova", "nova_cell0", "neutron")
         url = databases.with_driver(enter(databases.mariadb(folder / "database", *names)))
-        ports = {name: free_port() for name in ("placement", "glance", "nova")}
+        ports = {name: free_port() for name in ("placement", "glance", "nova", "neutron")}
         bases = {name: f"http://{LOOPBACK}:{port}" for name, port in ports.items()}
         identity = enter(
             keystone.serving(folder / "keystone", keystone_template, placement_url=bases["placement"], token_s=86400)
         )
         user = PLACEMENT
         auth = KeystoneAuth(identity.url, user.username, user.password, user.project, None, token_cache_seconds=60)
-        enter(placement.serving_on(url, folder / "placement", port=ports["placement"], auth=auth))
-        neutron = enter(Proxy("http://unused", hook=nothing_there))
+        enter(
+            placement.serving_on(url, folder / "placement", port=ports["placement"], auth=auth, random_candidates=True)
+        )
+        stand_in = enter(Proxy("http://unused", hook=nothing_there))
         where = Where(
             keystone=identity.url,
             placement=bases["placement"],
             glance=bases["glance"],
-            neutron=neutron.url,
+            neutron=bases["neutron"] if with_neutron else stand_in.url,
             rabbit=rabbit,
             database=_named(url, "nova"),
         )
+        if with_neutron:
+            enter(sriov.serving(folder / "neutron", where, _named(url, "neutron"), ports["neutron"]))
         enter(_glance(folder / "glance", where, _named(url, "glance"), ports["glance"]))
         enter(_control(folder / "control", where, url, ports["nova"]))
         yield enter(_opened(folder, where, identity, bases))
@@ -236,10 +296,10 @@ def _opened(folder: Path, where: Where, identity: KeystoneServer, bases: Mapping
         finally:
             for one in cloud.computes:
                 one.stop()
-                _destroy_all(one.host.libvirtd.uri)
+                destroy_all(one.host.libvirtd.uri)
 
 
-def _destroy_all(uri: str) -> None:
+def destroy_all(uri: str) -> None:
     """Guests would outlive their libvirtd."""
     listed = subprocess.run(["virsh", "-c", uri, "list", "--uuid"], capture_output=True, text=True, check=False)
     for uuid in listed.stdout.split():

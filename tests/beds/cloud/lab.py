@@ -1,10 +1,13 @@
 """A cloud with one host, and the agent on that host: what the tests beside a real nova-compute share."""
 
 import json
+import subprocess
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from beds.synthetic import bed
 from beds.synthetic.bed import Host
 from beds.synthetic.hosts import FOUR_CELLS
 from beds.upgrades import write_config
+from drivers.policy import OF_CELLS
 
 NAME = FOUR_CELLS.name
 MARK = "CUSTOM_OWNER_COMPUTE_NODE_AGENT"
@@ -25,30 +29,39 @@ PERIOD_S = 20  # between two writes of nova-compute, as configured here
 NETWORKS = {"address": CARD, "product_id": "10ed", "physical_network": "physnet0"}
 GPUS: dict[str, object] = {"enabled_mdev_types": "nvidia-222"}
 PACE: dict[str, object] = {"update_resources_interval": PERIOD_S}
+DRIVER: dict[str, object] = {"compute_driver": "compute_node_agent.LibvirtDriver"}
+AT_ONCE = """\
+heal: [wrong-provider]
+at_once: true
+limit: 100
+"""
 TOTALS = ("VCPU", "MEMORY_MB")  # what a second writer would offer twice
 
 
 @dataclass
 class Lab:
-    """A cloud with one host, and the agent on that host with a memory in ``folder``."""
+    """A host of a cloud, and the agent on that host with a memory in ``folder``."""
 
     cloud: Cloud
     host: Host
     compute: Compute
     folder: Path
     logins: Mapping[str, dict[str, object]]
+    options: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # further ones of nova-compute, by group
     pci: dict[str, object] = field(
         default_factory=lambda: {"device_spec": json.dumps(NETWORKS), "report_in_placement": True}
     )
+    gpus: Mapping[str, object] = field(default_factory=lambda: GPUS)  # options of [devices]
+    cpus: Mapping[str, object] = field(default_factory=dict)  # options of [compute]
 
     def config(self, role: str | None = None, layout: str = "devices", **agent: object) -> Path:
         """The agent's configuration; ``role`` None: it is not set."""
         groups: dict[str, dict[str, object]] = {
             "DEFAULT": {"state_path": self.compute.folder},
             "libvirt": {"connection_uri": self.host.libvirtd.uri, "virt_type": "qemu"},
-            "compute": {"layout": layout},
+            "compute": {"layout": layout, **self.cpus},
             "pci": self.pci,
-            "devices": GPUS,
+            "devices": dict(self.gpus),
             "agent": {
                 "state_directory": self.folder / "state",
                 "audit_grace": 0,
@@ -62,33 +75,92 @@ class Lab:
     def agent(self, verb: str, *more: object, role: str | None = None, layout: str = "devices") -> Result:
         return self.host.run(verb, "--config-file", self.config(role, layout), "--format", "json", *more)
 
-    def findings(self) -> list[tuple[str, str]]:
-        """Kind and consumer, or provider, of all that an audit in the role beside finds."""
-        found = self.agent("audit", role="beside")
+    def findings(self, role: str | None = "beside", layout: str = "devices") -> list[tuple[str, str]]:
+        """Kind and consumer, or provider, of all that an audit of everything finds."""
+        found = self.agent("audit", role=role, layout=layout)
         return [(one["kind"], one["consumer"] or one["provider"]) for one in found.json["findings"]]
+
+    @contextmanager
+    def auditing(self, layout: str) -> Iterator[Path]:
+        """The service beside our driver in nova-compute: it moves misplaced allocations at once; its status file."""
+        policy = self.folder / "heal.yaml"
+        policy.write_text(AT_ONCE, encoding="utf-8")
+        with self.service(role="audit", layout=layout, heal_policy=policy) as status:
+            yield status
 
     def serve(self, passes: int = 3, *, role: str | None = None, layout: str = "devices") -> dict[str, Any]:
         """The service for some passes; its status after them."""
-        status = self.folder / "state/status.json"
-        status.unlink(missing_ok=True)
-        config = self.config(role, layout, interval=1, start_spread=0)
-        with (self.folder / "service.log").open("a") as log:
-            process = self.host.start("run", "--config-file", config, log=log)
-            try:
-                self.cloud.wait(lambda: _tried(status) >= passes, "passes of the service", self.folder / "service.log")
-            finally:
-                process.terminate()
-                process.wait()
+        with self.service(role=role, layout=layout) as status:
+            self.wait_for_passes(status, passes)
         found: dict[str, Any] = json.loads(status.read_text(encoding="utf-8"))
         return found
 
-    def restart_nova(self) -> None:
-        """Start nova-compute, anew if it runs, at the pace of these tests."""
-        self.compute.start(DEFAULT=PACE, devices=GPUS)
+    @contextmanager
+    def service(self, *, role: str | None = None, layout: str = "devices", **agent: object) -> Iterator[Path]:
+        """The service with a pass each second, for as long as the context lasts; the file of its status."""
+        status = self.folder / "state/status.json"
+        status.unlink(missing_ok=True)
+        config = self.config(role, layout, interval=1, start_spread=0, **agent)
+        with self._service_log.open("a") as log:
+            process = self.host.start("run", "--config-file", config, log=log)
+            try:
+                yield status
+            finally:
+                process.terminate()
+                process.wait()
+
+    @property
+    def _service_log(self) -> Path:
+        return self.folder / "service.log"
+
+    def wait_for_passes(self, status: Path, passes: int) -> None:
+        """Until the service has ended so many more passes, or failed."""
+        before = _tried(status)
+        self.cloud.wait(lambda: _tried(status) >= before + passes, "passes of the service", self._service_log)
+
+    def restart_nova(self, more: Mapping[str, object] | None = None, **groups: Mapping[str, object]) -> None:
+        """Start nova-compute, anew if it runs, at the pace of these tests; ``more`` is for its group DEFAULT."""
+        own = {**self.options, **groups}
+        own["DEFAULT"] = {**PACE, **self.options.get("DEFAULT", {}), **(more or {})}
+        self.compute.start(devices=self.gpus, **own)
+
+    def start_inside(self, layout: str) -> None:
+        """
+        Start nova-compute with our driver, until placement has the tree that this layout describes.
+
+        The cards that nova's PCI tracker may report are not waited for: they are below the root, whatever the layout.
+        """
+        began = datetime.now(UTC)
+        self.restart_nova(more=DRIVER, compute={"layout": layout, **self.cpus}, pci=self.pci)
+        cards = {f"{NAME}_{one.address}" for one in FOUR_CELLS.nics}
+        wanted = self.agent("discover", role="audit", layout=layout).json["providers"].keys() - cards
+
+        def stands() -> bool:
+            names = self.generations().keys() - cards == wanted
+            started = self.cloud.last_report(NAME) > began + timedelta(seconds=1)
+            return started and names and ("VCPU" in self.cloud.stocks()[NAME]) == (layout not in OF_CELLS)
+
+        self.cloud.wait(stands, f"the layout {layout}", self.compute.log)
 
     def wait_for_nova(self, periods: int = 2) -> None:
         """As long as nova-compute needs to write so many times."""
         time.sleep(periods * PERIOD_S + 5)
+
+    def wait_for_periodics(self, count: int) -> None:
+        """Until nova-compute, which logs for debugging, has looked so many more times at what it reports."""
+        for _ in range(count):
+            self._wait_for_a_periodic()
+
+    def _wait_for_a_periodic(self) -> None:
+        before = self.periodics()
+        self.cloud.wait(lambda: self.periodics() > before, "a periodic of nova-compute", self.compute.log)
+
+    def periodics(self) -> int:
+        return self.compute.log.read_text(encoding="utf-8").count("Final resource view")
+
+    def generations(self) -> dict[str, int]:
+        """The generation of each provider, which each write changes, by name."""
+        return {one["name"]: one["generation"] for one in self.cloud.providers()}
 
     def of_nova(self) -> dict[str, tuple[int, dict[str, Any]]]:
         """Generation and stock of all that does not carry our mark, by name."""
@@ -113,6 +185,23 @@ class Lab:
         stocks = self.cloud.stocks().values()
         return {name: sum(stock[name]["total"] for stock in stocks if name in stock) for name in TOTALS}
 
+    def undefine(self, guest: str) -> None:
+        """Take a guest away behind nova's back, whether it runs or not."""
+        virsh = ["virsh", "-c", self.host.libvirtd.uri]
+        subprocess.run([*virsh, "destroy", guest], check=False, capture_output=True)
+        subprocess.run([*virsh, "undefine", guest], check=True, capture_output=True)
+
+    @contextmanager
+    def other_host(self) -> Iterator[str]:
+        """The root of a host that nobody runs, to allocate from; its uuid."""
+        uuid = self.cloud.placement.post("/resource_providers", json={"name": "other-host"}).json()["uuid"]
+        stock = {"resource_provider_generation": 0, "inventories": {"VCPU": {"total": 4}}}
+        self.cloud.placement.put(f"/resource_providers/{uuid}/inventories", json=stock)
+        try:
+            yield uuid
+        finally:
+            self.cloud.placement.delete(f"/resource_providers/{uuid}")
+
 
 def _tried(status: Path) -> int:
     """How many passes the service has ended, or failed."""
@@ -136,21 +225,63 @@ def login(url: str, user: Login, **more: object) -> dict[str, object]:
 
 
 @contextmanager
-def serving(folder: Path, bed_cache: Path) -> Iterator[Lab]:
-    """A whole cloud in ``folder``, for as long as the context lasts."""
+def serving(folder: Path, bed_cache: Path, *, with_neutron: bool = False) -> Iterator[Lab]:
+    """A whole cloud in ``folder``, for as long as the context lasts; Neutron as in ``clouds.serving``."""
     with (
-        bed.serving(folder / "host", FOUR_CELLS) as host,
-        clouds.serving(folder / "cloud", keystone.keystone_template(bed_cache)) as cloud,
+        bed.serving(folder / FOUR_CELLS.name, FOUR_CELLS) as host,
+        clouds.serving(folder / "cloud", keystone.keystone_template(bed_cache), with_neutron=with_neutron) as cloud,
     ):
         compute = cloud.add_compute(host, DEFAULT=PACE, devices=GPUS)
         cloud.add_flavor("small")
-        with (
-            host.doorway(cloud.where.keystone.removesuffix("/v3")) as identity,
-            host.doorway(cloud.where.placement) as placement,
-            host.doorway(str(cloud.nova.endpoint_override).removesuffix("/v2.1")) as nova,
-        ):
-            logins = {
-                "placement": login(f"{identity}/v3", AGENT, endpoint_override=placement),
-                "nova": login(f"{identity}/v3", ADMIN, endpoint_override=f"{nova}/v2.1"),
-            }
+        with _logins(cloud, host) as logins:
             yield Lab(cloud, host, compute, folder, logins)
+
+
+@contextmanager
+def _logins(cloud: Cloud, host: Host) -> Iterator[dict[str, dict[str, object]]]:
+    """The agent's options for placement and nova, as they can be reached from a host."""
+    with (
+        host.doorway(cloud.where.keystone.removesuffix("/v3")) as identity,
+        host.doorway(cloud.where.placement) as placement,
+        host.doorway(str(cloud.nova.endpoint_override).removesuffix("/v2.1")) as nova,
+    ):
+        yield {
+            "placement": login(f"{identity}/v3", AGENT, endpoint_override=placement),
+            "nova": login(f"{identity}/v3", ADMIN, endpoint_override=f"{nova}/v2.1"),
+        }
+
+
+@contextmanager
+def second_host(lab: Lab, **cpus: object) -> Iterator[tuple[Lab, Lab]]:
+    """
+    Another host of the same cloud, alike but for its name: servers move between the two, whose disks are shared.
+
+    ``cpus`` are options of the group ``compute`` for both.
+    """
+    machine = replace(FOUR_CELLS, name="more-cells")
+    folder = lab.folder / machine.name
+    options: dict[str, Mapping[str, object]] = {
+        "DEFAULT": {"instances_path": lab.folder / "instances"},
+        "libvirt": {
+            "live_migration_tunnelled": True,  # each host has a network of its own
+            "live_migration_uri": f"qemu:///system?socket={lab.folder}/%s/libvirtd/run/libvirt-sock",
+            "virt_type": "qemu",
+            "connection_uri": lab.host.libvirtd.uri,
+        },
+        "compute": cpus,
+    }
+    (lab.folder / "instances").mkdir()
+    first = replace(lab, options=options, cpus=cpus)
+    first.restart_nova()
+    with bed.serving(folder, machine, host_uuid=str(uuid.uuid4())) as host, _logins(lab.cloud, host) as logins:
+        there = {**options, "libvirt": {**options["libvirt"], "connection_uri": host.libvirtd.uri}}
+        there["DEFAULT"] = {**PACE, **options["DEFAULT"]}
+        compute = lab.cloud.add_compute(host, devices=GPUS, **there)
+        try:
+            yield (
+                first,
+                replace(lab, host=host, compute=compute, folder=folder, logins=logins, options=there, cpus=cpus),
+            )
+        finally:
+            compute.stop()
+            clouds.destroy_all(host.libvirtd.uri)
