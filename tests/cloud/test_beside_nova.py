@@ -1,5 +1,10 @@
 """The role beside on a host of a real nova cloud: each writes nothing of the other's, and guests get what is ours."""
 
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
 from beds.cloud.lab import CARD, NAME, Lab
@@ -8,6 +13,9 @@ pytestmark = pytest.mark.live
 
 CHILD = f"{NAME}_{CARD}"
 VFS = "CUSTOM_PCI_8086_10ED"
+RESTARTS = int(os.environ.get("RESTARTS", "3"))
+PERIODICS = int(os.environ.get("PERIODICS", "10"))  # nova-compute writes once a minute, if it is not told otherwise
+QUICK = {"update_resources_interval": 2, "debug": True}
 
 
 @pytest.fixture(autouse=True)
@@ -16,32 +24,49 @@ def its_own_children(lab: Lab) -> None:
     assert done.code == 0, done.out
 
 
-def test_beside_nova_each_leaves_the_others_providers_alone(lab: Lab) -> None:
-    nova, own = lab.of_nova(), lab.own()
-    assert own == {CHILD: {VFS: 8}}
-
-    for _ in range(3):
-        lab.restart_nova()
-        lab.wait_for_nova()
-        assert lab.own() == own
-        assert lab.agent("sync", role="beside").json["outcome"] == "unchanged"
-
-    assert {name: stock for name, (_, stock) in lab.of_nova().items()} == {
-        name: stock for name, (_, stock) in nova.items()
-    }
-
-
-def test_a_server_gets_a_unit_of_our_child_by_its_flavor_and_the_audit_finds_nothing(lab: Lab) -> None:
+@pytest.fixture(scope="module")
+def server(lab: Lab) -> Iterator[str]:
+    """A server with a unit of our child, by its flavor."""
+    assert lab.agent("sync", role="beside").code == 0
     lab.cloud.add_flavor("network", {f"resources:{VFS}": "1"})
-
     uuid = lab.cloud.boot("with-a-unit", "network")
-    try:
-        held = lab.cloud.allocations(uuid)
-        assert held[CHILD] == {VFS: 1}
-        assert lab.findings() == []
-        lab.cloud.act(uuid, "reboot", {"type": "HARD"}, "ACTIVE")
-        assert lab.cloud.allocations(uuid) == held
-        assert lab.agent("sync", role="beside").json["outcome"] == "unchanged"
-    finally:
-        lab.cloud.delete(uuid)
+    yield uuid
+    lab.cloud.delete(uuid)
     assert lab.findings() == []
+
+
+def test_a_server_gets_a_unit_of_our_child_by_its_flavor_and_the_audit_finds_nothing(lab: Lab, server: str) -> None:
+    held = lab.cloud.allocations(server)
+    assert held[CHILD] == {VFS: 1}
+    assert lab.findings() == []
+
+    lab.cloud.act(server, "reboot", {"type": "HARD"}, "ACTIVE")
+
+    assert lab.cloud.allocations(server) == held
+    assert lab.agent("sync", role="beside").json["outcome"] == "unchanged"
+
+
+def test_beside_nova_each_leaves_the_others_providers_alone(lab: Lab, server: str) -> None:
+    assert lab.own() == {CHILD: {VFS: 8}}
+    nova, held, stood = stocks(lab.of_nova()), lab.cloud.allocations(server), lab.generations()[CHILD]
+
+    for _ in range(RESTARTS):
+        lab.restart_nova(more=QUICK)
+        lab.wait_for_periodics(1)
+        assert lab.agent("sync", role="beside").json["outcome"] == "unchanged"  # else we wrote
+        assert lab.generations()[CHILD] == stood  # else nova did
+    before = lab.generations()
+    with lab.service(role="beside") as status:
+        lab.wait_for_periodics(PERIODICS)
+        record = json.loads(status.read_text(encoding="utf-8"))
+
+    print(f"\n{RESTARTS} restarts and {PERIODICS} periodics of nova-compute, {record['passes']} passes of ours")
+    assert set(record["outcomes"].values()) == {"unchanged"}
+    assert lab.generations() == before
+    assert stocks(lab.of_nova()) == nova
+    assert lab.cloud.allocations(server) == held
+
+
+def stocks(found: dict[str, tuple[int, Any]]) -> dict[str, Any]:
+    """What providers offer, by name."""
+    return {name: stock for name, (_, stock) in found.items()}
