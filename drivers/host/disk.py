@@ -44,9 +44,11 @@ def _cached(cache: Path, place: Path) -> int:
     nova, a folder that cannot be read is an error, and not an empty one.
     """
     try:
-        if not cache.exists() or cache.stat().st_dev != place.stat().st_dev:
+        if cache.stat().st_dev != place.stat().st_dev:
             return 0
         return sum(_occupied(file) for file in cache.iterdir())
+    except FileNotFoundError:
+        return 0
     except OSError as error:
         raise DiscoveryError(
             f"cannot read nova's image cache at {cache} ([image_cache] subdirectory_name): {error.strerror or error}: "
