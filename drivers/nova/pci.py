@@ -39,10 +39,11 @@ class WithoutPci:
             PolicyError: as the shaper's own. TreeMismatch: a device would be on offer twice, or its name taken twice.
         """
         tree, holdings = self._shaper.shape(survey, policy, observed)
-        below, _ = self._shaper.shape(survey, replace(policy, layout="devices"), None)
+        flat = policy.layout == "flat"
+        below = self._shaper.shape(survey, replace(policy, layout="devices"), None)[0] if flat else tree
         theirs = [provider for provider in below if MANAGED in provider.traits]
         names = {provider.name for provider in theirs}
-        totals = _totals(below) if policy.layout == "flat" else frozenset[str]()
+        totals = _totals(below) if flat else frozenset[str]()
         root = replace(tree.root, inventories={n: one for n, one in tree.root.inventories.items() if n not in totals})
         kept = ProviderTree((root, *(provider for provider in tree.providers[1:] if provider.name not in names)))
         _refuse_clashes(kept, theirs, self._standing)
