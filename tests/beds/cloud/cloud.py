@@ -174,10 +174,6 @@ class Cloud:
         (one,) = self.nova.get(f"/os-services?binary=nova-compute&host={host}").json()["services"]
         return datetime.fromisoformat(one["updated_at"]).replace(tzinfo=UTC)
 
-    def host_of(self, server: str) -> str:
-        """The host on which nova has a server."""
-        return str(self.nova.get(f"/servers/{server}").json()["server"]["OS-EXT-SRV-ATTR:host"])
-
     @contextmanager
     def forgotten(self, server: str) -> Iterator[None]:
         """A server that is deleted in nova's database, and nowhere else, for as long as the context lasts."""
@@ -296,10 +292,10 @@ def _opened(folder: Path, where: Where, identity: KeystoneServer, bases: Mapping
         finally:
             for one in cloud.computes:
                 one.stop()
-                destroy_all(one.host.libvirtd.uri)
+                _destroy_all(one.host.libvirtd.uri)
 
 
-def destroy_all(uri: str) -> None:
+def _destroy_all(uri: str) -> None:
     """Guests would outlive their libvirtd."""
     listed = subprocess.run(["virsh", "-c", uri, "list", "--uuid"], capture_output=True, text=True, check=False)
     for uuid in listed.stdout.split():

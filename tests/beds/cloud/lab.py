@@ -3,10 +3,9 @@
 import json
 import subprocess
 import time
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -47,7 +46,6 @@ class Lab:
     compute: Compute
     folder: Path
     logins: Mapping[str, dict[str, object]]
-    options: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # further ones of nova-compute, by group
     pci: dict[str, object] = field(
         default_factory=lambda: {"device_spec": json.dumps(NETWORKS), "report_in_placement": True}
     )
@@ -120,9 +118,7 @@ class Lab:
 
     def restart_nova(self, more: Mapping[str, object] | None = None, **groups: Mapping[str, object]) -> None:
         """Start nova-compute, anew if it runs, at the pace of these tests; ``more`` is for its group DEFAULT."""
-        own = {**self.options, **groups}
-        own["DEFAULT"] = {**PACE, **self.options.get("DEFAULT", {}), **(more or {})}
-        self.compute.start(devices=self.gpus, **own)
+        self.compute.start(DEFAULT={**PACE, **(more or {})}, devices=self.gpus, **groups)
 
     def start_inside(self, layout: str) -> None:
         """
@@ -249,39 +245,3 @@ def _logins(cloud: Cloud, host: Host) -> Iterator[dict[str, dict[str, object]]]:
             "placement": login(f"{identity}/v3", AGENT, endpoint_override=placement),
             "nova": login(f"{identity}/v3", ADMIN, endpoint_override=f"{nova}/v2.1"),
         }
-
-
-@contextmanager
-def second_host(lab: Lab, **cpus: object) -> Iterator[tuple[Lab, Lab]]:
-    """
-    Another host of the same cloud, alike but for its name: servers move between the two, whose disks are shared.
-
-    ``cpus`` are options of the group ``compute`` for both.
-    """
-    machine = replace(FOUR_CELLS, name="more-cells")
-    folder = lab.folder / machine.name
-    options: dict[str, Mapping[str, object]] = {
-        "DEFAULT": {"instances_path": lab.folder / "instances"},
-        "libvirt": {
-            "live_migration_tunnelled": True,  # each host has a network of its own
-            "live_migration_uri": f"qemu:///system?socket={lab.folder}/%s/libvirtd/run/libvirt-sock",
-            "virt_type": "qemu",
-            "connection_uri": lab.host.libvirtd.uri,
-        },
-        "compute": cpus,
-    }
-    (lab.folder / "instances").mkdir()
-    first = replace(lab, options=options, cpus=cpus)
-    first.restart_nova()
-    with bed.serving(folder, machine, host_uuid=str(uuid.uuid4())) as host, _logins(lab.cloud, host) as logins:
-        there = {**options, "libvirt": {**options["libvirt"], "connection_uri": host.libvirtd.uri}}
-        there["DEFAULT"] = {**PACE, **options["DEFAULT"]}
-        compute = lab.cloud.add_compute(host, devices=GPUS, **there)
-        try:
-            yield (
-                first,
-                replace(lab, host=host, compute=compute, folder=folder, logins=logins, options=there, cpus=cpus),
-            )
-        finally:
-            compute.stop()
-            clouds.destroy_all(host.libvirtd.uri)

@@ -78,24 +78,13 @@ class Host:
 
 
 @contextmanager
-def serving(
-    directory: Path, machine: Machine, *, cache: Path | None = None, host_uuid: str = libvirtd.HOST_UUID
-) -> Iterator[Host]:
-    """
-    A real libvirtd over ``machine``, whose name is its host name; ``cache`` has what libvirt found out of QEMU.
-
-    Hosts between which guests migrate need a ``host_uuid`` each.
-    """
+def serving(directory: Path, machine: Machine, *, cache: Path | None = None) -> Iterator[Host]:
+    """A real libvirtd over ``machine``, whose name is its host name; ``cache`` has what libvirt found out of QEMU."""
     directory.mkdir(parents=True, exist_ok=True)
     files = Files(directory / "files", machine)
     with (
         libvirtd.serving(
-            directory / "libvirtd",
-            machine=files.root,
-            name=machine.name,
-            host_uuid=host_uuid,
-            preload=_preload(directory),
-            cache=cache,
+            directory / "libvirtd", machine=files.root, name=machine.name, preload=_preload(directory), cache=cache
         ) as server,
         _events(server) as events,
     ):
