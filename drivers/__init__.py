@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,7 +56,7 @@ class NodesDriver:
 
 
 def _load_libvirt(options: DriverOptions) -> "Driver":
-    from drivers.host.disk import probe_disk
+    from drivers.host.disk import DiskProbe
     from drivers.host.sysfs import KernelFiles
     from drivers.libvirt.connection import LiveConnection, is_local
     from drivers.libvirt.driver import LibvirtDriver
@@ -67,7 +66,7 @@ def _load_libvirt(options: DriverOptions) -> "Driver":
     return LibvirtDriver(
         LiveConnection(options.uri, options.told),
         options.guests,
-        partial(probe_disk, options.disk),
+        DiskProbe(options.disk),
         files=KernelFiles(Path("/"), live=True) if is_local(options.uri) else None,
         attributes=options.attributes,
         residency=options.residency,

@@ -79,11 +79,31 @@ class Versions:
 
 @dataclass(frozen=True, slots=True)
 class DiskSpace:
-    """The file system that holds the instances."""
+    """The file system or the volume group that has the disks of guests."""
 
     total_bytes: int
     free_bytes: int = field(compare=False)  # not compared: it differs at each look, and the tree does not use it
     image_cache_bytes: int = 0  # of nova's cached images, where they are to be reserved
+    volume_group: str | None = None  # its name; None: it is a file system
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSpace:
+    """The Ceph cluster that has the disks of guests in one of its pools."""
+
+    pool: str
+    cluster_bytes: int  # of all its disks, however often they keep each byte
+    pool_gib: int  # what the pool has and could have more, each byte once; whole GiB, as bytes differ at each look
+
+
+@dataclass(frozen=True, slots=True)
+class DiskUnread:
+    """What has the disks of guests did not answer."""
+
+    because: str  # the same text as long as it does not answer
+
+
+DiskFacts = DiskSpace | PoolSpace | DiskUnread
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +250,7 @@ class HostFacts:
     guest_features: frozenset[str]  # CPU features that guests can have under cpu_mode, in libvirt's names; x86 only
     cells: tuple[NumaCell, ...]  # lowest id first
     domain_capabilities: tuple[DomainCapabilities, ...]
-    disk: DiskSpace
+    disk: DiskFacts
     devices: Devices = Devices()
     guests: tuple[Guest, ...] = ()  # every domain, by uuid
     isolated_cpus: frozenset[int] | None = None  # CPUs kept from the kernel's scheduler; None: unknown

@@ -24,12 +24,32 @@ class CpuPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiskPlace:
-    """Where the disks of guests are."""
+class InstancesFolder:
+    """The folder that has the disks of guests, on a file system of this host."""
 
     instances: Path  # nova's folder of instances
     may_be_missing: bool = False  # the folder is a default, and nova may not have made it yet
     image_cache: Path | None = None  # nova's folder of cached images, if what they occupy is to be reserved
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeGroup:
+    """The volume group of LVM that has the disks of guests."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CephPool:
+    """The pool of a Ceph cluster that has the disks of guests."""
+
+    name: str
+    config: str = ""  # file of Ceph's configuration; empty: where Ceph looks for it
+    user: str | None = None  # without "client." before it; None: Ceph's own choice
+    timeout_s: int = 5  # for the cluster's answer
+
+
+DiskPlace = InstancesFolder | VolumeGroup | CephPool
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +151,7 @@ class Policy:
     file_backed_mib: int = 0  # memory of guests that is in files; 0: it is the host's own
     reserved_memory_mib: int = 512
     reserved_disk_mib: int = 0
+    disk_by_pool: bool = False  # of a Ceph cluster, report what its pool can hold, and not all that the cluster has
     cpu_ratio: Ratio = Ratio(4.0)
     ram_ratio: Ratio = Ratio(1.0)
     disk_ratio: Ratio = Ratio(1.0)

@@ -46,6 +46,8 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
                         "written."),
         cfg.StrOpt("instances_path", default="$state_path/instances",
                    help="Folder of the guests' disks; the size of its file system is reported as DISK_GB."),
+        cfg.BoolOpt("force_raw_images", default=True,
+                    help="Nova turns images into raw ones. If false, a host with images_type = lvm takes no qcow2."),
         cfg.Opt("reserved_host_cpus", type=_COUNT, default=0, help="Number of VCPU reserved for the host."),
         cfg.Opt("reserved_host_memory_mb", type=_COUNT, default=512, help="MEMORY_MB reserved for the host, in MiB."),
         cfg.Opt("reserved_host_disk_mb", type=_COUNT, default=0,
@@ -96,7 +98,16 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
         cfg.ListOpt("supported_tpm_secret_security", default=["user", "host", "deployment"],
                     help="Who may own the secret of a guest's emulated TPM (values as in nova)."),
         cfg.StrOpt("images_type", default="default", choices=("raw", "flat", "qcow2", "lvm", "rbd", "ploop", "default"),
-                   help="How guests' disks are stored; lvm, rbd and ploop are not supported."),
+                   help="How guests' disks are stored. rbd: DISK_GB is what the Ceph cluster has, see [agent] "
+                        "rbd_capacity. lvm: DISK_GB is what images_volume_group has. ploop is not supported."),
+        cfg.StrOpt("images_volume_group", help="Volume group of LVM that has the disks, with images_type = lvm."),
+        cfg.StrOpt("images_rbd_pool", default="rbd", help="Pool of Ceph that has the disks, with images_type = rbd."),
+        cfg.StrOpt("images_rbd_ceph_conf", default="",
+                   help="File of Ceph's configuration. Empty: where Ceph looks for it."),
+        cfg.StrOpt("rbd_user", help="Name at Ceph, without client. before it. Unset: Ceph's own choice."),
+        cfg.IntOpt("rbd_connect_timeout", default=5, min=1,
+                   help="Seconds to wait for an answer of Ceph. Without one, DISK_GB stays as it is in placement, and "
+                        "all else is reported."),
         cfg.IntOpt("num_memory_encrypted_guests", help="Not supported: must not be set."),
         cfg.IntOpt("file_backed_memory", default=0, min=0,
                    help="Guests' memory is in files of this many MiB in all, which are reported as MEMORY_MB. 0: it is "
@@ -147,6 +158,11 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
                         "[pci] discover finds. audit: nova-compute reports the host, and this agent reports nothing. "
                         "In each role the agent compares allocations with guests, and repairs what its policy allows. "
                         "Unset: sole, but nothing is written while a sign shows that nova reports the host."),
+        cfg.StrOpt("rbd_capacity", default="cluster", choices=("cluster", "pool"),
+                   help="What is reported as DISK_GB with [libvirt] images_type = rbd. cluster: all that the disks of "
+                        "the Ceph cluster have, as nova reports it; if a pool keeps each byte three times, that is "
+                        "three times of what guests can store. pool: what is stored in images_rbd_pool and what it "
+                        "could have more (Ceph's max_avail), reported anew when it differs by more than 1/100."),
         cfg.BoolOpt("allow_reshape", default=False,
                     help="Allow sync, and the service at its start, to convert a host: to move allocations of guests "
                          "because the shape of the tree changes. If false, a host is converted only by "
@@ -224,9 +240,7 @@ MDEV_OPTIONS = (  # options of the group [mdev_TYPE] of each enabled type
 )  # fmt: skip
 
 REFUSED: tuple[tuple[str, str, Callable[[object], bool], str], ...] = (  # group, option, whether to refuse, reason
-    ("libvirt", "images_type", lambda value: value in ("rbd", "lvm", "ploop"),
-     "disk is then not the local file system that this agent measures: use raw, flat or qcow2, or report the disk "
-     "through a sharing provider and do not run this agent on the host"),
+    ("libvirt", "images_type", lambda value: value == "ploop", "only virt_type = parallels has such disks"),
     ("libvirt", "num_memory_encrypted_guests", lambda value: value is not None,
      "this agent takes the number of guests with encrypted memory from libvirt and the kernel: remove the option"),
     ("libvirt", "pmem_namespaces", bool, "this agent does not report persistent memory: remove the option"),

@@ -24,6 +24,7 @@ def build_policy(values: Values) -> Policy:
         reserved_pages=tuple(values.parsed("DEFAULT", "reserved_huge_pages", parse_pages) or ()),
         reserved_memory_mib=values.value("DEFAULT", "reserved_host_memory_mb"),
         reserved_disk_mib=values.value("DEFAULT", "reserved_host_disk_mb"),
+        disk_by_pool=values.value("agent", "rbd_capacity") == "pool",
         cpu_ratio=_ratio(values, "cpu"),
         ram_ratio=_ratio(values, "ram"),
         disk_ratio=_ratio(values, "disk"),
@@ -96,8 +97,14 @@ def _guests(values: Values) -> GuestPolicy:
         machine_types=values.parsed("libvirt", "hw_machine_type", _parse_machines) or {},
         tpm=values.value("libvirt", "swtpm_enabled"),
         tpm_secret_security=tuple(values.value("libvirt", "supported_tpm_secret_security")),
-        excluded_image_types=frozenset(values.value("compute", "image_type_exclude_list")),
+        excluded_image_types=frozenset(values.value("compute", "image_type_exclude_list")) | _unusable_images(values),
     )
+
+
+def _unusable_images(values: Values) -> frozenset[str]:
+    """Return the formats that disks on volumes of LVM cannot have, as nova says (virt/libvirt/driver.py, __init__)."""
+    raw_alone = values.value("libvirt", "images_type") == "lvm" and not values.value("DEFAULT", "force_raw_images")
+    return frozenset({"qcow2"}) if raw_alone else frozenset()
 
 
 def _devices(values: Values) -> DevicePolicy:

@@ -20,7 +20,7 @@ from agent.settings.options import OPTIONS, OWN_GROUPS, REFUSED, register
 from agent.settings.policy import build_policy
 from agent.settings.resolve import resolve
 from agent.settings.values import Values, one_line
-from drivers.policy import DiskPlace, Policy
+from drivers.policy import CephPool, DiskPlace, InstancesFolder, Policy, VolumeGroup
 
 DEFAULT_FILE = Path("/etc/compute-node-agent/compute-node-agent.conf")
 
@@ -205,9 +205,24 @@ def _read_settings(values: Values, config_folders: list[Path]) -> Settings:
 
 
 def _disk(values: Values) -> DiskPlace:
+    """Return where the disks of guests are, by the same options as nova."""
+    kind = values.value("libvirt", "images_type")
+    if kind == "rbd":
+        if not values.value("DEFAULT", "force_raw_images"):
+            values.problem("DEFAULT", "force_raw_images", "must be true with [libvirt] images_type = rbd, as in nova")
+        return CephPool(
+            name=values.value("libvirt", "images_rbd_pool"),
+            config=values.value("libvirt", "images_rbd_ceph_conf"),
+            user=values.value("libvirt", "rbd_user"),
+            timeout_s=values.value("libvirt", "rbd_connect_timeout"),
+        )
+    if kind == "lvm":
+        if not values.value("libvirt", "images_volume_group"):
+            values.problem("libvirt", "images_type", "lvm needs images_volume_group")
+        return VolumeGroup(values.value("libvirt", "images_volume_group") or "")
     instances = Path(values.value("DEFAULT", "instances_path"))
     reserves = values.value("workarounds", "reserve_disk_resource_for_image_cache")
-    return DiskPlace(
+    return InstancesFolder(
         instances=instances,
         may_be_missing=not values.is_set("DEFAULT", "instances_path"),
         image_cache=instances / values.value("image_cache", "subdirectory_name") if reserves else None,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from drivers.errors import DiscoveryError, MalformedFact
-from drivers.facts import DiskSpace
+from drivers.facts import DiskFacts, DiskSpace, DiskUnread, PoolSpace
 
 FORMAT = 1
 DISK = "disk.json"
@@ -123,14 +123,19 @@ class HostArchive:
                 raise ValueError(f"hostname {str(hostname)[:60]!r} cannot be used as the name of a provider")
             return hostname
 
-    def disk(self) -> DiskSpace:
-        """Read the recorded size and free space of the instances' file system; errors as ``read_json``."""
+    def disk(self) -> DiskFacts:
+        """Read what was recorded of the disks of guests; errors as ``read_json``."""
         with fields(self.root / DISK):
             disk = self.read_json(DISK)
+            if "because" in disk:
+                return DiskUnread(str(disk["because"]))
+            if "pool" in disk:
+                return PoolSpace(str(disk["pool"]), whole(disk["cluster_bytes"]), whole(disk["pool_gib"]))
             return DiskSpace(
                 total_bytes=whole(disk["total_bytes"]),
                 free_bytes=whole(disk["free_bytes"]),
                 image_cache_bytes=whole(disk.get("image_cache_bytes", 0)),
+                volume_group=disk.get("volume_group"),
             )
 
     def compute_id(self) -> str | None:
@@ -138,9 +143,9 @@ class HostArchive:
         return self.read("compute_id").text if (self.root / "compute_id").exists() else None
 
 
-def encode_disk(disk: DiskSpace) -> str:
+def encode_disk(disk: DiskFacts) -> str:
     """Return the text of the archive's file DISK."""
-    return json.dumps(asdict(disk)) + "\n"
+    return json.dumps({name: value for name, value in asdict(disk).items() if value is not None}) + "\n"
 
 
 def whole(value: object) -> int:

@@ -1,26 +1,77 @@
-"""Reads the size of the file system that holds the instances, and what nova's image cache takes of it."""
+"""Reads what has the disks of guests: a file system with nova's image cache, a volume group, or a Ceph cluster."""
 
+import logging
+import time
+from collections.abc import Callable
 from pathlib import Path
 from stat import S_ISREG
 
 import psutil
 
 from drivers.errors import DiscoveryError
-from drivers.facts import DiskSpace
-from drivers.policy import DiskPlace
+from drivers.facts import DiskFacts, DiskSpace, DiskUnread
+from drivers.host.ceph import ClusterSilent, probe_pool
+from drivers.host.lvm import probe_group
+from drivers.policy import CephPool, DiskPlace, InstancesFolder, VolumeGroup
 
+LOG = logging.getLogger(__name__)
 _BLOCK = 512  # bytes of st_blocks, whatever the file system (inode(7))
 
 
-def probe_disk(disk: DiskPlace) -> DiskSpace:
+class DiskProbe:
+    """Reads one place again and again; tells once that a Ceph cluster does not answer, and once that it does again."""
+
+    def __init__(self, place: DiskPlace, clock: Callable[[], float] = time.monotonic) -> None:
+        self._place = place
+        self._clock = clock
+        self._read_at: float | None = None
+        self._silent = False
+
+    def __call__(self) -> DiskFacts:
+        """
+        Return what is there; ``DiskUnread`` where a cluster does not answer.
+
+        Raises:
+            DiscoveryError: as ``probe_disk``, but for a cluster that does not answer.
+        """
+        try:
+            found = probe_disk(self._place)
+        except ClusterSilent as error:
+            self._tell(error)
+            return DiskUnread(str(error))
+        if self._silent:
+            LOG.warning("the Ceph cluster answers again: DISK_GB is reported anew")
+        self._read_at, self._silent = self._clock(), False
+        return found
+
+    def _tell(self, error: ClusterSilent) -> None:
+        if not self._silent:
+            age = "never" if self._read_at is None else f"{self._clock() - self._read_at:.0f} s ago"
+            LOG.warning("DISK_GB stays as it is in placement, and all else is reported read=%s reason=%s", age, error)
+        self._silent = True
+
+
+def probe_disk(place: DiskPlace) -> DiskFacts:
+    """
+    Return the size of what has the disks of guests.
+
+    Raises:
+        ClusterSilent: a Ceph cluster does not answer.
+        DiscoveryError: the place cannot be read.
+    """
+    if isinstance(place, CephPool):
+        return probe_pool(place)
+    if isinstance(place, VolumeGroup):
+        return probe_group(place)
+    return _probe_folder(place)
+
+
+def _probe_folder(disk: InstancesFolder) -> DiskSpace:
     """
     Return size and free space of the file system of the instances (statvfs; root's reserve counts in the total).
 
     If they may be missing, the nearest existing parent is read where nova has not made the folder yet. Else a missing
     folder is an error: its file system may not be mounted.
-
-    Raises:
-        DiscoveryError: the file system, or the image cache, cannot be read.
     """
     try:
         place = disk.instances

@@ -10,7 +10,7 @@ from drivers.base import Survey
 from drivers.devices import idle, present
 from drivers.errors import DiscoveryError, PolicyError, Vanished
 from drivers.events import Wake
-from drivers.facts import CpuMap, Devices, DiskSpace, HostFacts
+from drivers.facts import CpuMap, Devices, DiskFacts, HostFacts
 from drivers.host.archive import DISK, Document, encode_disk
 from drivers.host.cpu import probe_isolated, probe_offline, probe_sev
 from drivers.host.parse import format_cpu_set
@@ -48,7 +48,7 @@ class LibvirtDriver:
         self,
         connection: Connection,
         guests: GuestPolicy,
-        disk: Callable[[], DiskSpace],
+        disk: Callable[[], DiskFacts],
         compute_id: Callable[[], str | None] = lambda: None,
         files: KernelFiles | None = None,
         attributes: Mapping[str, frozenset[str]] = MappingProxyType({}),
@@ -58,7 +58,7 @@ class LibvirtDriver:
         """
         Make the driver; nothing is read yet.
 
-        ``disk`` reads the file system of the instances. ``compute_id`` reads the identity of a recorded host. ``files``
+        ``disk`` reads what has the disks of guests. ``compute_id`` reads the identity of a recorded host. ``files``
         are the kernel's files, None where only libvirt can be read. ``attributes`` is passed to ``probe_pci``. With
         ``residency`` the kernel is also read for the cells in which each guest's memory is.
         """
@@ -174,7 +174,7 @@ class _Look:
         self._attributes = attributes
         self._residencies = residency
 
-    def facts(self, node: str, disk: DiskSpace) -> HostFacts:
+    def facts(self, node: str, disk: DiskFacts) -> HostFacts:
         """Read all facts of the host; errors as ``Driver.survey``."""
         capabilities = self._parsers.capabilities(self._connection.capabilities())
         offered = self._connection.domain_capabilities(self._guests.virt_type, self._offers(capabilities))

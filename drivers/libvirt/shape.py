@@ -12,6 +12,7 @@ from drivers.devices.silence import silent
 from drivers.devices.stock import DeviceStock, inherit, other_forms
 from drivers.errors import MalformedFact, PolicyError
 from drivers.facts import HostFacts
+from drivers.libvirt.disk import disk_stock
 from drivers.libvirt.holdings import holdings
 from drivers.libvirt.numa import shape_cells
 from drivers.libvirt.stock import (
@@ -19,7 +20,6 @@ from drivers.libvirt.stock import (
     MARK,
     Entry,
     device_provider,
-    disk_stock,
     guest_cpus,
     kept_text,
     one_class,
@@ -95,7 +95,7 @@ def _shape(facts: HostFacts, policy: Policy, standing: Standing) -> Shaped:
                 f"then, and files are in no NUMA cell: use the layout devices or flat"
             )
         stock, below = shape_cells(facts, policy, standing, devices)
-        root = _root(facts, policy, {**stock, **present_only(disk_stock(facts, policy, standing))})
+        root = _root(facts, policy, {**stock, **disk_stock(facts, policy, standing)})
         return Shaped((root, *below), holdings=held)
     root = _root(facts, policy, _whole_host(facts, policy, standing))
     if policy.layout == "flat":
@@ -119,23 +119,21 @@ def _whole_host(facts: HostFacts, policy: Policy, standing: Standing) -> dict[st
     found = "[libvirt] file_backed_memory" if files_mib else f"libvirt's capabilities: {_cells_text(facts)}"
     memory = Reason(found, kept_text(policy.reserved_memory_mib, "memory_mb"))
     total_mib = files_mib or memory_mib(facts.cells)
-    return present_only(
-        {
-            "VCPU": (
-                one_class("VCPU", len(cpus.shared), policy.cpus.reserved, policy.cpu_ratio, standing, ""),
-                with_cpus(cpus.because["VCPU"], cpus.shared),
-            ),
-            "PCPU": (
-                one_class("PCPU", len(cpus.dedicated), 0, FIXED, standing, ""),
-                with_cpus(cpus.because["PCPU"], cpus.dedicated),
-            ),
-            "MEMORY_MB": (
-                one_class("MEMORY_MB", total_mib, policy.reserved_memory_mib, policy.ram_ratio, standing, ""),
-                memory,
-            ),
-            **disk_stock(facts, policy, standing),
-        }
-    )
+    own = {
+        "VCPU": (
+            one_class("VCPU", len(cpus.shared), policy.cpus.reserved, policy.cpu_ratio, standing, ""),
+            with_cpus(cpus.because["VCPU"], cpus.shared),
+        ),
+        "PCPU": (
+            one_class("PCPU", len(cpus.dedicated), 0, FIXED, standing, ""),
+            with_cpus(cpus.because["PCPU"], cpus.dedicated),
+        ),
+        "MEMORY_MB": (
+            one_class("MEMORY_MB", total_mib, policy.reserved_memory_mib, policy.ram_ratio, standing, ""),
+            memory,
+        ),
+    }
+    return {**present_only(own), **disk_stock(facts, policy, standing)}
 
 
 def _with_totals(root: Reasoned, devices: tuple[DeviceStock, ...], policy: Policy, standing: Standing) -> Reasoned:

@@ -1,19 +1,18 @@
-"""Makes the inventories of the host itself (CPUs, memory, disk), each with its reason."""
+"""Makes the inventories of the host itself, each with its reason; those of its disk are in ``disk``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from drivers.devices.stock import DeviceStock
 from drivers.errors import PolicyError
-from drivers.facts import CpuMap, HostFacts
+from drivers.facts import CpuMap
 from drivers.host.parse import format_cpu_set
-from drivers.policy import CpuPolicy, Policy, Ratio
+from drivers.policy import CpuPolicy, Ratio
 from drivers.reasons import Reason, Reasoned
 from drivers.standing import Standing
 from reportclient.ownership import MARKER
 from reportclient.tree import Inventory
 
-GIB = 1024**3
 FIXED = Ratio(1.0, 1.0)  # for resources that cannot be overcommitted
 MARK = {MARKER: Reason("this agent wrote the provider", "the agent marks every provider that it writes")}
 RESERVE_OPTIONS = {
@@ -62,17 +61,6 @@ def _check_online(named: frozenset[int], online: frozenset[int], option: str) ->
             f"{option} names CPU {format_cpu_set(missing)}, but only {format_cpu_set(online)} are online on "
             f"this host: bring CPU {format_cpu_set(missing)} online or take it out of the set"
         )
-
-
-def disk_stock(facts: HostFacts, policy: Policy, standing: Standing) -> dict[str, tuple[Inventory | None, Reason]]:
-    """Return DISK_GB of the root: whole GiB of the instances' file system; each reserved amount is rounded up."""
-    cached = facts.disk.image_cache_bytes
-    reserved_gib = -(-policy.reserved_disk_mib // 1024) + -(-cached // GIB)
-    total = facts.disk.total_bytes
-    kept = kept_text(policy.reserved_disk_mib, "disk_mb")
-    by_cache = f", and {cached} bytes for nova's image cache" if cached else ""
-    reason = Reason(f"the file system of the instances has {total} bytes", kept + by_cache)
-    return {"DISK_GB": (one_class("DISK_GB", total // GIB, reserved_gib, policy.disk_ratio, standing, ""), reason)}
 
 
 def one_class(

@@ -9,7 +9,7 @@ from typing import Any
 
 from agent.settings.read import load_settings
 from drivers.base import Driver
-from drivers.host.disk import probe_disk
+from drivers.host.disk import DiskProbe
 from drivers.host.sysfs import KernelFiles
 from drivers.libvirt.connection import LiveConnection, is_local
 from drivers.libvirt.driver import LibvirtDriver
@@ -117,7 +117,7 @@ def open_host(
     driver = LibvirtDriver(
         LiveConnection(settings.libvirt_uri, borrow=lend),
         policy.guests,
-        partial(probe_disk, settings.disk),
+        DiskProbe(settings.disk),
         files=KernelFiles(Path("/"), live=True) if local else None,
         attributes=rule_attributes(policy.devices),
         residency=policy.layout in OF_CELLS,

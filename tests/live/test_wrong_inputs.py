@@ -247,7 +247,7 @@ def test_wrong_values_leave_placement_as_it_was(
 
 
 def test_check_shows_every_configuration_problem_with_file_and_line(write_config: Write) -> None:
-    config = write_config(DEFAULT={"reserved_host_memory_mb": "x"}, libvirt={"images_type": "rbd"})
+    config = write_config(DEFAULT={"reserved_host_memory_mb": "x"}, libvirt={"images_type": "ploop"})
 
     checked = run_agent("check", "--config-file", config, "--format", "json")
 

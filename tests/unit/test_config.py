@@ -10,7 +10,7 @@ from agent.connect.keystone import open_ironic, open_nova, open_placement
 from agent.errors import ConfigError
 from agent.settings.read import _tell_reading, load_settings
 from agent.settings.slips import slips_of_the_pen, types_left_out
-from drivers.policy import CpuPolicy, MdevRule, Policy, Ratio, ReservedPages
+from drivers.policy import CpuPolicy, InstancesFolder, MdevRule, Policy, Ratio, ReservedPages
 from reportclient.errors import mask
 
 Write = Callable[..., Path]
@@ -66,7 +66,8 @@ def test_novas_options_have_novas_meaning(write_config: Write) -> None:
     assert guests.cpu_flags == {"pcid": True, "avx": False, "ssbd": True}
     assert guests.machine_types == {"x86_64": "q35"}
     assert guests.excluded_image_types == {"qcow2", "raw"}
-    assert (settings.disk.instances, settings.libvirt_uri) == (Path("/srv/nova/guests"), "qemu+tcp://h/system")
+    assert settings.disk == InstancesFolder(instances=Path("/srv/nova/guests"))
+    assert settings.libvirt_uri == "qemu+tcp://h/system"
 
 
 def test_the_older_name_of_the_cpu_model_serves_too(write_config: Write) -> None:
@@ -116,8 +117,15 @@ def test_the_pin_set_of_old_clouds_is_the_shared_set_and_goes_with_reserved_cpus
         pytest.param({"DEFAULT": {"ram_allocation_ratio": "nan"}}, "must be finite", id="no number"),
         pytest.param({"DEFAULT": {"ram_allocation_ratio": "inf"}}, "must be finite", id="without bound"),
         pytest.param({"agent": {"root_traits": "get_traits"}}, "get_traits, which is neither", id="no trait"),
-        pytest.param({"libvirt": {"images_type": "rbd"}}, "images_type rbd is not supported: disk", id="ceph"),
-        pytest.param({"libvirt": {"images_type": "lvm"}}, "images_type lvm is not supported", id="lvm"),
+        pytest.param({"libvirt": {"images_type": "ploop"}}, "images_type ploop is not supported: only", id="ploop"),
+        pytest.param(
+            {"libvirt": {"images_type": "rbd"}, "DEFAULT": {"force_raw_images": False}},
+            "force_raw_images must be true with",
+            id="ceph with other images",
+        ),
+        pytest.param(
+            {"libvirt": {"images_type": "lvm"}}, "images_type lvm needs images_volume_group", id="lvm without a group"
+        ),
         pytest.param(
             {"libvirt": {"file_backed_memory": 4096}, "DEFAULT": {"reserved_host_memory_mb": 0}},
             "needs [DEFAULT] ram_allocation_ratio = 1.0",
@@ -224,7 +232,7 @@ def test_the_line_of_the_last_mention_is_given(tmp_path: Path) -> None:
 
 
 def test_all_problems_are_told_at_once(write_config: Write) -> None:
-    text = problem(write_config(DEFAULT={"reserved_host_cpus": "x"}, libvirt={"images_type": "rbd"}))
+    text = problem(write_config(DEFAULT={"reserved_host_cpus": "x"}, libvirt={"images_type": "ploop"}))
 
     assert len(text.splitlines()) == 2
 
@@ -704,4 +712,4 @@ def test_a_group_in_capitals_is_read_and_its_options_are_checked(write_config: W
 def test_a_reference_to_an_option_of_a_group_in_capitals_is_resolved(write_config: Write) -> None:
     path = write_config(Vendor={"folder": "/srv"}, DEFAULT={"instances_path": "${vendor.folder}/guests"})
 
-    assert load_settings([path]).disk.instances == Path("/srv/guests")
+    assert load_settings([path]).disk == InstancesFolder(instances=Path("/srv/guests"))

@@ -13,17 +13,25 @@ from drivers.host import disk
 from drivers.host.archive import DISK, HostArchive, encode_disk
 from drivers.host.disk import probe_disk
 from drivers.libvirt.shape import shape
-from drivers.policy import DiskPlace, Policy
+from drivers.policy import DiskPlace, InstancesFolder, Policy
 from fakes import FACTS
 
 GIB = 1024**3
 RESERVING = "[DEFAULT]\ninstances_path = {}\n[workarounds]\nreserve_disk_resource_for_image_cache = true\n"
 
 
-def place(tmp_path: Path, more: str = "") -> DiskPlace:
+def read(place: DiskPlace) -> DiskSpace:
+    found = probe_disk(place)
+    assert isinstance(found, DiskSpace)
+    return found
+
+
+def place(tmp_path: Path, more: str = "") -> InstancesFolder:
     config = tmp_path / "agent.conf"
     config.write_text(RESERVING.format(tmp_path) + more, encoding="utf-8")
-    return load_settings([config]).disk
+    found = load_settings([config]).disk
+    assert isinstance(found, InstancesFolder)
+    return found
 
 
 @pytest.mark.parametrize("named", ["_base", "cached"])
@@ -35,28 +43,28 @@ def test_what_files_of_the_image_cache_occupy_is_read(tmp_path: Path, named: str
     for name in ("one", "two"):
         (cache / name).write_bytes(b"x" * 70_000)
 
-    found = probe_disk(place(tmp_path, f"[image_cache]\nsubdirectory_name = {named}\n"))
+    found = read(place(tmp_path, f"[image_cache]\nsubdirectory_name = {named}\n"))
 
     assert 2 * 70_000 <= found.image_cache_bytes < 2 * 70_000 + (1 << 20)
 
 
 def test_without_the_option_or_the_folder_nothing_is_cached(tmp_path: Path) -> None:
-    assert probe_disk(place(tmp_path)).image_cache_bytes == 0
+    assert read(place(tmp_path)).image_cache_bytes == 0
     (tmp_path / "_base").mkdir()
     (tmp_path / "_base/image").write_bytes(b"x" * 70_000)
 
-    assert probe_disk(replace(place(tmp_path), image_cache=None)).image_cache_bytes == 0
+    assert read(replace(place(tmp_path), image_cache=None)).image_cache_bytes == 0
 
 
 def test_a_cache_on_another_file_system_takes_nothing_of_the_instances(tmp_path: Path) -> None:
-    assert probe_disk(DiskPlace(instances=tmp_path, image_cache=Path("/dev/shm"))).image_cache_bytes == 0
+    assert read(InstancesFolder(instances=tmp_path, image_cache=Path("/dev/shm"))).image_cache_bytes == 0
 
 
 def test_an_image_that_goes_during_the_look_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "_base").mkdir()
     monkeypatch.setattr(Path, "iterdir", lambda folder: iter([folder / "gone"]))
 
-    assert probe_disk(place(tmp_path)).image_cache_bytes == 0
+    assert read(place(tmp_path)).image_cache_bytes == 0
 
 
 def test_a_cache_that_cannot_be_listed_is_an_error_with_both_ways_out(

@@ -8,13 +8,13 @@ from drivers import DRIVERS, DriverOptions, HostDriver
 from drivers.base import Driver
 from drivers.fake.fleet import SHAPES, generate_fleet
 from drivers.host.archive import HostArchive
-from drivers.policy import DiskPlace, GuestPolicy, Policy
+from drivers.policy import GuestPolicy, InstancesFolder, Policy
 
 
 def driver_of(name: str, archives: tuple[HostArchive, ...], *, archive: HostArchive | None = None) -> Driver:
     options = DriverOptions(
         uri="",
-        disk=DiskPlace(instances=Path("/nowhere")),
+        disk=InstancesFolder(instances=Path("/nowhere")),
         guests=GuestPolicy(virt_type="kvm"),
         archive=archive,
         fleet=archives,

@@ -56,6 +56,7 @@ def test_the_same_host_in_the_same_placement_has_the_same_tree_and_any_other_is_
         return driver.shape(Survey(replace(FACTS, **changes)), policy, observed)[0]
 
     first = tree()
+    assert isinstance(FACTS.disk, DiskSpace)
     assert tree(disk=replace(FACTS.disk, free_bytes=FACTS.disk.free_bytes + 1)) is first
     assert tree(cpu_map=CpuMap(4, frozenset({0, 1, 2}))).root.inventories["VCPU"].total == 3
     assert tree() == first

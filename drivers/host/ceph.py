@@ -1,0 +1,79 @@
+"""
+Reads how much a Ceph cluster has, and how much of it a pool can hold (``ceph df``).
+
+Asked through librados where Python can import Debian's python3-rados, else by the command ``ceph``, as nova does.
+"""
+
+import json
+from typing import Any
+
+from drivers.errors import DiscoveryError
+from drivers.facts import PoolSpace
+from drivers.host.archive import fields, whole
+from drivers.host.commands import CommandFailed, output_of
+from drivers.policy import CephPool
+
+GIB = 1024**3
+OPTION = "[libvirt] images_rbd_pool"
+DF = {"prefix": "df", "format": "json"}  # a command of the monitors
+
+
+class ClusterSilent(DiscoveryError):
+    """The cluster did not answer, refused to, or does not know yet."""
+
+
+def probe_pool(place: CephPool) -> PoolSpace:
+    """
+    Return the raw size of the cluster, as nova reports it, and what the pool can hold.
+
+    The pool can hold what is stored in it and what Ceph calls its max_avail: both count each byte once, however often
+    the pool keeps it.
+
+    Raises:
+        ClusterSilent: the cluster did not answer in time, or refused, or does not know yet.
+        DiscoveryError: it has no such pool, or answers in an unknown form.
+    """
+    source = f"ceph df for the pool {place.name} ({OPTION})"
+    with fields(source):
+        answer: dict[str, Any] = json.loads(_ask(place))
+        pools = {pool["name"]: pool["stats"] for pool in answer["pools"]}
+        if place.name not in pools:
+            raise DiscoveryError(f"the Ceph cluster has no pool {place.name} ({OPTION}): it has {', '.join(pools)}")
+        pool = pools[place.name]
+        in_all, holds = whole(answer["stats"]["total_bytes"]), whole(pool["stored"]) + whole(pool["max_avail"])
+        if not (in_all and holds):  # its manager has just begun
+            raise ClusterSilent(f"the Ceph cluster has not counted yet what its pool {place.name} can hold")
+        return PoolSpace(pool=place.name, cluster_bytes=in_all, pool_gib=holds // GIB)
+
+
+def _ask(place: CephPool) -> str:
+    try:
+        import rados
+    except ImportError:
+        return _ask_by_command(place)
+    return _ask_by_library(place, rados)
+
+
+def _ask_by_command(place: CephPool) -> str:
+    command = ["ceph", "df", "--format=json", "--connect-timeout", str(place.timeout_s)]
+    command += [*(["--id", place.user] if place.user else []), *(["--conf", place.config] if place.config else [])]
+    try:
+        return output_of(command, 2 * place.timeout_s)  # the command itself needs a moment to start
+    except CommandFailed as error:
+        raise ClusterSilent(f"the Ceph cluster did not answer: {error}") from error
+
+
+def _ask_by_library(place: CephPool, rados: Any) -> str:
+    limits = {name: str(place.timeout_s) for name in ("client_mount_timeout", "rados_mon_op_timeout")}
+    try:
+        cluster = rados.Rados(rados_id=place.user, conffile=place.config, conf=limits)
+        try:
+            cluster.connect()
+            code, answer, said = cluster.mon_command(json.dumps(DF), b"")
+        finally:
+            cluster.shutdown()
+    except rados.Error as error:
+        raise ClusterSilent(f"the Ceph cluster did not answer: librados: {error}") from error
+    if code:
+        raise ClusterSilent(f"the Ceph cluster refused ceph df: {said or f'status {code}'}")
+    return bytes(answer).decode()

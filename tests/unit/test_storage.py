@@ -1,0 +1,329 @@
+"""Disks of guests on a volume group or in a Ceph cluster: the commands and the library are stand-ins here."""
+
+import json
+import logging
+import stat
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from agent.settings.read import load_settings
+from drivers.errors import DiscoveryError
+from drivers.facts import DiskFacts, DiskSpace, DiskUnread, PoolSpace
+from drivers.host import commands
+from drivers.host.archive import DISK, HostArchive, encode_disk
+from drivers.host.ceph import ClusterSilent
+from drivers.host.disk import DiskProbe, probe_disk
+from drivers.libvirt.shape import shape
+from drivers.policy import OF_CELLS, CephPool, Policy, VolumeGroup
+from drivers.reasons import Shaped
+from fakes import FACTS
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
+
+GIB = 1024**3
+POOL = CephPool(name="vms", config="/etc/ceph/one.conf", user="nova", timeout_s=3)
+# As ceph df of Ceph 16.2 answers, without what nobody reads here.
+DF: dict[str, Any] = {
+    "stats": {"total_bytes": 30 * GIB + 5, "total_avail_bytes": 20 * GIB},
+    "pools": [
+        {"name": "other", "stats": {"stored": 1, "max_avail": 2}},
+        {"name": "vms", "stats": {"stored": GIB // 2, "max_avail": 9 * GIB, "bytes_used": 3 * GIB}},
+    ],
+}
+FOUND = PoolSpace("vms", cluster_bytes=30 * GIB + 5, pool_gib=9)
+
+Script = Callable[[str, str], None]
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Script:
+    """Makes a command of this name with this body; each call leaves its arguments in the file NAME.calls."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    def write(name: str, body: str) -> None:
+        file = tmp_path / name
+        file.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/{name}.calls\n{body}\n', encoding="utf-8")
+        file.chmod(file.stat().st_mode | stat.S_IXUSR)
+
+    return write
+
+
+def answering(found: Mapping[str, Any]) -> str:
+    return f"cat <<'E'\n{json.dumps(found)}\nE"
+
+
+@pytest.fixture
+def by_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This Python has no librados."""
+    monkeypatch.setitem(sys.modules, "rados", None)
+
+
+# -- LVM --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_volume_group_is_read_by_the_command_that_nova_uses(script: Script, tmp_path: Path) -> None:
+    script("vgs", "echo '  21474836480|1073741824'")
+
+    assert probe_disk(VolumeGroup("guests")) == DiskSpace(20 * GIB, GIB, volume_group="guests")
+    asked = (tmp_path / "vgs.calls").read_text(encoding="utf-8")
+    assert asked.endswith("--units b -o vg_size,vg_free guests\n")
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ('echo "  Volume group \\"guests\\" not found" >&2; exit 5', 'vgs failed: Volume group "guests" not found'),
+        ("exit 5", "vgs failed: it ended with status 5"),
+        ("echo '  '", "vgs answers '' for the volume group"),
+        ("echo '20G|1G'", "vgs answers '20G|1G' for the volume group"),
+    ],
+)
+def test_a_volume_group_that_cannot_be_read_is_one_line_that_names_it(script: Script, body: str, said: str) -> None:
+    script("vgs", body)
+
+    with pytest.raises(DiscoveryError) as error:
+        probe_disk(VolumeGroup("guests"))
+
+    assert said in str(error.value)
+    assert "guests" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_host_without_the_command_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(DiscoveryError, match="this host has no command vgs"):
+        probe_disk(VolumeGroup("guests"))
+
+
+def test_a_command_that_hangs_is_given_up(script: Script) -> None:
+    script("vgs", "exec sleep 60")
+
+    with pytest.raises(commands.CommandFailed, match="vgs did not answer within 1 s"):
+        commands.output_of(["vgs"], 1)
+
+
+def test_a_command_that_cannot_be_run_is_told_so(tmp_path: Path) -> None:
+    with pytest.raises(commands.CommandFailed, match="cannot be run: Permission denied"):
+        commands.output_of([str(tmp_path)], 1)
+
+
+# -- Ceph -------------------------------------------------------------------------------------------------------------
+
+
+def test_without_librados_the_command_is_asked_as_nova_asks_it(
+    script: Script, by_command: None, tmp_path: Path
+) -> None:
+    script("ceph", answering(DF))
+
+    assert probe_disk(POOL) == FOUND
+    asked = (tmp_path / "ceph.calls").read_text(encoding="utf-8")
+    assert asked == "df --format=json --connect-timeout 3 --id nova --conf /etc/ceph/one.conf\n"
+
+
+class Rados:
+    """What is used of librados; ``answer`` is what the monitors say."""
+
+    made: list[dict[str, Any]]
+    closed: int
+    answer: Any
+
+    def __init__(self, **options: Any) -> None:
+        self.made.append(options)
+
+    def connect(self) -> None:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+
+    def mon_command(self, command: str, _input: bytes) -> Any:
+        assert json.loads(command) == {"prefix": "df", "format": "json"}
+        return self.answer
+
+    def shutdown(self) -> None:
+        type(self).closed += 1
+
+
+@pytest.fixture
+def by_library(monkeypatch: pytest.MonkeyPatch) -> type[Rados]:
+    """This Python has librados; the class that stands in for a connection."""
+    made = type("Made", (Rados,), {"made": [], "closed": 0, "answer": (0, json.dumps(DF).encode(), "")})
+    module = ModuleType("rados")
+    module.Error = type("Error", (Exception,), {})  # type: ignore[attr-defined]
+    module.Rados = made  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "rados", module)
+    return made
+
+
+def test_librados_is_asked_with_a_limit_and_closed(by_library: type[Rados]) -> None:
+    assert probe_disk(POOL) == FOUND
+
+    limits = {"client_mount_timeout": "3", "rados_mon_op_timeout": "3"}
+    assert by_library.made == [{"rados_id": "nova", "conffile": "/etc/ceph/one.conf", "conf": limits}]
+    assert by_library.closed == 1
+
+
+def test_librados_that_fails_is_closed_and_told(by_library: type[Rados]) -> None:
+    by_library.answer = sys.modules["rados"].Error("timed out")
+    with pytest.raises(ClusterSilent, match="did not answer: librados: timed out"):
+        probe_disk(POOL)
+
+    by_library.answer = (-13, b"", "access denied")
+    with pytest.raises(ClusterSilent, match="refused ceph df: access denied"):
+        probe_disk(POOL)
+    assert by_library.closed == 2
+
+
+def test_a_pool_that_the_cluster_does_not_have_is_an_error(script: Script, by_command: None) -> None:
+    script("ceph", answering(DF))
+
+    with pytest.raises(DiscoveryError, match=r"has no pool volumes .*: it has other, vms"):
+        probe_disk(replace(POOL, name="volumes"))
+
+
+@pytest.mark.parametrize(("in_all", "pool"), [(0, {"stored": 1, "max_avail": 2}), (GIB, {"stored": 0, "max_avail": 0})])
+def test_a_cluster_that_has_not_counted_yet_is_silent(
+    script: Script, by_command: None, in_all: int, pool: dict[str, int]
+) -> None:
+    script("ceph", answering({"stats": {"total_bytes": in_all}, "pools": [{"name": "vms", "stats": pool}]}))
+
+    with pytest.raises(ClusterSilent, match="has not counted yet what its pool vms can hold"):
+        probe_disk(POOL)
+
+
+@pytest.mark.parametrize("answer", [{}, {"stats": {}, "pools": []}, {**DF, "stats": {"total_bytes": -1}}])
+def test_an_answer_in_another_form_is_an_error(script: Script, by_command: None, answer: dict[str, Any]) -> None:
+    script("ceph", answering(answer))
+
+    with pytest.raises(DiscoveryError):
+        probe_disk(POOL)
+
+
+def test_a_cluster_that_does_not_answer_is_told_once_with_the_age_of_what_stays(
+    script: Script, by_command: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    now = [100.0]
+    probe = DiskProbe(POOL, clock=lambda: now[0])
+    script("ceph", answering(DF))
+    assert probe() == FOUND
+    script("ceph", "echo 'error connecting to the cluster' >&2; exit 1")
+    now[0] = 160.0
+
+    unread = [probe() for _ in range(3)]
+
+    assert unread == [DiskUnread("the Ceph cluster did not answer: ceph failed: error connecting to the cluster")] * 3
+    assert [record.message.partition(" reason=")[0] for record in caplog.records] == [
+        "DISK_GB stays as it is in placement, and all else is reported read=60 s ago"
+    ]
+    script("ceph", answering(DF))
+    assert [probe(), probe()] == [FOUND, FOUND]
+    assert [record.message for record in caplog.records[1:]] == [
+        "the Ceph cluster answers again: DISK_GB is reported anew"
+    ]
+
+
+def test_another_error_is_no_silence(script: Script) -> None:
+    script("vgs", "exit 5")
+
+    with pytest.raises(DiscoveryError):
+        DiskProbe(VolumeGroup("guests"))()
+
+
+# -- what is reported -------------------------------------------------------------------------------------------------
+
+
+def shaped(disk: DiskFacts, before: Inventory | None = None, **policy: Any) -> Shaped:
+    stock = {"DISK_GB": before} if before else {}
+    root = Provider(name=FACTS.hostname, inventories=stock)
+    observed = ObservedTree((ObservedProvider(uuid="1", generation=1, provider=root),))
+    return shape(replace(FACTS, disk=disk), Policy(**policy), observed)
+
+
+def disk_gb(*asked: Any, **policy: Any) -> Inventory | None:
+    return shaped(*asked, **policy).tree.root.inventories.get("DISK_GB")
+
+
+def inventory(total: int, reserved: int = 0, ratio: float = 1.0) -> Inventory:
+    return Inventory(total=total, reserved=reserved, max_unit=total, allocation_ratio=ratio)
+
+
+def test_a_volume_group_is_reported_in_whole_gib() -> None:
+    assert disk_gb(DiskSpace(20 * GIB - 1, 0, volume_group="guests"), reserved_disk_mib=1025) == inventory(19, 2)
+
+
+def test_of_a_cluster_novas_number_is_reported_unless_the_pools_is_wanted() -> None:
+    assert disk_gb(FOUND) == inventory(30)
+    assert disk_gb(FOUND, disk_by_pool=True, reserved_disk_mib=1) == inventory(9, 1)
+
+
+@pytest.mark.parametrize("by_pool", [False, True])
+def test_explain_shows_both_numbers_of_a_cluster(by_pool: bool) -> None:
+    _, reason = shaped(FOUND, disk_by_pool=by_pool).providers[0].inventories["DISK_GB"]
+
+    assert reason.fact.startswith("the Ceph cluster has 30 GiB, of which its pool vms can hold 9; ")
+    assert f"the {'pool' if by_pool else 'cluster'} counts" in reason.fact
+
+
+@pytest.mark.parametrize(("now", "reported"), [(1000, 1000), (1010, 1000), (990, 1000), (1011, 1011), (989, 989)])
+def test_what_a_pool_can_hold_is_reported_anew_when_it_differs_by_more_than_a_hundredth(
+    now: int, reported: int
+) -> None:
+    space = PoolSpace("vms", cluster_bytes=9000 * GIB, pool_gib=now)
+
+    assert disk_gb(space, inventory(1000), disk_by_pool=True) == inventory(reported)
+
+
+@pytest.mark.parametrize("layout", ["devices", *sorted(OF_CELLS)])
+def test_what_does_not_answer_has_what_it_has_in_placement_and_all_else_is_reported(layout: Any) -> None:
+    before = inventory(77, 5, 2.0)
+
+    found = shaped(DiskUnread("the Ceph cluster did not answer"), before, layout=layout, reserved_disk_mib=1)
+
+    assert found.tree.root.inventories["DISK_GB"] == before
+    assert sum(one.inventories["VCPU"].total for one in found.tree if "VCPU" in one.inventories) == 4
+
+
+def test_what_does_not_answer_on_a_new_host_is_not_reported() -> None:
+    assert disk_gb(DiskUnread("the Ceph cluster did not answer")) is None
+
+
+@pytest.mark.parametrize("was", [DiskSpace(3, 1, volume_group="guests"), FOUND, DiskUnread("no answer")])
+def test_a_recorded_host_keeps_what_has_its_disks(tmp_path: Path, was: DiskFacts) -> None:
+    (tmp_path / DISK).write_text(encode_disk(was), encoding="utf-8")
+
+    assert HostArchive(tmp_path).disk() == was
+
+
+# -- options ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_options_are_novas(tmp_path: Path) -> None:
+    config = tmp_path / "nova.conf"
+    config.write_text(
+        "[libvirt]\nimages_type = rbd\nimages_rbd_pool = vms\nimages_rbd_ceph_conf = /etc/ceph/one.conf\n"
+        "rbd_user = nova\nrbd_connect_timeout = 3\n[agent]\nrbd_capacity = pool\n",
+        encoding="utf-8",
+    )
+    settings = load_settings([config])
+    assert (settings.disk, settings.policy.disk_by_pool) == (POOL, True)
+
+    config.write_text("[libvirt]\nimages_type = lvm\nimages_volume_group = guests\n", encoding="utf-8")
+    assert load_settings([config]).disk == VolumeGroup("guests")
+
+
+@pytest.mark.parametrize(("raw", "excluded"), [("true", frozenset()), ("false", frozenset({"qcow2"}))])
+def test_volumes_of_lvm_take_no_qcow2_unless_nova_turns_it_into_raw(
+    tmp_path: Path, raw: str, excluded: frozenset[str]
+) -> None:
+    config = tmp_path / "nova.conf"
+    config.write_text(
+        f"[DEFAULT]\nforce_raw_images = {raw}\n[libvirt]\nimages_type = lvm\nimages_volume_group = guests\n",
+        encoding="utf-8",
+    )
+
+    assert load_settings([config]).policy.guests.excluded_image_types == excluded
