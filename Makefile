@@ -10,7 +10,7 @@ $(shell rm -f .venv/*.stamp)
 endif
 endif
 
-.PHONY: help venv run test check unit soak guest-test bench sample service-test nova-driver nova-test cloud-test deb clean
+.PHONY: help venv run test check unit soak guest-test bench sample service-test nova-driver nova-test cloud-test storage-test deb clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -68,6 +68,12 @@ cloud-test: .venv/test.stamp  ## beside nova-compute, in a whole nova cloud on t
 	@tools/host.sh cloud
 	@tools/cloud.sh
 	@$(BIN)/python -m pytest -q -s --durations=5 tests/cloud
+
+storage-test: .venv/test.stamp  ## disks of guests in a real Ceph cluster and on LVM, beside what nova counts; two minutes
+	@tools/host.sh libvirtd
+	@tools/host.sh storage
+	@tools/storage.sh
+	@$(BIN)/python -m pytest -q -s --durations=5 tests/storage
 
 deb: .venv/run.stamp  ## a Debian package in build/, with the service
 	@tools/deb.sh $(PYTHON)

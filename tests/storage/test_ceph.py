@@ -1,0 +1,156 @@
+"""Disks of guests in a real Ceph cluster: what is reported of it, and what stays while it does not answer."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beds import ceph
+from beds.agents import Result, run_agent
+from beds.by_hand import ByHand
+from beds.ceph import DISK_GIB, POOL, USER, Ceph
+from beds.libvirtd import Libvirtd
+from beds.placement import PlacementServer
+from beds.service import noauth, serving
+from beds.storage import LIBRARIES, novas_disk_gb
+from beds.upgrades import write_config
+
+pytestmark = pytest.mark.live
+
+GIB = 1 << 30
+LIBRADOS = "librados"
+WAYS = ("command", LIBRADOS)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ceph]:
+    with ceph.serving(tmp_path_factory.mktemp("ceph")) as running:
+        yield running
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """An agent over this machine whose guests' disks are in the cluster, and a placement."""
+
+    folder: Path
+    cluster: Ceph
+    libvirt: str
+    placement: str
+
+    @property
+    def disks(self) -> dict[str, object]:
+        """nova's options for them."""
+        return {
+            "images_type": "rbd",
+            "images_rbd_pool": POOL,
+            "images_rbd_ceph_conf": self.cluster.config,
+            "rbd_user": USER,
+        }
+
+    def groups(self, capacity: str = "cluster", **more: Mapping[str, object]) -> dict[str, dict[str, object]]:
+        own = {"state_directory": self.folder / "state", "rbd_capacity": capacity, "interval": 1, "start_spread": 0}
+        found: dict[str, dict[str, object]] = {
+            "DEFAULT": {"state_path": self.folder},
+            "libvirt": {"connection_uri": self.libvirt, "virt_type": "qemu", **self.disks},
+            "placement": noauth(self.placement),
+            "agent": own,
+        }
+        return {name: {**options, **more.get(name, {})} for name, options in found.items()}
+
+    def agent(self, verb: str, *more: object, way: str = WAYS[0], **groups: Any) -> Result:
+        """The command; by librados it can import Debian's python3-rados."""
+        config = write_config(self.groups(**groups), self.folder / "agent.conf")
+        return run_agent(verb, "--config-file", config, *more, PYTHONPATH=str(LIBRARIES) if way == LIBRADOS else "")
+
+    def root(self) -> dict[str, str]:
+        """The only provider."""
+        (one,) = ByHand(self.placement).send("GET", "/resource_providers")["resource_providers"]
+        return dict(one)
+
+    def stock(self) -> dict[str, Any]:
+        path = f"/resource_providers/{self.root()['uuid']}/inventories"
+        return dict(ByHand(self.placement).send("GET", path)["inventories"])
+
+    def pool_gib(self) -> int:
+        """What Ceph says that the pool can hold."""
+        stats = self.cluster.stats(self.cluster.ask("df"))
+        return int(stats["stored"] + stats["max_avail"]) // GIB
+
+
+@pytest.fixture
+def lab(cluster: Ceph, hypervisor: Libvirtd, placement_server: PlacementServer, tmp_path: Path) -> Lab:
+    return Lab(tmp_path, cluster, hypervisor.uri, placement_server.url)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_disk_gb_is_novas_number_or_what_the_pool_can_hold(lab: Lab, way: str) -> None:
+    assert lab.agent("sync", way=way).code == 0
+    novas = novas_disk_gb(lab.disks, lab.folder)
+    assert lab.stock()["DISK_GB"]["total"] == novas == len(lab.cluster.disks) * DISK_GIB
+
+    done = lab.agent("sync", "--force", way=way, capacity="pool")
+    assert done.code == 0, done.err
+    assert lab.stock()["DISK_GB"]["total"] == lab.pool_gib()
+    explained = lab.agent("explain", lab.root()["name"], "DISK_GB", way=way, capacity="pool")
+    assert f"its pool {POOL} can hold" in explained.out
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_while_the_monitors_are_stopped_disk_gb_stays_and_the_rest_of_the_pass_goes_on(lab: Lab, way: str) -> None:
+    assert lab.agent("sync", way=way).code == 0
+    before = lab.stock()
+    with lab.cluster.silent():
+        began = time.monotonic()
+        done = lab.agent("sync", way=way, DEFAULT={"reserved_host_memory_mb": 513})
+        print(f"by {way}, a pass without an answer of Ceph took {time.monotonic() - began:.1f} s: {done.err}")
+    assert done.code == 0
+    assert done.err.count("DISK_GB stays as it is in placement") == 1
+    assert "did not answer" in done.err
+    after = lab.stock()
+    assert after["DISK_GB"] == before["DISK_GB"]
+    assert after["MEMORY_MB"]["reserved"] == 513
+
+
+def test_the_service_tells_once_with_the_age_and_reports_anew_within_a_pass(lab: Lab) -> None:
+    with serving(lab.folder / "service", lab.groups(), state=lab.folder / "state") as service:
+        service.wait_for_passes(1)
+        with lab.cluster.silent():
+            service.wait(lambda: "DISK_GB stays" in service.lines())
+            service.wait_for_passes(2)
+            assert lab.stock()["DISK_GB"]["total"] == len(lab.cluster.disks) * DISK_GIB
+        service.wait(lambda: "answers again" in service.lines())
+        text = service.lines()
+    assert text.count("DISK_GB stays") == text.count("s ago reason=") == text.count("answers again") == 1
+
+
+def test_a_pool_that_is_not_there_is_one_line_and_changes_nothing(lab: Lab) -> None:
+    assert lab.agent("sync").code == 0
+    before = lab.stock()
+
+    done = lab.agent("sync", libvirt={"images_rbd_pool": "volumes"})
+
+    assert done.code != 0
+    assert "has no pool volumes" in done.err
+    assert lab.stock() == before
+
+
+def test_a_pool_that_keeps_each_byte_twice_holds_half_of_its_disks(lab: Lab) -> None:
+    lab.cluster.add_disk()
+    lab.cluster.keep_twice()
+
+    assert lab.agent("sync", capacity="pool").code == 0
+
+    assert lab.stock()["DISK_GB"]["total"] == lab.pool_gib() <= DISK_GIB
+    assert novas_disk_gb(lab.disks, lab.folder) == len(lab.cluster.disks) * DISK_GIB
+
+
+def test_the_bed_has_debians_library() -> None:
+    """Else the tests by librados would be tests by the command."""
+    found = [sys.executable, "-c", "import rados; print(rados.__file__)"]
+    shown = subprocess.run(found, env={"PYTHONPATH": str(LIBRARIES)}, check=True, capture_output=True, text=True)
+    assert shown.stdout.startswith(str(LIBRARIES))
