@@ -1,6 +1,7 @@
 """One host as nova-compute reports it with our shape: settings, survey, decision, and the change of nova's tree."""
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -64,10 +65,12 @@ class Host:
             DiscoveryError, PolicyError, PlacementError: as ``decide`` and ``apply_plan``.
             After an error the tree is as it was, without the stock of nova's provider configuration files.
         """
+        began = time.monotonic()
         take_away(tree, node, self._added)
         self._events.listen()
         known = self._surveys.setdefault(node, KeptSurvey(partial(self._driver.survey, node), self._lasting_s))
         survey = known.get(fresh=allocations is not None)
+        read = time.monotonic()
         call = Call(
             node=node,
             tree=decode_tree(tree, node),
@@ -77,6 +80,8 @@ class Host:
         self._starting = False  # nova answers AllocationsNeeded only once, if this is its start
         answer = decide(call, survey, self._policy, self._driver)
         apply_plan(answer.plan, tree, allocations)
+        ended = time.monotonic()
+        LOG.debug("shaped the tree node=%s reading_s=%.4f deciding_s=%.4f", node, read - began, ended - read)
         self._tell(node, answer)
 
     def _tell(self, node: str, answer: Answer) -> None:
