@@ -134,6 +134,7 @@ class PciFunction:
     net_devices: tuple[NetDevice, ...] = ()
     power_state: str | None = None  # sysfs-bus-pci's power_state, for instance "D0" or "error"; None: unknown
     attributes: tuple[tuple[str, str], ...] = ()  # (path, first line) of each file that rules name and that exists
+    serial_number: str | None = None  # of its card, from the vital product data (VPD); None: it has none
 
     @property
     def is_pf(self) -> bool:

@@ -93,6 +93,7 @@ class DeviceRule:
     physical_network: str | None = None
     one_time_use: bool | None = None  # None: not in the rule
     live_migratable: bool = False
+    remote_managed: bool = False  # VFs that are set up on the card itself (a SmartNIC): only those of a known card
     bandwidth: "Bandwidth | None" = None
 
     @property

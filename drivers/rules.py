@@ -33,8 +33,6 @@ def parse_rule(record: Mapping[str, object], number: int) -> DeviceRule:
     """
     if "devname" in record:
         raise ValueError("names a device by devname, which may change: use its address")
-    if _switch(record, "remote_managed"):
-        raise ValueError("has remote_managed, which is not supported")
     resource_class = None
     if record.get("resource_class"):
         resource_class = check_length(normalise_class(_text(record, "resource_class")))
@@ -56,6 +54,7 @@ def parse_rule(record: Mapping[str, object], number: int) -> DeviceRule:
         physical_network=_parse_network(record),
         one_time_use=_switch(record, "one_time_use"),
         live_migratable=bool(_switch(record, "live_migratable")),
+        remote_managed=bool(_switch(record, "remote_managed")),
         bandwidth=_parse_bandwidth(record.get("bandwidth")),
     )
 

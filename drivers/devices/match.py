@@ -33,17 +33,37 @@ class Match:
 def rules_by_function(
     functions: Mapping[PciAddress, PciFunction], policy: DevicePolicy
 ) -> dict[PciAddress, DeviceRule]:
-    """Return the first rule that matches each function, as in nova; no rule matches a bridge."""
+    """
+    Return the first rule that matches each function, as in nova; no rule matches a bridge.
+
+    A rule with ``remote_managed`` matches only what has a serial number, or whose PF has one: Neutron finds the card by
+    it (nova/pci/devspec.py).
+
+    Raises:
+        PolicyError: such a rule matches a function that is no VF.
+    """
     pfs = {address for address, function in functions.items() if function.is_pf}
     found = {}
     for function in functions.values():
         if (function.device_class or 0) >> 16 == BRIDGE:
             continue
         for rule in policy.rules:
-            if matches(rule, function, pf_exists=rule.exact in pfs):
+            if not matches(rule, function, pf_exists=rule.exact in pfs):
+                continue
+            if not rule.remote_managed or _card_is_known(function, functions, rule):
                 found[function.address] = rule
                 break
     return found
+
+
+def _card_is_known(function: PciFunction, functions: Mapping[PciAddress, PciFunction], rule: DeviceRule) -> bool:
+    if function.pf is None:
+        raise PolicyError(
+            f"[pci] device_spec rule {rule.number} has remote_managed for {function.address}, which is no VF: only VFs "
+            f"can have it: add their product_id to the rule"
+        )
+    pf = functions.get(function.pf)
+    return bool(function.serial_number or (pf and pf.serial_number))
 
 
 def by_rule(function: PciFunction, rule: DeviceRule) -> Match | None:

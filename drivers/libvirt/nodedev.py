@@ -87,7 +87,7 @@ def parse_address(element: Element, source: str) -> PciAddress:
 def _parse_function(device: Element, pci: Element, source: str) -> PciFunction:
     total_vfs: int | None = None
     vfs: tuple[PciAddress, ...] = ()
-    pf = None
+    pf = serial = None
     for capability in pci.iterfind("capability"):
         kind = capability.get("type")
         if kind == "virt_functions":
@@ -96,6 +96,8 @@ def _parse_function(device: Element, pci: Element, source: str) -> PciFunction:
         elif kind == "phys_function":
             found = capability.find("address")
             pf = parse_address(found, source) if found is not None else None
+        elif kind == "vpd":
+            serial = capability.findtext("fields[@access='readonly']/serial_number", "").strip() or None
     group, numa = pci.find("iommuGroup"), pci.find("numa")
     with fields(source):
         address = PciAddress(
@@ -112,6 +114,7 @@ def _parse_function(device: Element, pci: Element, source: str) -> PciFunction:
         pf=pf,
         total_vfs=total_vfs,
         vfs=vfs,
+        serial_number=serial,
     )
 
 

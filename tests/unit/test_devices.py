@@ -11,6 +11,7 @@ from drivers.devices.stock import DeviceStock
 from drivers.errors import PolicyError
 from drivers.facts import Guest, HostFacts, Mdev, MdevParent, MdevType, NetDevice, SevKernel, Versions
 from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, MdevRule
+from drivers.rules import parse_rule
 from drivers.standing import Standing
 from fakes import PC
 from hardware import BRIDGE, at, card, gpu, host, parent, plain, rules
@@ -68,6 +69,28 @@ def test_a_rule_with_the_address_of_a_pf_means_its_vfs_too() -> None:
     assert offered(host(*card(vfs=3)), rules(rule)) == {"0000:81:00.0": {"CUSTOM_PCI_8086_1515": (3, 0)}}
 
 
+@pytest.mark.parametrize("serial", [None, "MT2113X00000"])
+@pytest.mark.parametrize("of_vf", [False, True], ids=["on the PF", "on each VF"])
+def test_remote_managed_vfs_are_offered_where_their_card_has_a_serial_number(serial: str | None, of_vf: bool) -> None:
+    """As in nova's tests of the same name in tests/unit/pci/test_devspec.py: Neutron finds the card by it."""
+    functions = [
+        replace(one, serial_number=serial) if of_vf == one.is_vf else one for one in card("0000:81:00.0", vfs=3)
+    ]
+    record = {"vendor_id": "8086", "product_id": "1515", "physical_network": None, "remote_managed": "true"}
+
+    found = offered(host(*functions), rules(parse_rule(record, 1)))
+
+    assert found == ({"0000:81:00.0": {"CUSTOM_PCI_8086_1515": (3, 0)}} if serial else {})
+
+
+def test_a_rule_after_a_remote_managed_one_offers_what_it_passes_over() -> None:
+    first = DeviceRule(number=1, product_id="1515", remote_managed=True)
+
+    found = offered(host(*card("0000:81:00.0", 3)), rules(first, replace(first, number=2, remote_managed=False)))
+
+    assert found == {"0000:81:00.0": {"CUSTOM_PCI_8086_1515": (3, 0)}}
+
+
 def test_bridges_are_never_offered() -> None:
     assert offered(host(plain(device_class=BRIDGE)), rules(ANY)) == {}
 
@@ -96,6 +119,11 @@ def test_reporting_cannot_be_turned_off_while_devices_stand_in_placement() -> No
             rules(DeviceRule(number=1, product_id="1515", live_migratable=True)),
             "needs libvirt 10.0.0 and QEMU 8.2.2",
             id="old libvirt",
+        ),
+        pytest.param(
+            rules(DeviceRule(number=1, exact=at("0000:81:00.0"), remote_managed=True)),
+            "remote_managed for 0000:81:00.0, which is no VF",
+            id="remote-managed PF",
         ),
     ],
 )

@@ -57,6 +57,23 @@ def test_a_pf_with_its_vfs_its_interface_and_where_it_is() -> None:
     assert (vf.pf, vf.is_pf, vf.cell, vf.driver) == (at("0000:81:00.0"), False, None, None)
 
 
+@pytest.mark.parametrize(
+    ("fields", "serial"),
+    [
+        ("<fields access='readonly'><serial_number>MT2113X00000</serial_number></fields>", "MT2113X00000"),
+        ("<fields access='readonly'><part_number>MBF2H332A</part_number></fields>", None),
+        ("<fields access='readonly'><serial_number> </serial_number></fields>", None),
+        ("<fields access='readwrite'><serial_number>MT2113X00000</serial_number></fields>", None),
+    ],
+)
+def test_the_serial_number_of_a_card_is_in_its_vital_product_data(fields: str, serial: str | None) -> None:
+    """The form is that of libvirt's formatnode.html and of nova's recorded BlueField-2 (libvirt_data.py)."""
+    with_vpd = PF.replace("<iommuGroup", f"<capability type='vpd'><name>A card</name>{fields}</capability><iommuGroup")
+
+    (pf,) = parse(with_vpd).functions
+    assert pf.serial_number == serial
+
+
 @pytest.mark.parametrize("speed", ["-1", "4294967295", "0", ""])
 def test_a_link_without_a_speed_has_none(speed: str) -> None:
     found = parse(PF, NET.replace("'10000'", f"'{speed}'"))

@@ -56,7 +56,7 @@ def test_the_one_address_of_a_pf_means_its_vfs_only_where_there_is_a_pf(address:
     ("record", "message"),
     [
         pytest.param({"devname": "eth0"}, "by devname", id="netdev name"),
-        pytest.param({"remote_managed": "true"}, "remote_managed, which is not supported", id="SmartNIC"),
+        pytest.param({"remote_managed": "perhaps"}, "'perhaps' as remote_managed", id="SmartNIC"),
         pytest.param({"vendor_id": "xyz"}, "'xyz' as its vendor_id", id="vendor"),
         pytest.param({"vendor_id": 8086}, "8086 as its vendor_id, which must be a string", id="a number"),
         pytest.param({"product_id": "12345"}, "which must be four hex digits", id="product"),

@@ -1,0 +1,36 @@
+"""Rules of [pci] device_spec beside nova's own matcher of them."""
+
+import pytest
+from nova.pci.devspec import PciDeviceSpec
+
+from drivers.devices.match import rules_by_function
+from drivers.facts import PciFunction
+from drivers.pci import parse_pci_address
+from drivers.policy import DevicePolicy
+from drivers.rules import parse_rule
+
+SMART_NIC: dict[str, object] = {
+    "vendor_id": "8086",
+    "product_id": "1515",
+    "physical_network": None,
+    "remote_managed": "true",
+}
+
+
+@pytest.mark.parametrize("serial", [None, "MT2113X00000"])
+def test_a_remote_managed_vf_is_matched_where_nova_matches_it(serial: str | None) -> None:
+    place, pf = parse_pci_address("0000:81:10.0"), parse_pci_address("0000:81:00.0")
+    vf = PciFunction(address=place, vendor_id="8086", product_id="1515", pf=pf, serial_number=serial)
+    as_nova_sees_it = {
+        "vendor_id": vf.vendor_id,
+        "product_id": vf.product_id,
+        "address": str(place),
+        "parent_addr": str(pf),
+        "capabilities": {"vpd": {"card_serial_number": serial}} if serial else {},
+    }
+
+    novas = PciDeviceSpec(dict(SMART_NIC)).match(as_nova_sees_it)
+    policy = DevicePolicy(report=True, rules=(parse_rule(SMART_NIC, 1),))
+
+    assert novas is (serial is not None)
+    assert bool(rules_by_function({place: vf}, policy)) is novas
