@@ -1,17 +1,20 @@
 #!/bin/bash
-# deb.sh PYTHON: build/compute-node-agent_VERSION_ARCH.deb with the agent in a virtual environment of its own.
+# deb.sh PYTHON: build/compute-node-agent_VERSION_ARCH.deb with the agent in a virtual environment of its own. It is for
+# the release of Debian and the Python that it is built with; tools/deb has what is Debian's of it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=$1
-version=$(sed -n 's/^VERSION = "\(.*\)"/\1/p' agent/__init__.py)
+read -r release < <(. /etc/os-release && echo "${ID:-}${VERSION_ID:-}")
+version=$(sed -n 's/^VERSION = "\(.*\)"/\1/p' agent/__init__.py)+${release/debian/deb}
 arch=$(dpkg --print-architecture)
 home=usr/lib/compute-node-agent
 stage=build/deb
+docs=$stage/usr/share/doc/compute-node-agent
 deb=build/compute-node-agent_${version}_$arch.deb
 
 rm -rf $stage
-mkdir -p $stage/usr/{bin,lib} $stage/lib/systemd/system $stage/usr/lib/{sysusers.d,tmpfiles.d} $stage/usr/share/polkit-1/rules.d \
-  $stage/etc/compute-node-agent $stage/usr/share/doc/compute-node-agent $stage/DEBIAN
+mkdir -p $stage/usr/{bin,lib/systemd/system} $stage/usr/lib/{sysusers.d,tmpfiles.d} $stage/usr/share/polkit-1/rules.d \
+  $stage/usr/share/lintian/overrides $stage/etc/compute-node-agent "$docs" $stage/DEBIAN
 "$python" -m venv $stage/$home
 log=$(mktemp)
 if ! $stage/$home/bin/python -m pip install ".[libvirt,ironic]" > "$log" 2>&1; then
@@ -20,45 +23,36 @@ if ! $stage/$home/bin/python -m pip install ".[libvirt,ironic]" > "$log" 2>&1; t
   exit 1
 fi
 rm -f "$log"
-# The environment was made in another place than it will live in.
+# The package is not changed by pip later, and the environment was made in another place than it will live in.
+$stage/$home/bin/python -m pip uninstall -q -y setuptools pip 2> /dev/null
+rm -f $stage/$home/bin/{activate*,Activate*} $stage/$home/.gitignore \
+  $stage/$home/lib/python3.*/site-packages/oslo_config/sources/templates/bash-completion.template
 grep -rlI "$PWD/$stage" $stage/$home/bin $stage/$home/pyvenv.cfg | xargs sed -i "s#$PWD/$stage##g"
 find $stage/$home -name __pycache__ -prune -exec rm -rf {} +
-ln -s /$home/bin/compute-node-agent $stage/usr/bin/compute-node-agent
-cp systemd/*.service $stage/lib/systemd/system/
+find $stage/$home -name '*.so*' -type f -exec strip --strip-unneeded {} + 2> /dev/null || true
+chmod -R u=rwX,go=rX $stage/$home
+ln -s ../lib/compute-node-agent/bin/compute-node-agent $stage/usr/bin/compute-node-agent
+
+cp systemd/*.service $stage/usr/lib/systemd/system/
 cp systemd/compute-node-agent.sysusers $stage/usr/lib/sysusers.d/compute-node-agent.conf
-cp systemd/compute-node-agent.rules $stage/usr/share/polkit-1/rules.d/60-compute-node-agent.rules
 cp systemd/compute-node-agent.tmpfiles $stage/usr/lib/tmpfiles.d/compute-node-agent.conf
-cp etc/compute-node-agent/compute-node-agent.conf.sample README.md $stage/usr/share/doc/compute-node-agent/
-cp -r docs $stage/usr/share/doc/compute-node-agent/
-cp -r etc/prometheus etc/grafana $stage/usr/share/doc/compute-node-agent/ 2> /dev/null || true
-cat > $stage/DEBIAN/control <<C
-Package: compute-node-agent
-Version: $version
-Architecture: $arch
-Maintainer: The compute-node-agent developers <nobody@localhost>
-Depends: python3 (>= 3.11), python3 (<< 3.12), libvirt0, systemd
-Recommends: libvirt-daemon-system
-Section: net
-Priority: optional
-Description: reports a host to OpenStack placement as one provider tree
- The agent of hypervisors and of bare metal, with the service and its units.
-C
-cat > $stage/DEBIAN/postinst <<'C'
-#!/bin/sh
-set -e
-systemd-sysusers compute-node-agent.conf
-systemd-tmpfiles --create compute-node-agent.conf
-if [ -d /run/systemd/system ]; then
-  systemctl daemon-reload
-  # After an upgrade a service that runs is started anew, and before it the conversion that is allowed or was approved.
-  systemctl try-restart compute-node-agent.service || true
-fi
-C
-cat > $stage/DEBIAN/prerm <<'C'
-#!/bin/sh
-set -e
-if [ -d /run/systemd/system ] && [ "$1" = remove ]; then systemctl stop compute-node-agent.service; fi
-C
-chmod 755 $stage/DEBIAN/postinst $stage/DEBIAN/prerm
+cp systemd/compute-node-agent.rules $stage/usr/share/polkit-1/rules.d/60-compute-node-agent.rules
+cp etc/compute-node-agent/compute-node-agent.conf $stage/etc/compute-node-agent/
+cp -r etc/compute-node-agent/compute-node-agent.conf.sample etc/compute-node-agent/examples etc/prometheus etc/grafana \
+  README.md docs "$docs/"
+cp tools/deb/copyright "$docs/"
+cp tools/deb/lintian-overrides $stage/usr/share/lintian/overrides/compute-node-agent
+built=$(date -R -d "@${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2> /dev/null || date +%s)}")
+printf 'compute-node-agent (%s) unstable; urgency=medium\n\n  * As in the release notes of this version.\n\n -- %s  %s\n' \
+  "$version" "$(sed -n 's/^Maintainer: //p' tools/deb/control)" "$built" | gzip -9n > "$docs/changelog.gz"
+
+echo /etc/compute-node-agent/compute-node-agent.conf > $stage/DEBIAN/conffiles
+cp tools/deb/{postinst,prerm,postrm} $stage/DEBIAN/
+chmod 755 $stage/DEBIAN/{postinst,prerm,postrm}
+minor=$("$python" -c 'import sys; print(sys.version_info.minor)')
+sed -e "s/@VERSION@/$version/; s/@ARCH@/$arch/; s/@PYTHON@/3.$minor/; s/@NEXT@/3.$((minor + 1))~/" \
+  -e "s/@SIZE@/$(du -sk --exclude=DEBIAN $stage | cut -f1)/" tools/deb/control > $stage/DEBIAN/control
+(cd $stage && find . -path ./DEBIAN -prune -o -type f -printf '%P\0' | xargs -0 md5sum) > $stage/DEBIAN/md5sums
+chmod -R g-w,o-w $stage
 dpkg-deb --root-owner-group --build $stage "$deb" > /dev/null
 echo "$deb"
