@@ -10,7 +10,7 @@ $(shell rm -f .venv/*.stamp)
 endif
 endif
 
-.PHONY: help venv run test check unit soak guest-test bench sample service-test nova-driver nova-test cloud-test storage-test deb clean
+.PHONY: help venv run test check unit soak guest-test bench sample service-test nova-driver nova-test cloud-test storage-test distro-test deb clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -75,11 +75,16 @@ storage-test: .venv/test.stamp  ## disks of guests in a real Ceph cluster and on
 	@tools/storage.sh
 	@$(BIN)/python -m pytest -q -s --durations=5 tests/storage
 
+distro-test: .venv/test.stamp  ## the package, and the tests, on Debian 12 and 13; roots of both in .distro/
+	@tools/host.sh roots
+	@tools/distro.sh bookworm trixie
+	@$(BIN)/python -m pytest -q -s --durations=5 tests/distro
+
 deb: .venv/run.stamp  ## a Debian package in build/, with the service
 	@tools/deb.sh $(PYTHON)
 
 clean:  ## what the other targets made, but for the embedded placement's .run/
-	rm -rf .venv .ironic .bench .guest build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	rm -rf .venv .ironic .bench .guest .distro build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 		.import_linter_cache .coverage .coverage.json
 	find agent drivers reportclient tests tools -name __pycache__ -prune -exec rm -rf {} +
 

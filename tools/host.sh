@@ -4,6 +4,7 @@
 #   host.sh databases  install, by apt, the databases that tests run placement and agents on
 #   host.sh containers install, by apt, what boots a systemd of its own
 #   host.sh cloud      install, by apt, what a nova cloud needs beside databases
+#   host.sh roots      install, by apt, what makes and checks packages of several releases of Debian
 #   host.sh storage    install, by apt, Ceph and LVM
 #   host.sh libvirtd   start libvirtd where none runs, with or without systemd
 set -euo pipefail
@@ -13,6 +14,7 @@ PACKAGES="libvirt-daemon-system libvirt-clients libvirt-dev qemu-system-x86 qemu
 DATABASES="postgresql mariadb-server-core mariadb-client-core etcd-server"
 CONTAINERS="systemd systemd-container dbus polkitd"
 CLOUD="rabbitmq-server"
+ROOTS="mmdebstrap lintian"
 STORAGE="ceph-mon ceph-mgr ceph-osd ceph-common python3-rados python3-rbd lvm2"
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
@@ -31,6 +33,8 @@ databases() { install "$DATABASES"; }
 containers() { install "$CONTAINERS"; }
 
 cloud() { install "$CLOUD"; }
+
+roots() { install "$ROOTS"; }
 
 storage() { install "$STORAGE"; }
 
@@ -75,6 +79,6 @@ libvirtd() {
 }
 
 case "${1:-}" in
-  packages | databases | containers | cloud | storage | libvirtd) "$1" ;;
-  *) echo "usage: $0 packages | databases | containers | cloud | storage | libvirtd" >&2; exit 2 ;;
+  packages | databases | containers | cloud | roots | storage | libvirtd) "$1" ;;
+  *) echo "usage: $0 packages | databases | containers | cloud | roots | storage | libvirtd" >&2; exit 2 ;;
 esac
