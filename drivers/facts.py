@@ -66,6 +66,7 @@ class DomainCapabilities:
     tpm_versions: frozenset[str] | None  # None: libvirt before 8.6 does not report them
     sev_guests: int = 0  # how many SEV guests can run at a time; 0: SEV is not supported
     sev_es_guests: int = 0  # how many SEV-ES or SEV-SNP guests can run at a time; 0: neither is supported
+    tdx: bool = False  # guests can have Intel TDX; older releases of libvirt do not tell
     launch_security: frozenset[str] = frozenset()  # for instance "sev-snp"; libvirt before 10.5 reports none
 
 
@@ -216,7 +217,7 @@ class Guest:
     vcpus: tuple[frozenset[int], ...] = ()  # host CPUs that each vCPU may run on, empty: any; (): unknown
     emulator_cpus: frozenset[int] = frozenset()  # host CPUs of emulatorpin; empty: any
     memory: tuple[GuestMemory, ...] = ()  # (): unknown
-    encryption: str | None = None  # kind of encryption context: "amd_sev", "amd_sev_es", "amd_sev_snp"; None: none
+    encryption: str | None = None  # kind of encryption context: "amd_sev", "amd_sev_snp", "intel_tdx"; None: none
     resident: tuple[tuple[int, int], ...] = ()  # (cell, KiB) of a running guest's memory; (): unknown
     migrating: bool = False  # to or from this host, at this moment
     tenant: Tenant | None = None  # None: the domain has no metadata of nova
@@ -256,6 +257,7 @@ class HostFacts:
     guests: tuple[Guest, ...] = ()  # every domain, by uuid
     isolated_cpus: frozenset[int] | None = None  # CPUs kept from the kernel's scheduler; None: unknown
     sev: SevKernel | None = None  # None: unknown, or kvm_amd is not loaded
+    tdx_guests: int | None = None  # how many guests can have Intel TDX at a time; None: the kernel does not tell
     offline_cpus: tuple[tuple[int, int], ...] = ()  # (CPU, cell) of CPUs that libvirt's topology lacks, as offline ones
 
 

@@ -109,6 +109,9 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
                    help="Seconds to wait for an answer of Ceph. Without one, DISK_GB stays as it is in placement, and "
                         "all else is reported."),
         cfg.IntOpt("num_memory_encrypted_guests", help="Not supported: must not be set."),
+        cfg.IntOpt("num_intel_tdx_guests", min=0,
+                   help="Number of guests with Intel TDX that this host can run at a time, if the kernel does not tell "
+                        "(misc.capacity), or to report less. TDX is reported with cpu_mode = host-passthrough."),
         cfg.IntOpt("file_backed_memory", default=0, min=0,
                    help="Guests' memory is in files of this many MiB in all, which are reported as MEMORY_MB. 0: it is "
                         "the host's own memory."),

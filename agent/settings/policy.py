@@ -118,6 +118,8 @@ def _devices(values: Values) -> DevicePolicy:
         discover_all=values.value("pci", "discover") == "all",
         link_bandwidth=values.value("pci", "link_bandwidth"),
         mdevs=_mdevs(values),
+        tdx=values.value("libvirt", "cpu_mode") == "host-passthrough",
+        tdx_guests=values.value("libvirt", "num_intel_tdx_guests"),
     )
 
 

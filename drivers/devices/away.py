@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
+from drivers.devices.encryption import CONTEXT
 from drivers.devices.reserve import SHORT
-from drivers.devices.sev import CONTEXT
 from drivers.policy import DevicePolicy, DeviceRule
 from drivers.reasons import Reason
 from drivers.standing import Standing

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from drivers.errors import MalformedFact
 from drivers.facts import CpuMap, SevKernel
-from drivers.host.archive import Document
+from drivers.host.archive import Document, fields, whole
 from drivers.host.parse import parse_id_list
 from drivers.host.sysfs import KernelFiles
 
@@ -28,6 +28,23 @@ def probe_sev(files: KernelFiles) -> SevKernel | None:
     if not any(documents.values()):
         return None
     return SevKernel(**{name: document is not None and _parse_switch(document) for name, document in documents.items()})
+
+
+def probe_tdx(files: KernelFiles) -> int | None:
+    """
+    Return how many guests can have Intel TDX at a time, by the controller misc of cgroup v2 (the kernel's cgroup-v2).
+
+    None where the kernel has no such file, or does not count them.
+    """
+    document = files.read("sys/fs/cgroup/misc.capacity")
+    if document is None:
+        return None
+    for line in document.text.splitlines():
+        name, _, count = line.partition(" ")
+        if name == "tdx":
+            with fields(document.source):
+                return whole(int(count))
+    return None
 
 
 def probe_offline(

@@ -86,6 +86,7 @@ def parse_domain_capabilities(document: Document) -> DomainCapabilities:
         tpm_versions=None if versions is None else _values(root, "devices/tpm/enum[@name='backendVersion']"),
         sev_guests=_count(sev, "maxGuests", document.source),
         sev_es_guests=_count(sev, "maxESGuests", document.source),
+        tdx=root.find("features/tdx[@supported='yes']") is not None,
         launch_security=_values(root, "features/launchSecurity[@supported='yes']/enum[@name='sectype']"),
     )
 

@@ -250,6 +250,8 @@ def _parse_encryption(domain: Element, source: str) -> str | None:
     """Return which kind of encryption context the guest takes, as the suffix of its provider; None: none."""
     security = domain.find("launchSecurity")
     kind = security.get("type") if security is not None else None
+    if kind == "tdx":
+        return "intel_tdx"
     if security is None or kind not in ("sev", "sev-snp"):
         return None
     if kind == "sev-snp":

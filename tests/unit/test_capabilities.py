@@ -99,6 +99,15 @@ def test_an_older_libvirt_does_not_tell_tpm_versions() -> None:
     assert not found.secure_boot
 
 
+@pytest.mark.parametrize(("said", "can"), [("yes", True), ("no", False)])
+def test_domain_capabilities_tell_intel_tdx(said: str, can: bool) -> None:
+    """The form is that of libvirt's formatdomaincaps and of nova's fixtures (tests/fixtures/libvirt.py)."""
+    features = f"<features><gic supported='no'/><tdx supported='{said}'/></features>"
+    text = f"<domainCapabilities><arch>x86_64</arch>{features}</domainCapabilities>"
+
+    assert parse_domain_capabilities(document(text)).tdx is can
+
+
 def test_an_expanded_cpu_lists_its_features() -> None:
     assert parse_cpu_features(document("<cpu><feature name='a'/><feature name='b' policy='require'/></cpu>")) == {
         "a",

@@ -511,6 +511,33 @@ def test_memory_encryption_contexts(kernel: SevKernel | None, expected: dict[str
     assert {stock.max_unit for stock in found.values()} <= {1}
 
 
+@pytest.mark.parametrize(
+    ("offered_by_libvirt", "passthrough", "kernel", "configured", "expected"),
+    [
+        pytest.param(True, True, 63, None, 63, id="the kernel's number"),
+        pytest.param(True, True, None, 63, 63, id="the kernel does not tell"),
+        pytest.param(True, True, 63, 1, 1, id="less is wanted"),
+        pytest.param(True, True, 63, 100, 63, id="never more than the kernel says"),
+        pytest.param(True, True, None, None, None, id="nobody tells"),
+        pytest.param(True, True, 63, 0, None, id="none is wanted"),
+        pytest.param(True, False, 63, None, None, id="guests do not see the host's own CPU"),
+        pytest.param(False, True, 63, None, None, id="libvirt or QEMU cannot"),
+    ],
+)
+def test_intel_tdx_is_offered_as_nova_34_says(
+    offered_by_libvirt: bool, passthrough: bool, kernel: int | None, configured: int | None, expected: int | None
+) -> None:
+    """As in nova (TestLibvirtTDXSupported in tests/unit/virt/libvirt/test_host.py), which says 100 where 63 are."""
+    facts = replace(host(), domain_capabilities=(replace(PC, tdx=offered_by_libvirt),), tdx_guests=kernel)
+
+    found = device_stock(facts, DevicePolicy(tdx=passthrough, tdx_guests=configured), NOWHERE)
+
+    assert [(one.suffix, one.inventories["MEM_ENCRYPTION_CONTEXT"][0]) for one in found] == (
+        [("intel_tdx", Inventory(total=expected, max_unit=1))] if expected else []
+    )
+    assert all(one.traits.keys() == {"HW_CPU_X86_INTEL_TDX"} and one.novas for one in found)
+
+
 def test_present_names_every_provider_that_the_hardware_could_have() -> None:
     facts = host(plain(), parents=(MdevParent("mtty_mtty", None, ()),))
 

@@ -97,6 +97,7 @@ def test_a_running_domain_has_an_id_and_a_name(attributes: str, name: str, machi
         pytest.param("", None, id="none"),
         pytest.param("<launchSecurity type='s390-pv'/>", None, id="another architecture's"),
         pytest.param("<launchSecurity type='sev-snp'/>", "amd_sev_snp", id="SEV-SNP"),
+        pytest.param("<launchSecurity type='tdx'><policy>0x10000001</policy></launchSecurity>", "intel_tdx", id="TDX"),
         pytest.param("<launchSecurity type='sev'><policy>0x0003</policy></launchSecurity>", "amd_sev", id="SEV"),
         pytest.param("<launchSecurity type='sev'><policy>0x0007</policy></launchSecurity>", "amd_sev_es", id="SEV-ES"),
         pytest.param("<launchSecurity type='sev'/>", "amd_sev", id="no policy is told"),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from drivers.errors import DiscoveryError, MalformedFact, Vanished
 from drivers.facts import CpuMap, NetDevice, PciFunction, SevKernel
 from drivers.host.archive import Document
-from drivers.host.cpu import probe_isolated, probe_offline, probe_sev
+from drivers.host.cpu import probe_isolated, probe_offline, probe_sev, probe_tdx
 from drivers.host.parse import format_cpu_set, parse_id_list, parse_inet6, parse_routes
 from drivers.host.pci import probe_pci
 from drivers.host.sysfs import MAX_FILE_BYTES, KernelFiles
@@ -229,3 +229,21 @@ def test_the_kernel_tells_the_cell_of_a_cpu_that_is_off(tmp_path: Path) -> None:
     for name, text in recorded.items():
         write(tmp_path / "archive", name, text)
     assert probe_offline(KernelFiles(tmp_path / "archive"), cpu_map, (0, 3)) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("tdx 31\n", 31), ("sev 100\nsev_es 15\ntdx 31\n", 31), ("sev 100\n", None), ("", None)]
+)
+def test_how_many_guests_can_have_tdx_is_in_the_misc_controller(tmp_path: Path, text: str, count: int | None) -> None:
+    assert probe_tdx(KernelFiles(tmp_path)) is None
+    write(tmp_path, "sys/fs/cgroup/misc.capacity", text)
+
+    assert probe_tdx(KernelFiles(tmp_path)) == count
+
+
+@pytest.mark.parametrize("text", ["tdx\n", "tdx many\n", "tdx -1\n"])
+def test_a_number_of_tdx_guests_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+    write(tmp_path, "sys/fs/cgroup/misc.capacity", text)
+
+    with pytest.raises(MalformedFact, match=r"misc\.capacity"):
+        probe_tdx(KernelFiles(tmp_path))
