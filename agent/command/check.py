@@ -13,6 +13,7 @@ from agent.audit.heal import read_policy
 from agent.connect.choice import Choice, asking_nova, open_client, open_driver, open_nova
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.nova.client import NovaClient
+from agent.service.metrics import family_of
 from agent.service.status import is_running, read_status
 from agent.settings.read import Settings, files_of
 from agent.settings.slips import slips_of_the_pen, types_left_out
@@ -29,7 +30,6 @@ from reportclient.client import PlacementClient
 
 SKEW_LIMIT_S = 10
 METRICS_BYTES = 16 * 1024  # approximate size of a textfile of metrics
-_LOOPBACK = "127.0.0.1"
 
 
 class CheckFailed(Exception):
@@ -133,10 +133,11 @@ def _check_service(settings: Settings) -> str:
         _try_room(textfile.parent, METRICS_BYTES, "make room or set [agent] metrics_textfile")
     if settings.metrics_port and not _is_running(settings.state_directory):
         try:
-            socket.create_server((_LOOPBACK, settings.metrics_port)).close()
+            address = settings.bind_address
+            socket.create_server((address, settings.metrics_port), family=family_of(address)).close()
         except OSError as error:
             raise CheckFailed(
-                f"[agent] metrics_port: port {settings.metrics_port} of {_LOOPBACK} cannot be used: {error.strerror}"
+                f"[agent] metrics_port: port {settings.metrics_port} of {address} cannot be used: {error.strerror}"
             ) from error
     return "policy file, metrics port and textfile are usable"
 

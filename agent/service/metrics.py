@@ -1,7 +1,8 @@
-"""Metrics for Prometheus: served on a loopback port, or written to a file for the node exporter."""
+"""Metrics for Prometheus: served on a port, or written to a file for the node exporter."""
 
 import json
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -15,7 +16,6 @@ from agent import VERSION
 from agent.service.status import ServiceStatus
 
 ASKING_S = 5  # how long a connection may stay silent before it is closed
-_LOOPBACK = "127.0.0.1"
 OPERATION = ("source", "operation")
 
 
@@ -193,11 +193,19 @@ class _Server(ThreadingWSGIServer):
         return
 
 
-def serve(metrics: Metrics, port: int, status: Callable[[], ServiceStatus], is_lively: Callable[[], bool]) -> int:
-    """
-    Serve /metrics, /healthz (the loop makes progress) and /readyz (all sources serve) on loopback, in a thread.
+def family_of(address: str) -> socket.AddressFamily:
+    """Return the family of a numeric address."""
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
 
-    Return the port; ``port`` 0 takes a free one.
+
+def serve(
+    metrics: Metrics, address: str, port: int, status: Callable[[], ServiceStatus], is_lively: Callable[[], bool]
+) -> int:
+    """
+    Serve /metrics, /healthz (the loop makes progress) and /readyz (all sources serve) at an address, in a thread.
+
+    /readyz?strict also wants that the last pass ended well for every node: a gate, where /readyz is a probe. Return the
+    port; ``port`` 0 takes a free one.
 
     Raises:
         OSError: cannot listen on the port.
@@ -208,11 +216,13 @@ def serve(metrics: Metrics, port: int, status: Callable[[], ServiceStatus], is_l
         if environ["PATH_INFO"] == "/metrics":
             return application(environ, start)
         now = status()
-        good = {"/healthz": is_lively(), "/readyz": now.is_ready}.get(environ["PATH_INFO"])
+        ready = now.is_well if environ.get("QUERY_STRING") == "strict" else now.is_ready
+        good = {"/healthz": is_lively(), "/readyz": ready}.get(environ["PATH_INFO"])
         code = "404 Not Found" if good is None else "200 OK" if good else "503 Service Unavailable"
         start(code, [("Content-Type", "application/json")])
         return [json.dumps({"status": now.sentence(), "pid": os.getpid()}).encode()]
 
-    server = make_server(_LOOPBACK, port, route, server_class=_Server, handler_class=_Quiet)
+    bound: type[_Server] = type("_Bound", (_Server,), {"address_family": family_of(address)})
+    server = make_server(address, port, route, server_class=bound, handler_class=_Quiet)
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     return int(server.server_port)

@@ -130,16 +130,18 @@ class Reporter:
         Raises:
             ConfigError: the port is in use, or not allowed.
         """
+        address = self._settings.bind_address
         if self._settings.metrics_port is None:
             return
         try:
-            port = serve(self._metrics, self._settings.metrics_port, lambda: self.status, self._is_lively)
+            port = serve(self._metrics, address, self._settings.metrics_port, lambda: self.status, self._is_lively)
         except OSError as error:
             raise ConfigError(
-                f"[agent] metrics_port: cannot listen on 127.0.0.1:{self._settings.metrics_port}: {error.strerror}: "
-                f"choose another port, or 0 for a free one"
+                f"[agent] metrics_port: cannot listen on port {self._settings.metrics_port} of {address}: "
+                f"{error.strerror}: choose another port, 0 for a free one, or another bind_address"
             ) from error
-        LOG.info("metrics and health at http://127.0.0.1:%d/metrics /healthz /readyz", port)
+        where = f"[{address}]" if ":" in address else address
+        LOG.info("metrics and health at http://%s:%d/metrics /healthz /readyz", where, port)
 
     def _is_lively(self) -> bool:
         return time.monotonic() - self._moved < max(STUCK_S, 3 * self._settings.interval_s)

@@ -52,6 +52,11 @@ class ServiceStatus:
         """Whether a pass was completed (maybe refused), and all sources served at the last try."""
         return self.last_pass_s is not None and not self.errors and Status.FAILED.value not in self.outcomes.values()
 
+    @property
+    def is_well(self) -> bool:
+        """Whether it is ready, and the last pass left nothing for a person to do."""
+        return self.is_ready and set(self.outcomes.values()) <= WELL
+
     def sentence(self) -> str:
         """Return one line for people, as ``systemctl status`` shows it."""
         if self.errors:

@@ -200,7 +200,10 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
                         "case for each refused or failed pass over a hypervisor. plan --replay FILE repeats such a "
                         "pass. A case has no logins; docs/commands.md says what it contains."),
         cfg.PortOpt("metrics_port",
-                    help="Port on loopback for /metrics, /healthz and /readyz; 0: a free port. Unset: no port."),
+                    help="Port for /metrics, /healthz and /readyz; 0: a free port. Unset: no port."),
+        cfg.IPOpt("bind_address", default="127.0.0.1",
+                  help="Address at which metrics_port is opened. Whoever reaches it can read metrics and status: there "
+                       "is neither a login nor TLS. Put a proxy before an address that others reach."),
         cfg.StrOpt("metrics_textfile",
                    help="File to which the service writes its metrics, for the node exporter's textfile collector."),
         cfg.StrOpt("ring_url",

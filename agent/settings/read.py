@@ -75,7 +75,8 @@ class Settings:
     stop_timeout_s: int
     heal_policy: Path | None  # None: the service repairs nothing
     keep_cases: int  # how many cases of refused or failed passes to keep
-    metrics_port: int | None  # on loopback; 0: a free port; None: no port
+    bind_address: str  # of metrics and health, numeric
+    metrics_port: int | None  # 0: a free port; None: no port
     metrics_textfile: Path | None  # None: no file
     fleet: FleetSettings
     placement_chosen: bool  # whether a file sets [placement] auth_type or auth_section
@@ -189,6 +190,7 @@ def _read_settings(values: Values, config_folders: list[Path]) -> Settings:
         stop_timeout_s=values.value("agent", "stop_timeout"),
         heal_policy=_path(values.value("agent", "heal_policy")),
         keep_cases=values.value("agent", "keep_cases"),
+        bind_address=values.value("agent", "bind_address"),
         metrics_port=values.value("agent", "metrics_port"),
         metrics_textfile=_path(values.value("agent", "metrics_textfile")),
         node_grace_s=values.value("agent", "node_grace"),

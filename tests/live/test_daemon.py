@@ -413,7 +413,8 @@ def test_health_and_metrics_are_served_on_loopback(placement_server: PlacementSe
         http.trust_env = False
         service.wait(lambda: service.passes() >= 2)
         base = f"http://127.0.0.1:{port}"
-        assert [http.get(f"{base}/{path}").status_code for path in ("healthz", "readyz", "nosuch")] == [200, 200, 404]
+        paths = ("healthz", "readyz", "readyz?strict", "nosuch")
+        assert [http.get(f"{base}/{path}").status_code for path in paths] == [200, 200, 200, 404]
         text = http.get(f"{base}/metrics").text
         assert 'compute_node_agent_passes_total{outcome="changed"} 1.0' in text
         assert 'compute_node_agent_placement_requests_total{code="200",method="GET"}' in text
@@ -424,6 +425,22 @@ def test_health_and_metrics_are_served_on_loopback(placement_server: PlacementSe
         with socket.create_connection(("127.0.0.1", port)):  # who asks nothing keeps nobody waiting
             service.wait(lambda: http.get(f"{base}/readyz", timeout=20).status_code == 503)
         assert http.get(f"{base}/healthz").status_code == 200
+
+
+def test_metrics_are_served_at_another_address_and_a_refused_pass_closes_the_strict_gate(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    """It would take away most of the CPUs, though all sources serve."""
+    port = free_port()
+    groups = made_up(tmp_path, noauth(placement_server.url), metrics_port=port, bind_address="::1", interval=60)
+    assert run_agent("sync", "--config-file", write_config(groups, tmp_path / "before.conf")).code == 0
+    groups["compute"] = {"cpu_shared_set": "0"}
+    with serving(tmp_path, groups) as service, requests.Session() as http:
+        http.trust_env = False
+        service.wait(lambda: service.passes() >= 1)
+        base = f"http://[::1]:{port}"
+        assert [http.get(f"{base}/{path}").status_code for path in ("readyz", "readyz?strict")] == [200, 503]
+        assert f"{base}/metrics" in service.lines()
 
 
 def test_check_finds_what_the_service_would_not_start_with(tmp_path: Path) -> None:
