@@ -10,7 +10,7 @@ $(shell rm -f .venv/*.stamp)
 endif
 endif
 
-.PHONY: help venv run test check unit soak guest-test bench sample service-test nova-driver nova-test cloud-test storage-test distro-test deb clean
+.PHONY: help venv run test check unit soak guest-test bench sample service-test nova-driver nova-test cloud-test storage-test distro-test deb image clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -82,6 +82,10 @@ distro-test: .venv/test.stamp  ## the package, and the tests, on Debian 12 and 1
 
 deb: .venv/run.stamp  ## a Debian package in build/, with the service
 	@tools/deb.sh $(PYTHON)
+
+image: deb  ## a container image of that package in build/, see etc/containers and etc/kubernetes
+	@tools/host.sh roots
+	@tools/image.sh "$$(ls -t build/compute-node-agent_*.deb | head -n 1)"
 
 clean:  ## what the other targets made, but for the embedded placement's .run/
 	rm -rf .venv .ironic .bench .guest .distro build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
