@@ -132,7 +132,8 @@ def _with_nova(
     if not several and not snapshot.asked:
         return snapshot
     root = snapshot.tree.providers[0].provider
-    beside = OWNER_NOVA in root.traits or (not node.settings.recorded and node.probe(NOVA_COMPUTE).any)
+    shown = OWNER_NOVA in root.traits or nova is not None  # who gives a login says that nova is there
+    beside = shown or (not node.settings.recorded and node.probe(NOVA_COMPUTE).any)
     differing = any(snapshot.differences(uuid) for uuid in snapshot.holdings.guests & snapshot.consumers.keys())
     asked = frozenset(several if differing else several - young)  # a young one may be why a guest differs
     return replace(snapshot, beside_nova=beside, nova=nova(root_uuid, asked) if nova and asked else None)

@@ -19,6 +19,8 @@ ENDED = frozenset({"cancelled", "completed", "confirmed", "done", "error", "fail
 """States of a migration that nova has ended."""
 FINISHED = "finished"
 """State of a resize whose server runs in its new size, and that a person has to confirm or revert."""
+IN_ACTION = frozenset({"BUILD", "MIGRATING", "REBUILD", "RESIZE"})
+"""States of a server that nova is making, or moving."""
 AT_REST = frozenset({"ACTIVE", "ERROR", "PAUSED", "RESCUE", "SHUTOFF", "SUSPENDED"})
 """States of a server that is not moving to another host."""
 
@@ -31,6 +33,11 @@ class NovaServer:
     status: str  # such as ACTIVE or VERIFY_RESIZE; UNKNOWN: the database of its cell does not answer
     host: str | None = None  # nova's name of its host; None: on no host, or not reported
     task: str | None = None  # what nova is doing with it; None: nothing, or not reported
+
+    @property
+    def in_action(self) -> bool:
+        """Whether nova is doing something with it: its guest may be about to appear on a host, or to leave it."""
+        return self.task is not None or self.status in IN_ACTION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

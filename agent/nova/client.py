@@ -42,8 +42,8 @@ class NovaSilent(Exception):
 
 
 @dataclass(slots=True)
-class _Heard:
-    """What was heard until now."""
+class _Known:
+    """What nova answered so far."""
 
     host: str = ""
     servers: dict[str, NovaServer] = field(default_factory=dict)
@@ -62,24 +62,30 @@ class NovaClient:
         """
         Return what nova knows about the hypervisor with this uuid, and about ``consumers``.
 
-        Three requests, two more for a second page of each listing, and up to three for each consumer that is in
-        neither listing. After the first request without a usable answer nothing more is asked: what is not known by
-        then stays undecided, and ``silence`` says why. Raises nothing.
+        Three requests, two more for a second page of each listing, up to three for each consumer that is in neither
+        listing, and one more if nova does not know one of these. After the first request without a usable answer
+        nothing more is asked: what is not known by then stays undecided, and ``silence`` says why. Raises nothing.
+
+        While the database of a cell is away, nova answers that it does not know the migrations of that cell. So a
+        consumer is unknown to nova only if nova still shows this host's hypervisor after the last question.
         """
-        heard, silence = _Heard(), ""
+        known, silence = _Known(), ""
         try:
-            self._host(root_uuid, heard)
+            self._host(root_uuid, known)
             for uuid in sorted(consumers):
-                if uuid not in heard.servers and uuid not in heard.migrations:
-                    self._one(uuid, heard)
+                if uuid not in known.servers and uuid not in known.migrations:
+                    self._one(uuid, known)
+            if known.unknown and self._name(root_uuid) is None:
+                raise self._without_cell(root_uuid)
         except NovaSilent as error:
             silence = str(error)
+            known.unknown.clear()
         return NovaWitness(
             asked=frozenset(consumers),
-            host=heard.host,
-            servers=heard.servers,
-            migrations=heard.migrations,
-            unknown=frozenset(heard.unknown),
+            host=known.host,
+            servers=known.servers,
+            migrations=known.migrations,
+            unknown=frozenset(known.unknown),
             silence=silence,
         )
 
@@ -100,35 +106,32 @@ class NovaClient:
         status, body = self._get(path, 404)
         return None if status == 404 else str(self._parsed(path, parse_host, body))
 
-    def _host(self, root_uuid: str, heard: _Heard) -> None:
-        """Hear of the host's own servers and migrations."""
+    def _host(self, root_uuid: str, known: _Known) -> None:
+        """Ask for the host's own servers and migrations."""
         name = self._name(root_uuid)
         if name is None:
-            raise NovaSilent(
-                f"{self.where} has no hypervisor with the uuid of this host's root provider, {root_uuid}, or the "
-                f"database of its cell is away: compare it with openstack hypervisor list"
-            )
-        heard.host = name
-        query = {"all_tenants": "1", "host": heard.host, "limit": str(PAGE)}
+            raise self._without_cell(root_uuid)
+        known.host = name
+        query = {"all_tenants": "1", "host": known.host, "limit": str(PAGE)}
         for record in self._pages("/servers/detail", "servers", query):
             server = self._parsed("/servers/detail", parse_server, record)
-            if server.host != heard.host:
+            if server.host != known.host:
                 raise NovaSilent(
-                    f"{self.where} does not list the servers of host {heard.host} alone, or does not show {HOST}: "
+                    f"{self.where} does not list the servers of host {known.host} alone, or does not show {HOST}: "
                     f"{RIGHTS}"
                 )
-            heard.servers[server.uuid] = server
-        query = {"host": heard.host, "limit": str(PAGE)}
+            known.servers[server.uuid] = server
+        query = {"host": known.host, "limit": str(PAGE)}
         for record in self._pages("/os-migrations", "migrations", query):
             migration = self._parsed("/os-migrations", parse_migration, record)
-            heard.migrations[migration.uuid] = migration
+            known.migrations[migration.uuid] = migration
 
-    def _one(self, uuid: str, heard: _Heard) -> None:
-        """Hear of one consumer that is in neither listing of the host."""
+    def _one(self, uuid: str, known: _Known) -> None:
+        """Ask for one consumer that is in neither listing of the host."""
         path = f"/servers/{uuid}"
         status, body = self._get(path, 404)
         if status == 200:
-            heard.servers[uuid] = replace(
+            known.servers[uuid] = replace(
                 self._parsed(path, lambda found: parse_server(found["server"]), body), uuid=uuid
             )
             return
@@ -137,14 +140,14 @@ class NovaClient:
             server = self._parsed("/servers/detail", parse_server, record)
             if server.uuid != uuid:
                 raise NovaSilent(f"{self.where} ignores the filter uuid of a listing of servers: {RIGHTS}")
-            heard.servers[uuid] = server
+            known.servers[uuid] = server
             return
         # No filter takes a migration's uuid. A marker must be a migration of any host that nova has.
         status, _ = self._get(f"/os-migrations?{urlencode({'limit': '1', 'marker': uuid})}", 400)
         if status == 400:
-            heard.unknown.add(uuid)
+            known.unknown.add(uuid)
         else:
-            heard.migrations[uuid] = NovaMigration(uuid=uuid, status="unknown", server="")
+            known.migrations[uuid] = NovaMigration(uuid=uuid, status="unknown", server="")
 
     def _pages(self, path: str, part: str, query: dict[str, str]) -> Iterator[Any]:
         """
@@ -204,6 +207,12 @@ class NovaClient:
         if not isinstance(body, dict) or status not in (200, *expected) or _OWN.get(status, "") not in ("", *body):
             raise self._strange(shown, f"status {status}: {' '.join(str(answer.text).split())[:200]}")
         return status, body
+
+    def _without_cell(self, root_uuid: str) -> NovaSilent:
+        return NovaSilent(
+            f"{self.where} has no hypervisor with the uuid of this host's root provider, {root_uuid}, or the "
+            f"database of its cell is away: compare it with openstack hypervisor list"
+        )
 
     def _strange(self, path: str, why: str) -> NovaSilent:
         return NovaSilent(

@@ -61,7 +61,7 @@ def test_a_consumer_of_another_host_is_looked_up_by_itself(nova: FakeNova) -> No
     assert told.servers["there"].host == "other-nova-host"
     assert told.migrations["abroad"].server == ""
     assert (set(told.unknown), told.silence) == ({"nobody"}, "")
-    assert len(nova.asked) == 4 + 1 + 3 + 3
+    assert len(nova.asked) == 4 + 1 + 3 + 3 + 1
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7])
@@ -113,14 +113,29 @@ def test_an_answer_that_does_not_show_everything_decides_nothing(
 
 @pytest.mark.parametrize("part", ["/servers/nobody", "uuid=nobody", "marker=nobody"])
 @pytest.mark.parametrize("status", [403, 500])
-def test_after_a_failure_nothing_more_is_asked_and_what_was_told_stays(nova: FakeNova, part: str, status: int) -> None:
+def test_after_a_failure_nothing_more_is_asked_and_nothing_is_unknown_to_nova(
+    nova: FakeNova, part: str, status: int
+) -> None:
     nova.fault = failing(status, part)
 
     told = ask(nova, "aaa", "here", "nobody", "there")
 
-    assert (set(told.unknown), set(told.servers)) == ({"aaa"}, {"here"})
+    assert (set(told.unknown), set(told.servers)) == (set(), {"here"})
     assert told.silence
     assert not any("there" in one for one in nova.asked)
+
+
+def test_what_a_cell_does_not_know_while_its_database_goes_away_is_undecided(nova: FakeNova) -> None:
+    def away(request: Request) -> None:
+        if "marker=gone" in request.path:
+            nova.hypervisors.clear()
+
+    nova.fault = away
+
+    told = ask(nova, "gone", "here")
+
+    assert told.unknown == frozenset()
+    assert "the database of its cell is away" in told.silence
 
 
 def test_a_404_of_a_user_who_sees_one_project_only_is_no_proof(nova: FakeNova) -> None:

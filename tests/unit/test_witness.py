@@ -106,7 +106,7 @@ def test_only_what_nova_does_not_know_is_taken_away(world: World, nova: FakeNova
         (Kind.GUEST_LOST, LOST, False),
         (Kind.ORPHANED, NOBODY, True),
     }
-    assert requests == 4 + 3
+    assert requests == 4 + 3 + 1
     assert (world.rows(NOBODY), bool(world.rows(LOST)), bool(world.rows(MOVED))) == ({}, True, True)
     assert {one.kind for one in audit(world, nova).findings} == {Kind.GUEST_LOST}
 

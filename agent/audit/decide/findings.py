@@ -77,7 +77,7 @@ class Finding:
     arriving: bool = False  # True: a guest that is on its way looks the same, which can take hours
     untyped: bool = False  # True: the repair takes from a consumer without a type, which may be another service's
     misplaced: bool = False  # True: the repair only moves rows of a guest that is here to where the guest is
-    by_nova: bool = False  # True: it rests on nova's answer, and is another finding than the same without that word
+    by_nova: bool = False  # True: it rests on nova's answer; without that answer it would be another finding
 
     @property
     def consumers(self) -> frozenset[str]:

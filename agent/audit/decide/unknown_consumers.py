@@ -62,7 +62,10 @@ def audit_strangers(snapshot: Snapshot) -> list[Finding]:
     found: list[Finding] = []
     several = strangers(snapshot)
     for one in several:
-        if word_of(snapshot, one.uuid) is Word.MIGRATION or _is_explained(snapshot, one, several):
+        server = server_of(snapshot, one.uuid)
+        if word_of(snapshot, one.uuid) is Word.MIGRATION or (server and server.in_action):
+            continue
+        if _is_explained(snapshot, one, several):
             continue
         judged = _judge(snapshot, one)
         repair = None if judged.kind is Kind.GUEST_LOST else _take_away(snapshot, one)
