@@ -273,7 +273,7 @@ def _check_tree(one: ComputeNode, survey: Survey) -> str:
         raise CheckFailed(f"{one.name}: sync would end with {verdict.refused.value}: {'; '.join(verdict.notes)}")
     count = len(draft.plan.operations)
     left = f": sync would do {count} operation(s), see compute-node-agent plan" if count else " is up to date"
-    return f"{one.name}{left}; {_role_text(one)}"
+    return f"{one.name}{left}; {_role_text(one, draft.nova)}"
 
 
 def _fitting_roles(one: ComputeNode) -> tuple[str, ...]:
@@ -283,7 +283,9 @@ def _fitting_roles(one: ComputeNode) -> tuple[str, ...]:
     return ("or leave the host to nova, and set [agent] role = audit, or role = beside to report what nova leaves out",)
 
 
-def _role_text(one: ComputeNode) -> str:
+def _role_text(one: ComputeNode, signs: Mapping[str, str]) -> str:
     if one.settings.role:
         return f"[agent] role = {one.settings.role}"
+    if signs:
+        return f"[agent] role is not set, and a person took the root over (--take-over): {'; '.join(signs.values())}"
     return "[agent] role is not set, and sole fits, as nothing shows that nova reports this host"

@@ -16,7 +16,6 @@ from agent.state.locks import locked, serving
 from agent.sync.attempts import repeat_on_conflict
 from agent.sync.decide.draft import Draft
 from agent.sync.decide.novas import advice, stranded
-from agent.sync.decide.owner import only_audits
 from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode, Sight
 from agent.sync.outcome import Outcome, Status
@@ -64,10 +63,8 @@ def hand_over_node(node: ComputeNode, *, dry: bool = False, force: bool = False)
     """
 
     def against(sight: Sight, _held: tuple[Allocation, ...]) -> tuple[str, ...]:
-        if node.settings.audits_only:
-            return (only_audits(node.name),)
         stands = node.standing_layout(sight.observed, sight.memory)
-        return against_hand_over(sight.observed, stands, force=force or beside)
+        return node.against_handing(sight) or against_hand_over(sight.observed, stands, force=force or beside)
 
     def plan(sight: Sight) -> Plan:
         return plan_hand_over(sight.said, sight.memory.configured, kept=kept)

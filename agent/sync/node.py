@@ -15,7 +15,7 @@ from agent.sync.decide.draft import Draft, draft, ownership
 from agent.sync.decide.judge import Terms
 from agent.sync.decide.layout import standing_layout
 from agent.sync.decide.one_time import used_up_ones
-from agent.sync.decide.owner import NOVA_COMPUTE, against_writing, only_audits, signs_of_nova
+from agent.sync.decide.owner import NOVA_COMPUTE, against_handing, against_writing, only_audits, signs_of_nova
 from agent.sync.decide.view import Needs, Readings, View, Wishes
 from agent.sync.provider_yaml import read_additions
 from drivers.base import Driver, Survey
@@ -25,7 +25,7 @@ from drivers.looks import look
 from drivers.policy import Layout
 from reportclient.client import PlacementClient
 from reportclient.errors import TreeMismatch
-from reportclient.ownership import MANAGED, Names, Ownership
+from reportclient.ownership import MANAGED, Names, Ownership, is_marked
 from reportclient.reserve import set_by_operator, with_reservations
 from reportclient.tree import ObservedTree, ProviderTree
 
@@ -192,11 +192,24 @@ class ComputeNode:
             return (only_audits(self.name),)
         if self.settings.beside_nova:
             return against_root(self.name, seen.observed)
-        if self.settings.recorded:
+        return against_writing(self.name, self._signs(seen), seen.memory.taken_over)
+
+    def against_handing(self, seen: Sight) -> tuple[str, ...]:
+        """Return why this host's root is not left to nova, as ``against_writing``."""
+        if self.settings.audits_only:
+            return (only_audits(self.name),)
+        root = seen.observed.root
+        if self.settings.beside_nova or not (root and is_marked(root)):
             return ()
+        return against_handing(self.name, self._signs(seen), seen.memory.taken_over)
+
+    def _signs(self, seen: Draft | Sight) -> dict[str, str]:
+        """Return the signs that nova reports the root; none of a recorded host."""
+        if self.settings.recorded:
+            return {}
         record = self.nova(seen.root_uuid) if self.nova else NovaRecord()
-        signs = signs_of_nova(seen.observed.root, self.probe(NOVA_COMPUTE), record)
-        return against_writing(self.name, signs, seen.memory.taken_over)
+        remembered = seen.memory.observed is not None
+        return signs_of_nova(seen.observed.root, self.probe(NOVA_COMPUTE), record, remembered=remembered)
 
     def standing_layout(self, tree: ObservedTree, left: NodeState) -> Layout:
         """

@@ -114,7 +114,8 @@ def _own_identity(node: ComputeNode) -> str | None:
     identity = read_identity(folders)
     if identity is None and (standing := node.client.find(node.name)):
         raise node.unlike(standing, None)
-    return identity if identity or node.settings.beside_nova else create_identity(folders[0])
+    novas = node.settings.beside_nova or node.settings.audits_only
+    return identity if identity or novas else create_identity(folders[0])
 
 
 def _carry_out(node: ComputeNode, draft: Draft, wishes: Wishes, agree: Agree) -> Outcome:

@@ -11,6 +11,7 @@ from drivers.facts import ServiceSigns
 
 _ENABLING = ("etc/systemd/system", "run/systemd/system")  # their folders *.wants and *.requires link what is enabled
 _UNIT_FOLDERS = ("etc/systemd/system", "run/systemd/system", "lib/systemd/system", "usr/lib/systemd/system")
+_WITH_VALUE = ("-W", "-X")  # options of Python that the next word belongs to
 _OTHER_NAMES = {"nova-compute": r"@n-cpu\."}  # DevStack's
 
 
@@ -30,10 +31,21 @@ def probe_service(program: str, root: Path = Path("/")) -> ServiceSigns:
 def _processes(program: str) -> tuple[int, ...]:
     found = []
     for process in psutil.process_iter(["cmdline"]):
-        words = process.info["cmdline"] or []
-        if any(word.rpartition("/")[2] == program for word in words[:2]):
+        if any(word.rpartition("/")[2] == program for word in _programs(process.info["cmdline"] or [])):
             found.append(process.pid)
     return tuple(sorted(found))
+
+
+def _programs(words: list[str]) -> Iterator[str]:
+    """Yield the program of a command line, and its first argument that is no option: the script of an interpreter."""
+    yield from words[:1]
+    rest = iter(words[1:])
+    for word in rest:
+        if not word.startswith("-"):
+            yield word
+            return
+        if word in _WITH_VALUE:
+            next(rest, None)
 
 
 def _enabled(program: str, root: Path) -> Iterator[str]:

@@ -180,7 +180,8 @@ def test_a_person_who_takes_over_is_told_what_nova_will_do() -> None:
     assert "nova-compute.service is enabled on this host: when nova-compute starts" in doubled
     assert "puts VCPU and MEMORY_MB on host again" in doubled
     assert "puts MEMORY_MB on host again" in flat
-    assert notes_on(draft(plan=plan, nova={"root": "host carries OWNER_NOVA"})) == ()
+    assert "host carries OWNER_NOVA: when" in notes_on(draft(plan=plan, nova={"root": "host carries OWNER_NOVA"}))[0]
+    assert notes_on(draft(plan=plan, nova={"silence": "nova cannot be asked"})) == ()
 
 
 # -- plans that are not carried out ------------------------------------------------------------------------------------

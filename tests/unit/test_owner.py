@@ -3,7 +3,7 @@
 import pytest
 
 from agent.nova.answers import NovaRecord
-from agent.sync.decide.owner import against_writing, only_audits, outlook, signs_of_nova
+from agent.sync.decide.owner import against_handing, against_writing, only_audits, outlook, signs_of_nova
 from drivers.facts import ServiceSigns
 from reportclient.ownership import MARKER, OWNER_NOVA
 from reportclient.tree import Inventory, ObservedProvider, Provider, ProviderTree
@@ -19,7 +19,7 @@ def root(*traits: str) -> ObservedProvider:
         pytest.param(None, ServiceSigns(), [], id="a new host"),
         pytest.param(root(), ServiceSigns(), [], id="nothing of nova's"),
         pytest.param(root(OWNER_NOVA), ServiceSigns(), ["root"], id="nova's trait"),
-        pytest.param(root(OWNER_NOVA, MARKER), ServiceSigns(), [], id="nova's trait that it left behind"),
+        pytest.param(root(OWNER_NOVA, MARKER), ServiceSigns(), [], id="nova's trait on a root that we know we wrote"),
         pytest.param(root(MARKER), ServiceSigns(processes=(7, 9)), ["process"], id="a process, whatever the root has"),
         pytest.param(None, ServiceSigns(units=("nova-compute.service",)), ["nova-compute.service"], id="a unit"),
     ],
@@ -28,6 +28,30 @@ def test_the_signs_that_nova_reports_a_root(
     stands: ObservedProvider | None, found: ServiceSigns, keys: list[str]
 ) -> None:
     assert list(signs_of_nova(stands, found)) == keys
+
+
+def test_both_marks_on_a_root_that_we_do_not_remember_are_those_of_our_driver_inside_nova() -> None:
+    signs = signs_of_nova(root(OWNER_NOVA, MARKER), ServiceSigns(), remembered=False)
+
+    assert list(signs) == ["root"]
+    assert "does not remember" in signs["root"]
+    assert list(signs_of_nova(root(MARKER), ServiceSigns(), remembered=False)) == []
+
+
+@pytest.mark.parametrize(
+    ("signs", "taken_over", "refused"),
+    [
+        pytest.param({}, (), False, id="nothing shows nova"),
+        pytest.param({"root": "it carries OWNER_NOVA"}, (), True, id="nova reports the root"),
+        pytest.param({"process": "it runs"}, (), True, id="nova-compute runs"),
+        pytest.param({"root": "it carries OWNER_NOVA"}, ("root",), False, id="a person took the root over"),
+        pytest.param({"nova-compute.service": "enabled", "record": "known"}, (), False, id="nova is about to go on"),
+    ],
+)
+def test_a_root_that_nova_reports_already_is_not_handed_over(
+    signs: dict[str, str], taken_over: tuple[str, ...], refused: bool
+) -> None:
+    assert bool(against_handing("host", signs, taken_over)) is refused
 
 
 @pytest.mark.parametrize(
@@ -67,5 +91,6 @@ def test_what_nova_will_do_depends_on_the_wanted_tree() -> None:
 
     assert "it writes its own values on host" in outlook(whole, signs)[0]
     assert "it puts VCPU and MEMORY_MB on host again" in outlook(cells, signs)[0]
-    assert outlook(cells, {"root": "host carries OWNER_NOVA"}) == ()
+    assert "it puts VCPU and MEMORY_MB on host again" in outlook(cells, {"root": "host carries OWNER_NOVA"})[0]
+    assert outlook(cells, {"silence": "nova cannot be asked"}) == ()
     assert only_audits("host").startswith("[agent] role = audit")

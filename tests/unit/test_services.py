@@ -1,6 +1,7 @@
 """Signs of another service on a host: processes, and systemd units."""
 
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,6 +73,21 @@ def test_a_process_is_known_by_its_program_or_its_script() -> None:
                 if found := probe_service("a-service-of-ours").processes:
                     break
             assert found == (process.pid,)
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("options", [(), ("-s",), ("-E", "-X", "utf8", "-Wignore", "-W", "ignore")])
+def test_the_script_of_an_interpreter_is_known_behind_its_options(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """#!/usr/bin/python3 -s is how packages of RPM begin their scripts."""
+    script = tmp_path / "another-service-of-ours"
+    script.write_text("import time\nprint('runs', flush=True)\ntime.sleep(60)\n", encoding="utf-8")
+    command = [sys.executable, *options, str(script)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout
+            assert process.stdout.readline() == b"runs\n"
+            assert probe_service(script.name).processes == (process.pid,)
         finally:
             process.kill()
 

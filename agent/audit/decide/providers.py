@@ -64,7 +64,8 @@ def _twice_on_offer(snapshot: Snapshot) -> list[Finding]:
             actual=root.provider.inventories[name].total,
             seen=f"the cells of {root.name} offer the same {name}, as after a start of nova-compute on a host with "
             f"cells: stop and disable nova-compute here and run reshape --apply --take-over, or to give the host back "
-            f"to nova, run reshape --to devices --apply --take-over and then hand-over",
+            f"to nova, run reshape --to devices --apply --take-over and then hand-over; if nova-compute reports this "
+            f"host with this agent's driver, start nova-compute with that driver",
         )
         for name in sorted(doubled & root.provider.inventories.keys())
     ]

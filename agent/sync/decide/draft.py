@@ -300,7 +300,8 @@ def _signs(view: View) -> dict[str, str]:
     read = view.readings
     if view.recorded:
         return {}
-    return signs_of_nova(view.observed.root, read.nova_compute or ServiceSigns(), read.nova_record or NovaRecord())
+    found, record = read.nova_compute or ServiceSigns(), read.nova_record or NovaRecord()
+    return signs_of_nova(view.observed.root, found, record, remembered=view.memory.observed is not None)
 
 
 def ownership(

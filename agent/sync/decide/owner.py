@@ -8,24 +8,28 @@ from reportclient.ownership import MARKER, OWNER_NOVA
 from reportclient.tree import ObservedProvider, ProviderTree
 
 NOVA_COMPUTE = "nova-compute"
-_SILENCE = "silence"
+_ROOT, _PROCESS, _SILENCE = "root", "process", "silence"
 
 
 def signs_of_nova(
-    root: ObservedProvider | None, found: ServiceSigns, record: NovaRecord = NovaRecord()
+    root: ObservedProvider | None, found: ServiceSigns, record: NovaRecord = NovaRecord(), *, remembered: bool = True
 ) -> dict[str, str]:
     """
     Return what shows that nova reports this root, a sentence each, by a key to remember it by; empty: nothing does.
 
     ``found`` is what shows nova-compute on this host, and ``record`` what nova itself answered. A nova that does not
     answer counts as a sign only where this agent has not reported the root before: else the devices of a host would
-    stay on offer as they were while nova is away. The kinds of sign have the same keys at each pass.
+    stay on offer as they were while nova is away. ``remembered`` is whether this agent knows of its own that it wrote
+    the root: our driver inside nova-compute leaves both marks. The kinds of sign have the same keys at each pass.
     """
     signs = {}
-    if root and OWNER_NOVA in root.provider.traits and MARKER not in root.provider.traits:
-        signs["root"] = f"{root.name} carries OWNER_NOVA, and not this agent's mark"
+    if root and OWNER_NOVA in root.provider.traits:
+        if MARKER not in root.provider.traits:
+            signs[_ROOT] = f"{root.name} carries OWNER_NOVA, and not this agent's mark"
+        elif not remembered:
+            signs[_ROOT] = f"{root.name} carries OWNER_NOVA, and this agent does not remember that it wrote it"
     if found.processes:
-        signs["process"] = f"nova-compute (pid {found.processes[0]}) runs on this host"
+        signs[_PROCESS] = f"nova-compute (pid {found.processes[0]}) runs on this host"
     if record.host:
         signs["record"] = f"nova has this hypervisor, of its host {record.host} (openstack hypervisor list)"
     if record.silence and not (root and MARKER in root.provider.traits):
@@ -50,6 +54,18 @@ def against_writing(name: str, signs: Mapping[str, str], taken_over: Collection[
     )
 
 
+def against_handing(name: str, signs: Mapping[str, str], taken_over: Collection[str]) -> tuple[str, ...]:
+    """Return why the root ``name`` is not left to nova, a sentence each: nova has it already; empty: it may be left."""
+    new = [sentence for key, sentence in signs.items() if key in (_ROOT, _PROCESS) and key not in taken_over]
+    if not new:
+        return ()
+    return (
+        f"nova-compute reports {name} already: {'; '.join(new)}",
+        "nothing is written: hand-over is for a root that this agent reports; stop nova-compute first, and start it "
+        "after hand-over",
+    )
+
+
 def only_audits(name: str) -> str:
     """Return why nothing is written on the root ``name`` in the role audit."""
     return f"[agent] role = audit: this agent writes nothing on {name} but repairs of its audits"
@@ -57,7 +73,7 @@ def only_audits(name: str) -> str:
 
 def outlook(desired: ProviderTree, signs: Mapping[str, str]) -> tuple[str, ...]:
     """Return what nova-compute will do to the wanted tree once it starts, a sentence; empty without a sign of it."""
-    if not signs.keys() - {"root", _SILENCE}:
+    if not signs.keys() - {_SILENCE}:
         return ()
     root, why = desired.root, "; ".join(signs.values())
     missing = [name for name in ("VCPU", "MEMORY_MB") if name not in root.inventories]
