@@ -102,7 +102,7 @@ def _placed(observed: ObservedTree, wanted: Collection[str], root: str) -> dict[
     found = {}
     for seen in observed:
         parent = seen.provider.parent
-        if parent is None or _is_of_the_host(seen.provider):
+        if parent is None or is_of_the_host(seen.provider):
             continue
         if parent in wanted:
             found[seen.name] = seen
@@ -111,7 +111,7 @@ def _placed(observed: ObservedTree, wanted: Collection[str], root: str) -> dict[
     return found
 
 
-def _is_of_the_host(provider: Provider) -> bool:
+def is_of_the_host(provider: Provider) -> bool:
     """Return whether a provider is a cell or a pool of pages, and so no device, whatever the operator's files add."""
     return _CELL in provider.traits or any(name.startswith(_PAGES) for name in provider.traits)
 

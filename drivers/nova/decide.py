@@ -13,10 +13,10 @@ from drivers.nova.trees import rows_of
 from drivers.policy import Policy
 from reportclient.allocations import Allocation, Consumer, Observed
 from reportclient.diff import diff
-from reportclient.hold import hold
+from reportclient.hold import hold, is_of_the_host
 from reportclient.ownership import Names
 from reportclient.plan import Plan, lessened, recast
-from reportclient.tree import Inventory, ObservedTree, ProviderTree
+from reportclient.tree import Inventory, ObservedTree, Provider, ProviderTree
 
 _ANYONE = "unknown"  # stands for whoever may hold stock whose allocations are not known
 
@@ -105,7 +105,8 @@ def _without_loss(found: Draft, tree: ObservedTree) -> Answer:
     """
     Return the plan of a draft with all stock kept that would vanish.
 
-    On children it is kept as ``hold`` keeps what guests hold: reserved, with its trait. On the root it stays as it is.
+    On children it is kept as ``hold`` keeps what guests hold: reserved, with its trait. Stock of cells and of pools of
+    pages is reserved without it, as no operator reserves of these. On the root it stays as it is.
     """
     wanted = {one.name: one.inventories.keys() for one in found.desired}
     ours = tuple(seen for seen in tree if found.ours.writes(seen))
@@ -118,11 +119,26 @@ def _without_loss(found: Draft, tree: ObservedTree) -> Answer:
     }
     rows = [Allocation(_ANYONE, name, each, one.total) for name, stock in lost.items() for each, one in stock.items()]
     desired = _with_stock(found.desired, lost[found.desired.root.name])
+    for seen in ours:
+        if seen.provider.parent and is_of_the_host(seen.provider) and lost[seen.name]:
+            desired = _with_reserved(desired, seen.provider, lost[seen.name])
     desired, _ = hold(desired, ObservedTree(ours), rows, elsewhere=found.elsewhere)
     kept = tuple(f"{', '.join(sorted(stock))} of {name}" for name, stock in lost.items() if stock)
     if not kept:
         return Answer(plan=found.plan)
     return Answer(plan=diff(tree, desired, found.ours, root_uuid=found.root_uuid), kept=kept)
+
+
+def _with_reserved(tree: ProviderTree, stood: Provider, stock: Mapping[str, Inventory]) -> ProviderTree:
+    """Return the tree with stock of a cell or of a pool of pages as it stood, all reserved."""
+    kept = {name: replace(one, reserved=one.total) for name, one in stock.items()}
+    names = {one.name for one in tree}
+    if stood.name not in names:
+        parent = stood.parent if stood.parent in names else tree.root.name
+        return ProviderTree((*tree.providers, replace(stood, parent=parent, inventories=kept)))
+    return ProviderTree(
+        tuple(replace(one, inventories={**one.inventories, **kept}) if one.name == stood.name else one for one in tree)
+    )
 
 
 def _with_stock(tree: ProviderTree, stock: Mapping[str, Inventory]) -> ProviderTree:

@@ -23,6 +23,7 @@ from drivers.rules import rule_attributes
 
 LOG = logging.getLogger(__name__)
 DRIVER = "libvirt.LibvirtDriver"  # ours, whatever name nova loads
+RETRY_S = 30.0  # after a conflict, nova begins again at once with a call without allocations
 
 
 class Host:
@@ -35,13 +36,15 @@ class Host:
         lasting_s: float,
         lend: Callable[[], Any],
         added: Mapping[str, frozenset[str]] = MappingProxyType({}),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """
         Make the host; nothing is read yet.
 
         ``lasting_s`` is how long a survey is of use; ``lend`` returns nova's open connection to libvirt; ``added`` are
-        the classes that nova's provider configuration files add, as ``take_away`` needs them.
+        the classes that nova's provider configuration files add, as ``take_away`` needs them. ``clock`` gives seconds.
         """
+        self._clock = clock
         self._driver = driver
         self._policy = policy
         self._lasting_s = lasting_s
@@ -49,6 +52,7 @@ class Host:
         self._events = DeviceEvents(lend, self.outdate)
         self._surveys: dict[str, KeptSurvey] = {}
         self._starting = True
+        self._given_s: float | None = None  # when nova gave allocations; None: it did not
         self._kept: tuple[str, ...] = ()
 
     def outdate(self) -> None:
@@ -65,30 +69,36 @@ class Host:
             DiscoveryError, PolicyError, PlacementError: as ``decide`` and ``apply_plan``.
             After an error the tree is as it was, without the stock of nova's provider configuration files.
         """
-        began = time.monotonic()
+        began = self._clock()
         take_away(tree, node, self._added)
         self._events.listen()
         known = self._surveys.setdefault(node, KeptSurvey(partial(self._driver.survey, node), self._lasting_s))
         survey = known.get(fresh=allocations is not None)
-        read = time.monotonic()
+        read = self._clock()
         call = Call(
             node=node,
             tree=decode_tree(tree, node),
             consumers=None if allocations is None else decode_consumers(allocations),
-            starting=self._starting,
+            starting=self._starting or self._tries_again(began),
         )
-        self._starting = False  # nova answers AllocationsNeeded only once, if this is its start
+        self._starting = False  # nova answers AllocationsNeeded only at its start
+        if allocations is not None:
+            self._given_s = began
         answer = decide(call, survey, self._policy, self._driver)
         apply_plan(answer.plan, tree, allocations)
-        ended = time.monotonic()
+        ended = self._clock()
         LOG.debug("shaped the tree node=%s reading_s=%.4f deciding_s=%.4f", node, read - began, ended - read)
         self._tell(node, answer)
 
+    def _tries_again(self, now_s: float) -> bool:
+        """Whether this call follows so soon on one with allocations that nova must be at its start again."""
+        return self._given_s is not None and now_s - self._given_s < RETRY_S
+
     def _tell(self, node: str, answer: Answer) -> None:
-        """Log the moves, and once what stays without being wanted."""
+        """Log the moves that nova is to write, and once what stays without being wanted."""
         for move in answer.plan.moves:
             LOG.info(
-                "moved an allocation consumer=%s from=%s to=%s because=%s",
+                "an allocation is to move consumer=%s from=%s to=%s because=%s",
                 move.consumer,
                 move.from_provider,
                 move.to_provider,

@@ -149,10 +149,10 @@ def _decode_provider(row: NovaProvider, names: Mapping[str, str]) -> ObservedPro
 
 def _check(operation: Operation) -> None:
     """
-    Refuse an operation that nova's tree has not.
+    Refuse an operation that nova's tree does not have.
 
     Raises:
-        TreeMismatch: it has not.
+        TreeMismatch: it does not have it.
     """
     match operation:
         case Reparent(_, name, _, parent, old_parent):

@@ -33,6 +33,7 @@ from reportclient.reserve import HELD
 
 GUEST = "446773c1-567b-485b-9bc7-596961fe33b5"  # on full-guest: has a VF of 0000:81:00.0
 REWRITE = Rewrite(consumer=GUEST, generation=1, project="p", user="u", kind=None, before={}, after={})
+GIB_KIB = 1 << 20  # a huge page of 1 GiB
 FLAT = {"full-guest": {"VCPU": 1, "MEMORY_MB": 64, "SRIOV_NET_VF": 1}}
 
 
@@ -324,6 +325,33 @@ def test_stock_of_the_root_that_is_gone_stays_as_it_is(make: Callable[[str], Ins
 
     assert answer.kept == ("SRIOV_NET_VF of full-guest",)
     assert inside.tree.data("full-guest").inventory["SRIOV_NET_VF"]["total"] == 8
+
+
+@pytest.mark.parametrize("layout", ["cells", "numa"])
+def test_pages_that_are_gone_while_nova_runs_stay_and_are_reserved(
+    make: Callable[[str], Inside], layout: Layout
+) -> None:
+    inside = make("four-cells")
+    inside.call(layout)
+    before = inside.names()
+
+    def without_pages(survey: Survey) -> Survey:
+        cells = tuple(
+            replace(cell, pages=tuple(one for one in cell.pages if one.size_kib < GIB_KIB))
+            for cell in survey.facts.cells
+        )
+        return replace(survey, facts=replace(survey.facts, cells=cells))
+
+    answer = inside.call(layout, starting=False, seen=without_pages)
+
+    pools = {name for name in before if name.endswith(f"_PAGES_{GIB_KIB}")}
+    assert inside.names() == before
+    assert {name.rpartition(" ")[2] for name in answer.kept} == pools
+    for pool in pools:
+        stock = inside.tree.data(pool).inventory["MEMORY_MB"]
+        assert stock["reserved"] == stock["total"]
+    inside.call(layout, starting=False)
+    assert [inside.tree.data(pool).inventory["MEMORY_MB"]["reserved"] for pool in pools] == [0] * len(pools)
 
 
 def test_fewer_cpus_need_no_allocations_while_nova_runs(make: Callable[[str], Inside]) -> None:

@@ -1,8 +1,10 @@
 """What our driver reads and keeps inside nova-compute: surveys, events, nova's connection, settings; and its wheel."""
 
 import ast
+import copy
 import importlib
 import logging
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -182,8 +184,8 @@ def test_a_borrowed_connection_is_asked_and_no_other_is_opened() -> None:
     assert connection.hypervisor_type() == "other"
 
 
-def host(inside: Inside, connection: FakeConnection) -> Host:
-    return Host(inside.driver("devices"), inside.policy("devices"), 60, lambda: connection)
+def host(inside: Inside, connection: FakeConnection, clock: Callable[[], float] = time.monotonic) -> Host:
+    return Host(inside.driver("devices"), inside.policy("devices"), 60, lambda: connection, clock=clock)
 
 
 def test_a_host_changes_nova_s_tree_and_asks_for_allocations_only_at_its_start(
@@ -201,7 +203,26 @@ def test_a_host_changes_nova_s_tree_and_asks_for_allocations_only_at_its_start(
     inside_nova.update(inside.tree, "full-guest", None)
 
     assert inside.tree.exists("full-guest_0000:81:00.0")
-    assert sum("moved an allocation" in record.message for record in caplog.records) == 1
+    assert sum("an allocation is to move" in record.message for record in caplog.records) == 1
+
+
+def test_after_a_conflict_at_its_start_nova_is_asked_for_allocations_again() -> None:
+    """nova begins again with the tree as placement has it, and without allocations."""
+    inside = Inside("full-guest", MemoryTree("full-guest", ROOT))
+    inside.call("flat")
+    inside.allocate("446773c1-567b-485b-9bc7-596961fe33b5", {"full-guest": {"SRIOV_NET_VF": 1}})
+    before, clock = copy.deepcopy(inside.tree), Clock()
+    inside_nova = host(inside, FakeConnection(), clock)
+    with pytest.raises(AllocationsNeeded):
+        inside_nova.update(inside.tree, "full-guest", None)
+    inside_nova.update(inside.tree, "full-guest", copy.deepcopy(inside.allocations))
+
+    inside.tree = copy.deepcopy(before)  # nothing of it came to placement
+    clock.now_s = 5
+    with pytest.raises(AllocationsNeeded):
+        inside_nova.update(inside.tree, "full-guest", None)
+    inside_nova.update(inside.tree, "full-guest", inside.allocations)
+    assert inside.tree.exists("full-guest_0000:81:00.0")
 
 
 def test_stock_that_stays_without_its_card_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
