@@ -63,7 +63,7 @@ nova-driver: .venv/run.stamp  ## the wheel nova-compute-node-agent in dist/: our
 nova-test: .venv/run.stamp  ## that driver with nova's own code, without services
 	@tools/nova_test.sh
 
-cloud-test: .venv/test.stamp  ## beside nova-compute, in a whole nova cloud on this machine; 2 GB of memory
+cloud-test: .venv/test.stamp  ## beside nova-compute, in a whole nova cloud on this machine; 4 GB of memory
 	@tools/host.sh libvirtd
 	@tools/host.sh cloud
 	@tools/cloud.sh

@@ -51,7 +51,7 @@ def _settings(application: str, port: int, tls: Certificates | None, workers: in
         "workers": workers,
         "worker_class": "gthread",  # the plain worker has no keep-alive, which a production server has
         "threads": threads,
-        "keepalive": 60,
+        "keepalive": 3600,  # a client must not meet a connection that is just closed
         "graceful_timeout": 0,  # stop at once, whoever still holds a connection: SQLite survives it
         "accesslog": "-",
         "control_socket_disable": True,

@@ -62,22 +62,34 @@ class Compute:
     def start(self, **groups: Mapping[str, object]) -> None:
         """Start it, or start it anew, with these options over those that it needs."""
         self.stop()
-        for name in ("instances", "provider_config"):
-            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        for folder in (self.cloud.disks, self.folder / "provider_config"):
+            folder.mkdir(parents=True, exist_ok=True)
         helper = f"{BIN / 'privsep-helper'} --config-file {self.config}"
         wanted = settings.compute(self.cloud.where, self.folder, self.host.libvirtd.uri, helper, groups)
-        wanted["DEFAULT"] |= {"log_file": self.log}
+        wanted["DEFAULT"] |= {"log_file": self.log, "instances_path": self.cloud.disks}
+        wanted["libvirt"] |= {"live_migration_tunnelled": True, "live_migration_uri": self._other_libvirtds}
         del wanted["DEFAULT"]["log_dir"]
         settings.write(self.config, wanted)
         inside = ["nsenter", f"--target={self.host.libvirtd.pid}", "--mount", "--uts", "--"]
         command = [*inside, str(BIN / "nova-compute"), "--config-file", str(self.config)]
         self.child = start(command, directory=self.folder, log=self.folder / "out.log")
 
+    @property
+    def _other_libvirtds(self) -> str:
+        """Where the libvirtd of a host of this cloud is, by ``%s``, the host's name."""
+        socket = str(self.host.libvirtd.socket).replace(f"/{self.host.machine.name}/", "/%s/")
+        return f"qemu+unix:///system?socket={socket}"
+
     def stop(self) -> None:
         """Stop it, if it runs: its periodic tasks hold it for a while."""
         if self.child:
             stop(self.child, patience=60)
             self.child = None
+
+    def end(self) -> None:
+        """Stop it, and what runs on its host."""
+        self.stop()
+        destroy_all(self.host.libvirtd.uri)
 
 
 @dataclass
@@ -173,6 +185,16 @@ class Cloud:
         """When a host's nova-compute last told that it is up; it does so once it has started, and every ten seconds."""
         (one,) = self.nova.get(f"/os-services?binary=nova-compute&host={host}").json()["services"]
         return datetime.fromisoformat(one["updated_at"]).replace(tzinfo=UTC)
+
+    @property
+    def disks(self) -> Path:
+        """Where servers have their disks: one folder for all hosts, and shared for libvirt too, by its name."""
+        return self.folder / "shared-instances"
+
+    def host_of(self, uuid: str) -> str:
+        """The name of the host that nova has a server on."""
+        server = self.nova.get(f"/servers/{uuid}").json()["server"]
+        return str(server["OS-EXT-SRV-ATTR:host"])
 
     @contextmanager
     def forgotten(self, server: str) -> Iterator[None]:
@@ -291,12 +313,11 @@ def _opened(folder: Path, where: Where, identity: KeystoneServer, bases: Mapping
             yield cloud
         finally:
             for one in cloud.computes:
-                one.stop()
-                _destroy_all(one.host.libvirtd.uri)
+                one.end()
 
 
-def _destroy_all(uri: str) -> None:
-    """Guests would outlive their libvirtd."""
+def destroy_all(uri: str) -> None:
+    """End all guests of a libvirtd, which would outlive it."""
     listed = subprocess.run(["virsh", "-c", uri, "list", "--uuid"], capture_output=True, text=True, check=False)
     for uuid in listed.stdout.split():
         subprocess.run(["virsh", "-c", uri, "destroy", uuid], capture_output=True, check=False)

@@ -1,11 +1,14 @@
 """A cloud with one host, and the agent on that host: what the tests beside a real nova-compute share."""
 
 import json
+import re
 import subprocess
 import time
+import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,13 +25,15 @@ from beds.upgrades import write_config
 from drivers.policy import OF_CELLS
 
 NAME = FOUR_CELLS.name
+OTHER = replace(FOUR_CELLS, name="other-cells")
 MARK = "CUSTOM_OWNER_COMPUTE_NODE_AGENT"
 CARD = "0000:81:00.0"
 PERIOD_S = 20  # between two writes of nova-compute, as configured here
 NETWORKS = {"address": CARD, "product_id": "10ed", "physical_network": "physnet0"}
 GPUS: dict[str, object] = {"enabled_mdev_types": "nvidia-222"}
 PACE: dict[str, object] = {"update_resources_interval": PERIOD_S}
-DRIVER: dict[str, object] = {"compute_driver": "compute_node_agent.LibvirtDriver"}
+DRIVER: dict[str, object] = {"compute_driver": "compute_node_agent.LibvirtDriver", "debug": True}
+SHAPED = re.compile(r"shaped the tree node=\S+ reading_s=(\S+) deciding_s=(\S+)")  # our driver's, of one call
 AT_ONCE = """\
 heal: [wrong-provider]
 at_once: true
@@ -55,7 +60,7 @@ class Lab:
     def config(self, role: str | None = None, layout: str = "devices", **agent: object) -> Path:
         """The agent's configuration; ``role`` None: it is not set."""
         groups: dict[str, dict[str, object]] = {
-            "DEFAULT": {"state_path": self.compute.folder},
+            "DEFAULT": {"state_path": self.compute.folder, "instances_path": self.cloud.disks},
             "libvirt": {"connection_uri": self.host.libvirtd.uri, "virt_type": "qemu"},
             "compute": {"layout": layout, **self.cpus},
             "pci": self.pci,
@@ -154,6 +159,11 @@ class Lab:
     def periodics(self) -> int:
         return self.compute.log.read_text(encoding="utf-8").count("Final resource view")
 
+    def calls_s(self) -> list[tuple[float, float]]:
+        """How long each call of our driver by nova-compute read the host, and how long it decided; in their order."""
+        found = SHAPED.findall(self.compute.log.read_text(encoding="utf-8"))
+        return [(float(reading), float(deciding)) for reading, deciding in found]
+
     def generations(self) -> dict[str, int]:
         """The generation of each provider, which each write changes, by name."""
         return {one["name"]: one["generation"] for one in self.cloud.providers()}
@@ -181,22 +191,20 @@ class Lab:
         stocks = self.cloud.stocks().values()
         return {name: sum(stock[name]["total"] for stock in stocks if name in stock) for name in TOTALS}
 
+    def units(self) -> dict[str, int]:
+        """What the whole host has on offer of everything else, but for its disk: devices, by class."""
+        found: Counter[str] = Counter()
+        for stock in self.cloud.stocks().values():
+            found.update(
+                {name: one["total"] for name, one in stock.items() if name not in (*TOTALS, "PCPU", "DISK_GB")}
+            )
+        return dict(found)
+
     def undefine(self, guest: str) -> None:
         """Take a guest away behind nova's back, whether it runs or not."""
         virsh = ["virsh", "-c", self.host.libvirtd.uri]
         subprocess.run([*virsh, "destroy", guest], check=False, capture_output=True)
         subprocess.run([*virsh, "undefine", guest], check=True, capture_output=True)
-
-    @contextmanager
-    def other_host(self) -> Iterator[str]:
-        """The root of a host that nobody runs, to allocate from; its uuid."""
-        uuid = self.cloud.placement.post("/resource_providers", json={"name": "other-host"}).json()["uuid"]
-        stock = {"resource_provider_generation": 0, "inventories": {"VCPU": {"total": 4}}}
-        self.cloud.placement.put(f"/resource_providers/{uuid}/inventories", json=stock)
-        try:
-            yield uuid
-        finally:
-            self.cloud.placement.delete(f"/resource_providers/{uuid}")
 
 
 def _tried(status: Path) -> int:
@@ -231,6 +239,24 @@ def serving(folder: Path, bed_cache: Path, *, with_neutron: bool = False) -> Ite
         cloud.add_flavor("small")
         with _logins(cloud, host) as logins:
             yield Lab(cloud, host, compute, folder, logins)
+
+
+@contextmanager
+def second_host(lab: Lab) -> Iterator[Lab]:
+    """Another host of the same cloud, and the agent on it; servers migrate between the two."""
+    folder = lab.folder / f"agent-{OTHER.name}"
+    folder.mkdir()
+    identity = str(uuid.uuid5(uuid.NAMESPACE_DNS, OTHER.name))
+    with (
+        bed.serving(lab.folder / OTHER.name, OTHER, host_uuid=identity) as host,
+        _logins(lab.cloud, host) as logins,
+    ):
+        compute = lab.cloud.add_compute(host, DEFAULT=PACE, devices=GPUS)
+        try:
+            yield replace(lab, host=host, compute=compute, folder=folder, logins=logins)
+        finally:
+            lab.cloud.computes.remove(compute)
+            compute.end()
 
 
 @contextmanager

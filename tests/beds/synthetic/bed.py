@@ -13,7 +13,7 @@ from typing import IO
 
 from beds import libvirtd
 from beds.agents import COMMAND, Result
-from beds.libvirtd import NO_UDEV_CHECK, Libvirtd
+from beds.libvirtd import HOST_UUID, NO_UDEV_CHECK, Libvirtd
 from beds.process import BedError
 from beds.synthetic.doorway import relaying
 from beds.synthetic.model import Machine
@@ -78,13 +78,20 @@ class Host:
 
 
 @contextmanager
-def serving(directory: Path, machine: Machine, *, cache: Path | None = None) -> Iterator[Host]:
-    """A real libvirtd over ``machine``, whose name is its host name; ``cache`` has what libvirt found out of QEMU."""
+def serving(
+    directory: Path, machine: Machine, *, host_uuid: str = HOST_UUID, cache: Path | None = None
+) -> Iterator[Host]:
+    """A real libvirtd over ``machine``, whose name is its host name; other options as in ``libvirtd.serving``."""
     directory.mkdir(parents=True, exist_ok=True)
     files = Files(directory / "files", machine)
     with (
         libvirtd.serving(
-            directory / "libvirtd", machine=files.root, name=machine.name, preload=_preload(directory), cache=cache
+            directory / "libvirtd",
+            machine=files.root,
+            name=machine.name,
+            host_uuid=host_uuid,
+            preload=_preload(directory),
+            cache=cache,
         ) as server,
         _events(server) as events,
     ):
