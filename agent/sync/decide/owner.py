@@ -61,8 +61,8 @@ def against_handing(name: str, signs: Mapping[str, str], taken_over: Collection[
         return ()
     return (
         f"nova-compute reports {name} already: {'; '.join(new)}",
-        "nothing is written: hand-over is for a root that this agent reports; stop nova-compute first, and start it "
-        "after hand-over",
+        "nothing is written: hand-over is for a root that this agent reports. Stop nova-compute first, and start it "
+        "after hand-over; if this agent reports the root and has lost its memory, run sync --take-over before",
     )
 
 
