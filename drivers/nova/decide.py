@@ -15,7 +15,7 @@ from reportclient.allocations import Allocation, Consumer, Observed
 from reportclient.diff import diff
 from reportclient.hold import hold, is_of_the_host
 from reportclient.ownership import Names
-from reportclient.plan import Plan, lessened, recast
+from reportclient.plan import Plan, check_use, lessened, recast
 from reportclient.tree import Inventory, ObservedTree, Provider, ProviderTree
 
 _ANYONE = "unknown"  # stands for whoever may hold stock whose allocations are not known
@@ -53,6 +53,7 @@ def decide(call: Call, survey: Survey, policy: Policy, shaper: Shaper) -> Answer
     Raises:
         AllocationsNeeded: nova must call again with the allocations.
         PolicyError, TreeMismatch, Unplaceable: as ``plan_provider_tree``.
+        UnsafePlan: stock would vanish although a consumer has it.
     """
     if policy.devices.report and policy.layout != "devices":
         call, shaper = replace(call, tree=without_pci(call.tree)), WithoutPci(shaper, call.tree)
@@ -61,6 +62,7 @@ def decide(call: Call, survey: Survey, policy: Policy, shaper: Shaper) -> Answer
     reported = offered_below(survey, policy, shaper, call.tree)
     found = plan_provider_tree(shaper, policy, survey, observed, call.node, reported, consumers)
     if call.consumers is not None:
+        check_use(found.plan, call.tree, found.allocations_after, force=True)
         return Answer(plan=found.plan)
     if _needs_allocations(found, call):
         raise AllocationsNeeded

@@ -17,7 +17,7 @@ from drivers.errors import PolicyError
 from drivers.nova.decide import AllocationsNeeded
 from drivers.nova.trees import apply_plan, decode_consumers, decode_tree, rows_of
 from drivers.policy import Layout, Policy
-from reportclient.errors import TreeMismatch, Unplaceable
+from reportclient.errors import TreeMismatch, Unplaceable, UnsafePlan
 from reportclient.ownership import MARKER, OWNER_NOVA
 from reportclient.plan import (
     Create,
@@ -325,6 +325,19 @@ def test_stock_of_the_root_that_is_gone_stays_as_it_is(make: Callable[[str], Ins
 
     assert answer.kept == ("SRIOV_NET_VF of full-guest",)
     assert inside.tree.data("full-guest").inventory["SRIOV_NET_VF"]["total"] == 8
+
+
+def test_stock_of_the_root_that_is_gone_and_that_a_guest_has_is_refused(make: Callable[[str], Inside]) -> None:
+    inside = make("queens-second")
+    inside.call("devices")
+    old = {**inside.tree.data("queens-second").inventory, "VGPU": {"total": 3}}  # nova's, before it had children
+    inside.tree.update_inventory("queens-second", old)
+    inside.allocate(GUEST, {"queens-second": {"VCPU": 1, "MEMORY_MB": 64, "VGPU": 1}})
+
+    with pytest.raises(UnsafePlan, match="1 VGPU on queens-second are allocated"):
+        inside.call("devices", given=True)
+
+    assert inside.tree.data("queens-second").inventory["VGPU"]["total"] == 3
 
 
 @pytest.mark.parametrize("layout", ["cells", "numa"])
