@@ -60,7 +60,7 @@ service-test: .venv/test.stamp  ## the package under a real systemd in a contain
 nova-driver: .venv/run.stamp  ## the wheel nova-compute-node-agent in dist/: our driver inside nova-compute
 	@$(BIN)/python tools/nova_driver.py dist
 
-nova-test: .venv/run.stamp  ## that driver with nova's own code, without services
+nova-test: .venv/run.stamp  ## that driver with nova's own code and tests; ten minutes
 	@tools/nova_test.sh
 
 cloud-test: .venv/test.stamp  ## beside nova-compute, in a whole nova cloud on this machine; 4 GB of memory
