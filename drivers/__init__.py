@@ -105,8 +105,12 @@ def _load_ironic(options: NodesOptions) -> "IronicDriver":
     return IronicDriver(client, options.mine)
 
 
+INSIDE = "compute_node_agent.LibvirtDriver"
+"""What the option names where nova-compute reports a host with this project's driver: this agent only audits it."""
+
 DRIVERS: dict[str, HostDriver | NodesDriver] = {
     "libvirt.LibvirtDriver": HostDriver(load=_load_libvirt),
+    INSIDE: HostDriver(load=_load_libvirt),
     "fake.FakeDriver": HostDriver(load=_load_fake, made_up=True),
     "ironic.IronicDriver": NodesDriver(load=_load_ironic),
 }

@@ -36,7 +36,7 @@ def print_left(out: Console, data: LeavingForm) -> None:
         print_plan(out, data)
     sentence = {
         "unchanged": "this would be done" if data["operations"] else "there is nothing to do",
-        "changed": "done: leave the service stopped, because it reports this host again when it starts",
+        "changed": "done",
         "unsafe": "refused: nothing was written",
     }
     out.print(f"{data['node']}: {sentence.get(data['outcome'], data['outcome'])}", markup=False)

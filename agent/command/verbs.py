@@ -335,7 +335,7 @@ _TABLE = (
             Option(
                 "--policy",
                 "YAML file that says what may be healed; its keys are heal (kinds of findings), grace_s, again_s, "
-                "move_s, untyped and limit: see docs/operations.md",
+                "move_s, untyped, at_once and limit: see docs/operations.md",
                 metavar="FILE",
                 type=Path,
             ),
@@ -380,7 +380,11 @@ _TABLE = (
         doing="taking this agent's marks away",
         example="--dry-run --config-file /etc/nova/nova.conf",
         writes=True,
-        options=(*HOST, *DRY_RUN, Option("--force", "hand over even if nova would not maintain some of the providers")),
+        options=(
+            *HOST,
+            *DRY_RUN,
+            Option("--force", "hand over even if nova would not maintain some providers, or its driver there was ours"),
+        ),
     ),
     Verb(
         name="check",

@@ -20,6 +20,7 @@ from agent.settings.options import OPTIONS, OWN_GROUPS, REFUSED, register
 from agent.settings.policy import build_policy
 from agent.settings.resolve import resolve
 from agent.settings.values import Values, one_line
+from drivers import INSIDE
 from drivers.policy import CephPool, DiskPlace, InstancesFolder, Policy, VolumeGroup
 
 DEFAULT_FILE = Path("/etc/compute-node-agent/compute-node-agent.conf")
@@ -233,6 +234,10 @@ def _disk(values: Values) -> DiskPlace:
 
 def _read_role(values: Values) -> Role | None:
     role: Role | None = values.value("agent", "role")
+    if values.value("DEFAULT", "compute_driver") == INSIDE:
+        if role not in (None, "audit"):
+            values.problem("agent", "role", f"must be audit with compute_driver = {INSIDE}: nova-compute reports then")
+        return "audit"
     if role == "beside" and values.value("compute", "layout") != "devices":
         values.problem("compute", "layout", f"does not fit [agent] role = beside: {ONE_LAYOUT}")
     return role

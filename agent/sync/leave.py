@@ -29,6 +29,8 @@ from reportclient.tree import ObservedProvider, ObservedTree, same_stock
 
 LOG = logging.getLogger(__name__)
 _NONE: Mapping[str, Names] = MappingProxyType({})
+_STOPPED = "leave the service stopped, because it reports this host again when it starts"
+_BESIDE = "start nova-compute now, and then this service"
 _NAMED = 4  # consumers or providers that a sentence names
 Seen = TypeVar("Seen", Draft, Sight)
 
@@ -55,7 +57,8 @@ def hand_over_node(node: ComputeNode, *, dry: bool = False, force: bool = False)
     """
     Remove our marks and reservations from this host's tree and leave the rest, for nova-compute to go on with.
 
-    With ``force`` also where there are providers that nova would not maintain. In the role beside these keep their
+    With ``force`` also where there are providers that nova would not maintain, and where nova-compute reported the root
+    with our driver. In the role beside these keep their
     marks and reservations, as this agent maintains them.
 
     Raises:
@@ -64,14 +67,16 @@ def hand_over_node(node: ComputeNode, *, dry: bool = False, force: bool = False)
 
     def against(sight: Sight, _held: tuple[Allocation, ...]) -> tuple[str, ...]:
         stands = node.standing_layout(sight.observed, sight.memory)
-        return node.against_handing(sight) or against_hand_over(sight.observed, stands, force=force or beside)
+        return node.against_handing(sight, force=force) or against_hand_over(
+            sight.observed, stands, force=force or beside
+        )
 
     def plan(sight: Sight) -> Plan:
         return plan_hand_over(sight.said, sight.memory.configured, kept=kept)
 
     beside = node.settings.beside_nova
     kept = _own_uuids(foresee(node, Wishes())) if beside else frozenset[str]()
-    return _leave(node, _sight, against, plan, dry=dry)
+    return _leave(node, _sight, against, plan, dry=dry, then=_BESIDE if beside else _STOPPED)
 
 
 def plan_retirement(observed: ObservedTree) -> Plan:
@@ -204,14 +209,17 @@ def _leave(
     plan_: Callable[[Seen], Plan],
     *,
     dry: bool,
+    then: str = _STOPPED,
 ) -> Outcome:
+    """Carry out a plan of ``plan_``; ``then`` is what a person must do after it."""
+
     def log(_error: Conflict, _attempt: int) -> None:
         LOG.info("another writer was first, looking again node=%s", node.name)
 
     directory = node.settings.state_directory
     with nullcontext() if dry else serving(directory), locked(directory):
         try:
-            return repeat_on_conflict(ATTEMPTS, lambda: _try(node, look(node), against, plan_, dry=dry), log)
+            return repeat_on_conflict(ATTEMPTS, lambda: _try(node, look(node), against, plan_, dry=dry, then=then), log)
         except Conflict as error:
             raise Conflict(
                 f"others wrote on {node.name} at {ATTEMPTS} attempts in a row: find out which service writes there"
@@ -225,6 +233,7 @@ def _try(
     plan_: Callable[[Seen], Plan],
     *,
     dry: bool,
+    then: str,
 ) -> Outcome:
     node.check_name(seen)
     observed = seen.observed
@@ -238,7 +247,7 @@ def _try(
     node.client.execute(plan, observed)
     node.state_file(seen.root_uuid).forget()
     forget_memory(node.settings.state_directory, seen.root_uuid)
-    return Outcome(node=node.name, status=Status.CHANGED, plan=plan, observed=observed)
+    return Outcome(node=node.name, status=Status.CHANGED, plan=plan, observed=observed, notes=(then,))
 
 
 def _leaves_first(observed: ObservedTree) -> Iterable[ObservedProvider]:

@@ -194,14 +194,14 @@ class ComputeNode:
             return against_root(self.name, seen.observed)
         return against_writing(self.name, self._signs(seen), seen.memory.taken_over)
 
-    def against_handing(self, seen: Sight) -> tuple[str, ...]:
-        """Return why this host's root is not left to nova, as ``against_writing``."""
+    def against_handing(self, seen: Sight, *, force: bool) -> tuple[str, ...]:
+        """Return why this host's root is not left to nova, as the function of this name."""
         if self.settings.audits_only:
             return (only_audits(self.name),)
         root = seen.observed.root
         if self.settings.beside_nova or not (root and is_marked(root)):
             return ()
-        return against_handing(self.name, self._signs(seen), seen.memory.taken_over)
+        return against_handing(self.name, self._signs(seen), seen.memory.taken_over, force=force)
 
     def _signs(self, seen: Draft | Sight) -> dict[str, str]:
         """Return the signs that nova reports the root; none of a recorded host."""

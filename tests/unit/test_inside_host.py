@@ -16,6 +16,7 @@ import fakes
 from agent.errors import ConfigError
 from agent.settings.read import load_settings
 from beds.inside import ROOT, Inside, MemoryTree
+from drivers import INSIDE
 from drivers.base import Survey
 from drivers.errors import DiscoveryError, Vanished
 from drivers.libvirt.connection import LiveConnection
@@ -286,14 +287,21 @@ def nova_conf(folder: Path, text: str) -> Path:
     return path
 
 
-def test_nova_s_own_configuration_file_is_read_whatever_driver_it_names(tmp_path: Path) -> None:
+def test_the_driver_and_the_agent_read_the_same_nova_conf_and_the_agent_only_audits(tmp_path: Path) -> None:
     path = nova_conf(tmp_path, "reserved_host_cpus = 1\n[libvirt]\nvirt_type = qemu\n")
 
-    settings = load_settings([path], driver="libvirt.LibvirtDriver")
+    inside, beside = load_settings([path], driver="libvirt.LibvirtDriver"), load_settings([path])
 
-    assert (settings.driver, settings.policy.cpus.reserved) == ("libvirt.LibvirtDriver", 1)
-    with pytest.raises(ConfigError, match="compute_driver"):
-        load_settings([path])
+    assert inside.policy == beside.policy
+    assert (inside.driver, inside.role) == ("libvirt.LibvirtDriver", None)
+    assert (beside.driver, beside.role) == (INSIDE, "audit")
+    assert inside.policy.cpus.reserved == 1
+
+
+@pytest.mark.parametrize("role", ["sole", "beside"])
+def test_beside_the_driver_inside_nova_compute_no_other_role_than_audit_is_accepted(tmp_path: Path, role: str) -> None:
+    with pytest.raises(ConfigError, match="role must be audit"):
+        load_settings([nova_conf(tmp_path, f"[agent]\nrole = {role}\n")])
 
 
 def test_each_layout_goes_with_nova_s_pci_tracker(tmp_path: Path) -> None:

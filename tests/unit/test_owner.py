@@ -54,6 +54,13 @@ def test_a_root_that_nova_reports_already_is_not_handed_over(
     assert bool(against_handing("host", signs, taken_over)) is refused
 
 
+def test_a_person_may_hand_over_what_our_driver_inside_nova_reported_while_nova_compute_is_stopped() -> None:
+    signs = {"root": "it carries OWNER_NOVA"}
+
+    assert against_handing("host", signs, (), force=True) == ()
+    assert against_handing("host", {**signs, "process": "it runs"}, (), force=True)
+
+
 @pytest.mark.parametrize(
     ("stands", "record", "keys"),
     [

@@ -49,20 +49,29 @@ def against_writing(name: str, signs: Mapping[str, str], taken_over: Collection[
     verb = "may report" if new.keys() == {_SILENCE} else "reports"
     return (
         f"nova-compute {verb} {name}: {'; '.join(new.values())}",
-        "nothing is written: stop and disable nova-compute on this host, then run sync --take-over; or if that "
+        "nothing is written: leave the host to nova, and set [agent] role = audit, or role = beside to report what "
+        "nova leaves out; or stop and disable nova-compute on this host, then run sync --take-over; or if that "
         f"nova-compute does not report {name}, run sync --take-over now",
     )
 
 
-def against_handing(name: str, signs: Mapping[str, str], taken_over: Collection[str]) -> tuple[str, ...]:
-    """Return why the root ``name`` is not left to nova, a sentence each: nova has it already; empty: it may be left."""
-    new = [sentence for key, sentence in signs.items() if key in (_ROOT, _PROCESS) and key not in taken_over]
+def against_handing(
+    name: str, signs: Mapping[str, str], taken_over: Collection[str], *, force: bool = False
+) -> tuple[str, ...]:
+    """
+    Return why the root ``name`` is not left to nova, a sentence each: nova has it already; empty: it may be left.
+
+    With ``force`` only a nova-compute that runs is a reason.
+    """
+    against = {_PROCESS} if force else {_PROCESS, _ROOT}
+    new = [sentence for key, sentence in signs.items() if key in against and key not in taken_over]
     if not new:
         return ()
     return (
         f"nova-compute reports {name} already: {'; '.join(new)}",
         "nothing is written: hand-over is for a root that this agent reports. Stop nova-compute first, and start it "
-        "after hand-over; if this agent reports the root and has lost its memory, run sync --take-over before",
+        "after hand-over; if this agent reports the root and has lost its memory, run sync --take-over before; if "
+        "nova-compute reported it with this agent's driver and is to use its own from now on, say --force",
     )
 
 
