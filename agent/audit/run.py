@@ -132,7 +132,8 @@ def _with_nova(
     if not several and not snapshot.asked:
         return snapshot
     root = snapshot.tree.providers[0].provider
-    shown = OWNER_NOVA in root.traits or nova is not None  # who gives a login says that nova is there
+    told = nova is not None or not node.settings.reports_root  # a login, or such a role, says that nova is there
+    shown = told or OWNER_NOVA in root.traits
     beside = shown or (not node.settings.recorded and node.probe(NOVA_COMPUTE).any)
     differing = any(snapshot.differences(uuid) for uuid in snapshot.holdings.guests & snapshot.consumers.keys())
     asked = frozenset(several if differing else several - young)  # a young one may be why a guest differs

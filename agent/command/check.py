@@ -29,6 +29,7 @@ from drivers.looks import look
 from reportclient.client import PlacementClient
 
 SKEW_LIMIT_S = 10
+UNASKED = "not asked, as no file sets [nova] auth_type: repairs that only nova's word makes certain are not made"
 METRICS_BYTES = 16 * 1024  # approximate size of a textfile of metrics
 
 
@@ -219,13 +220,15 @@ def _check_placement(settings: Settings, choice: Choice, driver: Driver, surveys
         checks += [try_tree(one, survey), *try_entries(one, survey)]
         if settings.nova_chosen:
             checks.append(try_nova(one, survey, partial(open_nova, settings, choice)))
+        elif not settings.reports_root:
+            checks.append(Check("nova", True, UNASKED))
     return checks
 
 
 def _check_nova(one: ComputeNode, survey: Survey, open_client: Callable[[], NovaClient | None]) -> str:
     nova, root_uuid = open_client(), one.known_uuid(survey)
     if nova is None or root_uuid is None:
-        return "the audit asks nova once this host has an identity"
+        return "not tried: this host has no identity yet, by which nova knows it"
     told = nova.witness(root_uuid, ())
     if told.silence:
         raise CheckFailed(told.silence)
@@ -257,6 +260,8 @@ def _check_tree(one: ComputeNode, survey: Survey) -> str:
     draft = one.draft(wishes, survey=survey)
     one.check_name(draft)
     if one.settings.audits_only:
+        if draft.observed.root is None:
+            raise CheckFailed(f"placement has no provider {one.name}: start nova-compute, which reports it")
         return f"{one.name} can be read and audited; {only_audits(one.name)}"
     if draft.memory.contested:
         raise CheckFailed("; ".join(draft.memory.contested))
@@ -267,7 +272,7 @@ def _check_tree(one: ComputeNode, survey: Survey) -> str:
             f"{'; '.join(draft.contest.changes)}: stop it, then run sync --take-over"
         )
     if novas := one.against_writing(draft):
-        raise CheckFailed("; ".join((*novas, *_fitting_roles(one))))
+        raise CheckFailed("; ".join(novas))
     verdict = judge(draft, wishes, one.terms())
     if verdict.refused:
         raise CheckFailed(f"{one.name}: sync would end with {verdict.refused.value}: {'; '.join(verdict.notes)}")
@@ -276,16 +281,11 @@ def _check_tree(one: ComputeNode, survey: Survey) -> str:
     return f"{one.name}{left}; {_role_text(one, draft.nova)}"
 
 
-def _fitting_roles(one: ComputeNode) -> tuple[str, ...]:
-    """Return which roles fit a host that nova reports, where none is configured."""
-    if one.settings.role:
-        return ()
-    return ("or leave the host to nova, and set [agent] role = audit, or role = beside to report what nova leaves out",)
-
-
 def _role_text(one: ComputeNode, signs: Mapping[str, str]) -> str:
     if one.settings.role:
         return f"[agent] role = {one.settings.role}"
     if signs:
         return f"[agent] role is not set, and a person took the root over (--take-over): {'; '.join(signs.values())}"
+    if one.settings.recorded:
+        return "[agent] role is not set; what shows that nova reports a host is not looked for on a recorded one"
     return "[agent] role is not set, and sole fits, as nothing shows that nova reports this host"

@@ -33,7 +33,13 @@ class ApprovalForm(TypedDict, total=False):
     approval: ApprovalAnswer
 
 
-class ShownConversionForm(ConversionForm, ApprovalForm):
+class RefusalForm(TypedDict, total=False):
+    """The key that ``reshape`` without ``--apply`` adds to a conversion that ``--apply`` would refuse."""
+
+    refused: Literal[True]
+
+
+class ShownConversionForm(ConversionForm, ApprovalForm, RefusalForm):
     """A conversion as the verb ``reshape`` shows it."""
 
 

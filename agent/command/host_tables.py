@@ -252,6 +252,8 @@ def _next_step(data: ShownConversionForm) -> str:
             return "not approved, nothing will be carried out"
         case "not-needed":
             return "no allocation has to move: the next pass does this without an approval"
+        case None if data.get("refused"):
+            return "reshape --apply would refuse this"
         case None:
             return f"to carry out exactly this, add --apply --digest {data['digest']}"
         case other:

@@ -14,6 +14,7 @@ from agent.command.forms import (
     ChecksForm,
     LeavingForm,
     RecordedForm,
+    RefusalForm,
     ShownConversionForm,
     UsagesForm,
 )
@@ -146,7 +147,8 @@ def reshape(options: argparse.Namespace) -> Report:
             refused.append(verdict.refused is not None or (options.approve and approval == "refused"))
             drafts.append(draft)
             approved: ApprovalForm = {"approval": approval} if options.approve else {}
-            records.append({**_conversion(draft), **approved})
+            against: RefusalForm = {"refused": True} if verdict.refused and not options.approve else {}
+            records.append({**_conversion(draft), **approved, **against})
     changes = any(one.plan.operations for one in drafts) and not options.approve
     # A digest names the plan of one node: with several nodes the plans of the others do not match it.
     stopped = all(refused) if options.approve else any(refused)

@@ -11,12 +11,13 @@ from agent.settings.read import Settings
 from drivers.rules import TAGS
 
 NEAR = 0.85  # likeness of a misspelt name to the one that is meant; 1: the same
+_HOMES = {"layout": "compute", **{option.name: "agent" for option in OPTIONS["agent"]}}  # groups of our own options
 _MDEV = ("mdev_", "vgpu_")  # begin the groups of types; the second is nova's older form
 
 
 def slips_of_the_pen(settings: Settings) -> tuple[str, ...]:
     """Return a sentence for each name in the files that is probably a misspelt group, option, key or type."""
-    return (*_groups(settings), *_options(settings), *_types(settings), *_tags(settings))
+    return (*_groups(settings), *_options(settings), *_login(settings), *_types(settings), *_tags(settings))
 
 
 def types_left_out(settings: Settings) -> tuple[str, ...]:
@@ -34,12 +35,24 @@ def types_left_out(settings: Settings) -> tuple[str, ...]:
 
 
 def _options(settings: Settings) -> Iterator[str]:
-    """Yield a sentence for each option that is not read, and resembles one of its group."""
+    """Yield a sentence for each option that is not read, and resembles one of its group or is one of another."""
     for path, line, group, name, _ in mentions(settings.source):
         options = MDEV_OPTIONS if group.startswith(_MDEV) else OPTIONS.get(group, ())
         known = [option.name for option in options]
-        if name not in known and not is_registered(settings.source, group, name) and (near := _near(name, known)):
+        if name in known or is_registered(settings.source, group, name):
+            continue
+        if near := _near(name, known):
             yield f"{path}:{line}: [{group}] {name} is not read: is {near} meant?"
+        elif group in OPTIONS and name in _HOMES:
+            yield f"{path}:{line}: [{group}] {name} is not read: is [{_HOMES[name]}] {name} meant?"
+
+
+def _login(settings: Settings) -> Iterator[str]:
+    """Yield a sentence if the files have options of nova's login without the one that makes them a login."""
+    first = next((mention for mention in mentions(settings.source) if mention[2] == "nova"), None)
+    if first and not settings.nova_chosen:
+        path, line, group, name, _ = first
+        yield f"{path}:{line}: [{group}] {name} is not read without [nova] auth_type: set it, to password for instance"
 
 
 def _types(settings: Settings) -> Iterator[str]:

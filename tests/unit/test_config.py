@@ -580,6 +580,21 @@ def test_other_groups_are_novas(write_config: Write, group: str) -> None:
             id="group of a misspelt type",
         ),
         pytest.param(
+            {"compute": {"role": "audit"}},
+            "[compute] role is not read: is [agent] role meant?",
+            id="role elsewhere",
+        ),
+        pytest.param(
+            {"DEFAULT": {"layout": "cells"}},
+            "[DEFAULT] layout is not read: is [compute] layout meant?",
+            id="layout elsewhere",
+        ),
+        pytest.param(
+            {"nova": {"username": "agent", "password": "x"}},
+            "[nova] username is not read without [nova] auth_type: set it, to password for instance",
+            id="half a login to nova",
+        ),
+        pytest.param(
             {"mdev_nvidia-36": {"max_instances": 1}},
             "the group [mdev_nvidia-36] is not read: [devices] enabled_mdev_types lacks nvidia-36: enable the type, or "
             "remove the group",
@@ -587,7 +602,7 @@ def test_other_groups_are_novas(write_config: Write, group: str) -> None:
         ),
     ],
 )
-def test_a_slip_in_the_configuration_of_a_type_is_told_once(
+def test_a_slip_in_the_configuration_is_told_once(
     write_config: Write, groups: dict[str, dict[str, object]], told: str
 ) -> None:
     (found,) = slips_of_the_pen(load_settings([write_config(**groups)]))

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from agent.command.carry_out import _print
-from agent.command.forms import ApprovalForm, LeavingForm, ShownConversionForm
+from agent.command.forms import ApprovalForm, LeavingForm, RefusalForm, ShownConversionForm
 from agent.command.host_tables import print_conversion
 from agent.command.outcome_tables import print_left
 from agent.command.result import Report
@@ -58,6 +58,7 @@ def test_a_retirement_that_is_done_or_would_be_shows_its_plan_first(outcome: str
     ("approval", "words"),
     [
         pytest.param({}, "to carry out exactly this, add --apply --digest d1", id="a dry run"),
+        pytest.param({"refused": True}, "reshape --apply would refuse this", id="a dry run that would be refused"),
         pytest.param({"approval": "approved"}, "approved: the service's unit carries it out before", id="approved"),
         pytest.param({"approval": "refused"}, "not approved, nothing will be carried out", id="another plan"),
         pytest.param(
@@ -65,7 +66,7 @@ def test_a_retirement_that_is_done_or_would_be_shows_its_plan_first(outcome: str
         ),
     ],
 )
-def test_the_last_line_of_a_conversion_says_what_comes_next(approval: ApprovalForm, words: str) -> None:
+def test_the_last_line_of_a_conversion_says_what_comes_next(approval: ApprovalForm | RefusalForm, words: str) -> None:
     out = StringIO()
     data: ShownConversionForm = {
         "operations": [OPERATION],

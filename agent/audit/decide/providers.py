@@ -78,7 +78,8 @@ def _other_layout(snapshot: Snapshot) -> list[Finding]:
     sentence = (
         f"the tree stands in the layout {snapshot.layout}, and [compute] layout is {snapshot.configured_layout}: set "
         f"[compute] layout = {snapshot.layout}, or convert the tree with compute-node-agent reshape --to "
-        f"{snapshot.configured_layout}"
+        f"{snapshot.configured_layout}, or where nova-compute reports this host with this agent's driver, by a start "
+        f"of nova-compute"
     )
     return [Finding(kind=Kind.OTHER_LAYOUT, provider=snapshot.tree.providers[0].name, seen=sentence)]
 

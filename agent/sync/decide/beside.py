@@ -85,8 +85,9 @@ def against_root(node: str, observed: ObservedTree) -> tuple[str, ...]:
     if root is None or MARKER not in root.provider.traits:
         return ()
     return (
-        f"[agent] role = beside: {node} carries this agent's mark, so this agent reported it and not nova: give the "
-        f"host to nova with hand-over, or set [agent] role = sole",
+        f"[agent] role = beside: {node} carries this agent's mark, so this agent reported it, or its driver inside "
+        f"nova-compute, and not nova's own: stop nova-compute and give the host to nova with hand-over, or set "
+        f"[agent] role = sole, or role = audit where that driver stays",
     )
 
 
