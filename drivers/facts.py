@@ -258,6 +258,7 @@ class HostFacts:
     isolated_cpus: frozenset[int] | None = None  # CPUs kept from the kernel's scheduler; None: unknown
     sev: SevKernel | None = None  # None: unknown, or kvm_amd is not loaded
     tdx_guests: int | None = None  # how many guests can have Intel TDX at a time; None: the kernel does not tell
+    boot: str | None = None  # the kernel's boot id (random(4)); None: unknown
     offline_cpus: tuple[tuple[int, int], ...] = ()  # (CPU, cell) of CPUs that libvirt's topology lacks, as offline ones
 
 

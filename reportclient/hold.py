@@ -49,7 +49,7 @@ def hold(
         stays = wanted.inventories.get(resource_class) if wanted else None
         if (stays and stays.total >= used) or name in elsewhere:
             continue
-        if _is_reshaped(seen, wanted, resource_class, desired, observed, besides.get(name, ())):
+        if is_reshaped(seen, wanted, resource_class, desired, observed, besides.get(name, ())):
             continue
         kept = Inventory(total=used, reserved=used, max_unit=used)
         providers[name] = _marked(_with(wanted or _bare(seen), resource_class, kept), seen, besides.get(name, ()))
@@ -97,6 +97,37 @@ def device_classes(names: Iterable[str], besides: Collection[str] = ()) -> froze
     return frozenset(names) - NO_DEVICES - BANDWIDTH - frozenset(besides)
 
 
+def keep_whole(
+    desired: ProviderTree,
+    observed: ObservedTree,
+    stock: Mapping[tuple[str, str], int],
+    besides: Mapping[str, Collection[str]],
+) -> ProviderTree:
+    """
+    Return the desired tree with at least this much stock of devices, by provider and class.
+
+    What is added is reserved, beside what operators reserved of the class. A provider that is not desired stays with
+    its traits; one whose parent goes is put below the root. ``besides`` is as for ``hold``.
+    """
+    stood = _placed(observed, {one.name for one in desired}, desired.root.name)
+    if observed.root and observed.root.name == desired.root.name:
+        stood[desired.root.name] = observed.root
+    providers = {one.name: one for one in desired}
+    for (name, resource_class), total in sorted(stock.items()):
+        seen = stood.get(name)
+        if seen is None:
+            continue
+        wanted = providers.get(name) or _bare(seen)
+        now, before = wanted.inventories.get(resource_class), seen.provider.inventories[resource_class]
+        there = now.total if now else 0
+        said = reserved_by_operator_on(seen).get(resource_class, 0)
+        kept = min(total, total - there + (now.reserved if now else min(said, there)))
+        largest = max(now.max_unit if now else 1, before.max_unit)
+        more = replace(now or before, total=total, max_unit=largest, reserved=kept)
+        providers[name] = _marked(_with(wanted, resource_class, more), seen, besides.get(name, ()))
+    return ProviderTree(tuple(providers.values()))
+
+
 def _placed(observed: ObservedTree, wanted: Collection[str], root: str) -> dict[str, ObservedProvider]:
     """Return the providers of devices by name; if the parent of one is not wanted, the root is its new parent."""
     found = {}
@@ -129,7 +160,7 @@ def _of_devices(stock: Mapping[str, Inventory], besides: Collection[str]) -> dic
     return {name: one for name, one in stock.items() if name in names}
 
 
-def _is_reshaped(
+def is_reshaped(
     seen: ObservedProvider,
     wanted: Provider | None,
     resource_class: str,

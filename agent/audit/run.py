@@ -218,6 +218,7 @@ def _snapshot(
         foreign=frozenset(seen.name for seen in tree if not ours.writes(seen)),
         present=present | left.configured.keys(),
         wanted=frozenset(provider.name for provider in desired),
+        awaited=left.waiting.stock,
         layout=layout,
         configured_layout=policy.layout,
         typed=node.client.microversion > UNTYPED,

@@ -99,14 +99,15 @@ def try_tree(one: ComputeNode, survey: Survey) -> Check:
     return _try("tree", partial(_check_tree, one, survey))
 
 
-def try_entries(one: ComputeNode, survey: Survey) -> list[Check]:
-    """Report entries of provider.yaml that resemble a provider of this host, and match none."""
+def try_details(one: ComputeNode, survey: Survey) -> list[Check]:
+    """Report devices that are awaited since a boot, and entries of provider.yaml that match nearly a provider."""
     try:
         draft = one.draft(Wishes(), survey=survey)
         slips = resembling(draft.strays, draft.desired, one.client.exists)
     except USER_ERRORS:
         return []  # try_tree reports this error
-    return [Check("provider_config", False, slip) for slip in slips]
+    awaited = (Check("devices", False, sentence) for sentence in draft.awaited)
+    return [*(Check("provider_config", False, slip) for slip in slips), *awaited]
 
 
 def try_nova(one: ComputeNode, survey: Survey, open_client: Callable[[], NovaClient | None]) -> Check:
@@ -217,7 +218,7 @@ def _check_placement(settings: Settings, choice: Choice, driver: Driver, surveys
     for node, survey in surveys.items():
         nova = asking_nova(settings, choice)
         one = ComputeNode(name=node, driver=driver, client=client, settings=settings, where=where, nova=nova)
-        checks += [try_tree(one, survey), *try_entries(one, survey)]
+        checks += [try_tree(one, survey), *try_details(one, survey)]
         if settings.nova_chosen:
             checks.append(try_nova(one, survey, partial(open_nova, settings, choice)))
         elif not settings.reports_root:

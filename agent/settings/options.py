@@ -174,6 +174,9 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
         cfg.IntOpt("reshape_timeout", default=300, min=1,
                    help="Seconds after which the agent gives up a conversion that other writers keep disturbing. What "
                         "it wrote so far does no harm, and the next conversion continues from there."),
+        cfg.IntOpt("expect_timeout", default=3600, min=0,
+                   help="Seconds for which VFs, vGPUs and MIG instances are expected back that were there before the "
+                        "host was booted: their stock stays, reserved. 0: not at all."),
         cfg.IntOpt("audit_grace", default=60, min=0,
                    help="Seconds after a consumer's last change. During this time, an audit does not judge a consumer "
                         "without a guest on this host. Reason: after a claim, an image may have to be downloaded "

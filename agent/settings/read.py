@@ -66,6 +66,7 @@ class Settings:
     role: Role | None  # what this agent does on a hypervisor; None: not configured
     allow_reshape: bool  # whether sync and the service may convert the host
     reshape_timeout_s: int
+    expect_timeout_s: int  # for which devices that a boot took away are expected back; 0: not at all
     node_grace_s: int  # wait between two answers of Ironic that lack a node, before its provider is deleted
     node_workers: int  # bare-metal nodes that are written at a time
     ironic: IronicSettings
@@ -184,6 +185,7 @@ def _read_settings(values: Values, config_folders: list[Path]) -> Settings:
         role=_read_role(values),
         allow_reshape=values.value("agent", "allow_reshape"),
         reshape_timeout_s=values.value("agent", "reshape_timeout"),
+        expect_timeout_s=values.value("agent", "expect_timeout"),
         audit_grace_s=values.value("agent", "audit_grace"),
         interval_s=values.value("agent", "interval"),
         full_audit_interval_s=values.value("agent", "full_audit_interval"),

@@ -15,6 +15,15 @@ _FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Stock that a boot of the host took away, and that is expected back."""
+
+    boot: str = ""  # the kernel's boot id at the last pass; empty: not known
+    since_s: float = 0.0  # seconds from that boot to the first pass after it
+    stock: Mapping[tuple[str, str], int] = field(default_factory=dict)  # by provider and class: the total that stood
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeState:
     """Memory of one node; the default is that of a node never seen. Moments are seconds since the epoch."""
 
@@ -35,6 +44,7 @@ class NodeState:
     kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)  # classes of each device that a total counts
     whole_s: float = 0.0  # when the tree was last read whole
     taken_over: frozenset[str] = frozenset()  # signs of nova-compute that a person overruled: "process", or a unit
+    waiting: Waiting = Waiting()
     beside: bool = False  # whether the last pass was in the role beside, in which nothing of the root is ours
 
 
@@ -63,6 +73,11 @@ def encode_state(state: NodeState) -> str:
         "whole_s": state.whole_s,
         "taken_over": sorted(state.taken_over),
         "beside": state.beside,
+        "waiting": {
+            "boot": state.waiting.boot,
+            "since_s": state.waiting.since_s,
+            "stock": [[*slot, total] for slot, total in sorted(state.waiting.stock.items())],
+        },
     }
     return seal(body, form=_FORMAT, indent=1)
 
@@ -96,7 +111,15 @@ def decode_state(text: str) -> NodeState:
         whole_s=float(body.get("whole_s", 0.0)),
         taken_over=frozenset(body.get("taken_over", ())),
         beside=body.get("beside", False),
+        waiting=_decode_waiting(body.get("waiting")),
     )
+
+
+def _decode_waiting(body: dict[str, Any] | None) -> Waiting:
+    if body is None:
+        return Waiting()
+    stock = {(name, resource_class): total for name, resource_class, total in body["stock"]}
+    return Waiting(boot=body["boot"], since_s=body["since_s"], stock=stock)
 
 
 def _encode_names(by_provider: Mapping[str, Names]) -> dict[str, dict[str, list[str]]]:

@@ -95,7 +95,7 @@ class ComputeNode:
         memory = left or self._in_this_role(self.state_file(root_uuid).read(self.where))
         self.client.microversion = memory.microversion or self.client.microversion
         memory, observed = self.look_at_tree(root_uuid, memory, deep=wishes.deep)
-        settings = self.settings
+        settings, clock = self.settings, self.clock()
         required = settings.provider_config_named or bool(memory.configured)
         return View(
             node=self.name,
@@ -110,6 +110,8 @@ class ComputeNode:
             memory=memory,
             beside=settings.beside_nova,
             wishes=wishes,
+            uptime_s=clock.now_s() - clock.offset_s,
+            expect_s=settings.expect_timeout_s,
             tried=tried,
         )
 

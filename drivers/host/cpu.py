@@ -47,6 +47,12 @@ def probe_tdx(files: KernelFiles) -> int | None:
     return None
 
 
+def probe_boot(files: KernelFiles) -> str | None:
+    """Return the kernel's boot id, which is another one after each boot (random(4)); None where it is not known."""
+    document = files.read("proc/sys/kernel/random/boot_id")
+    return document.text.strip() or None if document else None
+
+
 def probe_offline(
     files: KernelFiles, cpu_map: CpuMap, cells: Iterable[int], *, unplaced: Iterable[int] = ()
 ) -> tuple[tuple[int, int], ...]:

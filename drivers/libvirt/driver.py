@@ -12,7 +12,7 @@ from drivers.errors import DiscoveryError, PolicyError, Vanished
 from drivers.events import Wake
 from drivers.facts import CpuMap, Devices, DiskFacts, HostFacts
 from drivers.host.archive import DISK, Document, encode_disk
-from drivers.host.cpu import probe_isolated, probe_offline, probe_sev, probe_tdx
+from drivers.host.cpu import probe_boot, probe_isolated, probe_offline, probe_sev, probe_tdx
 from drivers.host.parse import format_cpu_set
 from drivers.host.pci import probe_pci
 from drivers.host.residency import probe_residency
@@ -206,6 +206,7 @@ class _Look:
             isolated_cpus=probe_isolated(self._files) if self._files else None,
             sev=probe_sev(self._files) if self._files else None,
             tdx_guests=probe_tdx(self._files) if self._files else None,
+            boot=probe_boot(self._files) if self._files else None,
             offline_cpus=self._homes(capabilities, cpu_map),
         )
 

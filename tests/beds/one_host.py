@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.settings.read import Role, Settings, load_settings
+from agent.state.clock import StoppedClock, probe_clock
 from agent.sync.decide.view import Wishes
 from agent.sync.leave import hand_over_node
 from agent.sync.node import ComputeNode
@@ -78,6 +79,8 @@ class OneHost:
     sender: Sender = field(default_factory=Sender)
     interval_s: int = 60
     role: Role | None = None
+    uptime_s: float = 0.0
+    expect_s: int = 3600
 
     @property
     def settings(self) -> Settings:
@@ -91,6 +94,7 @@ class OneHost:
             provider_config=folder,
             interval_s=self.interval_s,
             role=self.role,
+            expect_timeout_s=self.expect_s,
         )
 
     @property
@@ -101,6 +105,7 @@ class OneHost:
             client=PlacementClient(Transport(self.sender, where="placement")),
             settings=self.settings,
             where="placement",
+            clock=lambda: StoppedClock("", 0.0, self.uptime_s) if self.uptime_s else probe_clock(),
         )
 
     def sync(self, wishes: Wishes = Wishes(), **changes: object) -> Outcome:

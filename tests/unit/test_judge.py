@@ -52,6 +52,7 @@ def draft(**changes: Any) -> Draft:
         elsewhere=frozenset(),
         away=frozenset(),
         held=(),
+        awaited=(),
         strays=(),
         memory=SEEN,
         refused=SEEN,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.command.check import try_entries
+from agent.command.check import try_details
 from agent.errors import ConfigError
 from agent.sync.outcome import Status
 from beds.one_host import OneHost
@@ -106,7 +106,7 @@ def test_the_check_names_entries_that_are_nearly_a_provider_of_this_host(one: On
     (one.settings.provider_config / "b.yaml").write_text(path.read_text().replace(f"host_{NIC}", name))
     node = one.node
 
-    found = try_entries(node, node.driver.survey(node.name))
+    found = try_details(node, node.driver.survey(node.name))
 
     assert len(found) == count
     assert all(f"called {name}: is host" in check.detail and not check.ok for check in found)

@@ -22,6 +22,7 @@ class Kind(Enum):
     OWNERLESS = "ownerless"
     DUPLICATE = "duplicate-provider"
     GHOST = "ghost-provider"
+    PROFILE_LOST = "profile-lost"
     OVER = "over-capacity"
     TWICE_ON_OFFER = "twice-on-offer"
     OTHER_LAYOUT = "other-layout"
@@ -47,6 +48,7 @@ MEANINGS = {
     Kind.OWNERLESS: "a provider below this host's root has no trait `OWNER_*` or `CUSTOM_OWNER_*` that shows its owner",
     Kind.DUPLICATE: "two providers below this host's root stand for one device",
     Kind.GHOST: "a provider that this agent or nova made stands for hardware that this host does not have",
+    Kind.PROFILE_LOST: "VFs, vGPUs or MIG instances that a device had before this host was booted are not back",
     Kind.OVER: "more of a class is allocated than its provider can give",
     Kind.TWICE_ON_OFFER: "the root offers CPUs or memory that its cells offer too, as nova-compute left them there",
     Kind.OTHER_LAYOUT: "the tree stands in another layout than `[compute] layout` says",

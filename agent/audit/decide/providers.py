@@ -12,6 +12,7 @@ from reportclient.hold import if_gone_for_good, is_used_up
 from reportclient.names import NO_DEVICES, ONE_TIME, device_address
 from reportclient.ownership import MARKER, is_novas
 from reportclient.plan import Delete, SetInventories
+from reportclient.reserve import HELD, reserved_by_operator_on
 from reportclient.tree import ObservedProvider
 
 
@@ -25,13 +26,14 @@ def audit_providers(snapshot: Snapshot) -> list[Finding]:
     found: list[Finding] = []
     for seen in snapshot.tree:
         name, provider = seen.name, seen.provider
-        found += _over(seen, booked)
+        awaited = _awaited(seen, snapshot.awaited)
+        found += (*_over(seen, booked), *awaited)
         if provider.parent is None:
             continue
         is_ours = MARKER in provider.traits and name not in snapshot.foreign
         if is_ours and ONE_TIME in provider.traits and name in used:
             found += _to_be_reserved(seen)
-        if is_ours and name not in snapshot.present and not is_used_up(seen):
+        if is_ours and name not in snapshot.present and not awaited and not is_used_up(seen):
             found.append(_ghost(seen, in_use=name in parents or any(place == name for place, _ in used_slots)))
         if name in snapshot.foreign and is_novas(seen) and open_stock(seen):
             found.append(Finding(kind=Kind.GHOST, provider=name, seen=advice(seen)))
@@ -39,6 +41,24 @@ def audit_providers(snapshot: Snapshot) -> list[Finding]:
             sentence = "it has no trait OWNER_* or CUSTOM_OWNER_*, so its owner is not known"
             found.append(Finding(kind=Kind.OWNERLESS, provider=name, seen=sentence))
     return [*found, *_duplicates(snapshot), *_twice_on_offer(snapshot), *_other_layout(snapshot)]
+
+
+def _awaited(seen: ObservedProvider, totals: Mapping[tuple[str, str], int]) -> list[Finding]:
+    """Return a finding for each class of which a boot took devices away; they are reserved until they are back."""
+    said = reserved_by_operator_on(seen)
+    return [
+        Finding(
+            kind=Kind.PROFILE_LOST,
+            provider=seen.name,
+            resource_class=name,
+            expected=stock.total,
+            actual=stock.total - stock.reserved + min(said.get(name, 0), stock.reserved),
+            seen=f"it had {stock.total} {name} before this host was booted, and what is missing is reserved: start "
+            f"what sets up its VFs, vGPU types or MIG instances; after [agent] expect_timeout it goes",
+        )
+        for name, stock in sorted(seen.provider.inventories.items())
+        if (seen.name, name) in totals and HELD in seen.provider.traits
+    ]
 
 
 def _ghost(seen: ObservedProvider, *, in_use: bool) -> Finding:

@@ -1,13 +1,14 @@
 """Decide what a pass would do, from what was seen of host and placement. Pure: reads and writes nothing."""
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from agent.errors import ConfigError
 from agent.nova.answers import NovaRecord
-from agent.state.memory import NodeState
+from agent.state.memory import NodeState, Waiting
 from agent.sync.decide.additions import Addition, add, check_names, now_named, still_named, without
+from agent.sync.decide.awaited import Sides, told, wait
 from agent.sync.decide.beside import Side, own_side
 from agent.sync.decide.one_time import Uses, find_uses, one_time, to_ask
 from agent.sync.decide.owner import signs_of_nova
@@ -20,7 +21,7 @@ from drivers.strangers import find_stand_ins
 from reportclient.allocations import Allocation, Consumer, Holdings, Move, Observed, apply_moves
 from reportclient.diff import adopted, diff
 from reportclient.errors import Unplaceable
-from reportclient.hold import hold
+from reportclient.hold import hold, keep_whole
 from reportclient.names import spelled, unknown_standard
 from reportclient.ownership import OWNERS, Contest, Names, Ownership, contest
 from reportclient.plan import Delete, Plan, lessened, recast
@@ -48,7 +49,8 @@ class Draft:
     allocations: tuple[Allocation, ...]  # on the whole tree if consumers hold stock that shrinks, else empty
     elsewhere: frozenset[str]  # names of providers whose hardware, if they stand, is on offer in another form
     away: frozenset[str]  # classes that the root has, partly reserved, while no device has them now
-    held: tuple[str, ...]  # a sentence on each device that is held, or reserved as used
+    held: tuple[str, ...]  # a sentence on each device that is held, reserved as used, or awaited
+    awaited: tuple[str, ...]  # the sentences on the awaited ones
     strays: tuple[Addition, ...]  # entries of the operator's files that match no provider of this host
     memory: NodeState  # as the last pass left it, by the wanted names
     refused: NodeState  # to remember if nothing is written, by the standing names
@@ -88,6 +90,8 @@ class _Shaped:
     contest: Contest | None
     reserved: Reservations
     uses: Uses = field(default_factory=Uses)
+    waiting: Waiting = field(default_factory=Waiting)
+    awaited: tuple[str, ...] = ()  # a sentence on each stock that is awaited after a boot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +153,7 @@ def _decide(view: View, shaper: Shaper) -> Draft | Needs:
     shaped = _shape(view, shaper, standing)
     if needs := _unread_uses(view, standing, shaped):
         return needs
-    shaped = _with_used(view, standing, shaped)
+    shaped = _with_awaited(view, shaper, standing, _with_used(view, standing, shaped))
     check_names(view.additions, view.observed, standing.observed, standing.formerly)
     wanted = _wanted(view, shaper, standing, shaped)
     suspects = lost_entries(wanted.strays, standing.memory.configured, standing.observed, view.additions)
@@ -213,7 +217,7 @@ def _draft(
     lacked: frozenset[str],
 ) -> Draft:
     """Put the draft together, with the memory to keep; ``lacked`` are standard traits that placement does not have."""
-    memory = replace(standing.memory, used=shaped.uses.uuids, reserved=shaped.reserved)
+    memory = replace(standing.memory, used=shaped.uses.uuids, reserved=shaped.reserved, waiting=shaped.waiting)
     return Draft(
         root_uuid=view.root_uuid,
         desired=way.tree,
@@ -229,7 +233,8 @@ def _draft(
         elsewhere=shaped.holdings.elsewhere,
         away=shaped.holdings.away,
         strays=wanted.strays,
-        held=(*shaped.uses.notes, *way.held),
+        held=(*shaped.uses.notes, *shaped.awaited, *way.held),
+        awaited=shaped.awaited,
         contest=shaped.contest,
         went_back=view.went_back,
         identified=view.identified,
@@ -340,6 +345,32 @@ def _with_used(view: View, standing: _Standing, shaped: _Shaped) -> _Shaped:
     return replace(shaped, tree=tree, uses=uses)
 
 
+def _with_awaited(view: View, shaper: Shaper, standing: _Standing, shaped: _Shaped) -> _Shaped:
+    """Return the shape with the stock that a boot of the host took away, reserved, while it is expected back."""
+    before, boot = standing.memory.waiting, view.survey.facts.boot
+    if not before.stock and (boot or "") == before.boot:
+        return replace(shaped, waiting=before)
+    sides = Sides(
+        observed=_with_uses(standing.with_reservations(shaped.reserved), shaped.uses),
+        wanted=shaped.tree,
+        ours=shaped.ours,
+        lost=_lost(view, shaper, shaped),
+        elsewhere=shaped.holdings.elsewhere,
+        besides={name: each.classes for name, each in standing.named.items()},
+    )
+    waiting = wait(before, boot, view.uptime_s, view.expect_s, sides)
+    if not waiting.stock:
+        return replace(shaped, waiting=waiting)
+    tree = keep_whole(shaped.tree, sides.observed, waiting.stock, sides.besides)
+    return replace(shaped, tree=tree, waiting=waiting, awaited=told(waiting, shaped.tree))
+
+
+def _lost(view: View, shaper: Shaper, shaped: _Shaped) -> Callable[[str], bool]:
+    """Return what tells whether the hardware of a provider is away, or shows none of its parts."""
+    here = shaper.present(view.survey)
+    return lambda name: name not in here or name in shaped.holdings.silent
+
+
 def _wanted(view: View, shaper: Shaper, standing: _Standing, shaped: _Shaped) -> _Wanted:
     tree, added = add(shaped.tree, view.root_uuid, view.additions, observed=standing.observed)
     strays = unmatched(view.additions, view.root_uuid, tree, (view.observed, standing.observed))
@@ -429,13 +460,12 @@ def _hold(
     view: View, shaper: Shaper, standing: _Standing, shaped: _Shaped, wanted: _Wanted, after: Observed
 ) -> tuple[ProviderTree, tuple[str, ...]]:
     """Return the wanted tree with what guests hold or an operator reserved of lost devices, and a sentence on each."""
-    here = shaper.present(view.survey)
     return hold(
         wanted.tree,
         ObservedTree(tuple(seen for seen in after.tree if wanted.ours.writes(seen))),
         after.allocations,
         elsewhere=() if view.beside else shaped.holdings.elsewhere,  # nothing moves there beside nova
-        lost=lambda name: name not in here or name in shaped.holdings.silent,
+        lost=_lost(view, shaper, shaped),
         besides={name: each.classes for name, each in standing.named.items()},
     )
 

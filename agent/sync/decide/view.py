@@ -78,5 +78,7 @@ class View:
     memory: NodeState  # as the last pass left it
     beside: bool = False  # True: nova reports the root, and this agent only children that nova does not make
     wishes: Wishes = Wishes()
+    uptime_s: float = 0.0  # seconds since the boot of the machine that this agent runs on
+    expect_s: float = 0.0  # seconds for which devices that a boot took away are expected back; 0: not at all
     tried: tuple[ObservedTree, ...] = ()  # trees that cut-off attempts of this pass were to make
     readings: Readings = Readings()

@@ -1,0 +1,88 @@
+"""
+Wait for devices that a unit of the host sets up again after a boot: VFs, types of vGPUs, MIG instances. Pure.
+
+Until they are back, or the wait is over, their stock stays in placement with its provider, reserved.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from agent.state.memory import Waiting
+from reportclient.hold import device_classes, is_of_the_host, is_reshaped
+from reportclient.names import ONE_TIME
+from reportclient.ownership import Ownership
+from reportclient.tree import ObservedProvider, ObservedTree, ProviderTree
+
+Slot = tuple[str, str]
+"""A provider's name and a resource class."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sides:
+    """What stands and what is wanted, and what tells whether a device may come back."""
+
+    observed: ObservedTree
+    wanted: ProviderTree
+    ours: Ownership
+    lost: Callable[[str], bool]  # whether the hardware of a provider is away, or shows none of its parts
+    elsewhere: Collection[str] = ()  # names of providers whose hardware is on offer in another form
+    besides: Mapping[str, Collection[str]] = field(default_factory=dict)  # classes of the operator's files, by provider
+
+
+def wait(before: Waiting, boot: str | None, uptime_s: float, timeout_s: float, sides: Sides) -> Waiting:
+    """
+    Return what is awaited now.
+
+    What stood before a boot and is missing at the first pass after it is awaited until it is back, or for ``timeout_s``
+    seconds. ``boot`` is the kernel's boot id; where it is not known, nothing is awaited. ``uptime_s`` counts from it.
+    """
+    if not boot or not timeout_s:
+        return replace(before, stock={})
+    if boot != before.boot:
+        missing = dict(_missing(sides)) if before.boot else {}
+        return Waiting(boot=boot, since_s=uptime_s, stock=missing)
+    if not before.stock or uptime_s - before.since_s >= timeout_s:
+        return replace(before, stock={})
+    still = dict(_missing(sides))
+    return replace(before, stock={slot: total for slot, total in before.stock.items() if slot in still})
+
+
+def told(waiting: Waiting, wanted: ProviderTree) -> tuple[str, ...]:
+    """Return a sentence on each stock that is awaited; ``wanted`` is the tree without it."""
+    providers = {one.name: one for one in wanted}
+    sentences = []
+    for (name, resource_class), total in sorted(waiting.stock.items()):
+        stock = providers[name].inventories.get(resource_class) if name in providers else None
+        sentences.append(
+            f"{name} had {total} {resource_class} before this host was booted, and shows {stock.total if stock else 0} "
+            f"now: the rest stays, reserved: start what sets up its VFs, vGPU types or MIG instances"
+        )
+    return tuple(sentences)
+
+
+def _missing(sides: Sides) -> Iterator[tuple[Slot, int]]:
+    """Yield the stock of devices of which less is wanted than stands, with the total that stands."""
+    wanted = {one.name: one for one in sides.wanted}
+    for seen in sides.observed:
+        if seen.name in sides.elsewhere or ONE_TIME in seen.provider.traits or not sides.ours.writes(seen):
+            continue
+        if seen.provider.parent and is_of_the_host(seen.provider):
+            continue
+        besides = sides.besides.get(seen.name, ())
+        for name in device_classes(seen.provider.inventories, besides) & sides.ours.classes(seen):
+            now = wanted[seen.name].inventories.get(name) if seen.name in wanted else None
+            stood = seen.provider.inventories[name].total
+            if (now.total if now else 0) < stood and (now or _may_come_back(seen, name, sides)):
+                yield (seen.name, name), stood
+
+
+def _may_come_back(seen: ObservedProvider, resource_class: str, sides: Sides) -> bool:
+    """Return whether a class that is gone may come back: no person withdrew it, and it is not on offer elsewhere."""
+    if seen.provider.parent is None:
+        offered = any(resource_class in one.inventories for one in sides.wanted if one.parent)
+        return not offered and any(map(sides.lost, (one.name for one in sides.observed)))
+    if not sides.lost(seen.name):
+        return False
+    wanted = next((one for one in sides.wanted if one.name == seen.name), None)
+    besides = sides.besides.get(seen.name, ())
+    return not is_reshaped(seen, wanted, resource_class, sides.wanted, sides.observed, besides)

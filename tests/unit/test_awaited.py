@@ -1,0 +1,179 @@
+"""Devices that a boot of the host took away: their stock stays, reserved, until they are back or the wait is over."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.audit.decide.findings import Kind
+from agent.audit.run import witness
+from agent.state.memory import NodeState, Waiting, decode_state, encode_state
+from agent.sync.outcome import Status
+from beds.one_host import FORCE, OneHost
+from drivers.facts import HostFacts
+from drivers.policy import DevicePolicy, Layout, MdevRule, Policy
+from hardware import card, gpu, host, parent, plain
+from reportclient.reserve import HELD
+
+NIC, GPU = "0000:81:00.0", "pci_0000_84_00_0"
+VF = "SRIOV_NET_VF"
+ALL = DevicePolicy(discover_all=True, mdevs=(MdevRule(type="a"),))
+Start = Callable[..., OneHost]
+
+
+def booted(boot: str, vfs: int = 4, types: int = 8) -> HostFacts:
+    """A host with a card and a GPU, as a boot of this id shows it."""
+    found = host(*card(NIC, vfs), gpu(), parents=(parent(gpu(), a=types),) if types else ())
+    return replace(found, boot=boot)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    """Starts a host, and makes its first pass."""
+
+    def begin(layout: Layout = "devices", **changes: object) -> OneHost:
+        one = OneHost(tmp_path, booted("first"), Policy(layout=layout, devices=ALL), **changes)  # type: ignore[arg-type]
+        assert one.sync().status is Status.CHANGED
+        return one
+
+    return begin
+
+
+@pytest.mark.parametrize("layout", ["devices", "cells", "numa"])
+def test_what_a_boot_took_away_stays_reserved_and_is_given_back_one_by_one(start: Start, layout: Layout) -> None:
+    one = start(layout)
+    before = one.stock(NIC), one.stock(GPU)
+    one.claim({NIC: {VF: 2}})
+
+    done = one.sync(facts=booted("second", vfs=0, types=0))
+    assert (done.status, one.stock(NIC), one.stock(GPU)) == (Status.CHANGED, {VF: (4, 4)}, {"VGPU": (8, 8)})
+    assert HELD in one.marks(NIC)
+    assert f"_{NIC} had 4 {VF} before this host was booted, and shows 0 now" in " ".join(done.notes)
+    assert one.sync().status is Status.UNCHANGED
+    one.sync(facts=booted("second", vfs=1, types=0))
+    assert one.stock(NIC) == {VF: (4, 3)}
+    one.sync(facts=booted("second", vfs=3, types=8))
+    assert (one.stock(NIC), one.stock(GPU)) == ({VF: (4, 1)}, before[1])
+    done = one.sync(facts=booted("second"))
+
+    assert (one.stock(NIC), one.stock(GPU)) == before
+    assert (one.marks(NIC), one.marks(GPU), done.notes) == (frozenset(), frozenset(), ())
+
+
+def test_a_total_of_the_root_stays_too(start: Start) -> None:
+    one = start("flat")
+    before = one.stock()
+
+    one.sync(facts=booted("second", vfs=0, types=0))
+    assert (one.stock()[VF], one.stock()["VGPU"]) == ((4, 4), (8, 8))
+    one.sync(facts=booted("second", vfs=2, types=0))
+    assert (one.stock()[VF], one.stock()["VGPU"]) == ((4, 2), (8, 8))
+    one.sync(facts=booted("second"))
+
+    assert one.stock() == before
+
+
+@pytest.mark.parametrize("reserved", [1, 3])
+def test_what_an_operator_reserved_stays_reserved_all_the_time(start: Start, reserved: int) -> None:
+    one = start()
+    one.set_by_hand(NIC, VF, reserved=reserved)
+    one.sync()
+
+    one.sync(facts=booted("second", vfs=0))
+    assert one.stock(NIC) == {VF: (4, 4)}
+    one.sync(facts=booted("second", vfs=2))
+    assert one.stock(NIC) == {VF: (4, min(4, 2 + reserved))}
+    one.sync(facts=booted("second"))
+
+    assert one.stock(NIC) == {VF: (4, reserved)}
+
+
+def test_without_a_boot_the_loss_is_any_loss(start: Start) -> None:
+    one = start()
+
+    one.sync(FORCE, facts=booted("first", vfs=0, types=0))
+
+    assert one.stock(NIC) == {}
+
+
+def test_once_the_wait_is_over_what_is_still_away_goes_as_any_loss(start: Start) -> None:
+    one = start(uptime_s=5000.0, expect_s=600)
+    one.sync(facts=booted("second", vfs=2), uptime_s=60.0)
+
+    one.sync(uptime_s=659.0)
+    assert one.stock(NIC) == {VF: (4, 2)}
+    one.sync(uptime_s=660.0)
+
+    assert one.stock(NIC) == {VF: (2, 0)}
+    assert one.marks(NIC) == frozenset()
+
+
+def test_a_second_boot_begins_the_wait_anew(start: Start) -> None:
+    one = start(uptime_s=5000.0, expect_s=600)
+    one.sync(facts=booted("second", vfs=0), uptime_s=60.0)
+
+    one.sync(facts=booted("third", vfs=0), uptime_s=50.0)
+    one.sync(uptime_s=640.0)
+
+    assert one.stock(NIC) == {VF: (4, 4)}
+
+
+def test_a_card_that_a_person_withdrew_is_not_awaited(start: Start) -> None:
+    one = start()
+    bare = replace(one.policy, devices=DevicePolicy(discover_all=True))
+
+    one.sync(FORCE, facts=booted("second"), policy=bare)
+
+    assert one.stock(GPU) == {}
+
+
+def test_a_card_that_did_not_come_up_at_all_is_awaited(start: Start) -> None:
+    one = start()
+
+    one.sync(facts=replace(host(plain()), boot="second"))
+    assert one.stock(NIC) == {VF: (4, 4)}
+    one.sync(facts=booted("second"))
+
+    assert one.stock(NIC) == {VF: (4, 0)}
+
+
+def test_no_wait_is_configured(start: Start) -> None:
+    one = start(expect_s=0)
+
+    one.sync(FORCE, facts=booted("second", vfs=0))
+
+    assert one.stock(NIC) == {}
+
+
+def test_a_host_that_is_converted_after_a_boot_does_not_offer_what_it_awaits_twice(start: Start) -> None:
+    one = start("devices")
+    one.sync(facts=booted("second", vfs=0, types=0))
+
+    one.reshape("flat")
+    one.sync(facts=booted("second"))
+    stock = one.stock()
+
+    assert (stock[VF], stock["VGPU"]) == ((4, 0), (8, 0))
+    assert (one.stock(NIC), one.stock(GPU)) == ({}, {})
+
+
+def test_an_audit_names_what_is_awaited_until_it_is_back(start: Start) -> None:
+    one = start()
+    one.sync(facts=replace(host(*card(NIC, 1), plain()), boot="second"))
+
+    found = witness(one.node).findings
+    one.sync(facts=booted("second"))
+
+    assert [(each.kind, each.provider, each.expected, each.actual) for each in found] == [
+        (Kind.PROFILE_LOST, f"host_{NIC}", 4, 1),
+        (Kind.PROFILE_LOST, f"host_{GPU}", 8, 0),
+    ]
+    assert all(each.repair is None for each in found)
+    assert witness(one.node).findings == ()
+
+
+def test_what_is_awaited_is_remembered_in_the_state_file() -> None:
+    waiting = Waiting(boot="second", since_s=12.5, stock={("host_a", VF): 4, ("host_b", "VGPU"): 8})
+
+    assert decode_state(encode_state(NodeState(waiting=waiting))).waiting == waiting
