@@ -170,15 +170,13 @@ def _read_settings(values: Values, config_folders: list[Path]) -> Settings:
     _check_own_names(values)
     state_path = Path(values.value("DEFAULT", "state_path"))
     own_state = Path(values.value("agent", "state_directory"))
-    # A new identity is made in nova's state_path if that can be written: a systemd unit may allow our own folder only.
-    home = state_path if os.path.isdir(state_path) and os.access(state_path, os.W_OK) else own_state
     settings = Settings(
         policy=build_policy(values),
         driver=values.value("DEFAULT", "compute_driver"),
         libvirt_uri=values.value("libvirt", "connection_uri") or "qemu:///system",
         disk=_disk(values),
         state_directory=own_state,
-        identity_folders=(home, state_path, *config_folders, own_state),
+        identity_folders=(_home(state_path, own_state), state_path, *config_folders, own_state),
         provider_config=Path(values.value("compute", "provider_config_location")),
         provider_config_named=values.is_set("compute", "provider_config_location"),
         shrink_fraction=values.value("agent", "shrink_limit_percent") / 100,
@@ -207,6 +205,11 @@ def _read_settings(values: Values, config_folders: list[Path]) -> Settings:
     if values.problems:
         raise ConfigError(*dict.fromkeys(values.problems))
     return settings
+
+
+def _home(state_path: Path, own_state: Path) -> Path:
+    """Return where a new identity is made: in nova's folder if it can be written; a unit may allow our own only."""
+    return state_path if os.path.isdir(state_path) and os.access(state_path, os.W_OK) else own_state
 
 
 def _disk(values: Values) -> DiskPlace:
