@@ -26,6 +26,7 @@ pytestmark = pytest.mark.live
 Start = Callable[[Machine], Host]
 Write = Callable[..., Path]
 Connect = Callable[..., tuple[object, ...]]
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
 MACHINES = {machine.name: machine for machine in (QUEENS_FIRST, QUEENS_SECOND, FOUR_CELLS, ODD_CELLS)}
 
 
@@ -426,3 +427,55 @@ def test_check_names_rules_that_nothing_answers_to_and_slips_of_the_pen(
                  "has adress, which is not read: is address meant?",
                  "is [mdev_nvidia-999] meant?"):  # fmt: skip
         assert text in details
+
+
+@contextmanager
+def booted(host: Host, folder: Path) -> Iterator[None]:
+    """The host shows another boot id."""
+    file = folder / "boot_id"
+    file.write_text(f"{uuid.uuid4()}\n")
+    subprocess.run([*host.inside, "mount", "--bind", file, BOOT_ID], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run([*host.inside, "umount", BOOT_ID], check=True)
+
+
+def test_vfs_that_a_boot_took_away_are_reserved_and_given_back_one_by_one(
+    synthetic: Start, writing: Connect, tmp_path: Path
+) -> None:
+    host = synthetic(FOUR_CELLS)
+    options = writing(host, pci={"discover": "all"})
+    nic = host.machine.nics[1]
+    name = f"{host.machine.name}_{nic.address}"
+
+    def stock() -> tuple[int, int]:
+        assert host.run("sync", *options).code == 0
+        held = host.run("show", *options).json["providers"][name]["inventories"]["SRIOV_NET_VF"]
+        return held["total"], held["reserved"]
+
+    def set_vfs(count: int) -> None:
+        came, gone = host.files.set_vfs(nic, count)
+        host.announce("add", came) if came else host.announce("remove", gone)
+
+    def wait_for(wanted: tuple[int, int]) -> None:
+        deadline = time.monotonic() + 30  # libvirt lists a VF once it has udev's event
+        while (found := stock()) != wanted:
+            assert time.monotonic() < deadline, found
+
+    assert stock() == (8, 0)
+    try:
+        set_vfs(0)
+        with booted(host, tmp_path):
+            wait_for((8, 8))
+            audit = host.run("audit", *options)
+            findings = [one for one in audit.json["findings"] if one["kind"] == "profile-lost"]
+            assert [(one["provider"], one["expected"], one["actual"]) for one in findings] == [(name, 8, 0)]
+            assert f"{name} had 8 SRIOV_NET_VF before this host was booted" in host.run("check", *options).out
+            set_vfs(3)
+            wait_for((8, 5))
+            set_vfs(8)
+            wait_for((8, 0))
+            assert host.run("audit", *options).code == 0
+    finally:
+        set_vfs(8)
