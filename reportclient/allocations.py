@@ -92,6 +92,7 @@ class Holdings:
     addresses: Mapping[str, frozenset[str]] = field(
         default_factory=dict
     )  # PCI addresses of each device not in ``novas``
+    offered: Mapping[str, frozenset[str]] = field(default_factory=dict)  # PCI addresses that each provider offers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

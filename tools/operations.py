@@ -92,8 +92,8 @@ POLICY = """
 
 `audit --heal --policy FILE` carries out only the repairs that FILE allows.
 `heal` is required; the other keys have the default values shown here.
-Never repaired are `guest-lost`, `ownerless`, `duplicate-provider`, `over-capacity`, `twice-on-offer` and
-`other-layout`.
+Never repaired are `guest-lost`, `ownerless`, `duplicate-provider`, `profile-lost`, `over-capacity`,
+`twice-on-offer` and `other-layout`.
 
 ```yaml
 heal: [orphaned, leaked-migration, doubled]  # kinds

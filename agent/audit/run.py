@@ -218,6 +218,7 @@ def _snapshot(
         foreign=frozenset(seen.name for seen in tree if not ours.writes(seen)),
         present=present | left.configured.keys(),
         wanted=frozenset(provider.name for provider in desired),
+        cards={str(one.address): str(one.pf) for one in survey.facts.devices.functions if one.pf},
         awaited=left.waiting.stock,
         layout=layout,
         configured_layout=policy.layout,

@@ -30,6 +30,7 @@ from drivers.libvirt.traits import emitted_traits, root_traits
 from drivers.policy import OF_CELLS, Policy
 from drivers.reasons import Reason, Reasoned, Shaped
 from drivers.standing import Standing
+from reportclient.names import device_address
 from reportclient.ownership import MARKER, Names
 from reportclient.reserve import HELD, KEEP, UNHEALTHY, reserved_by_operator_on
 from reportclient.tree import MAX_INT, Inventory, ObservedTree
@@ -87,6 +88,7 @@ def _shape(facts: HostFacts, policy: Policy, standing: Standing) -> Shaped:
             for device in devices
             if not device.novas
         },
+        offered={f"{facts.hostname}_{device.suffix}": _functions(device) for device in devices},
     )
     if policy.layout in OF_CELLS:
         if policy.file_backed_mib:
@@ -104,6 +106,13 @@ def _shape(facts: HostFacts, policy: Policy, standing: Standing) -> Shaped:
         kinds = {device.suffix: frozenset(device.inventories) for device in devices}
         return Shaped((whole,), tuple(below), replace(held, kinds=kinds))
     return Shaped((root, *(device_provider(one, facts.hostname, facts.hostname) for one in devices)), holdings=held)
+
+
+def _functions(device: DeviceStock) -> frozenset[str]:
+    """Return the PCI addresses that a provider offers: those of its members, or its own."""
+    found = frozenset(filter(None, map(device_address, device.members)))
+    own = device_address(device.suffix)
+    return found or frozenset({own} if own else ())
 
 
 def _root(facts: HostFacts, policy: Policy, stock: Mapping[str, Entry]) -> Reasoned:

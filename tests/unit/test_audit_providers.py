@@ -153,6 +153,34 @@ def test_two_providers_whose_names_end_in_one_address_are_duplicates() -> None:
 
 
 @pytest.mark.parametrize(
+    ("theirs", "ours", "words"),
+    [
+        pytest.param("0000:81:10.1", {"0000:81:10.0", "0000:81:10.1"}, "offers 0000:81:10.1", id="a VF we count"),
+        pytest.param("0000:81:10.1", {"0000:81:10.0"}, "", id="a VF we do not count"),
+        pytest.param("0000:81:10.1", {"0000:81:00.0"}, "offers 0000:81:00.0", id="a VF of a whole card"),
+        pytest.param("0000:82:00.0", {"0000:81:10.0"}, "", id="another card"),
+    ],
+)
+def test_a_card_that_another_service_offers_too_is_found_through_its_vfs(
+    theirs: str, ours: set[str], words: str
+) -> None:
+    stock = {"CUSTOM_FPGA": Inventory(total=1)}
+    child = Provider(name=f"x_{theirs}", parent="host", inventories=stock, traits=frozenset({"OWNER_CYBORG"}))
+    here = snapshot(card(0, MARKER), child)
+    here = replace(
+        here,
+        foreign=frozenset({child.name}),
+        holdings=replace(here.holdings, offered={CARD: frozenset(ours)}),
+        cards=dict.fromkeys(("0000:81:10.0", "0000:81:10.1"), "0000:81:00.0"),
+    )
+
+    found = audit_providers(here)
+
+    assert [(one.kind, one.provider) for one in found] == ([(Kind.DUPLICATE, child.name)] if words else [])
+    assert all(words in one.seen and "OWNER_CYBORG" in one.seen and "a VF of 0000:81:00.0" in one.seen for one in found)
+
+
+@pytest.mark.parametrize(
     ("on_root", "found"),
     [
         pytest.param({"MEMORY_MB": 1024}, [("MEMORY_MB", 1024)], id="as nova-compute puts it there"),

@@ -46,7 +46,8 @@ MEANINGS = {
     "(looked for with `--consumers`, and not on a host with nova, which writes none)",
     Kind.TO_BE_RESERVED: "a one-time-use device was used, and is still on offer",
     Kind.OWNERLESS: "a provider below this host's root has no trait `OWNER_*` or `CUSTOM_OWNER_*` that shows its owner",
-    Kind.DUPLICATE: "two providers below this host's root stand for one device",
+    Kind.DUPLICATE: "two providers below this host's root stand for one device, or one for a card and the other for "
+    "its VFs",
     Kind.GHOST: "a provider that this agent or nova made stands for hardware that this host does not have",
     Kind.PROFILE_LOST: "VFs, vGPUs or MIG instances that a device had before this host was booted are not back",
     Kind.OVER: "more of a class is allocated than its provider can give",

@@ -1,6 +1,6 @@
 """Find what is wrong with the providers of a host's tree: their owners, their hardware, and how full they are."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from agent.audit.decide.findings import Finding, Kind, Repair
@@ -10,7 +10,7 @@ from agent.sync.decide.novas import advice, open_stock
 from reportclient.allocations import usages
 from reportclient.hold import if_gone_for_good, is_used_up
 from reportclient.names import NO_DEVICES, ONE_TIME, device_address
-from reportclient.ownership import MARKER, is_novas
+from reportclient.ownership import MARKER, OWNERS, is_novas
 from reportclient.plan import Delete, SetInventories
 from reportclient.reserve import HELD, reserved_by_operator_on
 from reportclient.tree import ObservedProvider
@@ -40,7 +40,8 @@ def audit_providers(snapshot: Snapshot) -> list[Finding]:
         if not _is_owned(seen, snapshot.tree.providers[0].name):
             sentence = "it has no trait OWNER_* or CUSTOM_OWNER_*, so its owner is not known"
             found.append(Finding(kind=Kind.OWNERLESS, provider=name, seen=sentence))
-    return [*found, *_duplicates(snapshot), *_twice_on_offer(snapshot), *_other_layout(snapshot)]
+    twice = (*_duplicates(snapshot), *_offered_by_two(snapshot), *_twice_on_offer(snapshot))
+    return [*found, *twice, *_other_layout(snapshot)]
 
 
 def _awaited(seen: ObservedProvider, totals: Mapping[tuple[str, str], int]) -> list[Finding]:
@@ -102,6 +103,38 @@ def _other_layout(snapshot: Snapshot) -> list[Finding]:
         f"of nova-compute"
     )
     return [Finding(kind=Kind.OTHER_LAYOUT, provider=snapshot.tree.providers[0].name, seen=sentence)]
+
+
+def _offered_by_two(snapshot: Snapshot) -> list[Finding]:
+    """Return a finding for each child of another service that offers a card, or a part of it, that we offer too."""
+    units = {unit: name for name, offered in snapshot.holdings.offered.items() for unit in sorted(offered)}
+    found = []
+    for seen in snapshot.tree:
+        address = device_address(seen.name) if seen.provider.inventories and seen.name in snapshot.foreign else None
+        unit = _same_hardware(address, units, snapshot.cards) if address else None
+        if unit is None or units[unit] not in snapshot.tree.by_name or device_address(units[unit]) == address:
+            continue  # not on offer twice, or found by the names
+        what, too = (
+            f"{one}, which libvirt lists as a VF of {snapshot.cards[one]}," if one in snapshot.cards else one
+            for one in (address or "", unit)
+        )
+        sentence = (
+            f"it offers {what} and {units[unit]} of this agent offers {too}: the first is marked by "
+            f"{_owners_of(seen)}: take the device out of one service"
+        )
+        found.append(Finding(kind=Kind.DUPLICATE, provider=seen.name, seen=sentence))
+    return found
+
+
+def _same_hardware(address: str, units: Collection[str], cards: Mapping[str, str]) -> str | None:
+    """Return the unit that is the function at this address, its PF, or one of its VFs; None: there is none."""
+    pf = cards.get(address)
+    related = (address, *((pf,) if pf else ()), *sorted(unit for unit in units if cards.get(unit) == address))
+    return next((unit for unit in related if unit in units), None)
+
+
+def _owners_of(seen: ObservedProvider) -> str:
+    return ", ".join(sorted(name for name in seen.provider.traits if name.startswith(OWNERS))) or "nobody"
 
 
 def _over(seen: ObservedProvider, booked: Mapping[tuple[str, str], int]) -> list[Finding]:

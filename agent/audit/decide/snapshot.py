@@ -23,6 +23,7 @@ class Snapshot:
     wanted: frozenset[str] = frozenset()  # names of providers that this host is to have
     consumers: Mapping[str, Consumer] = field(default_factory=dict)  # those read whole that have anything, by uuid
     sharing: frozenset[str] = frozenset()  # uuids of shared providers; read only if a consumer is elsewhere too
+    cards: Mapping[str, str] = field(default_factory=dict)  # PCI address of each VF -> that of its PF
     awaited: Mapping[tuple[str, str], int] = field(default_factory=dict)  # as ``Waiting.stock``
     layout: str = ""  # the layout that the tree has
     configured_layout: str = ""
