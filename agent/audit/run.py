@@ -90,6 +90,8 @@ def witness(
     allocations, generations = _read(node, tree, memory if light else AuditMemory())
     snapshot = _snapshot(node, survey, tree, allocations, left)
     snapshot = replace(snapshot, asked=snapshot.holdings.guests & snapshot.holders if consumers else frozenset())
+    if nova and not light:
+        snapshot = replace(snapshot, resting=snapshot.resting_without_rows)
     snapshot = _verified(node, snapshot)
     young = _young(node, snapshot)
     snapshot = _with_nova(node, snapshot, root_uuid, young, nova)
@@ -129,7 +131,7 @@ def _with_nova(
 ) -> Snapshot:
     """Return the snapshot with nova's answer on strangers; nothing is asked where there are none that can be judged."""
     several = {one.uuid for one in strangers(snapshot)}
-    if not several and not snapshot.asked:
+    if not several and not snapshot.asked and not snapshot.resting:
         return snapshot
     root = snapshot.tree.providers[0].provider
     told = nova is not None or not node.settings.reports_root  # a login, or such a role, says that nova is there
@@ -137,7 +139,8 @@ def _with_nova(
     beside = shown or (not node.settings.recorded and node.probe(NOVA_COMPUTE).any)
     differing = any(snapshot.differences(uuid) for uuid in snapshot.holdings.guests & snapshot.consumers.keys())
     asked = frozenset(several if differing else several - young)  # a young one may be why a guest differs
-    return replace(snapshot, beside_nova=beside, nova=nova(root_uuid, asked) if nova and asked else None)
+    resting = snapshot.resting
+    return replace(snapshot, beside_nova=beside, nova=nova(root_uuid, asked) if nova and (asked or resting) else None)
 
 
 def _tree(
@@ -179,6 +182,7 @@ def _still_so(
         consumers=snapshot.consumers,
         sharing=snapshot.sharing,
         asked=snapshot.asked,
+        resting=snapshot.resting,
         nova=snapshot.nova,
         beside_nova=snapshot.beside_nova,
     )

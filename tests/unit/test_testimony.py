@@ -100,6 +100,34 @@ SILENT = NovaWitness(asked=ALL, host="nova-host", silence="nova is away")
 # -- servers -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("rests", "found"),
+    [
+        pytest.param(server(status="SHUTOFF"), {(Kind.MISSING, "stranger", True)}, id="nova has it here"),
+        pytest.param(server("another-nova-host", "SHUTOFF"), set(), id="it moved away"),
+        pytest.param(server(status="SHUTOFF", task="deleting"), set(), id="nova is about to delete it"),
+        pytest.param(server(status="VERIFY_RESIZE"), set(), id="it awaits a confirmation"),
+        pytest.param(server(status="UNKNOWN"), set(), id="the database of its cell is away"),
+        pytest.param(replace(server(status="SHUTOFF"), uuid="other"), set(), id="nova does not know it"),
+    ],
+)
+def test_a_stopped_server_without_rows_is_missing_by_nova_s_word_alone(
+    rests: NovaServer, found: set[tuple[Kind, str | None, bool]]
+) -> None:
+    off = snapshot(guests={"stranger": OFF})
+    asked = replace(off, resting=off.resting_without_rows)
+
+    assert off.resting_without_rows == {"stranger"}
+    assert find_all(off) == ()
+    assert kinds(find_all(replace(asked, nova=told(rests)))) == found
+    assert find_all(replace(asked, nova=SILENT)) == ()
+    assert find_all(replace(asked, nova=told(rests, migrations=(move("post-migrating", "stranger"),)))) == ()
+
+
+def test_a_domain_that_is_not_nova_s_is_not_asked_for() -> None:
+    assert snapshot(guests={"own": replace(OFF, project=None)}).resting_without_rows == frozenset()
+
+
 @pytest.mark.parametrize("host", ["nova-host", "another-nova-host", None])
 @pytest.mark.parametrize("kind", [None, "INSTANCE"])
 def test_a_server_that_nova_knows_is_never_orphaned(host: str | None, kind: str | None) -> None:

@@ -31,7 +31,8 @@ class Kind(Enum):
 MEANINGS = {
     Kind.ORPHANED: "a consumer has allocations here, its guest is neither defined nor running on this host, and nova "
     "has no server of it, as far as nova was asked",
-    Kind.MISSING: "a guest runs here without allocations here",
+    Kind.MISSING: "a guest runs here without allocations here; or it is shut off here without any, and nova has it at "
+    "rest on this host (found only by a full audit, where nova can be asked)",
     Kind.WRONG_AMOUNT: "the amount of a resource class that a running guest really has differs from the amount that "
     "is allocated for it",
     Kind.WRONG_PROVIDER: "a running guest uses a resource of one provider, but its allocation is on another provider",

@@ -13,7 +13,7 @@ from agent.allocations.decide.sets import INSTANCE, added, replace_set, rewrite,
 from agent.audit.decide.findings import Finding, Kind, Repair
 from agent.audit.decide.providers import audit_providers
 from agent.audit.decide.snapshot import Snapshot
-from agent.audit.decide.testimony import move_of, why_undecided
+from agent.audit.decide.testimony import move_of, rests_here, why_undecided
 from agent.audit.decide.unknown_consumers import audit_strangers, explains, keeper_of, may_move_with, surely_stays
 from agent.nova.answers import FINISHED, NovaMigration
 from reportclient.allocations import Consumer, GuestState
@@ -34,6 +34,8 @@ def _audit_guests(snapshot: Snapshot) -> list[Finding]:
         consumer = snapshot.consumers.get(uuid)
         if consumer and uuid in snapshot.asked:  # a consumer that was read for another reason is not judged by owner
             found += _without_owner_or_type(snapshot, consumer)
+        if not snapshot.rows(uuid) and rests_here(snapshot, uuid):
+            found += _missing(snapshot, uuid)
         if not snapshot.is_settled(uuid):
             continue
         if not snapshot.rows(uuid):
@@ -111,7 +113,7 @@ def _without_owner_or_type(snapshot: Snapshot, consumer: Consumer) -> list[Findi
 
 
 def _missing(snapshot: Snapshot, uuid: str) -> list[Finding]:
-    """Return the findings of a guest that runs here without allocations here: its migration may have them."""
+    """Return the findings of a guest that is here for good without allocations here: its migration may have them."""
     rows: dict[tuple[str, str], int] = {}
     for name in snapshot.told(uuid):
         for place, amount in (snapshot.truth(uuid, name, {}) or {}).items():
@@ -143,6 +145,7 @@ def _missing(snapshot: Snapshot, uuid: str) -> list[Finding]:
             safe=safe,
             arriving=keeper is not None,  # nova moves the allocations before the hypervisor begins to move the guest
             untyped=keeper is not None and keeper.kind is None,
+            by_nova=not snapshot.is_settled(uuid),
         )
         for place, name in slots
     ]
@@ -168,7 +171,8 @@ def _unallocated(snapshot: Snapshot, uuid: str, rows: Mapping[tuple[str, str], i
     consumer = snapshot.consumers.get(uuid)
     abroad = consumer is not None and bool(snapshot.elsewhere(consumer))
     unsure = _unsure(snapshot, uuid, consumer, rows)
-    seen = "it runs here, and has no allocations here" + (", only on another host" if abroad else "") + unsure
+    here = "it runs here" if snapshot.is_settled(uuid) else "it is shut off here, and by nova's word this is its host"
+    seen = f"{here}, and has no allocations here" + (", only on another host" if abroad else "") + unsure
     return seen, None if unsure else _claim_again(snapshot, uuid, consumer, rows)
 
 

@@ -29,6 +29,7 @@ class Snapshot:
     configured_layout: str = ""
     typed: bool = False  # True: placement knows consumer types
     asked: frozenset[str] = frozenset()  # guests whose consumers were read to judge their owner and type too
+    resting: frozenset[str] = frozenset()  # guests of ``resting_without_rows`` that nova is asked about too
     nova: NovaWitness | None = None  # what nova says of strangers; None: no nova is configured, or there are none
     beside_nova: bool = False  # True: nova-compute manages this host
 
@@ -62,6 +63,14 @@ class Snapshot:
     def without_rows(self) -> frozenset[str]:
         """The guests here that have none of our stock, by uuid."""
         return self.holdings.guests - self.holders
+
+    @property
+    def resting_without_rows(self) -> frozenset[str]:
+        """Nova's guests that are shut off here without our stock: only nova can tell whether they moved away."""
+        known = self.holdings.known
+        return frozenset(
+            uuid for uuid in self.without_rows if uuid in known and not known[uuid].active and known[uuid].project
+        )
 
     def elsewhere(self, consumer: Consumer) -> frozenset[str]:
         """Return the uuids of other hosts' providers on which a consumer has allocations."""
@@ -226,7 +235,7 @@ def suspects(snapshot: Snapshot) -> frozenset[str]:
     differing = {uuid for uuid in settled & snapshot.holders if snapshot.differences(uuid)}
     unfounded = snapshot.without_rows if strangers else snapshot.without_rows & settled
     unowned = {uuid for uuid in snapshot.holdings.guests if strangers and None in snapshot.owner(uuid)}
-    return strangers | differing | unfounded | unowned
+    return strangers | differing | unfounded | unowned | snapshot.resting
 
 
 def kin(snapshot: Snapshot) -> frozenset[str]:

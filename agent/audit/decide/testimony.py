@@ -61,6 +61,16 @@ def lives_elsewhere(snapshot: Snapshot, server: NovaServer) -> bool:
     return server.status in AT_REST and server.task is None and not moves
 
 
+def rests_here(snapshot: Snapshot, guest: str) -> bool:
+    """Return whether nova has a guest that is shut off here at rest on this host, and moves it nowhere."""
+    nova = snapshot.nova
+    server = server_of(snapshot, guest) if guest in snapshot.resting else None
+    if nova is None or server is None or not nova.host or server.host != nova.host:
+        return False
+    moves = any(one.server == guest and one.is_open for one in nova.migrations.values())
+    return server.status in AT_REST and server.task is None and not moves
+
+
 def is_migration_of(snapshot: Snapshot, uuid: str, guest: str) -> bool | None:
     """Return whether a consumer is a migration of a guest here, by nova's answer; None where nova does not say."""
     if move := move_of(snapshot, uuid):
