@@ -310,9 +310,8 @@ class Day:
 
     def figures(self) -> dict[str, int]:
         """Memory (KiB), threads, sockets and other file descriptors of the service."""
-        service, sockets = self.service, self.service.sockets()
-        files = service.descriptors() - sockets
-        return {**service.memory_kib(), "threads": service.threads(), "sockets": sockets, "files": files}
+        service = self.service
+        return {**service.memory_kib(), "threads": service.threads(), **service.lasting()}
 
     def send(self, method: str, path: str, body: object = None) -> Any:
         more: dict[str, Any] = {"json": body} if body else {}
