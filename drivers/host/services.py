@@ -12,6 +12,8 @@ from drivers.facts import ServiceSigns
 _ENABLING = ("etc/systemd/system", "run/systemd/system")  # their folders *.wants and *.requires link what is enabled
 _UNIT_FOLDERS = ("etc/systemd/system", "run/systemd/system", "lib/systemd/system", "usr/lib/systemd/system")
 _WITH_VALUE = ("-W", "-X")  # options of Python that the next word belongs to
+_INTERPRETER = re.compile(r"(^|-)(python|pypy)[0-9.]*$")  # whose first word that is no option is the program that runs
+_MODULES = {"nova-compute": "nova.cmd.compute"}  # as python -m runs it
 _OTHER_NAMES = {"nova-compute": r"@n-cpu\."}  # DevStack's
 
 
@@ -19,30 +21,36 @@ def probe_service(program: str, root: Path = Path("/")) -> ServiceSigns:
     """
     Return the processes of a program, and the enabled systemd units that start it, as files below ``root`` show them.
 
-    A process counts if its program, or the script that an interpreter runs, has the file name ``program``. A unit
+    A process counts if its program, or the script or module that Python runs, is ``program``. A unit
     counts if its name contains ``program`` as distributions write it, with ``-`` or ``_``; a unit for Ironic does not.
 
     Raises:
         DiscoveryError: a folder of units cannot be read.
     """
-    return ServiceSigns(processes=_processes(program), units=tuple(sorted(set(_enabled(program, root)))))
+    processes, hidden = _processes(program)
+    return ServiceSigns(processes=processes, units=tuple(sorted(set(_enabled(program, root)))), hidden=hidden)
 
 
-def _processes(program: str) -> tuple[int, ...]:
-    found = []
-    for process in psutil.process_iter(["cmdline"]):
-        if any(word.rpartition("/")[2] == program for word in _programs(process.info["cmdline"] or [])):
-            found.append(process.pid)
-    return tuple(sorted(found))
+def _processes(program: str) -> tuple[tuple[int, ...], bool]:
+    """Return the processes, and whether there are some that this user may not see (proc(5), hidepid)."""
+    names = {program, _MODULES.get(program, program)}
+    seen = {process.pid: process.info for process in psutil.process_iter(["cmdline", "status"])}
+    found = sorted(pid for pid, one in seen.items() if not names.isdisjoint(_programs(one["cmdline"] or [])))
+    hidden = 1 not in seen or any(one["status"] is None for one in seen.values())  # a zombie has a status
+    return tuple(found), hidden
 
 
 def _programs(words: list[str]) -> Iterator[str]:
-    """Yield the program of a command line, and its first argument that is no option: the script of an interpreter."""
-    yield from words[:1]
-    rest = iter(words[1:])
+    """Yield the file name of the program of a command line, and that of the script or module that Python runs."""
+    program = words[0].rpartition("/")[2] if words else ""
+    yield program
+    rest = iter(words[1:] if _INTERPRETER.search(program) else ())
     for word in rest:
+        if word == "-m":
+            yield next(rest, "")
+            return
         if not word.startswith("-"):
-            yield word
+            yield word.rpartition("/")[2]
             return
         if word in _WITH_VALUE:
             next(rest, None)

@@ -14,6 +14,14 @@ UNITS = "lib/systemd/system"
 WANTS = "etc/systemd/system/multi-user.target.wants"
 
 
+class Listed:
+    """A process as psutil lists it."""
+
+    def __init__(self, pid: int, command: list[str] | None, status: str | None = "sleeping") -> None:
+        self.pid = pid
+        self.info = {"cmdline": command, "status": status}
+
+
 def enable(root: Path, unit: str, installed: str | None = None) -> None:
     (root / UNITS).mkdir(parents=True, exist_ok=True)
     (root / WANTS).mkdir(parents=True, exist_ok=True)
@@ -90,6 +98,40 @@ def test_the_script_of_an_interpreter_is_known_behind_its_options(tmp_path: Path
             assert probe_service(script.name).processes == (process.pid,)
         finally:
             process.kill()
+
+
+@pytest.mark.parametrize(
+    ("command", "is_found"),
+    [
+        pytest.param(["python3", "-m", "a.service.of.ours"], True, id="a module"),
+        pytest.param(["/usr/libexec/platform-python3.6", "/usr/bin/a.service.of.ours"], True, id="another Python"),
+        pytest.param(["journalctl", "-u", "a.service.of.ours", "-f"], False, id="somebody who reads its log"),
+        pytest.param(["grep", "-r", "a.service.of.ours", "/etc"], False, id="somebody who looks for it"),
+    ],
+)
+def test_a_command_that_only_names_a_service_is_no_sign_of_it(
+    monkeypatch: pytest.MonkeyPatch, command: list[str], is_found: bool
+) -> None:
+    listed = [Listed(1, ["init"]), Listed(7, command)]
+    monkeypatch.setattr("psutil.process_iter", lambda _: listed)
+
+    assert probe_service("a.service.of.ours").processes == ((7,) if is_found else ())
+
+
+@pytest.mark.parametrize(
+    ("listed", "hidden"),
+    [
+        pytest.param([(1, ["init"], "sleeping"), (9, None, "zombie")], False, id="all are seen"),
+        pytest.param([(1, None, None), (9, ["sleep"], "sleeping")], True, id="hidepid=1"),
+        pytest.param([(9, ["sleep"], "sleeping")], True, id="hidepid=2"),
+    ],
+)
+def test_processes_that_this_user_may_not_see_are_told(
+    monkeypatch: pytest.MonkeyPatch, listed: list[tuple[int, list[str] | None, str | None]], hidden: bool
+) -> None:
+    monkeypatch.setattr("psutil.process_iter", lambda _: [Listed(*one) for one in listed])
+
+    assert probe_service("a-service").hidden == hidden
 
 
 @pytest.mark.parametrize(
