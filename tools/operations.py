@@ -93,7 +93,7 @@ POLICY = """
 `audit --heal --policy FILE` carries out only the repairs that FILE allows.
 `heal` is required; the other keys have the default values shown here.
 Never repaired are `guest-lost`, `ownerless`, `duplicate-provider`, `profile-lost`, `over-capacity`,
-`twice-on-offer` and `other-layout`.
+`twice-on-offer`, `other-layout` and `other-options`.
 
 ```yaml
 heal: [orphaned, leaked-migration, doubled]  # kinds

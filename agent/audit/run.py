@@ -14,7 +14,8 @@ from agent.nova.answers import NovaWitness
 from agent.state.audit import AuditMemory, Sighting, read_memory
 from agent.state.clock import Clock
 from agent.state.memory import NodeState
-from agent.sync.decide.owner import NOVA_COMPUTE
+from agent.sync.decide.beside import left_to_nova
+from agent.sync.decide.owner import NOVA_COMPUTE, disputed
 from agent.sync.node import ComputeNode
 from drivers.base import Survey
 from drivers.errors import PolicyError
@@ -25,7 +26,7 @@ from reportclient.errors import Absent
 from reportclient.ownership import OWNER_NOVA
 from reportclient.payload import UNTYPED
 from reportclient.renaming import as_called
-from reportclient.tree import ObservedTree
+from reportclient.tree import ObservedTree, ProviderTree
 
 AskNova = Callable[[str, frozenset[str]], NovaWitness]
 """Asks nova about the hypervisor with a uuid, and about consumers by uuid; raises nothing."""
@@ -90,8 +91,8 @@ def witness(
     allocations, generations = _read(node, tree, memory if light else AuditMemory())
     snapshot = _snapshot(node, survey, tree, allocations, left)
     snapshot = replace(snapshot, asked=snapshot.holdings.guests & snapshot.holders if consumers else frozenset())
-    if nova and not light:
-        snapshot = replace(snapshot, resting=snapshot.resting_without_rows)
+    if nova:
+        snapshot = replace(snapshot, doubted=snapshot.without_rows_of_nova(running=light))
     snapshot = _verified(node, snapshot)
     young = _young(node, snapshot)
     snapshot = _with_nova(node, snapshot, root_uuid, young, nova)
@@ -131,7 +132,7 @@ def _with_nova(
 ) -> Snapshot:
     """Return the snapshot with nova's answer on strangers; nothing is asked where there are none that can be judged."""
     several = {one.uuid for one in strangers(snapshot)}
-    if not several and not snapshot.asked and not snapshot.resting:
+    if not several and not snapshot.asked and not snapshot.without_rows_of_nova(running=True) | snapshot.doubted:
         return snapshot
     root = snapshot.tree.providers[0].provider
     told = nova is not None or not node.settings.reports_root  # a login, or such a role, says that nova is there
@@ -139,8 +140,8 @@ def _with_nova(
     beside = shown or (not node.settings.recorded and node.probe(NOVA_COMPUTE).any)
     differing = any(snapshot.differences(uuid) for uuid in snapshot.holdings.guests & snapshot.consumers.keys())
     asked = frozenset(several if differing else several - young)  # a young one may be why a guest differs
-    resting = snapshot.resting
-    return replace(snapshot, beside_nova=beside, nova=nova(root_uuid, asked) if nova and (asked or resting) else None)
+    asked |= snapshot.doubted
+    return replace(snapshot, beside_nova=beside, nova=nova(root_uuid, asked) if nova and asked else None)
 
 
 def _tree(
@@ -182,7 +183,7 @@ def _still_so(
         consumers=snapshot.consumers,
         sharing=snapshot.sharing,
         asked=snapshot.asked,
-        resting=snapshot.resting,
+        doubted=snapshot.doubted,
         nova=snapshot.nova,
         beside_nova=snapshot.beside_nova,
     )
@@ -214,12 +215,15 @@ def _snapshot(
     present |= {provider.name for provider in desired}
     if any(ours.writes(seen) and seen.name not in present for seen in tree):
         present |= _of_any_layout(node, survey, tree)
+    novas = left_to_nova(tree, holdings.novas) if node.settings.beside_nova else ()
     return Snapshot(
         tree=tree,
         allocations=allocations,
         holdings=holdings,
         classes={seen.name: ours.classes(seen) for seen in tree},
         foreign=frozenset(seen.name for seen in tree if not ours.writes(seen)),
+        novas=frozenset(seen.name for seen in novas),
+        disputed=_disputed(node, tree, desired),
         present=present | left.configured.keys(),
         wanted=frozenset(provider.name for provider in desired),
         cards={str(one.address): str(one.pf) for one in survey.facts.devices.functions if one.pf},
@@ -228,6 +232,13 @@ def _snapshot(
         configured_layout=policy.layout,
         typed=node.client.microversion > UNTYPED,
     )
+
+
+def _disputed(node: ComputeNode, tree: ObservedTree, desired: ProviderTree) -> dict[str, tuple[int, int]]:
+    """Return on which CPUs and memory nova's root and this agent's options differ; a root of ours is put right."""
+    if node.settings.reports_root:
+        return {}
+    return disputed((seen.provider for seen in tree), desired)
 
 
 def _of_any_layout(node: ComputeNode, survey: Survey, tree: ObservedTree) -> frozenset[str]:

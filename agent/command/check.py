@@ -5,7 +5,7 @@ import os
 import socket
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -19,8 +19,9 @@ from agent.settings.read import Settings, files_of
 from agent.settings.slips import slips_of_the_pen, types_left_out
 from agent.state.host import RESERVE_BYTES
 from agent.sync.approval import approvals, tell_approval
+from agent.sync.decide.draft import Draft
 from agent.sync.decide.judge import judge
-from agent.sync.decide.owner import only_audits
+from agent.sync.decide.owner import disputed, only_audits, tell_disputed
 from agent.sync.decide.unmatched import resembling
 from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode
@@ -263,6 +264,7 @@ def _check_tree(one: ComputeNode, survey: Survey) -> str:
     if one.settings.audits_only:
         if draft.observed.root is None:
             raise CheckFailed(f"placement has no provider {one.name}: start nova-compute, which reports it")
+        _check_options(one, survey, draft)
         return f"{one.name} can be read and audited; {only_audits(one.name)}"
     if draft.memory.contested:
         raise CheckFailed("; ".join(draft.memory.contested))
@@ -274,12 +276,28 @@ def _check_tree(one: ComputeNode, survey: Survey) -> str:
         )
     if novas := one.against_writing(draft):
         raise CheckFailed("; ".join(novas))
+    if one.settings.beside_nova:
+        _check_options(one, survey, draft)
     verdict = judge(draft, wishes, one.terms())
     if verdict.refused:
         raise CheckFailed(f"{one.name}: sync would end with {verdict.refused.value}: {'; '.join(verdict.notes)}")
     count = len(draft.plan.operations)
     left = f": sync would do {count} operation(s), see compute-node-agent plan" if count else " is up to date"
-    return f"{one.name}{left}; {_role_text(one, draft.nova)}"
+    return f"{one.name}{left}; {_role_text(one, one.signs(draft))}"
+
+
+def _check_options(one: ComputeNode, survey: Survey, draft: Draft) -> None:
+    """
+    Check that nova reports the CPUs and the memory that this agent's options give.
+
+    Raises:
+        CheckFailed: it does not.
+    """
+    policy = one.settings.policy
+    layout = one.standing_layout(draft.observed, draft.memory) if one.settings.audits_only else "devices"
+    wanted, _ = one.driver.shape(survey, replace(policy, layout=layout), draft.observed)
+    if found := disputed((seen.provider for seen in draft.observed), wanted):
+        raise CheckFailed(tell_disputed(one.name, found))
 
 
 def _role_text(one: ComputeNode, signs: Mapping[str, str]) -> str:

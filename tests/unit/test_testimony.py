@@ -62,13 +62,16 @@ def snapshot(
     )
 
 
+HERE = tuple(NovaServer(uuid=name, status="ACTIVE", host="nova-host") for name in ("guest", "bare", "f1"))
+
+
 def told(
     *servers: NovaServer, migrations: tuple[NovaMigration, ...] = (), unknown: frozenset[str] = frozenset()
 ) -> NovaWitness:
     return NovaWitness(
         asked=ALL,
         host="nova-host",
-        servers={one.uuid: one for one in servers},
+        servers={one.uuid: one for one in (*HERE, *servers)},
         migrations={one.uuid: one for one in migrations},
         unknown=unknown,
     )
@@ -115,9 +118,10 @@ def test_a_stopped_server_without_rows_is_missing_by_nova_s_word_alone(
     rests: NovaServer, found: set[tuple[Kind, str | None, bool]]
 ) -> None:
     off = snapshot(guests={"stranger": OFF})
-    asked = replace(off, resting=off.resting_without_rows)
+    asked = replace(off, doubted=off.without_rows_of_nova(running=False))
 
-    assert off.resting_without_rows == {"stranger"}
+    assert asked.doubted == {"stranger"}
+    assert off.without_rows_of_nova(running=True) == frozenset()
     assert find_all(off) == ()
     assert kinds(find_all(replace(asked, nova=told(rests)))) == found
     assert find_all(replace(asked, nova=SILENT)) == ()
@@ -125,7 +129,32 @@ def test_a_stopped_server_without_rows_is_missing_by_nova_s_word_alone(
 
 
 def test_a_domain_that_is_not_nova_s_is_not_asked_for() -> None:
-    assert snapshot(guests={"own": replace(OFF, project=None)}).resting_without_rows == frozenset()
+    own = snapshot(guests={"own": replace(OFF, project=None)})
+
+    assert own.without_rows_of_nova(running=False) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("rests", "safe", "words"),
+    [
+        pytest.param(told(server()), True, "it runs here, and has no", id="nova has it here"),
+        pytest.param(told(server("another-nova-host")), False, "on host another-nova-host", id="on another host"),
+        pytest.param(told(server(None, "SHELVED_OFFLOADED")), False, "on host none", id="on none"),
+        pytest.param(told(server(task="deleting")), False, "not at rest", id="nova deletes it"),
+        pytest.param(NEITHER, False, "nova does not know stranger", id="deleted in nova"),
+        pytest.param(SILENT, False, "nova did not answer", id="nova is away"),
+        pytest.param(None, False, "the agent cannot ask nova", id="nova was not asked"),
+    ],
+)
+def test_a_running_guest_without_rows_gets_them_back_only_by_nova_s_word(
+    rests: NovaWitness | None, safe: bool, words: str
+) -> None:
+    runs = replace(snapshot(guests={"stranger": RUNS}), beside_nova=True, nova=rests)
+
+    found = find_all(replace(runs, doubted=runs.without_rows_of_nova(running=True)))
+
+    assert kinds(found) == {(Kind.MISSING, "stranger", safe)}
+    assert all(words in one.seen for one in found)
 
 
 @pytest.mark.parametrize("host", ["nova-host", "another-nova-host", None])

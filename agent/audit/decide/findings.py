@@ -26,6 +26,7 @@ class Kind(Enum):
     OVER = "over-capacity"
     TWICE_ON_OFFER = "twice-on-offer"
     OTHER_LAYOUT = "other-layout"
+    OTHER_OPTIONS = "other-options"
 
 
 MEANINGS = {
@@ -53,6 +54,8 @@ MEANINGS = {
     Kind.PROFILE_LOST: "VFs, vGPUs or MIG instances that a device had before this host was booted are not back",
     Kind.OVER: "more of a class is allocated than its provider can give",
     Kind.TWICE_ON_OFFER: "the root offers CPUs or memory that its cells offer too, as nova-compute left them there",
+    Kind.OTHER_OPTIONS: "nova reports other CPUs or other memory than this agent's options give: what the audit says "
+    "of guests' CPUs and memory may be wrong, and is not repaired (roles audit and beside)",
     Kind.OTHER_LAYOUT: "the tree stands in another layout than `[compute] layout` says",
 }
 

@@ -13,7 +13,7 @@ from agent.allocations.decide.sets import INSTANCE, added, replace_set, rewrite,
 from agent.audit.decide.findings import Finding, Kind, Repair
 from agent.audit.decide.providers import audit_providers
 from agent.audit.decide.snapshot import Snapshot
-from agent.audit.decide.testimony import move_of, rests_here, why_undecided
+from agent.audit.decide.testimony import doubt_of, move_of, rests_here, why_undecided
 from agent.audit.decide.unknown_consumers import audit_strangers, explains, keeper_of, may_move_with, surely_stays
 from agent.nova.answers import FINISHED, NovaMigration
 from reportclient.allocations import Consumer, GuestState
@@ -34,9 +34,9 @@ def _audit_guests(snapshot: Snapshot) -> list[Finding]:
         consumer = snapshot.consumers.get(uuid)
         if consumer and uuid in snapshot.asked:  # a consumer that was read for another reason is not judged by owner
             found += _without_owner_or_type(snapshot, consumer)
-        if not snapshot.rows(uuid) and rests_here(snapshot, uuid):
-            found += _missing(snapshot, uuid)
         if not snapshot.is_settled(uuid):
+            off = not snapshot.holdings.known[uuid].active and not snapshot.rows(uuid)
+            found += _missing(snapshot, uuid) if off and rests_here(snapshot, uuid) else []
             continue
         if not snapshot.rows(uuid):
             found += _missing(snapshot, uuid)
@@ -50,8 +50,9 @@ def _wrong(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
     differences = snapshot.differences(consumer.uuid)
     if not differences:
         return []
-    safe = not may_move_with(snapshot, consumer.uuid)
-    doubt = "" if safe else "; a consumer of the same project and user here may be its migration"
+    unrelated = not may_move_with(snapshot, consumer.uuid)
+    doubt = "" if unrelated else "; a consumer of the same project and user here may be its migration"
+    safe = unrelated and differences.keys().isdisjoint(snapshot.disputed)
     slots = {uuid: dict(resources) for uuid, resources in consumer.slots.items()}
     for name, places in differences.items():
         for place, (has, _) in places.items():
@@ -130,7 +131,10 @@ def _missing(snapshot: Snapshot, uuid: str) -> list[Finding]:
     else:
         seen, repair = _unallocated(snapshot, uuid, rows)
         consumer = snapshot.consumers.get(uuid)
-        safe = repair is not None and not keeper and not (consumer and snapshot.elsewhere(consumer))
+        doubt = doubt_of(snapshot, uuid)
+        seen += doubt
+        sure = {name for _, name in rows}.isdisjoint(snapshot.disputed)
+        safe = sure and repair is not None and not (doubt or keeper or (consumer and snapshot.elsewhere(consumer)))
     slots = sorted(rows) or [(snapshot.tree.providers[0].name, "VCPU")]
     return [
         Finding(

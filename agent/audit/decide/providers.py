@@ -7,6 +7,7 @@ from agent.audit.decide.findings import Finding, Kind, Repair
 from agent.audit.decide.snapshot import Snapshot
 from agent.sync.decide.doubled import doubled_kinds
 from agent.sync.decide.novas import advice, open_stock
+from agent.sync.decide.owner import tell_disputed
 from reportclient.allocations import usages
 from reportclient.hold import if_gone_for_good, is_used_up
 from reportclient.names import NO_DEVICES, ONE_TIME, device_address
@@ -30,7 +31,7 @@ def audit_providers(snapshot: Snapshot) -> list[Finding]:
         found += (*_over(seen, booked), *awaited)
         if provider.parent is None:
             continue
-        is_ours = MARKER in provider.traits and name not in snapshot.foreign
+        is_ours = MARKER in provider.traits and name not in snapshot.foreign | snapshot.novas
         if is_ours and ONE_TIME in provider.traits and name in used:
             found += _to_be_reserved(seen)
         if is_ours and name not in snapshot.present and not awaited and not is_used_up(seen):
@@ -41,7 +42,16 @@ def audit_providers(snapshot: Snapshot) -> list[Finding]:
             sentence = "it has no trait OWNER_* or CUSTOM_OWNER_*, so its owner is not known"
             found.append(Finding(kind=Kind.OWNERLESS, provider=name, seen=sentence))
     twice = (*_duplicates(snapshot), *_offered_by_two(snapshot), *_twice_on_offer(snapshot))
-    return [*found, *twice, *_other_layout(snapshot)]
+    options = [] if any(one.kind is Kind.TWICE_ON_OFFER for one in twice) else _other_options(snapshot)
+    return [*found, *twice, *_other_layout(snapshot), *options]
+
+
+def _other_options(snapshot: Snapshot) -> list[Finding]:
+    """Return the finding of a root of nova's whose CPUs or memory are not those that our options give."""
+    if not snapshot.disputed:
+        return []
+    name = snapshot.tree.providers[0].name
+    return [Finding(kind=Kind.OTHER_OPTIONS, provider=name, seen=tell_disputed(name, snapshot.disputed))]
 
 
 def _awaited(seen: ObservedProvider, totals: Mapping[tuple[str, str], int]) -> list[Finding]:

@@ -19,6 +19,8 @@ class Snapshot:
     holdings: Holdings
     classes: Mapping[str, frozenset[str]]  # the classes that are ours, by provider name
     foreign: frozenset[str] = frozenset()  # names of providers of the tree that belong to others
+    novas: frozenset[str] = frozenset()  # in the role beside: names of the children that are left to nova
+    disputed: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # as the function of the owner's module
     present: frozenset[str] = frozenset()  # names of providers whose hardware is here, or that are wanted
     wanted: frozenset[str] = frozenset()  # names of providers that this host is to have
     consumers: Mapping[str, Consumer] = field(default_factory=dict)  # those read whole that have anything, by uuid
@@ -29,7 +31,7 @@ class Snapshot:
     configured_layout: str = ""
     typed: bool = False  # True: placement knows consumer types
     asked: frozenset[str] = frozenset()  # guests whose consumers were read to judge their owner and type too
-    resting: frozenset[str] = frozenset()  # guests of ``resting_without_rows`` that nova is asked about too
+    doubted: frozenset[str] = frozenset()  # guests of ``without_rows_of_nova`` that nova is asked about too
     nova: NovaWitness | None = None  # what nova says of strangers; None: no nova is configured, or there are none
     beside_nova: bool = False  # True: nova-compute manages this host
 
@@ -64,13 +66,15 @@ class Snapshot:
         """The guests here that have none of our stock, by uuid."""
         return self.holdings.guests - self.holders
 
-    @property
-    def resting_without_rows(self) -> frozenset[str]:
-        """Nova's guests that are shut off here without our stock: only nova can tell whether they moved away."""
+    def without_rows_of_nova(self, *, running: bool) -> frozenset[str]:
+        """
+        Return nova's guests here that have none of our stock; ``running`` leaves out those that are shut off.
+
+        Of those only nova can tell whether they moved away.
+        """
         known = self.holdings.known
-        return frozenset(
-            uuid for uuid in self.without_rows if uuid in known and not known[uuid].active and known[uuid].project
-        )
+        nova = {uuid for uuid in self.without_rows if uuid in known and known[uuid].project}
+        return frozenset(uuid for uuid in nova if known[uuid].active or not running)
 
     def elsewhere(self, consumer: Consumer) -> frozenset[str]:
         """Return the uuids of other hosts' providers on which a consumer has allocations."""
@@ -235,7 +239,7 @@ def suspects(snapshot: Snapshot) -> frozenset[str]:
     differing = {uuid for uuid in settled & snapshot.holders if snapshot.differences(uuid)}
     unfounded = snapshot.without_rows if strangers else snapshot.without_rows & settled
     unowned = {uuid for uuid in snapshot.holdings.guests if strangers and None in snapshot.owner(uuid)}
-    return strangers | differing | unfounded | unowned | snapshot.resting
+    return strangers | differing | unfounded | unowned | snapshot.doubted
 
 
 def kin(snapshot: Snapshot) -> frozenset[str]:

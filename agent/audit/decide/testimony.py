@@ -3,7 +3,7 @@
 from enum import Enum
 
 from agent.audit.decide.snapshot import Snapshot
-from agent.nova.answers import AT_REST, NovaMigration, NovaServer
+from agent.nova.answers import AT_REST, FINISHED, NovaMigration, NovaServer
 
 
 class Word(Enum):
@@ -62,13 +62,30 @@ def lives_elsewhere(snapshot: Snapshot, server: NovaServer) -> bool:
 
 
 def rests_here(snapshot: Snapshot, guest: str) -> bool:
-    """Return whether nova has a guest that is shut off here at rest on this host, and moves it nowhere."""
-    nova = snapshot.nova
-    server = server_of(snapshot, guest) if guest in snapshot.resting else None
-    if nova is None or server is None or not nova.host or server.host != nova.host:
+    """Return whether nova has a guest at rest on this host, and moves it nowhere."""
+    nova, server = snapshot.nova, server_of(snapshot, guest)
+    if nova is None or server is None or guest not in snapshot.doubted or doubt_of(snapshot, guest):
         return False
-    moves = any(one.server == guest and one.is_open for one in nova.migrations.values())
-    return server.status in AT_REST and server.task is None and not moves
+    return server.status in AT_REST and not any(one.server == guest and one.is_open for one in nova.migrations.values())
+
+
+def doubt_of(snapshot: Snapshot, guest: str) -> str:
+    """
+    Return why a guest without allocations here need not have any by nova's word, as the end of a sentence.
+
+    Empty where nova has it on this host and does nothing with it now, or where there is no nova.
+    """
+    nova = snapshot.nova
+    server = server_of(snapshot, guest)
+    if not snapshot.beside_nova and nova is None:
+        return ""
+    if nova is None or server is None:
+        return why_undecided(snapshot, guest) or f"; nova does not know {guest}"
+    if not nova.host or server.host != nova.host:
+        return f"; nova has it on host {server.host or 'none'}"
+    moves = (one for one in nova.migrations.values() if one.server == guest and one.is_open)
+    busy = server.in_action or server.status == "UNKNOWN" or any(one.status != FINISHED for one in moves)
+    return f"; nova has it in the state {server.status}, and not at rest" if busy else ""
 
 
 def is_migration_of(snapshot: Snapshot, uuid: str, guest: str) -> bool | None:
