@@ -268,6 +268,7 @@ class ServiceSigns:
 
     processes: tuple[int, ...] = ()  # process ids, lowest first
     units: tuple[str, ...] = ()  # names of systemd units that are enabled, sorted
+    hidden: bool = False  # True: there are processes that this user may not see
 
     @property
     def any(self) -> bool:

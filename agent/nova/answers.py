@@ -72,6 +72,7 @@ class NovaRecord:
 
     host: str = ""  # host of the nova-compute that reports it, as nova calls it; empty: nova shows no such hypervisor
     silence: str = ""  # why nova did not answer, and what to do; empty: it did
+    unknown: bool = False  # True: nova answered that it shows no such hypervisor
 
 
 def parse_host(body: Mapping[str, Any]) -> str:

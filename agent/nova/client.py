@@ -96,7 +96,8 @@ class NovaClient:
         Nova shows no hypervisor either while the database of its cell is away.
         """
         try:
-            return NovaRecord(host=self._name(root_uuid) or "")
+            name = self._name(root_uuid)
+            return NovaRecord(host=name or "", unknown=name is None)
         except NovaSilent as error:
             return NovaRecord(silence=str(error))
 

@@ -45,6 +45,7 @@ class NodeState:
     whole_s: float = 0.0  # when the tree was last read whole
     taken_over: frozenset[str] = frozenset()  # signs of nova-compute that a person overruled: "process", or a unit
     waiting: Waiting = Waiting()
+    wrote: bool = False  # whether this agent put its mark on this root, or a person said that it reports it
     beside: bool = False  # whether the last pass was in the role beside, in which nothing of the root is ours
 
 
@@ -73,6 +74,7 @@ def encode_state(state: NodeState) -> str:
         "whole_s": state.whole_s,
         "taken_over": sorted(state.taken_over),
         "beside": state.beside,
+        "wrote": state.wrote,
         "waiting": {
             "boot": state.waiting.boot,
             "since_s": state.waiting.since_s,
@@ -112,6 +114,7 @@ def decode_state(text: str) -> NodeState:
         taken_over=frozenset(body.get("taken_over", ())),
         beside=body.get("beside", False),
         waiting=_decode_waiting(body.get("waiting")),
+        wrote=body.get("wrote", seen is not None),  # older files do not say it
     )
 
 

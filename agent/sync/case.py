@@ -76,6 +76,7 @@ class Case:
         return ServiceSigns(
             processes=tuple(self.about["processes"].get(program, ())),
             units=tuple(self.about.get("units", {}).get(program, ())),
+            hidden=self.about.get("hidden", False),
         )
 
     def driver(self, load: Callable[[HostArchive], Driver]) -> Driver:

@@ -47,6 +47,7 @@ class CaseForm(TypedDict):
     looks: Sequence[LookForm]
     processes: Mapping[str, Sequence[int]]  # of other services, by program
     units: NotRequired[Mapping[str, Sequence[str]]]  # of other services, by program; older cases have none
+    hidden: NotRequired[bool]  # whether some processes could not be seen; missing in older cases
     called: Mapping[str, str]
     recorded: bool
     provider_config: str
@@ -92,6 +93,7 @@ _PROPERTIES: Mapping[str, Any] = {
         "additionalProperties": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 1 << 31}},
     },
     "units": {"type": "object", "additionalProperties": {"type": "array", "items": _TEXT}},
+    "hidden": {"type": "boolean"},
     "called": {"type": "object", "additionalProperties": _TEXT},
     "recorded": _FLAG,
     "provider_config": _TEXT,
@@ -102,7 +104,7 @@ _PROPERTIES: Mapping[str, Any] = {
 }
 _SCHEMA: Mapping[str, Any] = {
     "type": "object",
-    "required": [name for name in _PROPERTIES if name not in ("unlisted", "units", "members")],
+    "required": [name for name in _PROPERTIES if name not in ("unlisted", "units", "hidden", "members")],
     "properties": _PROPERTIES,
 }
 

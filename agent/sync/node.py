@@ -194,24 +194,23 @@ class ComputeNode:
             return (only_audits(self.name),)
         if self.settings.beside_nova:
             return against_root(self.name, seen.observed)
-        return against_writing(self.name, self._signs(seen), seen.memory.taken_over)
+        return against_writing(self.name, self.signs(seen), seen.memory.taken_over)
 
     def against_handing(self, seen: Sight, *, force: bool) -> tuple[str, ...]:
         """Return why this host's root is not left to nova, as the function of this name."""
         if self.settings.audits_only:
             return (only_audits(self.name),)
         root = seen.observed.root
-        if self.settings.beside_nova or not (root and is_marked(root)):
+        if not (root and is_marked(root)):
             return ()
-        return against_handing(self.name, self._signs(seen), seen.memory.taken_over, force=force)
+        return against_handing(self.name, self.signs(seen), seen.memory.taken_over, force=force)
 
-    def _signs(self, seen: Draft | Sight) -> dict[str, str]:
+    def signs(self, seen: Draft | Sight) -> dict[str, str]:
         """Return the signs that nova reports the root; none of a recorded host."""
         if self.settings.recorded:
             return {}
         record = self.nova(seen.root_uuid) if self.nova else NovaRecord()
-        remembered = seen.memory.observed is not None
-        return signs_of_nova(seen.observed.root, self.probe(NOVA_COMPUTE), record, remembered=remembered)
+        return signs_of_nova(seen.observed.root, self.probe(NOVA_COMPUTE), record, remembered=seen.memory.wrote)
 
     def standing_layout(self, tree: ObservedTree, left: NodeState) -> Layout:
         """
@@ -258,7 +257,11 @@ class ComputeNode:
         if memory.beside == beside:
             return memory
         return NodeState(
-            where=memory.where, microversion=memory.microversion, taken_over=memory.taken_over, beside=beside
+            where=memory.where,
+            microversion=memory.microversion,
+            taken_over=memory.taken_over,
+            wrote=memory.wrote,
+            beside=beside,
         )
 
     def _complete(self, view: View) -> Draft:

@@ -10,8 +10,9 @@ from agent.state.locks import locked
 from agent.state.memory import NodeState
 from agent.sync.approval import spent
 from agent.sync.attempts import repeat_on_conflict
+from agent.sync.decide.beside import against_root
 from agent.sync.decide.draft import Draft
-from agent.sync.decide.judge import judge, notes_on
+from agent.sync.decide.judge import Verdict, judge, notes_on
 from agent.sync.decide.view import Wishes
 from agent.sync.journal import journaled
 from agent.sync.node import ComputeNode
@@ -123,17 +124,9 @@ def _carry_out(node: ComputeNode, draft: Draft, wishes: Wishes, agree: Agree) ->
     if verdict.refused is None and (other := agree(node, draft)):
         verdict = replace(verdict, refused=Status.OTHER_PLAN, notes=other)
     if verdict.refused is None:
-        return _write(node, draft, verdict.memory)
-    # The next pass compares with what was seen now, so that it does not see one change twice.
-    # But a lost memory stays lost until a pass is carried out: only then it is known what is ours.
-    stands = draft.refused
-    remembered = replace(
-        verdict.memory,
-        observed=stands.observed if draft.memory.observed else None,
-        configured=stands.configured,
-        reported=stands.reported,
-    )
-    node.state_file(draft.root_uuid).write(remembered)
+        return _write(node, draft, verdict.memory, wishes)
+    if not (draft.beside and against_root(node.name, draft.observed)):  # that role is not taken up then
+        node.state_file(draft.root_uuid).write(_after_refusal(draft, verdict))
     notes = (*verdict.notes, *notes_on(draft)) if verdict.refused is Status.UNSAFE else verdict.notes
     return Outcome(
         node=node.name,
@@ -146,8 +139,28 @@ def _carry_out(node: ComputeNode, draft: Draft, wishes: Wishes, agree: Agree) ->
     )
 
 
-def _write(node: ComputeNode, draft: Draft, memory: NodeState) -> Outcome:
+def _after_refusal(draft: Draft, verdict: Verdict) -> NodeState:
+    """
+    Return the memory after a refused pass.
+
+    The next pass compares with what was seen now, so that it does not see one change twice. But a lost memory stays
+    lost until a pass is carried out: only then it is known what is ours. And where this agent only audits what it
+    reported before, it does not take the work of others for its own.
+    """
+    left, stands = draft.memory.observed, draft.refused
+    kept = left if verdict.refused is Status.AUDIT_ONLY and draft.memory.wrote else stands.observed
+    return replace(
+        verdict.memory,
+        observed=kept if left else None,
+        configured=stands.configured,
+        reported=stands.reported,
+    )
+
+
+def _write(node: ComputeNode, draft: Draft, memory: NodeState, wishes: Wishes) -> Outcome:
     state, plan, observed = node.state_file(draft.root_uuid), draft.plan, draft.observed
+    wrote = memory.wrote or wishes.take_over or (bool(plan.operations) and not draft.beside)
+    memory = replace(memory, wrote=wrote)
     if plan.operations:
         state.begin(replace(memory, configured=draft.meanwhile.configured, reported=draft.meanwhile.reported))
         with _converting(node, draft) if plan.moves else nullcontext():

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from agent.nova.answers import NovaRecord
 from agent.settings.read import Role, Settings, load_settings
 from agent.state.clock import StoppedClock, probe_clock
 from agent.sync.decide.view import Wishes
@@ -18,7 +19,7 @@ from beds.histories import ModelDriver
 from beds.memory import MemoryPlacement
 from drivers.base import Survey
 from drivers.devices import present
-from drivers.facts import HostFacts
+from drivers.facts import HostFacts, ServiceSigns
 from drivers.policy import Policy
 from reportclient.client import PlacementClient
 from reportclient.names import is_custom
@@ -81,15 +82,20 @@ class OneHost:
     role: Role | None = None
     uptime_s: float = 0.0
     expect_s: int = 3600
+    signs: ServiceSigns | None = None  # what shows nova-compute on this live host; None: a recorded host
+    record: NovaRecord | None = None  # what nova answers; None: no login to nova
 
     @property
     def settings(self) -> Settings:
         found = default_settings()
         folder = self.folder / "provider_config"
+        if self.signs is not None:
+            (self.folder / "compute_id").write_text(ROOT)
         return replace(
             found,
             state_directory=self.folder,
-            recorded=True,
+            recorded=self.signs is None,
+            identity_folders=(self.folder,),
             policy=self.policy,
             provider_config=folder,
             interval_s=self.interval_s,
@@ -105,6 +111,8 @@ class OneHost:
             client=PlacementClient(Transport(self.sender, where="placement")),
             settings=self.settings,
             where="placement",
+            probe=lambda _: self.signs or ServiceSigns(),
+            nova=(lambda _: self.record or NovaRecord()) if self.record else None,
             clock=lambda: StoppedClock("", 0.0, self.uptime_s) if self.uptime_s else probe_clock(),
         )
 
@@ -121,16 +129,21 @@ class OneHost:
     def hand_over(self) -> Outcome:
         return hand_over_node(self.node, force=True)
 
-    def give_to_nova(self, *, marked: bool = True) -> None:
-        """The tree is nova's from now on: without our marks, and ``marked`` with nova's on each provider."""
-        self.hand_over()
-        self.forget()
-        for seen in self.tree() if marked else ():
+    def mark_as_nova(self) -> None:
+        """Each provider carries nova's mark too, as our driver inside nova-compute leaves it."""
+        for seen in self.tree():
             body = {
                 "traits": sorted(seen.provider.traits | {OWNER_NOVA}),
                 "resource_provider_generation": seen.generation,
             }
             self.send("PUT", f"/resource_providers/{seen.uuid}/traits", body)
+
+    def give_to_nova(self, *, marked: bool = True) -> None:
+        """The tree is nova's from now on: without our marks, and ``marked`` with nova's on each provider."""
+        self.hand_over()
+        self.forget()
+        if marked:
+            self.mark_as_nova()
 
     def tree(self) -> ObservedTree:
         return self.node.client.observe(ROOT)

@@ -260,7 +260,12 @@ def test_each_wrong_value_of_a_case_is_refused(tmp_path: Path) -> None:
         for value in ILL
         if type(value) is not type(now) or isinstance(value, (int, float))
         if (name, value)
-        not in (("recorded", True), ("provider_config_is_there", True), ("provider_config_named", True))
+        not in (
+            ("recorded", True),
+            ("provider_config_is_there", True),
+            ("provider_config_named", True),
+            ("hidden", True),
+        )
     ]
     wrong += [{"looks": looks} for looks in LOOKS] + [{"clock": clock} for clock in CLOCKS]
     wrong += [{"processes": {"nova-compute": 7}}, {"processes": {"nova-compute": ["a"]}}, {"called": {"placement": 7}}]
@@ -269,7 +274,7 @@ def test_each_wrong_value_of_a_case_is_refused(tmp_path: Path) -> None:
     for more in wrong:
         with pytest.raises(DiscoveryError, match="is not a case in the form that"):
             opened(tmp_path, about_with(files, **more))
-    for name in about.keys() - {"members", "units"}:
+    for name in about.keys() - {"members", "units", "hidden"}:
         with pytest.raises(DiscoveryError, match=f"{name}' is a required property"):
             opened(tmp_path, files | {"case.json": json.dumps({k: v for k, v in about.items() if k != name}).encode()})
 

@@ -49,7 +49,7 @@ def test_whether_nova_has_a_hypervisor_costs_one_request(nova: FakeNova) -> None
     client = NovaClient(Direct(nova), "nova at X")
 
     assert client.record(ROOT) == NovaRecord(host=HOST)
-    assert client.record("another-uuid") == NovaRecord()
+    assert client.record("another-uuid") == NovaRecord(unknown=True)
     nova.fault = failing(500)
     assert "nova at X gave no usable answer" in client.record(ROOT).silence
     assert len(nova.asked) == 3

@@ -22,6 +22,8 @@ def root(*traits: str) -> ObservedProvider:
         pytest.param(root(OWNER_NOVA, MARKER), ServiceSigns(), [], id="nova's trait on a root that we know we wrote"),
         pytest.param(root(MARKER), ServiceSigns(processes=(7, 9)), ["process"], id="a process, whatever the root has"),
         pytest.param(None, ServiceSigns(units=("nova-compute.service",)), ["nova-compute.service"], id="a unit"),
+        pytest.param(None, ServiceSigns(hidden=True), ["hidden"], id="processes that cannot be seen"),
+        pytest.param(root(MARKER), ServiceSigns(hidden=True), [], id="the same on a root of ours"),
     ],
 )
 def test_the_signs_that_nova_reports_a_root(

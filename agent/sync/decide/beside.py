@@ -15,7 +15,7 @@ from drivers.policy import Policy
 from reportclient.allocations import Holdings
 from reportclient.errors import Absent, TreeMismatch
 from reportclient.names import device_address
-from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA, Names, is_marked, is_novas
+from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA, Names, is_marked, others_marks
 from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree
 
 
@@ -61,7 +61,7 @@ def own_side(view: View, shaper: Shaper) -> Side:
     root = _root_of_nova(view)
     policy = replace(view.policy, layout="devices")
     tree, holdings = shaper.shape(view.survey, policy, ObservedTree((_bare(root),)))
-    novas = _novas(view.observed, holdings.novas)
+    novas = left_to_nova(view.observed, holdings.novas)
     taken = {address: seen.name for seen in novas if (address := device_address(seen.name))}
     uuids = frozenset(seen.uuid for seen in novas)
     left = view.memory.observed
@@ -120,7 +120,7 @@ def _root_of_nova(view: View) -> ObservedProvider:
     return root
 
 
-def _novas(observed: ObservedTree, names: frozenset[str]) -> list[ObservedProvider]:
+def left_to_nova(observed: ObservedTree, names: frozenset[str]) -> list[ObservedProvider]:
     """Return the children that are left to nova, with all below them; ``names`` are of devices that nova reports."""
     found = {seen.name for seen in observed if seen.provider.parent and _is_novas(seen, names)}
     while below := {seen.name for seen in observed if seen.provider.parent in found} - found:
@@ -129,13 +129,19 @@ def _novas(observed: ObservedTree, names: frozenset[str]) -> list[ObservedProvid
 
 
 def _is_novas(seen: ObservedProvider, names: frozenset[str]) -> bool:
-    """Return whether a child stands for a device that nova reports, or was written by nova."""
-    return seen.name in names or OWNER_NOVA in seen.provider.traits or (is_novas(seen) and not is_marked(seen))
+    """
+    Return whether a child stands for a device that nova reports, or was written by nova.
+
+    All of ours carry our mark, but for those that a pass made and was cut off before it marked them: these are empty.
+    """
+    empty = not seen.provider.traits and not seen.provider.inventories
+    unmarked = not is_marked(seen) and not others_marks(seen) and not empty
+    return seen.name in names or OWNER_NOVA in seen.provider.traits or unmarked
 
 
 def _without(tree: ObservedTree, uuids: frozenset[str], names: frozenset[str]) -> ObservedTree:
     """Return a tree with a bare root, and without the children that are nova's by uuid or by name."""
-    gone = uuids | {seen.uuid for seen in _novas(tree, names)}
+    gone = uuids | {seen.uuid for seen in left_to_nova(tree, names)}
     kept = (seen for seen in tree if seen.uuid not in gone)
     return replace(tree, providers=tuple(seen if seen.provider.parent else _bare(seen) for seen in kept))
 

@@ -306,7 +306,7 @@ def _signs(view: View) -> dict[str, str]:
     if view.recorded:
         return {}
     found, record = read.nova_compute or ServiceSigns(), read.nova_record or NovaRecord()
-    return signs_of_nova(view.observed.root, found, record, remembered=view.memory.observed is not None)
+    return signs_of_nova(view.observed.root, found, record, remembered=view.memory.wrote)
 
 
 def ownership(

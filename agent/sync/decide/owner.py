@@ -1,14 +1,17 @@
 """Decide who reports a host's root: this agent, or a nova-compute that is on the host. Pure."""
 
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 
 from agent.nova.answers import NovaRecord
 from drivers.facts import ServiceSigns
 from reportclient.ownership import MARKER, OWNER_NOVA
-from reportclient.tree import ObservedProvider, ProviderTree
+from reportclient.tree import ObservedProvider, Provider, ProviderTree
 
 NOVA_COMPUTE = "nova-compute"
-_ROOT, _PROCESS, _SILENCE = "root", "process", "silence"
+_OF_GUESTS = ("VCPU", "PCPU", "MEMORY_MB")
+_ROOT, _PROCESS = "root", "process"
+_SILENCE, _UNKNOWN, _HIDDEN = _DOUBTS = ("silence", "unknown", "hidden")
 
 
 def signs_of_nova(
@@ -32,9 +35,26 @@ def signs_of_nova(
         signs[_PROCESS] = f"nova-compute (pid {found.processes[0]}) runs on this host"
     if record.host:
         signs["record"] = f"nova has this hypervisor, of its host {record.host} (openstack hypervisor list)"
-    if record.silence and not (root and MARKER in root.provider.traits):
-        signs[_SILENCE] = f"nova cannot be asked: {record.silence}"
+    if not (root and MARKER in root.provider.traits):
+        signs |= _doubts(root, found, record)
     return signs | {unit: f"the unit {unit} is enabled on this host" for unit in found.units}
+
+
+def _doubts(root: ObservedProvider | None, found: ServiceSigns, record: NovaRecord) -> dict[str, str]:
+    """Return what leaves open whether nova reports a root that this agent has not reported."""
+    doubts = {}
+    if record.silence:
+        doubts[_SILENCE] = f"nova cannot be asked: {record.silence}"
+    if root and record.unknown:
+        doubts[_UNKNOWN] = (
+            f"{root.name} stands without this agent's mark, and nova shows no hypervisor with its uuid, as also while "
+            f"the database of its cell is away"
+        )
+    if found.hidden:
+        doubts[_HIDDEN] = (
+            "this user may not see all processes of this host (hidepid of /proc, proc(5)), so a nova-compute may run"
+        )
+    return doubts
 
 
 def against_writing(name: str, signs: Mapping[str, str], taken_over: Collection[str]) -> tuple[str, ...]:
@@ -46,7 +66,7 @@ def against_writing(name: str, signs: Mapping[str, str], taken_over: Collection[
     new = {key: sentence for key, sentence in signs.items() if key not in taken_over}
     if not new:
         return ()
-    verb = "may report" if new.keys() == {_SILENCE} else "reports"
+    verb = "may report" if new.keys() <= set(_DOUBTS) else "reports"
     return (
         f"nova-compute {verb} {name}: {'; '.join(new.values())}",
         "nothing is written: leave the host to nova, and set [agent] role = audit, or role = beside to report what "
@@ -80,9 +100,35 @@ def only_audits(name: str) -> str:
     return f"[agent] role = audit: this agent writes nothing on {name} but repairs of its audits"
 
 
+def disputed(standing: Iterable[Provider], wanted: Iterable[Provider]) -> dict[str, tuple[int, int]]:
+    """
+    Return the CPUs and memory of a host that nova reports and this agent's options give otherwise: (stands, given).
+
+    By class, over the whole tree; empty where both agree. What the agent says of guests rests on its options.
+    """
+    sums: list[Counter[str]] = []
+    for side in (standing, wanted):
+        counted: Counter[str] = Counter()
+        for provider in side:
+            counted.update({name: stock.total for name, stock in provider.inventories.items() if name in _OF_GUESTS})
+        sums.append(counted)
+    stands, given = sums
+    return {name: (stands[name], given[name]) for name in _OF_GUESTS if stands[name] != given[name]}
+
+
+def tell_disputed(name: str, found: Mapping[str, tuple[int, int]]) -> str:
+    """Return a sentence on what ``disputed`` found."""
+    told = ", ".join(f"{stands} {each}, not {given}" for each, (stands, given) in found.items())
+    return (
+        f"placement has {told} on {name}, which nova reports: give this agent nova's own options (cpu_dedicated_set, "
+        f"cpu_shared_set, file_backed_memory and reserved_huge_pages, for instance by --config-file "
+        f"/etc/nova/nova.conf), or restart nova-compute"
+    )
+
+
 def outlook(desired: ProviderTree, signs: Mapping[str, str]) -> tuple[str, ...]:
     """Return what nova-compute will do to the wanted tree once it starts, a sentence; empty without a sign of it."""
-    if not signs.keys() - {_SILENCE}:
+    if not signs.keys() - set(_DOUBTS):
         return ()
     root, why = desired.root, "; ".join(signs.values())
     missing = [name for name in ("VCPU", "MEMORY_MB") if name not in root.inventories]
