@@ -199,6 +199,17 @@ def _judge(snapshot: Snapshot, one: Consumer) -> _Judged:
     return _Judged(kind=kind, seen=seen + told, safe=not doubt, arriving=arriving, by_nova=by_nova)
 
 
+_REBOOT = "openstack server reboot --hard {} makes its guest again"
+_REMAKING = {
+    "RESCUE": "openstack server unrescue {} makes its guest again",
+    "SHUTOFF": "the next openstack server start {} makes its guest again",
+    "SHELVED": "openstack server unshelve {} makes its guest again",
+    "SOFT_DELETED": "openstack server restore {} makes its guest again",
+    "VERIFY_RESIZE": "confirm or revert its resize first",
+}
+"""How nova makes a guest again, by the state of the server: it refuses a reboot in these."""
+
+
 def _judge_server(snapshot: Snapshot, server: NovaServer, *, abroad: bool) -> _Judged:
     """Classify a consumer of which nova has a server, and that has no guest on this host."""
     state = f"{server.status}, task {server.task}" if server.task else server.status
@@ -209,7 +220,7 @@ def _judge_server(snapshot: Snapshot, server: NovaServer, *, abroad: bool) -> _J
     seen = (
         f"nova has server {server.uuid} {place} ({state}), and its guest is neither defined nor running on this host: "
         f"run openstack server show {server.uuid}. If nova has the server on this host and does not move it, "
-        f"openstack server reboot --hard {server.uuid} makes its guest again"
+        f"{_REMAKING.get(server.status, _REBOOT).format(server.uuid)}"
     )
     return _Judged(kind=Kind.GUEST_LOST, seen=seen, safe=False, arriving=True, by_nova=True)
 
