@@ -151,7 +151,9 @@ class Life:
         lab.compute.end()
         self.cloud.set_service(name, forced_down=True)
         self._act(server, "evacuate", {}, SHUTOFF)
-        assert self.cloud.host_of(server.uuid) != name
+        # It may be in that state from before, as its guest ended; nova names the other host last.
+        self.cloud.wait(lambda: self.cloud.host_of(server.uuid) != name, f"the evacuation of {server.uuid}")
+        self.cloud.settle(server.uuid, SHUTOFF)
         start(lab)  # it finds that the server is elsewhere; before that, nova does not take the host back
         self.cloud.set_service(name, forced_down=False)
 
