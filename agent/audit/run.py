@@ -79,8 +79,7 @@ def witness(
     """
     noted = node.clock()
     now = clock() if clock else noted.now_s()
-    survey = seen[0] if seen else look(partial(node.driver.survey, node.name))
-    found = seen[1] if seen else None
+    survey, found = seen or (look(partial(node.driver.survey, node.name)), None)
     root_uuid = found.root.uuid if found and found.root else node.known_uuid(survey)
     if root_uuid is None:
         raise _absent(node)
@@ -90,10 +89,9 @@ def witness(
     left, tree = _tree(node, root_uuid, left, found, light=light)
     allocations, generations = _read(node, tree, memory if light else AuditMemory())
     snapshot = _snapshot(node, survey, tree, allocations, left)
-    snapshot = replace(snapshot, asked=snapshot.holdings.guests & snapshot.holders if consumers else frozenset())
-    if nova:
-        snapshot = replace(snapshot, doubted=snapshot.without_rows_of_nova(running=light))
-    snapshot = _verified(node, snapshot)
+    doubted = snapshot.without_rows_of_nova(running=light) if nova else frozenset[str]()
+    asked = snapshot.holdings.guests & snapshot.holders if consumers else frozenset[str]()
+    snapshot = _verified(node, replace(snapshot, asked=asked, doubted=doubted))
     young = _young(node, snapshot)
     snapshot = _with_nova(node, snapshot, root_uuid, young, nova)
     findings = find_all(snapshot)
