@@ -9,8 +9,14 @@ import psutil
 from drivers.errors import DiscoveryError
 from drivers.facts import ServiceSigns
 
-_ENABLING = ("etc/systemd/system", "run/systemd/system")  # their folders *.wants and *.requires link what is enabled
-_UNIT_FOLDERS = ("etc/systemd/system", "run/systemd/system", "lib/systemd/system", "usr/lib/systemd/system")
+_UNIT_FOLDERS = (  # in the order in which systemd looks for a unit; Quadlets are made in generator
+    "etc/systemd/system",
+    "run/systemd/system",
+    "run/systemd/generator",
+    "lib/systemd/system",
+    "usr/lib/systemd/system",
+)
+_ENABLING = (".wants", ".requires", ".upholds")  # folders of these names there link what is enabled
 _WITH_VALUE = ("-W", "-X")  # options of Python that the next word belongs to
 _INTERPRETER = re.compile(r"(^|-)(python|pypy)[0-9.]*$")  # whose first word that is no option is the program that runs
 _MODULES = {"nova-compute": "nova.cmd.compute"}  # as python -m runs it
@@ -61,9 +67,9 @@ def _enabled(program: str, root: Path) -> Iterator[str]:
     words = program.replace("-", "[-_]")
     named = re.compile(rf"(^|[-_@.]){words}(?![-_]ironic)([-_@.])|{_OTHER_NAMES.get(program, '(?!)')}")
     try:
-        for folder in (root / name for name in _ENABLING):
+        for folder in (root / name for name in _UNIT_FOLDERS):
             for target in _names(folder):
-                units = _names(folder / target) if target.endswith((".wants", ".requires")) else []
+                units = _names(folder / target) if target.endswith(_ENABLING) else []
                 yield from (unit for unit in units if named.search(unit) and _starts(unit, root))
     except OSError as error:
         raise DiscoveryError(f"{error.filename}: {error.strerror}: the units of {program} cannot be listed") from error

@@ -46,6 +46,23 @@ def test_an_enabled_unit_of_nova_compute_is_a_sign(tmp_path: Path, unit: str, in
 
 
 @pytest.mark.parametrize(
+    ("folder", "wants"),
+    [
+        pytest.param("run/systemd/generator", "run/systemd/generator/multi-user.target.wants", id="a Quadlet"),
+        pytest.param("usr/lib/systemd/system", "usr/lib/systemd/system/multi-user.target.wants", id="by its package"),
+        pytest.param("etc/systemd/system", "etc/systemd/system/multi-user.target.upholds", id="upheld"),
+    ],
+)
+def test_a_unit_is_enabled_in_other_ways_too(tmp_path: Path, folder: str, wants: str) -> None:
+    unit = "nova-compute.service"
+    (tmp_path / wants).mkdir(parents=True)
+    (tmp_path / folder / unit).touch()
+    (tmp_path / wants / unit).symlink_to(f"/{folder}/{unit}")
+
+    assert probe_service("nova-compute", tmp_path).units == (unit,)
+
+
+@pytest.mark.parametrize(
     "unit",
     [
         "nova-api.service",
