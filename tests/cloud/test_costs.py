@@ -1,6 +1,7 @@
 """What nova-compute costs on one host with its own driver and with ours: at rest, at a boot, and in memory."""
 
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -15,6 +16,7 @@ pytestmark = pytest.mark.live
 BOOTS = int(os.environ.get("BOOTS", "4"))
 PERIODICS = int(os.environ.get("PERIODICS", "10"))
 QUICK: dict[str, object] = {"update_resources_interval": 2, "debug": True}
+QUIET_S = 0.5  # without a request, which are a few ms apart in a periodic
 OURS = "ours"
 DRIVERS: Mapping[str, Mapping[str, object]] = {"nova's": {}, OURS: DRIVER}
 MIB = 1 << 20
@@ -41,16 +43,26 @@ def costs(lab: Lab) -> dict[str, Costs]:
 def measure(lab: Lab, proxy: Proxy, driver: Mapping[str, object]) -> Costs:
     lab.restart_nova(more={**QUICK, **driver}, placement={"endpoint_override": proxy.url})
     lab.wait_for_periodics(3)  # the first ones learn what placement has
-    before, began = len(proxy.seen), cpu_s(lab)
+    (before, periodics), began = between_periodics(lab, proxy), cpu_s(lab)
     lab.wait_for_periodics(PERIODICS)
-    cpu_ms, at_rest = 1000 * (cpu_s(lab) - began) / PERIODICS, (len(proxy.seen) - before) / PERIODICS
+    requests, until = between_periodics(lab, proxy)
+    cpu_ms, at_rest = 1000 * (cpu_s(lab) - began) / (until - periodics), (requests - before) / (until - periodics)
 
-    before, began_periodics = len(proxy.seen), lab.periodics()
     for number in range(BOOTS):
         lab.cloud.delete(lab.cloud.boot(f"server-{number}", "small"))
-    by_periodics = at_rest * (lab.periodics() - began_periodics)
-    at_a_boot = (len(proxy.seen) - before - by_periodics) / BOOTS
+    in_the_end, last = between_periodics(lab, proxy)
+    at_a_boot = (in_the_end - requests - at_rest * (last - until)) / BOOTS
     return Costs(at_rest, cpu_ms, at_a_boot, process(lab).memory_info().rss / MIB)
+
+
+def between_periodics(lab: Lab, proxy: Proxy) -> tuple[int, int]:
+    """Requests and periodics up to now, at a moment when a periodic has ended and the next one has not begun."""
+    lab.wait_for_periodics(1)
+    requests = -1
+    while requests != len(proxy.seen):
+        requests = len(proxy.seen)
+        time.sleep(QUIET_S)
+    return requests, lab.periodics()
 
 
 def process(lab: Lab) -> psutil.Process:

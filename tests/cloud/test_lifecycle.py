@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -160,11 +159,8 @@ class Life:
 
 def start(lab: Lab) -> None:
     """Start nova-compute anew, until it has told nova that it is up; the servers that should run run then."""
-    began = datetime.now(UTC)
-    lab.restart_nova(more=RESUMES, compute=CPUS)
-    name = lab.host.machine.name
-    started = began + timedelta(seconds=1)
-    lab.cloud.wait(lambda: lab.cloud.last_report(name) > started, f"nova-compute of {name}", lab.compute.log)
+    began = lab.restart_nova(more=RESUMES, compute=CPUS)
+    lab.cloud.wait(lambda: lab.is_up_since(began), f"nova-compute of {lab.host.machine.name}", lab.compute.log)
 
 
 @pytest.fixture(scope="module")

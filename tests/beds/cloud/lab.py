@@ -121,9 +121,20 @@ class Lab:
         before = _tried(status)
         self.cloud.wait(lambda: _tried(status) >= before + passes, "passes of the service", self._service_log)
 
-    def restart_nova(self, more: Mapping[str, object] | None = None, **groups: Mapping[str, object]) -> None:
-        """Start nova-compute, anew if it runs, at the pace of these tests; ``more`` is for its group DEFAULT."""
+    def restart_nova(self, more: Mapping[str, object] | None = None, **groups: Mapping[str, object]) -> datetime:
+        """
+        Start nova-compute, anew if it runs, at the pace of these tests; ``more`` is for its group DEFAULT.
+
+        Returns when it began, for ``is_up_since``: a process that is told to stop may still say that it is up.
+        """
+        self.compute.stop()
+        began = datetime.now(UTC)
         self.compute.start(DEFAULT={**PACE, **(more or {})}, devices=self.gpus, **groups)
+        return began
+
+    def is_up_since(self, began: datetime) -> bool:
+        """Whether the nova-compute that was started then has told nova that it is up."""
+        return self.cloud.last_report(self.host.machine.name) > began + timedelta(seconds=1)
 
     def start_inside(self, layout: str) -> None:
         """
@@ -131,15 +142,15 @@ class Lab:
 
         The cards that nova's PCI tracker may report are not waited for: they are below the root, whatever the layout.
         """
-        began = datetime.now(UTC)
-        self.restart_nova(more=DRIVER, compute={"layout": layout, **self.cpus}, pci=self.pci)
+        began = self.restart_nova(more=DRIVER, compute={"layout": layout, **self.cpus}, pci=self.pci)
         cards = {f"{NAME}_{one.address}" for one in FOUR_CELLS.nics}
         wanted = self.agent("discover", role="audit", layout=layout).json["providers"].keys() - cards
 
         def stands() -> bool:
             names = self.generations().keys() - cards == wanted
-            started = self.cloud.last_report(NAME) > began + timedelta(seconds=1)
-            return started and names and ("VCPU" in self.cloud.stocks()[NAME]) == (layout not in OF_CELLS)
+            if not (self.is_up_since(began) and names):
+                return False
+            return ("VCPU" in self.cloud.stocks()[NAME]) == (layout not in OF_CELLS)
 
         self.cloud.wait(stands, f"the layout {layout}", self.compute.log)
 
