@@ -219,7 +219,11 @@ def test_between_cells_and_numa_no_memory_leaves_its_cell_wherever_it_is(
 
 
 def with_rows(change: Change) -> Observed:
-    """The host as it was, whose guests have been given what they hold; what floats is where it is likeliest."""
+    """
+    The host as it was, whose guests have been given what they hold; what floats is where it is likeliest.
+
+    What a provider does not offer, nobody has of it: placement refuses such a row.
+    """
     shaped = shape(change.before, change.earlier, None)
     observed = forecast(diff(ObservedTree(), shaped.tree, OURS, root_uuid=ROOT_UUID), ObservedTree())
     rows: dict[tuple[str, str, str], int] = {}
@@ -232,7 +236,9 @@ def with_rows(change: Change) -> Observed:
         slots = [key for key in sorted(rows) if (key[0], key[2]) == (guest, "VCPU")]
         rows = {key: each for key, each in rows.items() if key not in slots}
         rows |= dict.fromkeys(slots[:1], amount)
-    return Observed(observed, tuple(sorted(Allocation(*key, amount) for key, amount in rows.items())))
+    offered = stock(observed)
+    had = (Allocation(*key, amount) for key, amount in rows.items() if key[1:] in offered)
+    return Observed(observed, tuple(sorted(had)))
 
 
 def told(holdings: Holdings, slot: tuple[str, str, str]) -> tuple[int, int, set[str]]:
