@@ -24,6 +24,7 @@ class DriverOptions:
     guests: "GuestPolicy"
     attributes: "Mapping[str, frozenset[str]]" = field(default_factory=dict)  # vendor id -> sysfs files that rules name
     archive: "HostArchive | None" = None  # a recorded host to read instead of the live one; None: the live one
+    namespaces: bool = False  # list the namespaces of persistent memory; only pmem_namespaces needs them
     residency: bool = False  # ask the kernel where guests' memory is; only the layout numa needs it
     fleet: tuple["HostArchive", ...] = ()  # the made-up hosts of the fake driver
     told: OnOperation = untold  # called after each operation on a live host
@@ -57,6 +58,7 @@ class NodesDriver:
 
 def _load_libvirt(options: DriverOptions) -> "Driver":
     from drivers.host.disk import DiskProbe
+    from drivers.host.pmem import read_namespaces
     from drivers.host.sysfs import KernelFiles
     from drivers.libvirt.connection import LiveConnection, is_local
     from drivers.libvirt.driver import LibvirtDriver
@@ -70,6 +72,7 @@ def _load_libvirt(options: DriverOptions) -> "Driver":
         files=KernelFiles(Path("/"), live=True) if is_local(options.uri) else None,
         attributes=options.attributes,
         residency=options.residency,
+        namespaces=read_namespaces if options.namespaces else None,
     )
 
 
@@ -81,6 +84,7 @@ def _load_fake(options: DriverOptions) -> "Driver":
 
 
 def _load_recorded(archive: "HostArchive", options: DriverOptions) -> "Driver":
+    from drivers.host.pmem import NAMESPACES
     from drivers.host.sysfs import KernelFiles
     from drivers.libvirt.driver import LibvirtDriver
     from drivers.libvirt.recorded import RecordedConnection
@@ -94,6 +98,7 @@ def _load_recorded(archive: "HostArchive", options: DriverOptions) -> "Driver":
         files=KernelFiles(archive.root),
         attributes=options.attributes,
         residency=options.residency,
+        namespaces=(lambda: archive.read(NAMESPACES)) if options.namespaces else None,
     )
 
 

@@ -181,6 +181,14 @@ class Mdev:
 
 
 @dataclass(frozen=True, slots=True)
+class Namespace:
+    """A namespace of persistent memory, from ``ndctl list``."""
+
+    name: str  # the operator's; several may have the same
+    path: str | None  # of its character device, for instance "/dev/dax0.0"; None: not in the mode devdax
+
+
+@dataclass(frozen=True, slots=True)
 class GuestMemory:
     """Memory of a guest, or of one of the NUMA cells that the guest sees."""
 
@@ -214,6 +222,7 @@ class Guest:
     )  # names of host interfaces that the guest has whole: <interface type='direct'>, passthrough
     vdpa: frozenset[str] = frozenset()  # paths of vhost-vdpa devices; the domain does not name their VFs
     mdevs: frozenset[str] = frozenset()  # uuids of mediated devices
+    pmem: frozenset[str] = frozenset()  # paths of namespaces of persistent memory
     vcpus: tuple[frozenset[int], ...] = ()  # host CPUs that each vCPU may run on, empty: any; (): unknown
     emulator_cpus: frozenset[int] = frozenset()  # host CPUs of emulatorpin; empty: any
     memory: tuple[GuestMemory, ...] = ()  # (): unknown
@@ -254,6 +263,7 @@ class HostFacts:
     domain_capabilities: tuple[DomainCapabilities, ...]
     disk: DiskFacts
     devices: Devices = Devices()
+    namespaces: tuple[Namespace, ...] = ()  # of persistent memory, by name; read only if the configuration names some
     guests: tuple[Guest, ...] = ()  # every domain, by uuid
     isolated_cpus: frozenset[int] | None = None  # CPUs kept from the kernel's scheduler; None: unknown
     sev: SevKernel | None = None  # None: unknown, or kvm_amd is not loaded

@@ -129,6 +129,7 @@ class DevicePolicy:
     discover_all: bool = False  # offer every VF of an SR-IOV NIC, without a rule
     link_bandwidth: bool = False  # report the bandwidth of every PF whose VFs are offered, from its link
     mdevs: tuple[MdevRule, ...] = ()
+    pmem: Mapping[str, str] = field(default_factory=dict)  # name of a namespace of persistent memory -> its class
     tdx: bool = False  # guests see the host's own CPU, which Intel TDX needs
     tdx_guests: int | None = None  # of Intel TDX, at most so many; None: as many as the kernel says
 

@@ -10,6 +10,7 @@ from agent.settings.read import Settings
 from agent.state.identity import read_identity
 from agent.sync.archive import archive_files
 from drivers.host.disk import probe_disk
+from drivers.host.pmem import read_namespaces
 from drivers.host.sysfs import KernelFiles
 from drivers.libvirt.connection import LiveConnection, is_local
 from drivers.libvirt.driver import LibvirtDriver
@@ -36,6 +37,7 @@ def record_host(settings: Settings, folder: Path) -> int:
         files=KernelFiles(Path("/"), live=True) if is_local(settings.libvirt_uri) else None,
         attributes=rule_attributes(settings.policy.devices),
         residency=True,
+        namespaces=read_namespaces if settings.policy.devices.pmem else None,
     )
     (node,) = driver.nodes()
     survey = look(partial(driver.survey, node))

@@ -96,6 +96,7 @@ def open_driver(settings: Settings, choice: Choice, told: OnOperation = untold) 
         disk=settings.disk,
         guests=settings.policy.guests,
         attributes=rule_attributes(settings.policy.devices),
+        namespaces=bool(settings.policy.devices.pmem),
         residency=settings.policy.layout in OF_CELLS,
         told=told,
     )

@@ -7,7 +7,7 @@ from typing import Any
 from drivers.pci import parse_pci_address
 from drivers.policy import DeviceRule, MdevRule, ReservedPages
 from drivers.rules import parse_rule
-from reportclient.names import is_custom, is_name
+from reportclient.names import is_custom, is_name, normalise_class
 from reportclient.reserve import check_length
 
 UNITS_KIB = {"kb": 1, "mb": 1024, "gb": 1024**2}
@@ -56,6 +56,26 @@ def parse_mdev_rules(records: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[
         if rule.addresses or all(other.addresses for other in rules):
             rules.append(rule)
     return tuple(rules)
+
+
+def parse_pmem(texts: Iterable[str]) -> dict[str, str]:
+    """
+    Parse ``pmem_namespaces``: each ``LABEL:NAME|NAME``; return the class of each namespace, by its name.
+
+    Raises:
+        ValueError: a text is not in this form, a namespace is named twice, or a label gives no class.
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        label, colon, names = text.partition(":")
+        if not (colon and label.strip() and all(name.strip() for name in names.split("|"))):
+            raise ValueError(f"has {text!r}: a label and names are needed, for instance 128G:ns0|ns1")
+        resource_class = check_length(normalise_class(f"PMEM_NAMESPACE_{label.strip()}"))
+        for name in (one.strip() for one in names.split("|")):
+            if name in found:
+                raise ValueError(f"names the namespace {name} twice")
+            found[name] = resource_class
+    return found
 
 
 def parse_pages(records: Iterable[Mapping[str, str]]) -> tuple[ReservedPages, ...]:

@@ -115,7 +115,9 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
         cfg.IntOpt("file_backed_memory", default=0, min=0,
                    help="Guests' memory is in files of this many MiB in all, which are reported as MEMORY_MB. 0: it is "
                         "the host's own memory."),
-        cfg.ListOpt("pmem_namespaces", default=[], help="Not supported: must be empty."),
+        cfg.ListOpt("pmem_namespaces", default=[],
+                    help="Namespaces of persistent memory for guests, as LABEL:NAME|NAME. Each is a unit of "
+                         "CUSTOM_PMEM_NAMESPACE_LABEL on the root. Needs the command ndctl."),
     ),
     "pci": (
         cfg.MultiStrOpt("device_spec", default=[],
@@ -252,7 +254,6 @@ REFUSED: tuple[tuple[str, str, Callable[[object], bool], str], ...] = (  # group
     ("libvirt", "images_type", lambda value: value == "ploop", "only virt_type = parallels has such disks"),
     ("libvirt", "num_memory_encrypted_guests", lambda value: value is not None,
      "this agent takes the number of guests with encrypted memory from libvirt and the kernel: remove the option"),
-    ("libvirt", "pmem_namespaces", bool, "this agent does not report persistent memory: remove the option"),
     ("libvirt", "virt_type", lambda value: value in ("lxc", "parallels"),
      "only kvm and qemu are reported: set it to one of them"),
 )  # fmt: skip

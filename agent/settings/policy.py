@@ -3,7 +3,7 @@
 import logging
 from typing import Literal, cast
 
-from agent.settings.devices import parse_mdev_rules, parse_pages, parse_rules
+from agent.settings.devices import parse_mdev_rules, parse_pages, parse_pmem, parse_rules
 from agent.settings.options import MDEV_OPTIONS, register_mdevs
 from agent.settings.values import Values
 from drivers.host.parse import parse_cpu_set
@@ -118,6 +118,7 @@ def _devices(values: Values) -> DevicePolicy:
         discover_all=values.value("pci", "discover") == "all",
         link_bandwidth=values.value("pci", "link_bandwidth"),
         mdevs=_mdevs(values),
+        pmem=values.parsed("libvirt", "pmem_namespaces", parse_pmem) or {},
         tdx=values.value("libvirt", "cpu_mode") == "host-passthrough",
         tdx_guests=values.value("libvirt", "num_intel_tdx_guests"),
     )

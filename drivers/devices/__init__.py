@@ -11,6 +11,7 @@ from drivers.devices.encryption import encryption_stock
 from drivers.devices.match import rules_by_function
 from drivers.devices.mdev import idle_types, mdev_stock
 from drivers.devices.pci import pci_stock
+from drivers.devices.pmem import pmem_stock
 from drivers.devices.stock import DeviceStock, libvirt_name, nova_name
 from drivers.errors import PolicyError
 from drivers.facts import HostFacts
@@ -30,7 +31,7 @@ def device_stock(facts: HostFacts, policy: DevicePolicy, standing: Standing) -> 
     whole = pci_stock(facts, policy, standing)
     divided = mdev_stock(facts, policy.mdevs, standing, {name for one in whole for name in one.members})
     _check_forms(whole, divided)
-    return (*whole, *divided, *encryption_stock(facts, policy, standing))
+    return (*whole, *divided, *encryption_stock(facts, policy, standing), *pmem_stock(facts, policy))
 
 
 def _check_forms(whole: Iterable[DeviceStock], divided: Iterable[DeviceStock]) -> None:

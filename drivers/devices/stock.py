@@ -26,6 +26,7 @@ class DeviceStock:
     once: bool = False  # the first guest uses up the stock for good
     ill: str = ""  # why this agent reserves some of it; empty: no fault is known
     untold: frozenset[str] = frozenset()  # classes of which the device has an unknown amount now
+    of_root: bool = False  # it counts on the root in every layout, as nova has no other place for it
     novas: bool = False  # nova-compute makes this provider too, where it reports the host
 
 

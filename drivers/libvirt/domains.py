@@ -15,6 +15,7 @@ BINDING = ("strict", "restrictive")  # modes of numatune in which the kernel tak
 UNITS_BYTES = {"b": 1, "bytes": 1, "KiB": 1024, "k": 1024, "MiB": 1024**2, "M": 1024**2, "GiB": 1024**3, "G": 1024**3}
 NOVA = ("http://openstack.org/xmlns/libvirt/nova/1.1", "http://openstack.org/xmlns/libvirt/nova/1.0")
 MIB = 1024**2
+DAX = "/dev/dax"  # begins the paths of namespaces of persistent memory in the mode devdax
 SEV_ES_POLICY = 0x4  # the bit for SEV-ES in a guest's policy (AMD's SEV API)
 
 
@@ -53,6 +54,7 @@ def parse_guest(
         netdevs=_sources(domain, "direct", "passthrough"),
         vdpa=_sources(domain, "vdpa"),
         mdevs=frozenset(mdevs),
+        pmem=_pmem(domain),
         vcpus=_parse_vcpus(domain, source),
         emulator_cpus=_cpus(attribute(emulator, "cpuset", source), source) if emulator is not None else frozenset(),
         memory=_parse_memory(domain, source),
@@ -67,6 +69,12 @@ def _sources(domain: Element, kind: str, mode: str | None = None) -> frozenset[s
     """Return the host's devices that are sources of interfaces of this type and, where one is given, this mode."""
     sources = (one.find("source") for one in domain.iterfind(f"devices/interface[@type='{kind}']"))
     return frozenset(one.get("dev", "") for one in sources if one is not None and mode in (None, one.get("mode")))
+
+
+def _pmem(domain: Element) -> frozenset[str]:
+    """Return the namespaces that a guest has whole; other memory of this kind is in files."""
+    paths = (one.findtext("source/path") or "" for one in domain.iterfind("devices/memory[@model='nvdimm']"))
+    return frozenset(path for path in paths if path.startswith(DAX))
 
 
 def machine_of(document: Document) -> tuple[int, str] | None:

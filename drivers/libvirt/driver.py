@@ -15,6 +15,7 @@ from drivers.host.archive import DISK, Document, encode_disk
 from drivers.host.cpu import probe_boot, probe_isolated, probe_offline, probe_sev, probe_tdx
 from drivers.host.parse import format_cpu_set
 from drivers.host.pci import probe_pci
+from drivers.host.pmem import NAMESPACES, parse_namespaces
 from drivers.host.residency import probe_residency
 from drivers.host.sysfs import KernelFiles
 from drivers.libvirt import shape
@@ -54,13 +55,15 @@ class LibvirtDriver:
         attributes: Mapping[str, frozenset[str]] = MappingProxyType({}),
         *,
         residency: bool = False,
+        namespaces: Callable[[], Document] | None = None,
     ) -> None:
         """
         Make the driver; nothing is read yet.
 
         ``disk`` reads what has the disks of guests. ``compute_id`` reads the identity of a recorded host. ``files``
         are the kernel's files, None where only libvirt can be read. ``attributes`` is passed to ``probe_pci``. With
-        ``residency`` the kernel is also read for the cells in which each guest's memory is.
+        ``residency`` the kernel is also read for the cells in which each guest's memory is. ``namespaces`` reads what
+        ``ndctl list`` answers; None: persistent memory is of no interest.
         """
         self._connection = connection
         self._guests = guests
@@ -69,6 +72,7 @@ class LibvirtDriver:
         self._files = files
         self._attributes = attributes
         self._residencies = residency
+        self._namespaces = namespaces
         self._parsers = _Parsers()
         self._asked: tuple[object, ...] = (None, None, None)
         self._answer: tuple[ProviderTree, Holdings]
@@ -91,6 +95,9 @@ class LibvirtDriver:
             disk, identity = self._disk(), self._compute_id()
             facts = look.facts(node, disk)
         files[DISK] = encode_disk(disk)
+        if self._namespaces:
+            listed = self._namespaces()
+            facts, files[NAMESPACES] = replace(facts, namespaces=parse_namespaces(listed)), listed.text
         return Survey(facts, identity, files)
 
     def devices(self) -> Devices:

@@ -34,7 +34,7 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
     ports = {guest.uuid: _ports(guest, devices, owners) for guest in facts.guests}
     undecided = tuple(one for guest in facts.guests for one in _undecided(guest, facts, devices, owners))
     for guest in facts.guests:
-        units += _units_of(guest.uuid, (*map(str, guest.pci), *guest.mdevs), owners)
+        units += _units_of(guest.uuid, (*map(str, guest.pci), *guest.mdevs, *guest.pmem), owners)
         units += _context_units(guest, facts.hostname, policy, devices)
         cpus = _cpus_by_class(guest, offered.dedicated)
         if cells is None:
@@ -127,9 +127,9 @@ def _contexts(devices: Iterable[DeviceStock]) -> frozenset[str]:
 
 
 def _owners(root: str, policy: Policy, devices: Iterable[DeviceStock]) -> dict[str, tuple[str, str]]:
-    """Return (provider, class) of each device, by PCI address or by the uuid of a mediated device."""
+    """Return (provider, class) of each device, by PCI address, uuid of a mediated device, or path of a namespace."""
     return {
-        unit: (root if policy.layout == "flat" else f"{root}_{device.suffix}", name)
+        unit: (root if policy.layout == "flat" or device.of_root else f"{root}_{device.suffix}", name)
         for device in devices
         for unit, name in device.members.items()
     }
@@ -175,6 +175,9 @@ def _undecided(
             mdev = mdevs.get(uuid)
             of = f"[devices] enabled_mdev_types does not offer its type {mdev.type} on {mdev.parent}" if mdev else ""
             yield Undecided(guest.uuid, uuid, of or "the host does not show it")
+    for path in sorted(guest.pmem) if any(device.of_root for device in devices) else ():
+        if path not in owners:
+            yield Undecided(guest.uuid, path, "[libvirt] pmem_namespaces does not name its namespace")
     for name in sorted(guest.netdevs):
         yield Undecided(guest.uuid, name, "no device of the host has an interface of this name")
     for name in sorted(guest.vdpa):

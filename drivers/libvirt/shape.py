@@ -70,14 +70,16 @@ def shape(facts: HostFacts, policy: Policy, observed: ObservedTree | None) -> Sh
 
 def _shape(facts: HostFacts, policy: Policy, standing: Standing) -> Shaped:
     devices = device_stock(facts, policy.devices, standing)
-    devices = devices if policy.layout == "flat" else inherit(devices, standing)
+    of_root = () if policy.layout == "flat" else tuple(device for device in devices if device.of_root)
+    if policy.layout != "flat":
+        devices = inherit([device for device in devices if not device.of_root], standing)
     forms = other_forms(devices, in_total=policy.layout == "flat")
     elsewhere = frozenset(f"{facts.hostname}_{suffix}" for suffix in forms)
     mute = frozenset(f"{facts.hostname}_{suffix}" for suffix in silent(facts, policy.devices.mdevs))
     here = {name for device in devices for name in device.inventories}
     missing = frozenset() if policy.layout == "flat" else frozenset(away(policy.devices, standing, here))
     held = replace(
-        holdings(facts, policy, devices),
+        holdings(facts, policy, (*devices, *of_root)),
         elsewhere=elsewhere,
         silent=mute,
         away=missing,
@@ -97,12 +99,12 @@ def _shape(facts: HostFacts, policy: Policy, standing: Standing) -> Shaped:
                 f"then, and files are in no NUMA cell: use the layout devices or flat"
             )
         stock, below = shape_cells(facts, policy, standing, devices)
-        root = _root(facts, policy, {**stock, **disk_stock(facts, policy, standing)})
+        root = _root(facts, policy, {**stock, **disk_stock(facts, policy, standing), **_own(of_root, standing)})
         return Shaped((root, *below), holdings=held)
-    root = _root(facts, policy, _whole_host(facts, policy, standing))
+    root = _root(facts, policy, {**_whole_host(facts, policy, standing), **_own(of_root, standing)})
     if policy.layout == "flat":
         whole = _with_totals(root, devices, policy, standing)
-        below = [device_provider(one, facts.hostname, facts.hostname) for one in devices]
+        below = [device_provider(one, facts.hostname, facts.hostname) for one in devices if not one.of_root]
         kinds = {device.suffix: frozenset(device.inventories) for device in devices}
         return Shaped((whole,), tuple(below), replace(held, kinds=kinds))
     return Shaped((root, *(device_provider(one, facts.hostname, facts.hostname) for one in devices)), holdings=held)
@@ -119,6 +121,16 @@ def _root(facts: HostFacts, policy: Policy, stock: Mapping[str, Entry]) -> Reaso
     listed = Reason("configured by the operator", "[agent] root_traits")
     traits = {**root_traits(facts, policy.guests), **dict.fromkeys(policy.root_traits, listed), **MARK}
     return Reasoned(name=facts.hostname, inventories=stock, traits=traits)
+
+
+def _own(devices: Iterable[DeviceStock], standing: Standing) -> dict[str, Entry]:
+    """Return the stock of devices that count on the root, less what operators reserved of it."""
+    said = reserved_by_operator_on(standing.root)
+    return {
+        name: (replace(one, reserved=min(one.total, said.get(name, 0))), reason)
+        for device in devices
+        for name, (one, reason) in device.inventories.items()
+    }
 
 
 def _whole_host(facts: HostFacts, policy: Policy, standing: Standing) -> dict[str, Entry]:

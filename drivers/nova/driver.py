@@ -5,6 +5,7 @@ Only this module imports nova. It runs in nova's Python, where ``make nova-drive
 """
 
 import copy
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -35,14 +36,12 @@ class LibvirtDriver(novas.LibvirtDriver):  # type: ignore[misc]
                 CONF.config_file or (), CONF.config_dir or (), self._host.get_connection, added
             )
 
-    def update_provider_tree(
-        self, provider_tree: NovaTree, nodename: str, allocations: Allocations | None = None
-    ) -> None:
+    def update_provider_tree(self, provider_tree: Any, nodename: str, allocations: Allocations | None = None) -> None:
         """
-        Change nova's tree in place to what this host should have; see nova's driver of this name.
+        Change nova's ``ProviderTree`` in place to what this host should have; see nova's driver of this name.
 
-        nova's own version and its parts are not called: ours reports vGPUs, dedicated CPUs and encrypted memory, and
-        the options for persistent memory are refused.
+        nova's own version is not called: ours reports vGPUs, dedicated CPUs and encrypted memory. Of its parts, the one
+        for persistent memory tells nova which namespaces a claim may take.
 
         Raises:
             nova.exception.ReshapeNeeded: allocations must move, and nova gave none.
@@ -52,6 +51,9 @@ class LibvirtDriver(novas.LibvirtDriver):  # type: ignore[misc]
         """
         with novas_errors():
             self._shaped.update(provider_tree, nodename, allocations)
+        resources: defaultdict[str, set[Any]] = defaultdict(set)
+        self._update_provider_tree_for_vpmems(provider_tree, nodename, {}, resources)
+        provider_tree.update_resources(nodename, resources)
         self.provider_tree = copy.deepcopy(provider_tree)  # nova's spawn finds a guest's devices there
 
     def _update_provider_tree_for_pcpu(

@@ -11,6 +11,7 @@ from typing import Any
 from agent.settings.read import load_settings
 from drivers.base import Driver
 from drivers.host.disk import DiskProbe
+from drivers.host.pmem import read_namespaces
 from drivers.host.sysfs import KernelFiles
 from drivers.libvirt.connection import LiveConnection, is_local
 from drivers.libvirt.driver import LibvirtDriver
@@ -136,5 +137,6 @@ def open_host(
         files=KernelFiles(Path("/"), live=True) if local else None,
         attributes=rule_attributes(policy.devices),
         residency=policy.layout in OF_CELLS,
+        namespaces=read_namespaces if policy.devices.pmem else None,
     )
     return Host(driver, policy, settings.interval_s, lend, added)

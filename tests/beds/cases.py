@@ -8,7 +8,6 @@ from typing import Any
 from uuid import NAMESPACE_DNS, uuid5
 
 from beds.by_hand import ByHand
-from beds.differences import CLASSES
 
 GIB = 1024**3
 
@@ -69,6 +68,17 @@ def write_sev(archive: Path, kernel: str) -> None:
         (archive / name).write_text(text, encoding="utf-8")
 
 
+def write_pmem(archive: Path) -> dict[str, str]:
+    """A host with the three namespaces of persistent memory of nova's own test; the option that names them."""
+    names = ("ns_0", "ns_1", "ns_2")
+    listed = [
+        {"name": name, "mode": "devdax", "daxregion": {"devices": [{"chardev": f"dax0.{number}"}]}}
+        for number, name in enumerate(names)
+    ]
+    (archive / "ndctl.json").write_text(json.dumps(listed), encoding="utf-8")
+    return {"pmem_namespaces": "4GB:ns_0,SMALL:ns_1|ns_2"}
+
+
 def set_by_hand(placement: str, after: dict[str, Any], *, traits: bool) -> None:
     """
     Allocations become those of a step, and with ``traits`` its providers get the traits that an operator added.
@@ -83,16 +93,10 @@ def set_by_hand(placement: str, after: dict[str, Any], *, traits: bool) -> None:
         for consumer in send("GET", f"/resource_providers/{uuid}/allocations")["allocations"]
     }
     wanted = {str(uuid5(NAMESPACE_DNS, name)): slots for name, slots in after["allocations"].items()}
-    unreported = tuple(CLASSES)
     for consumer in held - wanted.keys():
         send("DELETE", f"/allocations/{consumer}")
     for consumer in wanted.keys() - held:
-        slots = {
-            uuids[name]: {
-                "resources": {key: amount for key, amount in amounts.items() if not key.startswith(unreported)}
-            }
-            for name, amounts in wanted[consumer].items()
-        }
+        slots = {uuids[name]: {"resources": amounts} for name, amounts in wanted[consumer].items()}
         record = {"allocations": slots, "project_id": "p", "user_id": "u", "consumer_generation": None}
         send("PUT", f"/allocations/{consumer}", record | {"consumer_type": "INSTANCE"})
     for name in after["providers"].keys() & uuids.keys() if traits else ():

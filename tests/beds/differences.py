@@ -37,10 +37,6 @@ OURS_ONLY: Reasons = {
     WRITERS_MARK: {"CUSTOM_OWNER_COMPUTE_NODE_AGENT": "ours; no standard trait says so"},
 }
 
-CLASSES = {  # resource classes in nova's tree and not in ours
-    "CUSTOM_PMEM_NAMESPACE": "persistent memory is refused in the configuration, and so never in a tree",
-}
-
 HARDWARE_LOSS = (
     "more than 30 % of a class gone with hardware that is gone too is taken for a fault until three passes in a row "
     "saw it, or a person says --force; nova reports it at once"

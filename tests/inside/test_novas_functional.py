@@ -21,11 +21,13 @@ pytest.importorskip("nova.monkey_patch").patch()
 pytest.importorskip("placement.tests.functional.fixtures.placement")
 
 import nova.conf
+import nova.privsep.libvirt
 from nova.tests.fixtures import libvirt as novas_fake
 from oslo_config import cfg
 
 from drivers.base import Survey
 from drivers.facts import DiskSpace, SevKernel
+from drivers.host.archive import Document
 from drivers.nova import driver as ours
 from drivers.nova.host import Host, open_host
 
@@ -40,6 +42,7 @@ MODULES = (
     "test_shared_resource_provider",
     "test_numa_servers",
     "test_pci_in_placement",
+    "test_vpmem",
 )
 TOO_FEW = "the test enables CPUs that its fake host does not have: refused"
 OTHERWISE = "refused, in our words"
@@ -160,7 +163,8 @@ class Tested(ours.LibvirtDriver):
         file = Path(CONF.instances_path) / "flags.conf"
         file.parent.mkdir(exist_ok=True)
         file.write_text("\n".join(flags()) + "\n")
-        host = open_host([str(file)], (), self._lend, added)
+        with mock.patch("drivers.nova.host.read_namespaces", list_namespaces):
+            host = open_host([str(file)], (), self._lend, added)
         host._driver = Reading(host._driver, self)
         return host
 
@@ -173,6 +177,11 @@ class Tested(ours.LibvirtDriver):
     def _lend(self) -> Whole:
         fake = self._host.get_connection()
         return self._whole.setdefault(id(fake), Whole(fake))
+
+
+def list_namespaces() -> Document:
+    """Return what nova's own mock of ndctl answers."""
+    return Document(nova.privsep.libvirt.get_pmem_namespaces(), "nova's mock of ndctl")
 
 
 def flags() -> Iterator[str]:

@@ -32,6 +32,7 @@ from drivers.facts import (
     Mdev,
     MdevParent,
     MdevType,
+    Namespace,
     NumaCell,
     SevKernel,
     Versions,
@@ -46,7 +47,6 @@ from drivers.policy import CpuPolicy, DevicePolicy, GuestPolicy, MdevRule, Polic
 CONF = nova.conf.CONF
 GIB = 1024**3
 DIFFERENT = {
-    "test_update_provider_tree_for_vpmem": "[libvirt] pmem_namespaces is refused",
     "test_update_provider_tree_for_pcpu_reshape": "the pinned guest of a migration that left this host is in nova's "
     "database alone: libvirt here does not know it, so its VCPU stay VCPU",
     "test_update_provider_tree_for_vgpu_reshape_fails": "what a consumer has outside this tree is left alone",
@@ -92,6 +92,7 @@ class StandIn(LibvirtDriver):
                 domain_capabilities=(self._capabilities(),),
                 disk=self._disk_space(),
                 devices=self._devices(),
+                namespaces=tuple(Namespace(one.name, one.devpath) for one in self._namespaces_by_class()),
                 guests=self._guests_here(),
                 sev=SevKernel(
                     bool(nova._host._supports_amd_sev),
@@ -114,9 +115,16 @@ class StandIn(LibvirtDriver):
                 tpm=CONF.libvirt.swtpm_enabled,
                 tpm_secret_security=tuple(CONF.libvirt.supported_tpm_secret_security),
             ),
-            devices=DevicePolicy(mdevs=tuple(MdevRule(type=name) for name in CONF.devices.enabled_mdev_types)),
+            devices=DevicePolicy(
+                mdevs=tuple(MdevRule(type=name) for name in CONF.devices.enabled_mdev_types),
+                pmem={one.name: name for one, name in self._namespaces_by_class().items()},
+            ),
             reserved_disk_mib=CONF.reserved_host_disk_mb,
         )
+
+    def _namespaces_by_class(self) -> dict[Any, str]:
+        """nova's namespaces of persistent memory, each with its class."""
+        return {one: name for name, several in self._nova._vpmems_by_rc.items() for one in several}
 
     def _capabilities(self) -> Any:
         host = self._nova._host

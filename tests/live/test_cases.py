@@ -10,8 +10,8 @@ import pytest
 
 from beds.agents import Result, run_agent
 from beds.by_hand import ByHand
-from beds.cases import set_by_hand, write_archive, write_config, write_sev
-from beds.differences import CLASSES, HARDWARE_LOSS, HELD
+from beds.cases import set_by_hand, write_archive, write_config, write_pmem, write_sev
+from beds.differences import HARDWARE_LOSS, HELD
 from beds.guests import GuestSpec, add_guests
 from beds.placement import PlacementServer
 from beds.trees import add_consumer, identity, lay_down
@@ -52,11 +52,10 @@ def heals(path: Path) -> bool:
 
 def by_provider(tree: dict[str, Any]) -> dict[str, Any]:
     """Providers with parent, stock, and a child's traits, without what differs by design."""
-    by_design = tuple(CLASSES)
     return {
         name: (
             provider["parent"],
-            {key: stock for key, stock in provider["inventories"].items() if not key.startswith(by_design)},
+            provider["inventories"],
             sorted(set(provider["traits"]) - {MARKER, OWNER_NOVA}) if provider["parent"] else None,
         )
         for name, provider in tree["providers"].items()
@@ -87,7 +86,10 @@ def test_the_first_step_is_what_discover_shows(path: Path, tmp_path: Path) -> No
     archive = write_archive(step["host"], step["host_name"], tmp_path / "host")
     if path.stem in SEV:
         write_sev(archive, SEV[path.stem][0])
-    config = write_config(step["conf"], tmp_path / "nova.conf")
+    conf = step["conf"]
+    if read_case(path)["kind"] == "vpmem":
+        conf["libvirt"] |= write_pmem(archive)
+    config = write_config(conf, tmp_path / "nova.conf")
 
     result = run_agent("discover", "--host", archive, "--config-file", config, "--format", "json")
 
@@ -116,6 +118,8 @@ def test_every_step_is_what_sync_leaves_in_placement(
         archive = write_archive(host, step["host_name"], tmp_path / "host")
         if path.stem in SEV:
             write_sev(archive, SEV[path.stem][number])
+        if case["kind"] == "vpmem":
+            conf["libvirt"] |= write_pmem(archive)
         reports = {
             "placement": {"auth_type": "none", "endpoint": placement_server.url},
             "agent": {"state_directory": str(tmp_path / "state")},

@@ -136,7 +136,13 @@ def test_the_pin_set_of_old_clouds_is_the_shared_set_and_goes_with_reserved_cpus
             "needs [DEFAULT] reserved_host_memory_mb = 0",
             id="file memory with a reserve",
         ),
-        pytest.param({"libvirt": {"pmem_namespaces": "128G:ns0"}}, "does not report persistent memory", id="pmem"),
+        pytest.param(
+            {"libvirt": {"pmem_namespaces": "ns0"}}, "a label and names are needed", id="pmem without a label"
+        ),
+        pytest.param(
+            {"libvirt": {"pmem_namespaces": "A:ns0|"}}, "a label and names are needed", id="pmem without names"
+        ),
+        pytest.param({"libvirt": {"pmem_namespaces": "A:n0,B:n0"}}, "names the namespace n0 twice", id="pmem twice"),
         pytest.param({"libvirt": {"virt_type": "lxc"}}, "only kvm and qemu", id="containers"),
         pytest.param(
             {"agent": {"root_traits": "COMPUTE_RESCUE_BVF"}}, "COMPUTE_RESCUE_BVF, which is nei", id="misspelt"

@@ -1,0 +1,150 @@
+"""Persistent memory: a unit for each namespace that the operator names, on the root, as nova has it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drivers import DRIVERS as ROWS
+from drivers import DriverOptions, HostDriver
+from drivers.errors import DiscoveryError, MalformedFact, PolicyError
+from drivers.facts import Guest, GuestMemory, HostFacts, Namespace
+from drivers.host.archive import Document, HostArchive
+from drivers.host.pmem import parse_namespaces, read_namespaces
+from drivers.libvirt.domains import parse_guest
+from drivers.libvirt.shape import shape
+from drivers.policy import DevicePolicy, GuestPolicy, InstancesFolder, Layout, Policy
+from fakes import FACTS
+from reportclient.reserve import is_reserved_by_us
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree
+
+# As ndctl 77 answers, without what nobody reads here.
+LISTED: list[dict[str, Any]] = [
+    {"dev": "namespace0.0", "mode": "devdax", "name": "ns_0", "daxregion": {"devices": [{"chardev": "dax0.0"}]}},
+    {"dev": "namespace0.1", "mode": "devdax", "name": "ns_1", "daxregion": {"devices": [{"chardev": "dax0.1"}]}},
+    {"dev": "namespace0.2", "mode": "devdax", "daxregion": {"devices": [{"chardev": "dax0.2"}]}},
+    {"dev": "namespace1.0", "mode": "fsdax", "name": "files", "blockdev": "pmem1"},
+]
+HERE = (Namespace("files", None), Namespace("ns_0", "/dev/dax0.0"), Namespace("ns_1", "/dev/dax0.1"))
+SMALL = "CUSTOM_PMEM_NAMESPACE_SMALL"
+LAYOUTS: tuple[Layout, ...] = ("flat", "devices", "cells", "numa")
+
+
+def pmem_of(pmem: Mapping[str, str], layout: Layout = "devices") -> Policy:
+    return Policy(layout=layout, devices=DevicePolicy(pmem=pmem))
+
+
+BOTH = {"ns_0": SMALL, "ns_1": SMALL}
+
+
+def host_of(*guests: Guest) -> HostFacts:
+    return replace(FACTS, namespaces=HERE, guests=guests)
+
+
+def test_namespaces_without_a_name_are_none_that_anybody_can_mean() -> None:
+    assert parse_namespaces(Document(json.dumps(LISTED), "ndctl")) == HERE
+    assert parse_namespaces(Document("\n", "ndctl")) == ()
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '[{"name": "a", "daxregion": {"devices": []}}]', '{"name": "a"}'])
+def test_an_answer_in_another_form_is_an_error_that_names_ndctl(text: str) -> None:
+    with pytest.raises(MalformedFact, match="ndctl"):
+        parse_namespaces(Document(text, "ndctl"))
+
+
+def test_a_host_without_ndctl_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(DiscoveryError, match="this host has no command ndctl: install ndctl, or remove the option"):
+        read_namespaces()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_each_namespace_is_a_unit_on_the_root_in_every_layout(layout: Layout) -> None:
+    tree = shape(host_of(), pmem_of(BOTH, layout), None).tree
+
+    assert tree.root.inventories[SMALL] == Inventory(total=2, max_unit=2)
+    assert not any(SMALL in one.inventories for one in tree if one.parent)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_an_operator_reserved_of_them_stays_reserved(layout: Layout) -> None:
+    policy = pmem_of(BOTH, layout)
+    root = shape(host_of(), policy, None).tree.root
+    stock = {**root.inventories, SMALL: Inventory(total=2, max_unit=2, reserved=1)}
+    stands = ObservedProvider(uuid="r", generation=1, provider=replace(root, inventories=stock))
+
+    again = shape(host_of(), policy, ObservedTree((stands,))).tree.root
+
+    assert again.inventories[SMALL].reserved == 1
+    assert not is_reserved_by_us(again.traits)
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ({"ns_7": SMALL}, "names ns_7, and this host has files, ns_0, ns_1"),
+        ({"files": SMALL}, "names files, which is not in the mode devdax"),
+    ],
+)
+def test_a_namespace_that_no_guest_can_have_is_refused(names: dict[str, str], said: str) -> None:
+    with pytest.raises(PolicyError, match=said):
+        shape(host_of(), pmem_of(names), None)
+
+
+def test_a_name_that_two_namespaces_have_is_refused() -> None:
+    twice = replace(FACTS, namespaces=(*HERE, Namespace("ns_0", "/dev/dax1.0")))
+
+    with pytest.raises(PolicyError, match="has 2 of this name"):
+        shape(twice, pmem_of(BOTH), None)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_guest_holds_the_namespaces_that_its_domain_names(layout: Layout) -> None:
+    guest = Guest(uuid="g", state="running", vcpus=(), memory=(GuestMemory(64),), pmem=frozenset({"/dev/dax0.1"}))
+
+    found = shape(host_of(guest), pmem_of(BOTH, layout), None).holdings
+
+    assert [(one.provider, one.amount) for one in found.units if one.resource_class == SMALL] == [(FACTS.hostname, 1)]
+    assert not found.undecided
+
+
+def test_a_namespace_that_the_option_does_not_name_makes_its_guest_undecided() -> None:
+    guest = Guest(uuid="g", state="running", pmem=frozenset({"/dev/dax9.9"}))
+
+    (one,) = shape(host_of(guest), pmem_of(BOTH), None).holdings.undecided
+
+    assert (one.unit, one.because) == ("/dev/dax9.9", "[libvirt] pmem_namespaces does not name its namespace")
+    assert not shape(host_of(guest), Policy(), None).holdings.undecided
+
+
+def test_of_a_domain_the_namespaces_are_read_and_files_are_not() -> None:
+    devices = "".join(
+        f"<memory model='nvdimm' access='shared'><source><path>{path}</path><alignsize>2048</alignsize><pmem/></source>"
+        f"<target><size>4192256</size><node>0</node><label><size>2</size></label></target></memory>"
+        for path in ("/dev/dax0.0", "/var/lib/nvdimm")
+    )
+    xml = f"<domain><uuid>g</uuid><memory unit='MiB'>64</memory><devices>{devices}</devices></domain>"
+
+    assert parse_guest(Document(xml, "domain"), "g", "running", ()).pmem == {"/dev/dax0.0"}
+
+
+def test_a_recorded_host_has_what_ndctl_answered(tmp_path: Path) -> None:
+    row = ROWS["libvirt.LibvirtDriver"]
+    archive = HostArchive(Path(__file__).parents[1] / "hosts/four-cells/archive")
+    options = DriverOptions(
+        uri="",
+        disk=InstancesFolder(instances=tmp_path),
+        guests=GuestPolicy(virt_type="qemu"),
+        archive=archive,
+        namespaces=True,
+    )
+
+    assert isinstance(row, HostDriver)
+    driver = row.load(options)
+
+    with pytest.raises(DiscoveryError, match=r"has no ndctl\.json: record the host again"):
+        driver.survey("four-cells")
