@@ -56,6 +56,7 @@ def parse_rule(record: Mapping[str, object], number: int) -> DeviceRule:
         live_migratable=bool(_switch(record, "live_migratable")),
         remote_managed=bool(_switch(record, "remote_managed")),
         bandwidth=_parse_bandwidth(record.get("bandwidth")),
+        expect=_parse_expect(record.get("expect")),
     )
 
 
@@ -173,6 +174,16 @@ def _parse_bandwidth(value: object) -> Bandwidth | None:
     if pair.keys() != {"egress", "ingress"}:
         raise ValueError("has a bandwidth that does not name egress and ingress")
     return Bandwidth(*(_parse_kbps(pair[name]) for name in ("egress", "ingress")))
+
+
+def _parse_expect(value: object) -> int | None:
+    """Return how many devices a rule is to find, as a number or its text; None where it does not say."""
+    text = str(value)
+    if value is None:
+        return None
+    if not (text.isdecimal() and len(text) <= 5 and int(text)):
+        raise ValueError(f"has expect {text[:40]!r}, which must be a number of devices, at least 1")
+    return int(text)
 
 
 def _parse_kbps(value: object) -> int | None:

@@ -193,7 +193,8 @@ def _marked(provider: Provider, seen: ObservedProvider, besides: Collection[str]
     """Return the provider with the marks of what is kept; what guests hold of a one-time device counts as used up."""
     once = _of_devices(provider.inventories, besides) if ONE_TIME in seen.provider.traits else {}
     used = {name: one.total for name, one in once.items()}
-    said = {name: amount for name, amount in reserved_by_operator_on(seen).items() if name not in besides}
+    apart = {*besides, *NO_DEVICES}
+    said = {name: amount for name, amount in reserved_by_operator_on(seen).items() if name not in apart}
     return replace(provider, traits=provider.traits | {HELD} | keeps(said | used))
 
 

@@ -8,6 +8,7 @@ physical GPU, memory encryption contexts.
 from collections.abc import Iterable
 
 from drivers.devices.encryption import encryption_stock
+from drivers.devices.expected import too_few
 from drivers.devices.match import rules_by_function
 from drivers.devices.mdev import idle_types, mdev_stock
 from drivers.devices.pci import pci_stock
@@ -55,7 +56,7 @@ def _check_forms(whole: Iterable[DeviceStock], divided: Iterable[DeviceStock]) -
 
 
 def idle(facts: HostFacts, policy: DevicePolicy) -> tuple[str, ...]:
-    """Return a sentence for each part of the policy that matches nothing on this host, as it may be a typing error."""
+    """Return a sentence for each part of the policy that matches nothing here, or less than the operator expects."""
     functions = {function.address: function for function in facts.devices.functions}
     used = {rule.number for rule in rules_by_function(functions, policy).values()}
     found = [
@@ -66,7 +67,7 @@ def idle(facts: HostFacts, policy: DevicePolicy) -> tuple[str, ...]:
     ]
     if policy.rules and not policy.report:
         found.append("[pci] device_spec has no effect without report_in_placement = true")
-    return (*found, *idle_types(facts, policy.mdevs))
+    return (*found, *idle_types(facts, policy.mdevs), *too_few(facts, policy))
 
 
 def present(facts: HostFacts) -> frozenset[str]:

@@ -37,10 +37,10 @@ def _is_offered(name: str, policy: DevicePolicy) -> bool:
     if name in BANDWIDTH:
         return policy.link_bandwidth or any(rule.bandwidth for rule in rules)
     by_itself = name == CONTEXT or (policy.discover_all and name == "SRIOV_NET_VF")
-    return by_itself or any(rule.resource_class == name for rule in policy.mdevs) or any(_gives(r, name) for r in rules)
+    return by_itself or any(rule.resource_class == name for rule in policy.mdevs) or any(gives(r, name) for r in rules)
 
 
-def _gives(rule: DeviceRule, name: str) -> bool:
+def gives(rule: DeviceRule, name: str) -> bool:
     """Return whether a rule may give this class to some device."""
     if rule.class_attribute:
         return name.startswith(normalise_class(f"{rule.class_attribute.split('/')[0]}_"))

@@ -6,6 +6,7 @@ from dataclasses import replace
 from drivers.cells import memory_mib
 from drivers.devices import device_stock
 from drivers.devices.away import away
+from drivers.devices.expected import expected_slots
 from drivers.devices.match import OF_DEVICES, PHYSNET
 from drivers.devices.reserve import RULE, marks, short
 from drivers.devices.silence import silent
@@ -83,6 +84,10 @@ def _shape(facts: HostFacts, policy: Policy, standing: Standing) -> Shaped:
         elsewhere=elsewhere,
         silent=mute,
         away=missing,
+        expected=frozenset(
+            (f"{facts.hostname}_{suffix}" if suffix else facts.hostname, name)
+            for suffix, name in expected_slots(facts, policy.devices, standing)
+        ),
         hardware=frozenset().union(*(device.hardware for device in devices)),
         novas=frozenset(f"{facts.hostname}_{device.suffix}" for device in devices if device.novas),
         addresses={

@@ -589,3 +589,21 @@ def test_a_vf_whose_pf_is_gone_is_reserved_with_the_reason() -> None:
     ((stock, _),) = one.inventories.values()
     assert (stock.total, stock.reserved) == (1, 1)
     assert "its PF is gone" in one.traits[UNHEALTHY].fact
+
+
+@pytest.mark.parametrize(
+    ("vfs", "room", "said"),
+    [
+        (8, 4, []),
+        (7, 4, ["[pci] device_spec rule 1 expects 8 devices, and this host shows 7"]),
+        (9, 0, ["[mdev_a] expects 4 devices, and this host shows 1"]),
+    ],
+)
+def test_a_rule_with_fewer_devices_than_it_expects_is_told(vfs: int, room: int, said: list[str]) -> None:
+    mdevs = (Mdev("1b2c3d4e-0000-4000-8000-000000000001", "a", "pci_0000_84_00_0"),)
+    facts = host(*card("0000:81:00.0", vfs), gpu(), parents=(parent(gpu(), a=room),), mdevs=mdevs)
+    policy = rules(DeviceRule(number=1, product_id="1515", expect=8))
+
+    found = idle(facts, replace(policy, mdevs=(MdevRule(type="a", expect=4),)))
+
+    assert [one.partition(":")[0] for one in found] == said

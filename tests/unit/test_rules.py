@@ -97,6 +97,8 @@ def test_the_one_address_of_a_pf_means_its_vfs_only_where_there_is_a_pf(address:
         pytest.param(
             {"vendor_id": "10de", "resource_class_attribute": "../x"}, "below the device's folder", id="way out"
         ),
+        pytest.param({"expect": 0}, "expect '0', which must be a number of devices, at least 1", id="expects none"),
+        pytest.param({"expect": "all"}, "expect 'all', which must be a number", id="expects no number"),
         pytest.param({"bandwidth": "fast"}, "'fast', which must be link, or kbit/s", id="bandwidth"),
         pytest.param({"bandwidth": {"egress": 1}}, "does not name egress and ingress", id="half a bandwidth"),
     ],
@@ -159,7 +161,7 @@ def test_a_wrong_rule_is_named_by_its_number(texts: list[str], message: str) -> 
 
 
 def mdev(**changes: object) -> dict[str, object]:
-    return {"device_addresses": [], "max_instances": None, "mdev_class": "VGPU", **changes}
+    return {"device_addresses": [], "max_instances": None, "mdev_class": "VGPU", "expect": None, **changes}
 
 
 def test_of_types_without_addresses_the_first_counts() -> None:

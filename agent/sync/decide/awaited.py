@@ -25,6 +25,7 @@ class Sides:
     wanted: ProviderTree
     ours: Ownership
     lost: Callable[[str], bool]  # whether the hardware of a provider is away, or shows none of its parts
+    expected: Collection[Slot] = ()  # of which the operator expects more than is there
     elsewhere: Collection[str] = ()  # names of providers whose hardware is on offer in another form
     besides: Mapping[str, Collection[str]] = field(default_factory=dict)  # classes of the operator's files, by provider
 
@@ -34,17 +35,19 @@ def wait(before: Waiting, boot: str | None, uptime_s: float, timeout_s: float, s
     Return what is awaited now.
 
     What stood before a boot and is missing at the first pass after it is awaited until it is back, or for ``timeout_s``
-    seconds. ``boot`` is the kernel's boot id; where it is not known, nothing is awaited. ``uptime_s`` counts from it.
+    seconds from that pass; so is what the operator expects, whatever was there at that pass. ``boot`` is the kernel's
+    boot id; where it is not known, nothing is awaited. ``uptime_s`` counts from it.
     """
     if not boot or not timeout_s:
         return replace(before, stock={})
+    missing = dict(_missing(sides))
+    expected = {slot: total for slot, total in missing.items() if slot in sides.expected}
     if boot != before.boot:
-        missing = dict(_missing(sides)) if before.boot else {}
-        return Waiting(boot=boot, since_s=uptime_s, stock=missing)
-    if not before.stock or uptime_s - before.since_s >= timeout_s:
+        return Waiting(boot=boot, since_s=uptime_s, stock=missing if before.boot else expected)
+    if uptime_s - before.since_s >= timeout_s:
         return replace(before, stock={})
-    still = dict(_missing(sides))
-    return replace(before, stock={slot: total for slot, total in before.stock.items() if slot in still})
+    still = {slot: total for slot, total in before.stock.items() if slot in missing}
+    return replace(before, stock=expected | still)
 
 
 def told(waiting: Waiting, wanted: ProviderTree) -> tuple[str, ...]:
@@ -69,7 +72,8 @@ def _missing(sides: Sides) -> Iterator[tuple[Slot, int]]:
         if seen.provider.parent and is_of_the_host(seen.provider):
             continue
         besides = sides.besides.get(seen.name, ())
-        for name in device_classes(seen.provider.inventories, besides) & sides.ours.classes(seen):
+        told = {name for provider, name in sides.expected if provider == seen.name}
+        for name in device_classes(seen.provider.inventories, besides) & (sides.ours.classes(seen) | told):
             now = wanted[seen.name].inventories.get(name) if seen.name in wanted else None
             stood = seen.provider.inventories[name].total
             if (now.total if now else 0) < stood and (now or _may_come_back(seen, name, sides)):

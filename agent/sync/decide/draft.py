@@ -348,13 +348,14 @@ def _with_used(view: View, standing: _Standing, shaped: _Shaped) -> _Shaped:
 def _with_awaited(view: View, shaper: Shaper, standing: _Standing, shaped: _Shaped) -> _Shaped:
     """Return the shape with the stock that a boot of the host took away, reserved, while it is expected back."""
     before, boot = standing.memory.waiting, view.survey.facts.boot
-    if not before.stock and (boot or "") == before.boot:
+    if not before.stock and (boot or "") == before.boot and not shaped.holdings.expected:
         return replace(shaped, waiting=before)
     sides = Sides(
         observed=_with_uses(standing.with_reservations(shaped.reserved), shaped.uses),
         wanted=shaped.tree,
         ours=shaped.ours,
         lost=_lost(view, shaper, shaped),
+        expected=shaped.holdings.expected,
         elsewhere=shaped.holdings.elsewhere,
         besides={name: each.classes for name, each in standing.named.items()},
     )

@@ -1,0 +1,84 @@
+"""Devices that the operator's rules expect: fewer are there until a unit of the host has set them up after a boot."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from drivers.devices.away import gives
+from drivers.devices.match import by_rule, rules_by_function
+from drivers.devices.mdev import rule_of
+from drivers.devices.stock import libvirt_name, nova_name
+from drivers.facts import HostFacts
+from drivers.policy import DevicePolicy, DeviceRule, MdevRule
+from drivers.standing import Standing
+
+
+@dataclass(frozen=True, slots=True)
+class Short:
+    """A rule with fewer devices on this host than it expects."""
+
+    rule: DeviceRule | MdevRule
+    expected: int
+    shown: int
+
+    @property
+    def option(self) -> str:
+        """Where the rule is written."""
+        if isinstance(self.rule, MdevRule):
+            return f"[mdev_{self.rule.type}]"
+        return f"[pci] device_spec rule {self.rule.number}"
+
+    def means(self, suffix: str, resource_class: str) -> bool:
+        """Return whether stock of a provider may be what the rule expects; the root's suffix is empty."""
+        if isinstance(self.rule, MdevRule):
+            names = self.rule.addresses | {libvirt_name(address) for address in self.rule.addresses}
+            return self.rule.resource_class == resource_class and (not (names and suffix) or suffix in names)
+        own = nova_name(str(self.rule.exact)) if self.rule.exact else ""
+        return gives(self.rule, resource_class) and (not (own and suffix) or suffix == own)
+
+
+def short_rules(facts: HostFacts, policy: DevicePolicy) -> tuple[Short, ...]:
+    """Return the rules with fewer devices than they expect: those of PCI devices first."""
+    functions = {function.address: function for function in facts.devices.functions}
+    counts: dict[int, int] = {}
+    for address, rule in rules_by_function(functions, policy).items() if policy.report else ():
+        counts[rule.number] = counts.get(rule.number, 0) + (by_rule(functions[address], rule) is not None)
+    made = _mdevs_by_type(facts, policy.mdevs)
+    of_pci = ((one, one.expect, counts.get(one.number, 0)) for one in policy.rules if policy.report)
+    of_mdevs = ((one, one.expect, made.get(one.type, 0)) for one in policy.mdevs)
+    every: Iterable[tuple[DeviceRule | MdevRule, int | None, int]] = (*of_pci, *of_mdevs)
+    return tuple(Short(rule, expect, shown) for rule, expect, shown in every if expect is not None and shown < expect)
+
+
+def expected_slots(facts: HostFacts, policy: DevicePolicy, standing: Standing) -> frozenset[tuple[str, str]]:
+    """Return (suffix, class) of the stock in placement that a rule expects and that is not all there."""
+    rules = short_rules(facts, policy)
+    stood = (("", standing.root), *standing.children) if rules else ()
+    return frozenset(
+        (suffix, name)
+        for suffix, seen in stood
+        if seen
+        for name in seen.provider.inventories
+        if any(rule.means(suffix, name) for rule in rules)
+    )
+
+
+def too_few(facts: HostFacts, policy: DevicePolicy) -> tuple[str, ...]:
+    """Return a sentence for each rule with fewer devices than it expects."""
+    return tuple(
+        f"{short.option} expects {short.expected} devices, and this host shows {short.shown}: start what sets up its "
+        f"VFs, vGPU types or MIG instances, or correct expect"
+        for short in short_rules(facts, policy)
+    )
+
+
+def _mdevs_by_type(facts: HostFacts, rules: Iterable[MdevRule]) -> Mapping[str, int]:
+    """Return how many devices of each type exist, or can be made, on the cards that offer the type."""
+    rules = tuple(rules)
+    found: dict[str, int] = {}
+    for parent in facts.devices.mdev_parents:
+        rule = rule_of(parent, rules)
+        if rule:
+            there = sum((one.parent, one.type) == (parent.name, rule.type) for one in facts.devices.mdevs)
+            room = sum(kind.available_instances for kind in parent.types if kind.id == rule.type)
+            found[rule.type] = found.get(rule.type, 0) + there + room
+    return found
