@@ -31,6 +31,7 @@ def lab(server: PlacementServer, folder: Path, guests: Mapping[str, list[str]], 
     """A flat host whose guests have these mediated devices, and these consumers: provider -> resources."""
     data = Story(UPGRADES / "01-flat-vgpu-to-gpus").data
     root = data["before"]["providers"]["four-cells"]
+    data["config"]["agent"] = {**data["config"].get("agent", {}), "audit_grace": 0}
     data["guests"] = {name: {"mdevs": mdevs, "memory_mib": 512} for name, mdevs in guests.items()}
     data["before"] = {
         "providers": {"four-cells": root, **ELSEWHERE},
@@ -350,3 +351,32 @@ def test_what_makes_no_sense_is_one_line_and_tells_no_password(
 
     assert (done.code, message in done.err) == (code, True), done.err
     assert "SECRET" not in done.err + done.out
+
+
+def test_a_guest_with_vgpus_of_two_cards_has_a_unit_of_each_there_and_back(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    found = lab(placement_server, tmp_path, {"guest": [ON_FIRST, ON_SECOND]}, guest={"four-cells": REST | {"VGPU": 2}})
+
+    assert converted(found) == {"guest": {"four-cells": REST, FIRST: {"VGPU": 1}, SECOND: {"VGPU": 1}}}
+    assert found.run("audit").json["findings"] == []
+
+    flat = {**found.data["config"], "compute": {"layout": "flat"}}
+    there, found.options = found.options, (*found.options[:2], "--config-file", found.configured(flat, "flat.conf"))
+    assert converted(found) == {"guest": {"four-cells": REST | {"VGPU": 2}}}
+    found.options = there
+    assert converted(found)["guest"][SECOND] == {"VGPU": 1}
+
+
+def test_a_guest_that_lacks_the_row_of_one_of_its_two_cards_is_found(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    found = lab(placement_server, tmp_path, {"guest": [ON_FIRST, ON_SECOND]}, guest={"four-cells": REST | {"VGPU": 2}})
+    converted(found)
+    found.placement.send("DELETE", f"/allocations/{identity('guest')}")
+    add_consumer(found.placement, "guest", {"allocations": {"four-cells": REST, FIRST: {"VGPU": 1}}})
+
+    (one,) = found.run("audit").json["findings"]
+
+    assert (one["kind"], one["consumer"], one["provider"]) == ("wrong-amount", identity("guest"), SECOND)
+    assert (one["expected"], one["actual"]) == (1, 0)
