@@ -95,6 +95,7 @@ class PoolSpace:
     pool: str
     cluster_bytes: int  # of all its disks, however often they keep each byte
     pool_gib: int  # what the pool has and could have more, each byte once; whole GiB, as bytes differ at each look
+    fsid: str = ""  # uuid of the cluster; empty: it was not asked for
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,6 +158,7 @@ class Policy:
     reserved_memory_mib: int = 512
     reserved_disk_mib: int = 0
     disk_by_pool: bool = False  # of a Ceph cluster, report what its pool can hold, and not all that the cluster has
+    disk_shared: bool = False  # a pool of Ceph has a provider of its own, which all its hosts share
     cpu_ratio: Ratio = Ratio(4.0)
     ram_ratio: Ratio = Ratio(1.0)
     disk_ratio: Ratio = Ratio(1.0)

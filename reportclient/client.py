@@ -97,6 +97,19 @@ class PlacementClient:
             rows = payload.decode_listing(body)
         return {uuid: generation for uuid, name, parent, generation in rows if name == uuid and parent is None}
 
+    def root(self, uuid: str) -> ObservedProvider | None:
+        """Return one root by its uuid, without its children; None where there is none. One request, or four."""
+        body, _ = self._transport.get(f"/resource_providers?{urlencode({'uuid': uuid})}")
+        with payload.in_form(f"the provider {uuid}"):
+            rows = payload.decode_listing(body)
+        return next((self.read(uuid, name, generation) for _, name, _, generation in rows), None)
+
+    def members(self, aggregate: str) -> frozenset[str]:
+        """Return the uuids of all providers in an aggregate. One request."""
+        body, _ = self._transport.get(f"/resource_providers?{urlencode({'member_of': aggregate})}")
+        with payload.in_form(f"the providers in aggregate {aggregate}"):
+            return frozenset(row[0] for row in payload.decode_listing(body))
+
     def read(self, uuid: str, name: str, generation: int) -> ObservedProvider:
         """Return one root as it stands, without its children. Three requests; errors as ``observe``."""
         return self._observe_one(uuid, name, None, generation, None)

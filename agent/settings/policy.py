@@ -6,6 +6,7 @@ from typing import Literal, cast
 from agent.settings.devices import parse_mdev_rules, parse_pages, parse_pmem, parse_rules
 from agent.settings.options import MDEV_OPTIONS, register_mdevs
 from agent.settings.values import Values
+from drivers import INSIDE
 from drivers.host.parse import parse_cpu_set
 from drivers.policy import CpuPolicy, DevicePolicy, GuestPolicy, Layout, MdevRule, Policy, Ratio
 from reportclient.names import is_custom, is_name, is_standard_trait
@@ -25,6 +26,7 @@ def build_policy(values: Values) -> Policy:
         reserved_memory_mib=values.value("DEFAULT", "reserved_host_memory_mb"),
         reserved_disk_mib=values.value("DEFAULT", "reserved_host_disk_mb"),
         disk_by_pool=values.value("agent", "rbd_capacity") == "pool",
+        disk_shared=_disk_shared(values),
         cpu_ratio=_ratio(values, "cpu"),
         ram_ratio=_ratio(values, "ram"),
         disk_ratio=_ratio(values, "disk"),
@@ -42,6 +44,25 @@ def _file_backed(values: Values) -> int:
     if values.value("DEFAULT", "reserved_host_memory_mb"):
         values.problem("libvirt", "file_backed_memory", "needs [DEFAULT] reserved_host_memory_mb = 0: set it")
     return mib
+
+
+def _disk_shared(values: Values) -> bool:
+    if values.value("agent", "shared_disk") == "own":
+        return False
+    if values.value("libvirt", "images_type") != "rbd":
+        values.problem("agent", "shared_disk", "sharing needs [libvirt] images_type = rbd")
+    if values.value("DEFAULT", "compute_driver") == INSIDE:
+        values.problem("agent", "shared_disk", "sharing does not fit nova-compute, which reports DISK_GB on the root")
+    if values.value("agent", "role") in ("beside", "audit"):
+        values.problem("agent", "shared_disk", "sharing needs [agent] role = sole: nova reports DISK_GB on its root")
+    if values.value("DEFAULT", "reserved_host_disk_mb"):
+        values.problem(
+            "agent",
+            "shared_disk",
+            "sharing has no use for [DEFAULT] reserved_host_disk_mb, as the pool is not this host's: reserve of the "
+            "pool's own provider in placement",
+        )
+    return True
 
 
 def _ratio(values: Values, name: str) -> Ratio:

@@ -19,6 +19,7 @@ from agent.sync.decide.novas import advice, stranded
 from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode, Sight
 from agent.sync.outcome import Outcome, Status
+from agent.sync.pools import remove_pool_if_last
 from agent.sync.run import ATTEMPTS, foresee
 from reportclient.allocations import Allocation
 from reportclient.errors import Conflict
@@ -31,6 +32,10 @@ LOG = logging.getLogger(__name__)
 _NONE: Mapping[str, Names] = MappingProxyType({})
 _STOPPED = "leave the service stopped, because it reports this host again when it starts"
 _BESIDE = "start nova-compute now, and then this service"
+_SHARING = (
+    "this host shares the storage of its guests' disks, and nova would report that storage on the root again: set "
+    "[agent] shared_disk = own, and run compute-node-agent reshape first"
+)
 _NAMED = 4  # consumers or providers that a sentence names
 Seen = TypeVar("Seen", Draft, Sight)
 
@@ -66,6 +71,8 @@ def hand_over_node(node: ComputeNode, *, dry: bool = False, force: bool = False)
     """
 
     def against(sight: Sight, _held: tuple[Allocation, ...]) -> tuple[str, ...]:
+        if node.settings.policy.disk_shared:
+            return (_SHARING,)
         stands = node.standing_layout(sight.observed, sight.memory)
         return node.against_handing(sight, force=force) or against_hand_over(
             sight.observed, stands, force=force or beside
@@ -244,6 +251,8 @@ def _try(
     if dry or not plan.operations:
         return Outcome(node=node.name, status=Status.UNCHANGED, plan=plan, observed=observed)
     node.state_file(seen.root_uuid).begin(seen.memory)  # so a run that is cut off is not taken for a second writer
+    if isinstance(seen, Draft) and seen.pool:
+        remove_pool_if_last(node, seen.pool, seen.root_uuid)
     node.client.execute(plan, observed)
     node.state_file(seen.root_uuid).forget()
     forget_memory(node.settings.state_directory, seen.root_uuid)

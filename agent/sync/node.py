@@ -16,13 +16,15 @@ from agent.sync.decide.judge import Terms
 from agent.sync.decide.layout import standing_layout
 from agent.sync.decide.one_time import used_up_ones
 from agent.sync.decide.owner import NOVA_COMPUTE, against_handing, against_writing, only_audits, signs_of_nova
+from agent.sync.decide.pool import Pool, may_share, pool_of
 from agent.sync.decide.view import Needs, Readings, View, Wishes
 from agent.sync.provider_yaml import read_additions
 from drivers.base import Driver, Survey
-from drivers.facts import ServiceSigns
+from drivers.facts import DiskFacts, ServiceSigns
 from drivers.host.services import probe_service
 from drivers.looks import look
 from drivers.policy import Layout
+from drivers.pools import pool_uuid
 from reportclient.client import PlacementClient
 from reportclient.errors import TreeMismatch
 from reportclient.ownership import MANAGED, Names, Ownership, is_marked
@@ -112,6 +114,7 @@ class ComputeNode:
             wishes=wishes,
             uptime_s=clock.now_s() - clock.offset_s,
             expect_s=settings.expect_timeout_s,
+            pool=self._pool(survey.facts.disk, observed),
             tried=tried,
         )
 
@@ -250,6 +253,13 @@ class ComputeNode:
         if survey.compute_id is not None:
             return parse_identity(survey.compute_id, "compute_id of the host archive")
         return self.client.find(self.name)
+
+    def _pool(self, disk: DiskFacts, observed: ObservedTree) -> Pool | None:
+        """Return the storage that this host shares with others, or did; None where it neither does nor did."""
+        policy = self.settings.policy
+        if not self.settings.reports_root or not may_share(disk, policy, observed.root):
+            return None
+        return pool_of(disk, policy, self.client.root(pool_uuid(disk)))
 
     def _in_this_role(self, memory: NodeState) -> NodeState:
         """Return the memory; of another role only what does not say what is ours: the roles divide a tree otherwise."""

@@ -17,6 +17,7 @@ from agent.sync.decide.view import Wishes
 from agent.sync.journal import journaled
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
+from agent.sync.pools import keep_pool, leave_pool
 from reportclient.errors import Conflict, NameTaken, PlacementError, Rejected
 from reportclient.forecast import forecast
 from reportclient.names import ONE_TIME
@@ -161,6 +162,8 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState, wishes: Wishes) -
     state, plan, observed = node.state_file(draft.root_uuid), draft.plan, draft.observed
     wrote = memory.wrote or wishes.take_over or (bool(plan.operations) and not draft.beside)
     memory = replace(memory, wrote=wrote)
+    pool = draft.pool
+    shared = keep_pool(node, pool) if pool and pool.shared else False
     if plan.operations:
         state.begin(replace(memory, configured=draft.meanwhile.configured, reported=draft.meanwhile.reported))
         with _converting(node, draft) if plan.moves else nullcontext():
@@ -180,7 +183,8 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState, wishes: Wishes) -
     )
     if after != state.read(node.where):
         state.write(after)
-    status = Status.CHANGED if plan.operations else Status.UNCHANGED
+    left = leave_pool(node, pool, draft.root_uuid) if pool and not pool.shared else False
+    status = Status.CHANGED if plan.operations or shared or left else Status.UNCHANGED
     return Outcome(
         node=node.name,
         status=status,

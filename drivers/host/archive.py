@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from drivers.errors import DiscoveryError, MalformedFact
 from drivers.facts import DiskFacts, DiskSpace, DiskUnread, PoolSpace
@@ -130,7 +131,8 @@ class HostArchive:
             if "because" in disk:
                 return DiskUnread(str(disk["because"]))
             if "pool" in disk:
-                return PoolSpace(str(disk["pool"]), whole(disk["cluster_bytes"]), whole(disk["pool_gib"]))
+                fsid = str(UUID(disk["fsid"])) if disk.get("fsid") else ""
+                return PoolSpace(str(disk["pool"]), whole(disk["cluster_bytes"]), whole(disk["pool_gib"]), fsid)
             return DiskSpace(
                 total_bytes=whole(disk["total_bytes"]),
                 free_bytes=whole(disk["free_bytes"]),

@@ -5,7 +5,9 @@ Asked through librados where Python can import Debian's python3-rados, else by t
 """
 
 import json
+from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from drivers.errors import DiscoveryError
 from drivers.facts import PoolSpace
@@ -35,7 +37,8 @@ def probe_pool(place: CephPool) -> PoolSpace:
     """
     source = f"ceph df for the pool {place.name} ({OPTION})"
     with fields(source):
-        answer: dict[str, Any] = json.loads(_ask(place))
+        said = _ask(place)
+        answer: dict[str, Any] = json.loads(said.df)
         pools = {pool["name"]: pool["stats"] for pool in answer["pools"]}
         if place.name not in pools:
             raise DiscoveryError(f"the Ceph cluster has no pool {place.name} ({OPTION}): it has {', '.join(pools)}")
@@ -43,10 +46,18 @@ def probe_pool(place: CephPool) -> PoolSpace:
         in_all, holds = whole(answer["stats"]["total_bytes"]), whole(pool["stored"]) + whole(pool["max_avail"])
         if not (in_all and holds):  # its manager has just begun
             raise ClusterSilent(f"the Ceph cluster has not counted yet what its pool {place.name} can hold")
-        return PoolSpace(pool=place.name, cluster_bytes=in_all, pool_gib=holds // GIB)
+        return PoolSpace(pool=place.name, cluster_bytes=in_all, pool_gib=holds // GIB, fsid=str(UUID(said.fsid)))
 
 
-def _ask(place: CephPool) -> str:
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """What a cluster said."""
+
+    df: str
+    fsid: str
+
+
+def _ask(place: CephPool) -> _Answers:
     try:
         import rados
     except ImportError:
@@ -54,8 +65,12 @@ def _ask(place: CephPool) -> str:
     return _ask_by_library(place, rados)
 
 
-def _ask_by_command(place: CephPool) -> str:
-    command = ["ceph", "df", "--format=json", "--connect-timeout", str(place.timeout_s)]
+def _ask_by_command(place: CephPool) -> _Answers:
+    return _Answers(_output(place, "df", "--format=json"), _output(place, "fsid").strip())
+
+
+def _output(place: CephPool, *asked: str) -> str:
+    command = ["ceph", *asked, "--connect-timeout", str(place.timeout_s)]
     command += [*(["--id", place.user] if place.user else []), *(["--conf", place.config] if place.config else [])]
     try:
         return output_of(command, 2 * place.timeout_s)  # the command itself needs a moment to start
@@ -63,17 +78,18 @@ def _ask_by_command(place: CephPool) -> str:
         raise ClusterSilent(f"the Ceph cluster did not answer: {error}") from error
 
 
-def _ask_by_library(place: CephPool, rados: Any) -> str:
+def _ask_by_library(place: CephPool, rados: Any) -> _Answers:
     limits = {name: str(place.timeout_s) for name in ("client_mount_timeout", "rados_mon_op_timeout")}
     try:
         cluster = rados.Rados(rados_id=place.user, conffile=place.config, conf=limits)
         try:
             cluster.connect()
             code, answer, said = cluster.mon_command(json.dumps(DF), b"")
+            fsid = cluster.get_fsid()
         finally:
             cluster.shutdown()
     except rados.Error as error:
         raise ClusterSilent(f"the Ceph cluster did not answer: librados: {error}") from error
     if code:
         raise ClusterSilent(f"the Ceph cluster refused ceph df: {said or f'status {code}'}")
-    return bytes(answer).decode()
+    return _Answers(bytes(answer).decode(), fsid)

@@ -3,27 +3,26 @@
 from drivers.facts import DiskUnread, HostFacts, PoolSpace
 from drivers.libvirt.stock import Entry, kept_text, one_class, present_only
 from drivers.policy import Policy
+from drivers.pools import GIB, pool_gib
 from drivers.reasons import Reason
 from drivers.standing import Standing
-from reportclient.tree import Inventory
-
-GIB = 1024**3
-STEP = 100  # a pool's amount differs at each look: it is reported anew if it differs by more than 1/100
 
 
 def disk_stock(facts: HostFacts, policy: Policy, standing: Standing) -> dict[str, Entry]:
     """
     Return DISK_GB in whole GiB, rounded down; each reserved amount is rounded up. Empty where there is nothing.
 
-    What did not answer has what it has in placement.
+    What did not answer has what it has in placement. A pool that is shared has a provider of its own.
     """
     disk = facts.disk
+    if isinstance(disk, PoolSpace) and policy.disk_shared:
+        return {}
     before = standing.root.provider.inventories.get("DISK_GB") if standing.root else None
     if isinstance(disk, DiskUnread):
         return {"DISK_GB": (before, Reason(disk.because, "what placement has stays"))} if before else {}
     reserved_gib, rule = -(-policy.reserved_disk_mib // 1024), kept_text(policy.reserved_disk_mib, "disk_mb")
     if isinstance(disk, PoolSpace):
-        total_gib, fact = _of_pool(disk, policy, before)
+        total_gib, fact = pool_gib(disk, policy, before)
     else:
         place = f"the volume group {disk.volume_group}" if disk.volume_group else "the file system of the instances"
         total_gib, fact = disk.total_bytes // GIB, f"{place} has {disk.total_bytes} bytes"
@@ -32,14 +31,3 @@ def disk_stock(facts: HostFacts, policy: Policy, standing: Standing) -> dict[str
             rule += f", and {disk.image_cache_bytes} bytes for nova's image cache"
     stock = one_class("DISK_GB", total_gib, reserved_gib, policy.disk_ratio, standing, "")
     return present_only({"DISK_GB": (stock, Reason(fact, rule))})
-
-
-def _of_pool(disk: PoolSpace, policy: Policy, before: Inventory | None) -> tuple[int, str]:
-    """Return the GiB to report of a Ceph cluster, and a text with both amounts."""
-    cluster_gib = disk.cluster_bytes // GIB
-    both = f"the Ceph cluster has {cluster_gib} GiB, of which its pool {disk.pool} can hold {disk.pool_gib}"
-    if not policy.disk_by_pool:
-        return cluster_gib, f"{both}; the cluster counts ([agent] rbd_capacity)"
-    if before and 0 < abs(before.total - disk.pool_gib) * STEP <= before.total:
-        return before.total, f"{both}; the pool counts ([agent] rbd_capacity), anew at a difference of 1/{STEP}"
-    return disk.pool_gib, f"{both}; the pool counts ([agent] rbd_capacity)"

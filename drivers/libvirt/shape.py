@@ -31,6 +31,7 @@ from drivers.libvirt.traits import emitted_traits, root_traits
 from drivers.policy import OF_CELLS, Policy
 from drivers.reasons import Reason, Reasoned, Shaped
 from drivers.standing import Standing
+from reportclient.allocations import Holdings
 from reportclient.names import device_address
 from reportclient.ownership import MARKER, Names
 from reportclient.reserve import HELD, KEEP, UNHEALTHY, reserved_by_operator_on
@@ -74,12 +75,39 @@ def _shape(facts: HostFacts, policy: Policy, standing: Standing) -> Shaped:
     of_root = () if policy.layout == "flat" else tuple(device for device in devices if device.of_root)
     if policy.layout != "flat":
         devices = inherit([device for device in devices if not device.of_root], standing)
+    held = _held(facts, policy, devices, of_root, standing)
+    if policy.layout in OF_CELLS:
+        if policy.file_backed_mib:
+            raise PolicyError(
+                f"[libvirt] file_backed_memory does not fit the layout {policy.layout}: guests' memory is in files "
+                f"then, and files are in no NUMA cell: use the layout devices or flat"
+            )
+        stock, below = shape_cells(facts, policy, standing, devices)
+        root = _root(facts, policy, {**stock, **disk_stock(facts, policy, standing), **_own(of_root, standing)})
+        return Shaped((root, *below), holdings=held)
+    root = _root(facts, policy, {**_whole_host(facts, policy, standing), **_own(of_root, standing)})
+    if policy.layout == "flat":
+        whole = _with_totals(root, devices, policy, standing)
+        below = [device_provider(one, facts.hostname, facts.hostname) for one in devices if not one.of_root]
+        kinds = {device.suffix: frozenset(device.inventories) for device in devices}
+        return Shaped((whole,), tuple(below), replace(held, kinds=kinds))
+    return Shaped((root, *(device_provider(one, facts.hostname, facts.hostname) for one in devices)), holdings=held)
+
+
+def _held(
+    facts: HostFacts,
+    policy: Policy,
+    devices: tuple[DeviceStock, ...],
+    of_root: tuple[DeviceStock, ...],
+    standing: Standing,
+) -> Holdings:
+    """Return what guests hold, and what is known of the hardware behind each provider."""
     forms = other_forms(devices, in_total=policy.layout == "flat")
     elsewhere = frozenset(f"{facts.hostname}_{suffix}" for suffix in forms)
     mute = frozenset(f"{facts.hostname}_{suffix}" for suffix in silent(facts, policy.devices.mdevs))
     here = {name for device in devices for name in device.inventories}
     missing = frozenset() if policy.layout == "flat" else frozenset(away(policy.devices, standing, here))
-    held = replace(
+    return replace(
         holdings(facts, policy, (*devices, *of_root)),
         elsewhere=elsewhere,
         silent=mute,
@@ -97,22 +125,6 @@ def _shape(facts: HostFacts, policy: Policy, standing: Standing) -> Shaped:
         },
         offered={f"{facts.hostname}_{device.suffix}": _functions(device) for device in devices},
     )
-    if policy.layout in OF_CELLS:
-        if policy.file_backed_mib:
-            raise PolicyError(
-                f"[libvirt] file_backed_memory does not fit the layout {policy.layout}: guests' memory is in files "
-                f"then, and files are in no NUMA cell: use the layout devices or flat"
-            )
-        stock, below = shape_cells(facts, policy, standing, devices)
-        root = _root(facts, policy, {**stock, **disk_stock(facts, policy, standing), **_own(of_root, standing)})
-        return Shaped((root, *below), holdings=held)
-    root = _root(facts, policy, {**_whole_host(facts, policy, standing), **_own(of_root, standing)})
-    if policy.layout == "flat":
-        whole = _with_totals(root, devices, policy, standing)
-        below = [device_provider(one, facts.hostname, facts.hostname) for one in devices if not one.of_root]
-        kinds = {device.suffix: frozenset(device.inventories) for device in devices}
-        return Shaped((whole,), tuple(below), replace(held, kinds=kinds))
-    return Shaped((root, *(device_provider(one, facts.hostname, facts.hostname) for one in devices)), holdings=held)
 
 
 def _functions(device: DeviceStock) -> frozenset[str]:

@@ -129,7 +129,7 @@ class MemoryPlacement:
 
     def _list(self, _: str, ask: _Ask) -> _Reply:
         asked = parse_query(ask.query, frozenset({"name", "uuid", "in_tree", "required", "member_of", "resources"}))
-        if asked.keys() & {"member_of", "resources"}:
+        if "resources" in asked or not asked.get("member_of", "0")[0].isalnum() or ":" in asked.get("member_of", ""):
             raise NotImplementedError(ask.query)
         for key in ("uuid", "in_tree"):
             demand(key not in asked or parse_uuid(asked[key]) == asked[key], key)
@@ -141,6 +141,8 @@ class MemoryPlacement:
             found = (self._uuids.get(name),)
         rows = [self._providers[uuid] for uuid in found if uuid and asked.get("uuid", uuid) == uuid]
         rows = [one for one in rows if one.name == name] if name else rows
+        if "member_of" in asked:
+            rows = [one for one in rows if asked["member_of"] in one.aggregates]
         if "required" in asked and (tree or "in_tree" not in asked):
             wanted = self._known_traits(asked["required"])
             rows = [one for one in rows if wanted <= one.traits]

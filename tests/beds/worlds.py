@@ -42,6 +42,7 @@ from drivers.facts import (
     NetDevice,
     NumaCell,
     PciFunction,
+    PoolSpace,
     Tenant,
 )
 from drivers.libvirt.driver import LibvirtDriver
@@ -110,6 +111,9 @@ CARDS = (
 )
 
 
+CEPH = PoolSpace("vms", cluster_bytes=3000 << 30, pool_gib=900, fsid="9f4e7c1a-6c0e-4f6f-8a55-2d9b3c1f7e10")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
     """The state of the hardware and of the configuration."""
@@ -124,6 +128,7 @@ class Setup:
     up: tuple[bool, ...] = (True, True)
     mbps: tuple[int, ...] = (10_000, 10_000)
     name: str = NAMES[0]
+    disk: Literal["file", "own", "sharing"] = "file"  # guests' disks: on a file system, or in a pool, counted so
 
     def policy(self) -> Policy:
         dedicated = frozenset(cpu for cpus in DEDICATED.values() for cpu in cpus)
@@ -143,7 +148,13 @@ class Setup:
                 if one.kind == "gpu" and self.offers[one.number] in ("first", "second", "both")
             ),
         )
-        return Policy(layout=self.layout, cpus=cpus, devices=devices, reserved_memory_mib=0)
+        return Policy(
+            layout=self.layout,
+            cpus=cpus,
+            devices=devices,
+            reserved_memory_mib=0,
+            disk_shared=self.disk == "sharing",
+        )
 
     def _rules(self, one: Card) -> Iterator[dict[str, Any]]:
         offer = self.offers[one.number]
@@ -473,6 +484,7 @@ class World:
             FACTS,
             hostname=self.setup.name,
             cpu_map=CpuMap(8, frozenset(range(8))),
+            disk=FACTS.disk if self.setup.disk == "file" else CEPH,
             cells=tuple(
                 NumaCell(
                     id_,
@@ -607,6 +619,8 @@ class World:
             if one.kind == "nic" and self.setup.bandwidth:
                 for name in BANDWIDTH:
                     give(suffix, name, KBPS)
+        if self.setup.disk == "own":
+            give("", "DISK_GB", 10)
         return slots
 
     # Held against each other

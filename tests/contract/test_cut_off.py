@@ -65,6 +65,33 @@ def free(world: World) -> None:
         world.end(0)
 
 
+def with_disks(world: World) -> World:
+    """Guests with disks in a pool that this host reports on its own root."""
+    world.take()
+    world.spawn("pinned", 0, 0)
+    world.spawn("bound", 1, 2)
+    world.spawn("float", 0, None)
+    assert world.is_well, world.told
+    return world
+
+
+def that_share(world: World) -> World:
+    """The same, once the disks are on the pool's own provider."""
+    share(with_disks(world))
+    assert world.is_well, world.told
+    return world
+
+
+def share(world: World) -> None:
+    world.change(disk="sharing")
+    world.take()
+
+
+def take_back(world: World) -> None:
+    world.change(disk="own")
+    world.take()
+
+
 def leave(end: Callable[[Any], object]) -> Act:
     def act(world: World) -> None:
         with suppress(*USER_ERRORS):
@@ -85,6 +112,11 @@ ACTS: dict[str, tuple[Callable[[World], World], dict[str, Any], Act]] = {
     "rename, nova's children": (made_by_nova, {"layout": "devices"}, rename),
     "rename, flat": (reserved, {"layout": "flat"}, rename),
     "hand-over": (reserved, {"layout": "devices"}, leave(hand_over_node)),
+    "share a pool": (with_disks, {"layout": "devices", "disk": "own"}, share),
+    "share a pool, cells": (with_disks, {"layout": "cells", "disk": "own"}, share),
+    "take the disks back": (that_share, {"layout": "devices", "disk": "own"}, take_back),
+    "take the disks back, cells": (that_share, {"layout": "cells", "disk": "own"}, take_back),
+    "retire, the last of a pool": (that_share, {"layout": "devices", "disk": "own"}, retire_empty),
     "retire": (reserved, {"layout": "numa"}, retire_empty),
     "a pass that holds devices": (reserved, {"layout": "devices", "bandwidth": True}, lose_a_card),
     "a pass that holds devices in cells": (reserved, {"layout": "numa"}, lose_a_card),

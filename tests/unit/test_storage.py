@@ -35,7 +35,8 @@ DF: dict[str, Any] = {
         {"name": "vms", "stats": {"stored": GIB // 2, "max_avail": 9 * GIB, "bytes_used": 3 * GIB}},
     ],
 }
-FOUND = PoolSpace("vms", cluster_bytes=30 * GIB + 5, pool_gib=9)
+FSID = "9f4e7c1a-6c0e-4f6f-8a55-2d9b3c1f7e10"
+FOUND = PoolSpace("vms", cluster_bytes=30 * GIB + 5, pool_gib=9, fsid=FSID)
 
 Script = Callable[[str, str], None]
 
@@ -54,7 +55,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Script:
 
 
 def answering(found: Mapping[str, Any]) -> str:
-    return f"cat <<'E'\n{json.dumps(found)}\nE"
+    return f"[ $1 = fsid ] && echo {FSID} && exit\ncat <<'E'\n{json.dumps(found)}\nE"
 
 
 @pytest.fixture
@@ -123,7 +124,8 @@ def test_without_librados_the_command_is_asked_as_nova_asks_it(
 
     assert probe_disk(POOL) == FOUND
     asked = (tmp_path / "ceph.calls").read_text(encoding="utf-8")
-    assert asked == "df --format=json --connect-timeout 3 --id nova --conf /etc/ceph/one.conf\n"
+    login = "--connect-timeout 3 --id nova --conf /etc/ceph/one.conf\n"
+    assert asked == f"df --format=json {login}fsid {login}"
 
 
 class Rados:
@@ -143,6 +145,9 @@ class Rados:
     def mon_command(self, command: str, _input: bytes) -> Any:
         assert json.loads(command) == {"prefix": "df", "format": "json"}
         return self.answer
+
+    def get_fsid(self) -> str:
+        return FSID
 
     def shutdown(self) -> None:
         type(self).closed += 1

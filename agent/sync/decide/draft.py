@@ -12,6 +12,8 @@ from agent.sync.decide.awaited import Sides, told, wait
 from agent.sync.decide.beside import Side, own_side
 from agent.sync.decide.one_time import Uses, find_uses, one_time, to_ask
 from agent.sync.decide.owner import signs_of_nova
+from agent.sync.decide.pool import Pool
+from agent.sync.decide.sharing import below, by_real_names, coming_back, with_pool, without_pool
 from agent.sync.decide.unmatched import lost_entries, unmatched
 from agent.sync.decide.view import Needs, Shaper, View
 from drivers.base import Survey
@@ -60,6 +62,7 @@ class Draft:
     nova: Mapping[str, str] = field(default_factory=dict)  # signs that nova reports the root; empty: none, or not asked
     beside: bool = False  # True: nova reports the root, and only children that nova does not make are wanted
     novas: frozenset[str] = frozenset()  # beside nova: uuids of the children that are left to nova
+    pool: Pool | None = None  # as in ``View``; no provider of ``desired`` and ``observed``
 
     @property
     def allocations_after(self) -> tuple[Allocation, ...]:
@@ -127,7 +130,8 @@ def draft(view: View, shaper: Shaper) -> Draft | Needs:
         Absent: nova is to report the root, and has not.
     """
     if not view.beside:
-        return _decide(view, shaper)
+        found = _decide(*with_pool(view, shaper))
+        return _without_pool(found, view.pool) if view.pool and isinstance(found, Draft) else found
     side = own_side(view, shaper)
     found = _decide(side.view, side.shaper)
     return found if isinstance(found, Needs) else _with_novas(found, view, side)
@@ -145,6 +149,21 @@ def _with_novas(found: Draft, view: View, side: Side) -> Draft:
         refused=replace(found.refused, observed=view.observed),
         meanwhile=replace(found.meanwhile, observed=left),
         lasting=replace(found.lasting, observed=left),
+    )
+
+
+def _without_pool(found: Draft, pool: Pool) -> Draft:
+    """Return the draft of this host's tree alone."""
+    root, refused = found.desired.root.name, found.refused.observed
+    child = below(pool.seen, root).name
+    return replace(
+        found,
+        plan=replace(found.plan, moves=by_real_names(found.plan.moves, pool, root)),
+        desired=ProviderTree(tuple(one for one in found.desired if one.name != child)),
+        observed=without_pool(found.observed, pool.uuid),
+        said=without_pool(found.said, pool.uuid),
+        refused=replace(found.refused, observed=without_pool(refused, pool.uuid) if refused else None),
+        pool=pool,
     )
 
 
@@ -202,8 +221,13 @@ def _way(
     stands = _with_uses(standing.with_reservations(shaped.reserved), shaped.uses)
     after = Observed(stands, apply_moves(allocations, moves))
     tree, held = _hold(view, shaper, standing, shaped, wanted, after)
-    if held or moves:
-        plan = make(tree, moves=moves, consumers=consumers)
+    back = _coming_back(view, standing.observed)
+    if isinstance(back, Needs):
+        return back
+    if held or moves or back:
+        several = {one.uuid: one for one in (*consumers, *back.consumers)}
+        plan = make(tree, moves=(*moves, *back.moves), consumers=several.values())
+        allocations = back.rows or allocations
     return _Way(tree=tree, plan=plan, allocations=allocations, held=held, unplaceable=unplaceable)
 
 
@@ -447,6 +471,34 @@ def _moves(
         return (), (), str(error)
     moving = _consumers(view, {move.consumer for move in moves} - {one.uuid for one in known})
     return moving if isinstance(moving, Needs) else (moves, (*known, *moving), "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Back:
+    """Disks that come back from a pool which this host leaves, with the consumers that have them."""
+
+    moves: tuple[Move, ...] = ()
+    consumers: tuple[Consumer, ...] = ()
+    rows: tuple[Allocation, ...] = ()  # all that consumers have here, and these disks
+
+    def __bool__(self) -> bool:
+        return bool(self.moves)
+
+
+def _coming_back(view: View, observed: ObservedTree) -> _Back | Needs:
+    """Return the disks of this host's consumers that are on a pool which this host leaves."""
+    if view.pool is None or view.pool.shared or observed.root is None:
+        return _Back()
+    uuids = [seen.uuid for seen in observed if seen.provider.inventories and seen.uuid != view.pool.uuid]
+    rows = _rows(view, uuids, observed)
+    if isinstance(rows, Needs):
+        return rows
+    known = _consumers(view, {one.consumer for one in rows})
+    if isinstance(known, Needs):
+        return known
+    moves = coming_back(view.pool, observed, known)
+    disks = (Allocation(one.consumer, view.pool.seen.name, *each) for one in moves for each in one.arriving.items())
+    return _Back(moves, known, (*rows, *disks))
 
 
 def _consumers(view: View, uuids: Iterable[str]) -> tuple[Consumer, ...] | Needs:

@@ -8,6 +8,7 @@ from agent.sync.decide.doubled import excused
 from agent.sync.decide.draft import Draft
 from agent.sync.decide.novas import advice, open_stock, stranded
 from agent.sync.decide.owner import against_writing, only_audits, outlook
+from agent.sync.decide.pool import DISK, tell_pool
 from agent.sync.decide.unmatched import misspelt
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
@@ -94,6 +95,7 @@ def notes_on(draft: Draft) -> tuple[str, ...]:
         )
     notes += outlook(draft.desired, draft.nova) if draft.plan.operations and not draft.beside else ()
     notes += draft.held
+    notes += tell_pool(draft.pool) if draft.pool else ()
     notes += misspelt(draft.strays, draft.desired)
     novas = () if draft.beside else stranded(draft.observed, draft.ours)
     notes += [advice(seen) for seen in novas if open_stock(seen)]
@@ -238,6 +240,9 @@ def _limits(draft: Draft, shrink_fraction: float) -> Limits:
         provider: names.classes - draft.lasting.configured.get(provider, Names()).classes
         for provider, names in draft.memory.configured.items()
     }
+    if draft.pool and draft.pool.shared:  # its stock is on the pool's own provider
+        root = draft.desired.root.name
+        withdrawn[root] = withdrawn.get(root, frozenset()) | {DISK}
     for provider, classes in excused(draft.observed, draft.desired, shrink_fraction).items():
         withdrawn[provider] = withdrawn.get(provider, frozenset()) | classes
     return Limits(fraction=shrink_fraction, withdrawn=withdrawn, present=draft.present)

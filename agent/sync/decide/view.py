@@ -7,6 +7,7 @@ from typing import Protocol
 from agent.nova.answers import NovaRecord
 from agent.state.memory import NodeState
 from agent.sync.decide.additions import Addition
+from agent.sync.decide.pool import Pool
 from drivers.base import Survey
 from drivers.facts import ServiceSigns
 from drivers.policy import Policy
@@ -80,5 +81,6 @@ class View:
     wishes: Wishes = Wishes()
     uptime_s: float = 0.0  # seconds since the boot of the machine that this agent runs on
     expect_s: float = 0.0  # seconds for which devices that a boot took away are expected back; 0: not at all
+    pool: Pool | None = None  # the storage that this host shares with others, or did; None: neither
     tried: tuple[ObservedTree, ...] = ()  # trees that cut-off attempts of this pass were to make
     readings: Readings = Readings()

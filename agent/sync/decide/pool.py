@@ -1,0 +1,74 @@
+"""The provider of a storage pool, by which many hosts share it: as it stands, and as it is wanted. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TypeGuard
+
+from drivers.facts import DiskFacts, PoolSpace
+from drivers.policy import Policy
+from drivers.pools import pool_aggregate, pool_provider, pool_uuid
+from reportclient.diff import diff
+from reportclient.ownership import Names, Ownership
+from reportclient.plan import Plan
+from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree
+
+DISK = "DISK_GB"
+_OURS = Ownership(emitted=Names(classes=frozenset({DISK})))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """The provider of the pool that has the disks of this host's guests."""
+
+    stands: ObservedProvider | None  # None: nobody has made it yet
+    wanted: Provider
+    uuid: str
+    aggregate: str  # of all hosts that share it
+    shared: bool  # whether this host shares it; False: it did, and its DISK_GB comes back to its root
+
+    @property
+    def seen(self) -> ObservedProvider:
+        """The provider as this host's guests will find it: it is written before anything moves there."""
+        found = self.stands or ObservedProvider(uuid=self.uuid, generation=0, provider=self.wanted)
+        return replace(found, provider=replace(self.wanted, parent=None)) if self.shared else found
+
+    @property
+    def plan(self) -> Plan:
+        """What is to be written on the provider itself; nothing where this host leaves it."""
+        if not self.shared:
+            return Plan()
+        observed = ObservedTree((self.stands,) if self.stands else ())
+        return diff(observed, ProviderTree((self.wanted,)), _OURS, root_uuid=self.uuid)
+
+
+def may_share(disk: DiskFacts, policy: Policy, root: ObservedProvider | None) -> TypeGuard[PoolSpace]:
+    """Return whether the pool's provider matters to this host: it is to share it, or it did so far."""
+    if not isinstance(disk, PoolSpace) or not disk.fsid:
+        return False
+    return policy.disk_shared or bool(root and pool_aggregate(disk) in root.provider.aggregates)
+
+
+def pool_of(disk: PoolSpace, policy: Policy, stands: ObservedProvider | None) -> Pool:
+    """Return the pool; ``stands`` is its provider in placement."""
+    return Pool(
+        stands=stands,
+        wanted=pool_provider(disk, policy, stands.provider if stands else None),
+        uuid=pool_uuid(disk),
+        aggregate=pool_aggregate(disk),
+        shared=policy.disk_shared,
+    )
+
+
+def tell_pool(pool: Pool) -> tuple[str, ...]:
+    """Return what a pass does with the pool's provider, a sentence each; empty at rest."""
+    name = pool.wanted.name
+    if not pool.shared:
+        return (f"this host leaves the shared storage {name}: its guests' disks are counted on its root again",)
+    if not pool.plan.operations:
+        return ()
+    return (f"the provider {name} of the shared storage is {'written' if pool.stands else 'made'} too",)
+
+
+def leaves_nothing(uuid: str, members: Iterable[str], held: int) -> bool:
+    """Return whether nobody shares a pool any more: only its own provider is in the aggregate, and nobody has of it."""
+    return set(members) <= {uuid} and not held

@@ -1,0 +1,199 @@
+"""Four hosts whose guests have their disks in one Ceph pool: counted once, by hosts that do not know each other."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid5
+
+import pytest
+
+from beds.agents import Result, run_agent
+from beds.by_hand import ByHand
+from beds.golden import HOSTS
+from beds.placement import PlacementServer
+from beds.trees import add_consumer, identity
+from beds.upgrades import write_config
+
+pytestmark = pytest.mark.live
+
+GIB = 1024**3
+FSID = "9f4e7c1a-6c0e-4f6f-8a55-2d9b3c1f7e10"
+POOL = f"ceph_{FSID}_vms"
+POOL_UUID = str(uuid5(UUID(FSID), "vms"))
+NAMES = ("first", "second", "third", "fourth")
+GUEST = {"VCPU": 1, "MEMORY_MB": 512, "DISK_GB": 20}
+
+
+class Fleet:
+    """Hosts of one pool, each with the agent's own memory, and their placement."""
+
+    def __init__(self, server: PlacementServer, folder: Path) -> None:
+        self.placement = ByHand(server.url)
+        self.url = server.url
+        self.folder = folder
+        for name in NAMES:
+            self.write_host(name, total_gib=3000)
+
+    def write_host(self, name: str, total_gib: int) -> None:
+        archive = self.folder / name
+        shutil.rmtree(archive, ignore_errors=True)
+        shutil.copytree(HOSTS / "tdx-guests/archive", archive)
+        host = json.loads((archive / "host.json").read_text(encoding="utf-8")) | {"hostname": name}
+        del host["files"]
+        (archive / "host.json").write_text(json.dumps(host), encoding="utf-8")
+        (archive / "compute_id").write_text(identity(name), encoding="utf-8")
+        disk = {"pool": "vms", "cluster_bytes": total_gib * GIB, "pool_gib": 900, "fsid": FSID}
+        (archive / "disk.json").write_text(json.dumps(disk), encoding="utf-8")
+
+    def run(self, name: str, verb: str, *more: object, shared_disk: str = "sharing", **agent: object) -> Result:
+        config: dict[str, dict[str, Any]] = {
+            "libvirt": {"images_type": "rbd", "images_rbd_pool": "vms"},
+            "placement": {"auth_type": "none", "endpoint": self.url},
+            "agent": {"state_directory": self.folder / f"state-{name}", "shared_disk": shared_disk, **agent},
+        }
+        file = write_config(config, self.folder / f"{name}-{shared_disk}.conf")
+        return run_agent(verb, "--host", self.folder / name, "--config-file", file, *more, "--format", "json")
+
+    def at_once(self, verb: str, *more: object, shared_disk: str = "sharing") -> None:
+        """All hosts at the same time."""
+        with ThreadPoolExecutor(len(NAMES)) as pool:
+            for done in pool.map(lambda name: self.run(name, verb, *more, shared_disk=shared_disk), NAMES):
+                assert done.code == 0, done.out + done.err
+
+    def providers(self) -> dict[str, Any]:
+        rows = self.placement.send("GET", "/resource_providers")["resource_providers"]
+        return {one["name"]: one for one in rows}
+
+    def stock(self, name: str) -> Any:
+        uuid = self.providers()[name]["uuid"]
+        return self.placement.send("GET", f"/resource_providers/{uuid}/inventories")["inventories"]
+
+    def held(self, name: str) -> dict[str, Mapping[str, int]]:
+        """What each consumer has on a provider."""
+        uuid = self.providers()[name]["uuid"]
+        rows = self.placement.send("GET", f"/resource_providers/{uuid}/allocations")["allocations"]
+        return {consumer: one["resources"] for consumer, one in rows.items()}
+
+    def sums(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for name in self.providers():
+            for resources in self.held(name).values():
+                for each, amount in resources.items():
+                    found[each] = found.get(each, 0) + amount
+        return found
+
+
+@pytest.fixture
+def fleet(placement_server: PlacementServer, tmp_path: Path) -> Fleet:
+    """All hosts report the pool on their own roots; each has two guests with disks."""
+    found = Fleet(placement_server, tmp_path)
+    found.at_once("sync", shared_disk="own")
+    for name in NAMES:
+        for number in (1, 2):
+            add_consumer(found.placement, f"{name}-{number}", {"allocations": {name: GUEST}})
+    assert {name: found.stock(name)["DISK_GB"]["total"] for name in NAMES} == dict.fromkeys(NAMES, 3000)
+    return found
+
+
+def disks(*names: str) -> dict[str, dict[str, int]]:
+    return {identity(f"{name}-{number}"): {"DISK_GB": 20} for name in names for number in (1, 2)}
+
+
+def test_a_pool_is_counted_once_and_the_disks_of_all_guests_are_there(fleet: Fleet) -> None:
+    before = fleet.sums()
+    asked = fleet.run("first", "sync")
+    assert (asked.code, POOL in fleet.providers()) == (3, False), asked.out + asked.err
+
+    fleet.at_once("reshape", "--apply")
+
+    assert fleet.stock(POOL)["DISK_GB"]["total"] == 3000
+    assert not any("DISK_GB" in fleet.stock(name) for name in NAMES)
+    assert fleet.held(POOL) == disks(*NAMES)
+    assert fleet.sums() == before
+    assert fleet.providers()[POOL]["uuid"] == POOL_UUID
+    assert sorted(fleet.providers()) == sorted((*NAMES, POOL))
+
+
+def test_at_rest_nobody_writes_and_who_sees_a_change_first_writes_it_once(fleet: Fleet) -> None:
+    fleet.at_once("reshape", "--apply")
+    fleet.at_once("sync")
+    generations = {name: one["generation"] for name, one in fleet.providers().items()}
+
+    fleet.at_once("sync")
+    assert {name: one["generation"] for name, one in fleet.providers().items()} == generations
+
+    for name in NAMES:
+        fleet.write_host(name, total_gib=4000)
+    fleet.at_once("sync")
+    assert fleet.stock(POOL)["DISK_GB"]["total"] == 4000
+    assert fleet.providers()[POOL]["generation"] == generations[POOL] + 1
+
+
+def test_a_scheduler_finds_a_host_with_the_pools_disk(fleet: Fleet) -> None:
+    fleet.at_once("reshape", "--apply")
+
+    found = fleet.placement.send("GET", "/allocation_candidates?resources=VCPU:1,DISK_GB:30&limit=50")
+
+    uuids = {name: one["uuid"] for name, one in fleet.providers().items()}
+    offered = [set(one["allocations"]) for one in found["allocation_requests"]]
+    assert sorted(map(sorted, offered)) == sorted(sorted({uuids[name], POOL_UUID}) for name in NAMES)
+
+
+def test_a_host_takes_its_disks_back_and_the_last_one_takes_the_pool_away(fleet: Fleet) -> None:
+    before = fleet.sums()
+    fleet.at_once("reshape", "--apply")
+
+    assert fleet.run("first", "sync", shared_disk="own").code == 3
+    done = fleet.run("first", "reshape", "--apply", shared_disk="own")
+    assert done.code == 0, done.out + done.err
+    assert fleet.held("first") == dict.fromkeys(disks("first"), GUEST)
+    assert fleet.held(POOL) == disks("second", "third", "fourth")
+    assert fleet.sums() == before
+
+    for name in ("second", "third", "fourth"):
+        assert POOL in fleet.providers()
+        done = fleet.run(name, "reshape", "--apply", shared_disk="own")
+        assert done.code == 0, done.out + done.err
+
+    assert POOL not in fleet.providers()
+    assert fleet.sums() == before
+    assert all(fleet.run(name, "sync", shared_disk="own").json["outcome"] == "unchanged" for name in NAMES)
+
+
+def test_a_host_that_is_retired_leaves_the_pool_to_the_others(fleet: Fleet) -> None:
+    fleet.at_once("reshape", "--apply")
+    refused = fleet.run("first", "retire")
+    assert (refused.code, "consumers hold allocations" in refused.out) == (4, True)
+
+    for name in NAMES:
+        assert POOL in fleet.providers()
+        for consumer in disks(name):
+            fleet.placement.send("DELETE", f"/allocations/{consumer}")
+        done = fleet.run(name, "retire")
+        assert done.code == 0, done.out + done.err
+
+    assert fleet.providers() == {}
+
+
+def test_what_an_operator_sets_of_the_pool_stays(fleet: Fleet) -> None:
+    fleet.at_once("reshape", "--apply")
+    seen = fleet.placement.send("GET", f"/resource_providers/{POOL_UUID}/inventories")
+    stock = seen["inventories"]["DISK_GB"] | {"reserved": 100, "allocation_ratio": 1.5}
+    body = {"resource_provider_generation": seen["resource_provider_generation"], "inventories": {"DISK_GB": stock}}
+    fleet.placement.send("PUT", f"/resource_providers/{POOL_UUID}/inventories", body)
+
+    fleet.at_once("sync")
+
+    assert fleet.stock(POOL)["DISK_GB"] == stock
+
+
+def test_a_host_that_shares_is_not_handed_over(fleet: Fleet) -> None:
+    fleet.at_once("reshape", "--apply")
+
+    refused = fleet.run("first", "hand-over")
+
+    assert refused.code == 4
+    assert "set [agent] shared_disk = own" in refused.out
