@@ -10,11 +10,13 @@ import jsonschema
 import yaml
 
 from agent.allocations.decide.rules import ChangeKind
+from agent.allocations.decide.sets import MIGRATION
 from agent.allocations.operations import Operations, Result
 from agent.audit.decide.findings import Finding, Kind
 from agent.audit.run import AuditResult
 from agent.errors import ConfigError
 from agent.sync.node import ComputeNode
+from reportclient.allocations import Consumer
 from reportclient.errors import Conflict, Rejected, Unavailable
 from reportclient.plan import Delete, Plan, ReplaceAllocations, Rewrite, SetInventories
 from reportclient.tree import ObservedTree
@@ -208,19 +210,28 @@ def _repair(node: ComputeNode, result: AuditResult, finding: Finding) -> str:
 
 def _meanwhile(node: ComputeNode, result: AuditResult, move: Rewrite) -> str:
     """
-    Return why a guest's rows are not moved after all: they changed since the look, or somebody came to where they are.
+    Return why a guest's rows are not moved after all: they changed since the look, or a migration came to where they
+    are.
 
     The generation does not tell: a consumer that loses all and gets something anew begins with the first one again. Who
-    came may be a migration of the guest, which has what the guest had.
+    came may be a migration of the guest, which has what the guest had. Its owner does not tell: after an
+    administrator's resize, the guest's allocations are the administrator's.
     """
     now = node.client.consumer(move.consumer)
     if now is None or (now.generation, now.slots) != (move.generation, move.before):
         return f"the allocations of {move.consumer} changed meanwhile: the next audit judges them anew"
     changing = {uuid for uuid in (*move.before, *move.after) if move.before.get(uuid) != move.after.get(uuid)}
     rows = node.client.allocations([result.tree.by_uuid[uuid] for uuid in sorted(changing)])
-    if came := {one.consumer for one in rows} - {one.consumer for one in result.memory.allocations}:
-        return f"{min(came)} got allocations beside those of {move.consumer} meanwhile: the next audit judges them anew"
+    came = sorted({one.consumer for one in rows} - {one.consumer for one in result.memory.allocations})
+    kin = [one.uuid for one in map(node.client.consumer, came) if one and _may_be_migration(one)]
+    if kin:
+        return f"{kin[0]} got allocations beside those of {move.consumer} meanwhile: the next audit judges them anew"
     return ""
+
+
+def _may_be_migration(came: Consumer) -> bool:
+    """Return whether a consumer may be a migration: by its type; without one, if it has memory, as each guest has."""
+    return came.kind == MIGRATION or (came.kind is None and "MEMORY_MB" in came.amounts)
 
 
 def _too_much(operation: SetInventories | Delete, observed: ObservedTree, fraction: float) -> str:

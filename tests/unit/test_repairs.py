@@ -38,16 +38,18 @@ def findings(world: World, *, light: bool = False) -> tuple[Finding, ...]:
 
 
 def claim(
-    world: World, consumer: str, slots: dict[str, dict[str, int]], *, user: str = "u", kind: str = "INSTANCE"
+    world: World, consumer: str, slots: dict[str, dict[str, int]], *, user: str = "u", kind: str | None = "INSTANCE"
 ) -> None:
+    """A consumer as another client makes it; without a ``kind``, one that speaks a microversion before types."""
     body = {
         "allocations": {uuid: {"resources": resources} for uuid, resources in slots.items()},
         "project_id": "p",
         "user_id": user,
         "consumer_generation": None,
-        "consumer_type": kind,
+        **({"consumer_type": kind} if kind else {}),
     }
-    assert world._send("PUT", f"/allocations/{consumer}", body).status_code == 204
+    spoken = "1.39" if kind else "1.37"
+    assert world.memory.request(f"/allocations/{consumer}", "PUT", json=body, microversion=spoken).status_code == 204
 
 
 def child(world: World, ends: str) -> str:
@@ -166,6 +168,38 @@ def test_rows_stay_if_a_migration_came_since_the_look(make: Any) -> None:
 
     assert {one.healed for one in outcomes} == {Healed.FAILED}
     assert MIGRATION in outcomes[0].why
+    assert world.rows(uuid) == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "resources"),
+    [("INSTANCE", {"VCPU": 1, "MEMORY_MB": 64}), (None, {"VCPU": 1}), ("OTHER", {"VCPU": 1, "MEMORY_MB": 64})],
+)
+def test_rows_move_though_somebody_came_who_is_no_migration(
+    make: Any, kind: str | None, resources: dict[str, int]
+) -> None:
+    """On a busy cloud somebody always came since the look."""
+    world: World = make(layout="cells")
+    uuid, right = started_on_another_cell(world)
+    result = witness(world.node(), clock=world.clock)
+    claim(world, MIGRATION, {child(world, "NUMA1"): resources}, kind=kind)
+
+    outcomes = heal(world.node(), result, AT_ONCE, clock=world.clock)
+
+    assert {one.healed for one in outcomes} == {Healed.HEALED}
+    assert world.rows(uuid) == right
+
+
+def test_rows_stay_if_somebody_without_a_type_came_with_memory(make: Any) -> None:
+    world: World = make(layout="cells")
+    uuid, _ = started_on_another_cell(world)
+    before = world.rows(uuid)
+    result = witness(world.node(), clock=world.clock)
+    claim(world, MIGRATION, by_uuid(world, before), kind=None)
+
+    outcomes = heal(world.node(), result, AT_ONCE, clock=world.clock)
+
+    assert {one.healed for one in outcomes} == {Healed.FAILED}
     assert world.rows(uuid) == before
 
 
