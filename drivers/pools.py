@@ -1,5 +1,6 @@
 """A pool of a Ceph cluster as stock: how much of it is reported, and the provider by which many hosts share it."""
 
+from dataclasses import replace
 from uuid import UUID, uuid5
 
 from drivers.facts import PoolSpace
@@ -37,11 +38,12 @@ def pool_provider(disk: PoolSpace, policy: Policy, stands: Provider | None) -> P
     """
     Return the provider that all hosts of a pool share; ``stands`` is the one in placement.
 
-    Its ratio and what is reserved of it are set when it is made, and are the operator's from then on: hosts that are
+    Its total is what the pool can hold, whatever a host's rbd_capacity says, and stays until that differs clearly. Its
+    ratio and what is reserved of it are set when it is made, and are the operator's from then on: hosts that are
     configured otherwise must not write in turns.
     """
     before = stands.inventories.get("DISK_GB") if stands else None
-    total, _ = pool_gib(disk, policy, before)
+    total, _ = pool_gib(disk, replace(policy, disk_by_pool=True), before)
     ratio = policy.disk_ratio.configured or policy.disk_ratio.initial
     stock = Inventory(
         total=total,

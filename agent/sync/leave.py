@@ -19,8 +19,8 @@ from agent.sync.decide.novas import advice, stranded
 from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode, Sight
 from agent.sync.outcome import Outcome, Status
-from agent.sync.pools import remove_pool_if_last
 from agent.sync.run import ATTEMPTS, foresee
+from agent.sync.share import remove_pool_if_last
 from reportclient.allocations import Allocation
 from reportclient.errors import Conflict
 from reportclient.ownership import MARKER, Names, Ownership, is_marked, is_novas, others_marks

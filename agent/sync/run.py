@@ -17,7 +17,7 @@ from agent.sync.decide.view import Wishes
 from agent.sync.journal import journaled
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
-from agent.sync.pools import keep_pool, leave_pool
+from agent.sync.share import keep_pool, leave_pool
 from reportclient.errors import Conflict, NameTaken, PlacementError, Rejected
 from reportclient.forecast import forecast
 from reportclient.names import ONE_TIME
