@@ -116,6 +116,7 @@ ACTS: dict[str, tuple[Callable[[World], World], dict[str, Any], Act]] = {
     "share a pool, cells": (with_disks, {"layout": "cells", "disk": "own"}, share),
     "take the disks back": (that_share, {"layout": "devices", "disk": "own"}, take_back),
     "take the disks back, cells": (that_share, {"layout": "cells", "disk": "own"}, take_back),
+    "rename, sharing a pool": (that_share, {"layout": "devices", "disk": "own"}, rename),
     "retire, the last of a pool": (that_share, {"layout": "devices", "disk": "own"}, retire_empty),
     "retire": (reserved, {"layout": "numa"}, retire_empty),
     "a pass that holds devices": (reserved, {"layout": "devices", "bandwidth": True}, lose_a_card),

@@ -21,7 +21,7 @@ class _WithPool:
     """The pure half of a driver, with the pool's provider below the root."""
 
     def __init__(self, whole: Shaper, pool: Pool, *, stands: bool) -> None:
-        """Make the half; ``stands`` is whether this host has a root already, below which the pool can be."""
+        """Make the half; ``stands`` is whether this host has a root of its name, below which the pool can be."""
         self._whole = whole
         self._pool = pool
         self._stands = stands
@@ -44,16 +44,19 @@ class _WithPool:
 
 
 def with_pool(view: View, shaper: Shaper) -> tuple[View, Shaper]:
-    """Return view and shaper with the pool's provider below the root, as far as there is a root."""
-    pool = view.pool
+    """
+    Return view and shaper with the pool's provider below the root, where there is one.
+
+    While the root is renamed it is left out: it would be renamed with the children, and nothing moves then.
+    """
+    pool, observed = view.pool, view.observed
     if pool is None:
         return view, shaper
-    root = view.observed.root
-    observed = view.observed
-    if root:
-        observed = replace(observed, providers=(*observed.providers, below(pool.seen, root.name)))
+    stands = observed.root is not None and observed.root.name == view.node
+    if stands:
+        observed = replace(observed, providers=(*observed.providers, below(pool.seen, view.node)))
     readings = replace(view.readings, allocations={**view.readings.allocations, pool.uuid: ()})
-    return replace(view, observed=observed, readings=readings), _WithPool(shaper, pool, stands=root is not None)
+    return replace(view, observed=observed, readings=readings), _WithPool(shaper, pool, stands=stands)
 
 
 def below(seen: ObservedProvider, root: str) -> ObservedProvider:
