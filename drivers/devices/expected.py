@@ -38,6 +38,8 @@ class Short:
 
 def short_rules(facts: HostFacts, policy: DevicePolicy) -> tuple[Short, ...]:
     """Return the rules with fewer devices than they expect: those of PCI devices first."""
+    if not any(one.expect for one in (*policy.rules, *policy.mdevs)):
+        return ()
     functions = {function.address: function for function in facts.devices.functions}
     counts: dict[int, int] = {}
     for address, rule in rules_by_function(functions, policy).items() if policy.report else ():
