@@ -38,7 +38,7 @@ class Short:
 
 def short_rules(facts: HostFacts, policy: DevicePolicy) -> tuple[Short, ...]:
     """Return the rules with fewer devices than they expect: those of PCI devices first."""
-    if not any(one.expect for one in (*policy.rules, *policy.mdevs)):
+    if not (any(one.expect for one in policy.rules) or any(one.expect for one in policy.mdevs)):
         return ()
     functions = {function.address: function for function in facts.devices.functions}
     counts: dict[int, int] = {}

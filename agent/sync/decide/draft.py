@@ -12,7 +12,7 @@ from agent.sync.decide.awaited import Sides, told, wait
 from agent.sync.decide.beside import Side, own_side
 from agent.sync.decide.one_time import Uses, find_uses, one_time, to_ask
 from agent.sync.decide.owner import signs_of_nova
-from agent.sync.decide.pool import Pool
+from agent.sync.decide.pool import Pool, leaves
 from agent.sync.decide.sharing import below, by_real_names, coming_back, with_pool, without_pool
 from agent.sync.decide.unmatched import lost_entries, unmatched
 from agent.sync.decide.view import Needs, Shaper, View
@@ -354,7 +354,7 @@ def _unread_uses(view: View, standing: _Standing, shaped: _Shaped) -> Needs | No
 
 def _unread_signs(view: View, shaped: _Shaped, way: _Way) -> Needs | None:
     """Return the need to look for nova-compute on a live host: before something is written, or taken over."""
-    asked = way.plan.operations or shaped.contest or view.wishes.take_over
+    asked = way.plan.operations or shaped.contest or view.wishes.take_over or leaves(view.pool)
     unread = view.readings.nova_compute is None and not view.recorded and not view.beside
     return Needs(nova_compute=True) if asked and unread else None
 

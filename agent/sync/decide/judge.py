@@ -8,7 +8,7 @@ from agent.sync.decide.doubled import excused
 from agent.sync.decide.draft import Draft
 from agent.sync.decide.novas import advice, open_stock, stranded
 from agent.sync.decide.owner import against_writing, only_audits, outlook
-from agent.sync.decide.pool import DISK, tell_pool
+from agent.sync.decide.pool import DISK, leaves, tell_pool
 from agent.sync.decide.unmatched import misspelt
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
@@ -220,7 +220,7 @@ def _contested(draft: Draft, wishes: Wishes) -> tuple[str, ...]:
 
 def _novas(draft: Draft, wishes: Wishes) -> tuple[str, ...]:
     """Return why a root that nova reports is not written; empty when it may be, or nothing is to be written."""
-    if wishes.take_over or draft.beside or not draft.plan.operations:
+    if wishes.take_over or draft.beside or not (draft.plan.operations or leaves(draft.pool)):
         return ()
     return against_writing(draft.desired.root.name, draft.nova, draft.memory.taken_over)
 

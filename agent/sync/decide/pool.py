@@ -59,6 +59,11 @@ def pool_of(disk: PoolSpace, policy: Policy, stands: ObservedProvider | None) ->
     )
 
 
+def leaves(pool: Pool | None) -> bool:
+    """Return whether this host leaves a pool: then its root is written last of all, beside the plan."""
+    return pool is not None and not pool.shared
+
+
 def tell_pool(pool: Pool) -> tuple[str, ...]:
     """Return what a pass does with the pool's provider, a sentence each; empty at rest."""
     name = pool.wanted.name
