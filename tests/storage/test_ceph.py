@@ -101,6 +101,26 @@ def test_disk_gb_is_novas_number_or_what_the_pool_can_hold(lab: Lab, way: str) -
 
 
 @pytest.mark.parametrize("way", WAYS)
+def test_a_shared_pool_is_a_provider_of_its_own_by_the_clusters_fsid(lab: Lab, way: str) -> None:
+    fsid = lab.cluster.ask("fsid")["fsid"]
+    done = lab.agent("sync", way=way, agent={"shared_disk": "sharing"})
+    assert done.code == 0, done.err
+
+    placement = ByHand(lab.placement)
+    rows = {one["name"]: one["uuid"] for one in placement.send("GET", "/resource_providers")["resource_providers"]}
+    pool = rows.pop(f"ceph_{fsid}_{POOL}")
+    (root,) = rows.values()
+    stocks = [placement.send("GET", f"/resource_providers/{one}/inventories")["inventories"] for one in (pool, root)]
+    assert (stocks[0]["DISK_GB"]["total"], "DISK_GB" in stocks[1]) == (lab.pool_gib(), False)
+
+    with lab.cluster.silent():
+        done = lab.agent("sync", way=way, agent={"shared_disk": "sharing"})
+    assert done.code == 0, done.err
+    again = placement.send("GET", f"/resource_providers/{pool}/inventories")["inventories"]
+    assert again == stocks[0]
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_while_the_monitors_are_stopped_disk_gb_stays_and_the_rest_of_the_pass_goes_on(lab: Lab, way: str) -> None:
     assert lab.agent("sync", way=way).code == 0
     before = lab.stock()

@@ -9,6 +9,7 @@ import pytest
 from agent.audit.decide.findings import Kind
 from agent.audit.run import witness
 from agent.state.memory import NodeState, Waiting, decode_state, encode_state
+from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
 from beds.one_host import FORCE, OneHost
 from drivers.facts import HostFacts
@@ -160,6 +161,21 @@ def test_a_second_boot_begins_the_wait_anew(start: Start) -> None:
     one.sync(uptime_s=640.0)
 
     assert one.stock(NIC) == {VF: (4, 4)}
+
+
+@pytest.mark.parametrize("layout", ["flat", "devices", "numa"])
+def test_a_host_that_is_renamed_goes_on_waiting(start: Start, layout: Layout) -> None:
+    one = start(layout)
+    before = one.stock(), one.stock(NIC), one.stock(GPU)
+    one.sync(facts=booted("second", vfs=0, types=0))
+    waiting = one.stock(), one.stock(NIC), one.stock(GPU)
+
+    one.sync(Wishes(rename_from="host"), facts=replace(booted("second", vfs=0, types=0), hostname="other"))
+    one.sync()
+    assert (one.stock(), one.stock(NIC), one.stock(GPU)) == waiting
+    one.sync(facts=replace(booted("second"), hostname="other"))
+
+    assert (one.stock(), one.stock(NIC), one.stock(GPU)) == before
 
 
 def test_a_card_that_a_person_withdrew_is_not_awaited(start: Start) -> None:

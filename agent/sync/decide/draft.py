@@ -292,12 +292,16 @@ def _as_called(view: View, formerly: str | None) -> tuple[ObservedTree, NodeStat
     before = {root.name, node, formerly or node}
     standing = new_names(view.observed, node, formerly)
 
+    def new_name(name: str) -> str:
+        return standing.get(name) or spelled(called(name, node, before))
+
     def by_new_name(names: Mapping[str, Names]) -> dict[str, Names]:
         found: dict[str, Names] = {}
         for name, each in names.items():
-            found = joined(found, {standing.get(name) or spelled(called(name, node, before)): each})
+            found = joined(found, {new_name(name): each})
         return found
 
+    waiting = view.memory.waiting
     left = view.memory.observed
     remembered = replace(
         view.memory,
@@ -305,6 +309,7 @@ def _as_called(view: View, formerly: str | None) -> tuple[ObservedTree, NodeStat
         configured=by_new_name(view.memory.configured),
         reported=by_new_name(view.memory.reported),
         kinds={spelled(device): classes for device, classes in view.memory.kinds.items()},
+        waiting=replace(waiting, stock={(new_name(name), one): total for (name, one), total in waiting.stock.items()}),
     )
     return as_called(view.observed, node, formerly), remembered
 
