@@ -178,6 +178,34 @@ def test_a_host_that_is_renamed_goes_on_waiting(start: Start, layout: Layout) ->
     assert (one.stock(), one.stock(NIC), one.stock(GPU)) == before
 
 
+def test_a_boot_id_that_cannot_be_read_for_once_ends_no_wait(start: Start) -> None:
+    one = start()
+    one.sync(facts=booted("second", vfs=0))
+
+    one.sync(facts=replace(booted("second", vfs=0), boot=None))
+    assert one.stock(NIC) == {VF: (4, 4)}
+    one.sync(facts=booted("second"))
+
+    assert one.stock(NIC) == {VF: (4, 0)}
+
+
+@pytest.mark.parametrize("layout", ["devices", "numa"])
+def test_what_the_operators_files_add_stays_with_what_is_awaited(start: Start, layout: Layout) -> None:
+    one = start(layout)
+    one.write_provider_config(NIC, "CUSTOM_LICENCE", 5, 1, traits=["CUSTOM_RACK"])
+    one.sync()
+    before = one.stock(NIC), one.traits(NIC)
+    one.claim({NIC: {VF: 1, "CUSTOM_LICENCE": 1}})
+
+    one.sync(facts=booted("second", vfs=0))
+    assert one.stock(NIC) == {VF: (4, 4), "CUSTOM_LICENCE": (5, 1)}
+    assert "CUSTOM_RACK" in one.traits(NIC)
+    assert one.sync().status is Status.UNCHANGED
+    one.sync(facts=booted("second"))
+
+    assert (one.stock(NIC), one.traits(NIC)) == before
+
+
 def test_a_card_that_a_person_withdrew_is_not_awaited(start: Start) -> None:
     one = start()
     bare = replace(one.policy, devices=DevicePolicy(discover_all=True))

@@ -36,8 +36,9 @@ def wait(before: Waiting, boot: str | None, uptime_s: float, timeout_s: float, s
 
     What stood before a boot and is missing at the first pass after it is awaited until it is back, or for ``timeout_s``
     seconds from that pass; so is what the operator expects, whatever was there at that pass. ``boot`` is the kernel's
-    boot id; where it is not known, nothing is awaited. ``uptime_s`` counts from it.
+    boot id; where it is not known, it is taken for the last one that was. ``uptime_s`` counts from it.
     """
+    boot = boot or before.boot
     if not boot or not timeout_s:
         return replace(before, stock={})
     missing = dict(_missing(sides))

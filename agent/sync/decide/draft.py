@@ -29,7 +29,7 @@ from reportclient.ownership import OWNERS, Contest, Names, Ownership, contest
 from reportclient.plan import Delete, Plan, lessened, recast
 from reportclient.renaming import as_called, called, former_name, new_names
 from reportclient.reserve import Reservations, set_by_operator, used_up, with_reservations
-from reportclient.tree import ObservedTree, ProviderTree
+from reportclient.tree import ObservedTree, Provider, ProviderTree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -392,7 +392,14 @@ def _with_awaited(view: View, shaper: Shaper, standing: _Standing, shaped: _Shap
     if not waiting.stock:
         return replace(shaped, waiting=waiting)
     tree = keep_whole(shaped.tree, sides.observed, waiting.stock, sides.besides)
-    return replace(shaped, tree=tree, waiting=waiting, awaited=told(waiting, shaped.tree))
+    there = {one.name for one in shaped.tree}
+    kept = ProviderTree(tuple(one if one.name in there else _without_added(one, standing.named) for one in tree))
+    return replace(shaped, tree=kept, waiting=waiting, awaited=told(waiting, shaped.tree))
+
+
+def _without_added(provider: Provider, named: Mapping[str, Names]) -> Provider:
+    """Return a provider without the traits of the operator's files, which add them themselves."""
+    return replace(provider, traits=provider.traits - named.get(provider.name, Names()).traits)
 
 
 def _lost(view: View, shaper: Shaper, shaped: _Shaped) -> Callable[[str], bool]:
