@@ -11,6 +11,8 @@ from reportclient.tree import Inventory, Provider
 GIB = 1024**3
 STEP = 100  # a pool's amount differs at each look: it is reported anew if it differs by more than 1/100
 SHARES = "MISC_SHARES_VIA_AGGREGATE"
+POOLS = "ceph_"  # begins the names of such providers
+SHARER = f"{MARKER}_SHARES_DISK"  # on the root of a host whose guests' disks are on a shared pool
 
 
 def pool_gib(disk: PoolSpace, policy: Policy, before: Inventory | None) -> tuple[int, str]:
@@ -45,14 +47,17 @@ def pool_provider(disk: PoolSpace, policy: Policy, stands: Provider | None) -> P
     before = stands.inventories.get("DISK_GB") if stands else None
     total, _ = pool_gib(disk, replace(policy, disk_by_pool=True), before)
     ratio = policy.disk_ratio.configured or policy.disk_ratio.initial
-    stock = Inventory(
-        total=total,
-        max_unit=total,
-        reserved=min(before.reserved, total) if before else 0,
-        allocation_ratio=before.allocation_ratio if before else ratio,
-    )
+    if total == 0:  # less than 1 GiB, and placement takes no stock of nothing
+        stock = before or Inventory(total=1, max_unit=1, reserved=1, allocation_ratio=ratio)
+    else:
+        stock = Inventory(
+            total=total,
+            max_unit=total,
+            reserved=min(before.reserved, total) if before else 0,
+            allocation_ratio=before.allocation_ratio if before else ratio,
+        )
     return Provider(
-        name=f"ceph_{disk.fsid}_{disk.pool}",
+        name=f"{POOLS}{disk.fsid}_{disk.pool}",
         inventories={"DISK_GB": stock},
         traits=frozenset({SHARES, MARKER}),
         aggregates=frozenset({pool_aggregate(disk)}),

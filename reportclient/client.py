@@ -104,11 +104,17 @@ class PlacementClient:
             rows = payload.decode_listing(body)
         return next((self.read(uuid, name, generation) for _, name, _, generation in rows), None)
 
-    def members(self, aggregate: str) -> frozenset[str]:
-        """Return the uuids of all providers in an aggregate. One request."""
+    def used(self, uuid: str, resource_class: str) -> int:
+        """Return how much of a class all consumers have on a provider. One request."""
+        body, _ = self._transport.get(f"/resource_providers/{uuid}/usages")
+        with payload.in_form(f"the usages of provider {uuid}"):
+            return int(body["usages"].get(resource_class, 0))
+
+    def members(self, aggregate: str) -> dict[str, str]:
+        """Return the names of all providers in an aggregate, by uuid. One request."""
         body, _ = self._transport.get(f"/resource_providers?{urlencode({'member_of': aggregate})}")
         with payload.in_form(f"the providers in aggregate {aggregate}"):
-            return frozenset(row[0] for row in payload.decode_listing(body))
+            return {uuid: name for uuid, name, _, _ in payload.decode_listing(body)}
 
     def read(self, uuid: str, name: str, generation: int) -> ObservedProvider:
         """Return one root as it stands, without its children. Three requests; errors as ``observe``."""

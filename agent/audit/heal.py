@@ -1,5 +1,6 @@
 """Carry out the repairs of an audit as far as an operator's policy allows: its kinds, waiting times and limit."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -223,15 +224,18 @@ def _meanwhile(node: ComputeNode, result: AuditResult, move: Rewrite) -> str:
     changing = {uuid for uuid in (*move.before, *move.after) if move.before.get(uuid) != move.after.get(uuid)}
     rows = node.client.allocations([result.tree.by_uuid[uuid] for uuid in sorted(changing)])
     came = sorted({one.consumer for one in rows} - {one.consumer for one in result.memory.allocations})
-    kin = [one.uuid for one in map(node.client.consumer, came) if one and _may_be_migration(one)]
+    kin = [one.uuid for one in map(node.client.consumer, came) if one and _may_be_migration(one, move)]
     if kin:
         return f"{kin[0]} got allocations beside those of {move.consumer} meanwhile: the next audit judges them anew"
     return ""
 
 
-def _may_be_migration(came: Consumer) -> bool:
-    """Return whether a consumer may be a migration: by its type; without one, if it has memory, as each guest has."""
-    return came.kind == MIGRATION or (came.kind is None and "MEMORY_MB" in came.amounts)
+def _may_be_migration(came: Consumer, move: Rewrite) -> bool:
+    """Return whether a consumer may be a migration of a guest: by its type; without one, if it has as much of each."""
+    had: Counter[str] = Counter()
+    for resources in move.before.values():
+        had.update(resources)
+    return came.kind == MIGRATION or (came.kind is None and came.amounts == dict(had))
 
 
 def _too_much(operation: SetInventories | Delete, observed: ObservedTree, fraction: float) -> str:

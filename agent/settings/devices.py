@@ -1,6 +1,7 @@
 """Parses the options on devices and huge pages into rules."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -68,7 +69,7 @@ def parse_pmem(texts: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for text in texts:
         label, colon, names = text.partition(":")
-        if not (colon and label.strip() and all(name.strip() for name in names.split("|"))):
+        if not (colon and re.search("[A-Za-z0-9]", label) and all(name.strip() for name in names.split("|"))):
             raise ValueError(f"has {text!r}: a label and names are needed, for instance 128G:ns0|ns1")
         resource_class = check_length(normalise_class(f"PMEM_NAMESPACE_{label.strip()}"))
         for name in (one.strip() for one in names.split("|")):

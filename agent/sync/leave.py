@@ -21,6 +21,7 @@ from agent.sync.node import ComputeNode, Sight
 from agent.sync.outcome import Outcome, Status
 from agent.sync.run import ATTEMPTS, foresee
 from agent.sync.share import remove_pool_if_last
+from drivers.pools import SHARER
 from reportclient.allocations import Allocation
 from reportclient.errors import Conflict
 from reportclient.ownership import MARKER, Names, Ownership, is_marked, is_novas, others_marks
@@ -71,7 +72,8 @@ def hand_over_node(node: ComputeNode, *, dry: bool = False, force: bool = False)
     """
 
     def against(sight: Sight, _held: tuple[Allocation, ...]) -> tuple[str, ...]:
-        if node.settings.policy.disk_shared:
+        root = sight.observed.root
+        if root and SHARER in root.provider.traits:
             return (_SHARING,)
         stands = node.standing_layout(sight.observed, sight.memory)
         return node.against_handing(sight, force=force) or against_hand_over(
@@ -148,6 +150,11 @@ def against_retirement(draft: Draft, held: tuple[Allocation, ...]) -> tuple[str,
     if MARKER not in root.provider.traits and not draft.beside:
         return (f"{root.name} does not carry this agent's mark, so this agent does not remove it",)
     sentences = []
+    if SHARER in root.provider.traits and draft.pool is None:
+        sentences.append(
+            f"{root.name} shares the storage of its guests' disks, and it is not known which now: have the cluster "
+            f"answer, or set [libvirt] images_type and images_rbd_pool as they were"
+        )
     if consumers := sorted({one.consumer for one in held if one.provider in leaving}):
         sentences.append(f"consumers hold allocations here, move or delete them first: {_list(consumers)}")
     if not draft.beside:

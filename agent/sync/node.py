@@ -16,7 +16,7 @@ from agent.sync.decide.judge import Terms
 from agent.sync.decide.layout import standing_layout
 from agent.sync.decide.one_time import used_up_ones
 from agent.sync.decide.owner import NOVA_COMPUTE, against_handing, against_writing, only_audits, signs_of_nova
-from agent.sync.decide.pool import Pool, may_share, pool_of
+from agent.sync.decide.pool import DISK, Pool, may_forget, may_share, pool_of
 from agent.sync.decide.view import Needs, Readings, View, Wishes
 from agent.sync.provider_yaml import read_additions
 from drivers.base import Driver, Survey
@@ -24,12 +24,12 @@ from drivers.facts import DiskFacts, ServiceSigns
 from drivers.host.services import probe_service
 from drivers.looks import look
 from drivers.policy import Layout
-from drivers.pools import pool_uuid
+from drivers.pools import POOLS, pool_uuid
 from reportclient.client import PlacementClient
 from reportclient.errors import TreeMismatch
 from reportclient.ownership import MANAGED, Names, Ownership, is_marked
 from reportclient.reserve import set_by_operator, with_reservations
-from reportclient.tree import ObservedTree, ProviderTree
+from reportclient.tree import ObservedProvider, ObservedTree, ProviderTree
 
 LOG = logging.getLogger(__name__)
 
@@ -97,7 +97,8 @@ class ComputeNode:
         memory = left or self._in_this_role(self.state_file(root_uuid).read(self.where))
         self.client.microversion = memory.microversion or self.client.microversion
         memory, observed = self.look_at_tree(root_uuid, memory, deep=wishes.deep)
-        settings, clock = self.settings, self.clock()
+        settings, clock, disk = self.settings, self.clock(), survey.facts.disk
+        pool = self._pool(disk, observed, force=wishes.force)
         required = settings.provider_config_named or bool(memory.configured)
         return View(
             node=self.name,
@@ -114,7 +115,8 @@ class ComputeNode:
             wishes=wishes,
             uptime_s=clock.now_s() - clock.offset_s,
             expect_s=settings.expect_timeout_s,
-            pool=self._pool(survey.facts.disk, observed),
+            pool=pool,
+            forgotten=self._forgotten(pool, disk, observed.root),
             tried=tried,
         )
 
@@ -254,12 +256,22 @@ class ComputeNode:
             return parse_identity(survey.compute_id, "compute_id of the host archive")
         return self.client.find(self.name)
 
-    def _pool(self, disk: DiskFacts, observed: ObservedTree) -> Pool | None:
+    def _pool(self, disk: DiskFacts, observed: ObservedTree, *, force: bool) -> Pool | None:
         """Return the storage that this host shares with others, or did; None where it neither does nor did."""
-        policy = self.settings.policy
-        if not self.settings.reports_root or not may_share(disk, policy, observed.root):
+        policy, root = self.settings.policy, observed.root
+        if not self.settings.reports_root or not may_share(disk, policy, root):
             return None
-        return pool_of(disk, policy, self.client.root(pool_uuid(disk)))
+        limit = 1.0 if force else self.settings.shrink_fraction
+        pool = pool_of(disk, policy, self.client.root(pool_uuid(disk)), limit)
+        moving = pool.shared and pool.stands and root and DISK in root.provider.inventories
+        return replace(pool, used=self.client.used(pool.uuid, DISK)) if moving else pool
+
+    def _forgotten(self, pool: Pool | None, disk: DiskFacts, root: ObservedProvider | None) -> str:
+        """Return the name of a pool that this host still shares, though its configuration names another; or empty."""
+        if root is None or not self.settings.reports_root or not may_forget(pool, disk, root):
+            return ""
+        members = [name for each in sorted(root.provider.aggregates) for name in self.client.members(each).values()]
+        return next((name for name in members if name.startswith(POOLS)), "")
 
     def _in_this_role(self, memory: NodeState) -> NodeState:
         """Return the memory; of another role only what does not say what is ours: the roles divide a tree otherwise."""

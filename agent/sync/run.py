@@ -89,6 +89,8 @@ def _cause(node: ComputeNode, draft: Draft, identity: str | None, error: Rejecte
         if isinstance(error, NameTaken) and (standing := node.client.find(node.name)) not in (None, draft.root_uuid):
             return node.unlike(str(standing), identity)
         found = node.client.observe(draft.root_uuid, draft.observed)
+        if draft.pool and draft.pool.shared and node.client.root(draft.pool.uuid) is None:
+            return Conflict(f"another host took the provider {draft.pool.wanted.name} away: {error}")
     except PlacementError:
         return None
     ours = {step.uuid for step in draft.plan.operations if isinstance(step, Create | Delete)}

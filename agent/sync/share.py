@@ -5,8 +5,9 @@ from contextlib import suppress
 
 from agent.sync.decide.pool import Pool, leaves_nothing
 from agent.sync.node import ComputeNode
+from drivers.pools import SHARER
 from reportclient.errors import Conflict, Rejected
-from reportclient.plan import Delete, Plan, SetAggregates
+from reportclient.plan import Delete, Plan, SetAggregates, SetTraits
 from reportclient.tree import ObservedTree
 
 LOG = logging.getLogger(__name__)
@@ -34,7 +35,9 @@ def leave_pool(node: ComputeNode, pool: Pool, root_uuid: str) -> bool:
     """
     Take a root out of the aggregate of a pool, once none of its consumers has a disk there; return whether it is out.
 
-    A scheduler may have chosen the pool for a new consumer meanwhile: then the next pass moves that disk first.
+    A scheduler may have chosen the pool for a new consumer meanwhile: then the next pass moves that disk first. One
+    that comes between this look and the write stays on the pool; so does one whose server has something of another
+    host, until nova has cleaned up.
 
     Raises:
         PlacementError: placement cannot be read, or refuses the write.
@@ -48,8 +51,11 @@ def leave_pool(node: ComputeNode, pool: Pool, root_uuid: str) -> bool:
     if any(pool.uuid in one.slots for one in consumers):
         return False
     remove_pool_if_last(node, pool, root_uuid)
-    left = root.provider.aggregates - {pool.aggregate}
-    node.client.execute(Plan((SetAggregates(root.uuid, root.name, left),)), tree)
+    # The mark first: in between, the aggregate still tells that this host shared the pool.
+    mark = root.provider.traits & {SHARER}
+    unmarked = SetTraits(root.uuid, root.name, root.provider.traits - mark, frozenset(), mark)
+    left = SetAggregates(root.uuid, root.name, root.provider.aggregates - {pool.aggregate})
+    node.client.execute(Plan((*((unmarked,) if mark else ()), left)), tree)
     return True
 
 
@@ -58,7 +64,7 @@ def remove_pool_if_last(node: ComputeNode, pool: Pool, root_uuid: str) -> None:
     seen = node.client.root(pool.uuid)
     if seen is None:
         return
-    others = node.client.members(pool.aggregate) - {root_uuid}
+    others = node.client.members(pool.aggregate).keys() - {root_uuid}
     if not leaves_nothing(pool.uuid, others, len(node.client.allocations((seen,)))):
         return
     with suppress(Conflict, Rejected):  # a host came to it meanwhile

@@ -1,6 +1,6 @@
 """Devices that the operator's rules expect: fewer are there until a unit of the host has set them up after a boot."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from drivers.devices.away import gives
@@ -27,13 +27,17 @@ class Short:
             return f"[mdev_{self.rule.type}]"
         return f"[pci] device_spec rule {self.rule.number}"
 
-    def means(self, suffix: str, resource_class: str) -> bool:
-        """Return whether stock of a provider may be what the rule expects; the root's suffix is empty."""
+    def means(self, suffix: str, resource_class: str, standing: Container[str]) -> bool:
+        """
+        Return whether stock of a provider may be what the rule expects; the root's suffix is empty.
+
+        ``standing`` are the suffixes of all providers: VFs are stock of their PF's, so the address of one is none.
+        """
         if isinstance(self.rule, MdevRule):
             names = self.rule.addresses | {libvirt_name(address) for address in self.rule.addresses}
             return self.rule.resource_class == resource_class and (not (names and suffix) or suffix in names)
         own = nova_name(str(self.rule.exact)) if self.rule.exact else ""
-        return gives(self.rule, resource_class) and (not (own and suffix) or suffix == own)
+        return gives(self.rule, resource_class) and (not suffix or own not in standing or suffix == own)
 
 
 def short_rules(facts: HostFacts, policy: DevicePolicy) -> tuple[Short, ...]:
@@ -55,12 +59,13 @@ def expected_slots(facts: HostFacts, policy: DevicePolicy, standing: Standing) -
     """Return (suffix, class) of the stock in placement that a rule expects and that is not all there."""
     rules = short_rules(facts, policy)
     stood = (("", standing.root), *standing.children) if rules else ()
+    names = {suffix for suffix, _ in stood if suffix}
     return frozenset(
         (suffix, name)
         for suffix, seen in stood
         if seen
         for name in seen.provider.inventories
-        if any(rule.means(suffix, name) for rule in rules)
+        if any(rule.means(suffix, name, names) for rule in rules)
     )
 
 

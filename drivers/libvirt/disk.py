@@ -15,7 +15,7 @@ def disk_stock(facts: HostFacts, policy: Policy, standing: Standing) -> dict[str
     What did not answer has what it has in placement. A pool that is shared has a provider of its own.
     """
     disk = facts.disk
-    if isinstance(disk, PoolSpace) and policy.disk_shared:
+    if isinstance(disk, PoolSpace) and disk.fsid and policy.disk_shared:
         return {}
     before = standing.root.provider.inventories.get("DISK_GB") if standing.root else None
     if isinstance(disk, DiskUnread):

@@ -29,6 +29,7 @@ from drivers.libvirt.stock import (
 )
 from drivers.libvirt.traits import emitted_traits, root_traits
 from drivers.policy import OF_CELLS, Policy
+from drivers.pools import SHARER
 from drivers.reasons import Reason, Reasoned, Shaped
 from drivers.standing import Standing
 from reportclient.allocations import Holdings
@@ -42,7 +43,7 @@ ROOT_CLASSES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})
 FLAT_CLASSES = frozenset({"VGPU", "MEM_ENCRYPTION_CONTEXT", "SRIOV_NET_VF"})  # of a flat root, by the agent or nova
 
 BELOW = Names(traits=OF_DEVICES, prefixes=(PHYSNET,))  # for devices only; on a root they are an operator's
-EMITTED = Names(ROOT_CLASSES | FLAT_CLASSES, emitted_traits() | {MARKER, UNHEALTHY, HELD}, (KEEP,), BELOW)
+EMITTED = Names(ROOT_CLASSES | FLAT_CLASSES, emitted_traits() | {MARKER, UNHEALTHY, HELD, SHARER}, (KEEP,), BELOW)
 
 
 def shape(facts: HostFacts, policy: Policy, observed: ObservedTree | None) -> Shaped:

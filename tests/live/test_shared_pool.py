@@ -37,7 +37,7 @@ class Fleet:
         for name in NAMES:
             self.write_host(name, pool_gib=900)
 
-    def write_host(self, name: str, pool_gib: int) -> None:
+    def write_host(self, name: str, pool_gib: int, **changes: object) -> None:
         archive = self.folder / name
         shutil.rmtree(archive, ignore_errors=True)
         shutil.copytree(HOSTS / "tdx-guests/archive", archive)
@@ -45,7 +45,7 @@ class Fleet:
         del host["files"]
         (archive / "host.json").write_text(json.dumps(host), encoding="utf-8")
         (archive / "compute_id").write_text(identity(name), encoding="utf-8")
-        disk = {"pool": "vms", "cluster_bytes": 3000 * GIB, "pool_gib": pool_gib, "fsid": FSID}
+        disk = {"pool": "vms", "cluster_bytes": 3000 * GIB, "pool_gib": pool_gib, "fsid": FSID} | changes
         (archive / "disk.json").write_text(json.dumps(disk), encoding="utf-8")
 
     def run(self, name: str, verb: str, *more: object, shared_disk: str = "sharing", **agent: object) -> Result:
@@ -190,10 +190,68 @@ def test_what_an_operator_sets_of_the_pool_stays(fleet: Fleet) -> None:
     assert fleet.stock(POOL)["DISK_GB"] == stock
 
 
-def test_a_host_that_shares_is_not_handed_over(fleet: Fleet) -> None:
+@pytest.mark.parametrize("shared_disk", ["sharing", "own"])
+def test_a_host_that_shares_is_not_handed_over(fleet: Fleet, shared_disk: str) -> None:
+    """It shares until a reshape took its disks back, whatever the option says by now."""
     fleet.at_once("reshape", "--apply")
 
-    refused = fleet.run("first", "hand-over")
+    refused = fleet.run("first", "hand-over", shared_disk=shared_disk)
 
     assert refused.code == 4
     assert "set [agent] shared_disk = own" in refused.out
+
+
+@pytest.mark.parametrize("shared_disk", ["sharing", "own"])
+def test_a_host_whose_disks_are_elsewhere_now_does_not_forget_what_it_shares(fleet: Fleet, shared_disk: str) -> None:
+    fleet.at_once("reshape", "--apply")
+    before = fleet.sums(), fleet.providers()
+    fleet.write_host("first", pool_gib=900, pool="volumes")
+
+    refused = fleet.run("first", "reshape", "--apply", shared_disk=shared_disk)
+
+    assert refused.code == 4, refused.out + refused.err
+    assert f"first still shares {POOL} for its guests' disks" in refused.out
+    assert (fleet.sums(), fleet.providers()) == before
+
+
+def test_while_the_cluster_is_silent_a_host_goes_on_sharing_and_is_not_retired(fleet: Fleet) -> None:
+    fleet.at_once("reshape", "--apply")
+    before = fleet.sums(), fleet.providers()
+    (fleet.folder / "first/disk.json").write_text(json.dumps({"because": "no answer"}), encoding="utf-8")
+
+    assert fleet.run("first", "sync").json["outcome"] == "unchanged"
+    assert "it is not known which now" in fleet.run("first", "retire").out
+    assert (fleet.sums(), fleet.providers()) == before
+
+
+def test_a_pool_that_one_host_sees_much_smaller_is_not_written_without_force(fleet: Fleet) -> None:
+    fleet.at_once("reshape", "--apply")
+    fleet.write_host("first", pool_gib=300)
+
+    told = fleet.run("first", "sync")
+    assert (told.code, fleet.stock(POOL)["DISK_GB"]["total"]) == (0, 900)
+    assert "can hold 300 GiB by what this host sees" in told.out
+    assert fleet.run("first", "sync", "--force").code == 0
+    assert fleet.stock(POOL)["DISK_GB"]["total"] == 300
+
+
+def test_a_pool_that_is_too_small_for_all_disks_is_refused_before_anything_is_written(fleet: Fleet) -> None:
+    for name in NAMES:
+        fleet.write_host(name, pool_gib=100)  # the guests of two hosts have 80
+    for name in ("first", "second"):
+        assert fleet.run(name, "reshape", "--apply").code == 0
+    before = fleet.sums(), fleet.providers()
+
+    refused = fleet.run("third", "reshape", "--apply")
+
+    assert refused.code == 4, refused.out + refused.err
+    assert f"make room on {POOL}" in refused.out
+    assert (fleet.sums(), fleet.providers()) == before
+
+
+def test_a_pool_that_holds_less_than_one_gib_stays_as_it_stands(fleet: Fleet) -> None:
+    fleet.at_once("reshape", "--apply")
+    fleet.write_host("first", pool_gib=0)
+
+    assert fleet.run("first", "sync", "--force").json["outcome"] == "unchanged"
+    assert fleet.stock(POOL)["DISK_GB"]["total"] == 900

@@ -173,7 +173,12 @@ def test_rows_stay_if_a_migration_came_since_the_look(make: Any) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "resources"),
-    [("INSTANCE", {"VCPU": 1, "MEMORY_MB": 64}), (None, {"VCPU": 1}), ("OTHER", {"VCPU": 1, "MEMORY_MB": 64})],
+    [
+        ("INSTANCE", {"VCPU": 1, "MEMORY_MB": 64}),
+        (None, {"VCPU": 1}),
+        (None, {"VCPU": 2, "MEMORY_MB": 700}),  # a new server: nova writes no types
+        ("OTHER", {"VCPU": 1, "MEMORY_MB": 64}),
+    ],
 )
 def test_rows_move_though_somebody_came_who_is_no_migration(
     make: Any, kind: str | None, resources: dict[str, int]

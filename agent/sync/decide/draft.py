@@ -13,7 +13,7 @@ from agent.sync.decide.beside import Side, own_side
 from agent.sync.decide.one_time import Uses, find_uses, one_time, to_ask
 from agent.sync.decide.owner import signs_of_nova
 from agent.sync.decide.pool import Pool, leaves
-from agent.sync.decide.sharing import below, by_real_names, coming_back, with_pool, without_pool
+from agent.sync.decide.sharing import by_real_names, child_name, coming_back, with_pool, without_pool
 from agent.sync.decide.unmatched import lost_entries, unmatched
 from agent.sync.decide.view import Needs, Shaper, View
 from drivers.base import Survey
@@ -63,6 +63,7 @@ class Draft:
     beside: bool = False  # True: nova reports the root, and only children that nova does not make are wanted
     novas: frozenset[str] = frozenset()  # beside nova: uuids of the children that are left to nova
     pool: Pool | None = None  # as in ``View``; no provider of ``desired`` and ``observed``
+    forgotten: str = ""  # as in ``View``
 
     @property
     def allocations_after(self) -> tuple[Allocation, ...]:
@@ -155,9 +156,10 @@ def _with_novas(found: Draft, view: View, side: Side) -> Draft:
 def _without_pool(found: Draft, pool: Pool) -> Draft:
     """Return the draft of this host's tree alone."""
     root, refused = found.desired.root.name, found.refused.observed
-    child = below(pool.seen, root).name
+    child = child_name(pool, root)
     return replace(
         found,
+        unplaceable=found.unplaceable.replace(child, pool.seen.name),
         plan=replace(found.plan, moves=by_real_names(found.plan.moves, pool, root)),
         desired=ProviderTree(tuple(one for one in found.desired if one.name != child)),
         observed=without_pool(found.observed, pool.uuid),
@@ -263,6 +265,7 @@ def _draft(
         went_back=view.went_back,
         identified=view.identified,
         nova=_signs(view),
+        forgotten=view.forgotten,
         beside=view.beside,
         memory=memory,
         refused=replace(view.memory, observed=view.observed, used=shaped.uses.uuids),

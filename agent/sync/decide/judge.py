@@ -61,6 +61,8 @@ def judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
     memory = replace(struck, contested=(), smaller="", smaller_seen=0)
     if wrong := _lacks_reparenting(draft.plan, terms.microversion) or _twice(draft) or _unplaceable(draft):
         return Verdict(refused=Status.UNSAFE, notes=wrong, memory=memory)
+    if forgotten := _forgotten(draft):
+        return Verdict(refused=Status.UNSAFE, notes=forgotten, memory=memory)
     if lost := _lost_settings(draft, terms.free_ratios):
         return Verdict(refused=Status.UNSAFE, notes=lost, memory=memory)
     try:
@@ -139,6 +141,17 @@ def _renamed_unseen(draft: Draft, carried: list[str]) -> tuple[str, ...]:
         f"{old} instead of {new} into the configuration for one pass, so that the agent records {old} as its own. Then "
         f"write {new} again. Or, if you are sure that {old} and {new} stand for the same devices, remove {old} from "
         f"{root.name} by hand",
+    )
+
+
+def _forgotten(draft: Draft) -> tuple[str, ...]:
+    """Return why nothing is written: the host shares a pool that its configuration no longer names; or nothing."""
+    if not draft.forgotten:
+        return ()
+    return (
+        f"{draft.desired.root.name} still shares {draft.forgotten} for its guests' disks, and this configuration names "
+        f"another place for them: set [libvirt] images_type = rbd and images_rbd_pool as they were, and [agent] "
+        f"shared_disk = own, and run compute-node-agent reshape --apply; then change them",
     )
 
 

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
-from drivers.facts import DiskFacts, PoolSpace
+from drivers.facts import DiskFacts, DiskUnread, PoolSpace
 from drivers.policy import Policy
-from drivers.pools import pool_aggregate, pool_provider, pool_uuid
+from drivers.pools import SHARER, pool_aggregate, pool_provider, pool_uuid
 from reportclient.diff import diff
 from reportclient.ownership import Names, Ownership
 from reportclient.plan import Plan
@@ -25,6 +25,8 @@ class Pool:
     uuid: str
     aggregate: str  # of all hosts that share it
     shared: bool  # whether this host shares it; False: it did, and its DISK_GB comes back to its root
+    used: int = 0  # of DISK_GB, by the guests of all hosts; 0 where nothing is to move there
+    kept: int = 0  # total that the host sees, and that is not written as it is much less; 0: it is written
 
     @property
     def seen(self) -> ObservedProvider:
@@ -48,15 +50,31 @@ def may_share(disk: DiskFacts, policy: Policy, root: ObservedProvider | None) ->
     return policy.disk_shared or bool(root and pool_aggregate(disk) in root.provider.aggregates)
 
 
-def pool_of(disk: PoolSpace, policy: Policy, stands: ObservedProvider | None) -> Pool:
-    """Return the pool; ``stands`` is its provider in placement."""
+def pool_of(disk: PoolSpace, policy: Policy, stands: ObservedProvider | None, limit: float) -> Pool:
+    """
+    Return the pool; ``stands`` is its provider in placement.
+
+    A total that is smaller by more than the fraction ``limit`` is not written: a fault that one host sees would take
+    the stock from all.
+    """
+    wanted = pool_provider(disk, policy, stands.provider if stands else None)
+    before, now = (one.inventories.get(DISK) if one else None for one in (stands and stands.provider, wanted))
+    kept = now.total if before and now and now.total < before.total * (1 - limit) else 0
     return Pool(
         stands=stands,
-        wanted=pool_provider(disk, policy, stands.provider if stands else None),
+        wanted=replace(wanted, inventories={DISK: before}) if before and kept else wanted,
         uuid=pool_uuid(disk),
         aggregate=pool_aggregate(disk),
         shared=policy.disk_shared,
+        kept=kept,
     )
+
+
+def may_forget(pool: Pool | None, disk: DiskFacts, root: ObservedProvider | None) -> bool:
+    """Return whether a host may share a pool that its configuration no longer names: one of its aggregates tells."""
+    if root is None or SHARER not in root.provider.traits or isinstance(disk, DiskUnread):
+        return False
+    return pool is None or pool.aggregate not in root.provider.aggregates
 
 
 def leaves(pool: Pool | None) -> bool:
@@ -69,6 +87,11 @@ def tell_pool(pool: Pool) -> tuple[str, ...]:
     name = pool.wanted.name
     if not pool.shared:
         return (f"this host leaves the shared storage {name}: its guests' disks are counted on its root again",)
+    if pool.kept:
+        return (
+            f"the shared storage {name} can hold {pool.kept} GiB by what this host sees, which is much less than "
+            f"placement has, so nothing is written: if it is so, run sync --force",
+        )
     if not pool.plan.operations:
         return ()
     return (f"the provider {name} of the shared storage is {'written' if pool.stands else 'made'} too",)
