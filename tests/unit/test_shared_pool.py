@@ -1,0 +1,198 @@
+"""A pool of Ceph that hosts share: what a host decides of it, and what it refuses."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.sync.leave import hand_over_node, retire_node
+from agent.sync.outcome import Status
+from beds.one_host import ABROAD, FORCE, GUEST, RESHAPE, OneHost
+from drivers.facts import DiskFacts, DiskUnread, PoolSpace
+from drivers.policy import Layout, Policy, Ratio
+from drivers.pools import POOLS, SHARER, pool_aggregate, pool_provider, pool_uuid
+from fakes import FACTS
+from reportclient.tree import ObservedTree
+
+VMS = PoolSpace("vms", cluster_bytes=3000 << 30, pool_gib=900, fsid="9f4e7c1a-6c0e-4f6f-8a55-2d9b3c1f7e10")
+OWN = Policy()
+SHARED = Policy(disk_shared=True)
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> OneHost:
+    """A host that reports the pool on its own root, with a guest that has a disk."""
+    found = OneHost(tmp_path, replace(FACTS, disk=VMS), OWN)
+    found.sync()
+    found.claim({"": {"VCPU": 1, "MEMORY_MB": 64, "DISK_GB": 20}})
+    return found
+
+
+def share(one: OneHost) -> None:
+    assert one.sync(RESHAPE, policy=SHARED).status is Status.CHANGED
+
+
+def pool(one: OneHost) -> Any:
+    """The stock of the pool's provider; None: there is none."""
+    seen = one.node.client.root(pool_uuid(VMS))
+    return seen and seen.provider.inventories["DISK_GB"]
+
+
+def rows(one: OneHost) -> dict[str, int]:
+    """DISK_GB of the guest, by provider: the pool's, or the root."""
+    consumer = one.node.client.consumer(GUEST)
+    assert consumer
+    return {
+        "pool" if uuid == pool_uuid(VMS) else "root": each["DISK_GB"]
+        for uuid, each in consumer.slots.items()
+        if "DISK_GB" in each
+    }
+
+
+def with_disk(one: OneHost, disk: DiskFacts) -> Any:
+    return replace(one.facts, disk=disk)
+
+
+@pytest.mark.parametrize("layout", ["flat", "devices", "cells", "numa"])
+def test_the_guests_disks_are_on_the_pool_and_back(one: OneHost, layout: Layout) -> None:
+    one.sync(RESHAPE, policy=Policy(layout=layout))
+    before = one.stock()
+
+    done = one.sync(policy=Policy(layout=layout, disk_shared=True))
+    assert (done.status, pool(one)) == (Status.RESHAPE_NEEDED, None)
+    done = one.sync(RESHAPE)
+    assert (done.status, rows(one), pool(one).total) == (Status.CHANGED, {"pool": 20}, 900)
+    assert f"the provider {POOLS}" in done.notes[0]
+    assert "DISK_GB" not in one.stock()
+    assert SHARER in one.traits("")
+    assert (one.sync().status, one.sync().notes) == (Status.UNCHANGED, ())
+
+    done = one.sync(RESHAPE, policy=Policy(layout=layout))
+    assert "leaves the shared storage" in " ".join(done.notes)
+    assert (rows(one), one.stock(), pool(one)) == ({"root": 20}, before, None)
+    assert SHARER not in one.traits("")
+    assert one.sync().status is Status.UNCHANGED
+
+
+def test_a_new_host_shares_from_its_first_pass(tmp_path: Path) -> None:
+    one = OneHost(tmp_path, replace(FACTS, disk=VMS), SHARED)
+
+    one.sync()
+
+    assert (pool(one).total, "DISK_GB" in one.stock()) == (900, False)
+    assert one.sync().status is Status.UNCHANGED
+
+
+def test_a_host_that_shares_can_be_renamed_and_the_pool_keeps_its_name(one: OneHost) -> None:
+    share(one)
+    name = one.node.client.root(pool_uuid(VMS)).name  # type: ignore[union-attr]
+
+    one.sync(replace(RESHAPE, rename_from="host"), facts=replace(one.facts, hostname="other"))
+
+    assert one.node.client.root(pool_uuid(VMS)).name == name  # type: ignore[union-attr]
+    assert (rows(one), one.sync().status) == ({"pool": 20}, Status.UNCHANGED)
+
+
+@pytest.mark.parametrize("policy", [OWN, SHARED])
+def test_a_host_does_not_forget_what_it_shares(one: OneHost, policy: Policy) -> None:
+    share(one)
+
+    done = one.sync(RESHAPE, facts=with_disk(one, replace(VMS, pool="volumes")), policy=policy)
+
+    assert done.status is Status.UNSAFE
+    assert "host still shares ceph_" in done.notes[0]
+    assert rows(one) == {"pool": 20}
+    assert one.sync(facts=with_disk(one, VMS), policy=SHARED).status is Status.UNCHANGED
+
+
+def test_while_the_cluster_is_silent_nothing_changes(one: OneHost) -> None:
+    share(one)
+
+    done = one.sync(facts=with_disk(one, DiskUnread("no answer")))
+
+    assert (done.status, SHARER in one.traits("")) == (Status.UNCHANGED, True)
+    assert "it is not known which now" in " ".join(retire_node(one.node).notes)
+
+
+def test_a_host_that_shares_is_neither_handed_over_nor_retired_under_its_guests(one: OneHost) -> None:
+    share(one)
+
+    assert "set [agent] shared_disk = own" in hand_over_node(one.node, force=True).notes[0]
+    assert "consumers hold allocations" in retire_node(one.node).notes[0]
+    one.claim({})
+    assert retire_node(one.node).status is Status.CHANGED
+    assert pool(one) is None
+
+
+def test_a_disk_of_a_server_that_is_on_another_host_too_stays(one: OneHost) -> None:
+    """As after an evacuation: which host has the disk cannot be told."""
+    share(one)
+    consumer = one.node.client.consumer(GUEST)
+    assert consumer
+    one.send("POST", "/resource_providers", {"name": "abroad", "uuid": ABROAD})
+    stock = {"VCPU": {"total": 4}}
+    one.send(
+        "PUT",
+        f"/resource_providers/{ABROAD}/inventories",
+        {"resource_provider_generation": 0, "inventories": stock},
+    )
+    slots = {uuid: {"resources": dict(each)} for uuid, each in {**consumer.slots, ABROAD: {"VCPU": 1}}.items()}
+    one.send(
+        "PUT",
+        f"/allocations/{GUEST}",
+        {
+            "allocations": slots,
+            "project_id": consumer.project,
+            "user_id": consumer.user,
+            "consumer_generation": consumer.generation,
+            "consumer_type": consumer.kind,
+        },
+    )
+
+    one.sync(RESHAPE, policy=OWN)
+
+    assert (rows(one), SHARER in one.traits("")) == ({"pool": 20}, True)
+
+
+def test_a_much_smaller_total_waits_for_force(one: OneHost) -> None:
+    share(one)
+
+    done = one.sync(facts=with_disk(one, replace(VMS, pool_gib=300)))
+    assert (done.status, pool(one).total) == (Status.UNCHANGED, 900)
+    assert "can hold 300 GiB by what this host sees" in done.notes[0]
+    one.sync(FORCE)
+    assert pool(one).total == 300
+    assert one.sync(facts=with_disk(one, replace(VMS, pool_gib=302))).status is Status.UNCHANGED
+    one.sync(facts=with_disk(one, replace(VMS, pool_gib=400)))
+    assert pool(one).total == 400
+
+
+def test_a_pool_that_is_too_small_is_refused(one: OneHost) -> None:
+    done = one.sync(RESHAPE, facts=with_disk(one, replace(VMS, pool_gib=10)), policy=SHARED)
+
+    assert (done.status, pool(one)) == (Status.UNSAFE, None)
+    assert f"make room on {POOLS}" in done.notes[0]
+
+
+def test_a_pool_of_less_than_one_gib_offers_nothing_new() -> None:
+    empty = replace(VMS, pool_gib=0)
+    new = pool_provider(empty, Policy(disk_ratio=Ratio(1.0, 2.0)), None).inventories["DISK_GB"]
+    assert (new.total, new.reserved, new.allocation_ratio) == (1, 1, 2.0)
+    stands = pool_provider(VMS, OWN, None)
+    assert pool_provider(empty, OWN, stands).inventories == stands.inventories
+
+
+def test_hosts_of_one_cluster_agree_on_the_pools_identity() -> None:
+    assert pool_uuid(VMS) == pool_uuid(replace(VMS, cluster_bytes=1, pool_gib=2))
+    assert pool_uuid(VMS) != pool_uuid(replace(VMS, pool="volumes"))
+    assert pool_aggregate(VMS) not in (pool_uuid(VMS), pool_aggregate(replace(VMS, pool="volumes")))
+
+
+def test_an_archive_without_the_clusters_identity_shares_nothing(tmp_path: Path) -> None:
+    one = OneHost(tmp_path, replace(FACTS, disk=replace(VMS, fsid="")), SHARED)
+
+    one.sync()
+
+    assert one.stock()["DISK_GB"] == (3000, 0)
+    assert isinstance(one.tree(), ObservedTree)
