@@ -7,6 +7,7 @@ nothing, leaves that consumer behind with generation 0. Roles are not asked for,
 """
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from beds.memory_forms import (
 )
 
 MINORS = {f"1.{minor}": minor for minor in range(30, 40)}
+AGGREGATE = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # one uuid: of other queries nothing is modelled
 UNKNOWN = "unknown"  # the type of a consumer that was never told one
 
 
@@ -129,7 +131,7 @@ class MemoryPlacement:
 
     def _list(self, _: str, ask: _Ask) -> _Reply:
         asked = parse_query(ask.query, frozenset({"name", "uuid", "in_tree", "required", "member_of", "resources"}))
-        if "resources" in asked or not asked.get("member_of", "0")[0].isalnum() or ":" in asked.get("member_of", ""):
+        if "resources" in asked or ("member_of" in asked and not AGGREGATE.fullmatch(asked["member_of"])):
             raise NotImplementedError(ask.query)
         for key in ("uuid", "in_tree"):
             demand(key not in asked or parse_uuid(asked[key]) == asked[key], key)
