@@ -79,6 +79,17 @@ class Contest:
     uuids: frozenset[str] = frozenset()  # of the changed providers that still exist
 
 
+def joined(one: Mapping[str, Names], other: Mapping[str, Names]) -> dict[str, Names]:
+    """Return the union of both mappings, by provider."""
+    return {
+        provider: Names(
+            one.get(provider, Names()).classes | other.get(provider, Names()).classes,
+            one.get(provider, Names()).traits | other.get(provider, Names()).traits,
+        )
+        for provider in one.keys() | other.keys()
+    }
+
+
 def is_novas(observed: ObservedProvider) -> bool:
     """
     Return whether nova made the provider for a device: by nova's mark, by its PCI trait, or by its classes.

@@ -11,12 +11,13 @@ from agent.state.host import StateFile
 from agent.state.identity import parse_identity, planned_identity, read_identity
 from agent.state.memory import NodeState
 from agent.sync.decide.beside import against_root
-from agent.sync.decide.draft import Draft, draft, ownership
+from agent.sync.decide.draft import Draft, draft
 from agent.sync.decide.judge import Terms
 from agent.sync.decide.layout import standing_layout
 from agent.sync.decide.one_time import used_up_ones
 from agent.sync.decide.owner import NOVA_COMPUTE, against_handing, against_writing, only_audits, signs_of_nova
 from agent.sync.decide.pool import DISK, Pool, may_forget, may_share, pool_of
+from agent.sync.decide.shaped import ownership
 from agent.sync.decide.view import Needs, Readings, View, Wishes
 from agent.sync.provider_yaml import read_additions
 from drivers.base import Driver, Survey

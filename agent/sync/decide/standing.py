@@ -1,0 +1,82 @@
+"""First step of a draft: standing tree and memory by the wanted names, and what the operator's files put there."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from agent.state.memory import NodeState
+from agent.sync.decide.additions import Addition, now_named
+from agent.sync.decide.view import Shaper, View
+from reportclient.names import spelled
+from reportclient.ownership import OWNERS, Names, joined
+from reportclient.renaming import as_called, called, former_name, new_names
+from reportclient.reserve import Reservations, with_reservations
+from reportclient.tree import ObservedTree
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Standing tree and memory, by the wanted names."""
+
+    formerly: str | None  # the root's name before a renaming; None: it is not renamed
+    observed: ObservedTree
+    memory: NodeState
+    named: Mapping[str, Names]  # what the operator's files put on each provider
+
+    def with_reservations(self, reserved: Reservations) -> ObservedTree:
+        return with_reservations(self.observed, reserved)
+
+
+def stand(view: View, shaper: Shaper) -> Standing:
+    """Return standing tree and memory by the wanted names: they differ while the host, or a child, is renamed."""
+    names = (name.removeprefix(view.node) for name in shaper.present(view.survey))
+    own_parts = sorted(names, key=lambda part: (-len(part), part))
+    formerly = view.wishes.rename_from or former_name(view.observed, own_parts)
+    observed, memory = _as_called(view, formerly)
+    return Standing(
+        formerly=formerly,
+        observed=observed,
+        memory=memory,
+        named=_named(observed, memory, view.additions),
+    )
+
+
+def _as_called(view: View, formerly: str | None) -> tuple[ObservedTree, NodeState]:
+    root, node = view.observed.root, view.node
+    if root is None or (root.name != node and root.name != formerly):
+        return view.observed, view.memory  # another host's root, or one that is not to be renamed: ``diff`` raises
+    before = {root.name, node, formerly or node}
+    standing = new_names(view.observed, node, formerly)
+
+    def new_name(name: str) -> str:
+        return standing.get(name) or spelled(called(name, node, before))
+
+    def by_new_name(names: Mapping[str, Names]) -> dict[str, Names]:
+        found: dict[str, Names] = {}
+        for name, each in names.items():
+            found = joined(found, {new_name(name): each})
+        return found
+
+    waiting = view.memory.waiting
+    left = view.memory.observed
+    remembered = replace(
+        view.memory,
+        observed=as_called(left, node, formerly) if left else None,
+        configured=by_new_name(view.memory.configured),
+        reported=by_new_name(view.memory.reported),
+        kinds={spelled(device): classes for device, classes in view.memory.kinds.items()},
+        waiting=replace(waiting, stock={(new_name(name), one): total for (name, one), total in waiting.stock.items()}),
+    )
+    return as_called(view.observed, node, formerly), remembered
+
+
+def _named(observed: ObservedTree, memory: NodeState, additions: Iterable[Addition]) -> dict[str, Names]:
+    """Return what the operator's files put on the standing providers, and the owner's marks that rules gave them."""
+    found = dict(memory.configured)
+    for name, now in now_named(observed, additions).items():
+        ours = memory.reported.get(name, Names())
+        found = joined(found, {name: Names(now.classes - ours.classes, now.traits - ours.traits)})
+    owners = {
+        name: Names(traits=frozenset(trait for trait in names.traits if trait.startswith(OWNERS)))
+        for name, names in memory.reported.items()
+    }
+    return joined(found, owners)

@@ -1,0 +1,64 @@
+"""Third step of a draft: the tree that is wanted, with what the operator's files add to the host's."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from agent.sync.decide.additions import Addition, add
+from agent.sync.decide.shaped import Shaped
+from agent.sync.decide.standing import Standing
+from agent.sync.decide.unmatched import unmatched
+from agent.sync.decide.view import Shaper, View
+from reportclient.ownership import Names, Ownership, joined
+from reportclient.tree import ProviderTree
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The wanted tree, and the source of each part of it."""
+
+    tree: ProviderTree
+    added: Mapping[str, Names]  # what the operator's files add, by provider name
+    reported: Mapping[str, Names]  # what devices and rules add beyond the driver's fixed names, by provider name
+    strays: tuple[Addition, ...]  # entries of the operator's files that match no provider of this host
+    ours: Ownership
+
+
+def want(view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> Wanted:
+    """Return the host's tree with what the operator's files add."""
+    tree, added = add(shaped.tree, view.root_uuid, view.additions, observed=standing.observed)
+    strays = unmatched(view.additions, view.root_uuid, tree, (view.observed, standing.observed))
+    reported = _beyond(shaped.tree, shaper.emitted)
+    configured = joined(joined(shaped.ours.configured, reported), added)
+    return Wanted(
+        tree=tree, added=added, reported=reported, strays=strays, ours=replace(shaped.ours, configured=configured)
+    )
+
+
+def _beyond(shaped: ProviderTree, emitted: Names) -> dict[str, Names]:
+    """Return what a shape puts on each provider beyond the driver's fixed names: it stays ours once unwanted."""
+    below = emitted.traits | (emitted.below or Names()).traits
+    found = {
+        provider.name: Names(
+            frozenset(provider.inventories) - emitted.classes,
+            provider.traits - (below if provider.parent else emitted.traits),
+        )
+        for provider in shaped
+    }
+    return {name: names for name, names in found.items() if names.classes or names.traits}
+
+
+def unseen_traits(view: View, standing: Standing, wanted: Wanted) -> frozenset[str]:
+    """
+    Return the wanted traits that no provider here carries.
+
+    Standard traits that placement lacked are left out as long as nothing in the tree changed.
+    """
+    names = frozenset[str]().union(*(provider.traits for provider in wanted.tree))
+    carried = frozenset[str]().union(*(seen.provider.traits for seen in standing.observed))
+    return names - carried - lacked_traits(view, standing)
+
+
+def lacked_traits(view: View, standing: Standing) -> frozenset[str]:
+    """Return the standard traits that placement lacked when the tree was last as it stands; empty if it changed."""
+    memory = standing.memory
+    return memory.lacked_traits if standing.observed == memory.observed else frozenset()

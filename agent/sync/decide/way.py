@@ -1,0 +1,168 @@
+"""Fourth step of a draft: the way from the standing tree to the wanted one, with what moves and what is held."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from agent.sync.decide.shaped import Shaped, lost_by, with_uses
+from agent.sync.decide.sharing import coming_back
+from agent.sync.decide.standing import Standing
+from agent.sync.decide.view import Needs, Shaper, View
+from agent.sync.decide.wanted import Wanted
+from drivers.moves import displaced, exchanged, plan_moves
+from drivers.strangers import find_stand_ins
+from reportclient.allocations import Allocation, Consumer, Holdings, Move, Observed, apply_moves
+from reportclient.diff import diff
+from reportclient.errors import Unplaceable
+from reportclient.hold import hold
+from reportclient.plan import Plan, lessened, recast
+from reportclient.tree import ObservedTree, ProviderTree
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """The way from the standing tree to the wanted one, with what must move and what must stay."""
+
+    tree: ProviderTree  # the wanted providers, and the held ones
+    plan: Plan
+    allocations: tuple[Allocation, ...]
+    held: tuple[str, ...]  # one sentence for each held provider
+    unplaceable: str  # as in ``Draft``
+
+
+def find_way(
+    view: View, shaper: Shaper, standing: Standing, shaped: Shaped, wanted: Wanted, known: frozenset[str]
+) -> Way | Needs:
+    """Return the way to the wanted tree; ``known`` are traits that placement has and no provider here carries."""
+    carried = frozenset().union(*(seen.provider.traits for seen in standing.observed))
+    root, formerly = view.observed.root, standing.formerly
+    make = partial(
+        diff,
+        view.observed,
+        ours=wanted.ours,
+        root_uuid=view.root_uuid,
+        known_traits=carried | known,
+        rename=root is not None and root.name == view.wishes.rename_from,
+        formerly=formerly,
+    )
+    plan = make(wanted.tree)
+    recast_as = exchanged(standing.memory.kinds, shaped.holdings.kinds)
+    allocations = _allocations(view, plan, standing.observed, anyhow=bool(recast_as))
+    if isinstance(allocations, Needs):
+        return allocations
+    moved = _moves(view, Observed(standing.observed, allocations), wanted, shaped.holdings, recast_as)
+    if isinstance(moved, Needs):
+        return moved
+    moves, consumers, unplaceable = moved
+    stands = with_uses(standing.with_reservations(shaped.reserved), shaped.uses)
+    after = Observed(stands, apply_moves(allocations, moves))
+    tree, held = _hold(view, shaper, standing, shaped, wanted, after)
+    back = _coming_back(view, standing.observed)
+    if isinstance(back, Needs):
+        return back
+    if held or moves or back:
+        several = {one.uuid: one for one in (*consumers, *back.consumers)}
+        plan = make(tree, moves=(*moves, *back.moves), consumers=several.values())
+        allocations = back.rows or allocations
+    return Way(tree=tree, plan=plan, allocations=allocations, held=held, unplaceable=unplaceable)
+
+
+def _allocations(view: View, plan: Plan, observed: ObservedTree, *, anyhow: bool) -> tuple[Allocation, ...] | Needs:
+    """
+    Return the allocations of the whole tree if consumers hold something on a provider that loses stock, else none.
+
+    With ``anyhow`` the root counts as such a provider, whatever the plan does with its stock.
+    """
+    losing = lessened(plan, observed) | recast(plan, observed)
+    losing |= {observed.root.uuid} if anyhow and observed.root else set()
+    first = _rows(view, (seen.uuid for seen in observed if seen.uuid in losing), observed)
+    if isinstance(first, Needs) or not first:
+        return first
+    others = (seen.uuid for seen in observed if seen.uuid not in losing and seen.provider.inventories)
+    rest = _rows(view, others, observed)
+    return rest if isinstance(rest, Needs) else (*first, *rest)
+
+
+def _rows(view: View, uuids: Iterable[str], observed: ObservedTree) -> tuple[Allocation, ...] | Needs:
+    """Return what is allocated on these providers, by the wanted names."""
+    asked, read = tuple(uuids), view.readings.allocations
+    if unread := frozenset(asked) - read.keys():
+        return Needs(allocations=unread)
+    return tuple(replace(row, provider=observed.by_uuid[uuid].name) for uuid in asked for row in read[uuid])
+
+
+def _moves(
+    view: View, observed: Observed, wanted: Wanted, holdings: Holdings, recast_as: frozenset[tuple[str, str]]
+) -> tuple[tuple[Move, ...], tuple[Consumer, ...], str] | Needs:
+    """
+    Return the moves, the consumers read for them, and why one has no place.
+
+    Nothing moves while the root is being renamed, nor beside nova, whose allocations these are.
+    """
+    root, rows, desired = observed.tree.root, observed.allocations, wanted.tree
+    if view.beside or not rows or root is None or root.name != desired.root.name:
+        return (), (), ""
+    here = {one.consumer for one in rows}
+    absent = holdings.guests - here  # guests whose rows a migration may have, as long as they migrate
+    strangers = (here if absent else displaced(observed, desired, wanted.ours)) - holdings.guests
+    known = _consumers(view, strangers | absent) if strangers else ()
+    if isinstance(known, Needs):
+        return known
+    unknown = [one for one in known if one.uuid in strangers]
+    stand_ins = find_stand_ins(unknown, known, holdings, rows)
+    try:
+        moves = plan_moves(observed, desired, holdings, wanted.ours, stand_ins=stand_ins, recast_as=recast_as)
+    except Unplaceable as error:
+        return (), (), str(error)
+    moving = _consumers(view, {move.consumer for move in moves} - {one.uuid for one in known})
+    return moving if isinstance(moving, Needs) else (moves, (*known, *moving), "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Back:
+    """Disks that come back from a pool which this host leaves, with the consumers that have them."""
+
+    moves: tuple[Move, ...] = ()
+    consumers: tuple[Consumer, ...] = ()
+    rows: tuple[Allocation, ...] = ()  # all that consumers have here, and these disks
+
+    def __bool__(self) -> bool:
+        return bool(self.moves)
+
+
+def _coming_back(view: View, observed: ObservedTree) -> _Back | Needs:
+    """Return the disks of this host's consumers that are on a pool which this host leaves."""
+    if view.pool is None or view.pool.shared or observed.root is None:
+        return _Back()
+    uuids = [seen.uuid for seen in observed if seen.provider.inventories and seen.uuid != view.pool.uuid]
+    rows = _rows(view, uuids, observed)
+    if isinstance(rows, Needs):
+        return rows
+    known = _consumers(view, {one.consumer for one in rows})
+    if isinstance(known, Needs):
+        return known
+    moves = coming_back(view.pool, observed, known)
+    disks = (Allocation(one.consumer, view.pool.seen.name, *each) for one in moves for each in one.arriving.items())
+    return _Back(moves, known, (*rows, *disks))
+
+
+def _consumers(view: View, uuids: Iterable[str]) -> tuple[Consumer, ...] | Needs:
+    """Return these consumers, without those to which nothing is allocated."""
+    asked = frozenset(uuids)
+    if unread := asked - view.readings.consumers.keys():
+        return Needs(consumers=unread)
+    return tuple(filter(None, (view.readings.consumers[uuid] for uuid in sorted(asked))))
+
+
+def _hold(
+    view: View, shaper: Shaper, standing: Standing, shaped: Shaped, wanted: Wanted, after: Observed
+) -> tuple[ProviderTree, tuple[str, ...]]:
+    """Return the wanted tree with what guests hold or an operator reserved of lost devices, and a sentence on each."""
+    return hold(
+        wanted.tree,
+        ObservedTree(tuple(seen for seen in after.tree if wanted.ours.writes(seen))),
+        after.allocations,
+        elsewhere=() if view.beside else shaped.holdings.elsewhere,  # nothing moves there beside nova
+        lost=lost_by(view, shaper, shaped),
+        besides={name: each.classes for name, each in standing.named.items()},
+    )
