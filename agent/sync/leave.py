@@ -37,6 +37,10 @@ _SHARING = (
     "this host shares the storage of its guests' disks, and nova would report that storage on the root again: set "
     "[agent] shared_disk = own, and run compute-node-agent reshape first"
 )
+_AWAITING = (
+    "devices are awaited since this host was booted, and nova would offer them at once: start what sets them up and "
+    "run sync, or wait until [agent] expect_timeout is over, or say --force"
+)
 _NAMED = 4  # consumers or providers that a sentence names
 Seen = TypeVar("Seen", Draft, Sight)
 
@@ -63,9 +67,9 @@ def hand_over_node(node: ComputeNode, *, dry: bool = False, force: bool = False)
     """
     Remove our marks and reservations from this host's tree and leave the rest, for nova-compute to go on with.
 
-    With ``force`` also where there are providers that nova would not maintain, and where nova-compute reported the root
-    with our driver. In the role beside these keep their
-    marks and reservations, as this agent maintains them.
+    With ``force`` also where there are providers that nova would not maintain, where devices are awaited after a boot,
+    and where nova-compute reported the root with our driver. In the role beside this agent's own providers keep their
+    marks and reservations, as it maintains them.
 
     Raises:
         as ``retire_node``.
@@ -75,6 +79,8 @@ def hand_over_node(node: ComputeNode, *, dry: bool = False, force: bool = False)
         root = sight.observed.root
         if root and SHARER in root.provider.traits:
             return (_SHARING,)
+        if sight.memory.waiting.stock and not force:
+            return (_AWAITING,)
         stands = node.standing_layout(sight.observed, sight.memory)
         return node.against_handing(sight, force=force) or against_hand_over(
             sight.observed, stands, force=force or beside

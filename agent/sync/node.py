@@ -13,7 +13,7 @@ from agent.state.memory import NodeState
 from agent.sync.decide.beside import against_root
 from agent.sync.decide.draft import Draft, draft
 from agent.sync.decide.judge import Terms
-from agent.sync.decide.layout import standing_layout
+from agent.sync.decide.layout import layout_of
 from agent.sync.decide.one_time import used_up_ones
 from agent.sync.decide.owner import NOVA_COMPUTE, against_handing, against_writing, only_audits, signs_of_nova
 from agent.sync.decide.pool import DISK, Pool, may_forget, may_share, pool_of
@@ -28,7 +28,7 @@ from drivers.policy import Layout
 from drivers.pools import POOLS, pool_uuid
 from reportclient.client import PlacementClient
 from reportclient.errors import TreeMismatch
-from reportclient.ownership import MANAGED, Names, Ownership, is_marked
+from reportclient.ownership import MANAGED, Ownership, is_marked
 from reportclient.reserve import set_by_operator, with_reservations
 from reportclient.tree import ObservedProvider, ObservedTree, ProviderTree
 
@@ -227,11 +227,7 @@ class ComputeNode:
         configured = self.settings.policy.layout
         if self.settings.audits_only and configured == "flat":
             tree = replace(tree, providers=tuple(seen for seen in tree if MANAGED not in seen.provider.traits))
-        root = tree.root.name if tree.root else ""
-        known = left.observed or left.reported or left.configured
-        reported = left.reported.get(root, Names()) if known else None
-        added = left.configured.get(root, Names())
-        return standing_layout(tree, self.driver.emitted, configured, reported=reported, added=added) or configured
+        return layout_of(tree, left, self.driver.emitted, configured)
 
     def terms(self) -> Terms:
         """Return the terms for ``judge``, with the time of now."""

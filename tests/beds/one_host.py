@@ -122,9 +122,9 @@ class OneHost:
             setattr(self, name, value)
         return run_pass(self.node, wishes)
 
-    def reshape(self, layout: str) -> Outcome:
+    def reshape(self, layout: str, *, force: bool = True) -> Outcome:
         """A conversion to another layout, which is configured from now on."""
-        return self.sync(RESHAPE, policy=replace(self.policy, layout=layout))  # type: ignore[arg-type]
+        return self.sync(replace(RESHAPE, force=force), policy=replace(self.policy, layout=layout))  # type: ignore[arg-type]
 
     def hand_over(self) -> Outcome:
         return hand_over_node(self.node, force=True)

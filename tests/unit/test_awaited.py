@@ -10,6 +10,7 @@ from agent.audit.decide.findings import Kind
 from agent.audit.run import witness
 from agent.state.memory import NodeState, Waiting, decode_state, encode_state
 from agent.sync.decide.view import Wishes
+from agent.sync.leave import hand_over_node
 from agent.sync.outcome import Status
 from beds.one_host import FORCE, OneHost
 from drivers.facts import HostFacts
@@ -233,7 +234,29 @@ def test_no_wait_is_configured(start: Start) -> None:
     assert one.stock(NIC) == {}
 
 
-def test_a_host_that_is_converted_after_a_boot_does_not_offer_what_it_awaits_twice(start: Start) -> None:
+def test_a_host_is_not_converted_while_devices_are_awaited(start: Start) -> None:
+    one = start("devices")
+    one.sync(facts=booted("second", vfs=0, types=0))
+
+    done = one.reshape("numa", force=False)
+
+    assert done.status is Status.UNSAFE
+    assert "a conversion from devices to numa would forget them: start what sets them up" in " ".join(done.notes)
+    one.sync(facts=booted("second"), policy=replace(one.policy, layout="devices"))
+    assert one.reshape("numa", force=False).status is Status.CHANGED
+
+
+def test_a_host_is_not_handed_over_while_devices_are_awaited(start: Start) -> None:
+    one = start("devices")
+    one.sync(facts=booted("second", vfs=0, types=0))
+
+    done = hand_over_node(one.node)
+
+    assert (done.status, one.stock(NIC)) == (Status.UNSAFE, {VF: (4, 4)})
+    assert "nova would offer them at once" in " ".join(done.notes)
+
+
+def test_a_host_that_is_converted_in_spite_of_that_does_not_offer_what_it_awaits_twice(start: Start) -> None:
     one = start("devices")
     one.sync(facts=booted("second", vfs=0, types=0))
 

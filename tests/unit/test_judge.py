@@ -53,6 +53,8 @@ def draft(**changes: Any) -> Draft:
         away=frozenset(),
         held=(),
         awaited=(),
+        stands_in="devices",
+        layout="devices",
         strays=(),
         memory=SEEN,
         refused=SEEN,

@@ -7,6 +7,7 @@ from agent.errors import ConfigError
 from agent.state.memory import NodeState
 from agent.sync.decide.additions import Addition, check_names, without
 from agent.sync.decide.beside import Side, own_side
+from agent.sync.decide.layout import layout_of
 from agent.sync.decide.pool import Pool, leaves
 from agent.sync.decide.remembered import lasting, meanwhile, signs_on
 from agent.sync.decide.shaped import Shaped, shape, unread_uses, with_awaited, with_used
@@ -17,6 +18,7 @@ from agent.sync.decide.view import Needs, Shaper, View
 from agent.sync.decide.wanted import Wanted, lacked_traits, unseen_traits, want
 from agent.sync.decide.way import Way, find_way
 from drivers.base import Survey
+from drivers.policy import Layout
 from reportclient.allocations import Allocation, apply_moves
 from reportclient.names import unknown_standard
 from reportclient.ownership import Contest, Ownership
@@ -45,6 +47,8 @@ class Draft:
     away: frozenset[str]  # classes that the root has, partly reserved, while no device has them now
     held: tuple[str, ...]  # a sentence on each device that is held, reserved as used, or awaited
     awaited: tuple[str, ...]  # the sentences on the awaited ones
+    stands_in: Layout  # the layout of the standing tree
+    layout: Layout  # the wanted one
     strays: tuple[Addition, ...]  # entries of the operator's files that match no provider of this host
     memory: NodeState  # as the last pass left it, by the wanted names
     refused: NodeState  # to remember if nothing is written, by the standing names
@@ -174,6 +178,8 @@ def _draft(
         strays=wanted.strays,
         held=(*shaped.uses.notes, *shaped.awaited, *way.held),
         awaited=shaped.awaited,
+        stands_in=layout_of(standing.observed, standing.memory, shaper.emitted, view.policy.layout),
+        layout=view.policy.layout,
         contest=shaped.contest,
         went_back=view.went_back,
         identified=view.identified,

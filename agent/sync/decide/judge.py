@@ -63,6 +63,8 @@ def judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
         return Verdict(refused=Status.UNSAFE, notes=wrong, memory=memory)
     if forgotten := _forgotten(draft):
         return Verdict(refused=Status.UNSAFE, notes=forgotten, memory=memory)
+    if not wishes.force and (waits := _converts_while_awaiting(draft)):
+        return Verdict(refused=Status.UNSAFE, notes=waits, memory=memory)
     if lost := _lost_settings(draft, terms.free_ratios):
         return Verdict(refused=Status.UNSAFE, notes=lost, memory=memory)
     try:
@@ -152,6 +154,16 @@ def _forgotten(draft: Draft) -> tuple[str, ...]:
         f"{draft.desired.root.name} still shares {draft.forgotten} for its guests' disks, and this configuration names "
         f"another place for them: set [libvirt] images_type = rbd and images_rbd_pool as they were, and [agent] "
         f"shared_disk = own, and run compute-node-agent reshape --apply; then change them",
+    )
+
+
+def _converts_while_awaiting(draft: Draft) -> tuple[str, ...]:
+    """Return why a tree is not converted now: another layout has no place for devices that are out of sight."""
+    if draft.beside or not draft.awaited or draft.stands_in == draft.layout:
+        return ()
+    return (
+        f"devices are awaited since this host was booted, and a conversion from {draft.stands_in} to {draft.layout} "
+        f"would forget them: start what sets them up, or wait until [agent] expect_timeout is over, or say --force",
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from agent.state.memory import NodeState
 from drivers.policy import OF_CELLS, Layout
 from reportclient.names import NO_DEVICES
 from reportclient.ownership import Names, is_marked, is_novas, others_marks
@@ -45,6 +46,15 @@ def standing_layout(
     if reported is None and classes:
         return None
     return "devices" if configured in OF_CELLS else configured
+
+
+def layout_of(tree: ObservedTree, left: NodeState, emitted: Names, configured: Layout) -> Layout:
+    """Return the layout of a tree by what a pass left; ``configured`` where it cannot be told."""
+    root = tree.root.name if tree.root else ""
+    known = left.observed or left.reported or left.configured
+    reported = left.reported.get(root, Names()) if known else None
+    added = left.configured.get(root, Names())
+    return standing_layout(tree, emitted, configured, reported=reported, added=added) or configured
 
 
 def _with_cells(cells: Iterable[ObservedProvider], children: Iterable[ObservedProvider], configured: Layout) -> Layout:
