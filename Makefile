@@ -75,9 +75,9 @@ storage-test: .venv/test.stamp  ## disks of guests in a real Ceph cluster and on
 	@tools/storage.sh
 	@$(BIN)/python -m pytest -q -s --durations=5 tests/storage
 
-distro-test: .venv/test.stamp  ## the package, and the tests, on Debian 12 and 13; roots of both in .distro/
+distro-test: .venv/test.stamp  ## the package, and the tests, on Debian 12, 13 and unstable; their roots in .distro/
 	@tools/host.sh roots
-	@tools/distro.sh bookworm trixie
+	@tools/distro.sh bookworm trixie sid
 	@$(BIN)/python -m pytest -q -s --durations=5 tests/distro
 
 deb: .venv/run.stamp  ## a Debian package in build/, with the service
