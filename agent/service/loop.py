@@ -99,7 +99,7 @@ class Daemon:
 
     def _loop(self) -> None:
         self._pace.start()
-        LOG.info("the first pass comes in %.0f s", self._pace.rhythm.due - time.monotonic())
+        LOG.info("the first pass comes in %.0f s", max(0.0, self._pace.rhythm.due - time.monotonic()))
         while True:
             events, _ = self._wake_ups.wait(self._pace.wait_s(self._reporter.notifier.watchdog_s))
             self._reporter.progress()
