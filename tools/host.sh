@@ -14,7 +14,7 @@ PACKAGES="libvirt-daemon-system libvirt-clients libvirt-dev qemu-system-x86 qemu
 DATABASES="postgresql mariadb-server-core mariadb-client-core etcd-server"
 CONTAINERS="systemd systemd-container dbus polkitd"
 CLOUD="rabbitmq-server"
-ROOTS="mmdebstrap lintian"
+ROOTS="mmdebstrap lintian podman runc"
 STORAGE="ceph-mon ceph-mgr ceph-osd ceph-common python3-rados python3-rbd lvm2"
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }

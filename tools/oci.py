@@ -29,7 +29,7 @@ CONFIG = {
 
 
 def pack(root: Path, image: Path, version: str, architecture: str) -> None:
-    """Write the image; its digests are in its ``index.json``."""
+    """Write the image; its tag is the version without the release that it was built on."""
     layer = image.with_suffix(".layer")
     whole, packed = hashlib.sha256(), hashlib.sha256()
     with (
@@ -55,7 +55,7 @@ def pack(root: Path, image: Path, version: str, architecture: str) -> None:
     layers = [{"mediaType": f"{TYPES}.layer.v1.tar+gzip", "digest": f"sha256:{packed.hexdigest()}", "size": size}]
     manifest = encode({"schemaVersion": 2, "config": named(f"{TYPES}.config.v1+json", config), "layers": layers})
     index = named(f"{TYPES}.manifest.v1+json", manifest)
-    index["annotations"] = {"org.opencontainers.image.ref.name": f"{NAME}:{version.replace('+', '-')}"}
+    index["annotations"] = {"org.opencontainers.image.ref.name": f"{NAME}:{version.partition('+')[0]}"}
     with tarfile.open(image, "w") as archive:
         add(archive, "oci-layout", encode({"imageLayoutVersion": "1.0.0"}))
         add(archive, "index.json", encode({"schemaVersion": 2, "manifests": [index]}))

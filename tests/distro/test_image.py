@@ -1,33 +1,50 @@
-"""The container image: what is in it works as its own user. Run by chroot, as not every machine runs containers."""
+"""The container image: what is in it, and what podman makes of it, as its own user with no rights."""
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from beds import placement, podman
+from beds.by_hand import ByHand
+from beds.podman import Podman
 from beds.process import BedError
-from beds.root import PROJECT, Root
+from beds.root import PROJECT, Root, changeable
+from beds.synthetic import bed
+from beds.synthetic.bed import Host
+from beds.synthetic.hosts import QUEENS_FIRST
+from beds.upgrades import write_config
 
 pytestmark = pytest.mark.live
 
+PATIENCE_S = 60
+LIBVIRT = 64999  # a group that no user of the image is in
 HOST = PROJECT / "tests/hosts/four-cells"
 
 
 @pytest.fixture(scope="module")
-def blobs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The image of this tree, unpacked: a folder with ``index.json`` and its blobs."""
+def image() -> Path:
+    """The image of this tree."""
     python = sys._base_executable  # type: ignore[attr-defined]
     deb = _told([str(PROJECT / "tools/deb.sh"), python])
-    image = _told([str(PROJECT / "tools/image.sh"), deb])
+    made = PROJECT / _told([str(PROJECT / "tools/image.sh"), deb])
+    print(f"\n{made.name}: {made.stat().st_size >> 20} MiB")
+    return made
+
+
+@pytest.fixture(scope="module")
+def blobs(image: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The image, unpacked: a folder with ``index.json`` and its blobs."""
     folder = tmp_path_factory.mktemp("image")
-    subprocess.run(["tar", "--extract", "--file", image, "--directory", str(folder)], cwd=PROJECT, check=True)
-    print(f"\n{image}: {(PROJECT / image).stat().st_size >> 20} MiB")
+    subprocess.run(["tar", "--extract", "--file", str(image), "--directory", str(folder)], check=True)
     return folder
 
 
@@ -84,6 +101,75 @@ def test_it_reports_a_host_as_the_same_code_outside_does(root: Root) -> None:
 
     names = json.loads(found)["providers"].keys()
     assert names == json.loads((HOST / "devices.json").read_text(encoding="utf-8"))["providers"].keys()
+
+
+@pytest.fixture(scope="module")
+def containers(image: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
+    with podman.loaded(tmp_path_factory.mktemp("podman"), image) as found:
+        yield found
+
+
+def let_in(host: Host, containers: Podman) -> None:
+    """The host's libvirtd knows the image's user, and its socket is open to the image's group."""
+    known = host.libvirtd.socket.parent / "passwd"
+    known.write_text(containers.once("/usr/bin/cat", "/etc/passwd"), encoding="utf-8")
+    subprocess.run([*host.libvirtd.inside, "mount", "--bind", str(known), "/etc/passwd"], check=True)
+    os.chown(host.libvirtd.socket, 0, LIBVIRT)
+    host.libvirtd.socket.chmod(0o770)
+
+
+def test_the_service_in_a_container_reports_its_host_and_is_healthy(
+    containers: Podman, placement_template: Path, tmp_path: Path
+) -> None:
+    config, state = tmp_path / "etc", tmp_path / "state"
+    config.mkdir()
+    state.mkdir()
+    user, group = containers.once("/usr/bin/id", "-u").strip(), containers.once("/usr/bin/id", "-g").strip()
+    os.chown(state, int(user), int(group))
+    with (
+        placement.serving(tmp_path / "placement", placement_template) as server,
+        bed.serving(tmp_path / "host", QUEENS_FIRST) as host,
+    ):
+        let_in(host, containers)
+        groups: dict[str, dict[str, object]] = {
+            "placement": {"auth_type": "none", "endpoint": server.url},
+            "agent": {"interval": 2, "start_spread": 0},
+            "libvirt": {"virt_type": "qemu"},
+            "pci": {"discover": "all"},
+        }
+        write_config(groups, config / "compute-node-agent.conf")
+        volumes = {
+            config: "/etc/compute-node-agent:ro",
+            state: "/var/lib/compute-node-agent",
+            host.libvirtd.socket.parent: "/run/libvirt",
+            host.files.root / "sys": "/sys:ro",
+        }
+        with podman.started(containers, volumes, "--env=SYSTEMD_DEVICE_VERIFY_SYSFS=0", f"--group-add={LIBVIRT}"):
+            deadline = time.monotonic() + PATIENCE_S
+            while not containers.healthy():
+                assert time.monotonic() < deadline, containers.logs()
+                time.sleep(0.5)
+
+            rows = ByHand(server.url).send("GET", "/resource_providers")["resource_providers"]
+            names = {f"{QUEENS_FIRST.name}_{nic.address}" for nic in QUEENS_FIRST.nics}
+            assert {row["name"] for row in rows} == names | {QUEENS_FIRST.name}
+            containers.run("stop", podman.NAME)
+            assert containers.run("wait", podman.NAME).strip() == "0"
+
+
+def test_podman_of_debian_13_makes_a_unit_of_the_quadlet(blobs: Path, tmp_path: Path) -> None:
+    (named,) = json.loads((blobs / "index.json").read_text(encoding="utf-8"))["manifests"]
+    with changeable("trixie", tmp_path, kernel=True) as root:
+        root.run("apt-get", "update", "-q")
+        root.run("apt-get", "install", "-q", "-y", "--no-install-recommends", "podman")
+        root.run("mkdir", "-p", "/etc/containers/systemd")
+        root.put(PROJECT / "etc/containers/compute-node-agent.container", "/etc/containers/systemd")
+
+        unit = root.run("/usr/lib/systemd/system-generators/podman-system-generator", "--dryrun")
+
+    started = next(line.replace("=", " ") for line in unit.splitlines() if line.startswith("ExecStart="))
+    assert started.endswith(f" localhost/{named['annotations']['org.opencontainers.image.ref.name']}")
+    assert [option for option in podman.OPTIONS if f" {option.replace('=', ' ')} " not in started] == []
 
 
 def test_its_health_command_is_there_and_fails_while_no_service_runs(root: Root) -> None:
