@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from agent.allocations.decide.rules import write_documentation
-from agent.audit.decide.findings import MEANINGS
+from agent.audit.decide.findings import MEANINGS, NEVER_REPAIRED
 
 HEAD = """\
 # Operations and findings
@@ -92,8 +92,8 @@ POLICY = """
 
 `audit --heal --policy FILE` carries out only the repairs that FILE allows.
 `heal` is required; the other keys have the default values shown here.
-Never repaired are `guest-lost`, `ownerless`, `duplicate-provider`, `profile-lost`, `over-capacity`,
-`twice-on-offer`, `other-layout` and `other-options`.
+Never repaired are NEVER.
+`check` finds a policy that names one of them.
 
 ```yaml
 heal: [orphaned, leaked-migration, doubled]  # kinds
@@ -119,7 +119,8 @@ have each other's last units stay so: move one of them away.
 def document() -> str:
     """Return the page."""
     findings = "".join(f"| `{kind.value}` | {meaning} |\n" for kind, meaning in MEANINGS.items())
-    return HEAD + write_documentation() + FINDINGS + findings + POLICY
+    never = ", ".join(f"`{kind.value}`" for kind in NEVER_REPAIRED)
+    return HEAD + write_documentation() + FINDINGS + findings + POLICY.replace("NEVER", never)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from agent.audit.decide.findings import NEVER_REPAIRED
 from agent.audit.heal import read_policy
 from agent.connect.choice import Choice, asking_nova, open_client, open_driver, open_nova
 from agent.errors import USER_ERRORS, ConfigError, StateError
@@ -126,7 +127,9 @@ def _try(name: str, attempt: Callable[[], str]) -> Check:
 def _check_service(settings: Settings) -> str:
     """Check what only ``run`` needs; skip the metrics port while the service runs, because the service holds it."""
     if settings.heal_policy:
-        read_policy(settings.heal_policy)
+        never = read_policy(settings.heal_policy).kinds.intersection(NEVER_REPAIRED)
+        if idle := ", ".join(sorted(kind.value for kind in never)):
+            raise CheckFailed(f"{settings.heal_policy}: no audit repairs {idle}: take it out of heal")
     textfile = settings.metrics_textfile
     if textfile and not os.access(textfile if textfile.exists() else textfile.parent, os.W_OK):
         raise CheckFailed(

@@ -444,9 +444,11 @@ def test_metrics_are_served_at_another_address_and_a_refused_pass_closes_the_str
 
 
 def test_check_finds_what_the_service_would_not_start_with(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("heal: [orphaned, guest-lost]", encoding="utf-8")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         wrong = {
-            "heal_policy": "/nosuch.yaml",
+            "heal_policy": policy,
             "metrics_textfile": "/nosuch/a.prom",
             "metrics_port": taken.getsockname()[1],
         }
@@ -458,6 +460,7 @@ def test_check_finds_what_the_service_would_not_start_with(tmp_path: Path) -> No
             )
             (service,) = (one for one in done.json["checks"] if one["check"] == "service")
             assert (done.code, service["ok"]) == (3, False), service
+            assert str(value) in service["detail"]
 
 
 def test_what_root_leaves_in_the_services_folder_is_its_users(

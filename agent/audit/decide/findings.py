@@ -59,6 +59,18 @@ MEANINGS = {
     Kind.OTHER_LAYOUT: "the tree stands in another layout than `[compute] layout` says",
 }
 
+NEVER_REPAIRED = (
+    Kind.GUEST_LOST,
+    Kind.OWNERLESS,
+    Kind.DUPLICATE,
+    Kind.PROFILE_LOST,
+    Kind.OVER,
+    Kind.TWICE_ON_OFFER,
+    Kind.OTHER_LAYOUT,
+    Kind.OTHER_OPTIONS,
+)
+"""Kinds about which a person must decide, whatever a policy says."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
