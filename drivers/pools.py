@@ -5,14 +5,14 @@ from uuid import UUID, uuid5
 
 from drivers.facts import PoolSpace
 from drivers.policy import Policy
+from reportclient.names import SHARES
 from reportclient.ownership import MARKER
 from reportclient.tree import Inventory, Provider
 
 GIB = 1024**3
 STEP = 100  # a pool's amount differs at each look: it is reported anew if it differs by more than 1/100
-SHARES = "MISC_SHARES_VIA_AGGREGATE"
 POOLS = "ceph_"  # begins the names of such providers
-SHARER = f"{MARKER}_SHARES_DISK"  # on the root of a host whose guests' disks are on a shared pool
+SHARER = f"{MARKER}_SHARES_DISK"  # on the root of a host whose guests' disks are counted on a provider that shares them
 
 
 def pool_gib(disk: PoolSpace, policy: Policy, before: Inventory | None) -> tuple[int, str]:

@@ -1,6 +1,6 @@
 """Client that reads placement and carries out plans; all writes to placement go through it."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from urllib.parse import urlencode
 from uuid import UUID
@@ -8,12 +8,12 @@ from uuid import UUID
 from reportclient import payload
 from reportclient.allocations import Allocation, Consumer
 from reportclient.errors import Absent, Conflict, Forbidden, Rejected, Unavailable
+from reportclient.names import SHARES
 from reportclient.plan import Plan
 from reportclient.transport import NEWEST, Transport, parse_date
 from reportclient.tree import ObservedProvider, ObservedTree, Provider, went_back
 from reportclient.writer import Writer
 
-SHARES = "MISC_SHARES_VIA_AGGREGATE"
 NAMES_PER_QUERY = 100  # keeps GET /traits?name=in:... under 8 KiB
 
 
@@ -115,6 +115,20 @@ class PlacementClient:
         body, _ = self._transport.get(f"/resource_providers?{urlencode({'member_of': aggregate})}")
         with payload.in_form(f"the providers in aggregate {aggregate}"):
             return {uuid: name for uuid, name, _, _ in payload.decode_listing(body)}
+
+    def sharing_with(self, aggregates: Collection[str]) -> tuple[ObservedProvider, ...]:
+        """
+        Return the providers that share their stock with all in one of these aggregates, by name.
+
+        One request, and three for each provider; none where there is no aggregate.
+        """
+        if not aggregates:
+            return ()
+        asked = {"member_of": f"in:{','.join(sorted(aggregates))}", "required": SHARES}
+        body, _ = self._transport.get(f"/resource_providers?{urlencode(asked)}")
+        with payload.in_form("the providers that share their stock"):
+            rows = sorted(payload.decode_listing(body), key=lambda row: row[1])
+        return tuple(self.read(uuid, name, generation) for uuid, name, _, generation in rows)
 
     def read(self, uuid: str, name: str, generation: int) -> ObservedProvider:
         """Return one root as it stands, without its children. Three requests; errors as ``observe``."""

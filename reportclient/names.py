@@ -10,6 +10,7 @@ CUSTOM_PREFIX = "CUSTOM_"
 CPUS = frozenset({"VCPU", "PCPU"})  # two classes of CPUs; pinning decides between them
 NO_DEVICES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})  # the host's own classes, not those of devices
 BANDWIDTH = frozenset({"NET_BW_EGR_KILOBIT_PER_SEC", "NET_BW_IGR_KILOBIT_PER_SEC"})  # of a link, beside its devices
+SHARES = "MISC_SHARES_VIA_AGGREGATE"  # trait of a provider whose stock all in its aggregates may use
 ONE_TIME = "HW_PCI_ONE_TIME_USE"  # trait of devices that the first guest uses up
 LONGEST = 255  # largest number of characters in a name
 FORM = re.compile(f"(?!CUSTOM_*$)[A-Z0-9_]{{1,{LONGEST}}}")  # names that placement's schema accepts

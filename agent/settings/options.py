@@ -165,9 +165,10 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
                         "In each role the agent compares allocations with guests, and repairs what its policy allows. "
                         "Unset: sole, but nothing is written while a sign shows that nova reports the host."),
         cfg.StrOpt("shared_disk", default="own", choices=("own", "sharing"),
-                   help="Where DISK_GB of [libvirt] images_type = rbd stands. own: on the root of each host, as with "
-                        "nova, so that every host reports all of the cluster. sharing: on a provider of the pool, once "
-                        "for all hosts that share it."),
+                   help="Where DISK_GB of guests on shared storage stands. own: on the root of each host, as with "
+                        "nova: every host reports all of the storage. sharing: once for all hosts that share it. With "
+                        "[libvirt] images_type = rbd the agents keep a provider of the pool. For other storage, as "
+                        "NFS, an operator keeps one that shares DISK_GB with this host by an aggregate."),
         cfg.StrOpt("rbd_capacity", default="cluster", choices=("cluster", "pool"),
                    help="What is reported as DISK_GB with [libvirt] images_type = rbd. cluster: all that the disks of "
                         "the Ceph cluster have, as nova reports it; if a pool keeps each byte three times, that is "

@@ -49,8 +49,23 @@ def _file_backed(values: Values) -> int:
 def _disk_shared(values: Values) -> bool:
     if values.value("agent", "shared_disk") == "own":
         return False
-    if values.value("libvirt", "images_type") != "rbd":
-        values.problem("agent", "shared_disk", "sharing needs [libvirt] images_type = rbd")
+    kind = values.value("libvirt", "images_type")
+    if kind == "lvm":
+        values.problem("agent", "shared_disk", "sharing does not fit [libvirt] images_type = lvm, which is this host's")
+    if kind != "rbd" and values.value("workarounds", "reserve_disk_resource_for_image_cache"):
+        values.problem(
+            "agent",
+            "shared_disk",
+            "sharing has no use for [workarounds] reserve_disk_resource_for_image_cache: reserve of the storage's own "
+            "provider in placement",
+        )
+    if kind != "rbd" and values.value("DEFAULT", "disk_allocation_ratio"):
+        values.problem(
+            "agent",
+            "shared_disk",
+            "sharing has no use for [DEFAULT] disk_allocation_ratio: set the ratio of the storage's own provider in "
+            "placement",
+        )
     if values.value("DEFAULT", "compute_driver") == INSIDE:
         values.problem("agent", "shared_disk", "sharing does not fit nova-compute, which reports DISK_GB on the root")
     if values.value("agent", "role") in ("beside", "audit"):

@@ -16,16 +16,16 @@ from agent.sync.decide.judge import Terms
 from agent.sync.decide.layout import layout_of
 from agent.sync.decide.one_time import used_up_ones
 from agent.sync.decide.owner import NOVA_COMPUTE, against_handing, against_writing, only_audits, signs_of_nova
-from agent.sync.decide.pool import DISK, Pool, may_forget, may_share, pool_of
+from agent.sync.decide.pool import DISK, Pool, may_be_operators, may_forget, may_share, operators_pool, pool_of
 from agent.sync.decide.shaped import ownership
 from agent.sync.decide.view import Needs, Readings, View, Wishes
 from agent.sync.provider_yaml import read_additions
 from drivers.base import Driver, Survey
-from drivers.facts import DiskFacts, ServiceSigns
+from drivers.facts import DiskFacts, PoolSpace, ServiceSigns
 from drivers.host.services import probe_service
 from drivers.looks import look
 from drivers.policy import Layout
-from drivers.pools import POOLS, pool_uuid
+from drivers.pools import pool_uuid
 from reportclient.client import PlacementClient
 from reportclient.errors import TreeMismatch
 from reportclient.ownership import MANAGED, Ownership, is_marked
@@ -256,10 +256,18 @@ class ComputeNode:
     def _pool(self, disk: DiskFacts, observed: ObservedTree, *, force: bool) -> Pool | None:
         """Return the storage that this host shares with others, or did; None where it neither does nor did."""
         policy, root = self.settings.policy, observed.root
-        if not self.settings.reports_root or not may_share(disk, policy, root):
+        if not self.settings.reports_root:
             return None
-        limit = 1.0 if force else self.settings.shrink_fraction
-        pool = pool_of(disk, policy, self.client.root(pool_uuid(disk)), limit)
+        if may_share(disk, policy, root):
+            limit = 1.0 if force else self.settings.shrink_fraction
+            pool = pool_of(disk, policy, self.client.root(pool_uuid(disk)), limit)
+        elif may_be_operators(disk, policy, root):
+            sharing = self.client.sharing_with(root.provider.aggregates) if root else ()
+            if (found := operators_pool(self.name, root, sharing, policy)) is None:
+                return None
+            pool = found
+        else:
+            return None
         moving = pool.shared and pool.stands and root and DISK in root.provider.inventories
         return replace(pool, used=self.client.used(pool.uuid, DISK)) if moving else pool
 
@@ -267,8 +275,11 @@ class ComputeNode:
         """Return the name of a pool that this host still shares, though its configuration names another; or empty."""
         if root is None or not self.settings.reports_root or not may_forget(pool, disk, root):
             return ""
-        members = [name for each in sorted(root.provider.aggregates) for name in self.client.members(each).values()]
-        return next((name for name in members if name.startswith(POOLS)), "")
+        ours = pool.uuid if pool else ""
+        others = [one.name for one in self.client.sharing_with(root.provider.aggregates) if one.uuid != ours]
+        if others or isinstance(disk, PoolSpace):  # a mark without any may be of a pass that was cut off
+            return next(iter(others), "")
+        return "a storage that is in none of its aggregates now"
 
     def _in_this_role(self, memory: NodeState) -> NodeState:
         """Return the memory; of another role only what does not say what is ours: the roles divide a tree otherwise."""

@@ -35,6 +35,8 @@ def leave_pool(node: ComputeNode, pool: Pool, root_uuid: str) -> bool:
     """
     Take a root out of the aggregate of a pool, once none of its consumers has a disk there; return whether it is out.
 
+    The aggregate of an operator's storage is left as it is.
+
     A scheduler may have chosen the pool for a new consumer meanwhile: then the next pass moves that disk first. One
     that comes between this look and the write stays on the pool; so does one whose server has something of another
     host, until nova has cleaned up.
@@ -55,14 +57,14 @@ def leave_pool(node: ComputeNode, pool: Pool, root_uuid: str) -> bool:
     mark = root.provider.traits & {SHARER}
     unmarked = SetTraits(root.uuid, root.name, root.provider.traits - mark, frozenset(), mark)
     left = SetAggregates(root.uuid, root.name, root.provider.aggregates - {pool.aggregate})
-    node.client.execute(Plan((*((unmarked,) if mark else ()), left)), tree)
+    node.client.execute(Plan((*((unmarked,) if mark else ()), *(() if pool.operators else (left,)))), tree)
     return True
 
 
 def remove_pool_if_last(node: ComputeNode, pool: Pool, root_uuid: str) -> None:
-    """Delete a pool's provider if no other root is in its aggregate, and no consumer has anything of it."""
+    """Delete a pool's provider, if it is ours, no other root is in its aggregate, and no consumer has any of it."""
     seen = node.client.root(pool.uuid)
-    if seen is None:
+    if seen is None or pool.operators:
         return
     others = node.client.members(pool.aggregate).keys() - {root_uuid}
     if not leaves_nothing(pool.uuid, others, len(node.client.allocations((seen,)))):

@@ -1,6 +1,6 @@
 """Makes DISK_GB of the root out of what has the disks of guests, with its reason."""
 
-from drivers.facts import DiskUnread, HostFacts, PoolSpace
+from drivers.facts import DiskSpace, DiskUnread, HostFacts, PoolSpace
 from drivers.libvirt.stock import Entry, kept_text, one_class, present_only
 from drivers.policy import Policy
 from drivers.pools import GIB, pool_gib
@@ -12,10 +12,10 @@ def disk_stock(facts: HostFacts, policy: Policy, standing: Standing) -> dict[str
     """
     Return DISK_GB in whole GiB, rounded down; each reserved amount is rounded up. Empty where there is nothing.
 
-    What did not answer has what it has in placement. A pool that is shared has a provider of its own.
+    What did not answer has what it has in placement. A storage that is shared has a provider of its own.
     """
     disk = facts.disk
-    if isinstance(disk, PoolSpace) and disk.fsid and policy.disk_shared:
+    if policy.disk_shared and (disk.fsid if isinstance(disk, PoolSpace) else isinstance(disk, DiskSpace)):
         return {}
     before = standing.root.provider.inventories.get("DISK_GB") if standing.root else None
     if isinstance(disk, DiskUnread):

@@ -36,7 +36,7 @@ from beds.memory_forms import (
 )
 
 MINORS = {f"1.{minor}": minor for minor in range(30, 40)}
-AGGREGATE = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # one uuid: of other queries nothing is modelled
+AGGREGATE = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 UNKNOWN = "unknown"  # the type of a consumer that was never told one
 
 
@@ -131,8 +131,10 @@ class MemoryPlacement:
 
     def _list(self, _: str, ask: _Ask) -> _Reply:
         asked = parse_query(ask.query, frozenset({"name", "uuid", "in_tree", "required", "member_of", "resources"}))
-        if "resources" in asked or ("member_of" in asked and not AGGREGATE.fullmatch(asked["member_of"])):
+        if "resources" in asked:
             raise NotImplementedError(ask.query)
+        aggregates = set(asked.get("member_of", "").removeprefix("in:").split(","))
+        demand("member_of" not in asked or all(map(AGGREGATE.fullmatch, aggregates)), "member_of")
         for key in ("uuid", "in_tree"):
             demand(key not in asked or parse_uuid(asked[key]) == asked[key], key)
         name, tree = asked.get("name"), self._providers.get(asked.get("in_tree", ""))
@@ -144,7 +146,7 @@ class MemoryPlacement:
         rows = [self._providers[uuid] for uuid in found if uuid and asked.get("uuid", uuid) == uuid]
         rows = [one for one in rows if one.name == name] if name else rows
         if "member_of" in asked:
-            rows = [one for one in rows if asked["member_of"] in one.aggregates]
+            rows = [one for one in rows if not aggregates.isdisjoint(one.aggregates)]
         if "required" in asked and (tree or "in_tree" not in asked):
             wanted = self._known_traits(asked["required"])
             rows = [one for one in rows if wanted <= one.traits]

@@ -6,10 +6,6 @@ before the service, as systemd orders it.
 """
 
 import json
-import re
-import shlex
-import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -22,17 +18,14 @@ from beds import placement
 from beds.by_hand import ByHand
 from beds.guest import machine
 from beds.guest.machine import PROJECT, Guest
+from beds.guest.service import CARDS, HOST, RESHAPE, UNIT, build, install, show, wait_until_well
 from beds.guests import GuestSpec, domain_xml
 
 pytestmark = pytest.mark.live
 
 IMAGE = PROJECT / ".guest"
-UNIT, RESHAPE = "compute-node-agent.service", "compute-node-agent-reshape.service"
-CARDS = ("0000:41:00.0", "0000:81:00.0")  # of cells 0 and 1
 VFS = ("0000:41:10.0", "0000:81:10.0")
 MTTY = "/sys/class/mdev_bus/mtty/mdev_supported_types/mtty-1/create"
-HOST = "full-guest"
-PATIENCE_S = 240
 CONFIG = """\
 [DEFAULT]
 instances_path = /var/lib
@@ -59,19 +52,8 @@ start_spread = 0
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The Debian package of this tree, and one of the next version."""
-    command = [str(PROJECT / "tools/deb.sh"), sys._base_executable]  # type: ignore[attr-defined]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
     folder = tmp_path_factory.mktemp("package")
-    today = PROJECT / done.stdout.split()[-1]
-    stage, tomorrow = folder / "stage", folder / "next.deb"
-    subprocess.run(["dpkg-deb", "-R", str(today), str(stage)], check=True)
-    control = stage / "DEBIAN/control"
-    control.write_text(re.sub("^Version: .*$", "Version: 999", control.read_text(), flags=re.MULTILINE))
-    subprocess.run(["dpkg-deb", "-Znone", "--root-owner-group", "-b", str(stage), str(tomorrow)], check=True)
-    subprocess.run(["dpkg-deb", "-R", str(today), str(folder / "again")], check=True)
-    subprocess.run(["dpkg-deb", "-Znone", "--root-owner-group", "-b", str(folder / "again"), str(folder / "now.deb")],
-                   check=True)  # fmt: skip
-    return {"now": folder / "now.deb", "next": tomorrow}
+    return {"now": build(folder / "now"), "next": build(folder / "next", version="999")}
 
 
 @pytest.fixture
@@ -129,14 +111,6 @@ def test_an_upgrade_converts_the_host_under_its_guests(
             assert len(where) == 4
 
 
-def install(guest: Guest, package: Path, config: str) -> None:
-    """As an operator does: the configuration, then the package."""
-    guest.run("mkdir -p /etc/compute-node-agent")
-    guest.send("/etc/compute-node-agent/compute-node-agent.conf", config)
-    guest.copy(package, "/root/agent.deb")
-    guest.run("DEBIAN_FRONTEND=noninteractive dpkg -i --force-depends /root/agent.deb", timeout=900)
-
-
 def approve(guest: Guest, layout: str) -> None:
     """As an operator does before an upgrade: the plan is read, and left for the next start of the service."""
     planned = guest.run(f"compute-node-agent reshape --to {layout} --format json", check=False)
@@ -172,17 +146,3 @@ def allocate(send: Any, identity: str, root: str) -> None:
 def processes(guest: Guest) -> set[str]:
     """Process and start of each running guest: another one would have others."""
     return set(guest.run("ps -C qemu-system-x86_64,qemu-system-x86 -o pid=,lstart=").strip().splitlines())
-
-
-def wait_until_well(guest: Guest) -> None:
-    """Until the service says that it is up to date."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not (told := show(guest, UNIT, "StatusText")).startswith("up to date"):
-        if time.monotonic() > deadline:
-            journal = guest.run(f"journalctl --no-pager -n 60 -u {UNIT} -u {RESHAPE}", check=False)
-            raise AssertionError(f"{told}:\n{journal}")
-        time.sleep(2)
-
-
-def show(guest: Guest, unit: str, name: str) -> str:
-    return guest.run(f"systemctl show {shlex.quote(unit)} -p {name} --value").strip()

@@ -1,4 +1,4 @@
-"""Four hosts whose guests have their disks in one Ceph pool: counted once, by hosts that do not know each other."""
+"""Four hosts whose guests have their disks on one storage: counted once, by hosts that do not know each other."""
 
 import json
 import shutil
@@ -23,17 +23,19 @@ GIB = 1024**3
 FSID = "9f4e7c1a-6c0e-4f6f-8a55-2d9b3c1f7e10"
 POOL = f"ceph_{FSID}_vms"
 POOL_UUID = str(uuid5(UUID(FSID), "vms"))
+NFS = "nfs"
 NAMES = ("first", "second", "third", "fourth")
 GUEST = {"VCPU": 1, "MEMORY_MB": 512, "DISK_GB": 20}
 
 
 class Fleet:
-    """Hosts of one pool, each with the agent's own memory, and their placement."""
+    """Hosts of one storage, each with the agent's own memory, and their placement."""
 
-    def __init__(self, server: PlacementServer, folder: Path) -> None:
+    def __init__(self, server: PlacementServer, folder: Path, *, of_ceph: bool = True) -> None:
         self.placement = ByHand(server.url)
         self.url = server.url
         self.folder = folder
+        self.of_ceph = of_ceph
         for name in NAMES:
             self.write_host(name, pool_gib=900)
 
@@ -46,11 +48,12 @@ class Fleet:
         (archive / "host.json").write_text(json.dumps(host), encoding="utf-8")
         (archive / "compute_id").write_text(identity(name), encoding="utf-8")
         disk = {"pool": "vms", "cluster_bytes": 3000 * GIB, "pool_gib": pool_gib, "fsid": FSID} | changes
-        (archive / "disk.json").write_text(json.dumps(disk), encoding="utf-8")
+        if self.of_ceph:
+            (archive / "disk.json").write_text(json.dumps(disk), encoding="utf-8")
 
     def run(self, name: str, verb: str, *more: object, shared_disk: str = "sharing", **agent: object) -> Result:
         config: dict[str, dict[str, Any]] = {
-            "libvirt": {"images_type": "rbd", "images_rbd_pool": "vms"},
+            "libvirt": {"images_type": "rbd", "images_rbd_pool": "vms"} if self.of_ceph else {},
             "placement": {"auth_type": "none", "endpoint": self.url},
             "agent": {"state_directory": self.folder / f"state-{name}", "shared_disk": shared_disk, **agent},
         }
@@ -77,6 +80,18 @@ class Fleet:
         rows = self.placement.send("GET", f"/resource_providers/{uuid}/allocations")["allocations"]
         return {consumer: one["resources"] for consumer, one in rows.items()}
 
+    def said(self, name: str) -> Any:
+        """What an operator says of a provider: its traits, and its aggregates."""
+        uuid = self.providers()[name]["uuid"]
+        traits = self.placement.send("GET", f"/resource_providers/{uuid}/traits")["traits"]
+        aggregates = self.placement.send("GET", f"/resource_providers/{uuid}/aggregates")["aggregates"]
+        return {"traits": sorted(traits), "aggregates": sorted(aggregates), "stock": self.stock(name)}
+
+    def join(self, name: str, *aggregates: str) -> None:
+        one = self.providers()[name]
+        body = {"resource_provider_generation": one["generation"], "aggregates": list(aggregates)}
+        self.placement.send("PUT", f"/resource_providers/{one['uuid']}/aggregates", body)
+
     def sums(self) -> dict[str, int]:
         found: dict[str, int] = {}
         for name in self.providers():
@@ -86,14 +101,19 @@ class Fleet:
         return found
 
 
-@pytest.fixture
-def fleet(placement_server: PlacementServer, tmp_path: Path) -> Fleet:
-    """All hosts report the pool on their own roots; each has two guests with disks."""
-    found = Fleet(placement_server, tmp_path)
-    found.at_once("sync", shared_disk="own")
+def with_guests(fleet: Fleet) -> Fleet:
+    """All hosts report the storage on their own roots; each has two guests with disks."""
+    fleet.at_once("sync", shared_disk="own")
     for name in NAMES:
         for number in (1, 2):
-            add_consumer(found.placement, f"{name}-{number}", {"allocations": {name: GUEST}})
+            add_consumer(fleet.placement, f"{name}-{number}", {"allocations": {name: GUEST}})
+    return fleet
+
+
+@pytest.fixture
+def fleet(placement_server: PlacementServer, tmp_path: Path) -> Fleet:
+    """Hosts of a pool of Ceph."""
+    found = with_guests(Fleet(placement_server, tmp_path))
     assert {name: found.stock(name)["DISK_GB"]["total"] for name in NAMES} == dict.fromkeys(NAMES, 3000)
     return found
 
@@ -255,3 +275,46 @@ def test_a_pool_that_holds_less_than_one_gib_stays_as_it_stands(fleet: Fleet) ->
 
     assert fleet.run("first", "sync", "--force").json["outcome"] == "unchanged"
     assert fleet.stock(POOL)["DISK_GB"]["total"] == 900
+
+
+@pytest.fixture
+def on_nfs(placement_server: PlacementServer, tmp_path: Path) -> Fleet:
+    """Hosts of a storage that an operator shares among them."""
+    found = with_guests(Fleet(placement_server, tmp_path, of_ceph=False))
+    send, identity_ = found.placement.send, identity(NFS)
+    send("POST", "/resource_providers", {"name": NFS, "uuid": identity_})
+    stock = {"DISK_GB": {"total": 900, "reserved": 50, "allocation_ratio": 1.5}}
+    body: dict[str, object] = {"resource_provider_generation": 0, "inventories": stock}
+    send("PUT", f"/resource_providers/{identity_}/inventories", body)
+    body = {"resource_provider_generation": 1, "traits": ["MISC_SHARES_VIA_AGGREGATE"]}
+    send("PUT", f"/resource_providers/{identity_}/traits", body)
+    for name in (NFS, *NAMES):
+        found.join(name, identity("their aggregate"))
+    return found
+
+
+def test_of_a_storage_that_an_operator_shares_the_disks_are_there_and_nothing_is_written(on_nfs: Fleet) -> None:
+    before, said = on_nfs.sums(), {name: on_nfs.said(name) for name in (NFS, *NAMES)}
+
+    on_nfs.at_once("reshape", "--apply")
+    assert on_nfs.held(NFS) == disks(*NAMES)
+    assert not any("DISK_GB" in on_nfs.stock(name) for name in NAMES)
+    assert (on_nfs.sums(), on_nfs.said(NFS)) == (before, said[NFS])
+    found = on_nfs.placement.send("GET", "/allocation_candidates?resources=VCPU:1,DISK_GB:30&limit=50")
+    assert len(found["allocation_requests"]) == len(NAMES)
+    generations = {name: one["generation"] for name, one in on_nfs.providers().items()}
+    on_nfs.at_once("sync")
+    assert {name: one["generation"] for name, one in on_nfs.providers().items()} == generations
+
+    on_nfs.at_once("reshape", "--apply", shared_disk="own")
+    assert on_nfs.held(NFS) == {}
+    assert (on_nfs.sums(), {name: on_nfs.said(name) for name in (NFS, *NAMES)}) == (before, said)
+
+
+def test_a_host_outside_of_the_storages_aggregate_is_told_what_to_do(on_nfs: Fleet) -> None:
+    on_nfs.join("first")
+
+    refused = on_nfs.run("first", "reshape", "--apply")
+
+    assert refused.code != 0
+    assert "no provider shares DISK_GB with first. Give the storage's provider the trait" in refused.err

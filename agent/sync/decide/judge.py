@@ -152,8 +152,9 @@ def _forgotten(draft: Draft) -> tuple[str, ...]:
         return ()
     return (
         f"{draft.desired.root.name} still shares {draft.forgotten} for its guests' disks, and this configuration names "
-        f"another place for them: set [libvirt] images_type = rbd and images_rbd_pool as they were, and [agent] "
-        f"shared_disk = own, and run compute-node-agent reshape --apply; then change them",
+        f"another place for them: set [libvirt] images_type and images_rbd_pool as they were (for a storage that is no "
+        f"pool of Ceph, put this host into its aggregate again), and [agent] shared_disk = own, and run "
+        f"compute-node-agent reshape --apply; then change them",
     )
 
 

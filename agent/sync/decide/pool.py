@@ -1,14 +1,21 @@
-"""The provider of a storage pool, by which many hosts share it: as it stands, and as it is wanted. Pure."""
+"""
+The provider of a storage pool, by which many hosts share it: as it stands, and as it is wanted. Pure.
+
+The provider of a Ceph pool is the agents' own. That of any other storage is an operator's, who puts hosts into its
+aggregate; agents only move the disks of guests to it, and back.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
-from drivers.facts import DiskFacts, DiskUnread, PoolSpace
+from drivers.errors import PolicyError
+from drivers.facts import DiskFacts, DiskSpace, DiskUnread, PoolSpace
 from drivers.policy import Policy
 from drivers.pools import SHARER, pool_aggregate, pool_provider, pool_uuid
 from reportclient.diff import diff
-from reportclient.ownership import Names, Ownership
+from reportclient.names import SHARES
+from reportclient.ownership import MARKER, Names, Ownership
 from reportclient.plan import Plan
 from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree
 
@@ -26,6 +33,7 @@ class Pool:
     aggregate: str  # of all hosts that share it
     shared: bool  # whether this host shares it; False: it did, and its DISK_GB comes back to its root
     used: int = 0  # of DISK_GB, by the guests of all hosts; 0 where nothing is to move there
+    operators: bool = False  # True: an operator keeps the provider and its aggregate, and no agent writes them
     kept: int = 0  # total that the host sees, and that is not written as it is much less; 0: it is written
 
     @property
@@ -37,7 +45,7 @@ class Pool:
     @property
     def plan(self) -> Plan:
         """What is to be written on the provider itself; nothing where this host leaves it."""
-        if not self.shared:
+        if not self.shared or self.operators:
             return Plan()
         observed = ObservedTree((self.stands,) if self.stands else ())
         return diff(observed, ProviderTree((self.wanted,)), _OURS, root_uuid=self.uuid)
@@ -68,6 +76,44 @@ def pool_of(disk: PoolSpace, policy: Policy, stands: ObservedProvider | None, li
         shared=policy.disk_shared,
         kept=kept,
     )
+
+
+def may_be_operators(disk: DiskFacts, policy: Policy, root: ObservedProvider | None) -> bool:
+    """Return whether an operator's storage matters to this host: it is to share one, or it did so far."""
+    if not isinstance(disk, DiskSpace) or disk.volume_group:
+        return False
+    return policy.disk_shared or bool(root and SHARER in root.provider.traits)
+
+
+def operators_pool(
+    node: str, root: ObservedProvider | None, found: Iterable[ObservedProvider], policy: Policy
+) -> Pool | None:
+    """
+    Return the operator's storage among the providers ``found`` that share something with a root; None: there is none.
+
+    Raises:
+        PolicyError: this host is to share one, and there is none; or it cannot be told which.
+    """
+    storages = [one for one in found if DISK in one.provider.inventories and MARKER not in one.provider.traits]
+    if root and len(storages) == 1:
+        (seen,) = storages
+        return Pool(
+            stands=seen,
+            wanted=seen.provider,
+            uuid=seen.uuid,
+            aggregate=min(seen.provider.aggregates & root.provider.aggregates),
+            shared=policy.disk_shared,
+            operators=True,
+        )
+    if storages:
+        names = ", ".join(one.name for one in storages)
+        raise PolicyError(f"{names} share {DISK} with {node}: take {node} out of all of their aggregates but one")
+    if policy.disk_shared:
+        raise PolicyError(
+            f"[agent] shared_disk = sharing: no provider shares {DISK} with {node}. Give the storage's provider the "
+            f"trait {SHARES} and an aggregate, and put {node} into it; for a new host, run a pass with own before"
+        )
+    return None
 
 
 def may_forget(pool: Pool | None, disk: DiskFacts, root: ObservedProvider | None) -> bool:

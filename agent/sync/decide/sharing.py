@@ -16,8 +16,9 @@ from drivers.facts import DiskUnread
 from drivers.policy import Policy
 from drivers.pools import SHARER
 from reportclient.allocations import Consumer, Holdings, Move
-from reportclient.ownership import Names
-from reportclient.tree import ObservedProvider, ObservedTree, ProviderTree
+from reportclient.names import SHARES
+from reportclient.ownership import MARKER, Names
+from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree
 
 
 class _WithPool:
@@ -38,7 +39,7 @@ class _WithPool:
         seen = without_pool(observed, pool.uuid) if observed and pool else observed
         tree, holdings = self._whole.shape(survey, policy, seen)
         root = replace(tree.root, traits=tree.root.traits | {SHARER})
-        if pool and pool.shared:
+        if pool and pool.shared and not pool.operators:
             root = replace(root, aggregates=root.aggregates | {pool.aggregate})
         more = (below(pool, root.name).provider,) if pool and self._stands else ()
         return ProviderTree((root, *tree.providers[1:], *more)), holdings
@@ -67,14 +68,18 @@ def with_pool(view: View, shaper: Shaper) -> tuple[View, Shaper]:
 
 
 def below(pool: Pool, root: str) -> ObservedProvider:
-    """Return the pool's provider as a child of this root, named as its children are; what is used of it is reserved."""
+    """
+    Return the pool's provider as a child of this root, named as its children are; what is used of it is reserved.
+
+    It has our mark, an operator's storage too, as disks may move there, and of its stock only what disks use.
+    """
     seen = pool.seen
-    stock = {
-        name: replace(one, reserved=min(one.total, one.reserved + ceil(pool.used / one.allocation_ratio)))
-        for name, one in seen.provider.inventories.items()
-    }
-    named = replace(seen.provider, name=child_name(pool, root), parent=root, inventories=stock)
-    return replace(seen, provider=named)
+    disk = seen.provider.inventories[DISK]
+    free = replace(disk, reserved=min(disk.total, disk.reserved + ceil(pool.used / disk.allocation_ratio)))
+    child = Provider(
+        name=child_name(pool, root), parent=root, inventories={DISK: free}, traits=frozenset({SHARES, MARKER})
+    )
+    return replace(seen, provider=child)
 
 
 def child_name(pool: Pool, root: str) -> str:

@@ -42,6 +42,24 @@ class Guest:
             raise BedError(f"{command} ended with {done.returncode} in the guest: {done.stderr or done.stdout}")
         return done.stdout
 
+    def reboot(self) -> None:
+        """Boot it anew, which takes some minutes under emulation, until libvirtd answers."""
+        before = self.boot()
+        self.run("systemctl reboot", check=False)
+        deadline = time.monotonic() + BOOT_S
+        while self.boot() in ("", before) or not self.ready():
+            if time.monotonic() > deadline:
+                raise BedError("the guest did not come up again")
+            time.sleep(1)
+
+    def boot(self) -> str:
+        """The id of its present boot; empty while it cannot be asked."""
+        return self.run("cat /proc/sys/kernel/random/boot_id", check=False).strip()
+
+    def ready(self) -> bool:
+        """Whether libvirtd answers, and has found out what its QEMU can do."""
+        return self.run("virsh -q domcapabilities > /dev/null && echo ready", check=False).strip() == "ready"
+
     def agent(self, *arguments: object) -> Any:
         """Run a verb of the agent and answer its JSON."""
         words = " ".join(shlex.quote(str(argument)) for argument in arguments)
@@ -99,9 +117,8 @@ def running(image: Path, scratch: Path) -> Iterator[Guest]:
 
 
 def _wait(guest: Guest, child: Child, scratch: Path) -> None:
-    """Until libvirtd answers, and has found out what its QEMU can do."""
     deadline = time.monotonic() + BOOT_S
-    while guest.run("virsh -q domcapabilities > /dev/null && echo ready", check=False).strip() != "ready":
+    while not guest.ready():
         if child.process.poll() is not None or time.monotonic() > deadline:
             raise BedError(f"the guest did not come up: {tail(child.log)}\n{tail(scratch / 'serial.log')}")
         time.sleep(1)
@@ -113,7 +130,7 @@ def _command(image: Path, overlay: Path, scratch: Path, port: int) -> list[str]:
     words = [
         f"{qemu}/bin/qemu-system-x86_64 -L {qemu}/share/qemu -L {qemu}/share/seabios",
         "-name full-guest -machine q35 -accel tcg,thread=multi,tb-size=512 -cpu max -m 4096",
-        "-smp 4,sockets=2,cores=2,threads=1 -nodefaults -display none -no-user-config -no-reboot",
+        "-smp 4,sockets=2,cores=2,threads=1 -nodefaults -display none -no-user-config",
         "-object memory-backend-ram,id=m0,size=2048M -object memory-backend-ram,id=m1,size=2048M",
         "-numa node,nodeid=0,cpus=0-1,memdev=m0 -numa node,nodeid=1,cpus=2-3,memdev=m1",
         f"-numa dist,src=0,dst=1,val=21 -serial file:{scratch}/serial.log",

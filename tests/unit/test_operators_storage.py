@@ -1,0 +1,175 @@
+"""Storage that an operator shares among hosts by an aggregate: guests' disks are counted there, and nothing else is."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.sync.leave import hand_over_node, retire_node
+from agent.sync.outcome import Status
+from beds.one_host import GUEST, RESHAPE, ROOT, Cut, OneHost
+from drivers.errors import PolicyError
+from drivers.facts import PoolSpace
+from drivers.policy import Layout, Policy
+from drivers.pools import SHARER
+from fakes import FACTS
+from reportclient.names import SHARES
+
+NFS, OTHER = "11111111-2222-4333-8444-555555555555", "11111111-2222-4333-8444-666666666666"
+AGGREGATE = "aaaaaaaa-2222-4333-8444-555555555555"
+CEPH = PoolSpace("vms", cluster_bytes=3000 << 30, pool_gib=900, fsid="9f4e7c1a-6c0e-4f6f-8a55-2d9b3c1f7e10")
+OWN = Policy()
+SHARED = Policy(disk_shared=True)
+STOCK = {"DISK_GB": {"total": 5000, "reserved": 100, "allocation_ratio": 2.0}, "CUSTOM_IOPS": {"total": 9}}
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> OneHost:
+    return a_host(tmp_path)
+
+
+def a_host(folder: Path) -> OneHost:
+    """A host with a guest that has a disk, and beside it a storage of which it is told by an aggregate."""
+    found = OneHost(folder, FACTS, OWN)
+    found.sync()
+    found.send("PUT", "/resource_classes/CUSTOM_IOPS")
+    found.send("PUT", "/traits/CUSTOM_NFS")
+    found.claim({"": {"VCPU": 1, "MEMORY_MB": 64, "DISK_GB": 20}})
+    add_storage(found, NFS, "nfs")
+    join(found, ROOT, AGGREGATE)
+    return found
+
+
+def add_storage(one: OneHost, uuid: str, name: str) -> None:
+    one.send("POST", "/resource_providers", {"name": name, "uuid": uuid})
+    put(one, uuid, "inventories", inventories=STOCK)
+    put(one, uuid, "traits", traits=[SHARES, "CUSTOM_NFS"])
+    join(one, uuid, AGGREGATE)
+
+
+def join(one: OneHost, uuid: str, *aggregates: str) -> None:
+    put(one, uuid, "aggregates", aggregates=list(aggregates))
+
+
+def put(one: OneHost, uuid: str, what: str, **body: object) -> None:
+    seen = one.node.client.root(uuid)
+    assert seen
+    one.send("PUT", f"/resource_providers/{uuid}/{what}", {"resource_provider_generation": seen.generation, **body})
+
+
+def storage(one: OneHost) -> Any:
+    """All that an operator says of the storage."""
+    seen = one.node.client.root(NFS)
+    return seen and seen.provider
+
+
+def rows(one: OneHost) -> dict[str, int]:
+    """DISK_GB of the guest, by provider."""
+    consumer = one.node.client.consumer(GUEST)
+    assert consumer
+    names = {NFS: "nfs", ROOT: "root"}
+    return {names[uuid]: each["DISK_GB"] for uuid, each in consumer.slots.items() if "DISK_GB" in each}
+
+
+@pytest.mark.parametrize("layout", ["flat", "devices", "cells", "numa"])
+def test_the_guests_disks_are_counted_there_and_back(one: OneHost, layout: Layout) -> None:
+    one.sync(RESHAPE, policy=Policy(layout=layout))
+    before, said = one.stock(), storage(one)
+
+    assert one.sync(policy=Policy(layout=layout, disk_shared=True)).status is Status.RESHAPE_NEEDED
+    done = one.sync(RESHAPE)
+    assert (done.status, rows(one), "DISK_GB" in one.stock()) == (Status.CHANGED, {"nfs": 20}, False)
+    assert SHARER in one.traits("")
+    assert (one.sync().status, one.sync().notes) == (Status.UNCHANGED, ())
+    assert storage(one) == said
+
+    one.sync(RESHAPE, policy=Policy(layout=layout))
+    assert (rows(one), one.stock(), SHARER in one.traits("")) == ({"root": 20}, before, False)
+    assert one.sync().status is Status.UNCHANGED
+    assert storage(one) == said
+    assert AGGREGATE in one.tree().providers[0].provider.aggregates
+
+
+@pytest.mark.parametrize(("before", "after", "where"), [(OWN, SHARED, "nfs"), (SHARED, OWN, "root")])
+def test_what_was_cut_off_at_any_write_is_finished_by_the_next_pass(
+    tmp_path: Path, before: Policy, after: Policy, where: str
+) -> None:
+    for writes in range(10):
+        one = a_host(tmp_path / str(writes))
+        one.sync(RESHAPE, policy=before)
+        said = storage(one)
+        one.sender.left = writes
+        try:
+            one.sync(RESHAPE, policy=after)
+        except Cut:
+            one.sender.left = None
+            one.sync(RESHAPE)
+            assert (rows(one), storage(one)) == ({where: 20}, said)
+            assert (one.sync().status, SHARER in one.traits("")) == (Status.UNCHANGED, after.disk_shared)
+        else:
+            break
+    assert writes > 1
+
+
+def test_a_host_to_which_no_storage_is_shared_is_refused_with_what_to_do(one: OneHost) -> None:
+    join(one, ROOT)
+
+    with pytest.raises(PolicyError, match=r"no provider shares DISK_GB with host\. Give the storage's provider the"):
+        one.sync(RESHAPE, policy=SHARED)
+    assert rows(one) == {"root": 20}
+
+
+def test_of_two_storages_none_is_chosen(one: OneHost) -> None:
+    add_storage(one, OTHER, "other")
+
+    with pytest.raises(PolicyError, match="nfs, other share DISK_GB with host: take host out of"):
+        one.sync(RESHAPE, policy=SHARED)
+
+
+def test_a_storage_without_room_is_refused_before_anything_is_written(one: OneHost) -> None:
+    put(one, NFS, "inventories", inventories={"DISK_GB": {"total": 10}})
+
+    done = one.sync(RESHAPE, policy=SHARED)
+
+    assert (done.status, rows(one)) == (Status.UNSAFE, {"root": 20})
+    assert "make room on nfs" in done.notes[0]
+
+
+@pytest.mark.parametrize("policy", [OWN, SHARED])
+def test_a_host_that_was_taken_out_of_the_aggregate_forgets_nothing(one: OneHost, policy: Policy) -> None:
+    one.sync(RESHAPE, policy=SHARED)
+    join(one, ROOT)
+
+    if policy.disk_shared:
+        with pytest.raises(PolicyError, match="no provider shares"):
+            one.sync(RESHAPE, policy=policy)
+    else:
+        done = one.sync(RESHAPE, policy=policy)
+        assert done.status is Status.UNSAFE
+        assert "put this host into its aggregate again" in done.notes[0]
+    assert rows(one) == {"nfs": 20}
+    join(one, ROOT, AGGREGATE)
+    one.sync(RESHAPE, policy=OWN)
+    assert rows(one) == {"root": 20}
+
+
+def test_a_host_that_moves_on_to_ceph_brings_its_disks_back_first(one: OneHost) -> None:
+    one.sync(RESHAPE, policy=SHARED)
+
+    done = one.sync(RESHAPE, facts=replace(one.facts, disk=CEPH))
+
+    assert done.status is Status.UNSAFE
+    assert "host still shares nfs" in done.notes[0]
+    assert rows(one) == {"nfs": 20}
+
+
+def test_a_host_that_shares_is_not_handed_over_and_its_retirement_leaves_the_storage(one: OneHost) -> None:
+    one.sync(RESHAPE, policy=SHARED)
+    said = storage(one)
+
+    assert "set [agent] shared_disk = own" in hand_over_node(one.node, force=True).notes[0]
+    assert "consumers hold allocations" in retire_node(one.node).notes[0]
+    one.claim({})
+    assert retire_node(one.node).status is Status.CHANGED
+    assert storage(one) == said
