@@ -60,6 +60,7 @@ LAWS = (  # the longest first: so the lanes end at about the same time
             ("hypervisors_word", "no guest's row goes against the hypervisor's word"),
             ("two_forms", "no unit is on offer in two forms"),
             ("others_put", "what others put stays"),
+            ("takes_away", "what a boot takes away comes back as it was"),
         )
     ),
 )

@@ -128,6 +128,7 @@ class Setup:
     up: tuple[bool, ...] = (True, True)
     mbps: tuple[int, ...] = (10_000, 10_000)
     name: str = NAMES[0]
+    boot: str = ""  # the kernel's boot id; empty: it cannot be read
     disk: Literal["file", "own", "sharing"] = "file"  # guests' disks: on a file system, or in a pool, counted so
 
     def policy(self) -> Policy:
@@ -483,6 +484,7 @@ class World:
         return replace(
             FACTS,
             hostname=self.setup.name,
+            boot=self.setup.boot or None,
             cpu_map=CpuMap(8, frozenset(range(8))),
             disk=FACTS.disk if self.setup.disk == "file" else CEPH,
             cells=tuple(

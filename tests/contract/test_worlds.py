@@ -20,6 +20,7 @@ pytestmark = pytest.mark.contract
 
 WORLDS = int(os.environ.get("WORLDS", "100"))
 LONG = settings(max_examples=WORLDS, deadline=None, suppress_health_check=list(HealthCheck))
+BOOTS = ("", "first", "second")
 OFFERS = ("off", "first", "second", "whole", "both")
 
 numbers = st.integers(0, len(CARDS) - 1)
@@ -36,6 +37,7 @@ changes = st.one_of(
     st.tuples(st.just("bandwidth"), st.booleans()),
     st.tuples(st.just("dedicated"), st.booleans()),
     st.tuples(st.just("name"), st.sampled_from(NAMES)),
+    st.tuples(st.just("boot"), st.sampled_from(BOOTS)),
 )
 crashes = st.one_of(st.none(), st.none(), st.tuples(st.integers(0, 40), st.booleans()))
 passes = st.tuples(crashes, st.sampled_from((True, True, False)))  # where it ends, and whether it may convert
@@ -48,7 +50,9 @@ turns = st.lists(
     min_size=1,
     max_size=4,
 )
-beginnings = st.fixed_dictionaries({"layout": layouts, "shared": st.booleans(), "bandwidth": st.booleans()})
+beginnings = st.fixed_dictionaries(
+    {"layout": layouts, "shared": st.booleans(), "bandwidth": st.booleans(), "boot": st.sampled_from(BOOTS)}
+)
 
 
 @pytest.fixture(scope="module")
@@ -157,6 +161,65 @@ def test_there_and_back_is_identity_for_what_operators_set(
     elif residents <= set(world.guests):
         assert world.providers() == before
         assert world.traits() == traits
+
+
+def of_cards_away(world: World) -> Iterator[dict[str, Any]]:
+    """The stock of cards of which the host shows nothing."""
+    for one in CARDS:
+        if not (world.setup.seen[one.number] and world.setup.shown[one.number]):
+            name = f"{world.setup.name}_{one.suffixes[one.kind == 'gpu']}"
+            yield from world.providers()[name].values()
+
+
+absences = st.lists(
+    st.tuples(
+        st.lists(st.tuples(st.sampled_from(("seen", "shown")), numbers, st.booleans()), max_size=3),
+        st.booleans(),  # whether the host is booted once more
+        crashes,
+        st.lists(spawns, max_size=1),
+    ),
+    max_size=4,
+)
+
+
+@LONG
+@given(beginnings, st.lists(spawns, max_size=3), st.lists(settings_by_hand, max_size=1), absences)
+def test_what_a_boot_takes_away_is_never_on_offer_meanwhile_and_comes_back_as_it_was(
+    make: Any, beginning: dict[str, Any], guests: list[Any], by_hand: list[Any], turns: list[Any]
+) -> None:
+    """But for the bandwidth of a card of which an operator reserved all: nothing of its devices is missing then."""
+    alone = {"boot": "first", "bandwidth": beginning["bandwidth"] and not by_hand}
+    world = begin(make, beginning | alone, guests)
+    for what in by_hand[0] if by_hand else ():
+        set_by_hand(world, *what)
+    world.take()
+    assert world.is_well, world.told
+    origin, before, traits = world.setup, world.providers(), world.traits()
+    residents = set(world.guests)
+    number = 0
+    for missing, again, crash, lives in [([("shown", 0, False)], True, None, []), *turns]:
+        number += again
+        world.change(boot=f"boot-{number}")
+        for one in missing:
+            if again or one[-1]:  # what goes without a boot is another loss
+                change(world, *one)
+        world.take(crash=crash, reshape=False)
+        assert not world.twice, world.twice
+        after = world.providers()
+        for name, stock in before.items():
+            for each, record in stock.items():
+                assert after[name][each]["total"] == record["total"], (name, each, after[name], world.told)
+        if world.is_well and world.setup.layout != "flat":
+            assert all(stock["reserved"] == stock["total"] for stock in of_cards_away(world)), world.told
+        for _, *how in lives:
+            world.spawn(*how)
+    for uuid in set(world.guests) - residents:
+        world.end(sorted(world.guests).index(uuid))
+    world.change(seen=origin.seen, shown=origin.shown)
+    for _ in range(3):
+        world.take()
+    assert world.is_well, world.told
+    assert (world.providers(), world.traits()) == (before, traits)
 
 
 foreigners = st.lists(

@@ -13,9 +13,10 @@ from agent.sync.decide.view import Wishes
 from agent.sync.leave import hand_over_node
 from agent.sync.outcome import Status
 from beds.one_host import FORCE, OneHost
-from drivers.facts import HostFacts
+from drivers.facts import HostFacts, NetDevice
 from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy
 from hardware import card, gpu, host, parent, plain
+from reportclient.names import BANDWIDTH
 from reportclient.reserve import HELD
 
 NIC, GPU = "0000:81:00.0", "pci_0000_84_00_0"
@@ -214,6 +215,32 @@ def test_a_card_that_a_person_withdrew_is_not_awaited(start: Start) -> None:
     one.sync(FORCE, facts=booted("second"), policy=bare)
 
     assert one.stock(GPU) == {}
+
+
+def test_of_a_flat_host_a_type_that_a_person_withdrew_is_not_awaited_while_its_card_is_there(start: Start) -> None:
+    one = start("flat")
+    bare = replace(one.policy, devices=DevicePolicy(discover_all=True))
+
+    one.sync(FORCE, facts=booted("second"), policy=bare)
+
+    assert "VGPU" not in one.stock()
+
+
+@pytest.mark.parametrize("layout", ["flat", "devices", "numa"])
+def test_the_bandwidth_of_a_link_stays_with_its_vfs(start: Start, layout: Layout) -> None:
+    link = (NetDevice("ens1", "up", 10_000),)
+    first = replace(host(*card(NIC, 4, net_devices=link)), boot="first")
+    one = start(layout, first, DevicePolicy(discover_all=True, link_bandwidth=True))
+    suffix = "" if layout == "flat" else NIC
+    before = one.stock(suffix)
+    assert before.keys() >= BANDWIDTH
+
+    done = one.sync(facts=replace(host(*card(NIC, 0, net_devices=link)), boot="second"))
+    assert {name: one.stock(suffix)[name] for name in BANDWIDTH} == dict.fromkeys(BANDWIDTH, (10000000,) * 2)
+    assert (len(done.notes), [each.resource_class for each in witness(one.node).findings]) == (1, [VF])
+    one.sync(facts=replace(first, boot="second"))
+
+    assert one.stock(suffix) == before
 
 
 def test_a_card_that_did_not_come_up_at_all_is_awaited(start: Start) -> None:

@@ -10,7 +10,7 @@ from agent.sync.decide.novas import advice, open_stock
 from agent.sync.decide.owner import tell_disputed
 from reportclient.allocations import usages
 from reportclient.hold import if_gone_for_good, is_used_up
-from reportclient.names import NO_DEVICES, ONE_TIME, device_address
+from reportclient.names import BANDWIDTH, NO_DEVICES, ONE_TIME, device_address
 from reportclient.ownership import MARKER, OWNERS, is_novas
 from reportclient.plan import Delete, SetInventories
 from reportclient.reserve import HELD, reserved_by_operator_on
@@ -68,7 +68,7 @@ def _awaited(seen: ObservedProvider, totals: Mapping[tuple[str, str], int]) -> l
             f"what sets up its VFs, vGPU types or MIG instances; after [agent] expect_timeout it goes",
         )
         for name, stock in sorted(seen.provider.inventories.items())
-        if (seen.name, name) in totals and HELD in seen.provider.traits
+        if (seen.name, name) in totals and HELD in seen.provider.traits and name not in BANDWIDTH
     ]
 
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 
 from agent.state.memory import Waiting
 from reportclient.hold import device_classes, is_of_the_host, is_reshaped
-from reportclient.names import ONE_TIME
+from reportclient.names import BANDWIDTH, ONE_TIME
 from reportclient.ownership import Ownership
-from reportclient.tree import ObservedProvider, ObservedTree, ProviderTree
+from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree
 
 Slot = tuple[str, str]
 """A provider's name and a resource class."""
@@ -26,6 +26,7 @@ class Sides:
     ours: Ownership
     lost: Callable[[str], bool]  # whether the hardware of a provider is away, or shows none of its parts
     expected: Collection[Slot] = ()  # of which the operator expects more than is there
+    kinds: Mapping[str, Collection[str]] = field(default_factory=dict)  # classes in the root's totals, by device's name
     elsewhere: Collection[str] = ()  # names of providers whose hardware is on offer in another form
     besides: Mapping[str, Collection[str]] = field(default_factory=dict)  # classes of the operator's files, by provider
 
@@ -56,6 +57,8 @@ def told(waiting: Waiting, wanted: ProviderTree) -> tuple[str, ...]:
     providers = {one.name: one for one in wanted}
     sentences = []
     for (name, resource_class), total in sorted(waiting.stock.items()):
+        if resource_class in BANDWIDTH:  # of a link whose devices are told
+            continue
         stock = providers[name].inventories.get(resource_class) if name in providers else None
         sentences.append(
             f"{name} had {total} {resource_class} before this host was booted, and shows {stock.total if stock else 0} "
@@ -65,7 +68,7 @@ def told(waiting: Waiting, wanted: ProviderTree) -> tuple[str, ...]:
 
 
 def _missing(sides: Sides) -> Iterator[tuple[Slot, int]]:
-    """Yield the stock of devices of which less is wanted than stands, with the total that stands."""
+    """Yield the stock of devices, and of their links, of which less is wanted than stands, with the standing total."""
     wanted = {one.name: one for one in sides.wanted}
     for seen in sides.observed:
         if seen.name in sides.elsewhere or ONE_TIME in seen.provider.traits or not sides.ours.writes(seen):
@@ -74,18 +77,30 @@ def _missing(sides: Sides) -> Iterator[tuple[Slot, int]]:
             continue
         besides = sides.besides.get(seen.name, ())
         told = {name for provider, name in sides.expected if provider == seen.name}
-        for name in device_classes(seen.provider.inventories, besides) & (sides.ours.classes(seen) | told):
-            now = wanted[seen.name].inventories.get(name) if seen.name in wanted else None
-            stood = seen.provider.inventories[name].total
-            if (now.total if now else 0) < stood and (now or _may_come_back(seen, name, sides)):
-                yield (seen.name, name), stood
+        ours = sides.ours.classes(seen) | told
+        less = _less(seen, wanted.get(seen.name))
+        devices = [
+            name for name in device_classes(less, besides) & ours if less[name] or _may_come_back(seen, name, sides)
+        ]
+        links = less.keys() & (BANDWIDTH - frozenset(besides)) & ours if devices else ()
+        for name in (*devices, *links):
+            yield (seen.name, name), seen.provider.inventories[name].total
+
+
+def _less(seen: ObservedProvider, wanted: Provider | None) -> dict[str, int]:
+    """Return the classes of which less is wanted than stands, with the total that is wanted."""
+    totals = {name: one.total for name, one in wanted.inventories.items()} if wanted else {}
+    return {
+        name: totals.get(name, 0) for name, one in seen.provider.inventories.items() if totals.get(name, 0) < one.total
+    }
 
 
 def _may_come_back(seen: ObservedProvider, resource_class: str, sides: Sides) -> bool:
     """Return whether a class that is gone may come back: no person withdrew it, and it is not on offer elsewhere."""
     if seen.provider.parent is None:
         offered = any(resource_class in one.inventories for one in sides.wanted if one.parent)
-        return not offered and any(map(sides.lost, (one.name for one in sides.observed)))
+        gave = [name for name, classes in sides.kinds.items() if resource_class in classes]
+        return not offered and any(map(sides.lost, gave if sides.kinds else (one.name for one in sides.observed)))
     if not sides.lost(seen.name):
         return False
     wanted = next((one for one in sides.wanted if one.name == seen.name), None)

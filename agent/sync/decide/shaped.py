@@ -101,6 +101,7 @@ def with_awaited(view: View, shaper: Shaper, standing: Standing, shaped: Shaped)
         ours=shaped.ours,
         lost=lost_by(view, shaper, shaped),
         expected=shaped.holdings.expected,
+        kinds={f"{view.node}_{suffix}": classes for suffix, classes in standing.memory.kinds.items()},
         elsewhere=shaped.holdings.elsewhere,
         besides={name: each.classes for name, each in standing.named.items()},
     )

@@ -31,11 +31,11 @@ def build(folder: Path, version: str = "") -> Path:
 
 
 def install(guest: Guest, package: Path, config: str) -> None:
-    """As an operator does: the configuration, then the package."""
+    """As an operator does who has a tool for it: the configuration first, and it stays; then the package."""
     guest.run("mkdir -p /etc/compute-node-agent")
     guest.send("/etc/compute-node-agent/compute-node-agent.conf", config)
     guest.copy(package, "/root/agent.deb")
-    guest.run("DEBIAN_FRONTEND=noninteractive dpkg -i --force-depends /root/agent.deb", timeout=900)
+    guest.run("DEBIAN_FRONTEND=noninteractive dpkg -i --force-depends --force-confold /root/agent.deb", timeout=900)
 
 
 def wait_until_well(guest: Guest) -> None:
