@@ -76,6 +76,7 @@ storage-test: .venv/test.stamp  ## disks of guests in a real Ceph cluster and on
 	@$(BIN)/python -m pytest -q -s --durations=5 tests/storage
 
 distro-test: .venv/test.stamp  ## the package, and the tests, on Debian 12, 13 and unstable; their roots in .distro/
+	@tools/host.sh libvirtd
 	@tools/host.sh roots
 	@tools/distro.sh bookworm trixie sid
 	@$(BIN)/python -m pytest -q -s --durations=5 tests/distro

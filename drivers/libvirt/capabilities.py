@@ -61,7 +61,7 @@ def parse_capabilities(document: Document) -> Capabilities:
     return Capabilities(
         arch=text_of(root, "host/cpu/arch", document.source),
         cpu=_text_of_cpu(cpu, document.source) if cpu.find("model") is not None else None,
-        features=frozenset(attribute(feature, "name", document.source) for feature in cpu.iterfind("feature")),
+        features=_features(cpu, document.source),
         cells=tuple(sorted(cells, key=lambda cell: cell.id)),
         guests=tuple(_parse_guest(arch, document.source) for arch in root.iterfind("guest/arch")),
     )
@@ -105,8 +105,14 @@ def _count(element: Element | None, name: str, source: str) -> int:
 
 def parse_cpu_features(document: Document) -> frozenset[str]:
     """Return the features in an expanded ``<cpu>``, which is the answer of virConnectBaselineCPU."""
-    root = parse_xml(document, "cpu")
-    return frozenset(attribute(feature, "name", document.source) for feature in root.iterfind("feature"))
+    return _features(parse_xml(document, "cpu"), document.source)
+
+
+def _features(cpu: Element, source: str) -> frozenset[str]:
+    """Return the features of a ``<cpu>``, without those that its model has and this host lacks (policy disable)."""
+    return frozenset(
+        attribute(feature, "name", source) for feature in cpu.iterfind("feature") if feature.get("policy") != "disable"
+    )
 
 
 def offers(guests: tuple[GuestArch, ...], virt_type: str, machine_types: dict[str, str]) -> tuple[Offer, ...]:

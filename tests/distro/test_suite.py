@@ -1,16 +1,23 @@
 """The tests that need no service of their own, on releases of Debian newer than the one that all tests run on."""
 
+import json
 import time
 from collections.abc import Iterator
 
 import pytest
 
+from beds.agents import run_agent
 from beds.root import Root, changeable
 
 pytestmark = pytest.mark.live
 
 RELEASES = {"trixie": (3, 13), "sid": (3, 14)}  # the Python that each has, at least
 PYTHON = "/srv/agent/.venv/bin/python"
+DIFFERENCES = {  # traits that releases of Debian have otherwise, with the reason
+    "COMPUTE_NET_VIF_MODEL_IGB": "QEMU has this card from 8.0 on",
+    "COMPUTE_SOUND_MODEL_VIRTIO": "QEMU has this card from 8.2 on",
+    "COMPUTE_GRAPHICS_MODEL_QXL": "from Debian 13 on in a package of its own, qemu-system-modules-spice",
+}
 LIVE = ("tests/live/test_offline.py", "tests/live/test_wrong_inputs.py", "tests/live/test_host.py")
 
 
@@ -47,6 +54,21 @@ def test_there_too_make_run_does_the_main_job(root: Root, release: str) -> None:
     print(f"\n{release}, make run, {libvirt}, {time.monotonic() - began:.0f} s\n{said}")
 
     assert "VCPU" in said
+
+
+def test_the_traits_are_those_of_debian_12_but_for_what_newer_releases_add(root: Root) -> None:
+    """The same machine through the libvirt and the QEMU of each."""
+    here = traits(run_agent("discover", "--format", "json").out)
+    root.run("make", "-C", "/srv/agent", "run")  # it starts libvirtd
+
+    there = traits(root.run("/srv/agent/.venv/bin/compute-node-agent", "discover", "--format", "json"))
+
+    assert here ^ there <= DIFFERENCES.keys(), here ^ there
+
+
+def traits(told: str) -> set[str]:
+    (host,) = json.loads(told)["providers"].values()
+    return set(host["traits"])
 
 
 def test_the_python_is_that_of_the_release(root: Root, release: str) -> None:

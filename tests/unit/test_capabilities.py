@@ -108,6 +108,13 @@ def test_domain_capabilities_tell_intel_tdx(said: str, can: bool) -> None:
     assert parse_domain_capabilities(document(text)).tdx is can
 
 
+def test_a_feature_that_the_model_has_and_the_host_lacks_is_none() -> None:
+    """As libvirt 11 answers for an AMD without nested virtualization; libvirt 9 leaves such a feature out."""
+    has, lacks = "<feature name='aes' policy='require'/>", "<feature name='svm' policy='disable'/>"
+
+    assert parse_cpu_features(document(f"<cpu><model>EPYC</model>{has}{lacks}</cpu>")) == {"aes"}
+
+
 def test_an_expanded_cpu_lists_its_features() -> None:
     assert parse_cpu_features(document("<cpu><feature name='a'/><feature name='b' policy='require'/></cpu>")) == {
         "a",
