@@ -47,6 +47,7 @@ from drivers.facts import (
 )
 from drivers.libvirt.driver import LibvirtDriver
 from drivers.policy import OF_CELLS, CpuPolicy, DevicePolicy, Layout, MdevRule, Policy
+from drivers.pools import pool_aggregate
 from drivers.rules import parse_rule
 from fakes import FACTS
 from hardware import at, card, gpu
@@ -399,7 +400,7 @@ class World:
             elif kind == "class":
                 found[what] = stock.get("inventories", {}).get(name)
             elif kind == "aggregate":
-                found[what] = aggregates.get("aggregates")
+                found[what] = sorted({*aggregates.get("aggregates", ())} - {pool_aggregate(CEPH)})
             else:
                 found[what] = traits.get("traits"), stock.get("inventories")
         return found

@@ -94,6 +94,16 @@ def test_a_host_that_shares_can_be_renamed_and_the_pool_keeps_its_name(one: OneH
     assert (rows(one), one.sync().status) == ({"pool": 20}, Status.UNCHANGED)
 
 
+def test_a_host_that_leaves_the_pool_while_it_is_renamed_takes_its_disks_back_after_that(one: OneHost) -> None:
+    share(one)
+
+    one.sync(replace(RESHAPE, rename_from="host"), facts=replace(one.facts, hostname="other"), policy=OWN)
+    assert rows(one) == {"pool": 20}
+    one.sync(RESHAPE)
+
+    assert (rows(one), one.sync().status, SHARER in one.traits("")) == ({"root": 20}, Status.UNCHANGED, False)
+
+
 @pytest.mark.parametrize("policy", [OWN, SHARED])
 def test_a_host_does_not_forget_what_it_shares(one: OneHost, policy: Policy) -> None:
     share(one)

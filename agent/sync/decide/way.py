@@ -131,8 +131,8 @@ class _Back:
 
 
 def _coming_back(view: View, observed: ObservedTree) -> _Back | Needs:
-    """Return the disks of this host's consumers that are on a pool which this host leaves."""
-    if view.pool is None or view.pool.shared or observed.root is None:
+    """Return the disks of this host's consumers on a pool which this host leaves; none while the root is renamed."""
+    if view.pool is None or view.pool.shared or observed.root is None or view.pool.uuid not in observed.by_uuid:
         return _Back()
     uuids = [seen.uuid for seen in observed if seen.provider.inventories and seen.uuid != view.pool.uuid]
     rows = _rows(view, uuids, observed)
