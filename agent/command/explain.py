@@ -11,6 +11,7 @@ from agent.settings.read import Settings
 from agent.state.identity import planned_identity
 from agent.sync.decide.additions import add
 from agent.sync.decide.owner import NOVA_COMPUTE
+from agent.sync.decide.pool import DISK
 from agent.sync.provider_yaml import read_additions
 from drivers.devices.stock import libvirt_name
 from drivers.looks import look
@@ -53,6 +54,11 @@ def explain_provider(choice: Choice, name: str, what: str | None) -> Explanation
             additions = read_additions(settings.provider_config, required=settings.provider_config_named)
             _, added = add(shaped.tree, planned_identity(node), additions, observed=observed or ObservedTree())
             found = explain_stock(provider, added.get(provider.name, Names()), what)
+            if not found and what == DISK and settings.policy.disk_shared:
+                raise ConfigError(
+                    f"{provider.name} has no {DISK} of its own: by [agent] shared_disk = sharing the provider of the "
+                    f"storage that it shares with other hosts has it (openstack resource provider list)"
+                )
             if not found:
                 raise ConfigError(f"{provider.name} has no {what}: see compute-node-agent explain {provider.name}")
             return {
