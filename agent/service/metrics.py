@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from urllib.parse import parse_qs
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
@@ -216,7 +217,8 @@ def serve(
         if environ["PATH_INFO"] == "/metrics":
             return application(environ, start)
         now = status()
-        ready = now.is_well if environ.get("QUERY_STRING") == "strict" else now.is_ready
+        strict = "strict" in parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
+        ready = now.is_well if strict else now.is_ready
         good = {"/healthz": is_lively(), "/readyz": ready}.get(environ["PATH_INFO"])
         code = "404 Not Found" if good is None else "200 OK" if good else "503 Service Unavailable"
         start(code, [("Content-Type", "application/json")])

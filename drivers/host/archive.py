@@ -164,5 +164,5 @@ def fields(source: object) -> Iterator[None]:
         yield
     except KeyError as error:
         raise MalformedFact(f"{source} lacks {error}") from error
-    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+    except (TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise MalformedFact(f"{source} holds a value of the wrong kind: {error}") from error

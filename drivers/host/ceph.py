@@ -41,7 +41,9 @@ def probe_pool(place: CephPool) -> PoolSpace:
         answer: dict[str, Any] = json.loads(said.df)
         pools = {pool["name"]: pool["stats"] for pool in answer["pools"]}
         if place.name not in pools:
-            raise DiscoveryError(f"the Ceph cluster has no pool {place.name} ({OPTION}): it has {', '.join(pools)}")
+            raise DiscoveryError(
+                f"the Ceph cluster has no pool {place.name} ({OPTION}): it has {', '.join(pools) or 'none'}"
+            )
         pool = pools[place.name]
         in_all, holds = whole(answer["stats"]["total_bytes"]), whole(pool["stored"]) + whole(pool["max_avail"])
         if not (in_all and holds):  # its manager has just begun

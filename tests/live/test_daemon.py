@@ -439,7 +439,8 @@ def test_metrics_are_served_at_another_address_and_a_refused_pass_closes_the_str
         http.trust_env = False
         service.wait(lambda: service.passes() >= 1)
         base = f"http://[::1]:{port}"
-        assert [http.get(f"{base}/{path}").status_code for path in ("readyz", "readyz?strict")] == [200, 503]
+        paths = ("readyz", "readyz?strict", "readyz?strict=true", "readyz?from=probe&strict")
+        assert [http.get(f"{base}/{path}").status_code for path in paths] == [200, 503, 503, 503]
         assert f"{base}/metrics" in service.lines()
 
 

@@ -208,6 +208,15 @@ def test_an_answer_in_another_form_is_an_error(script: Script, by_command: None,
         probe_disk(POOL)
 
 
+@pytest.mark.parametrize("text", ["", "warning: slow\n{}", "[" * 100_000])
+def test_an_answer_that_is_not_json_is_an_error(script: Script, by_command: None, tmp_path: Path, text: str) -> None:
+    (tmp_path / "answer").write_text(text, encoding="utf-8")
+    script("ceph", f"cat {tmp_path}/answer")
+
+    with pytest.raises(DiscoveryError, match=r"ceph df for the pool vms .* holds a value of the wrong kind"):
+        probe_disk(POOL)
+
+
 def test_a_cluster_that_does_not_answer_is_told_once_with_the_age_of_what_stays(
     script: Script, by_command: None, caplog: pytest.LogCaptureFixture
 ) -> None:
