@@ -216,6 +216,7 @@ class Guest:
 
     uuid: str
     state: str  # libvirt's: "running", "paused", "shutoff" ...
+    name: str = field(default="", compare=False)  # nova's for its user, else libvirt's (an archive has this); may be ""
     pci: frozenset[PciAddress] = frozenset()  # <hostdev> and <interface type='hostdev'>
     ports: frozenset[PciAddress] = frozenset()  # those of <interface type='hostdev'>, which belong to network ports
     netdevs: frozenset[str] = (

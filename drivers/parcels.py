@@ -102,12 +102,16 @@ def amounts(parcels: Iterable[Parcel]) -> dict[tuple[str, str, str], int]:
 
 
 def deal(
-    parcels: Iterable[Parcel], units: Mapping[str, int], because: str, near: Callable[[Parcel], str] = lambda _: ""
+    parcels: Iterable[Parcel],
+    units: Mapping[str, int],
+    because: Callable[[str], str],
+    near: Callable[[Parcel], str] = lambda _: "",
 ) -> tuple[list[Parcel], list[Parcel]]:
     """
     Assign parcels of one class to the units of the guest; return these, and the rest.
 
-    A parcel goes first to its own place, then to the provider that ``near`` returns, then to any other.
+    A parcel goes first to its own place, then to the provider that ``near`` returns, then to any other. ``because``
+    returns the reason for a provider.
     """
     wanted = dict(units)
     found: list[Parcel] = []
@@ -115,7 +119,7 @@ def deal(
     for parcel in parcels:
         taken = min(wanted.get(parcel.provider, 0), parcel.amount)
         if taken:
-            found.append(replace(parcel, amount=taken, to_provider=parcel.provider, because=because))
+            found.append(replace(parcel, amount=taken, to_provider=parcel.provider, because=because(parcel.provider)))
             wanted[parcel.provider] -= taken
         if parcel.amount > taken:
             left.append(replace(parcel, amount=parcel.amount - taken))
@@ -125,7 +129,7 @@ def deal(
         for provider in sorted(wanted, key=lambda one: (one != near(parcel), one)):
             taken = min(wanted[provider], amount)
             if taken:
-                found.append(replace(parcel, amount=taken, to_provider=provider, because=because))
+                found.append(replace(parcel, amount=taken, to_provider=provider, because=because(provider)))
                 wanted[provider] -= taken
                 amount -= taken
         rest += [replace(parcel, amount=amount)] if amount else []

@@ -14,6 +14,7 @@ class Word:
     units: Mapping[str, int] = field(default_factory=dict)  # provider's name -> amount
     floating: Float | None = None
     undecided: tuple[Undecided, ...] = ()  # devices of the guest that may or may not be of this class
+    seen: Mapping[str, str] = field(default_factory=dict)  # provider's name -> what shows its units; left out: nothing
     overridden: bool = False  # the flavor gives the amount, so only the places count
 
     @property
@@ -41,9 +42,12 @@ class Words:
         self._told = holdings.told
         self._known = holdings.known
         self._units: dict[str, dict[str, dict[str, int]]] = {}
+        self._seen: dict[tuple[str, str], dict[str, str]] = {}
         for unit in holdings.units:
             units = self._units.setdefault(unit.consumer, {}).setdefault(unit.resource_class, {})
             units[unit.provider] = units.get(unit.provider, 0) + unit.amount
+            if unit.seen:
+                self._seen.setdefault((unit.consumer, unit.resource_class), {})[unit.provider] = unit.seen
         self._floats: dict[str, dict[str, Float]] = {}
         for one in holdings.floats:
             self._floats.setdefault(one.consumer, {})[one.resource_class] = one
@@ -57,6 +61,7 @@ class Words:
             self._units.get(guest, {}).get(name, {}),
             self._floats.get(guest, {}).get(name),
             () if name in NO_DEVICES else self._undecided.get(guest, ()),
+            self._seen.get((guest, name), {}),
             self.is_overridden(guest, name),
         )
 

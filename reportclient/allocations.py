@@ -27,6 +27,7 @@ class Holding:
     provider: str
     resource_class: str
     amount: int
+    seen: str = field(default="", compare=False)  # what shows it, for people; empty: only that the guest has it there
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ def parse_guest(
     return Guest(
         uuid=uuid,
         state=state,
+        name=_name(domain),
         pci=frozenset(pci) | ports,
         ports=ports,
         netdevs=_sources(domain, "direct", "passthrough"),
@@ -63,6 +64,12 @@ def parse_guest(
         migrating=migrating,
         tenant=_parse_tenant(domain, source),
     )
+
+
+def _name(domain: Element) -> str:
+    """Return the name that nova's user gave the guest, else libvirt's; empty where the domain has none."""
+    named = (domain.findtext(f"metadata/{{{version}}}instance/{{{version}}}name") for version in NOVA)
+    return next((name.strip() for name in (*named, domain.findtext("name")) if name and name.strip()), "")
 
 
 def _sources(domain: Element, kind: str, mode: str | None = None) -> frozenset[str]:

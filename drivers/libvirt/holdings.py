@@ -1,13 +1,13 @@
 """Finds what each guest of a libvirt host holds, as units on the providers of the desired tree."""
 
-from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 
 from drivers.cells import cpus_by_cell, page_mib, small_page_kib
 from drivers.devices.match import PHYSNET
 from drivers.devices.stock import DeviceStock
 from drivers.facts import Guest, GuestMemory, HostFacts, NumaCell
+from drivers.libvirt.evidence import cards_of_mdevs, of_context, of_cpus, of_devices, of_memory
 from drivers.libvirt.stock import GuestCpus, guest_cpus
 from drivers.policy import OF_CELLS, Layout, Policy
 from reportclient.allocations import Float, GuestState, Holding, Holdings, Undecided
@@ -28,13 +28,13 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
     facts = replace(facts, guests=tuple(_with_netdevs(guest, facts) for guest in facts.guests))
     cells = _Cells(facts, policy.layout) if policy.layout in OF_CELLS else None
     offered = guest_cpus(facts.cpu_map, policy.cpus)
-    owners = _owners(facts.hostname, policy, devices)
+    owners = _Owners(facts, policy, devices)
     units: list[Holding] = []
     floats: list[Float] = []
     ports = {guest.uuid: _ports(guest, devices, owners) for guest in facts.guests}
     undecided = tuple(one for guest in facts.guests for one in _undecided(guest, facts, devices, owners))
     for guest in facts.guests:
-        units += _units_of(guest.uuid, (*map(str, guest.pci), *guest.mdevs, *guest.pmem), owners)
+        units += owners.units(guest.uuid, (*map(str, guest.pci), *guest.mdevs, *guest.pmem))
         units += _context_units(guest, facts.hostname, policy, devices)
         cpus = _cpus_by_class(guest, offered.dedicated)
         if cells is None:
@@ -126,21 +126,7 @@ def _contexts(devices: Iterable[DeviceStock]) -> frozenset[str]:
     return frozenset({_CONTEXT} if any(_CONTEXT in device.inventories for device in devices) else ())
 
 
-def _owners(root: str, policy: Policy, devices: Iterable[DeviceStock]) -> dict[str, tuple[str, str]]:
-    """Return (provider, class) of each device, by PCI address, uuid of a mediated device, or path of a namespace."""
-    return {
-        unit: (root if policy.layout == "flat" or device.of_root else f"{root}_{device.suffix}", name)
-        for device in devices
-        for unit, name in device.members.items()
-    }
-
-
-def _units_of(guest: str, devices: Iterable[str], owners: Mapping[str, tuple[str, str]]) -> list[Holding]:
-    held = Counter(owners[device] for device in devices if device in owners)
-    return [Holding(guest, provider, name, amount) for (provider, name), amount in sorted(held.items())]
-
-
-def _ports(guest: Guest, devices: Iterable[DeviceStock], owners: Mapping[str, tuple[str, str]]) -> list[Holding]:
+def _ports(guest: Guest, devices: Iterable[DeviceStock], owners: "_Owners") -> list[Holding]:
     """
     Return the units that a guest has through ports of networks.
 
@@ -151,17 +137,18 @@ def _ports(guest: Guest, devices: Iterable[DeviceStock], owners: Mapping[str, tu
         unit for device in devices for unit in device.members if any(name.startswith(PHYSNET) for name in device.traits)
     }
     ports = set(map(str, guest.ports)) | (set(map(str, guest.pci)) & of_networks)
-    return _units_of(guest.uuid, ports, owners)
+    return owners.units(guest.uuid, ports)
 
 
 def _context_units(guest: Guest, root: str, policy: Policy, devices: Iterable[DeviceStock]) -> Iterator[Holding]:
     for device in devices:
         if guest.encryption == device.suffix:
-            yield Holding(guest.uuid, root if policy.layout == "flat" else f"{root}_{device.suffix}", _CONTEXT, 1)
+            place = root if policy.layout == "flat" else f"{root}_{device.suffix}"
+            yield Holding(guest.uuid, place, _CONTEXT, 1, of_context(device.suffix))
 
 
 def _undecided(
-    guest: Guest, facts: HostFacts, devices: Iterable[DeviceStock], owners: Container[str]
+    guest: Guest, facts: HostFacts, devices: Iterable[DeviceStock], owners: "_Owners"
 ) -> Iterator[Undecided]:
     """Yield the guest's devices whose class and provider are not known, each with the reason."""
     shown = {str(function.address) for function in facts.devices.functions}
@@ -186,6 +173,33 @@ def _undecided(
         yield Undecided(guest.uuid, guest.encryption, "the host does not offer encryption contexts of this kind")
 
 
+class _Owners:
+    """The provider and the class of each device, by PCI address, uuid of a mediated device, or path of a namespace."""
+
+    def __init__(self, facts: HostFacts, policy: Policy, devices: Iterable[DeviceStock]) -> None:
+        root = facts.hostname
+        self._slots = {
+            unit: (root if policy.layout == "flat" or device.of_root else f"{root}_{device.suffix}", name)
+            for device in devices
+            for unit, name in device.members.items()
+        }
+        self._cards = cards_of_mdevs(facts)
+
+    def __contains__(self, device: str) -> bool:
+        return device in self._slots
+
+    def units(self, guest: str, devices: Iterable[str]) -> list[Holding]:
+        """Return the units that a guest has by these devices; none for a device without an owner."""
+        held: dict[tuple[str, str], list[str]] = {}
+        for device in devices:
+            if device in self._slots:
+                held.setdefault(self._slots[device], []).append(device)
+        return [
+            Holding(guest, provider, name, len(those), of_devices(those, self._cards))
+            for (provider, name), those in sorted(held.items())
+        ]
+
+
 class _Cells:
     """Places CPUs and memory of guests on the providers of the host's cells and pools of pages."""
 
@@ -203,15 +217,18 @@ class _Cells:
 
     def _place_cpus(self, guest: Guest, name: str, wanted: list[frozenset[int]]) -> tuple[list[Holding], list[Float]]:
         """Return a unit in a cell for each vCPU that may run in this cell only, and a float for the other vCPUs."""
-        counts: dict[int, int] = {}
+        homes: dict[int, list[frozenset[int]]] = {}
         floating: list[frozenset[int]] = []
         for pins in wanted:
             home = next((id_ for id_, cpus in self._cpus.items() if pins and pins <= cpus), None)
             if home is None:
                 floating.append(pins)
             else:
-                counts[home] = counts.get(home, 0) + 1
-        units = [Holding(guest.uuid, self._provider(id_), name, count) for id_, count in sorted(counts.items())]
+                homes.setdefault(home, []).append(pins)
+        units = [
+            Holding(guest.uuid, self._provider(id_), name, len(those), of_cpus(id_, frozenset().union(*those)))
+            for id_, those in sorted(homes.items())
+        ]
         if not floating:
             return units, []
         allowed = frozenset().union(*floating) if all(floating) else frozenset()
@@ -222,14 +239,17 @@ class _Cells:
     def _place_memory(self, guest: Guest) -> tuple[list[Holding], list[Float]]:
         """Return units of bound memory in the pools of its page size, and a float over such pools for the rest."""
         units: dict[str, int] = {}
+        bound: dict[str, str] = {}
         floating: dict[tuple[str, ...], int] = {}
         for part in guest.memory:
             pools = tuple(pool for id_ in self._order(guest) if (pool := self._pool(part, id_)) is not None)
             if len(part.cells) == 1 and pools:
                 units[pools[0]] = units.get(pools[0], 0) + part.mib
+                (cell,) = part.cells
+                bound[pools[0]] = of_memory(cell, self._page_kib(part, self._cells[cell]) if part.huge else None)
             else:
                 floating[pools] = floating.get(pools, 0) + part.mib
-        found = [Holding(guest.uuid, pool, "MEMORY_MB", mib) for pool, mib in sorted(units.items()) if mib]
+        found = [Holding(guest.uuid, pool, "MEMORY_MB", mib, bound[pool]) for pool, mib in sorted(units.items()) if mib]
         if not floating:
             return found, []
         places = next(iter(floating)) if len(floating) == 1 else ()  # several kinds of pages: unknown which is where

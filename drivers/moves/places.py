@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from functools import partial
 
 from drivers.moves.floats import IN_ITS_CELL, Floats
 from drivers.moves.question import Question
@@ -43,7 +44,7 @@ class Places:
             elif word.overridden:
                 sure += self._stay_by_flavor(guest, mine, out, changed, load)
             elif decides:
-                dealt, rest = deal(mine, word.units, _reason(consumer, guest), self._heir)
+                dealt, rest = deal(mine, word.units, partial(_reason, consumer, guest, word), self._heir)
                 kept = [parcel for parcel in rest if self._may_stay(parcel, word, name in anew)]
                 sure += dealt + [staying(parcel) for parcel in kept]
                 self._floats.add(guest, [parcel for parcel in rest if parcel not in kept], load)
@@ -134,5 +135,9 @@ class Places:
         return self._question.heir((parcel.provider, parcel.to_class)) or ""
 
 
-def _reason(consumer: str, guest: str) -> str:
-    return "the guest has it there" if consumer == guest else f"its guest {guest} has it there, and migrates"
+def _reason(consumer: str, guest: str, word: Word, provider: str) -> str:
+    """Return why a provider is the place of what a consumer has, with what shows it."""
+    if consumer == guest:
+        return word.seen.get(provider, "the guest has it there")
+    seen = f": {word.seen[provider]}" if provider in word.seen else ""
+    return f"its guest {guest} has it there, and migrates{seen}"

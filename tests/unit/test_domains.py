@@ -21,6 +21,18 @@ def guest_of(text: str) -> Guest:
     return guest
 
 
+def test_a_guest_is_called_as_novas_user_calls_it_else_as_libvirt_does() -> None:
+    def name(text: str) -> str:
+        return parse_guest(Document(f"<domain>{text}</domain>", "guest.xml"), "u", "running").name
+
+    novas = "<metadata><n:instance xmlns:n='{}'><n:name> {} </n:name></n:instance></metadata>"
+    assert name(f"<name>instance-7</name>{novas.format(NOVA[0], 'web 1')}") == "web 1"
+    assert name(f"<name>instance-7</name>{novas.format(NOVA[1], 'web 2')}") == "web 2"
+    assert name(f"<name>instance-7</name>{novas.format(NOVA[0], '')}") == "instance-7"
+    assert name("<name>instance-7</name>") == "instance-7"
+    assert name("") == ""
+
+
 def tenant_of(text: str, version: str = NOVA[0]) -> Tenant | None:
     return guest_of(f"<metadata><n:instance xmlns:n='{version}'>{text}</n:instance></metadata>").tenant
 

@@ -49,6 +49,7 @@ def test_a_pruned_guest_is_the_same_guest(text: str) -> None:
 
     assert parse_guest(pruned, "u", "running") == parse_guest(whole, "u", "running")
     assert machine_of(pruned) == machine_of(whole)
+    assert parse_guest(pruned, "u", "running").name in ("instance-1", parse_guest(whole, "u", "running").name)
     assert prune_domain(pruned) == pruned.text
 
 

@@ -1,0 +1,22 @@
+"""What shows that a guest has something of the host, in words that a person can check."""
+
+from drivers.libvirt.evidence import of_context, of_cpus, of_devices, of_memory
+
+
+def test_cpus_and_memory_name_the_cell() -> None:
+    assert of_cpus(1, frozenset({20, 21, 4})) == "pinned to CPUs 4,20-21 in cell 1"
+    assert of_memory(0, 2048) == "memory bound to cell 0 in pages of 2048 KiB"
+    assert of_memory(3, None) == "memory bound to cell 3"
+    assert of_context("amd_sev") == "its memory is encrypted by amd_sev"
+
+
+def test_a_mediated_device_is_named_with_its_card() -> None:
+    mdev = "4b20d080-1b54-4048-85b3-a6a62d165c01"
+
+    assert of_devices([mdev], {mdev: "0000:86:00.0"}) == "has mdev 4b20d080… on 0000:86:00.0"
+
+
+def test_of_many_devices_three_are_named() -> None:
+    addresses = [f"0000:81:10.{number}" for number in range(5)]
+
+    assert of_devices(addresses, {}) == "has 0000:81:10.0, 0000:81:10.1, 0000:81:10.2 and 2 more"
