@@ -24,6 +24,11 @@ class Survey:
         default_factory=dict, compare=False, repr=False
     )  # what was read, as the files of a host archive: path -> text
 
+    @property
+    def names(self) -> dict[str, str]:
+        """Names of the guests for people, by uuid; a guest without a name is left out."""
+        return {guest.uuid: guest.name for guest in self.facts.guests if guest.name}
+
 
 class Driver(Protocol):
     """Methods of a driver: ``nodes`` and ``survey`` do I/O in hardware terms; the others are pure."""

@@ -1,6 +1,6 @@
 """One audit of a node: look at host and placement, find what does not agree, and look at both once more."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -46,6 +46,7 @@ class AuditResult:
     clock: Clock  # the clock of the sightings
     before: AuditMemory  # the memory that the last audit left
     consumers: dict[str, Consumer] = field(default_factory=dict)  # those that were read whole, by uuid
+    names: Mapping[str, str] = field(default_factory=dict)  # of the guests, by uuid, as ``Survey.names``
     silence: str = ""  # why nova's answer is missing, and what to do; empty: it is not missing, or not needed
 
     def since_s(self, finding: Finding) -> float:
@@ -115,6 +116,7 @@ def witness(
         clock=noted,
         before=memory,
         consumers=dict(snapshot.consumers),
+        names=survey.names,
         silence=snapshot.nova.silence if snapshot.nova else "",
     )
 

@@ -31,12 +31,15 @@ def audit(options: argparse.Namespace) -> Report:
     findings: list[FindingForm] = []
     young: list[str] = []
     remarks: list[str] = []
+    names: dict[str, str] = {}
     failed, silence = False, ""
     with open_driver(settings, choice) as driver:
         for name in driver.nodes():
             node = node_of(name, driver, client, settings, where, choice)
             result, outcomes, remark = _audit_one(node, policy, options, nova.witness if nova else None)
             findings += [_encode(result, outcome) for outcome in outcomes]
+            about = {one.finding.consumer for one in outcomes if one.finding.consumer}
+            names |= {uuid: name for uuid, name in result.names.items() if uuid in about}
             healed = {outcome.finding.consumer for outcome in outcomes if outcome.healed is Healed.HEALED}
             young += [uuid for uuid in result.young if uuid not in healed]
             silence = silence or result.silence
@@ -52,7 +55,7 @@ def audit(options: argparse.Namespace) -> Report:
         )
     left = [one for one in findings if one["outcome"] != Healed.HEALED.value]
     ending = Exit.ERROR if failed else Exit.DIFFERENCES if left else Exit.DONE
-    data: AuditForm = {"findings": findings, "young": young, "light": options.light, "nova": silence}
+    data: AuditForm = {"findings": findings, "young": young, "light": options.light, "nova": silence, "names": names}
     return Report(data=data, table="agent.command.host_tables:print_findings", exit=ending, remark="\n".join(remarks))
 
 

@@ -34,7 +34,7 @@ def carry_out(verb: Verb, options: argparse.Namespace) -> Exit:
             report = _report(verb, options)
     if report is None:
         return Exit.DONE
-    _print(options.format, report)
+    _print(options.format, report, whole=getattr(options, "all", False))
     if report.remark:
         print(report.remark, file=sys.stderr)
     return report.exit
@@ -74,7 +74,7 @@ def _working(verb: Verb) -> AbstractContextManager[object]:
     return Console(stderr=True).status(verb.doing)
 
 
-def _print(form: str, report: Report) -> None:
+def _print(form: str, report: Report, *, whole: bool = False) -> None:
     """Print the data for programs, or a table for people."""
     if form == "json":
         print(json.dumps(report.data, indent=1, sort_keys=True))
@@ -83,14 +83,14 @@ def _print(form: str, report: Report) -> None:
 
         yaml.safe_dump(report.data, sys.stdout, sort_keys=True)
     else:
-        _print_table(report)
+        _print_table(report, whole=whole)
 
 
-def _print_table(report: Report) -> None:
-    from agent.command.host_tables import console
+def _print_table(report: Report, *, whole: bool) -> None:
+    from agent.command.screen import screen
 
     table: Printer = resolve_name(report.table)
-    out = console()
+    out = screen(whole=whole)
     with nullcontext() if out.is_terminal else out.capture() as captured:
         for data in (report.data,) if report.each is None else report.each:
             table(out, data)

@@ -6,7 +6,7 @@ A verb encodes one of these forms, and the printer that its ``Report`` names tak
 
 from typing import Literal, TypedDict
 
-from agent.sync.forms import Amounts, ConversionForm, PlanForm, ProviderForm
+from agent.sync.forms import Amounts, ConversionForm, ObservedTreeForm, PlanForm, ProviderForm
 from reportclient.payload import InventoryForm
 
 
@@ -41,6 +41,12 @@ class RefusalForm(TypedDict, total=False):
 
 class ShownConversionForm(ConversionForm, ApprovalForm, RefusalForm):
     """A conversion as the verb ``reshape`` shows it."""
+
+
+class ShownTreeForm(ObservedTreeForm):
+    """A tree as the verb ``show`` shows it."""
+
+    names: dict[str, str]  # of guests on this host, by consumer
 
 
 class EventForm(TypedDict):
@@ -84,6 +90,7 @@ class AuditForm(TypedDict):
     young: list[str]  # consumers that changed too lately to be judged
     light: bool
     nova: str  # why nova's answer is missing, and what to do; empty: it is not missing, or not needed
+    names: dict[str, str]  # of the guests with findings, by consumer
 
 
 class CheckForm(TypedDict):

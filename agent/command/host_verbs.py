@@ -16,9 +16,10 @@ from agent.command.forms import (
     RecordedForm,
     RefusalForm,
     ShownConversionForm,
+    ShownTreeForm,
     UsagesForm,
 )
-from agent.command.outcomes import ENDINGS, encode_outcome, wishes_of
+from agent.command.outcomes import ENDINGS, encode_outcome, names_of, wishes_of
 from agent.command.result import Report, choice_of, settings_of
 from agent.connect.choice import host_driver, node_of, open_client, open_driver, settings_for
 from agent.errors import USER_ERRORS, ConfigError
@@ -29,12 +30,13 @@ from agent.sync.convert import Agreement, convert, convert_approved, remember_pl
 from agent.sync.decide.additions import add
 from agent.sync.decide.draft import Draft
 from agent.sync.decide.judge import judge, notes_on
-from agent.sync.forms import ConversionForm, ObservedTreeForm, ProviderForm, TreeForm
+from agent.sync.forms import ConversionForm, ProviderForm, TreeForm
 from agent.sync.json_form import encode_conversion, encode_observed_tree, encode_tree
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
 from agent.sync.provider_yaml import read_additions
 from agent.sync.run import foresee
+from drivers.errors import DiscoveryError
 from drivers.looks import look
 from reportclient.recording import Unrecorded
 
@@ -64,8 +66,9 @@ def show(options: argparse.Namespace) -> Report:
     """Report the tree that placement holds under this host's name, or with --project what a project uses."""
     if options.project:
         return show_usages(options)
-    shown: ObservedTreeForm = {"providers": {}, "allocations": {}}
-    missing = []
+    shown: ShownTreeForm = {"providers": {}, "allocations": {}, "names": {}}
+    missing: list[str] = []
+    remarks: list[str] = []
     with _nodes(options) as nodes:
         for one in nodes:
             if options.node not in (None, one.name):
@@ -78,12 +81,16 @@ def show(options: argparse.Namespace) -> Report:
             tree = encode_observed_tree(observed, one.client.allocations(observed))
             shown["providers"] |= tree["providers"]
             shown["allocations"] |= tree["allocations"]
+            try:
+                shown["names"] |= names_of(tree["allocations"], look(partial(one.driver.survey, one.name)))
+            except DiscoveryError as error:
+                remarks.append(f"guests are shown without names, as this host cannot be read: {error}")
     if options.node and not shown["providers"] and not missing:
         raise ConfigError(f"--node {options.node}: this agent reports no such node")
-    if not missing:
-        return Report(data=shown, table="agent.command.host_tables:print_shown")
-    remark = f"placement has no provider {', '.join(missing)}: run compute-node-agent sync first"
-    return Report(data=shown, table="agent.command.host_tables:print_shown", exit=Exit.ERROR, remark=remark)
+    if missing:
+        remarks.append(f"placement has no provider {', '.join(missing)}: run compute-node-agent sync first")
+    ending = Exit.ERROR if missing else Exit.DONE
+    return Report(data=shown, table="agent.command.host_tables:print_shown", exit=ending, remark="\n".join(remarks))
 
 
 def show_usages(options: argparse.Namespace) -> Report:
@@ -114,7 +121,7 @@ def plan(options: argparse.Namespace) -> Report:
                 remarks.append(f"{one.name} has no compute_id yet: the uuid is a stand-in, sync makes the real one")
     ending = Exit.DIFFERENCES if any(draft.plan.operations for draft in drafts) else Exit.DONE
     return replace(
-        _for_each([*map(_conversion, drafts)], "plans", "agent.command.host_tables:print_plan", ending),
+        _for_each([*map(_conversion, drafts)], "plans", "agent.command.plan_tables:print_foreseen", ending),
         remark="\n".join(remarks),
     )
 
@@ -159,7 +166,7 @@ def reshape(options: argparse.Namespace) -> Report:
             "otherwise the service plans with the configured layout, and refuses this plan"
         )
     return replace(
-        _for_each(records, "plans", "agent.command.host_tables:print_conversion", ending), remark="\n".join(remarks)
+        _for_each(records, "plans", "agent.command.plan_tables:print_conversion", ending), remark="\n".join(remarks)
     )
 
 
@@ -338,7 +345,8 @@ def _nodes(options: argparse.Namespace, *, writes: bool = False) -> Iterator[lis
 
 
 def _conversion(one: Draft) -> ConversionForm:
-    return encode_conversion(one.plan, one.observed, one.allocations, one.allocations_after)
+    form = encode_conversion(one.plan, one.observed, one.allocations, one.allocations_after)
+    return {**form, "names": names_of({each.consumer for each in one.allocations}, one.survey)}
 
 
 def _other_layout(options: argparse.Namespace) -> str | None:

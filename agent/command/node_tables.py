@@ -2,17 +2,17 @@
 
 from collections import Counter
 
-from rich.console import Console
 from rich.table import Column, Table
 
 from agent.command.forms import NodesForm, NodesPassForm, ShownNodesForm
+from agent.command.screen import Screen
 from agent.sync.forms import OperationForm
 from drivers.ironic.shape import MARKS
 
 MOST = 20  # nodes of one outcome that are printed one by one
 
 
-def print_nodes(out: Console, data: NodesForm) -> None:
+def print_nodes(out: Screen, data: NodesForm) -> None:
     """Print how many nodes each class has, and the nodes that cannot be reported."""
     stocks = [(name, stock) for one in data["providers"].values() for name, stock in one["inventories"].items()]
     nodes = Counter(name for name, _ in stocks)
@@ -27,7 +27,7 @@ def print_nodes(out: Console, data: NodesForm) -> None:
         out.print("Ironic has no node in this agent's share")
 
 
-def print_sums(out: Console, data: ShownNodesForm) -> None:
+def print_sums(out: Screen, data: ShownNodesForm) -> None:
     """Print how many nodes placement has, how many are this agent's, and of which classes."""
     sums = data["summary"]
     out.print(f"{sums['marked']} nodes carry the mark of agents for bare metal, {sums['ours']} are this agent's")
@@ -38,7 +38,7 @@ def print_sums(out: Console, data: ShownNodesForm) -> None:
         out.print(table)
 
 
-def print_pass(out: Console, data: NodesPassForm) -> None:
+def print_pass(out: Screen, data: NodesPassForm) -> None:
     """Print the sums of a pass, and the nodes that did not stay as they were."""
     would = "would be " if data["dry_run"] else ""
     sums = ", ".join(
@@ -74,7 +74,7 @@ def _describe(operation: OperationForm) -> list[str]:
     return found
 
 
-def _print_some(out: Console, what: str, nodes: list[tuple[str, str]]) -> None:
+def _print_some(out: Screen, what: str, nodes: list[tuple[str, str]]) -> None:
     """Print the first ``MOST`` of these nodes, each with its reason, under a heading; nothing for no nodes."""
     if not nodes:
         return

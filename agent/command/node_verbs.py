@@ -61,7 +61,7 @@ def show(options: argparse.Namespace) -> Report:
         shown = encode_observed_tree(observed, bare_metal.client.allocations(observed))
     remark = "" if observed.root else f"placement has no provider {node}: run compute-node-agent sync first"
     return Report(
-        data=shown,
+        data={**shown, "names": {}},
         table="agent.command.host_tables:print_shown",
         exit=Exit.ERROR if remark else Exit.DONE,
         remark=remark,

@@ -125,6 +125,7 @@ TAKE_OVER = Option(
     "--take-over", "write although another service reported this host, or may report it again; first stop that service"
 )
 RENAME = (Option("--rename-from", "this host was called OLD: rename its providers", metavar="OLD"),)
+ALL = (Option("--all", "leave nothing out of the tables, and fold nothing that is alike"),)
 DRY_RUN = (Option("--dry-run", "only show what would be done"),)
 CASE = (
     Option(

@@ -1,19 +1,18 @@
 """Print how a verb ended for one node."""
 
-from rich.console import Console
-
 from agent.command.forms import LeavingForm, OutcomeForm
-from agent.command.host_tables import print_plan
+from agent.command.plan_tables import print_plan
+from agent.command.screen import Screen
 
 
-def print_outcome(out: Console, data: OutcomeForm) -> None:
+def print_outcome(out: Screen, data: OutcomeForm) -> None:
     """Print how the pass over one node ended, with its plan unless it is empty, unknown or not the agreed one."""
     if data["outcome"] not in ("unchanged", "failed", "other-plan"):
         print_plan(out, data)
     print_start(out, data)
 
 
-def print_start(out: Console, data: OutcomeForm) -> None:
+def print_start(out: Screen, data: OutcomeForm) -> None:
     """Print how the pass over one node ended, one line for each note and no plan, for the system journal."""
     sentences = {
         "unchanged": "nothing needed to change",
@@ -30,7 +29,7 @@ def print_start(out: Console, data: OutcomeForm) -> None:
         out.print(f"  {note}", markup=False, soft_wrap=True)
 
 
-def print_left(out: Console, data: LeavingForm) -> None:
+def print_left(out: Screen, data: LeavingForm) -> None:
     """Print how ``retire`` or ``hand-over`` of one node ended; a refused one without its plan."""
     if data["operations"] and data["outcome"] != "unsafe":
         print_plan(out, data)

@@ -1,12 +1,14 @@
 """What the verbs over a hypervisor and over bare-metal nodes share: wishes, records of outcomes, exit codes."""
 
 import argparse
+from collections.abc import Iterable
 
 from agent.command.exits import Exit
 from agent.command.forms import OutcomeForm
 from agent.sync.decide.view import Wishes
 from agent.sync.json_form import encode_plan
 from agent.sync.outcome import Outcome, Status
+from drivers.base import Survey
 
 ENDINGS = {
     Status.UNCHANGED: Exit.DONE,
@@ -40,11 +42,18 @@ def wishes_of(options: argparse.Namespace) -> Wishes:
     )
 
 
+def names_of(consumers: Iterable[str], survey: Survey | None) -> dict[str, str]:
+    """Return the names of those consumers that are guests with a name on the host of a survey."""
+    named = survey.names if survey else {}
+    return {consumer: named[consumer] for consumer in sorted(consumers) if consumer in named}
+
+
 def encode_outcome(outcome: Outcome) -> OutcomeForm:
     """Return one outcome with its plan as JSON has it."""
     return {
         "node": outcome.node,
         "outcome": outcome.status.value,
         "notes": list(outcome.notes),
+        "names": names_of({move.consumer for move in outcome.plan.moves}, outcome.survey),
         **encode_plan(outcome.plan, outcome.observed),
     }

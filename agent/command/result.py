@@ -10,7 +10,7 @@ from agent.connect.choice import Choice, settings_for
 from agent.settings.read import Settings
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from agent.command.screen import Screen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class Report:
 
 
 Act = Callable[[argparse.Namespace], Report | None]  # function of a verb; None: it printed its result itself
-Printer = Callable[["Console", Mapping[str, object]], None]
+Printer = Callable[["Screen", Mapping[str, object]], None]
 
 
 def choice_of(options: argparse.Namespace) -> Choice:

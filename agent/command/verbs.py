@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agent.command.options import (
+    ALL,
     CASE,
     CONSUMER,
     DRY_RUN,
@@ -77,7 +78,7 @@ _TABLE = (
         doing="reading this host",
         example="--format json",
         placement=False,
-        options=HOST,
+        options=(*HOST, *ALL),
     ),
     Verb(
         name="show",
@@ -94,6 +95,7 @@ _TABLE = (
                 "only this node: a host by its name, a bare-metal node by its uuid",
                 metavar="NODE",
             ),
+            *ALL,
         ),
         contradictions=(USER_ALONE,),
     ),
@@ -107,6 +109,7 @@ _TABLE = (
             *HOST,
             *RENAME,
             *CASE,
+            *ALL,
             Option(
                 "--replay",
                 "repeat a verb on the data that --save or the service wrote to this file; needs neither libvirt nor "
@@ -133,6 +136,7 @@ _TABLE = (
             *RENAME,
             Option("--force", "shrink inventories to what the host has now, even below what guests use"),
             TAKE_OVER,
+            *ALL,
         ),
     ),
     Verb(
@@ -180,6 +184,7 @@ _TABLE = (
                 "with --database: confirm that no placement API runs, if the agent cannot find that out itself",
             ),
             *CASE,
+            *ALL,
         ),
         contradictions=(
             (

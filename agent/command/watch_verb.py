@@ -54,7 +54,8 @@ def _print(form: str, change: Change) -> None:
 
         print(yaml.safe_dump(data, explicit_start=True), end="", flush=True)
     else:
-        from agent.command.host_tables import console, print_change
+        from agent.command.plan_tables import print_change
+        from agent.command.screen import screen
 
-        print_change(console(), data)
+        print_change(screen(), data)
         sys.stdout.flush()

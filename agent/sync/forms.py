@@ -206,6 +206,7 @@ class PlanForm(TypedDict):
     digest: str
     operations: list[OperationForm]
     moves: list[MoveForm]
+    names: NotRequired[dict[str, str]]  # of guests, by consumer; left out where nobody asked the host
 
 
 class KeptPlanForm(PlanForm):

@@ -3,13 +3,13 @@
 from io import StringIO
 
 import pytest
-from rich.console import Console
 
 from agent.command.carry_out import _print
 from agent.command.forms import ApprovalForm, LeavingForm, RefusalForm, ShownConversionForm
-from agent.command.host_tables import print_conversion
 from agent.command.outcome_tables import print_left
+from agent.command.plan_tables import print_conversion
 from agent.command.result import Report
+from agent.command.screen import Screen
 from agent.sync.forms import DeleteForm
 
 OPERATION: DeleteForm = {"operation": "delete", "provider": "host", "uuid": "u"}
@@ -35,8 +35,9 @@ def left(outcome: str, *notes: str) -> str:
         "moves": [],
         "digest": "d",
         "dry_run": False,
+        "names": {},
     }
-    print_left(Console(file=out, width=200), data)
+    print_left(Screen(file=out, width=200), data)
     return out.getvalue()
 
 
@@ -77,9 +78,10 @@ def test_the_last_line_of_a_conversion_says_what_comes_next(approval: ApprovalFo
         "capacity": {},
         "requests": ["DELETE /resource_providers/u"],
         "digest": "d1",
+        "names": {},
         **approval,
     }
 
-    print_conversion(Console(file=out, width=200), data)
+    print_conversion(Screen(file=out, width=200), data)
 
     assert out.getvalue().splitlines()[-1].startswith(f"digest d1: {words}")

@@ -1,0 +1,250 @@
+"""Print plans for people: a sentence, what changes provider by provider, and whose accounting is rewritten."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, assert_never
+
+from rich.padding import Padding
+from rich.table import Column, Table
+from rich.text import Text
+
+from agent.command.changes import TERMS, Row, folded, rows, summary
+from agent.command.forms import ChangeForm, ShownConversionForm
+from agent.command.screen import LONG, SHOWN_GUESTS, Screen
+from agent.command.wording import alike, amounts, counted, families, guest
+from agent.sync.forms import (
+    CapacityForm,
+    MoveForm,
+    OperationForm,
+    PlanForm,
+    SetInventoriesForm,
+)
+
+SHOWN_EVENTS = 4  # of one batch: a card with its VFs makes dozens
+_SUMS = (("total", "total"), ("capacity", "can be allocated"), ("used", "used"))
+_STYLES = {"+": "green", "-": "red", "~": "yellow", ">": "cyan", " ": "dim"}
+
+
+def print_foreseen(out: Screen, data: ShownConversionForm) -> None:
+    """Print what a pass would do: a sentence, and the plan."""
+    out.print(Text(summary(data), "bold"))
+    if data["operations"]:
+        print_plan(out, data)
+
+
+def print_plan(out: Screen, plan: PlanForm) -> None:
+    """Print the operations of a plan, whose accounting it rewrites, and its digest."""
+    if not plan["operations"]:
+        out.print("nothing to change")
+        return
+    lines = Table.grid(Column(no_wrap=True), Column(overflow="fold"), padding=(0, 1))
+    for done, to_what in _lines(plan["operations"], whole=out.whole):
+        lines.add_row(Text(done), Text(to_what))
+    out.print(lines)
+    _print_guests(out, plan["moves"], plan.get("names", {}))
+    out.print(Text(f"digest {plan['digest']}", "dim"))
+
+
+def print_conversion(out: Screen, data: ShownConversionForm) -> None:
+    """Print a plan that may rewrite guests' accounting: what changes, capacity, guests, requests, and the next step."""
+    out.print(Text(summary(data), "bold"))
+    if not data["operations"]:
+        return
+    _print_rows(out, rows(data))
+    _print_capacity(out, data["capacity"])
+    _print_guests(out, data["moves"], data.get("names", {}))
+    counts: dict[str, int] = {}
+    for request in data["requests"]:
+        method, _, path = request.partition(" ")
+        kind = f"{method} {_kind_of(path)}"
+        counts[kind] = counts.get(kind, 0) + 1
+    out.print(Text.assemble(("requests ", "bold"), ", ".join(f"{count} {kind}" for kind, count in counts.items())))
+    out.print(f"digest {data['digest']}: {_next_step(data)}")
+
+
+def print_change(out: Screen, data: ChangeForm) -> None:
+    """Print one batch of events, and what it changes."""
+    time = data["at"].partition("T")[2][:12]
+    events = data["events"]
+    for event in events[:SHOWN_EVENTS]:
+        out.print(Text(f"{time} {event['source']}: {event['what']}", "dim"))
+    if len(events) > SHOWN_EVENTS:
+        out.print(Text(f"{time} and {len(events) - SHOWN_EVENTS} more events", "dim"))
+    if not events:
+        out.print(Text(f"{time} the host was read, no event came", "dim"))
+    if data["operations"]:
+        print_plan(out, data)
+    else:
+        out.print(f"{time} nothing changes")
+    if data["outcome"]:
+        since = " after the first event" if events else ""
+        out.print(f"{time} placement: {data['outcome']}, {data['seconds']:.2f} s{since}")
+    for note in data["notes"]:
+        out.print(Text(f"  {note}"))
+
+
+def _print_rows(out: Screen, every: list[Row]) -> None:
+    """Print a line for each provider, used/total of each class; in a long tree only those that change, folded."""
+    is_long = len(every) > LONG and not out.whole
+    shown = folded(row for row in every if row.mark != " ") if is_long else every
+    table = Table.grid(Column(no_wrap=True), Column(overflow="fold"), Column(overflow="fold"), padding=(0, 2, 0, 0))
+    for row in shown:
+        name = Padding(Text(row.label, _STYLES[row.mark]), (0, 0, 0, 2 * row.depth))
+        table.add_row(Text(row.mark, _STYLES[row.mark]), name, Text("; ".join((*row.stock, *row.traits)) or "as it is"))
+    out.print(table)
+    out.print(Text("used/total of each class; + made, - removed, ~ changed, > put under another parent", "dim"))
+    if len(shown) < len(every):
+        left = sum(row.mark == " " for row in every)
+        unchanged = f"{counted(left, 'provider')} unchanged, and " if left else ""
+        out.print(Text(f"{unchanged}those alike in one line: --all shows each", "dim"))
+
+
+def _print_capacity(out: Screen, capacity: Mapping[str, CapacityForm]) -> None:
+    """Print the sums of the classes that change over the whole tree."""
+    changed = {name: one for name, one in capacity.items() if one["before"] != one["after"] or out.whole}
+    if not changed:
+        out.print("sums over the whole tree: all classes stay as they are")
+        return
+    table = Table(Column("sums of the tree", overflow="fold"), box=None, header_style="bold")
+    for _, title in _SUMS:
+        table.add_column(title, justify="right", overflow="fold")
+    for name, one in changed.items():
+        table.add_row(name, *(_change(one["before"][key], one["after"][key]) for key, _ in _SUMS))  # type: ignore[literal-required]
+    out.print(table)
+
+
+def _change(before: int, after: int) -> Text:
+    return Text(str(before)) if before == after else Text(f"{before} → {after}", "bold")
+
+
+def _print_guests(out: Screen, moves: Iterable[MoveForm], names: Mapping[str, str]) -> None:
+    """Print whose accounting is rewritten: of few guests each, of many the sums by source and target."""
+    by_guest: dict[str, list[MoveForm]] = {}
+    for move in moves:
+        by_guest.setdefault(move["consumer"], []).append(move)
+    if not by_guest:
+        out.print("no guest's accounting changes")
+        return
+    out.print(Text(f"{counted(len(by_guest), 'guest')} counted elsewhere; each runs on where it is", "bold"))
+    if len(by_guest) > SHOWN_GUESTS and not out.whole:
+        _print_routes(out, moves)
+        return
+    for consumer, several in sorted(by_guest.items(), key=lambda one: (names.get(one[0], ""), one[0])):
+        out.print(Text(guest(consumer, names), "bold"), soft_wrap=True)
+        table = _grid(3)
+        for move in several:
+            became = move.get("to_resources")
+            what = amounts(move["moved_resources"]) + (f" as {amounts(became)}" if became else "")
+            way = f"{move['from_resource_provider']} → {move['to_resource_provider']}"
+            table.add_row(Text(f"  {what}"), Text(way), Text(move["because"]))
+        out.print(table)
+
+
+def _print_routes(out: Screen, moves: Iterable[MoveForm]) -> None:
+    """Print how much is counted elsewhere from each source to each target, of how many guests."""
+    routes: dict[tuple[str, str], tuple[dict[str, int], set[str]]] = {}
+    for move in moves:
+        way = move["from_resource_provider"], move["to_resource_provider"]
+        sums, guests = routes.setdefault(way, ({}, set()))
+        guests.add(move["consumer"])
+        for name, amount in move["moved_resources"].items():
+            sums[name] = sums.get(name, 0) + amount
+    table = _grid(3)
+    for (source, target), (sums, guests) in sorted(routes.items()):
+        table.add_row(Text(f"  {amounts(sums)}"), Text(f"{source} → {target}"), Text(counted(len(guests), "guest")))
+    out.print(table)
+    out.print(Text("--all shows each guest with its reason", "dim"))
+
+
+def _grid(columns: int) -> Table:
+    return Table.grid(*(Column(overflow="fold") for _ in range(columns)), padding=(0, 2, 0, 0))
+
+
+def _next_step(data: ShownConversionForm) -> str:
+    """Say what happens with a plan that is shown, or which option carries it out."""
+    match data.get("approval"):
+        case "approved":
+            return (
+                "approved: the service's unit carries it out before the service starts the next time; to do it now, "
+                "use --apply instead of --approve"
+            )
+        case "refused":
+            return "not approved, nothing will be carried out"
+        case "not-needed":
+            return "no allocation has to move: the next pass does this without an approval"
+        case None if data.get("refused"):
+            return "reshape --apply would refuse this"
+        case None:
+            return f"to carry out exactly this, add --apply --digest {data['digest']}"
+        case other:
+            assert_never(other)
+
+
+def _kind_of(path: str) -> str:
+    """Replace the name or uuid in a path: ``/resource_providers/*/traits``."""
+    parts = path.split("/")
+    return "/".join(part if index != 2 else "*" for index, part in enumerate(parts))
+
+
+class _Block(NamedTuple):
+    """What one operation does to one thing; blocks that differ by the thing alone can be printed as one."""
+
+    done: str
+    to_what: str
+    besides: str = ""  # of the thing, left out where several are printed as one
+    below: tuple[tuple[str, str], ...] = ()  # lines of (what is done, to what)
+
+
+def _lines(operations: Iterable[OperationForm], *, whole: bool) -> Iterable[tuple[str, str]]:
+    """Return the lines of all operations; those that do the same to several providers as one, unless ``whole``."""
+    groups: dict[tuple[object, ...], list[_Block]] = {}
+    blocks = [block for operation in operations for block in _describe(operation)]
+    for number, block in enumerate(blocks):
+        groups.setdefault((number,) if whole else (block.done, block.below), []).append(block)
+    for several in groups.values():
+        first, *others = several
+        yield first.done, alike([one.to_what for one in several]) + ("" if others else first.besides)
+        yield from first.below
+
+
+def _describe(operation: OperationForm) -> list[_Block]:
+    """Describe one operation; a reshape is a heading and what it does to each provider."""
+    if operation["operation"] == "ensure-resource-classes" or operation["operation"] == "ensure-traits":
+        noun = "resource class" if operation["operation"] == "ensure-resource-classes" else "trait"
+        return [_Block(f"make {noun}", name) for name in operation["names"]]
+    if operation["operation"] == "set-traits":
+        changes = (("  add", operation["added"]), ("  remove", operation["removed"]))
+        below = tuple((verb, family + names) for verb, traits in changes for family, names in families(traits))
+        return [_Block("traits of", operation["provider"], below=below)]
+    if operation["operation"] == "set-inventories":
+        return [_describe_stock(operation)]
+    if operation["operation"] == "reshape":
+        moving = len(operation["allocations"])
+        whose = f", with all allocations of {counted(moving, 'consumer')}" if moving else ""
+        return [_Block("together", f"in one transaction{whose}:"), *map(_describe_stock, operation["inventories"])]
+    if operation["operation"] == "rename":
+        return [_Block("rename", f"{operation['old_name']} to {operation['provider']}")]
+    if operation["operation"] == "reparent":
+        way = (("  from", f"under {operation['old_parent']}"), ("  to", f"under {operation['parent']}"))
+        return [_Block("put", operation["provider"], below=way)]
+    if operation["operation"] == "replace-allocations":
+        return [_Block(operation["operation"], ", ".join(operation["allocations"]))]
+    if operation["operation"] == "claim" or operation["operation"] == "drop-allocations":
+        return [_Block(operation["operation"], operation["consumer"])]
+    return [_Block(operation["operation"], operation["provider"], f" ({operation['uuid']})")]
+
+
+def _describe_stock(operation: SetInventoriesForm) -> _Block:
+    """Describe each class that changes: its terms before and after."""
+    after, before = operation["inventories"], operation["before"]
+    lines: list[tuple[str, str]] = []
+    for name in sorted(after.keys() | before.keys()):
+        now, was = after.get(name), before.get(name)
+        if now is None:
+            lines += [("  remove", f"{name} (total was {was['total']})")] if was else []
+        elif was is None:
+            lines.append(
+                ("  add", f"{name} total {now['total']} reserved {now['reserved']} ratio {now['allocation_ratio']:g}")
+            )
+        elif changed := [f"{term} {was[term]} -> {now[term]}" for term in ("total", *TERMS) if now[term] != was[term]]:  # type: ignore[literal-required]
+            lines.append(("  change", f"{name} {', '.join(changed)}"))
+    return _Block("inventory of", operation["provider"], below=tuple(lines))

@@ -1,0 +1,28 @@
+"""Where tables for people are printed: in colour and as wide as the terminal, or plain in a pipe."""
+
+import sys
+
+from rich.console import Console
+from rich.table import Column
+
+PIPE_WIDTH = 150
+LONG = 24  # providers: a tree of more is shortened, unless a person wants all of it
+SHOWN_GUESTS = 20  # one by one; of more, those alike are summed
+
+
+class Screen(Console):
+    """Standard output; ``whole`` tells that nothing is to be left out or folded."""
+
+    def __init__(self, *, whole: bool = False, **options: object) -> None:
+        super().__init__(markup=False, highlight=False, **options)  # type: ignore[arg-type]
+        self.whole = whole
+
+
+def screen(*, whole: bool = False) -> Screen:
+    """Open standard output, as wide as the terminal or, in a pipe, wide enough for a line of a tree."""
+    return Screen(whole=whole, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+
+
+def whole_column(title: str) -> Column:
+    """Make a column that folds long names instead of cutting them off, because people copy them."""
+    return Column(title, overflow="fold")

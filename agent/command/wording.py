@@ -1,0 +1,41 @@
+"""The words that tables and pictures share: amounts, guests and traits as people read them. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+FAMILIES = (
+    "COMPUTE_GRAPHICS_MODEL_", "COMPUTE_IMAGE_TYPE_", "COMPUTE_NET_VIF_MODEL_", "COMPUTE_SECURITY_",
+    "COMPUTE_SOUND_MODEL_", "COMPUTE_STORAGE_BUS_", "COMPUTE_VIOMMU_MODEL_", "COMPUTE_",
+    "HW_CPU_X86_", "HW_", "CUSTOM_",
+)  # fmt: skip
+_NAMED = 3  # of things alike
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, which gets an s unless it is one."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def alike(names: Sequence[str]) -> str:
+    """Return the names of things that are alike: all of up to three, else the first two, the last, and how many."""
+    if len(names) <= _NAMED:
+        return ", ".join(names)
+    return f"{names[0]}, {names[1]} … {names[-1]} ({len(names)} alike)"
+
+
+def amounts(resources: Mapping[str, int]) -> str:
+    """Return amounts by class as text."""
+    return ", ".join(f"{amount} {name}" for name, amount in resources.items())
+
+
+def guest(consumer: str, names: Mapping[str, str]) -> str:
+    """Return a consumer with the name of its guest, where the host knows one."""
+    return f"{names[consumer]} {consumer}" if consumer in names else consumer
+
+
+def families(traits: Iterable[str]) -> list[tuple[str, str]]:
+    """Group traits by their prefix, for one line each: (prefix, the rest of each name)."""
+    found: dict[str, list[str]] = {}
+    for trait in traits:
+        family = next((prefix for prefix in FAMILIES if trait.startswith(prefix)), "")
+        found.setdefault(family, []).append(trait.removeprefix(family))
+    return [(f"{family}… " if len(ends) > 1 else family, " ".join(ends)) for family, ends in sorted(found.items())]
