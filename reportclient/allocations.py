@@ -86,6 +86,7 @@ class Holdings:
     undecided: tuple[Undecided, ...] = ()  # further devices; their guests have all classes of devices in ``untold``
     elsewhere: frozenset[str] = frozenset()  # names of providers, if they exist, of hardware offered in another form
     silent: frozenset[str] = frozenset()  # names of providers whose card is present and shows none of what it offers
+    untyped: frozenset[str] = frozenset()  # names of providers whose VFs are there and have no type
     away: frozenset[str] = frozenset()  # classes that the root has, partly reserved, and that no device has now
     expected: frozenset[tuple[str, str]] = frozenset()  # (provider, class): the operator expects more than is there
     kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)  # classes of the devices in a total, by suffix

@@ -21,6 +21,7 @@ class Waiting:
     boot: str = ""  # the kernel's boot id at the last pass; empty: not known
     since_s: float = 0.0  # seconds from that boot to the first pass after it
     stock: Mapping[tuple[str, str], int] = field(default_factory=dict)  # by provider and class: the total that stood
+    seen: bool = False  # whether this agent saw the boot, and so knows what stood before it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +79,7 @@ def encode_state(state: NodeState) -> str:
         "waiting": {
             "boot": state.waiting.boot,
             "since_s": state.waiting.since_s,
+            "seen": state.waiting.seen,
             "stock": [[*slot, total] for slot, total in sorted(state.waiting.stock.items())],
         },
     }
@@ -122,7 +124,7 @@ def _decode_waiting(body: dict[str, Any] | None) -> Waiting:
     if body is None:
         return Waiting()
     stock = {(name, resource_class): total for name, resource_class, total in body["stock"]}
-    return Waiting(boot=body["boot"], since_s=body["since_s"], stock=stock)
+    return Waiting(boot=body["boot"], since_s=body["since_s"], stock=stock, seen=body.get("seen", bool(stock)))
 
 
 def _encode_names(by_provider: Mapping[str, Names]) -> dict[str, dict[str, list[str]]]:

@@ -2,10 +2,26 @@
 
 from collections.abc import Iterable
 
+from drivers.devices.match import by_rule, rules_by_function
 from drivers.devices.mdev import rule_of
 from drivers.devices.stock import libvirt_name, nova_name
 from drivers.facts import HostFacts, MdevParent
-from drivers.policy import MdevRule
+from drivers.policy import DevicePolicy, MdevRule
+
+
+def untyped(facts: HostFacts, policy: DevicePolicy) -> frozenset[str]:
+    """
+    Return the suffixes of the providers of cards with VFs whose driver says that they have no type.
+
+    After a boot such VFs wait for the unit that sets their types; at any other time a person took the types away.
+    """
+    functions = {function.address: function for function in facts.devices.functions}
+    ruled = rules_by_function(functions, policy) if any(rule.class_attribute for rule in policy.rules) else {}
+    return frozenset(
+        nova_name(str(functions[address].pf or address))
+        for address, rule in ruled.items()
+        if rule.class_attribute in dict(functions[address].attributes) and by_rule(functions[address], rule) is None
+    )
 
 
 def silent(facts: HostFacts, rules: Iterable[MdevRule]) -> frozenset[str]:

@@ -9,7 +9,7 @@ from drivers.devices.away import away
 from drivers.devices.expected import expected_slots
 from drivers.devices.match import OF_DEVICES, PHYSNET
 from drivers.devices.reserve import RULE, marks, short
-from drivers.devices.silence import silent
+from drivers.devices.silence import silent, untyped
 from drivers.devices.stock import DeviceStock, inherit, other_forms
 from drivers.errors import MalformedFact, PolicyError
 from drivers.facts import HostFacts
@@ -105,13 +105,17 @@ def _held(
     """Return what guests hold, and what is known of the hardware behind each provider."""
     forms = other_forms(devices, in_total=policy.layout == "flat")
     elsewhere = frozenset(f"{facts.hostname}_{suffix}" for suffix in forms)
-    mute = frozenset(f"{facts.hostname}_{suffix}" for suffix in silent(facts, policy.devices.mdevs))
+    mute, bare = (
+        frozenset(f"{facts.hostname}_{suffix}" for suffix in suffixes)
+        for suffixes in (silent(facts, policy.devices.mdevs), untyped(facts, policy.devices))
+    )
     here = {name for device in devices for name in device.inventories}
     missing = frozenset() if policy.layout == "flat" else frozenset(away(policy.devices, standing, here))
     return replace(
         holdings(facts, policy, (*devices, *of_root)),
         elsewhere=elsewhere,
         silent=mute,
+        untyped=bare,
         away=missing,
         expected=frozenset(
             (f"{facts.hostname}_{suffix}" if suffix else facts.hostname, name)

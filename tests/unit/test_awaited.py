@@ -314,3 +314,73 @@ def test_what_is_awaited_is_remembered_in_the_state_file() -> None:
     waiting = Waiting(boot="second", since_s=12.5, stock={("host_a", VF): 4, ("host_b", "VGPU"): 8})
 
     assert decode_state(encode_state(NodeState(waiting=waiting))).waiting == waiting
+
+
+# -- units set devices up in any order --------------------------------------------------------------------------------
+
+KIND = "nvidia/current_vgpu_type"
+TYPED = DeviceRule(number=1, vendor_id="10de", product_id="1515", class_attribute=KIND)
+
+
+def typed(boot: str, *types: str) -> HostFacts:
+    """A host with a card whose VFs have these types, as a boot of this id shows it."""
+    pf, *vfs = card(NIC, len(types))
+    given = (replace(vf, vendor_id="10de", attributes=((KIND, kind),)) for vf, kind in zip(vfs, types, strict=True))
+    return replace(host(replace(pf, vendor_id="10de"), *given), boot=boot)
+
+
+@pytest.mark.parametrize("layout", ["flat", "devices", "cells", "numa"])
+def test_vfs_without_their_types_are_awaited_after_a_boot(start: Start, layout: Layout) -> None:
+    place = "" if layout == "flat" else NIC
+    one = start(layout, typed("first", "600", "600", "601"), DevicePolicy(report=True, rules=(TYPED,)))
+
+    def stock() -> tuple[object, object]:
+        found = one.stock(place)
+        return found.get("CUSTOM_NVIDIA_600"), found.get("CUSTOM_NVIDIA_601")
+
+    assert stock() == ((2, 0), (1, 0))
+    one.sync(facts=typed("second"))
+    assert stock() == ((2, 2), (1, 1))
+    one.sync(facts=typed("second", "0", "0", "0"))
+    assert stock() == ((2, 2), (1, 1))
+    one.sync(facts=typed("second", "600", "0", "0"))
+    assert stock() == ((2, 1), (1, 1))
+    one.sync(facts=typed("second", "600", "600", "601"))
+    assert stock() == ((2, 0), (1, 0))
+
+
+def test_types_that_a_person_takes_away_without_a_boot_go_at_once(start: Start) -> None:
+    one = start(facts=typed("first", "600", "600"), devices=DevicePolicy(report=True, rules=(TYPED,)))
+
+    assert one.sync(facts=typed("first", "0", "0")).status is Status.CHANGED
+
+    assert one.stock(NIC) == {}
+
+
+@pytest.mark.parametrize(
+    "at_first",
+    [
+        pytest.param(replace(host(*card(NIC, 4), gpu(driver=None)), boot="second"), id="no driver yet"),
+        pytest.param(booted("second"), id="all there"),
+    ],
+)
+def test_what_goes_after_the_first_pass_of_a_boot_is_awaited_too(start: Start, at_first: HostFacts) -> None:
+    one = start()
+    before = one.stock(GPU)
+
+    one.sync(facts=at_first)
+    one.sync(facts=booted("second", types=0))
+    assert one.stock(GPU) == {"VGPU": (8, 8)}
+    one.sync(facts=booted("second"))
+
+    assert one.stock(GPU) == before
+
+
+def test_once_the_wait_after_a_boot_is_over_a_loss_is_any_loss(start: Start) -> None:
+    one = start()
+    one.sync(facts=booted("second"))
+    one.sync(uptime_s=99_999.0)
+
+    one.sync(FORCE, facts=booted("second", vfs=2), uptime_s=100_000.0)
+
+    assert one.stock(NIC) == {VF: (2, 0)}

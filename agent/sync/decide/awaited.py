@@ -35,21 +35,21 @@ def wait(before: Waiting, boot: str | None, uptime_s: float, timeout_s: float, s
     """
     Return what is awaited now.
 
-    What stood before a boot and is missing at the first pass after it is awaited until it is back, or for ``timeout_s``
-    seconds from that pass; so is what the operator expects, whatever was there at that pass. ``boot`` is the kernel's
-    boot id; where it is not known, it is taken for the last one that was. ``uptime_s`` counts from it.
+    Whatever goes in the ``timeout_s`` seconds from the first pass after a boot is awaited until it is back, or until
+    they are over: units load drivers and set up devices in any order. Of an agent that did not see the boot, only what
+    the operator expects is. ``boot`` is the kernel's boot id; where it is not known, it is taken for the last one that
+    was. ``uptime_s`` counts from it.
     """
     boot = boot or before.boot
     if not boot or not timeout_s:
         return replace(before, stock={})
     missing = dict(_missing(sides))
-    expected = {slot: total for slot, total in missing.items() if slot in sides.expected}
     if boot != before.boot:
-        return Waiting(boot=boot, since_s=uptime_s, stock=missing if before.boot else expected)
-    if uptime_s - before.since_s >= timeout_s:
-        return replace(before, stock={})
-    still = {slot: total for slot, total in before.stock.items() if slot in missing}
-    return replace(before, stock=expected | still)
+        before = Waiting(boot=boot, since_s=uptime_s, seen=bool(before.boot))
+    elif uptime_s - before.since_s >= timeout_s:
+        return replace(before, stock={}, seen=False)
+    expected = {slot: total for slot, total in missing.items() if slot in sides.expected}
+    return replace(before, stock=missing if before.seen else expected)
 
 
 def told(waiting: Waiting, wanted: ProviderTree) -> tuple[str, ...]:

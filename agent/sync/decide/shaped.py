@@ -93,13 +93,14 @@ def with_uses(observed: ObservedTree, uses: Uses) -> ObservedTree:
 def with_awaited(view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> Shaped:
     """Return the shape with the stock that a boot of the host took away, reserved, while it is expected back."""
     before, boot = standing.memory.waiting, view.survey.facts.boot
-    if not before.stock and (boot or "") == before.boot and not shaped.holdings.expected:
+    if not (before.stock or before.seen) and (boot or "") == before.boot and not shaped.holdings.expected:
         return replace(shaped, waiting=before)
+    lost = lost_by(view, shaper, shaped)
     sides = Sides(
         observed=with_uses(standing.with_reservations(shaped.reserved), shaped.uses),
         wanted=shaped.tree,
         ours=shaped.ours,
-        lost=lost_by(view, shaper, shaped),
+        lost=lambda name: lost(name) or name in shaped.holdings.untyped,
         expected=shaped.holdings.expected,
         kinds={f"{view.node}_{suffix}": classes for suffix, classes in standing.memory.kinds.items()},
         elsewhere=shaped.holdings.elsewhere,
