@@ -56,6 +56,24 @@ def rules_by_function(
     return found
 
 
+def unknown_cards(
+    functions: Mapping[PciAddress, PciFunction], policy: DevicePolicy, ruled: Container[PciAddress]
+) -> dict[PciAddress, DeviceRule]:
+    """
+    Return the VFs that a rule with ``remote_managed`` would offer if their card showed a serial number now.
+
+    ``ruled`` are the functions that have a rule. A card whose VPD cannot be read for a while shows none.
+    """
+    pfs = {address for address, function in functions.items() if function.is_pf}
+    rules = [rule for rule in policy.rules if rule.remote_managed]
+    return {
+        function.address: rule
+        for rule in reversed(rules)
+        for function in functions.values()
+        if function.pf and function.address not in ruled and matches(rule, function, pf_exists=rule.exact in pfs)
+    }
+
+
 def _card_is_known(function: PciFunction, functions: Mapping[PciAddress, PciFunction], rule: DeviceRule) -> bool:
     if function.pf is None:
         raise PolicyError(

@@ -13,6 +13,7 @@ from drivers.devices.match import (
     rules_by_function,
     traits_by,
     traits_of,
+    unknown_cards,
 )
 from drivers.devices.reserve import RULE, marks, short
 from drivers.devices.stock import DeviceStock, nova_name
@@ -54,8 +55,10 @@ def pci_stock(facts: HostFacts, policy: DevicePolicy, standing: Standing) -> lis
     for address, matched in sorted(groups.items()):
         check_group(address, matched, facts)
         stock[address] = _pci_provider(address, matched, functions, held, divided, policy, standing)
-    for address, silent in _silent(functions, ruled).items():
-        kept = _with_silent_functions(stock.get(address), address, silent, ruled[silent[0].address], standing)
+    hidden = unknown_cards(functions, policy, ruled) if policy.report else {}
+    for address, silent in _silent(functions, ruled, hidden).items():
+        rule = ruled.get(silent[0].address) or hidden[silent[0].address]
+        kept = _with_silent_functions(stock.get(address), address, silent, rule, standing)
         if kept:
             stock[address] = kept
     return [stock[address] for address in sorted(stock)]
@@ -199,9 +202,15 @@ def _bandwidth(
 
 
 def _silent(
-    functions: Mapping[PciAddress, PciFunction], ruled: Mapping[PciAddress, DeviceRule]
+    functions: Mapping[PciAddress, PciFunction],
+    ruled: Mapping[PciAddress, DeviceRule],
+    hidden: Mapping[PciAddress, DeviceRule],
 ) -> dict[PciAddress, list[PciFunction]]:
-    """Return, by provider, the functions without the file that their rule takes the class from; a PF never has it."""
+    """
+    Return, by provider, the functions that do not show what their rule asks for.
+
+    That is the file that gives the class, which a PF never has, or the serial number of the card (``hidden``).
+    """
     found: dict[PciAddress, list[PciFunction]] = {}
     for address, rule in sorted(ruled.items()):
         function = functions[address]
@@ -209,6 +218,8 @@ def _silent(
             continue
         if rule.class_attribute not in dict(function.attributes):
             found.setdefault(function.pf or address, []).append(function)
+    for address in sorted(hidden):
+        found.setdefault(functions[address].pf or address, []).append(functions[address])
     return found
 
 
@@ -224,7 +235,8 @@ def _with_silent_functions(
     stands = standing.provider(nova_name(str(address)))
     if stands is None or others_marks(stands) - rule.traits:
         return stock
-    why = f"{silent[0].address}: its driver does not show its type"
+    lacks = "its card does not show its serial number" if rule.remote_managed else "its driver does not show its type"
+    why = f"{silent[0].address}: {lacks}"
     inventories = dict(stock.inventories) if stock else {}
     left = len(silent)
     for name, stood in sorted(stands.provider.inventories.items()):

@@ -384,3 +384,26 @@ def test_once_the_wait_after_a_boot_is_over_a_loss_is_any_loss(start: Start) -> 
     one.sync(FORCE, facts=booted("second", vfs=2), uptime_s=100_000.0)
 
     assert one.stock(NIC) == {VF: (2, 0)}
+
+
+def test_vfs_of_a_smartnic_stay_reserved_while_its_serial_number_cannot_be_read(start: Start) -> None:
+    remote = DeviceRule(number=1, product_id="1515", remote_managed=True, resource_class="CUSTOM_PORT")
+    pf, *vfs = card(NIC, 3)
+    known = replace(host(replace(pf, serial_number="MT2113X00000"), *vfs), boot="first")
+    one = start(facts=known, devices=DevicePolicy(report=True, rules=(remote,)))
+    one.claim({NIC: {"CUSTOM_PORT": 1}})
+
+    done = one.sync(facts=replace(host(pf, *vfs), boot="first"))
+    assert (one.stock(NIC), done.status) == ({"CUSTOM_PORT": (3, 3)}, Status.CHANGED)
+    assert one.sync().status is Status.UNCHANGED
+    one.sync(facts=known)
+
+    assert one.stock(NIC) == {"CUSTOM_PORT": (3, 0)}
+
+
+def test_a_card_without_a_serial_number_that_was_never_offered_stays_out(start: Start) -> None:
+    remote = DeviceRule(number=1, product_id="1515", remote_managed=True)
+
+    one = start(facts=replace(host(*card(NIC, 3)), boot="first"), devices=DevicePolicy(report=True, rules=(remote,)))
+
+    assert NIC not in " ".join(one.tree().by_name)
