@@ -3,6 +3,7 @@
 from dataclasses import replace
 from uuid import UUID, uuid5
 
+from drivers.errors import MalformedFact
 from drivers.facts import PoolSpace
 from drivers.policy import Policy
 from reportclient.names import SHARES
@@ -50,12 +51,17 @@ def pool_provider(disk: PoolSpace, policy: Policy, stands: Provider | None) -> P
     if total == 0:  # less than 1 GiB, and placement takes no stock of nothing
         stock = before or Inventory(total=1, max_unit=1, reserved=1, allocation_ratio=ratio)
     else:
-        stock = Inventory(
-            total=total,
-            max_unit=total,
-            reserved=min(before.reserved, total) if before else 0,
-            allocation_ratio=before.allocation_ratio if before else ratio,
-        )
+        try:
+            stock = Inventory(
+                total=total,
+                max_unit=total,
+                reserved=min(before.reserved, total) if before else 0,
+                allocation_ratio=before.allocation_ratio if before else ratio,
+            )
+        except ValueError as error:
+            raise MalformedFact(
+                f"cannot report the Ceph pool {disk.pool}, which can hold {total} GiB: {error}"
+            ) from error
     return Provider(
         name=f"{POOLS}{disk.fsid}_{disk.pool}",
         inventories={"DISK_GB": stock},

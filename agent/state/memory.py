@@ -46,6 +46,7 @@ class NodeState:
     whole_s: float = 0.0  # when the tree was last read whole
     taken_over: frozenset[str] = frozenset()  # signs of nova-compute that a person overruled: "process", or a unit
     waiting: Waiting = Waiting()
+    shares: str = ""  # uuid of the provider of the shared storage that guests' disks are counted on; empty: of none
     wrote: bool = False  # whether this agent put its mark on this root, or a person said that it reports it
     beside: bool = False  # whether the last pass was in the role beside, in which nothing of the root is ours
 
@@ -76,6 +77,7 @@ def encode_state(state: NodeState) -> str:
         "taken_over": sorted(state.taken_over),
         "beside": state.beside,
         "wrote": state.wrote,
+        "shares": state.shares,
         "waiting": {
             "boot": state.waiting.boot,
             "since_s": state.waiting.since_s,
@@ -115,6 +117,7 @@ def decode_state(text: str) -> NodeState:
         whole_s=float(body.get("whole_s", 0.0)),
         taken_over=frozenset(body.get("taken_over", ())),
         beside=body.get("beside", False),
+        shares=body.get("shares", ""),
         waiting=_decode_waiting(body.get("waiting")),
         wrote=body.get("wrote", seen is not None),  # older files do not say it
     )

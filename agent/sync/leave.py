@@ -156,11 +156,6 @@ def against_retirement(draft: Draft, held: tuple[Allocation, ...]) -> tuple[str,
     if MARKER not in root.provider.traits and not draft.beside:
         return (f"{root.name} does not carry this agent's mark, so this agent does not remove it",)
     sentences = []
-    if SHARER in root.provider.traits and draft.pool is None:
-        sentences.append(
-            f"{root.name} shares the storage of its guests' disks, and it is not known which now: have the cluster "
-            f"answer, or set [libvirt] images_type and images_rbd_pool as they were"
-        )
     if consumers := sorted({one.consumer for one in held if one.provider in leaving}):
         sentences.append(f"consumers hold allocations here, move or delete them first: {_list(consumers)}")
     if not draft.beside:
@@ -267,6 +262,8 @@ def _try(
     if isinstance(seen, Draft) and seen.pool:
         remove_pool_if_last(node, seen.pool, seen.root_uuid)
     node.client.execute(plan, observed)
+    if isinstance(seen, Draft) and seen.pool:  # of hosts that retire at the same time each saw the others before
+        remove_pool_if_last(node, seen.pool, seen.root_uuid)
     node.state_file(seen.root_uuid).forget()
     forget_memory(node.settings.state_directory, seen.root_uuid)
     return Outcome(node=node.name, status=Status.CHANGED, plan=plan, observed=observed, notes=(then,))

@@ -21,7 +21,7 @@ from agent.sync.decide.shaped import ownership
 from agent.sync.decide.view import Needs, Readings, View, Wishes
 from agent.sync.provider_yaml import read_additions
 from drivers.base import Driver, Survey
-from drivers.facts import DiskFacts, PoolSpace, ServiceSigns
+from drivers.facts import DiskFacts, DiskUnread, PoolSpace, ServiceSigns
 from drivers.host.services import probe_service
 from drivers.looks import look
 from drivers.policy import Layout
@@ -30,7 +30,7 @@ from reportclient.client import PlacementClient
 from reportclient.errors import TreeMismatch
 from reportclient.ownership import MANAGED, Ownership, is_marked
 from reportclient.reserve import set_by_operator, with_reservations
-from reportclient.tree import ObservedProvider, ObservedTree, ProviderTree
+from reportclient.tree import ObservedTree, ProviderTree
 
 LOG = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class ComputeNode:
             uptime_s=clock.now_s() - clock.offset_s,
             expect_s=settings.expect_timeout_s,
             pool=pool,
-            forgotten=self._forgotten(pool, disk, observed.root),
+            forgotten=self._forgotten(pool, disk, observed, memory.shares),
             tried=tried,
         )
 
@@ -271,15 +271,33 @@ class ComputeNode:
         moving = pool.shared and pool.stands and root and DISK in root.provider.inventories
         return replace(pool, used=self.client.used(pool.uuid, DISK)) if moving else pool
 
-    def _forgotten(self, pool: Pool | None, disk: DiskFacts, root: ObservedProvider | None) -> str:
-        """Return the name of a pool that this host still shares, though its configuration names another; or empty."""
-        if root is None or not self.settings.reports_root or not may_forget(pool, disk, root):
+    def _forgotten(self, pool: Pool | None, disk: DiskFacts, tree: ObservedTree, shares: str) -> str:
+        """
+        Return the name of a pool that this host still shares, though its configuration names another; or empty.
+
+        ``shares`` is the uuid of the one that it shared at the last pass; empty: none, or it is not remembered.
+        """
+        root = tree.root
+        if root is None or not self.settings.reports_root:
+            return ""
+        if shares and not isinstance(disk, DiskUnread):
+            return "" if pool and pool.uuid == shares else self._left_behind(shares, tree)
+        if not may_forget(pool, disk, root):
             return ""
         ours = pool.uuid if pool else ""
         others = [one.name for one in self.client.sharing_with(root.provider.aggregates) if one.uuid != ours]
         if others or isinstance(disk, PoolSpace):  # a mark without any may be of a pass that was cut off
             return next(iter(others), "")
         return "a storage that is in none of its aggregates now"
+
+    def _left_behind(self, shares: str, tree: ObservedTree) -> str:
+        """Return the name of a storage that has disks of this host's consumers; empty where it has none, or is gone."""
+        seen = self.client.root(shares)
+        if seen is None:
+            return ""
+        held = self.client.allocations(one for one in tree if one.provider.inventories)
+        consumers = self.client.consumers({one.consumer for one in held}, held)
+        return seen.name if any(shares in one.slots for one in consumers) else ""
 
     def _in_this_role(self, memory: NodeState) -> NodeState:
         """Return the memory; of another role only what does not say what is ours: the roles divide a tree otherwise."""

@@ -181,6 +181,7 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState, wishes: Wishes) -
         lacked_traits=draft.lasting.lacked_traits,
         used=draft.lasting.used,
         taken_over=draft.lasting.taken_over,
+        shares=draft.lasting.shares,
         microversion=node.client.microversion,
     )
     if after != state.read(node.where):

@@ -58,6 +58,7 @@ def leave_pool(node: ComputeNode, pool: Pool, root_uuid: str) -> bool:
     unmarked = SetTraits(root.uuid, root.name, root.provider.traits - mark, frozenset(), mark)
     left = SetAggregates(root.uuid, root.name, root.provider.aggregates - {pool.aggregate})
     node.client.execute(Plan((*((unmarked,) if mark else ()), *(() if pool.operators else (left,)))), tree)
+    remove_pool_if_last(node, pool, root_uuid)  # of hosts that leave at the same time each saw the others before
     return True
 
 

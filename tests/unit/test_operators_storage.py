@@ -173,3 +173,30 @@ def test_a_host_that_shares_is_not_handed_over_and_its_retirement_leaves_the_sto
     one.claim({})
     assert retire_node(one.node).status is Status.CHANGED
     assert storage(one) == said
+
+
+def test_a_host_that_is_moved_to_another_storage_does_not_forget_the_first(one: OneHost) -> None:
+    another = "aaaaaaaa-2222-4333-8444-777777777777"
+    one.sync(RESHAPE, policy=SHARED)
+    add_storage(one, OTHER, "other")
+    join(one, OTHER, another)
+    join(one, ROOT, another)
+
+    for policy in (SHARED, OWN):
+        done = one.sync(RESHAPE, policy=policy)
+        assert (done.status, rows(one)) == (Status.UNSAFE, {"nfs": 20})
+        assert "host still shares nfs" in done.notes[0]
+    join(one, ROOT, AGGREGATE)
+    one.sync(RESHAPE)
+
+    assert (rows(one), one.sync().status) == ({"root": 20}, Status.UNCHANGED)
+
+
+def test_a_storage_that_is_gone_for_good_holds_no_host(one: OneHost) -> None:
+    one.sync(RESHAPE, policy=SHARED)
+    one.claim({})
+    one.send("DELETE", f"/resource_providers/{NFS}")
+
+    assert one.sync(RESHAPE, policy=OWN).status is Status.CHANGED
+
+    assert ("DISK_GB" in one.stock(), SHARER in one.traits(""), one.sync().status) == (True, False, Status.UNCHANGED)

@@ -9,6 +9,7 @@ import pytest
 from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.outcome import Status
 from beds.one_host import ABROAD, FORCE, GUEST, RESHAPE, OneHost
+from drivers.errors import MalformedFact
 from drivers.facts import DiskFacts, DiskUnread, PoolSpace
 from drivers.policy import Layout, Policy, Ratio
 from drivers.pools import POOLS, SHARER, pool_aggregate, pool_provider, pool_uuid
@@ -122,7 +123,7 @@ def test_while_the_cluster_is_silent_nothing_changes(one: OneHost) -> None:
     done = one.sync(facts=with_disk(one, DiskUnread("no answer")))
 
     assert (done.status, SHARER in one.traits("")) == (Status.UNCHANGED, True)
-    assert "it is not known which now" in " ".join(retire_node(one.node).notes)
+    assert "consumers hold allocations here" in " ".join(retire_node(one.node).notes)
 
 
 def test_a_host_that_shares_is_neither_handed_over_nor_retired_under_its_guests(one: OneHost) -> None:
@@ -206,3 +207,70 @@ def test_an_archive_without_the_clusters_identity_shares_nothing(tmp_path: Path)
 
     assert one.stock()["DISK_GB"] == (3000, 0)
     assert isinstance(one.tree(), ObservedTree)
+
+
+def leave_the_aggregate(one: OneHost, uuid: str = "") -> None:
+    root = one.tree().root
+    assert root
+    body = {"resource_provider_generation": root.generation, "aggregates": []}
+    one.send("PUT", f"/resource_providers/{uuid or root.uuid}/aggregates", body)
+
+
+def test_a_host_that_a_person_took_out_of_the_aggregate_takes_its_disks_back_all_the_same(one: OneHost) -> None:
+    share(one)
+    leave_the_aggregate(one)
+
+    assert one.sync(policy=OWN).status is Status.RESHAPE_NEEDED
+    one.sync(RESHAPE)
+
+    assert (rows(one), SHARER in one.traits(""), one.sync().status) == ({"root": 20}, False, Status.UNCHANGED)
+
+
+def test_a_host_remembers_what_it_shares_where_nothing_in_placement_says_so_any_more(one: OneHost) -> None:
+    share(one)
+    leave_the_aggregate(one)
+    one.remove_traits("", SHARER)
+
+    done = one.sync(RESHAPE, policy=OWN)
+
+    assert (done.status, rows(one)) == (Status.UNSAFE, {"pool": 20})
+    assert "still shares ceph_" in done.notes[0]
+
+
+@pytest.mark.parametrize("policy", [OWN, SHARED])
+def test_a_cluster_that_was_made_anew_holds_no_host_without_guests(one: OneHost, policy: Policy) -> None:
+    share(one)
+    one.claim({})
+
+    done = one.sync(
+        RESHAPE, facts=with_disk(one, replace(VMS, fsid="00000000-6c0e-4f6f-8a55-2d9b3c1f7e10")), policy=policy
+    )
+
+    assert done.status is Status.CHANGED
+    assert one.sync().status is Status.UNCHANGED
+
+
+def test_a_host_without_guests_retires_while_the_cluster_is_silent(one: OneHost) -> None:
+    share(one)
+    one.claim({})
+    one.sync(facts=with_disk(one, DiskUnread("no answer")))
+
+    assert retire_node(one.node).status is Status.CHANGED
+
+
+def test_a_pool_whose_stock_a_person_deleted_is_left(one: OneHost) -> None:
+    share(one)
+    one.claim({})
+    seen = one.node.client.root(pool_uuid(VMS))
+    assert seen
+    body = {"resource_provider_generation": seen.generation, "inventories": {}}
+    one.send("PUT", f"/resource_providers/{seen.uuid}/inventories", body)
+
+    one.sync(RESHAPE, policy=OWN)
+
+    assert (one.stock()["DISK_GB"][0], SHARER in one.traits(""), one.sync().status) == (3000, False, Status.UNCHANGED)
+
+
+def test_a_pool_larger_than_placement_can_count_is_a_sentence(one: OneHost) -> None:
+    with pytest.raises(MalformedFact, match="cannot report the Ceph pool vms, which can hold 2147483648 GiB"):
+        one.sync(facts=with_disk(one, replace(VMS, pool_gib=2**31)), policy=SHARED)

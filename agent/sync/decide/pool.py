@@ -55,7 +55,8 @@ def may_share(disk: DiskFacts, policy: Policy, root: ObservedProvider | None) ->
     """Return whether the pool's provider matters to this host: it is to share it, or it did so far."""
     if not isinstance(disk, PoolSpace) or not disk.fsid:
         return False
-    return policy.disk_shared or bool(root and pool_aggregate(disk) in root.provider.aggregates)
+    signs = (root.provider.aggregates & {pool_aggregate(disk)}) | (root.provider.traits & {SHARER}) if root else ()
+    return policy.disk_shared or bool(signs)
 
 
 def pool_of(disk: PoolSpace, policy: Policy, stands: ObservedProvider | None, limit: float) -> Pool:

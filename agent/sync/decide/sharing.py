@@ -60,7 +60,7 @@ def with_pool(view: View, shaper: Shaper) -> tuple[View, Shaper]:
         unsure = view.forgotten or isinstance(view.survey.facts.disk, DiskUnread)
         marked = observed.root is not None and SHARER in observed.root.provider.traits
         return view, _WithPool(shaper, None, stands=False) if marked and unsure else shaper
-    stands = observed.root is not None and observed.root.name == view.node
+    stands = observed.root is not None and observed.root.name == view.node and DISK in pool.seen.provider.inventories
     if stands:
         observed = replace(observed, providers=(*observed.providers, below(pool, view.node)))
     readings = replace(view.readings, allocations={**view.readings.allocations, pool.uuid: ()})
