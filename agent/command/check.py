@@ -27,6 +27,7 @@ from agent.sync.decide.unmatched import resembling
 from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode
 from drivers.base import Driver, Survey
+from drivers.facts import DiskUnread
 from drivers.looks import look
 from reportclient.client import PlacementClient
 
@@ -102,14 +103,18 @@ def try_tree(one: ComputeNode, survey: Survey) -> Check:
 
 
 def try_details(one: ComputeNode, survey: Survey) -> list[Check]:
-    """Report devices that are awaited since a boot, and entries of provider.yaml that match nearly a provider."""
+    """Report awaited devices, a silent storage, and entries of provider.yaml that match nearly a provider."""
     try:
         draft = one.draft(Wishes(), survey=survey)
         slips = resembling(draft.strays, draft.desired, one.client.exists)
     except USER_ERRORS:
         return []  # try_tree reports this error
     awaited = (Check("devices", False, sentence) for sentence in draft.awaited)
-    return [*(Check("provider_config", False, slip) for slip in slips), *awaited]
+    disk = survey.facts.disk
+    unread = (
+        [Check("storage", False, f"DISK_GB stays as it is: {disk.because}")] if isinstance(disk, DiskUnread) else []
+    )
+    return [*(Check("provider_config", False, slip) for slip in slips), *awaited, *unread]
 
 
 def try_nova(one: ComputeNode, survey: Survey, open_client: Callable[[], NovaClient | None]) -> Check:

@@ -21,7 +21,7 @@ from reportclient.errors import PlacementError
 from reportclient.keystone import Sender
 
 LOG = logging.getLogger(__name__)
-HOST, PLACEMENT, OWN, CONFIGURATION = "host", "placement", "own files", "configuration"
+HOST, PLACEMENT, OWN, CONFIGURATION, STORAGE = "host", "placement", "own files", "configuration", "storage"
 
 
 class Reporter:
@@ -71,6 +71,9 @@ class Reporter:
         for source, spent_s in ((HOST, seconds - asked_s), (PLACEMENT, asked_s), (OWN, 0.0)):
             self.status = self.status.seen(source, "", now)
             self._metrics.asked(source, spent_s, "")
+        if taken.storage is not None:
+            self.status = self.status.seen(STORAGE, taken.storage, now)
+            self._metrics.asked(STORAGE, 0.0, taken.storage)
         self.status = replace(
             self.status,
             passes=self.status.passes + 1,

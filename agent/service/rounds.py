@@ -25,9 +25,10 @@ from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Status
 from agent.sync.run import run_locked
-from drivers.base import Driver, Watchable
+from drivers.base import Driver, Survey, Watchable
 from drivers.errors import DiscoveryError, PolicyError
 from drivers.events import Event, OnOperation
+from drivers.facts import DiskUnread, PoolSpace
 from reportclient.client import PlacementClient
 from reportclient.forecast import forecast
 from reportclient.keystone import Sender
@@ -50,6 +51,7 @@ class RoundResult:
     observed: Mapping[str, int] = field(default_factory=dict)  # total by resource class, in placement before the pass
     desired: Mapping[str, int] = field(default_factory=dict)  # total by resource class, after the plan
     hardware: frozenset[str] = frozenset()  # PCI addresses of all devices that count in reported inventory
+    storage: str | None = None  # why the cluster with the guests' disks did not answer; empty: it did; None: none asked
 
 
 class Rounds:
@@ -196,6 +198,7 @@ class Rounds:
             observed=_totals(seen.provider for seen in outcome.observed),
             desired=_totals(seen.provider for seen in forecast(outcome.plan, outcome.observed)),
             hardware=outcome.hardware,
+            storage=_storage(outcome.survey),
         )
 
     def _take_nodes(self, client: PlacementClient) -> RoundResult:
@@ -228,6 +231,14 @@ def _of_nodes(outcome: NodesOutcome) -> RoundResult:
     )
 
 
+def _storage(survey: Survey | None) -> str | None:
+    """Return why the cluster that has the guests' disks did not answer, as ``RoundResult.storage``."""
+    disk = survey.facts.disk if survey else None
+    if isinstance(disk, DiskUnread):
+        return disk.because
+    return "" if isinstance(disk, PoolSpace) else None
+
+
 def _totals(providers: Iterable[Provider]) -> Counter[str]:
     """Return the total of each resource class in a tree."""
     sums: Counter[str] = Counter()
@@ -245,4 +256,5 @@ def _together(taken: list[RoundResult]) -> RoundResult:
         observed=sum((Counter(one.observed) for one in taken), Counter()),
         desired=sum((Counter(one.desired) for one in taken), Counter()),
         hardware=frozenset().union(*(one.hardware for one in taken)),
+        storage=next((one.storage for one in taken if one.storage is not None), None),
     )

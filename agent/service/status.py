@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from agent.audit.decide.findings import Kind
 from agent.errors import StateError
 from agent.state.files import temporary_path
 from agent.sync.outcome import Status
@@ -54,8 +55,8 @@ class ServiceStatus:
 
     @property
     def is_well(self) -> bool:
-        """Whether it is ready, and the last pass left nothing for a person to do."""
-        return self.is_ready and set(self.outcomes.values()) <= WELL
+        """Whether it is ready, the last pass left nothing for a person to do, and no device is awaited."""
+        return self.is_ready and set(self.outcomes.values()) <= WELL and not self.findings.get(Kind.PROFILE_LOST.value)
 
     def sentence(self) -> str:
         """Return one line for people, as ``systemctl status`` shows it."""

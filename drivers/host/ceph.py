@@ -12,7 +12,7 @@ from uuid import UUID
 from drivers.errors import DiscoveryError
 from drivers.facts import PoolSpace
 from drivers.host.archive import fields, whole
-from drivers.host.commands import CommandFailed, output_of
+from drivers.host.commands import CommandFailed, CommandMissing, output_of
 from drivers.policy import CephPool
 
 GIB = 1024**3
@@ -76,6 +76,10 @@ def _output(place: CephPool, *asked: str) -> str:
     command += [*(["--id", place.user] if place.user else []), *(["--conf", place.config] if place.config else [])]
     try:
         return output_of(command, 2 * place.timeout_s)  # the command itself needs a moment to start
+    except CommandMissing as error:
+        raise DiscoveryError(
+            f"the Ceph cluster cannot be asked ({OPTION}): {error}: install ceph-common or python3-rados"
+        ) from error
     except CommandFailed as error:
         raise ClusterSilent(f"the Ceph cluster did not answer: {error}") from error
 

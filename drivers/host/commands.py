@@ -9,12 +9,17 @@ class CommandFailed(Exception):
     """A command is not there, did not end in time, or failed; the message says which, in one line."""
 
 
+class CommandMissing(CommandFailed):
+    """A command is not there, or cannot be run: waiting does not help."""
+
+
 def output_of(command: Sequence[str], patience_s: float) -> str:
     """
     Return what a command prints; its messages are not translated.
 
     Raises:
-        CommandFailed: it is not there, did not end in time, or failed.
+        CommandMissing: it is not there, or cannot be run.
+        CommandFailed: it did not end in time, or failed.
     """
     name = command[0]
     environment = {**os.environ, "LC_ALL": "C.UTF-8"}
@@ -23,9 +28,9 @@ def output_of(command: Sequence[str], patience_s: float) -> str:
             command, capture_output=True, text=True, errors="replace", timeout=patience_s, check=False, env=environment
         )
     except FileNotFoundError as error:
-        raise CommandFailed(f"this host has no command {name}") from error
+        raise CommandMissing(f"this host has no command {name}") from error
     except OSError as error:
-        raise CommandFailed(f"{name} cannot be run: {error.strerror or error}") from error
+        raise CommandMissing(f"{name} cannot be run: {error.strerror or error}") from error
     except subprocess.TimeoutExpired as error:
         raise CommandFailed(f"{name} did not answer within {patience_s:.0f} s") from error
     if done.returncode:

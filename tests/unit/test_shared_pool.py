@@ -123,6 +123,7 @@ def test_while_the_cluster_is_silent_nothing_changes(one: OneHost) -> None:
     done = one.sync(facts=with_disk(one, DiskUnread("no answer")))
 
     assert (done.status, SHARER in one.traits("")) == (Status.UNCHANGED, True)
+    assert done.notes == ("DISK_GB stays as it is in placement: no answer",)
     assert "consumers hold allocations here" in " ".join(retire_node(one.node).notes)
 
 

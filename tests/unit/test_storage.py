@@ -208,6 +208,17 @@ def test_an_answer_in_another_form_is_an_error(script: Script, by_command: None,
         probe_disk(POOL)
 
 
+def test_a_host_that_cannot_ask_ceph_at_all_is_told_what_to_install(
+    by_command: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(DiscoveryError, match="this host has no command ceph: install ceph-common") as error:
+        DiskProbe(POOL)()
+
+    assert not isinstance(error.value, ClusterSilent)
+
+
 @pytest.mark.parametrize("text", ["", "warning: slow\n{}", "[" * 100_000])
 def test_an_answer_that_is_not_json_is_an_error(script: Script, by_command: None, tmp_path: Path, text: str) -> None:
     (tmp_path / "answer").write_text(text, encoding="utf-8")

@@ -12,6 +12,7 @@ from agent.sync.decide.pool import DISK, leaves, tell_pool
 from agent.sync.decide.unmatched import misspelt
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
+from drivers.facts import DiskUnread
 from reportclient.errors import UnsafePlan
 from reportclient.names import NO_DEVICES
 from reportclient.ownership import MARKER, Names
@@ -99,6 +100,8 @@ def notes_on(draft: Draft) -> tuple[str, ...]:
         )
     notes += outlook(draft.desired, draft.nova) if draft.plan.operations and not draft.beside else ()
     notes += draft.held
+    disk = draft.survey.facts.disk
+    notes += (f"DISK_GB stays as it is in placement: {disk.because}",) if isinstance(disk, DiskUnread) else ()
     notes += tell_pool(draft.pool) if draft.pool else ()
     notes += misspelt(draft.strays, draft.desired)
     novas = () if draft.beside else stranded(draft.observed, draft.ours)
