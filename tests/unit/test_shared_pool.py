@@ -8,6 +8,7 @@ import pytest
 
 from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.outcome import Status
+from agent.sync.run import run_pass
 from beds.one_host import ABROAD, FORCE, GUEST, RESHAPE, OneHost
 from drivers.errors import MalformedFact
 from drivers.facts import DiskFacts, DiskUnread, PoolSpace
@@ -275,3 +276,32 @@ def test_a_pool_whose_stock_a_person_deleted_is_left(one: OneHost) -> None:
 def test_a_pool_larger_than_placement_can_count_is_a_sentence(one: OneHost) -> None:
     with pytest.raises(MalformedFact, match="cannot report the Ceph pool vms, which can hold 2147483648 GiB"):
         one.sync(facts=with_disk(one, replace(VMS, pool_gib=2**31)), policy=SHARED)
+
+
+def test_of_hosts_that_leave_at_the_same_time_the_last_takes_the_pool_away(one: OneHost) -> None:
+    """Another host is in the aggregate when this one looks, and out of it once this one is out."""
+    share(one)
+    other = "00000000-0000-4000-8000-000000000077"
+    one.send("POST", "/resource_providers", {"name": "other", "uuid": other})
+    body = {"resource_provider_generation": 0, "aggregates": [pool_aggregate(VMS)]}
+    one.send("PUT", f"/resource_providers/{other}/aggregates", body)
+    node = one.node
+    client = node.client
+    members, looks = client.members, []
+
+    def first_with_the_other(aggregate: str) -> Any:
+        looks.append(aggregate)
+        found = members(aggregate)
+        if len(looks) == 1:
+            one.send(
+                "PUT",
+                f"/resource_providers/{other}/aggregates",
+                {**body, "resource_provider_generation": 1, "aggregates": []},
+            )
+        return found
+
+    client.members = first_with_the_other  # type: ignore[method-assign]
+    one.sync(policy=OWN)
+    run_pass(replace(node, settings=one.settings), RESHAPE)
+
+    assert (pool(one), len(looks)) == (None, 2)
