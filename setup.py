@@ -37,11 +37,13 @@ setup(
     packages=find_packages(include=["agent*", "drivers*", "reportclient*"], exclude=["drivers.nova*"]),
     package_data={
         "agent": ["py.typed"],
+        "agent.command.picture": ["*.css", "*.j2"],
         "agent.sync": ["*.json"],
         "drivers": ["py.typed"],
         "reportclient": ["py.typed"],
     },
     install_requires=[
+        "Jinja2>=3.1,<4",
         "jsonschema>=4.23,<5",
         "keystoneauth1>=5.10,<6",
         "os-resource-classes>=1.1,<2",

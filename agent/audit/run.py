@@ -95,8 +95,7 @@ def witness(
     snapshot = _verified(node, replace(snapshot, asked=asked, doubted=doubted))
     young = _young(node, snapshot)
     snapshot = _with_nova(node, snapshot, root_uuid, young, nova)
-    findings = find_all(snapshot)
-    if findings:
+    if findings := find_all(snapshot):
         tree, findings = _still_so(node, root_uuid, snapshot, findings, left)
     findings, early = _by_age(findings, young)
     return AuditResult(

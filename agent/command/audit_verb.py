@@ -1,6 +1,7 @@
 """The verb ``audit``: report findings with their repairs, and with --heal carry repairs out."""
 
 import argparse
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 
@@ -8,6 +9,7 @@ from agent.audit.heal import Healed, HealPolicy, RepairOutcome, decide_repairs, 
 from agent.audit.run import AskNova, AuditResult, witness
 from agent.command.exits import Exit
 from agent.command.forms import AuditForm, FindingForm
+from agent.command.picture.subjects import Subject, of_audit
 from agent.command.result import Report, choice_of
 from agent.connect.choice import node_of, open_client, open_driver, open_nova, settings_for
 from agent.errors import StateError
@@ -15,6 +17,7 @@ from agent.state.audit import read_memory, write_memory
 from agent.state.locks import locked
 from agent.sync.decide.judge import judge
 from agent.sync.decide.view import Wishes
+from agent.sync.json_form import encode_observed_tree
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Status
 from agent.sync.run import foresee
@@ -32,14 +35,18 @@ def audit(options: argparse.Namespace) -> Report:
     young: list[str] = []
     remarks: list[str] = []
     names: dict[str, str] = {}
+    subjects: list[Subject] = []
     failed, silence = False, ""
     with open_driver(settings, choice) as driver:
         for name in driver.nodes():
             node = node_of(name, driver, client, settings, where, choice)
             result, outcomes, remark = _audit_one(node, policy, options, nova.witness if nova else None)
-            findings += [_encode(result, outcome) for outcome in outcomes]
             about = {one.finding.consumer for one in outcomes if one.finding.consumer}
             names |= {uuid: name for uuid, name in result.names.items() if uuid in about}
+            told = [_encode(result, outcome) for outcome in outcomes]
+            findings += told
+            tree = encode_observed_tree(result.tree, result.memory.allocations)
+            subjects.append(of_audit(told, tree, result.names))
             healed = {outcome.finding.consumer for outcome in outcomes if outcome.healed is Healed.HEALED}
             young += [uuid for uuid in result.young if uuid not in healed]
             silence = silence or result.silence
@@ -47,16 +54,28 @@ def audit(options: argparse.Namespace) -> Report:
             failed = failed or any(outcome.healed is Healed.FAILED for outcome in outcomes)
     if silence:
         remarks.append(f"no finding that needs nova's answer is repaired: {silence}")
-    if young:
-        noun, verb = ("consumers", "are") if len(young) > 1 else ("consumer", "is")
-        remarks.append(
-            f"{len(young)} {noun} changed less than {settings.audit_grace_s} s ago ([agent] audit_grace) and "
-            f"{verb} not judged yet: {', '.join(young[:5])}{', ...' if len(young) > 5 else ''}"
-        )
+    remarks += _too_young(young, settings.audit_grace_s)
     left = [one for one in findings if one["outcome"] != Healed.HEALED.value]
     ending = Exit.ERROR if failed else Exit.DIFFERENCES if left else Exit.DONE
     data: AuditForm = {"findings": findings, "young": young, "light": options.light, "nova": silence, "names": names}
-    return Report(data=data, table="agent.command.host_tables:print_findings", exit=ending, remark="\n".join(remarks))
+    return Report(
+        data=data,
+        table="agent.command.host_tables:print_findings",
+        exit=ending,
+        remark="\n".join(remarks),
+        subjects=subjects,
+    )
+
+
+def _too_young(young: Sequence[str], grace_s: int) -> list[str]:
+    """Return the remark on consumers that are not judged yet; none for none."""
+    if not young:
+        return []
+    noun, verb = ("consumers", "are") if len(young) > 1 else ("consumer", "is")
+    return [
+        f"{len(young)} {noun} changed less than {grace_s} s ago ([agent] audit_grace) and "
+        f"{verb} not judged yet: {', '.join(young[:5])}{', ...' if len(young) > 5 else ''}"
+    ]
 
 
 def _audit_one(

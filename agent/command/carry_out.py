@@ -5,6 +5,7 @@ import json
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from pathlib import Path
 from pkgutil import resolve_name
 
 from agent.command.exits import Exit
@@ -34,10 +35,21 @@ def carry_out(verb: Verb, options: argparse.Namespace) -> Exit:
             report = _report(verb, options)
     if report is None:
         return Exit.DONE
+    if picture := getattr(options, "picture", None):
+        _draw(picture, verb, report)
     _print(options.format, report, whole=getattr(options, "all", False))
     if report.remark:
         print(report.remark, file=sys.stderr)
     return report.exit
+
+
+def _draw(path: Path, verb: Verb, report: Report) -> None:
+    """Write the picture of a report."""
+    from agent.command.picture.page import write_picture
+
+    if not report.subjects:
+        raise ConfigError(f"--picture {path}: there is nothing to draw")
+    write_picture(path, f"{verb.name} of {', '.join(one.node for one in report.subjects)}", report.subjects)
 
 
 def _report(verb: Verb, options: argparse.Namespace) -> Report | None:

@@ -20,6 +20,7 @@ from agent.command.forms import (
     UsagesForm,
 )
 from agent.command.outcomes import ENDINGS, encode_outcome, names_of, wishes_of
+from agent.command.picture.subjects import Subject, of_conversion, of_shown
 from agent.command.result import Report, choice_of, settings_of
 from agent.connect.choice import host_driver, node_of, open_client, open_driver, settings_for
 from agent.errors import USER_ERRORS, ConfigError
@@ -38,6 +39,7 @@ from agent.sync.provider_yaml import read_additions
 from agent.sync.run import foresee
 from drivers.errors import DiscoveryError
 from drivers.looks import look
+from reportclient.allocations import apply_moves
 from reportclient.recording import Unrecorded
 
 if TYPE_CHECKING:
@@ -90,7 +92,13 @@ def show(options: argparse.Namespace) -> Report:
     if missing:
         remarks.append(f"placement has no provider {', '.join(missing)}: run compute-node-agent sync first")
     ending = Exit.ERROR if missing else Exit.DONE
-    return Report(data=shown, table="agent.command.host_tables:print_shown", exit=ending, remark="\n".join(remarks))
+    return Report(
+        data=shown,
+        table="agent.command.host_tables:print_shown",
+        exit=ending,
+        remark="\n".join(remarks),
+        subjects=(of_shown(shown),) if shown["providers"] else (),
+    )
 
 
 def show_usages(options: argparse.Namespace) -> Report:
@@ -105,7 +113,8 @@ def show_usages(options: argparse.Namespace) -> Report:
 def plan(options: argparse.Namespace) -> Report:
     """Report what a pass would change; write nothing to placement."""
     wishes = wishes_of(options)
-    drafts: list[Draft] = []
+    records: list[ConversionForm] = []
+    subjects: list[Subject] = []
     remarks: list[str] = []
     with _nodes(options) as nodes:
         for one in nodes:
@@ -113,16 +122,18 @@ def plan(options: argparse.Namespace) -> Report:
             with suppress(Unrecorded):
                 one.check_name(draft)
             verdict = judge(draft, wishes, one.terms())
-            drafts.append(draft)
+            records.append(_conversion(draft))
+            subjects.append(of_conversion(records[-1], verdict.notes))
             remarks += notes_on(draft)
             doing = "stop here" if verdict.refused is Status.RESHAPE_NEEDED else "refuse this"
             remarks += [f"sync would {doing}: {note}" for note in verdict.notes]
             if not draft.identified:
                 remarks.append(f"{one.name} has no compute_id yet: the uuid is a stand-in, sync makes the real one")
-    ending = Exit.DIFFERENCES if any(draft.plan.operations for draft in drafts) else Exit.DONE
+    ending = Exit.DIFFERENCES if any(record["operations"] for record in records) else Exit.DONE
     return replace(
-        _for_each([*map(_conversion, drafts)], "plans", "agent.command.plan_tables:print_foreseen", ending),
+        _for_each(records, "plans", "agent.command.plan_tables:print_foreseen", ending),
         remark="\n".join(remarks),
+        subjects=subjects,
     )
 
 
@@ -136,6 +147,7 @@ def reshape(options: argparse.Namespace) -> Report:
     remarks = [] if api.up is False else [f"reshape --apply would refuse this: {api.told}"]
     refused: list[bool] = []
     records: list[ShownConversionForm] = []
+    subjects: list[Subject] = []
     with _nodes(options) as nodes:
         for one in nodes:
             draft = _with_use(one, foresee(one, wishes))
@@ -143,10 +155,7 @@ def reshape(options: argparse.Namespace) -> Report:
             verdict = judge(draft, replace(wishes, agreed=draft.plan.digest), one.terms())
             doing = "approve" if options.approve else "apply"
             approval: ApprovalAnswer = "refused"
-            remarks += [
-                *notes_on(draft),
-                *(f"reshape --{doing} would refuse this: {note}" for note in verdict.notes),
-            ]
+            remarks += [*notes_on(draft), *(f"reshape --{doing} would refuse this: {note}" for note in verdict.notes)]
             if options.approve and verdict.refused is None:
                 approval, remark = _approve(one, draft, options.digest)
                 remarks.append(remark)
@@ -156,6 +165,7 @@ def reshape(options: argparse.Namespace) -> Report:
             approved: ApprovalForm = {"approval": approval} if options.approve else {}
             against: RefusalForm = {"refused": True} if verdict.refused and not options.approve else {}
             records.append({**_conversion(draft), **approved, **against})
+            subjects.append(of_conversion(records[-1], verdict.notes))
     changes = any(one.plan.operations for one in drafts) and not options.approve
     # A digest names the plan of one node: with several nodes the plans of the others do not match it.
     stopped = all(refused) if options.approve else any(refused)
@@ -165,9 +175,8 @@ def reshape(options: argparse.Namespace) -> Report:
             f"set [compute] layout = {other} in the configuration before the service starts the next time: "
             "otherwise the service plans with the configured layout, and refuses this plan"
         )
-    return replace(
-        _for_each(records, "plans", "agent.command.plan_tables:print_conversion", ending), remark="\n".join(remarks)
-    )
+    shown = _for_each(records, "plans", "agent.command.plan_tables:print_conversion", ending)
+    return replace(shown, remark="\n".join(remarks), subjects=subjects)
 
 
 def _approve(node: ComputeNode, draft: Draft, digest: str) -> tuple[ApprovalAnswer, str]:
@@ -219,7 +228,16 @@ def _convert(options: argparse.Namespace) -> Report:
         "agent.command.outcome_tables:print_start" if options.approved else "agent.command.outcome_tables:print_outcome"
     )
     remark = _layout_remark(options) if ending is Exit.DONE else ""
-    return replace(_for_each(records, "nodes", table, ending), remark=remark)
+    return replace(_for_each(records, "nodes", table, ending), remark=remark, subjects=[*map(_converted, outcomes)])
+
+
+def _converted(outcome: Outcome) -> Subject:
+    """Return the picture of a conversion that was carried out, or refused."""
+    after = apply_moves(outcome.allocations, outcome.plan.moves)
+    form = encode_conversion(outcome.plan, outcome.observed, outcome.allocations, after)
+    names = names_of({each.consumer for each in outcome.allocations}, outcome.survey)
+    well = ENDINGS[outcome.status] is Exit.DONE
+    return replace(of_conversion({**form, "names": names}, () if well else outcome.notes), node=outcome.node)
 
 
 def sync(options: argparse.Namespace) -> Report:

@@ -4,7 +4,7 @@ from collections import Counter
 
 from rich.table import Column, Table
 
-from agent.command.forms import NodesForm, NodesPassForm, ShownNodesForm
+from agent.command.forms import NodesForm, NodesPassForm, OutcomeForm, ShownNodesForm
 from agent.command.screen import Screen
 from agent.sync.forms import OperationForm
 from drivers.ironic.shape import MARKS
@@ -48,10 +48,15 @@ def print_pass(out: Screen, data: NodesPassForm) -> None:
     out.print(sums or "no nodes")
     by_outcome: dict[str, list[tuple[str, str]]] = {}
     for one in data["nodes"]:
-        steps = [text for step in reversed(one["operations"]) for text in _describe(step)]
-        by_outcome.setdefault(one["outcome"], []).append((one["node"], "; ".join([*steps, *one["notes"]])))
+        by_outcome.setdefault(one["outcome"], []).append((one["node"], describe_steps(one)))
     for outcome, nodes in by_outcome.items():
         _print_some(out, f"{would if outcome in ('created', 'changed', 'deleted') else ''}{outcome}", nodes)
+
+
+def describe_steps(outcome: OutcomeForm) -> str:
+    """Return what becomes of one node, and why; empty where nothing does."""
+    steps = [text for step in reversed(outcome["operations"]) for text in _describe(step)]
+    return "; ".join([*steps, *outcome["notes"]])
 
 
 def _describe(operation: OperationForm) -> list[str]:

@@ -12,9 +12,11 @@ from agent.bare_metal.run import NodesOutcome, foresee_nodes, run_nodes
 from agent.bare_metal.write import Progress
 from agent.command.check import check_option_names, try_state
 from agent.command.exits import Exit
-from agent.command.forms import CheckForm, ChecksForm, NodesForm, NodesPassForm, ShownNodesForm
+from agent.command.forms import CheckForm, ChecksForm, NodesForm, NodesPassForm, ShownNodesForm, ShownTreeForm
 from agent.command.host_verbs import show_usages
 from agent.command.outcomes import ENDINGS, encode_outcome, wishes_of
+from agent.command.picture.nodes import of_pass, of_sums
+from agent.command.picture.subjects import of_shown
 from agent.command.result import Report, choice_of, settings_of
 from agent.connect.choice import Choice, open_bare_metal, open_client, open_nodes
 from agent.errors import ConfigError
@@ -58,13 +60,15 @@ def show(options: argparse.Namespace) -> Report:
         if node is None:
             return _show_sums(bare_metal)
         observed = bare_metal.client.observe(node)
-        shown = encode_observed_tree(observed, bare_metal.client.allocations(observed))
+        tree = encode_observed_tree(observed, bare_metal.client.allocations(observed))
+    shown: ShownTreeForm = {**tree, "names": {}}
     remark = "" if observed.root else f"placement has no provider {node}: run compute-node-agent sync first"
     return Report(
-        data={**shown, "names": {}},
+        data=shown,
         table="agent.command.host_tables:print_shown",
         exit=Exit.ERROR if remark else Exit.DONE,
         remark=remark,
+        subjects=() if remark else (of_shown(shown),),
     )
 
 
@@ -73,7 +77,8 @@ def _show_sums(bare_metal: BareMetalNodes) -> Report:
     stocks = Counter(name for one in known.values() for name in one.seen.provider.inventories)
     marked = bare_metal.client.generations(BARE_METAL)
     data: ShownNodesForm = {"summary": {"marked": len(marked), "ours": len(known), "classes": dict(stocks)}}
-    return Report(data=data, table="agent.command.node_tables:print_sums")
+    where = bare_metal.driver.where
+    return Report(data=data, table="agent.command.node_tables:print_sums", subjects=(of_sums(data, where),))
 
 
 def plan(options: argparse.Namespace) -> Report:
@@ -175,6 +180,7 @@ def _report(outcome: NodesOutcome, where: str, ending: Exit, *, dry: bool = Fals
         table="agent.command.node_tables:print_pass",
         exit=Exit.DIFFERENCES if empty else gravest,
         remark=f"{where} has {NO_NODES}" if empty else "",
+        subjects=() if empty else (of_pass(data, where),),
     )
 
 

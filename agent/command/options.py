@@ -81,6 +81,14 @@ def parse_new_file(text: str) -> Path:
     return path
 
 
+def parse_picture(text: str) -> Path:
+    """Parse the name of a picture to write, whose suffix says which kind it is to be."""
+    path = parse_new_file(text)
+    if path.suffix not in (".html", ".svg"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not the name of a picture: end it with .html or .svg")
+    return path
+
+
 def only_looking(*writing: str) -> tuple[Contradiction, ...]:
     """Return the contradictions of --save with each of these options."""
     return tuple(
@@ -125,6 +133,14 @@ TAKE_OVER = Option(
     "--take-over", "write although another service reported this host, or may report it again; first stop that service"
 )
 RENAME = (Option("--rename-from", "this host was called OLD: rename its providers", metavar="OLD"),)
+PICTURE = (
+    Option(
+        "--picture",
+        "draw it too: one page for a browser (FILE.html), or the drawing alone (FILE.svg)",
+        metavar="FILE",
+        type=parse_picture,
+    ),
+)
 ALL = (Option("--all", "leave nothing out of the tables, and fold nothing that is alike"),)
 DRY_RUN = (Option("--dry-run", "only show what would be done"),)
 CASE = (

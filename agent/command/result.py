@@ -10,6 +10,7 @@ from agent.connect.choice import Choice, settings_for
 from agent.settings.read import Settings
 
 if TYPE_CHECKING:
+    from agent.command.picture.subjects import Subject
     from agent.command.screen import Screen
 
 
@@ -22,6 +23,7 @@ class Report:
     each: Sequence[Mapping[str, object]] | None = None  # printed one by one instead of the data; None: the data is
     exit: Exit = Exit.DONE
     remark: str = ""  # text for people, on standard error
+    subjects: Sequence["Subject"] = ()  # what --picture draws; empty: nothing
 
 
 Act = Callable[[argparse.Namespace], Report | None]  # function of a verb; None: it printed its result itself

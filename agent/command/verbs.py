@@ -16,6 +16,7 @@ from agent.command.options import (
     DRY_RUN,
     HOST,
     MIGRATION_OPTION,
+    PICTURE,
     PLACEMENT,
     RENAME,
     REQUESTS,
@@ -95,6 +96,7 @@ _TABLE = (
                 "only this node: a host by its name, a bare-metal node by its uuid",
                 metavar="NODE",
             ),
+            *PICTURE,
             *ALL,
         ),
         contradictions=(USER_ALONE,),
@@ -109,6 +111,7 @@ _TABLE = (
             *HOST,
             *RENAME,
             *CASE,
+            *PICTURE,
             *ALL,
             Option(
                 "--replay",
@@ -184,6 +187,7 @@ _TABLE = (
                 "with --database: confirm that no placement API runs, if the agent cannot find that out itself",
             ),
             *CASE,
+            *PICTURE,
             *ALL,
         ),
         contradictions=(
@@ -345,6 +349,7 @@ _TABLE = (
                 type=Path,
             ),
             *CASE,
+            *PICTURE,
         ),
         contradictions=(
             *only_looking("heal", "policy"),

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from drivers.base import Survey
+from reportclient.allocations import Allocation
 from reportclient.plan import Plan
 from reportclient.tree import ObservedTree
 
@@ -44,4 +45,5 @@ class Outcome:
     observed: ObservedTree = field(default_factory=ObservedTree)  # before the pass
     notes: tuple[str, ...] = ()
     hardware: frozenset[str] = frozenset()  # PCI addresses of the devices behind the stock; empty for bare metal
+    allocations: tuple[Allocation, ...] = ()  # on the tree before the pass, as far as it read them
     survey: Survey | None = None  # of a hypervisor; None: the pass failed before its survey, or bare metal

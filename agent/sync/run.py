@@ -138,6 +138,7 @@ def _carry_out(node: ComputeNode, draft: Draft, wishes: Wishes, agree: Agree) ->
         observed=draft.observed,
         notes=notes,
         hardware=draft.hardware,
+        allocations=draft.allocations,
         survey=draft.survey,
     )
 
@@ -195,6 +196,7 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState, wishes: Wishes) -
         observed=draft.observed,
         notes=notes_on(draft),
         hardware=draft.hardware,
+        allocations=draft.allocations,
         survey=draft.survey,
     )
 

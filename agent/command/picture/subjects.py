@@ -1,0 +1,246 @@
+"""What a picture shows, from the JSON of the verbs: trees as boxes, links of guests, and the tables below. Pure."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from agent.command.changes import in_order, rows, summary
+from agent.command.forms import FindingForm, ShownTreeForm
+from agent.command.picture.boxes import Box, Chip
+from agent.command.wording import alike, amounts, counted
+from agent.sync.forms import (
+    CapacityForm,
+    ConversionForm,
+    Held,
+    MoveForm,
+    ObservedProviderForm,
+    ObservedTreeForm,
+    SumsForm,
+)
+
+Links = tuple[tuple[str, str, str], ...]
+"""(guest, provider before, provider after) of each amount that is counted elsewhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table below the drawing."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """One node's part of a picture."""
+
+    node: str
+    sentence: str
+    trees: tuple[tuple[str, Box], ...]  # (title, root): one, or before and after
+    links: Links = ()
+    refusals: tuple[str, ...] = ()
+    digest: str = ""
+    tables: tuple[Table, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)  # of guests, by consumer
+
+
+def of_conversion(data: ConversionForm, refusals: Iterable[str]) -> Subject:
+    """Return the subject of a plan: both trees, whose accounting is rewritten, and the sums before and after."""
+    names = data.get("names", {})
+    marks = {name: row.mark for row in rows(data) for name in row.names}
+    moving = {move["consumer"] for move in data["moves"]}
+    before, after = data["before"], data["after"]
+    root = _root(after) or _root(before)
+    return Subject(
+        node=root,
+        sentence=summary(data),
+        trees=(
+            ("before", _tree(before, names, moving, {name: "-" for name, mark in marks.items() if mark == "-"})),
+            ("after", _tree(after, names, moving, marks)),
+        ),
+        links=tuple(
+            (one["consumer"], one["from_resource_provider"], one["to_resource_provider"]) for one in data["moves"]
+        ),
+        refusals=tuple(refusals),
+        digest=data["digest"],
+        tables=(_guests(data["moves"], names), _capacity(data["capacity"])),
+        names=names,
+    )
+
+
+def of_shown(data: ShownTreeForm) -> Subject:
+    """Return the subject of a tree as placement holds it."""
+    held = len(data["allocations"])
+    providers = counted(len(data["providers"]), "provider")
+    return Subject(
+        node=_root(data),
+        sentence=f"{providers}, and {counted(held, 'consumer')} with allocations",
+        trees=(("in placement", _tree(data, data["names"], (), {})),),
+        tables=(_holdings(data["allocations"], data["names"]),),
+        names=data["names"],
+    )
+
+
+def of_audit(found: Sequence[FindingForm], tree: ObservedTreeForm, names: Mapping[str, str]) -> Subject:
+    """Return the subject of an audit: the tree, with the guests that have findings."""
+    wrong = {one["consumer"] for one in found if one["consumer"]}
+    ill = {one["provider"]: "!" for one in found if one["provider"] and not one["consumer"]}
+    columns = ("who", "finding", "class", "is", "should be", "seen", "repair")
+    told = tuple(
+        (
+            _called(one["consumer"] or one["provider"] or "", names),
+            one["kind"],
+            " on ".join(filter(None, (one["resource_class"], one["provider"] if one["consumer"] else None))),
+            "" if one["actual"] is None else str(one["actual"]),
+            "" if one["expected"] is None else str(one["expected"]),
+            one["seen"],
+            one["repair"] or one["why"],
+        )
+        for one in found
+    )
+    return Subject(
+        node=_root(tree),
+        sentence=counted(len(found), "finding") + (f", {counted(len(wrong), 'consumer')}" if wrong else ""),
+        trees=(("in placement", _tree(tree, names, (), ill, wrong=wrong)),),
+        tables=(Table(title="Findings", columns=columns, rows=told),),
+        names=names,
+    )
+
+
+def _root(tree: ObservedTreeForm) -> str:
+    return next((name for name, one in tree["providers"].items() if one["parent"] is None), "")
+
+
+def _called(consumer: str, names: Mapping[str, str]) -> str:
+    return f"{names[consumer]} ({consumer})" if consumer in names else consumer
+
+
+def _tree(
+    tree: ObservedTreeForm,
+    names: Mapping[str, str],
+    moving: Collection[str],
+    marks: Mapping[str, str],
+    *,
+    wrong: Collection[str] = (),
+) -> Box:
+    """Return a tree as boxes; siblings that are alike and hold nothing are one box."""
+    providers = tree["providers"]
+    root = _root(tree)
+    chips: dict[str, list[Chip]] = {}
+    for consumer, held in sorted(tree["allocations"].items(), key=lambda one: (names.get(one[0], "~"), one[0])):
+        called = names.get(consumer, consumer[:8])
+        for provider, resources in held.items():
+            chip = Chip(consumer, f"{called}: {_short(resources)}", consumer in moving, consumer in wrong)
+            chips.setdefault(provider, []).append(chip)
+    boxes: dict[str, Box] = {}
+    below: dict[str, list[Box]] = {}
+    order = [*in_order({name: one["parent"] for name, one in providers.items()})]
+    for name, _depth in reversed(order):
+        parent = providers[name]["parent"]
+        boxes[name] = Box(
+            name=name,
+            label=name.removeprefix(f"{root}_"),
+            mark=marks.get(name, " "),
+            lines=tuple(_stock(providers[name])),
+            chips=tuple(chips.get(name, ())),
+            below=_folded([*reversed(below.get(name, []))]),
+        )
+        if parent is not None:
+            below.setdefault(parent, []).append(boxes[name])
+    return boxes.get(root, Box(name="", label="nothing", mark=" "))
+
+
+def _stock(provider: ObservedProviderForm) -> Iterable[str]:
+    for name, one in provider["inventories"].items():
+        terms = [f"{one['reserved']} reserved"] if one["reserved"] else []
+        terms += [f"ratio {one['allocation_ratio']:g}"] if one["allocation_ratio"] != 1 else []
+        yield f"{name} {provider['usages'].get(name, 0)}/{one['total']}{' (' + ', '.join(terms) + ')' if terms else ''}"
+
+
+_UNITS = {
+    "MEMORY_MB": "MiB",
+    "DISK_GB": "GiB",
+    "SRIOV_NET_VF": "VF",
+    "NET_BW_EGR_KILOBIT_PER_SEC": "kbit/s out",
+    "NET_BW_IGR_KILOBIT_PER_SEC": "kbit/s in",
+}
+
+
+def _short(resources: Mapping[str, int]) -> str:
+    return ", ".join(f"{amount} {_UNITS.get(name, name)}" for name, amount in resources.items())
+
+
+def _folded(boxes: Sequence[Box]) -> tuple[Box, ...]:
+    groups: dict[object, list[Box]] = {}
+    for number, box in enumerate(boxes):
+        key = number if box.chips or box.below else (box.mark, box.lines)
+        groups.setdefault(key, []).append(box)
+    return tuple(
+        replace(several[0], label=alike([one.label for one in several])) if len(several) > 1 else several[0]
+        for several in groups.values()
+    )
+
+
+def _guests(moves: Iterable[MoveForm], names: Mapping[str, str]) -> Table:
+    columns = ("guest", "amount", "counted on", "will be counted on", "evidence")
+    several = sorted(moves, key=lambda one: (names.get(one["consumer"], "~"), one["consumer"]))
+    return Table(
+        title="Guests whose accounting is rewritten",
+        columns=columns,
+        rows=tuple(
+            (
+                _called(one["consumer"], names),
+                amounts(one["moved_resources"]) + _as(one),
+                one["from_resource_provider"],
+                one["to_resource_provider"],
+                one["because"],
+            )
+            for one in several
+        ),
+    )
+
+
+def _as(move: MoveForm) -> str:
+    """Return the classes that a move's amounts get; empty where they keep theirs."""
+    return f" as {amounts(move['to_resources'])}" if "to_resources" in move else ""
+
+
+def _capacity(capacity: Mapping[str, CapacityForm]) -> Table:
+    columns = ("class", "total before", "total after", "can be allocated before", "after", "used", "why it differs")
+    return Table(
+        title="Sums over the whole tree",
+        columns=columns,
+        rows=tuple((name, *_sums(one["before"], one["after"])) for name, one in sorted(capacity.items())),
+    )
+
+
+def _sums(before: SumsForm, after: SumsForm) -> tuple[str, ...]:
+    numbers = (before["total"], after["total"], before["capacity"], after["capacity"])
+    used = str(after["used"]) if before["used"] == after["used"] else f"{before['used']} → {after['used']}"
+    return (*map(str, numbers), used, _why(before, after))
+
+
+def _why(before: SumsForm, after: SumsForm) -> str:
+    """Return why what can be allocated of a class differs; empty where it does not."""
+    if before == after:
+        return ""
+    if not before["total"] or not after["total"]:
+        return "the class is new in this tree" if after["total"] else "the class is gone from this tree"
+    if before["total"] != after["total"]:
+        return f"the host offers {after['total'] - before['total']:+d}"
+    lost = before["capacity"] - after["capacity"]
+    if lost:
+        return f"{abs(lost)} {'less' if lost > 0 else 'more'} by what is reserved on its providers, and by their ratios"
+    return "the same amount, used otherwise"
+
+
+def _holdings(held: Held, names: Mapping[str, str]) -> Table:
+    return Table(
+        title="What consumers have",
+        columns=("consumer", "amount", "of"),
+        rows=tuple(
+            (_called(consumer, names), amounts(resources), provider)
+            for consumer, several in held.items()
+            for provider, resources in several.items()
+        ),
+    )

@@ -1,0 +1,236 @@
+"""What --picture draws: boxes that hold what they must, links to where guests go, and a page that needs nothing."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import fromstring
+
+import pytest
+
+from agent.command.forms import FindingForm, NodesPassForm
+from agent.command.picture.boxes import Box, Chip, corners, place
+from agent.command.picture.drawing import WIDTH, draw
+from agent.command.picture.nodes import of_pass, of_sums
+from agent.command.picture.page import page, write_picture
+from agent.command.picture.subjects import Subject, of_audit, of_conversion, of_shown
+from agent.errors import ConfigError
+from agent.sync.forms import ConversionForm, ObservedTreeForm
+
+GUEST = "4a5f7e9c-0d27-4e43-8f6f-2a3b1c9d8e70"
+OTHER = "5b607fad-1e38-4f54-9070-3b4c2dae9f81"
+
+
+def conversion(name: str = "db-primary") -> ConversionForm:
+    """Of a root with one guest, whose VCPU goes to a new cell."""
+    vcpu: Any = {"total": 8, "reserved": 0, "min_unit": 1, "max_unit": 8, "step_size": 1, "allocation_ratio": 4.0}
+    disk = {"total": 90, "reserved": 2, "min_unit": 1, "max_unit": 90, "step_size": 1, "allocation_ratio": 1.0}
+    root: Any = {"parent": None, "traits": [], "aggregates": [], "uuid": "r", "generation": 1, "usages": {"DISK_GB": 5}}
+    cell: Any = {**root, "parent": "host", "uuid": "c", "usages": {"VCPU": 2}, "inventories": {"VCPU": vcpu}}
+    sums: Any = {"total": 8, "capacity": 32, "used": 2}
+    data: Any = {
+        "digest": "d1g357",
+        "operations": [{"operation": "ensure-traits", "names": ["CUSTOM_A"]}],
+        "moves": [
+            {
+                "consumer": GUEST,
+                "from_resource_provider": "host",
+                "to_resource_provider": "host_NUMA0",
+                "moved_resources": {"VCPU": 2},
+                "because": "pinned to CPUs 0-3 in cell 0",
+            }
+        ],
+        "instructions": [],
+        "requests": [],
+        "before": {
+            "providers": {"host": {**root, "inventories": {"VCPU": vcpu, "DISK_GB": disk}}},
+            "allocations": {GUEST: {"host": {"VCPU": 2, "DISK_GB": 5}}},
+        },
+        "after": {
+            "providers": {"host": {**root, "inventories": {"DISK_GB": disk}}, "host_NUMA0": cell},
+            "allocations": {GUEST: {"host": {"DISK_GB": 5}, "host_NUMA0": {"VCPU": 2}}},
+        },
+        "names": {GUEST: name},
+        "capacity": {"VCPU": {"before": sums, "after": {**sums, "capacity": 30}}},
+    }
+    return data  # type: ignore[no-any-return]
+
+
+def finding(**fields: object) -> FindingForm:
+    usual: Any = {
+        "kind": "misplaced", "consumer": GUEST, "provider": "host", "resource_class": "VCPU", "expected": 2,
+        "actual": 4, "seen": "4 VCPU", "since": "", "repair": None, "safe": False, "outcome": "reported",
+        "why": "a person must decide",
+    }  # fmt: skip
+    return {**usual, **fields}  # type: ignore[typeddict-item]
+
+
+def every(root: Box) -> Sequence[Box]:
+    return tuple(root.every())
+
+
+def test_what_is_in_a_box_lies_inside_it_and_apart_from_its_siblings() -> None:
+    leaves = tuple(Box(name=f"l{n}", label=f"l{n}", mark=" ", lines=("VCPU 0/8",)) for n in range(7))
+    chips = tuple(Chip(f"g{n}", f"guest-{n}: 2 VCPU", moves=False) for n in range(9))
+    cells = tuple(Box(name=f"c{n}", label=f"c{n}", mark="+", below=leaves, chips=chips) for n in range(3))
+    root = place(Box(name="host", label="host", mark=" ", below=cells), 0, 0, 700)
+
+    for outer in every(root):
+        for inner in outer.below:
+            assert outer.x < inner.x
+            assert inner.x + inner.width < outer.x + outer.width
+            assert outer.y < inner.y
+            assert inner.y + inner.height < outer.y + outer.height
+        for one, other in zip(outer.below, outer.below[1:], strict=False):
+            assert other.x >= one.x + one.width or other.y >= one.y + one.height
+        for chip in outer.chips:
+            assert chip.x + chip.width <= outer.x + outer.width
+            assert chip.y + 19 <= outer.y + outer.height
+
+
+def test_a_text_without_room_is_cut_off_in_the_drawing_alone() -> None:
+    chip = Chip(GUEST, "a-guest-with-a-name-of-forty-letters-xxxx: 1000 kbit/s out", moves=True)
+
+    placed = place(
+        Box(name="a_name_of_forty_letters_that_has_no_blanks", label="b" * 60, mark=" ", chips=(chip,)), 0, 0, 200
+    )
+
+    [drawn] = placed.chips
+    assert drawn.text == chip.text
+    assert drawn.shown.endswith("…")
+    assert drawn.width <= 200
+
+
+def test_a_plan_shows_both_trees_and_where_its_guests_go() -> None:
+    subject = of_conversion(conversion(), ())
+
+    (_, before), (_, after) = subject.trees
+    assert [one.label for one in every(before)] == ["host"]
+    assert [(one.label, one.mark) for one in every(after)] == [("host", "~"), ("NUMA0", "+")]
+    assert subject.links == ((GUEST, "host", "host_NUMA0"),)
+    assert [chip.text for chip in before.chips] == ["db-primary: 2 VCPU, 5 GiB"]
+    assert corners(after).keys() == {("host", GUEST), ("host_NUMA0", GUEST)}
+    assert before.lines == ("VCPU 0/8 (ratio 4)", "DISK_GB 5/90 (2 reserved)")
+
+
+def test_the_tables_of_a_plan_name_guests_evidence_and_why_sums_differ() -> None:
+    guests, capacity = of_conversion(conversion(), ()).tables
+
+    assert guests.rows == ((f"db-primary ({GUEST})", "2 VCPU", "host", "host_NUMA0", "pinned to CPUs 0-3 in cell 0"),)
+    assert capacity.rows[0][0] == "VCPU"
+    assert capacity.rows[0][-1] == "2 less by what is reserved on its providers, and by their ratios"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        (8, 8, ""),
+        (0, 8, "the class is new in this tree"),
+        (8, 0, "the class is gone from this tree"),
+        (8, 6, "the host offers -2"),
+    ],
+)
+def test_each_difference_of_sums_has_its_reason(before: int, after: int, why: str) -> None:
+    data = conversion()
+    data["capacity"] = {
+        "VCPU": {
+            "before": {"total": before, "capacity": before, "used": 0},
+            "after": {"total": after, "capacity": after, "used": 0},
+        }
+    }
+
+    assert of_conversion(data, ()).tables[1].rows[0][-1] == why
+
+
+def test_providers_alike_are_one_box_unless_a_guest_is_there() -> None:
+    data = conversion()["after"]
+    cell = data["providers"]["host_NUMA0"]
+    card = {**cell, "uuid": "u", "usages": {}}
+    data["providers"] |= {f"host_card{n}": card for n in range(5)}  # type: ignore[misc]
+
+    [(_, root)] = of_shown({**data, "names": {}}).trees
+
+    assert [one.label for one in root.below] == ["NUMA0", "card0, card1 … card4 (5 alike)"]
+
+
+def test_an_audit_marks_the_guests_and_providers_with_findings() -> None:
+    tree: ObservedTreeForm = conversion()["after"]
+
+    subject = of_audit([finding(), finding(consumer=None, provider="host_NUMA0")], tree, {GUEST: "db-primary"})
+
+    [(_, root)] = subject.trees
+    assert subject.sentence == "2 findings, 1 consumer"
+    assert [chip.wrong for chip in root.chips] == [True]
+    assert [one.mark for one in root.below] == ["!"]
+    assert subject.tables[0].rows[0][:5] == (f"db-primary ({GUEST})", "misplaced", "VCPU on host", "4", "2")
+
+
+def test_a_pass_over_bare_metal_is_drawn_as_sums() -> None:
+    stock = {"total": 1, "reserved": 0, "min_unit": 1, "max_unit": 1, "step_size": 1, "allocation_ratio": 1.0}
+    step = {"operation": "set-inventories", "inventories": {"CUSTOM_GOLD": stock}, "before": {}}
+    made = {"node": "n1", "outcome": "created", "notes": [], "operations": [step]}
+    same = {"node": "n2", "outcome": "unchanged", "notes": [], "operations": []}
+    lost = {"node": "n3", "outcome": "failed", "notes": ["placement is gone"], "operations": []}
+    data: NodesPassForm = {
+        "nodes": [made, same, lost],  # type: ignore[list-item]
+        "summary": {"created": 1, "unchanged": 1, "failed": 1},
+        "dry_run": True,
+    }
+
+    subject = of_pass(data, "https://ironic")
+
+    [(_, root)] = subject.trees
+    assert subject.sentence == "1 would be created, 1 unchanged, 1 failed"
+    assert [(one.label, one.mark, one.lines) for one in root.below] == [
+        ("would be created: 1 node", "+", ("CUSTOM_GOLD: 1 node",)),
+        ("unchanged: 1 node", " ", ()),
+        ("failed: 1 node", "!", ()),
+    ]
+    assert [row[0] for row in subject.tables[0].rows] == ["n1", "n3"]
+    sums = of_sums({"summary": {"marked": 3, "ours": 2, "classes": {"CUSTOM_GOLD": 2}}}, "https://ironic")
+    assert [one.lines for one in sums.trees[0][1].below] == [("2 nodes",)]
+
+
+def test_a_drawing_joins_the_chips_of_a_guest_and_can_be_read_aloud() -> None:
+    guests: dict[str, int] = {}
+    drawing = fromstring(draw(of_conversion(conversion(), ()), guests))
+
+    chips = [one for one in drawing.iter("g") if one.get("role") == "img"]
+    assert [one.get("aria-label") for one in chips] == [
+        f"db-primary {GUEST} on host: 2 VCPU, 5 GiB",
+        f"db-primary {GUEST} on host: 5 GiB",
+        f"db-primary {GUEST} on host_NUMA0: 2 VCPU",
+    ]
+    assert all(one.get("tabindex") == "0" for one in chips)
+    assert [one.get("class") for one in drawing.iter("path")] == ["link g0 c0"]
+    assert guests == {GUEST: 0}
+    assert float((drawing.get("viewBox") or "").split()[2]) >= WIDTH
+
+
+def test_a_page_needs_nothing_from_elsewhere_and_escapes_what_guests_are_called() -> None:
+    text = page("plan of host", [of_conversion(conversion("<script>x</script>\x07"), ("<b>no</b>",))])
+
+    assert "default-src 'none'" in text
+    assert not re.search(r"<script|<b>no|(?:src|href)=|url\(|@import|\x07", text)
+    assert "&lt;script&gt;" in text
+    assert text.index("Refused: nothing would be written") < text.index("<svg")
+    assert "d1g357" in text
+
+
+def test_a_picture_of_several_nodes_is_no_single_drawing(tmp_path: Path) -> None:
+    one: Subject = of_conversion(conversion(), ())
+
+    with pytest.raises(ConfigError, match=r"shows one node, and there are 2: name a file \.html"):
+        write_picture(tmp_path / "two.svg", "plan", [one, one])
+    write_picture(tmp_path / "two.html", "plan", [one, one])
+    write_picture(tmp_path / "one.svg", "plan", [one])
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.svg", "two.html"]
+    drawing = fromstring((tmp_path / "one.svg").read_text())
+    assert drawing.tag == "{http://www.w3.org/2000/svg}svg"
+    assert ":has(.g0:is(:hover,:focus))" in (drawing.findtext("{http://www.w3.org/2000/svg}style") or "")
+
+
+def test_a_picture_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot write the picture .*: No such file or directory"):
+        write_picture(tmp_path / "gone" / "a.html", "plan", [of_conversion(conversion(), ())])
