@@ -1,0 +1,33 @@
+"""The words that tables and pictures share."""
+
+from agent.command.wording import alike, amounts, counted, families, guest
+
+
+def test_a_number_has_its_noun() -> None:
+    assert [counted(number, "guest") for number in (0, 1, 2)] == ["0 guests", "1 guest", "2 guests"]
+
+
+def test_up_to_three_things_alike_are_named_and_of_more_the_ends() -> None:
+    assert alike(["a", "b", "c"]) == "a, b, c"
+    assert alike(["a", "b", "c", "d"]) == "a, b … d (4 alike)"
+
+
+def test_a_guest_has_its_name_where_the_host_knows_one() -> None:
+    assert guest("u1", {"u1": "web-1"}) == "web-1 u1"
+    assert guest("u2", {"u1": "web-1"}) == "u2"
+
+
+def test_amounts_are_one_line() -> None:
+    assert amounts({"VCPU": 2, "DISK_GB": 10}) == "2 VCPU, 10 DISK_GB"
+    assert amounts({}) == ""
+
+
+def test_traits_are_grouped_by_the_longest_prefix_that_is_known() -> None:
+    traits = ["HW_CPU_X86_AVX", "HW_CPU_X86_SSE", "HW_NUMA_ROOT", "CUSTOM_GOLD", "OWNER_NOVA"]
+
+    assert families(traits) == [
+        ("", "OWNER_NOVA"),
+        ("CUSTOM_", "GOLD"),
+        ("HW_", "NUMA_ROOT"),
+        ("HW_CPU_X86_… ", "AVX SSE"),
+    ]
