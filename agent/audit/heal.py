@@ -7,7 +7,6 @@ from enum import Enum
 from functools import partial
 from pathlib import Path
 
-import jsonschema
 import yaml
 
 from agent.allocations.decide.rules import ChangeKind
@@ -16,6 +15,7 @@ from agent.allocations.operations import Operations, Result
 from agent.audit.decide.findings import Finding, Kind
 from agent.audit.run import AuditResult
 from agent.errors import ConfigError
+from agent.form_errors import form_error
 from agent.sync.node import ComputeNode
 from reportclient.allocations import Consumer
 from reportclient.errors import Conflict, Rejected, Unavailable
@@ -78,7 +78,8 @@ def read_policy(path: Path) -> HealPolicy:
     """
     try:
         record = yaml.safe_load(path.read_text(encoding="utf-8"))
-        jsonschema.validate(record, SCHEMA)
+        if wrong := form_error(record, SCHEMA):
+            raise ConfigError(f"{path}: {wrong}")
         if strange := [name for name, value in record.items() if value != value]:  # only NaN differs from itself
             raise ConfigError(f"{path}: {strange[0]} is no number")
     except OSError as error:
@@ -93,9 +94,6 @@ def read_policy(path: Path) -> HealPolicy:
         RecursionError,
     ) as error:
         raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())[:200]}") from error
-    except jsonschema.ValidationError as error:
-        where = ".".join(map(str, error.absolute_path))
-        raise ConfigError(f"{path}: {where}{': ' if where else ''}{error.message[:300]}") from error
     return HealPolicy(
         kinds=frozenset(map(Kind, record["heal"])),
         **{name: value for name, value in record.items() if name != "heal"},

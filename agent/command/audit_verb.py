@@ -7,6 +7,7 @@ from functools import partial
 
 from agent.audit.heal import Healed, HealPolicy, RepairOutcome, decide_repairs, heal, read_policy
 from agent.audit.run import AskNova, AuditResult, witness
+from agent.command.doubts import never_repaired
 from agent.command.exits import Exit
 from agent.command.forms import AuditForm, FindingForm
 from agent.command.picture.subjects import Subject, of_audit
@@ -33,7 +34,8 @@ def audit(options: argparse.Namespace) -> Report:
     nova = open_nova(settings, choice)
     findings: list[FindingForm] = []
     young: list[str] = []
-    remarks: list[str] = []
+    idle = never_repaired(policy, options.policy) if options.policy else ""
+    remarks: list[str] = [idle] if idle else []
     names: dict[str, str] = {}
     subjects: list[Subject] = []
     failed, silence = False, ""

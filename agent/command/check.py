@@ -9,15 +9,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from agent.audit.decide.findings import NEVER_REPAIRED
 from agent.audit.heal import read_policy
+from agent.command.doubts import doubtful_names, never_repaired
 from agent.connect.choice import Choice, asking_nova, open_client, open_driver, open_nova
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.nova.client import NovaClient
 from agent.service.metrics import family_of
 from agent.service.status import is_running, read_status
 from agent.settings.read import Settings, files_of
-from agent.settings.slips import slips_of_the_pen, types_left_out
 from agent.state.host import RESERVE_BYTES
 from agent.sync.approval import approvals, tell_approval
 from agent.sync.decide.draft import Draft
@@ -73,7 +72,7 @@ def check_host(choice: Choice, read_settings: Callable[[], Settings]) -> tuple[C
 
 def check_option_names(settings: Settings) -> list[Check]:
     """Check the files for names that are probably misspelt, and for vGPU types that get no card."""
-    slips = (*slips_of_the_pen(settings), *types_left_out(settings))
+    slips = doubtful_names(settings)
     if not slips:
         return [Check("configuration", True, "no wrong or unsupported option")]
     return [Check("configuration", False, slip) for slip in slips]
@@ -131,10 +130,9 @@ def _try(name: str, attempt: Callable[[], str]) -> Check:
 
 def _check_service(settings: Settings) -> str:
     """Check what only ``run`` needs; skip the metrics port while the service runs, because the service holds it."""
-    if settings.heal_policy:
-        never = read_policy(settings.heal_policy).kinds.intersection(NEVER_REPAIRED)
-        if idle := ", ".join(sorted(kind.value for kind in never)):
-            raise CheckFailed(f"{settings.heal_policy}: no audit repairs {idle}: take it out of heal")
+    policy = settings.heal_policy
+    if policy and (idle := never_repaired(read_policy(policy), policy)):
+        raise CheckFailed(idle)
     textfile = settings.metrics_textfile
     if textfile and not os.access(textfile if textfile.exists() else textfile.parent, os.W_OK):
         raise CheckFailed(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from agent.command.doubts import doubts
 from agent.command.exits import Exit
 from agent.command.forms import (
     ApprovalAnswer,
@@ -51,6 +52,7 @@ def discover(options: argparse.Namespace) -> Report:
     choice = choice_of(options)
     settings = settings_of(options)
     providers: dict[str, ProviderForm] = {}
+    remarks: list[str] = []
     with open_driver(settings, choice) as driver:
         additions = read_additions(settings.provider_config, required=settings.provider_config_named)
         for node in driver.nodes():
@@ -60,8 +62,9 @@ def discover(options: argparse.Namespace) -> Report:
             identity = told if settings.recorded else read_identity(settings.identity_folders)
             tree, _ = add(tree, identity or planned_identity(node), additions)
             providers |= encode_tree(tree)["providers"]
+            remarks += doubts(settings, driver, survey)
     data: TreeForm = {"providers": providers}
-    return Report(data=data, table="agent.command.host_tables:print_tree")
+    return Report(data=data, table="agent.command.host_tables:print_tree", remark="\n".join(remarks))
 
 
 def show(options: argparse.Namespace) -> Report:
@@ -124,7 +127,7 @@ def plan(options: argparse.Namespace) -> Report:
             verdict = judge(draft, wishes, one.terms())
             records.append(_conversion(draft))
             subjects.append(of_conversion(records[-1], verdict.notes))
-            remarks += notes_on(draft)
+            remarks += [*doubts(one.settings, one.driver, draft.survey), *notes_on(draft)]
             doing = "stop here" if verdict.refused is Status.RESHAPE_NEEDED else "refuse this"
             remarks += [f"sync would {doing}: {note}" for note in verdict.notes]
             if not draft.identified:
@@ -155,7 +158,8 @@ def reshape(options: argparse.Namespace) -> Report:
             verdict = judge(draft, replace(wishes, agreed=draft.plan.digest), one.terms())
             doing = "approve" if options.approve else "apply"
             approval: ApprovalAnswer = "refused"
-            remarks += [*notes_on(draft), *(f"reshape --{doing} would refuse this: {note}" for note in verdict.notes)]
+            remarks += [*doubts(one.settings, one.driver, draft.survey), *notes_on(draft)]
+            remarks += [f"reshape --{doing} would refuse this: {note}" for note in verdict.notes]
             if options.approve and verdict.refused is None:
                 approval, remark = _approve(one, draft, options.digest)
                 remarks.append(remark)
@@ -248,13 +252,15 @@ def sync(options: argparse.Namespace) -> Report:
             sync_node(one, wishes_of(options)) if alone else _try(one, partial(sync_node, one, wishes_of(options)))
             for one in nodes
         ]
+        remarks = [
+            text
+            for one, outcome in zip(nodes, outcomes, strict=True)
+            for text in doubts(one.settings, one.driver, outcome.survey)
+        ]
     ending = max(ENDINGS[outcome.status] for outcome in outcomes)
-    return _for_each(
-        [encode_outcome(outcome) for outcome in outcomes],
-        "nodes",
-        "agent.command.outcome_tables:print_outcome",
-        ending,
-    )
+    records = [encode_outcome(outcome) for outcome in outcomes]
+    shown = _for_each(records, "nodes", "agent.command.outcome_tables:print_outcome", ending)
+    return replace(shown, remark="\n".join(remarks))
 
 
 def retire(options: argparse.Namespace) -> Report:

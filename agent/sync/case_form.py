@@ -4,9 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, NotRequired, TypedDict
 
-import jsonschema
-
-from reportclient.errors import shorten
+from agent.form_errors import form_error
 
 FORMAT = 1
 
@@ -117,9 +115,8 @@ def decode_about(text: str) -> CaseForm:
         ValueError, RecursionError: the text is not JSON, or not in this form.
     """
     record: CaseForm = json.loads(text, parse_constant=_refuse)
-    errors = jsonschema.Draft7Validator(_SCHEMA).iter_errors(record)
-    if (error := jsonschema.exceptions.best_match(errors)) is not None:
-        raise ValueError(f"case.json: at {error.json_path}: {shorten(error.message)}")
+    if wrong := form_error(record, _SCHEMA):
+        raise ValueError(f"case.json: {wrong}")
     return record
 
 

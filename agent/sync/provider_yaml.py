@@ -10,10 +10,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import yaml
 
 from agent.errors import ConfigError
+from agent.form_errors import form_error
 from agent.sync.decide.additions import COMPUTE_NODE, Addition
 from reportclient.names import is_custom, spelled
 from reportclient.payload import decode_inventory
@@ -74,9 +74,8 @@ def _check_schema(content: object, path: Path) -> None:
     if not (isinstance(version, str) and _VERSION.fullmatch(version)):
         raise ConfigError(f"{path}: meta.schema_version is {version!r}, and this agent reads '1.0'")
     schema = json.loads(resources.files("agent.sync").joinpath("provider_yaml.json").read_text(encoding="utf-8"))
-    error = jsonschema.exceptions.best_match(jsonschema.Draft7Validator(schema).iter_errors(content))
-    if error is not None:
-        raise ConfigError(f"{path}: at {error.json_path}: {error.message}")
+    if wrong := form_error(content, schema):
+        raise ConfigError(f"{path}: {wrong}")
 
 
 def _decode(entry: dict[str, Any], path: Path) -> Addition | None:

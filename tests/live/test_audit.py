@@ -377,12 +377,16 @@ def test_nothing_is_healed_before_the_second_look_nor_outside_the_policy(
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        pytest.param("heal: [everything]", "'everything' is not one of", id="no such kind"),
-        pytest.param("grace_s: 5", "'heal' is a required property", id="no kinds"),
+        pytest.param("heal: [everything]", "heal[0] has 'everything', which is none of ", id="no such kind"),
+        pytest.param("grace_s: 5", "the file lacks heal", id="no kinds"),
         pytest.param("heal: [", "is not YAML", id="no YAML"),
         pytest.param("heal: []\ngrace_s: .nan", "grace_s is no number", id="not a number"),
         pytest.param("heal: []\ngrace_s: 2024-99-99", "is not YAML", id="no date"),
-        pytest.param("heal: []\nagain_s: 1" + 12 * "0", "maximum", id="too large"),
+        pytest.param(
+            "heal: []\nagain_s: 1" + 12 * "0",
+            "again_s must be at most 1000000000, and is 1000000000000",
+            id="too large",
+        ),
     ],
 )
 def test_a_policy_that_is_none_is_refused(text: str, line: str, tmp_path: Path) -> None:

@@ -259,6 +259,36 @@ def test_check_shows_every_configuration_problem_with_file_and_line(write_config
 # -- identity ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("section", "sentence"),
+    [
+        pytest.param({"placment": {"region_name": "a"}}, "is [placement] meant?", id="group"),
+        pytest.param({"mdev_nvidia-9": {"max_instances": 2}}, "[devices] enabled_mdev_types lacks nvidia-9", id="type"),
+        pytest.param(
+            {"pci": {"device_spec": '{"vendor_id": "8086", "resouce_class": "CUSTOM_A"}', "report_in_placement": True}},
+            "rule 1 has resouce_class, which is not read: is resource_class meant?",
+            id="key",
+        ),
+        pytest.param(
+            {"devices": {"enabled_mdev_types": "nvidia-9"}, "mdev_nvidia-9": {"device_addresses": "0000:ff:00.0"}},
+            "has nvidia-9, which no card of this host can make",
+            id="vgpu-type",
+        ),
+    ],
+)
+@pytest.mark.parametrize("verb", ["discover", "plan", "sync"])
+def test_what_is_probably_a_mistake_is_told_beside_the_numbers(
+    section: dict[str, dict[str, object]], sentence: str, verb: str, archive: Path, write_config: Write, tmp_path: Path
+) -> None:
+    config = write_config(**section, agent={"state_directory": tmp_path / "state"})
+    placement = () if verb == "discover" else ("--embedded-dir", tmp_path / "own")
+
+    done = run_agent(verb, "--host", archive, "--config-file", config, *placement)
+
+    assert done.code in (0, 3), done.err
+    assert sentence in done.err
+
+
 def test_a_broken_compute_id(report: Callable[..., Result], archive: Path, placement_server: PlacementServer) -> None:
     (archive / "compute_id").write_text("not a uuid")
 

@@ -275,7 +275,7 @@ def test_each_wrong_value_of_a_case_is_refused(tmp_path: Path) -> None:
         with pytest.raises(DiscoveryError, match="is not a case in the form that"):
             opened(tmp_path, about_with(files, **more))
     for name in about.keys() - {"members", "units", "hidden"}:
-        with pytest.raises(DiscoveryError, match=f"{name}' is a required property"):
+        with pytest.raises(DiscoveryError, match=f"case.json: the file lacks {name}"):
             opened(tmp_path, files | {"case.json": json.dumps({k: v for k, v in about.items() if k != name}).encode()})
 
 

@@ -1,0 +1,26 @@
+"""What is probably a mistake in the configuration: told by ``check``, and by verbs whose numbers it may make wrong."""
+
+from pathlib import Path
+
+from agent.audit.decide.findings import NEVER_REPAIRED
+from agent.audit.heal import HealPolicy
+from agent.settings.read import Settings
+from agent.settings.slips import slips_of_the_pen, types_left_out
+from drivers.base import Driver, Survey
+
+
+def doubtful_names(settings: Settings) -> tuple[str, ...]:
+    """Return a sentence for each name in the files that is probably misspelt, and for each vGPU type without a card."""
+    return (*slips_of_the_pen(settings), *types_left_out(settings))
+
+
+def doubts(settings: Settings, driver: Driver, survey: Survey | None) -> list[str]:
+    """Return a sentence for each name and each rule that has no effect here; without a survey only for names."""
+    idle = driver.idle(survey, settings.policy) if survey else ()
+    return [f"configuration: {text}" for text in (*doubtful_names(settings), *idle)]
+
+
+def never_repaired(policy: HealPolicy, path: Path) -> str:
+    """Return a sentence on the kinds that a heal policy names in vain; empty: it names none of these."""
+    idle = ", ".join(sorted(kind.value for kind in policy.kinds.intersection(NEVER_REPAIRED)))
+    return f"{path}: no audit repairs {idle}: take it out of heal" if idle else ""
