@@ -7,6 +7,7 @@ nothing and is tried again, with longer and longer waits in between.
 
 import gc
 import logging
+import sys
 import time
 
 from agent.audit.heal import HealPolicy, read_policy
@@ -66,6 +67,18 @@ class Daemon:
         """Read configuration and heal policy again, and reopen the log, when the current pass is over."""
         self._reloading = True
         self._wake_ups.interrupt()
+
+    def report(self) -> None:
+        """Print a report for support on standard error, at once: also while a pass runs, or hangs."""
+        from agent.service.report import service_report  # loads what only a report needs
+
+        try:
+            text = service_report(self.status, tuple(self._reporter.passes), self._settings)
+        except Exception:  # of a library: the signal after this one must be heard too
+            LOG.exception("no report can be made")
+        else:
+            sys.stderr.write(text)
+            sys.stderr.flush()
 
     @property
     def status(self) -> ServiceStatus:
@@ -232,5 +245,5 @@ def run_service(choice: Choice, verbose: int) -> None:
     """
     daemon = Daemon(choice)
     daemon.set_up_log(verbose)
-    with signals.handled(daemon.stop, daemon.reload, lambda: daemon.stop_timeout_s):
+    with signals.handled(daemon.stop, daemon.reload, daemon.report, lambda: daemon.stop_timeout_s):
         daemon.run()

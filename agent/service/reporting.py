@@ -4,7 +4,9 @@ import logging
 import os
 import time
 import traceback
+from collections import deque
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from agent import VERSION
 from agent.audit.decide.findings import Kind
@@ -21,6 +23,7 @@ from reportclient.errors import PlacementError
 from reportclient.keystone import Sender
 
 LOG = logging.getLogger(__name__)
+REMEMBERED = 20  # passes
 HOST, PLACEMENT, OWN, CONFIGURATION, STORAGE = "host", "placement", "own files", "configuration", "storage"
 
 
@@ -35,6 +38,7 @@ class Reporter:
         self.status = ServiceStatus(
             version=VERSION, pid=os.getpid(), started_s=time.time(), interval_s=settings.interval_s
         )
+        self.passes: deque[str] = deque(maxlen=REMEMBERED)  # a line on each of the last ones, the newest last
         self._moved = time.monotonic()  # when the service last made any progress
         self._told: set[tuple[str, str, str]] = set()  # source, error class and text logged since the last good pass
         self._untold = ""  # why the status cannot be written; empty: it can
@@ -83,6 +87,7 @@ class Reporter:
             notes=taken.notes,
             findings={kind: count for kind, count in taken.findings.items() if count},
         )
+        self._remember(f"{', '.join(sorted(set(taken.outcomes.values())))} in {seconds:.3f} s")
         if Status.FAILED.value not in taken.outcomes.values():  # else the sums would lack a node
             self._metrics.found({kind.value: taken.findings.get(kind.value, 0) for kind in Kind})
             self._metrics.stocked(desired=taken.desired, observed=taken.observed)
@@ -100,12 +105,16 @@ class Reporter:
         if not isinstance(error, USER_ERRORS):
             text = f"this is a bug in compute-node-agent, please report it: {type(error).__name__}: {text}"
         self._log_failure(source, error, text)
+        self._remember(f"failed: {text}")
         if source == PLACEMENT:  # the host was read before placement was asked
             self.status = self.status.seen(HOST, "", time.time())
             self._metrics.asked(HOST, 0.0, "")
         self.status = self.status.seen(source, text, time.time())
         self._metrics.asked(source, 0.0, text)
         self._metrics.passed("failed", 0.0)
+
+    def _remember(self, what: str) -> None:
+        self.passes.append(f"{datetime.now(UTC).isoformat(timespec='seconds')} {what}")
 
     def _log_failure(self, source: str, error: Exception, text: str) -> None:
         what = text.partition(" answered ")[0].partition(" (")[0]  # without the request that happened to fail

@@ -1,4 +1,4 @@
-"""Turns SIGTERM, SIGINT and SIGHUP into calls of the service."""
+"""Turns SIGTERM, SIGINT, SIGHUP and SIGUSR2 into calls of the service."""
 
 import logging
 import os
@@ -13,9 +13,14 @@ ABANDONED = "stopped in a pass that did not end within [agent] stop_timeout: the
 
 
 @contextmanager
-def handled(stop: Callable[[], object], reload: Callable[[], object], bound_s: Callable[[], float]) -> Iterator[None]:
+def handled(
+    stop: Callable[[], object],
+    reload: Callable[[], object],
+    report: Callable[[], object],
+    bound_s: Callable[[], float],
+) -> Iterator[None]:
     """
-    Inside the context, a thread calls ``stop`` at SIGTERM and SIGINT, and ``reload`` at SIGHUP.
+    Inside the context, a thread calls ``stop`` at SIGTERM and SIGINT, ``reload`` at SIGHUP, and ``report`` at SIGUSR2.
 
     Python runs its own signal handlers in the main thread only, which may hang in a call of a library. A process that
     has not stopped ``bound_s()`` seconds after the signal ends at once: a pass may end anywhere without harm.
@@ -29,7 +34,7 @@ def handled(stop: Callable[[], object], reload: Callable[[], object], bound_s: C
         bound.daemon = True
         bound.start()
 
-    doing = {signal.SIGTERM: end, signal.SIGINT: end, signal.SIGHUP: reload}
+    doing = {signal.SIGTERM: end, signal.SIGINT: end, signal.SIGHUP: reload, signal.SIGUSR2: report}
 
     def receive() -> None:
         with receiving:
@@ -39,8 +44,8 @@ def handled(stop: Callable[[], object], reload: Callable[[], object], bound_s: C
 
     threading.Thread(target=receive, name="signals", daemon=True).start()
     descriptor = signal.set_wakeup_fd(sending.fileno(), warn_on_full_buffer=False)
-    handlers = {signal.SIGTERM: _then(stop), signal.SIGINT: _then(stop), signal.SIGHUP: _nothing}
-    before = {number: signal.signal(number, handlers[number]) for number in doing}
+    handlers = {signal.SIGTERM: _then(stop), signal.SIGINT: _then(stop)}
+    before = {number: signal.signal(number, handlers.get(number, _nothing)) for number in doing}
     try:
         yield
     finally:

@@ -93,7 +93,7 @@ def _resolve_references(conf: cfg.ConfigOpts, names: Iterable[str] = ()) -> None
             if (target or "DEFAULT", option) not in given:
                 reference = f"{target}.{option}" if target else option
                 shown = f"refers to ${reference}, which no file gives; {DOLLAR}"
-                raise ConfigError(f"{path}:{line}: [{group}] {name} {UNRESOLVED if _is_secret(name, value) else shown}")
+                raise ConfigError(f"{path}:{line}: [{group}] {name} {UNRESOLVED if is_secret(name, value) else shown}")
             conf.register_opt(cfg.StrOpt(option), group=target or None)
 
 
@@ -105,7 +105,7 @@ def _references(value: str) -> Iterator[tuple[str, str]]:
             yield (group, option) if dot else ("", key)
 
 
-def _is_secret(name: str, value: str) -> bool:
+def is_secret(name: str, value: str) -> bool:
     """Whether the value may be a secret, or a URL with a password, so that no part of it is shown."""
     return bool(SECRET.search(name.lower())) or "@" in value
 

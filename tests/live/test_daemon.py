@@ -6,6 +6,7 @@ import random
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -55,6 +56,36 @@ def test_it_tells_systemd_of_its_life(placement_server: PlacementServer, tmp_pat
         assert (done.code, done.out.splitlines()[0][:12]) == (3, "not running;")
     assert "the first pass is done" in service.lines()
     assert [line for line in service.lines().splitlines() if "WARNING" in line] == []
+
+
+def test_a_report_in_the_middle_of_a_pass_is_printed_at_once_and_the_pass_goes_on(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    asked, answered = threading.Event(), threading.Event()
+
+    def hold(request: Request, forward: Forward) -> Answer:
+        asked.set()
+        assert answered.wait(PATIENCE_S)
+        return pass_on(request, forward)
+
+    with Proxy(placement_server.url) as proxy, serving(tmp_path, made_up(tmp_path, noauth(proxy.url))) as service:
+        service.wait_for_passes(1)
+        before = service.passes()
+        proxy.hook = hold
+        assert asked.wait(PATIENCE_S)
+
+        service.process.send_signal(signal.SIGUSR2)
+        service.wait(lambda: "== Configuration ==" in service.lines())
+        meanwhile = service.passes()
+        proxy.hook = pass_on
+        answered.set()
+        service.wait_for_passes(2)
+
+    assert meanwhile == before
+    report = service.lines()
+    assert all(f"== {part} ==" in report for part in ("Service", "Last passes", "Threads", "Configuration"))
+    assert "MainThread" in report
+    assert "changed in " in report
 
 
 def test_a_quiet_service_asks_once_a_pass_and_logs_nothing(placement_server: PlacementServer, tmp_path: Path) -> None:
