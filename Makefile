@@ -101,6 +101,7 @@ clean:  ## what the other targets made, but for the embedded placement's .run/
 .venv/test.stamp: setup.py tools/host.sh tools/ironic.sh
 	@tools/host.sh packages
 	@tools/host.sh databases
+	@tools/host.sh manual
 	@tools/venv.sh $(PYTHON) test
 	@tools/ironic.sh $(PYTHON)
 	@echo "$(CURDIR)" | tee .venv/run.stamp > $@

@@ -10,6 +10,7 @@ LIBVIRT = ["libvirt-python>=9.0,<13", "pyudev>=0.24,<1"]
 IRONIC = ["tooz>=7,<10", "etcd3gw>=2.5,<3"]
 OFFLINE = ["psycopg2-binary>=2.9,<3", "PyMySQL>=1.1,<2"]
 EMBEDDED = ["openstack-placement>=16.0,<17", "requests>=2.32,<3"]
+MANUAL = ["argparse-manpage>=4.6,<5", "shtab>=1.7,<2"]  # manual pages and completions, when a package is built
 TEST = [
     "gunicorn>=23,<27",
     "hypothesis>=6.100,<7",
@@ -62,9 +63,10 @@ setup(
     extras_require={
         "libvirt": LIBVIRT,
         "ironic": IRONIC,
+        "manual": MANUAL,
         "embedded": EMBEDDED,
         "offline": EMBEDDED + OFFLINE,
-        "test": LIBVIRT + IRONIC + EMBEDDED + OFFLINE + TEST,
+        "test": LIBVIRT + IRONIC + EMBEDDED + OFFLINE + MANUAL + TEST,
     },
     entry_points={
         "console_scripts": ["compute-node-agent = agent.command.arguments:main"],

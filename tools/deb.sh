@@ -12,19 +12,20 @@ stage=build/deb
 docs=$stage/usr/share/doc/compute-node-agent
 deb=build/compute-node-agent_${version}_$arch.deb
 
-rm -rf $stage
+rm -rf $stage build/manual
 mkdir -p $stage/usr/{bin,lib/systemd/system} $stage/usr/lib/{sysusers.d,tmpfiles.d} $stage/usr/share/polkit-1/rules.d \
   $stage/usr/share/lintian/overrides $stage/etc/compute-node-agent "$docs" $stage/DEBIAN
 "$python" -m venv $stage/$home
 log=$(mktemp)
-if ! $stage/$home/bin/python -m pip install ".[libvirt,ironic]" > "$log" 2>&1; then
+if ! $stage/$home/bin/python -m pip install ".[libvirt,ironic,manual]" > "$log" 2>&1; then
   tail -n 20 "$log" >&2
   echo "pip could not install; the whole log is $log" >&2
   exit 1
 fi
 rm -f "$log"
+$stage/$home/bin/python tools/manual.py build/manual
 # The package is not changed by pip later, and the environment was made in another place than it will live in.
-$stage/$home/bin/python -m pip uninstall -q -y setuptools pip 2> /dev/null
+$stage/$home/bin/python -m pip uninstall -q -y argparse-manpage shtab setuptools pip 2> /dev/null
 rm -f $stage/$home/bin/{activate*,Activate*} $stage/$home/.gitignore \
   $stage/$home/lib/python3.*/site-packages/oslo_config/sources/templates/bash-completion.template
 grep -rlI "$PWD/$stage" $stage/$home/bin $stage/$home/pyvenv.cfg | xargs sed -i "s#$PWD/$stage##g"
@@ -40,6 +41,11 @@ cp systemd/compute-node-agent.rules $stage/usr/share/polkit-1/rules.d/60-compute
 cp etc/compute-node-agent/compute-node-agent.conf $stage/etc/compute-node-agent/
 cp -r etc/compute-node-agent/compute-node-agent.conf.sample etc/compute-node-agent/examples etc/prometheus etc/grafana \
   README.md docs "$docs/"
+mkdir -p $stage/usr/share/{man/man8,bash-completion/completions,zsh/vendor-completions}
+gzip -9n build/manual/man8/*.8
+mv build/manual/man8/*.8.gz $stage/usr/share/man/man8/
+mv build/manual/bash/compute-node-agent $stage/usr/share/bash-completion/completions/
+mv build/manual/zsh/_compute-node-agent $stage/usr/share/zsh/vendor-completions/
 cp tools/deb/copyright "$docs/"
 cp tools/deb/lintian-overrides $stage/usr/share/lintian/overrides/compute-node-agent
 built=$(date -R -d "@${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2> /dev/null || date +%s)}")

@@ -2,6 +2,7 @@
 # What this host needs outside the virtual environment.
 #   host.sh packages   install, by apt, what is missing
 #   host.sh databases  install, by apt, the databases that tests run placement and agents on
+#   host.sh manual     install, by apt, what reads manual pages and completes commands, as a host has it
 #   host.sh containers install, by apt, what boots a systemd of its own
 #   host.sh cloud      install, by apt, what a nova cloud needs beside databases
 #   host.sh roots      install, by apt, what makes and checks packages of several releases of Debian
@@ -12,6 +13,7 @@ set -euo pipefail
 PACKAGES="libvirt-daemon-system libvirt-clients libvirt-dev qemu-system-x86 qemu-utils pkg-config gcc libc6-dev
   python3-dev python3-venv util-linux iproute2"
 DATABASES="postgresql mariadb-server-core mariadb-client-core etcd-server"
+MANUAL="man-db bash-completion"
 CONTAINERS="systemd systemd-container dbus polkitd"
 CLOUD="rabbitmq-server"
 ROOTS="mmdebstrap lintian podman runc"
@@ -29,6 +31,8 @@ need_root() {
 packages() { install "$PACKAGES"; }
 
 databases() { install "$DATABASES"; }
+
+manual() { install "$MANUAL"; }
 
 containers() { install "$CONTAINERS"; }
 
@@ -79,6 +83,6 @@ libvirtd() {
 }
 
 case "${1:-}" in
-  packages | databases | containers | cloud | roots | storage | libvirtd) "$1" ;;
-  *) echo "usage: $0 packages | databases | containers | cloud | roots | storage | libvirtd" >&2; exit 2 ;;
+  packages | databases | manual | containers | cloud | roots | storage | libvirtd) "$1" ;;
+  *) echo "usage: $0 packages | databases | manual | containers | cloud | roots | storage | libvirtd" >&2; exit 2 ;;
 esac

@@ -31,7 +31,7 @@ examples:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; return the exit code."""
-    parser, verbs = _parsers()
+    parser, verbs = parsers()
     options = parser.parse_args(arguments)
     verb = VERBS[options.verb]
     if refusal := verb.refusal(options):
@@ -88,7 +88,7 @@ def _run(verb: Verb, options: argparse.Namespace) -> int:
         return Exit.ERROR
 
 
-def _parsers() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
+def parsers() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
     """Return the parser of the command line, and that of each verb, by name."""
     parser = argparse.ArgumentParser(
         prog="compute-node-agent",
