@@ -91,6 +91,7 @@ class Reporter:
         if Status.FAILED.value not in taken.outcomes.values():  # else the sums would lack a node
             self._metrics.found({kind.value: taken.findings.get(kind.value, 0) for kind in Kind})
             self._metrics.stocked(desired=taken.desired, observed=taken.observed)
+            self._metrics.held(taken.stocks)
         self._metrics.done()
         for node, outcome in taken.outcomes.items():
             self._metrics.passed(outcome, seconds)

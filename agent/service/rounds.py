@@ -16,7 +16,7 @@ from agent.bare_metal.run import NodesOutcome, run_nodes
 from agent.connect.choice import Choice, host_driver, lists_nodes, open_bare_metal, open_driver, open_nova, open_sender
 from agent.errors import USER_ERRORS
 from agent.nova.client import NovaClient
-from agent.service.audits import Audits
+from agent.service.audits import Audits, Stock
 from agent.service.cases import KeptCases
 from agent.service.status import WELL
 from agent.settings.read import Settings
@@ -50,6 +50,7 @@ class RoundResult:
     findings: Mapping[str, int] = field(default_factory=dict)  # count by kind
     observed: Mapping[str, int] = field(default_factory=dict)  # total by resource class, in placement before the pass
     desired: Mapping[str, int] = field(default_factory=dict)  # total by resource class, after the plan
+    stocks: Mapping[tuple[str, str], Stock] = field(default_factory=dict)  # by (provider, class), as its audit saw it
     hardware: frozenset[str] = frozenset()  # PCI addresses of all devices that count in reported inventory
     storage: str | None = None  # why the cluster with the guests' disks did not answer; empty: it did; None: none asked
 
@@ -188,13 +189,14 @@ class Rounds:
             count, digest = len(outcome.plan.operations), outcome.plan.digest
             LOG.info("pass node=%s outcome=changed operations=%d digest=%s", outcome.node, count, digest)
         self._progress()
-        findings = self._audits.take(node, outcome, deep=deep)
+        audited = self._audits.take(node, outcome, deep=deep)
         if well:
             self._cases.well()  # only after the audit, which may fail at each pass
         return RoundResult(
             outcomes={node.name: outcome.status.value},
             notes=outcome.notes,
-            findings=findings,
+            findings=audited.findings,
+            stocks=audited.stocks,
             observed=_totals(seen.provider for seen in outcome.observed),
             desired=_totals(seen.provider for seen in forecast(outcome.plan, outcome.observed)),
             hardware=outcome.hardware,
@@ -253,6 +255,7 @@ def _together(taken: list[RoundResult]) -> RoundResult:
         outcomes={node: outcome for one in taken for node, outcome in one.outcomes.items()},
         notes=tuple(note for one in taken for note in one.notes),
         findings=sum((Counter(one.findings) for one in taken), Counter()),
+        stocks={key: stock for one in taken for key, stock in one.stocks.items()},
         observed=sum((Counter(one.observed) for one in taken), Counter()),
         desired=sum((Counter(one.desired) for one in taken), Counter()),
         hardware=frozenset().union(*(one.hardware for one in taken)),
