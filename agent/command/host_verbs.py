@@ -232,7 +232,8 @@ def _convert(options: argparse.Namespace) -> Report:
         "agent.command.outcome_tables:print_start" if options.approved else "agent.command.outcome_tables:print_outcome"
     )
     remark = _layout_remark(options) if ending is Exit.DONE else ""
-    return replace(_for_each(records, "nodes", table, ending), remark=remark, subjects=[*map(_converted, outcomes)])
+    drawn = [*map(_converted, outcomes)] if options.picture else []
+    return replace(_for_each(records, "nodes", table, ending), remark=remark, subjects=drawn)
 
 
 def _converted(outcome: Outcome) -> Subject:

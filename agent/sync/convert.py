@@ -29,7 +29,7 @@ from agent.sync.forms import KeptPlanForm, ReadPlanForm
 from agent.sync.json_form import encode_kept
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
-from agent.sync.run import Agree, anything, foresee, run_pass
+from agent.sync.run import Agree, anything, foresee, outcome_of, run_pass
 from reportclient.errors import Conflict, Unavailable
 from reportclient.plan import Outline
 
@@ -108,7 +108,6 @@ def convert_approved(node: ComputeNode, wishes: Wishes = Wishes()) -> Outcome:
 
 def _try_approved(node: ComputeNode, wishes: Wishes) -> Outcome:
     draft = foresee(node, wishes)
-    ending = partial(Outcome, node=node.name, plan=draft.plan, observed=draft.observed)
     verdict = judge(draft, wishes, node.terms())
     try:
         approval = find_approval(node, draft.root_uuid)
@@ -121,13 +120,13 @@ def _try_approved(node: ComputeNode, wishes: Wishes) -> Outcome:
             with locked(node.settings.state_directory):
                 forget_approval(node, draft.root_uuid)
         left = ("no allocation has to move: the next pass carries out the plan",) if draft.plan.operations else ()
-        return ending(status=Status.UNCHANGED, notes=left)
+        return outcome_of(node, draft, Status.UNCHANGED, left)
     if verdict.refused is not Status.RESHAPE_NEEDED:
-        return ending(status=verdict.refused or Status.UNSAFE, notes=verdict.notes)
+        return outcome_of(node, draft, verdict.refused or Status.UNSAFE, verdict.notes)
     if why:
-        return ending(status=Status.OTHER_PLAN, notes=(why,))
+        return outcome_of(node, draft, Status.OTHER_PLAN, (why,))
     if approval is None:
-        return ending(status=Status.RESHAPE_NEEDED, notes=(_unapproved(node, draft),))
+        return outcome_of(node, draft, Status.RESHAPE_NEEDED, (_unapproved(node, draft),))
     agreement = Agreement(approval.digest, approval.outline if approval.begun else None, again=APPROVE)
     return run_pass(node, replace(wishes, reshape=True, agreed=approval.digest), agreement)
 

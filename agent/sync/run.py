@@ -131,9 +131,14 @@ def _carry_out(node: ComputeNode, draft: Draft, wishes: Wishes, agree: Agree) ->
     if not (draft.beside and against_root(node.name, draft.observed)):  # that role is not taken up then
         node.state_file(draft.root_uuid).write(_after_refusal(draft, verdict))
     notes = (*verdict.notes, *notes_on(draft)) if verdict.refused is Status.UNSAFE else verdict.notes
+    return outcome_of(node, draft, verdict.refused, notes)
+
+
+def outcome_of(node: ComputeNode, draft: Draft, status: Status, notes: tuple[str, ...] = ()) -> Outcome:
+    """Return the outcome of a pass that drafted this, with all that the draft knows."""
     return Outcome(
         node=node.name,
-        status=verdict.refused,
+        status=status,
         plan=draft.plan,
         observed=draft.observed,
         notes=notes,
@@ -189,16 +194,7 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState, wishes: Wishes) -
         state.write(after)
     left = leave_pool(node, pool, draft.root_uuid) if pool and not pool.shared else False
     status = Status.CHANGED if plan.operations or shared or left else Status.UNCHANGED
-    return Outcome(
-        node=node.name,
-        status=status,
-        plan=plan,
-        observed=draft.observed,
-        notes=notes_on(draft),
-        hardware=draft.hardware,
-        allocations=draft.allocations,
-        survey=draft.survey,
-    )
+    return outcome_of(node, draft, status, notes_on(draft))
 
 
 def _with_one_time(node: ComputeNode, draft: Draft, left: ObservedTree) -> ObservedTree:

@@ -52,16 +52,17 @@ def approvals(folder: Path) -> list[Path]:
     return sorted((folder / "state" / "approvals").glob("*.json"))
 
 
-def test_a_start_converts_nothing_that_nobody_approved(lab: Upgrade) -> None:
+def test_a_start_converts_nothing_that_nobody_approved(lab: Upgrade, tmp_path: Path) -> None:
     before = lab.stands()
 
-    started = at_start(lab)
+    started = at_start(lab, "--picture", tmp_path / "start.html")
 
     assert (started.code, started.json["outcome"]) == (3, "reshape-needed"), started.out + started.err
     assert lab.stands() == before
     (note,) = started.json["notes"]
     assert "2 consumers must move" in note
     assert "reshape --approve --digest" in note
+    assert "reshape --approve --digest" in (tmp_path / "start.html").read_text(encoding="utf-8")
 
 
 def test_a_start_converts_what_a_person_approved_once(lab: Upgrade, tmp_path: Path) -> None:
