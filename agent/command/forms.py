@@ -107,6 +107,12 @@ class ChecksForm(TypedDict):
     checks: list[CheckForm]
 
 
+class SuggestionForm(TypedDict):
+    """Lines of a configuration file for the devices of a host."""
+
+    lines: list[str]
+
+
 class ReasonForm(TypedDict):
     """One resource class or trait with its fact and its rule."""
 

@@ -19,6 +19,7 @@ from agent.command.forms import (
     RecordedForm,
     ShownTreeForm,
     StatusForm,
+    SuggestionForm,
     UsagesForm,
 )
 from agent.command.screen import LONG, SHOWN_GUESTS, Screen, whole_column
@@ -213,6 +214,12 @@ def print_reasons(out: Screen, data: ExplanationForm) -> None:
         out.print(Text.assemble("  ", (one["name"], "bold"), what))
         out.print(Text(f"    fact: {one['fact']}"))
         out.print(Text(f"    rule: {one['rule']}"))
+
+
+def print_suggestion(out: Screen, data: SuggestionForm) -> None:
+    """Print lines of configuration as they are, to be copied into a file."""
+    for line in data["lines"]:
+        out.print(Text(line), soft_wrap=True)
 
 
 def print_checks(out: Screen, data: ChecksForm) -> None:

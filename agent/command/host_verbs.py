@@ -18,11 +18,13 @@ from agent.command.forms import (
     RefusalForm,
     ShownConversionForm,
     ShownTreeForm,
+    SuggestionForm,
     UsagesForm,
 )
 from agent.command.outcomes import ENDINGS, encode_outcome, names_of, wishes_of
 from agent.command.picture.subjects import Subject, of_conversion, of_shown
 from agent.command.result import Report, choice_of, settings_of
+from agent.command.suggestion import suggestion
 from agent.connect.choice import host_driver, node_of, open_client, open_driver, settings_for
 from agent.errors import USER_ERRORS, ConfigError
 from agent.state.identity import parse_identity, planned_identity, read_identity
@@ -48,7 +50,9 @@ if TYPE_CHECKING:
 
 
 def discover(options: argparse.Namespace) -> Report:
-    """Report the desired tree of this host; needs no placement."""
+    """Report the desired tree of this host, or with --suggest lines of configuration for it; needs no placement."""
+    if options.suggest:
+        return _suggest(options)
     choice = choice_of(options)
     settings = settings_of(options)
     providers: dict[str, ProviderForm] = {}
@@ -65,6 +69,17 @@ def discover(options: argparse.Namespace) -> Report:
             remarks += doubts(settings, driver, survey)
     data: TreeForm = {"providers": providers}
     return Report(data=data, table="agent.command.host_tables:print_tree", remark="\n".join(remarks))
+
+
+def _suggest(options: argparse.Namespace) -> Report:
+    """Report lines of configuration for the devices of this host."""
+    choice = choice_of(options)
+    texts = []
+    with open_driver(settings_of(options), choice) as driver:
+        for node in driver.nodes():
+            texts.append(suggestion(look(partial(driver.survey, node)).facts.devices))
+    data: SuggestionForm = {"lines": "\n\n".join(texts).split("\n")}
+    return Report(data=data, table="agent.command.host_tables:print_suggestion")
 
 
 def show(options: argparse.Namespace) -> Report:

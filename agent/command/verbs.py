@@ -79,7 +79,11 @@ _TABLE = (
         doing="reading this host",
         example="--format json",
         placement=False,
-        options=(*HOST, *ALL),
+        options=(
+            *HOST,
+            Option("--suggest", "print lines of configuration for the devices that are here, instead of the tree"),
+            *ALL,
+        ),
     ),
     Verb(
         name="show",

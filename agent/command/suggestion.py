@@ -1,0 +1,107 @@
+"""
+Lines of configuration for the devices of a host, for ``discover --suggest``. Pure.
+
+What is certain stands as an option; what a person must choose stands as a comment with the choices.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+
+from drivers.devices.match import BRIDGE, NETWORK
+from drivers.facts import Devices, MdevParent, PciFunction
+
+FOR_GUESTS = "vfio-pci"  # driver of a device that is bound for guests (kernel, Documentation/driver-api/vfio.rst)
+
+
+def suggestion(devices: Devices) -> str:
+    """Return a configuration file with the options for these devices; without devices it has only a comment."""
+    parts = [[*_pci(devices)], [*_mediated(devices)]]
+    return (
+        "\n\n".join("\n".join(part) for part in parts if part) or "# no VFs, mediated devices or vfio-pci devices here"
+    )
+
+
+def _pci(devices: Devices) -> Iterator[str]:
+    makers = {one.address for one in devices.mdev_parents}  # what is divided into mediated devices is no PCI device
+    cards = [one for one in devices.functions if one.vfs and makers.isdisjoint({one.address, *one.vfs})]
+    network = [one for one in cards if _kind(one) == NETWORK]
+    by_address = {one.address: one for one in devices.functions}
+    rules = [
+        (_virtual(one, [by_address[vf] for vf in one.vfs]), f"{len(one.vfs)} VFs of {_named(one)}")
+        for one in cards
+        if _kind(one) != NETWORK
+    ]
+    rules += [
+        ([{"address": str(one.address)}], f"bound to {FOR_GUESTS}: {_named(one)}")
+        for one in devices.functions
+        if one.driver == FOR_GUESTS
+        and not one.is_vf
+        and not one.vfs
+        and _kind(one) != BRIDGE
+        and one.address not in makers
+    ]
+    if not network and not rules:
+        return
+    yield "[pci]"
+    for one in network:
+        yield f"# {len(one.vfs)} VFs of {_named(one)}"
+    if network:
+        yield "discover = all"
+    if rules:
+        yield "report_in_placement = true"
+    for several, told in rules:
+        yield f"# {told}"
+        for rule in several:
+            yield f"device_spec = {json.dumps(rule)}"
+
+
+def _kind(function: PciFunction) -> int:
+    return (function.device_class or 0) >> 16
+
+
+def _virtual(pf: PciFunction, vfs: Sequence[PciFunction]) -> list[dict[str, str]]:
+    """
+    Return the rules for the VFs of one card, which must not match the card itself.
+
+    The address of a PF is, in a rule, also that of its VFs: one rule is enough if their product id is theirs alone.
+    """
+    if any(vf.product_id == pf.product_id for vf in vfs):
+        return [{"address": str(vf.address)} for vf in vfs]
+    kinds = sorted({(vf.vendor_id, vf.product_id) for vf in vfs})
+    return [{"address": str(pf.address), "vendor_id": vendor, "product_id": product} for vendor, product in kinds]
+
+
+def _named(function: PciFunction) -> str:
+    links = "".join(f", {net.name}" for net in function.links)
+    return f"{function.address} ({function.vendor_id}:{function.product_id}{links})"
+
+
+def _mediated(devices: Devices) -> Iterator[str]:
+    parents = [one for one in devices.mdev_parents if one.types]
+    if not parents:
+        return
+    chosen = {one.name: _chosen(one, devices) for one in parents}
+    types = sorted({type_ for type_ in chosen.values() if type_})
+    yield "[devices]"
+    for one in parents:
+        kinds = ", ".join(f"{kind.id}{f' ({kind.name})' if kind.name else ''}" for kind in one.types)
+        yield f"# {_address(one)} can make {kinds}{'' if chosen[one.name] else ': choose one'}"
+    yield f"enabled_mdev_types = {','.join(types)}" if types else "# enabled_mdev_types = TYPE"
+    for type_ in types if len({*chosen.values()}) > 1 else ():  # else one type without a list gets all cards
+        yield ""
+        yield f"[mdev_{type_}]"
+        yield f"device_addresses = {','.join(_addresses(type_, parents, chosen))}"
+
+
+def _chosen(parent: MdevParent, devices: Devices) -> str:
+    """Return the type that a card has in use, or its only one; empty: a person must choose."""
+    used = {one.type for one in devices.mdevs if one.parent == parent.name} or {kind.id for kind in parent.types}
+    return used.pop() if len(used) == 1 else ""
+
+
+def _address(parent: MdevParent) -> str:
+    return str(parent.address or parent.name)
+
+
+def _addresses(type_: str, parents: Sequence[MdevParent], chosen: dict[str, str]) -> list[str]:
+    return [_address(one) for one in parents if chosen[one.name] == type_]
