@@ -132,6 +132,31 @@ class ExplanationForm(TypedDict):
     reasons: list[ReasonForm]
 
 
+class GivenForm(TypedDict):
+    """What one provider gives for a group of a request."""
+
+    group: str  # its suffix; "" for the group without one
+    provider: str
+    resources: dict[str, int]  # by class; empty: a place in the tree alone
+
+
+class MissingForm(TypedDict):
+    """What a request asks for and a host lacks."""
+
+    wish: str  # as the query spells it
+    why: str
+
+
+class CandidacyForm(TypedDict):
+    """Whether a host is among the allocation candidates of a request."""
+
+    node: str
+    candidate: bool | None  # None: not known
+    gives: list[GivenForm]  # empty: the host is none
+    missing: list[MissingForm]  # without these wishes the host would be a candidate
+    placement: str  # "agrees", "differs: ...", or "not asked: ..."
+
+
 class UsagesForm(TypedDict):
     """What a project uses in the whole placement."""
 

@@ -12,6 +12,7 @@ from rich.tree import Tree
 
 from agent.command.forms import (
     AuditForm,
+    CandidacyForm,
     ChecksForm,
     EndingForm,
     ExplanationForm,
@@ -214,6 +215,23 @@ def print_reasons(out: Screen, data: ExplanationForm) -> None:
         out.print(Text.assemble("  ", (one["name"], "bold"), what))
         out.print(Text(f"    fact: {one['fact']}"))
         out.print(Text(f"    rule: {one['rule']}"))
+
+
+def print_candidacy(out: Screen, data: CandidacyForm) -> None:
+    """Print who gives what for a request, or what is missing."""
+    known = {
+        True: ("is a candidate", "green"),
+        False: ("is no candidate", "bold red"),
+        None: ("may be a candidate", ""),
+    }
+    verdict, style = known[data["candidate"]]
+    out.print(Text.assemble((data["node"], "bold"), " ", (verdict, style)), f"(placement: {data['placement']})")
+    for given in data["gives"]:
+        what = ", ".join(f"{amount} {name}" for name, amount in given["resources"].items()) or "the place"
+        group = f" for group {given['group']}" if given["group"] else ""
+        out.print(Text.assemble("  ", (given["provider"], "bold"), f" gives {what}{group}"))
+    for one in data["missing"]:
+        out.print(Text.assemble("  ", (one["wish"], "bold"), f": {one['why']}"))
 
 
 def print_suggestion(out: Screen, data: SuggestionForm) -> None:

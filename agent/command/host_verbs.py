@@ -324,13 +324,30 @@ def check(options: argparse.Namespace) -> Report:
 
 
 def explain(options: argparse.Namespace) -> Report:
-    """Report why one provider has its classes and traits; reads placement too where one is chosen."""
+    """Report why one provider has its classes and traits, or with --request why a host is no candidate."""
     from agent.command.explain import explain_provider
+
+    if options.request:
+        return _explain_request(options)
+    if not options.name:
+        raise ConfigError("explain needs the name of a provider, or --request FILE")
 
     return Report(
         data=explain_provider(choice_of(options), options.name, options.what),
         table="agent.command.host_tables:print_reasons",
     )
+
+
+def _explain_request(options: argparse.Namespace) -> Report:
+    """Report whether each node is among the allocation candidates of a request, and why not."""
+    from agent.command.explain_request import explain_request, read_request
+
+    if options.name:
+        raise ConfigError("explain takes the name of a provider or --request FILE, not both")
+    wishes = read_request(options.request)
+    with _nodes(options) as nodes:
+        records = [explain_request(one.client, one.name, wishes) for one in nodes]
+    return _for_each(records, "nodes", "agent.command.host_tables:print_candidacy", Exit.DONE)
 
 
 def status(options: argparse.Namespace) -> Report:

@@ -231,7 +231,7 @@ _TABLE = (
     ),
     Verb(
         name="explain",
-        help="explain why a provider has its classes and traits: the fact and the rule of each",
+        help="explain why a provider has its classes and traits, or why a host is no allocation candidate",
         function="agent.command.host_verbs:explain",
         doing="reading this host",
         example="host-1 VCPU",
@@ -241,9 +241,15 @@ _TABLE = (
                 "name",
                 "a provider's name, its part after the host's name, or the address of its device",
                 metavar="NAME",
-                required=True,
             ),
             Option("what", "one class or trait of the provider; default: all of them", metavar="CLASS or TRAIT"),
+            Option(
+                "--request",
+                "a file with the query of a request for allocation candidates: say why this host is or is not among "
+                "them, wish by wish",
+                metavar="FILE",
+                type=Path,
+            ),
         ),
     ),
     Verb(

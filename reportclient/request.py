@@ -1,0 +1,169 @@
+"""
+A request for allocation candidates, as the wishes that it consists of. Pure.
+
+Placement, api-ref: List allocation candidates, up to microversion 1.39.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from urllib.parse import parse_qsl, urlencode
+
+_SUFFIXED = re.compile(r"(resources|required|member_of|in_tree)([a-zA-Z0-9_-]{1,64})?")
+_IGNORED = frozenset({"limit"})  # the answer's length
+_KNOWN = (
+    "resources, required, member_of and in_tree, alone or with the suffix of a group, "
+    "and root_required, same_subtree, group_policy, limit"
+)
+
+
+class Kind(StrEnum):
+    """What a wish is about; the order is that in which wishes are looked at."""
+
+    RESOURCES = "resources"
+    SAME_SUBTREE = "same_subtree"
+    REQUIRED = "required"
+    FORBIDDEN = "forbidden"
+    MEMBER_OF = "member_of"
+    NOT_MEMBER_OF = "not_member_of"
+    IN_TREE = "in_tree"
+    ROOT_REQUIRED = "root_required"
+    ROOT_FORBIDDEN = "root_forbidden"
+    ISOLATE = "isolate"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Wish:
+    """One thing that a request asks for: an amount of a class, one of some traits or aggregates, or a relation."""
+
+    kind: Kind
+    group: str  # suffix of its group; empty: the group without a suffix, or the request as a whole
+    names: tuple[str, ...]  # the class; traits, aggregates or suffixes, sorted; the uuid of a provider
+    amount: int = 0  # of the class, in its unit; 0 for all other kinds
+
+    def __str__(self) -> str:
+        """Return the wish as a query spells it."""
+        told = ",".join(self.names)
+        any_of = f"in:{told}" if len(self.names) > 1 else told
+        match self.kind:
+            case Kind.RESOURCES:
+                return f"resources{self.group}={told}:{self.amount}"
+            case Kind.REQUIRED | Kind.MEMBER_OF:
+                return f"{self.kind}{self.group}={any_of}"
+            case Kind.FORBIDDEN:
+                return f"required{self.group}=!{told}"
+            case Kind.NOT_MEMBER_OF:
+                return f"member_of{self.group}=!{any_of}"
+            case Kind.ROOT_FORBIDDEN:
+                return f"root_required=!{told}"
+            case Kind.ISOLATE:
+                return "group_policy=isolate"
+            case _:
+                return f"{self.kind}{self.group}={told}"
+
+
+def parse_request(text: str) -> tuple[Wish, ...]:
+    """
+    Return the wishes of a query, resources first: of a URL or a line of a log that has one, or of the query alone.
+
+    Raises:
+        ValueError: placement would refuse the query.
+    """
+    query = re.split(r"[\s\"']", text.rpartition("?")[2].strip(), maxsplit=1)[0]
+    wishes: list[Wish] = []
+    for key, value in parse_qsl(query, keep_blank_values=True):
+        wishes += _parse(key, value)
+    _check(wishes)
+    order = [*Kind]
+    return tuple(sorted(wishes, key=lambda one: order.index(one.kind)))
+
+
+def format_request(wishes: Iterable[Wish], tree: str = "") -> str:
+    """
+    Return the query of these wishes; with ``tree``, the uuid of a provider, each group must be given by its tree.
+
+    Traits of which all must be there stand in one value: placement reads only the last one up to microversion 1.38.
+    """
+    wishes = [*wishes]
+    groups = groups_of(wishes)
+    bound = {one.group for one in wishes if one.kind is Kind.IN_TREE}
+    if tree:
+        wishes += [Wish(Kind.IN_TREE, group, (tree,)) for group in sorted(groups - bound)]
+    joined: dict[str, list[str]] = {}
+    pairs: list[tuple[str, str]] = []
+    for one in wishes:
+        key, _, value = str(one).partition("=")
+        if key.startswith(("resources", "required", "root_required")) and not value.startswith("in:"):
+            joined.setdefault(key, []).append(value)
+        else:
+            pairs.append((key, value))
+    pairs += [(key, ",".join(values)) for key, values in joined.items()]
+    if len(groups - {""}) > 1 and not any(one.kind is Kind.ISOLATE for one in wishes):
+        pairs.append(("group_policy", "none"))
+    return urlencode(pairs, safe=":,!")
+
+
+def groups_of(wishes: Iterable[Wish]) -> frozenset[str]:
+    """Return the suffixes of all groups; empty: the group without a suffix."""
+    grouped = (Kind.RESOURCES, Kind.REQUIRED, Kind.FORBIDDEN, Kind.MEMBER_OF, Kind.NOT_MEMBER_OF, Kind.IN_TREE)
+    return frozenset(one.group for one in wishes if one.kind in grouped)
+
+
+def _parse(key: str, value: str) -> Iterator[Wish]:
+    if key in _IGNORED:
+        return
+    names = tuple(sorted({part.strip() for part in value.removeprefix("!").removeprefix("in:").split(",")}))
+    if "" in names:
+        raise ValueError(f"{key}={value} has an empty name")
+    if key == "group_policy":
+        if value not in ("none", "isolate"):
+            raise ValueError(f"group_policy must be none or isolate, and is {value}")
+        if value == "isolate":
+            yield Wish(Kind.ISOLATE, "", ())
+    elif key == "same_subtree":
+        yield Wish(Kind.SAME_SUBTREE, "", names)
+    elif key == "root_required":
+        yield from _traits(value, "", Kind.ROOT_REQUIRED, Kind.ROOT_FORBIDDEN)
+    elif found := _SUFFIXED.fullmatch(key):
+        suffix = found[2] or ""
+        match found[1]:
+            case "resources":
+                yield from (_resource(key, suffix, part) for part in value.split(","))
+            case "required":
+                yield from _traits(value, suffix, Kind.REQUIRED, Kind.FORBIDDEN)
+            case "member_of":
+                yield Wish(Kind.NOT_MEMBER_OF if value.startswith("!") else Kind.MEMBER_OF, suffix, names)
+            case _:
+                yield Wish(Kind.IN_TREE, suffix, names)
+    else:
+        raise ValueError(f"{key} is no parameter of a request for allocation candidates: these are {_KNOWN}")
+
+
+def _resource(key: str, suffix: str, text: str) -> Wish:
+    name, _, amount = text.strip().partition(":")
+    if not (name and amount.isdecimal() and int(amount)):
+        raise ValueError(f"{key} must be CLASS:AMOUNT,..., and has {text}")
+    return Wish(Kind.RESOURCES, suffix, (name,), int(amount))
+
+
+def _traits(value: str, suffix: str, wanted: Kind, unwanted: Kind) -> Iterator[Wish]:
+    parts = [part.strip() for part in value.removeprefix("in:").split(",")]
+    if value.startswith("in:"):
+        yield Wish(wanted, suffix, tuple(sorted({*parts})))
+        return
+    for part in parts:
+        yield Wish(unwanted if part.startswith("!") else wanted, suffix, (part.removeprefix("!"),))
+
+
+def _check(wishes: list[Wish]) -> None:
+    """Refuse what placement refuses too, as its answer says less."""
+    groups = groups_of(wishes)
+    giving = {one.group for one in wishes if one.kind is Kind.RESOURCES}
+    related = {suffix for one in wishes if one.kind is Kind.SAME_SUBTREE for suffix in one.names}
+    if not giving:
+        raise ValueError("it asks for no resources: write resources=VCPU:1,MEMORY_MB:512 or the like")
+    if alone := sorted(groups - giving - related):
+        raise ValueError(f"group {alone[0] or 'without a suffix'} asks for no resources, and no same_subtree names it")
+    if strange := sorted(related - groups):
+        raise ValueError(f"same_subtree names {strange[0]}, which is no group of the request")
