@@ -36,13 +36,20 @@ def candidacy(givers: Sequence[Giver], wishes: Sequence[Wish]) -> Candidacy:
     if gives is not None:
         return Candidacy(gives)
     kept: list[Wish] = []
-    missing: list[Missing] = []
-    for wish in wishes:
-        if find_candidate(givers, [*kept, wish]) is None:
-            missing.append(Missing(wish, _why(givers, kept, wish)))
-        else:
-            kept.append(wish)
-    return Candidacy(None, tuple(missing))
+    left = [*wishes]
+    while fulfilled := _first(givers, kept, left):  # what forbids alone finds no place, and beside a trait it may
+        kept += fulfilled
+        left = [one for one in left if one not in kept]
+    return Candidacy(None, tuple(Missing(one, _why(givers, kept, one)) for one in left))
+
+
+def _first(givers: Sequence[Giver], kept: Sequence[Wish], left: Iterable[Wish]) -> list[Wish]:
+    """Return those of the wishes left that can be fulfilled beside the kept ones and each other, in their order."""
+    taken: list[Wish] = []
+    for wish in left:
+        if find_candidate(givers, [*kept, *taken, wish]) is not None:
+            taken.append(wish)
+    return taken
 
 
 def _why(givers: Sequence[Giver], kept: Sequence[Wish], wish: Wish) -> str:
@@ -119,7 +126,8 @@ def _short_of(stock: Stock | None, name: str, amount: int) -> str:
 
 
 def _each(givers: Iterable[Giver], what: str) -> str:
-    return _told({one.name: what for one in givers})
+    told = _told({one.name: what for one in givers})
+    return told or "a group that asks for nothing else finds no place"
 
 
 def _told(reasons: Mapping[str, str]) -> str:

@@ -113,6 +113,23 @@ class SuggestionForm(TypedDict):
     lines: list[str]
 
 
+class PartForm(TypedDict):
+    """One part of a bundle."""
+
+    what: str
+    files: dict[str, int]  # bytes by path; empty: the part is missing
+    missing: str  # why; empty: it is there
+
+
+class BundleForm(TypedDict):
+    """What a bundle has inside, and whether it was written."""
+
+    path: str
+    masked: bool
+    parts: list[PartForm]
+    written: bool
+
+
 class ReasonForm(TypedDict):
     """One resource class or trait with its fact and its rule."""
 

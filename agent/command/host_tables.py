@@ -12,6 +12,7 @@ from rich.tree import Tree
 
 from agent.command.forms import (
     AuditForm,
+    BundleForm,
     CandidacyForm,
     ChecksForm,
     EndingForm,
@@ -215,6 +216,19 @@ def print_reasons(out: Screen, data: ExplanationForm) -> None:
         out.print(Text.assemble("  ", (one["name"], "bold"), what))
         out.print(Text(f"    fact: {one['fact']}"))
         out.print(Text(f"    rule: {one['rule']}"))
+
+
+def print_bundle(out: Screen, data: BundleForm) -> None:
+    """Print what a bundle has inside."""
+    table = Table("part", "files", Column("KiB", justify="right"), box=None)
+    for part in data["parts"]:
+        names = [*part["files"]]
+        several = f"{names[0].rpartition('/')[0]}/: {len(names)} files" if len(names) > 1 else "".join(names)
+        size = f"{sum(part['files'].values()) / 1024:.0f}" if names else ""
+        table.add_row(part["what"], Text(several) if names else Text(f"missing: {part['missing']}", "yellow"), size)
+    out.print(table)
+    kept = "names, serial numbers and MAC addresses are masked" if data["masked"] else "nothing is masked"
+    out.print(f"{'written to' if data['written'] else 'not written:'} {data['path']}; without secrets; {kept}")
 
 
 def print_candidacy(out: Screen, data: CandidacyForm) -> None:

@@ -29,6 +29,18 @@ def record_host(settings: Settings, folder: Path) -> int:
         DiscoveryError, PolicyError: the host cannot be read. StateError: the folder has files or cannot be written.
     """
     _check_new(folder)
+    files = host_files(settings)
+    _write(folder, files)
+    return len(files)
+
+
+def host_files(settings: Settings) -> dict[str, str]:
+    """
+    Return the files of a host archive of this host.
+
+    Raises:
+        DiscoveryError, PolicyError: the host cannot be read.
+    """
     connection = LiveConnection(settings.libvirt_uri)
     driver = LibvirtDriver(
         connection,
@@ -43,9 +55,7 @@ def record_host(settings: Settings, folder: Path) -> int:
     survey = look(partial(driver.survey, node))
     everything = {f"{DEVICES}/{name}.xml": document.text for name, document in look(connection.all_devices)}
     survey = replace(survey, files={**everything, **survey.files})
-    files = archive_files(survey, node, read_identity(settings.identity_folders))
-    _write(folder, files)
-    return len(files)
+    return archive_files(survey, node, read_identity(settings.identity_folders))
 
 
 def _check_new(folder: Path) -> None:

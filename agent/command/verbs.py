@@ -230,6 +230,22 @@ _TABLE = (
         options=(Option("directory", "a new folder", metavar="DIR", type=Path, required=True),),
     ),
     Verb(
+        name="bundle",
+        help="write what a bug report needs into one file: host, last cases, status, options, versions, journal",
+        function="agent.command.bundle_verb:bundle",
+        example="report.tar.gz --mask",
+        placement=False,
+        options=(
+            Option("file", "a new file, .tar.gz", metavar="FILE", type=Path, required=True),
+            Option(
+                "--mask",
+                "mask the names of this host, its guests, users, projects and flavors, serial numbers and MAC "
+                "addresses: the same value always with the same mask",
+            ),
+            Option("--yes", "write it without a question"),
+        ),
+    ),
+    Verb(
         name="explain",
         help="explain why a provider has its classes and traits, or why a host is no allocation candidate",
         function="agent.command.host_verbs:explain",

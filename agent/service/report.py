@@ -28,6 +28,13 @@ def service_report(status: ServiceStatus, passes: Iterable[str], settings: Setti
     return f"{report.run()}\n"
 
 
+def configuration_report(settings: Settings) -> str:
+    """Return its part on the configuration, as text."""
+    report = TextReport("Options of compute-node-agent")
+    report.add_section(_Headed("Configuration"), lambda: _configuration(settings))
+    return f"{report.run()}\n"
+
+
 class _Headed:
     """Shows a part of the report below its heading."""
 

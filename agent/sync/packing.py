@@ -32,9 +32,9 @@ def check_folder(path: Path) -> None:
         raise _unwritten(path, error) from error
 
 
-def pack(files: Mapping[str, bytes]) -> bytes:
+def pack(files: Mapping[str, bytes], top: str = "case") -> bytes:
     """
-    Return a ``.tar.gz`` with these files, by their names in the case.
+    Return a ``.tar.gz`` with these files, by their names in the case; all are in one folder, ``top``.
 
     Raises:
         StateError: a file is too large, or all files are: the case could not be unpacked.
@@ -42,13 +42,13 @@ def pack(files: Mapping[str, bytes]) -> bytes:
     large = [name for name, data in files.items() if len(data) > _limit(name)]
     if large or sum(map(len, files.values())) > MAX_TOTAL_BYTES:
         raise StateError(
-            f"no case is saved, because {large[0] if large else 'it'} would be larger than a replay accepts: "
+            f"no {top} is saved, because {large[0] if large else 'it'} would be larger than a replay accepts: "
             f"send the log of the verb with -vv instead"
         )
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as tar:
         for name, data in sorted(files.items()):
-            member = tarfile.TarInfo(f"case/{name}")
+            member = tarfile.TarInfo(f"{top}/{name}")
             member.size, member.mode = len(data), 0o600
             tar.addfile(member, io.BytesIO(data))
     return packed.getvalue()
@@ -58,7 +58,7 @@ def _limit(name: str) -> int:
     return MAX_ARCHIVE_BYTES if name.startswith(_HOSTS) else MAX_MEMBER_BYTES
 
 
-def write_packed(path: Path, data: bytes) -> None:
+def write_packed(path: Path, data: bytes, what: str = "case") -> None:
     """
     Write a file that only its owner can read; a file of this name is replaced in full or not at all.
 
@@ -78,7 +78,7 @@ def write_packed(path: Path, data: bytes) -> None:
             with suppress(OSError):
                 Path(name).unlink(missing_ok=True)
     except OSError as error:
-        raise _unwritten(path, error) from error
+        raise _unwritten(path, error, what) from error
 
 
 def remove_left_over(folder: Path) -> None:
@@ -101,5 +101,5 @@ def unpacked(path: Path) -> Iterator[Path]:
         yield unpack(path, Path(scratch), most_bytes=MAX_MEMBER_BYTES)
 
 
-def _unwritten(path: Path, error: OSError) -> StateError:
-    return StateError(f"cannot write the case {path}: {error.strerror}: name another file")
+def _unwritten(path: Path, error: OSError, what: str = "case") -> StateError:
+    return StateError(f"cannot write the {what} {path}: {error.strerror}: name another file")

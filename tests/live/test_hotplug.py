@@ -3,7 +3,6 @@
 import json
 import queue
 import signal
-import subprocess
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -113,15 +112,11 @@ def test_guests_that_start_and_stop_ask_for_a_look(host: Host, write_config: Wri
         f"<os><type arch='x86_64' machine='q35'>hvm</type></os></domain>"
     )
 
-    def virsh(*arguments: str, text: str = "") -> None:
-        command = ["virsh", "-q", "-c", host.libvirtd.uri, *arguments]
-        subprocess.run(command, input=text, text=True, check=True, capture_output=True)
-
     with watching(host, "--config-file", config) as heard:
         heard()
-        virsh("create", "/dev/stdin", text=xml)
+        host.virsh("create", "/dev/stdin", text=xml)
         until(heard, tells("domain here-and-gone started"))
-        virsh("destroy", identity)
+        host.virsh("destroy", identity)
         until(heard, tells("domain here-and-gone stopped"))
 
 

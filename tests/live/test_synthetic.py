@@ -127,17 +127,11 @@ def guest(host: Host, name: str, *devices: str) -> Iterator[str]:
     xml = f"""<domain type='qemu'><name>{name}</name><uuid>{identity}</uuid><memory unit='MiB'>32</memory><vcpu>1</vcpu>
     <os><type arch='x86_64' machine='q35'>hvm</type></os><devices><emulator>{EMULATOR}</emulator>
     <memballoon model='none'/>{"".join(devices)}</devices></domain>"""
-    virsh(host, "create", "/dev/stdin", text=xml)
+    host.virsh("create", "/dev/stdin", text=xml)
     try:
         yield identity
     finally:
-        virsh(host, "destroy", identity)
-
-
-def virsh(host: Host, *arguments: str, text: str = "") -> None:
-    command = ["virsh", "-q", "-c", host.libvirtd.uri, *arguments]
-    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+        host.virsh("destroy", identity)
 
 
 def hostdev(address: str) -> str:

@@ -1,6 +1,5 @@
 """Guests run on a synthetic host while its tree changes its shape and back: nobody stops, and all is where it is."""
 
-import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -115,7 +114,7 @@ class TenantsHost:
 
     def processes(self) -> dict[str, str]:
         """The process id of every domain that runs, by name."""
-        names = virsh(self.host, "list", "--name", "--state-running").split()
+        names = self.host.virsh("list", "--name", "--state-running").split()
         folder = self.host.libvirtd.socket.parent / "qemu"
         return {name: (folder / f"{name}.pid").read_text() for name in names}
 
@@ -173,19 +172,12 @@ def running(host: Host, tenants: Mapping[str, Tenant]) -> Iterator[None]:
     try:
         for name, tenant in tenants.items():
             xml = domain_xml(identity(name), name, tenant.guest, emulator=str(EMULATOR))
-            virsh(host, "create", "/dev/stdin", text=xml)
+            host.virsh("create", "/dev/stdin", text=xml)
             started.append(name)
         yield
     finally:
         with ThreadPoolExecutor() as several:  # libvirt takes two seconds for each
-            list(several.map(lambda name: virsh(host, "destroy", name), started))
-
-
-def virsh(host: Host, *arguments: str, text: str = "") -> str:
-    command = ["virsh", "-q", "-c", host.libvirtd.uri, *arguments]
-    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+            list(several.map(lambda name: host.virsh("destroy", name), started))
 
 
 @pytest.mark.parametrize("layout", OF_CELLS)

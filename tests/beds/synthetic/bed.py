@@ -46,6 +46,13 @@ class Host:
         assert "Traceback" not in done.stderr, done.stderr
         return Result(done.returncode, done.stdout, done.stderr)
 
+    def virsh(self, *arguments: str, text: str = "") -> str:
+        """What virsh answers about this host."""
+        command = ["virsh", "-q", "-c", self.libvirtd.uri, *arguments]
+        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     def start(self, *arguments: object, log: IO[str] | None = None) -> subprocess.Popen[str]:
         """The installed command on this host, left running; without ``log`` its ``stdout`` must be read."""
         command = [*self.libvirtd.inside, str(COMMAND), *map(str, arguments)]

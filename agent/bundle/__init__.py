@@ -1,0 +1,1 @@
+"""What a bug report needs, in one file: collected, without secrets, and masked if wanted."""

@@ -1,0 +1,122 @@
+"""Collects what a bug report needs; a part that cannot be had is named with the reason, and the others are kept."""
+
+import json
+import platform
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+
+from agent.errors import USER_ERRORS
+from agent.service.cases import case_files
+from agent.service.report import configuration_report
+from agent.service.status import read_status
+from agent.settings.read import Settings
+from agent.settings.resolve import is_secret
+from agent.settings.saved import encode_options
+from drivers.host.unpack import unpack
+
+_CASES = 3  # the last ones
+_JOURNAL = ("journalctl", "--unit=compute-node-agent*", "--lines=5000", "--no-pager", "--output=short-iso-precise")
+_JOURNAL_S = 60
+_LOG_BYTES = 4 << 20  # the end of a log file
+_SHORTEST = 3  # letters of a secret that is looked for in other files: a shorter one would blank words
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a bundle: its files by path, or why it has none."""
+
+    what: str
+    files: Mapping[str, str] = field(default_factory=dict)
+    missing: str = ""  # why there are no files; empty: there are
+
+
+def collect(settings: Settings, record: Callable[[], Mapping[str, str]]) -> Iterator[Part]:
+    """Yield all parts; ``record`` returns the files of a host archive; the settings are those of the service."""
+    yield _part("the host, as record writes it", lambda: {f"host/{path}": text for path, text in record().items()})
+    yield _part("the options that decide plans, to use with the host", lambda: {"agent.conf": encode_options(settings)})
+    yield _part("all options, without secrets", lambda: {"configuration.txt": configuration_report(settings)})
+    yield _part("the operator's provider files", lambda: _provider_files(settings.provider_config))
+    yield _part("the service's last status", lambda: {"status.json": _status(settings)})
+    for path in case_files(settings.state_directory)[-_CASES:]:
+        yield _part("a pass that was refused or failed, for --case", partial(_case, path))
+    yield _part("versions", lambda: {"versions.txt": _versions()})
+    yield _part("the service's journal", lambda: {"journal.txt": _journal()})
+    if log := settings.source.log_file:
+        path = Path(settings.source.log_dir or "") / log
+        yield _part("the end of its log file", lambda: {"log.txt": _end_of(path)})
+
+
+def secrets_of(settings: Settings) -> frozenset[str]:
+    """Return the values of all options that may be secrets, as the files give them."""
+    found = set()
+    for group, options in settings.source.items():
+        for name, value in options.items() if hasattr(options, "items") else ((group, options),):
+            if isinstance(value, str) and len(value) >= _SHORTEST and is_secret(name, value):
+                found.add(value)
+    return frozenset(found)
+
+
+def names_of_host(settings: Settings) -> frozenset[str]:
+    """Return the names by which this host is known: short and full, and the configured one."""
+    full = {socket.gethostname(), socket.getfqdn(), platform.node(), getattr(settings.source, "host", None) or ""}
+    return frozenset(full | {one.partition(".")[0] for one in full}) - {""}
+
+
+def _part(what: str, read: Callable[[], Mapping[str, str]]) -> Part:
+    try:
+        return Part(what, read())
+    except (*USER_ERRORS, OSError, subprocess.SubprocessError) as error:
+        return Part(what, missing=str(error))
+
+
+def _provider_files(folder: Path) -> dict[str, str]:
+    found = {f"provider_config/{path.name}": path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.y*ml"))}
+    if not found:
+        raise FileNotFoundError(f"{folder} has none")
+    return found
+
+
+def _status(settings: Settings) -> str:
+    return json.dumps(read_status(settings.state_directory), indent=1) + "\n"
+
+
+def _case(path: Path) -> dict[str, str]:
+    """Return the files of a case below ``cases/NAME/``."""
+    with tempfile.TemporaryDirectory(prefix="compute-node-agent-") as scratch:
+        folder = unpack(path, Path(scratch))
+        name = path.name.removesuffix(".tar.gz")
+        return {
+            f"cases/{name}/{one.relative_to(folder)}": one.read_text(encoding="utf-8", errors="replace")
+            for one in sorted(folder.rglob("*"))
+            if one.is_file()
+        }
+
+
+def _versions() -> str:
+    lines = [f"compute-node-agent {metadata.version('compute-node-agent')}", f"Python {sys.version}"]
+    with suppress(OSError):
+        lines.append(platform.freedesktop_os_release().get("PRETTY_NAME", "a system without a name"))
+    lines.append(f"{platform.system()} {platform.release()} {platform.machine()}")
+    packages = {one.metadata["Name"]: one.version for one in metadata.distributions() if one.metadata["Name"]}
+    return "\n".join([*lines, "", *(f"{name} {packages[name]}" for name in sorted(packages, key=str.lower))]) + "\n"
+
+
+def _journal() -> str:
+    done = subprocess.run(_JOURNAL, capture_output=True, text=True, errors="replace", timeout=_JOURNAL_S, check=False)
+    if done.returncode or not done.stdout:
+        raise OSError(done.stderr.strip() or "journalctl shows nothing")
+    return done.stdout
+
+
+def _end_of(path: Path) -> str:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _LOG_BYTES))
+        return file.read().decode(errors="replace")

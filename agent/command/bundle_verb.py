@@ -1,0 +1,130 @@
+"""The verb ``bundle``: what a bug report needs, in one file."""
+
+import argparse
+import json
+import os
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from agent.bundle.collect import Part, collect, names_of_host, secrets_of
+from agent.bundle.mask import find_values, hide, mask_files, unmasked
+from agent.command.asking import agreed
+from agent.command.exits import Exit
+from agent.command.forms import BundleForm
+from agent.command.host_tables import print_bundle
+from agent.command.record import host_files
+from agent.command.result import Report, choice_of
+from agent.connect.choice import host_driver, settings_for
+from agent.errors import StateError
+from agent.state.files import checksum
+from agent.sync.packing import check_folder, pack, write_packed
+
+_TABLE = "agent.command.host_tables:print_bundle"
+_TOP = "bundle"
+_CASES = "cases/"
+_KEY_BYTES = 32
+
+
+def bundle(options: argparse.Namespace) -> Report:
+    """Show what would be inside, and write it after a yes."""
+    path: Path = options.file
+    if path.exists():
+        raise StateError(f"{path} exists: name a new file")
+    check_folder(path)
+    settings = settings_for(replace(choice_of(options), service=True))
+    host_driver(settings)  # a driver of bare-metal nodes has no host to record
+    parts = [*collect(settings, partial(host_files, settings))]
+    secrets = secrets_of(settings)
+    parts = [
+        replace(one, files=hide(one.files, secrets), missing=hide({"": one.missing}, secrets)[""]) for one in parts
+    ]
+    if options.mask:
+        parts = _masked(parts, names_of_host(settings), _key(settings.state_directory))
+    data: BundleForm = {
+        "path": str(path),
+        "masked": options.mask,
+        "parts": [
+            {
+                "what": one.what,
+                "files": {name: len(text.encode()) for name, text in one.files.items()},
+                "missing": one.missing,
+            }
+            for one in parts
+        ],
+        "written": False,
+    }
+    if not (options.yes or agreed(partial(print_bundle, data=data), f"write {path}?")):
+        return Report(data=data, table=_TABLE, exit=Exit.DIFFERENCES, remark="nothing was written: --yes writes it")
+    files = {name: text for part in parts for name, text in part.files.items()}
+    write_packed(path, pack(_with_contents(files, data), _TOP), _TOP)
+    return Report(data={**data, "written": True}, table=_TABLE)
+
+
+def _masked(parts: Sequence[Part], names: frozenset[str], key: bytes) -> list[Part]:
+    """
+    Return the parts with masks.
+
+    Raises:
+        StateError: a value could not be masked; the message has the file, not the value.
+    """
+    files = {name: text for part in parts for name, text in part.files.items()}
+    values = find_values(files, names)
+    found = [
+        replace(
+            part,
+            files=_sealed_anew(mask_files(part.files, values, key)),
+            missing=mask_files({"": part.missing}, values, key)[""],
+        )
+        for part in parts
+    ]
+    after = {name: text for part in found for name, text in part.files.items()}
+    if left := sorted(unmasked(files, after, values)):
+        raise StateError(f"nothing is written, as a name, serial number or MAC address would be left in {left[0]}")
+    return found
+
+
+def _sealed_anew(files: Mapping[str, str]) -> dict[str, str]:
+    """Return the files with the checksums of those that have one, which the masks made wrong."""
+    found = dict(files)
+    for name, text in files.items():
+        if "/state/" not in name or not name.endswith(".json"):
+            continue
+        record = json.loads(text)
+        if isinstance(record, dict) and record.keys() == {"format", "checksum", "body"}:
+            found[name] = json.dumps({**record, "checksum": checksum(record["body"])}) + "\n"
+    return found
+
+
+def _with_contents(files: Mapping[str, str], data: BundleForm) -> dict[str, bytes]:
+    """Return the files of the bundle: each case packed for --case, and CONTENTS.json."""
+    cases: dict[str, dict[str, bytes]] = defaultdict(dict)
+    found = {"CONTENTS.json": (json.dumps(data, indent=1) + "\n").encode()}
+    for name, text in files.items():
+        if name.startswith(_CASES):
+            case, _, below = name.removeprefix(_CASES).partition("/")
+            cases[case][below] = text.encode()
+        else:
+            found[name] = text.encode()
+    return {**found, **{f"{_CASES}{case}.tar.gz": pack(below) for case, below in cases.items()}}
+
+
+def _key(folder: Path) -> bytes:
+    """
+    Return the key of this host's masks, made at the first time.
+
+    Raises:
+        StateError: it cannot be read or made.
+    """
+    path = folder / "mask.key"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(handle, "wb") as file:
+                file.write(os.urandom(_KEY_BYTES))
+        return path.read_bytes()
+    except OSError as error:
+        raise StateError(f"cannot keep the key of the masks: {error.strerror}: {path}") from error

@@ -1,0 +1,173 @@
+"""``bundle`` on a synthetic host: no secret in it, masked nothing that tells the host, and one can work with it."""
+
+import io
+import json
+import re
+import tarfile
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.bundle.mask import find_values, mask_files
+from agent.service.status import ServiceStatus, write_status
+from beds.agents import run_agent
+from beds.placement import PlacementServer
+from beds.synthetic.bed import EMULATOR, Host
+from beds.synthetic.hosts import FOUR_CELLS
+from beds.synthetic.model import Machine
+
+pytestmark = pytest.mark.live
+
+Write = Callable[..., Path]
+SECRET, SHOWN = "Tr0ub4dor+3", "urlpass99"
+GUEST, USER, PROJECT, FLAVOR = "payroll-db", "alice.liddell", "wonderland", "m1.rabbit"
+NOVA = "http://openstack.org/xmlns/libvirt/nova/1.1"
+DOMAIN = f"""<domain type='qemu'><name>{GUEST}</name><uuid>%s</uuid>
+<metadata><nova:instance xmlns:nova='{NOVA}'><nova:name>{GUEST}</nova:name>
+<nova:flavor name='{FLAVOR}'><nova:memory>32</nova:memory><nova:vcpus>1</nova:vcpus></nova:flavor>
+<nova:owner><nova:user uuid='{uuid.uuid4()}'>{USER}</nova:user>
+<nova:project uuid='{uuid.uuid4()}'>{PROJECT}</nova:project></nova:owner><nova:root type='volume'/></nova:instance>
+<x:note xmlns:x='urn:x'>{SECRET}</x:note></metadata>
+<memory unit='MiB'>32</memory><vcpu>1</vcpu>
+<os><type arch='x86_64' machine='q35'>hvm</type></os>
+<devices><emulator>{EMULATOR}</emulator><memballoon model='none'/>
+<hostdev mode='subsystem' type='pci' managed='yes'><source>
+<address domain='0x0000' bus='0x81' slot='0x10' function='0x0'/></source></hostdev></devices></domain>"""
+
+
+@pytest.fixture
+def lab(
+    synthetic: Callable[[Machine], Host], placement_server: PlacementServer, write_config: Write, tmp_path: Path
+) -> Iterator["Lab"]:
+    host = synthetic(FOUR_CELLS)
+    with host.doorway(placement_server.url) as url:
+        log = tmp_path / "agent.log"
+        log.write_text(f"login as agent:{SECRET} at http://agent:{SHOWN}@keystone:5000 failed on {FOUR_CELLS.name}\n")
+        config = write_config(
+            libvirt={"connection_uri": host.libvirtd.uri, "virt_type": "qemu"},
+            pci={"discover": "all"},
+            devices={"enabled_mdev_types": "nvidia-231"},
+            placement={"auth_type": "none", "endpoint": url},
+            nova={"auth_type": "password", "auth_url": "http://127.0.0.1:1", "username": "n", "password": SECRET},
+            agent={"state_directory": tmp_path / "state"},
+            DEFAULT={"log_file": log},
+        )
+        yield Lab(host, config, tmp_path)
+
+
+class Lab:
+    """A host whose guest, options, log, status and last case have something to hide."""
+
+    def __init__(self, host: Host, config: Path, folder: Path) -> None:
+        self.host, self.config, self.folder = host, config, folder
+        (folder / "state/cases").mkdir(parents=True)
+        write_status(folder / "state", ServiceStatus(version="1", pid=1, started_s=0.0, notes=(f"token {SECRET}",)))
+
+    @contextmanager
+    def with_a_guest(self) -> Iterator[None]:
+        own = str(uuid.uuid4())
+        self.host.virsh("create", "/dev/stdin", text=DOMAIN % own)
+        try:
+            yield
+        finally:
+            self.host.virsh("destroy", own)
+
+    def bundle(self, *options: str) -> Any:
+        return self.host.run("bundle", self.folder / "bundle.tar.gz", "--config-file", self.config, *options)
+
+    def files(self) -> dict[str, str]:
+        """All files of the bundle, also those in its cases, by path."""
+        return dict(_unpacked((self.folder / "bundle.tar.gz").read_bytes()))
+
+
+def _unpacked(data: bytes) -> Iterator[tuple[str, str]]:
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        for member in tar:
+            stream = tar.extractfile(member)
+            assert stream
+            found = stream.read()
+            if member.name.endswith(".tar.gz"):
+                yield from ((f"{member.name}/{name}", text) for name, text in _unpacked(found))
+            else:
+                yield member.name.partition("/")[2], found.decode()
+
+
+def test_nothing_is_written_without_a_yes(lab: Lab) -> None:
+    shown = lab.bundle()
+
+    assert shown.code == 3
+    assert "nothing was written: --yes writes it" in shown.err
+    assert "host/" in shown.out
+    assert "the service's last status" in shown.out
+    assert not (lab.folder / "bundle.tar.gz").exists()
+
+
+def test_no_secret_is_inside_and_what_is_inside_plans(lab: Lab) -> None:
+    with lab.with_a_guest():
+        saved = lab.folder / "state/cases/000001-20261124T000000Z-unsafe.tar.gz"
+        assert lab.host.run("plan", "--config-file", lab.config, "--save", saved).code == 3
+        done = lab.bundle("--yes", "--format", "json")
+        assert done.code == 0, done.err
+    files = lab.files()
+
+    assert not [path for path, text in files.items() if SECRET in text or SHOWN in text]
+    assert {one["what"]: one["missing"] for one in done.json["parts"] if one["missing"]}.keys() <= {
+        "the service's journal",
+        "the operator's provider files",
+    }
+    assert {path.partition("/")[0] for path in files} >= {
+        "host",
+        "agent.conf",
+        "status.json",
+        "log.txt",
+        "versions.txt",
+    }
+    assert GUEST in next(text for path, text in files.items() if path.startswith("host/libvirt/domains/"))
+    plan = planned(files, lab.folder / "plain")
+    assert len(plan["providers"]) > 1
+    replayed = lab.folder / "case.tar.gz"
+    with tarfile.open(lab.folder / "bundle.tar.gz") as tar:
+        stream = tar.extractfile(f"bundle/cases/{saved.name}")
+        assert stream
+        replayed.write_bytes(stream.read())
+    assert run_agent("plan", "--replay", replayed).code == 3
+
+
+def test_masked_nothing_tells_the_host_and_the_plan_is_the_same_up_to_names(lab: Lab) -> None:
+    with lab.with_a_guest():
+        saved = lab.folder / "state/cases/000001-20261124T000000Z-unsafe.tar.gz"
+        assert lab.host.run("plan", "--config-file", lab.config, "--save", saved).code == 3
+        assert lab.bundle("--yes").code == 0
+        plain = lab.files()
+        (lab.folder / "bundle.tar.gz").unlink()
+        assert lab.bundle("--yes", "--mask").code == 0
+    masked = lab.files()
+    macs = {path.read_text().strip() for path in lab.host.files.root.glob("sys/devices/**/net/*/address")} - {
+        "00:00:00:00:00:00"
+    }
+    telling = {FOUR_CELLS.name, GUEST, USER, PROJECT, FLAVOR, SECRET, SHOWN, *macs}
+    telling |= {mac.replace(":", "_") for mac in macs}
+
+    everything = "\n".join((*masked, *masked.values()))
+    assert macs
+    assert not [one for one in telling if re.search(rf"(?<![a-z0-9]){re.escape(one)}(?![a-z0-9])", everything)]
+    key = (lab.folder / "state/mask.key").read_bytes()
+    values = find_values(plain, (FOUR_CELLS.name,))
+    before = json.dumps(planned(plain, lab.folder / "plain"), sort_keys=True)
+    after = planned(masked, lab.folder / "masked")
+    assert json.loads(mask_files({"": before}, values, key)[""]) == after
+
+
+def planned(files: dict[str, str], folder: Path) -> Any:
+    """The tree that a bundle's host would report, with the bundle's options."""
+    for path, text in files.items():
+        if path.startswith("host/") or path == "agent.conf":
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text)
+    shown = run_agent("discover", "--host", folder / "host", "--config-file", folder / "agent.conf", "--format", "json")
+    assert shown.code == 0, shown.err
+    return shown.json
