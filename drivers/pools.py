@@ -34,7 +34,12 @@ def pool_uuid(disk: PoolSpace) -> str:
 
 def pool_aggregate(disk: PoolSpace) -> str:
     """Return the uuid of the aggregate of all hosts that share the pool."""
-    return str(uuid5(UUID(pool_uuid(disk)), "aggregate"))
+    return aggregate_of(pool_uuid(disk))
+
+
+def aggregate_of(pool: str) -> str:
+    """Return the same for the uuid of a pool's provider, whatever its cluster says by now."""
+    return str(uuid5(UUID(pool), "aggregate"))
 
 
 def pool_provider(disk: PoolSpace, policy: Policy, stands: Provider | None) -> Provider:

@@ -259,11 +259,12 @@ def _try(
     if dry or not plan.operations:
         return Outcome(node=node.name, status=Status.UNCHANGED, plan=plan, observed=observed)
     node.state_file(seen.root_uuid).begin(seen.memory)  # so a run that is cut off is not taken for a second writer
-    if isinstance(seen, Draft) and seen.pool:
-        remove_pool_if_last(node, seen.pool, seen.root_uuid)
+    storage = (seen.pool.uuid if seen.pool else seen.memory.shares) if isinstance(seen, Draft) else ""
+    if storage:
+        remove_pool_if_last(node, storage, seen.root_uuid)
     node.client.execute(plan, observed)
-    if isinstance(seen, Draft) and seen.pool:  # of hosts that retire at the same time each saw the others before
-        remove_pool_if_last(node, seen.pool, seen.root_uuid)
+    if storage:  # of hosts that retire at the same time each saw the others before
+        remove_pool_if_last(node, storage, seen.root_uuid)
     node.state_file(seen.root_uuid).forget()
     forget_memory(node.settings.state_directory, seen.root_uuid)
     return Outcome(node=node.name, status=Status.CHANGED, plan=plan, observed=observed, notes=(then,))

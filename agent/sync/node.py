@@ -117,7 +117,8 @@ class ComputeNode:
             uptime_s=clock.now_s() - clock.offset_s,
             expect_s=settings.expect_timeout_s,
             pool=pool,
-            forgotten=self._forgotten(pool, disk, observed, memory.shares),
+            forgotten=(forgotten := self._forgotten(pool, disk, observed, memory.shares)),
+            former="" if forgotten else self._former(pool, disk, memory.shares),
             tried=tried,
         )
 
@@ -290,14 +291,15 @@ class ComputeNode:
             return next(iter(others), "")
         return "a storage that is in none of its aggregates now"
 
+    def _former(self, pool: Pool | None, disk: DiskFacts, shares: str) -> str:
+        """Return the uuid of the storage that this host shared at the last pass, and shares no more; or empty."""
+        known = shares and self.settings.reports_root and not isinstance(disk, DiskUnread)
+        return shares if known and not (pool and pool.uuid == shares) else ""
+
     def _left_behind(self, shares: str, tree: ObservedTree) -> str:
         """Return the name of a storage that has disks of this host's consumers; empty where it has none, or is gone."""
         seen = self.client.root(shares)
-        if seen is None:
-            return ""
-        held = self.client.allocations(one for one in tree if one.provider.inventories)
-        consumers = self.client.consumers({one.consumer for one in held}, held)
-        return seen.name if any(shares in one.slots for one in consumers) else ""
+        return seen.name if seen and count_takers(self.client, tree, shares) else ""
 
     def _in_this_role(self, memory: NodeState) -> NodeState:
         """Return the memory; of another role only what does not say what is ours: the roles divide a tree otherwise."""
@@ -346,3 +348,10 @@ class ComputeNode:
     def ownership(self, survey: Survey, shaped: ProviderTree, observed: ObservedTree, memory: NodeState) -> Ownership:
         """Return what was ours before this pass, and what nova made for devices of this host."""
         return ownership(self.driver, survey, shaped, observed, memory)
+
+
+def count_takers(client: PlacementClient, tree: ObservedTree, storage: str) -> int:
+    """Return how many consumers of a tree have something of a storage, by the uuid of its provider."""
+    held = client.allocations(one for one in tree if one.provider.inventories)
+    consumers = client.consumers({one.consumer for one in held}, held)
+    return sum(storage in one.slots for one in consumers)

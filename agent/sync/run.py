@@ -17,7 +17,7 @@ from agent.sync.decide.view import Wishes
 from agent.sync.journal import journaled
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
-from agent.sync.share import keep_pool, leave_pool
+from agent.sync.share import keep_pool, leave_former, leave_pool
 from reportclient.errors import Conflict, NameTaken, PlacementError, Rejected
 from reportclient.forecast import forecast
 from reportclient.names import ONE_TIME
@@ -177,6 +177,7 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState, wishes: Wishes) -
         with _converting(node, draft) if plan.moves else nullcontext():
             written = _with_one_time(node, draft, node.client.execute(plan, observed))
             observed = _with_marked(written, forecast(plan, draft.observed))
+    gone = leave_former(node, draft.former, draft.root_uuid) if draft.former else False
     after = replace(
         memory,
         observed=observed,
@@ -193,7 +194,7 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState, wishes: Wishes) -
     if after != state.read(node.where):
         state.write(after)
     left = leave_pool(node, pool, draft.root_uuid) if pool and not pool.shared else False
-    status = Status.CHANGED if plan.operations or shared or left else Status.UNCHANGED
+    status = Status.CHANGED if plan.operations or shared or left or gone else Status.UNCHANGED
     return outcome_of(node, draft, status, notes_on(draft))
 
 

@@ -1,12 +1,13 @@
-"""Keep the provider of a shared pool, leave it, and take it away once no other host shares it."""
+"""Keep the provider of a shared pool, leave it, or a former one, and take it away once no other host shares it."""
 
 import logging
 from contextlib import suppress
 
 from agent.sync.decide.pool import Pool, leaves_nothing
-from agent.sync.node import ComputeNode
-from drivers.pools import SHARER
+from agent.sync.node import ComputeNode, count_takers
+from drivers.pools import SHARER, aggregate_of
 from reportclient.errors import Conflict, Rejected
+from reportclient.ownership import MARKER
 from reportclient.plan import Delete, Plan, SetAggregates, SetTraits
 from reportclient.tree import ObservedTree
 
@@ -48,27 +49,49 @@ def leave_pool(node: ComputeNode, pool: Pool, root_uuid: str) -> bool:
     root = tree.root
     if root is None:
         return False
-    held = node.client.allocations(seen for seen in tree if seen.provider.inventories)
-    consumers = node.client.consumers(sorted({one.consumer for one in held}), held)
-    if any(pool.uuid in one.slots for one in consumers):
+    if count_takers(node.client, tree, pool.uuid):
         return False
-    remove_pool_if_last(node, pool, root_uuid)
+    remove_pool_if_last(node, pool.uuid, root_uuid)
     # The mark first: in between, the aggregate still tells that this host shared the pool.
     mark = root.provider.traits & {SHARER}
     unmarked = SetTraits(root.uuid, root.name, root.provider.traits - mark, frozenset(), mark)
     left = SetAggregates(root.uuid, root.name, root.provider.aggregates - {pool.aggregate})
     node.client.execute(Plan((*((unmarked,) if mark else ()), *(() if pool.operators else (left,)))), tree)
-    remove_pool_if_last(node, pool, root_uuid)  # of hosts that leave at the same time each saw the others before
+    remove_pool_if_last(node, pool.uuid, root_uuid)  # of hosts that leave at the same time each saw the others before
     return True
 
 
-def remove_pool_if_last(node: ComputeNode, pool: Pool, root_uuid: str) -> None:
+def leave_former(node: ComputeNode, former: str, root_uuid: str) -> bool:
+    """
+    Take a root out of the aggregate of the pool that it shared before; return whether there was anything to do.
+
+    ``former`` is the uuid of the pool's provider. The aggregate of an operator's storage is left as it is.
+
+    Raises:
+        Conflict: a consumer of this host has a disk there by now. PlacementError: as ``leave_pool``.
+    """
+    seen = node.client.root(former)
+    root = node.client.root(root_uuid)
+    if seen is None or root is None or MARKER not in seen.provider.traits:
+        return False
+    if held := count_takers(node.client, node.client.observe(root_uuid), former):
+        raise Conflict(f"{held} got disks of {seen.name} while {root.name} was leaving it")
+    remove_pool_if_last(node, former, root_uuid)
+    aggregate = aggregate_of(former)
+    if aggregate in root.provider.aggregates:
+        left = SetAggregates(root.uuid, root.name, root.provider.aggregates - {aggregate})
+        node.client.execute(Plan((left,)), ObservedTree((root,)))
+    remove_pool_if_last(node, former, root_uuid)
+    return True
+
+
+def remove_pool_if_last(node: ComputeNode, pool: str, root_uuid: str) -> None:
     """Delete a pool's provider, if it is ours, no other root is in its aggregate, and no consumer has any of it."""
-    seen = node.client.root(pool.uuid)
-    if seen is None or pool.operators:
+    seen = node.client.root(pool)
+    if seen is None or MARKER not in seen.provider.traits:  # an operator keeps a storage without our mark
         return
-    others = node.client.members(pool.aggregate).keys() - {root_uuid}
-    if not leaves_nothing(pool.uuid, others, len(node.client.allocations((seen,)))):
+    others = node.client.members(aggregate_of(pool)).keys() - {root_uuid}
+    if not leaves_nothing(pool, others, len(node.client.allocations((seen,)))):
         return
     with suppress(Conflict, Rejected):  # a host came to it meanwhile
         node.client.execute(Plan((Delete(seen.uuid, seen.name),)), ObservedTree((seen,)))

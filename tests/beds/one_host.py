@@ -148,6 +148,11 @@ class OneHost:
     def tree(self) -> ObservedTree:
         return self.node.client.observe(ROOT)
 
+    def aggregates(self) -> set[str]:
+        """The aggregates of the root."""
+        root = self.tree().root
+        return set(root.provider.aggregates) if root else set()
+
     def stock(self, suffix: str = "") -> dict[str, tuple[int, int]]:
         """Class -> (total, reserved) of one provider; empty where there is none."""
         seen = self._find(suffix)

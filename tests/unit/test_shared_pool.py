@@ -11,7 +11,7 @@ from agent.sync.outcome import Status
 from agent.sync.run import run_pass
 from beds.one_host import ABROAD, FORCE, GUEST, RESHAPE, OneHost
 from drivers.errors import MalformedFact
-from drivers.facts import DiskFacts, DiskUnread, PoolSpace
+from drivers.facts import DiskFacts, DiskSpace, DiskUnread, PoolSpace
 from drivers.policy import Layout, Policy, Ratio
 from drivers.pools import POOLS, SHARER, pool_aggregate, pool_provider, pool_uuid
 from fakes import FACTS
@@ -20,6 +20,7 @@ from reportclient.tree import ObservedTree
 VMS = PoolSpace("vms", cluster_bytes=3000 << 30, pool_gib=900, fsid="9f4e7c1a-6c0e-4f6f-8a55-2d9b3c1f7e10")
 OWN = Policy()
 SHARED = Policy(disk_shared=True)
+LOCAL = DiskSpace(total_bytes=500 << 30, free_bytes=400 << 30)
 
 
 @pytest.fixture
@@ -50,6 +51,13 @@ def rows(one: OneHost) -> dict[str, int]:
         for uuid, each in consumer.slots.items()
         if "DISK_GB" in each
     }
+
+
+def beside(one: OneHost, other: str) -> None:
+    """Another host comes into the pool's aggregate."""
+    one.send("POST", "/resource_providers", {"name": other, "uuid": other})
+    body = {"resource_provider_generation": 0, "aggregates": [pool_aggregate(VMS)]}
+    one.send("PUT", f"/resource_providers/{other}/aggregates", body)
 
 
 def with_disk(one: OneHost, disk: DiskFacts) -> Any:
@@ -243,13 +251,36 @@ def test_a_host_remembers_what_it_shares_where_nothing_in_placement_says_so_any_
 def test_a_cluster_that_was_made_anew_holds_no_host_without_guests(one: OneHost, policy: Policy) -> None:
     share(one)
     one.claim({})
+    anew = replace(VMS, fsid="00000000-6c0e-4f6f-8a55-2d9b3c1f7e10")
 
-    done = one.sync(
-        RESHAPE, facts=with_disk(one, replace(VMS, fsid="00000000-6c0e-4f6f-8a55-2d9b3c1f7e10")), policy=policy
-    )
+    done = one.sync(RESHAPE, facts=with_disk(one, anew), policy=policy)
 
     assert done.status is Status.CHANGED
+    assert one.aggregates() == ({pool_aggregate(anew)} if policy.disk_shared else set())
+    assert one.node.client.root(pool_uuid(VMS)) is None
     assert one.sync().status is Status.UNCHANGED
+
+
+def test_a_host_without_guests_that_takes_its_own_disk_leaves_the_pool(one: OneHost) -> None:
+    share(one)
+    one.claim({})
+
+    done = one.sync(RESHAPE, facts=with_disk(one, LOCAL), policy=OWN)
+
+    assert (done.status, SHARER in one.traits(""), one.aggregates()) == (Status.CHANGED, False, set())
+    assert one.node.client.root(pool_uuid(VMS)) is None
+    assert one.sync().status is Status.UNCHANGED
+
+
+def test_a_pool_that_others_share_stays_when_a_host_takes_its_own_disk(one: OneHost) -> None:
+    share(one)
+    one.claim({})
+    beside(one, "00000000-0000-4000-8000-000000000078")
+
+    one.sync(RESHAPE, facts=with_disk(one, LOCAL), policy=OWN)
+
+    assert one.aggregates() == set()
+    assert one.node.client.root(pool_uuid(VMS)) is not None
 
 
 def test_a_host_without_guests_retires_while_the_cluster_is_silent(one: OneHost) -> None:
@@ -258,6 +289,7 @@ def test_a_host_without_guests_retires_while_the_cluster_is_silent(one: OneHost)
     one.sync(facts=with_disk(one, DiskUnread("no answer")))
 
     assert retire_node(one.node).status is Status.CHANGED
+    assert one.node.client.root(pool_uuid(VMS)) is None
 
 
 def test_a_pool_whose_stock_a_person_deleted_is_left(one: OneHost) -> None:

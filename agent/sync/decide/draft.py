@@ -60,6 +60,7 @@ class Draft:
     novas: frozenset[str] = frozenset()  # beside nova: uuids of the children that are left to nova
     pool: Pool | None = None  # as in ``View``; no provider of ``desired`` and ``observed``
     forgotten: str = ""  # as in ``View``
+    former: str = ""  # as in ``View``
 
     @property
     def allocations_after(self) -> tuple[Allocation, ...]:
@@ -185,6 +186,7 @@ def _draft(
         identified=view.identified,
         nova=signs_on(view),
         forgotten=view.forgotten,
+        former=view.former,
         beside=view.beside,
         memory=memory,
         refused=replace(view.memory, observed=view.observed, used=shaped.uses.uuids),

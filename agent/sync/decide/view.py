@@ -83,5 +83,6 @@ class View:
     expect_s: float = 0.0  # seconds for which devices that a boot took away are expected back; 0: not at all
     pool: Pool | None = None  # the storage that this host shares with others, or did; None: neither
     forgotten: str = ""  # name of a pool that this host still shares, though its configuration names another; or empty
+    former: str = ""  # uuid of the storage that this host shared at the last pass, and shares no more; or empty
     tried: tuple[ObservedTree, ...] = ()  # trees that cut-off attempts of this pass were to make
     readings: Readings = Readings()
