@@ -87,6 +87,7 @@ class Holdings:
     elsewhere: frozenset[str] = frozenset()  # names of providers, if they exist, of hardware offered in another form
     silent: frozenset[str] = frozenset()  # names of providers whose card is present and shows none of what it offers
     untyped: frozenset[str] = frozenset()  # names of providers whose VFs are there and have no type
+    shown: Mapping[str, int] = field(default_factory=dict)  # VFs that a card shows, offered or not, by its provider
     away: frozenset[str] = frozenset()  # classes that the root has, partly reserved, and that no device has now
     expected: frozenset[tuple[str, str]] = frozenset()  # (provider, class): the operator expects more than is there
     kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)  # classes of the devices in a total, by suffix

@@ -41,7 +41,8 @@ def pci_stock(facts: HostFacts, policy: DevicePolicy, standing: Standing) -> lis
         _refuse_turning_off(standing)
     functions = {function.address: function for function in facts.devices.functions}
     ruled = rules_by_function(functions, policy)
-    spoken_of = {functions[address].pf or address for address in ruled}
+    hidden = unknown_cards(functions, policy, ruled) if policy.report else {}
+    spoken_of = {functions[address].pf or address for address in (*ruled, *hidden)}
     ruled = ruled if policy.report else {}
     groups: dict[PciAddress, list[Match]] = {}
     for function in facts.devices.functions:
@@ -55,7 +56,6 @@ def pci_stock(facts: HostFacts, policy: DevicePolicy, standing: Standing) -> lis
     for address, matched in sorted(groups.items()):
         check_group(address, matched, facts)
         stock[address] = _pci_provider(address, matched, functions, held, divided, policy, standing)
-    hidden = unknown_cards(functions, policy, ruled) if policy.report else {}
     for address, silent in _silent(functions, ruled, hidden).items():
         rule = ruled.get(silent[0].address) or hidden[silent[0].address]
         kept = _with_silent_functions(stock.get(address), address, silent, rule, standing)
@@ -249,7 +249,7 @@ def _with_silent_functions(
             kept = missing + (now.reserved if now else 0)
             inventories[name] = Inventory(total=total, max_unit=total, reserved=kept), Reason(why, RULE)
             left -= missing
-    if not inventories:
+    if left == len(silent):  # they were not on offer
         return stock
     traits = stock.traits if stock else dict.fromkeys(traits_by(rule), Reason(why, RULE))
     return DeviceStock(

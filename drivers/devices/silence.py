@@ -24,6 +24,25 @@ def untyped(facts: HostFacts, policy: DevicePolicy) -> frozenset[str]:
     )
 
 
+def shown(facts: HostFacts, policy: DevicePolicy) -> dict[str, int]:
+    """
+    Return how many VFs each card shows, whether they are offered or not, by the suffix of its provider.
+
+    VFs whose class comes from a file that is missing, or that names no type, are not counted.
+    """
+    functions = {function.address: function for function in facts.devices.functions}
+    ruled = rules_by_function(functions, policy) if any(rule.class_attribute for rule in policy.rules) else {}
+    speaking = {
+        address: address not in ruled or not ruled[address].class_attribute or by_rule(one, ruled[address]) is not None
+        for address, one in functions.items()
+    }
+    return {
+        nova_name(str(one.address)): sum(speaking.get(vf, False) for vf in one.vfs)
+        for one in functions.values()
+        if one.vfs
+    }
+
+
 def silent(facts: HostFacts, rules: Iterable[MdevRule]) -> frozenset[str]:
     """
     Return the suffixes of the providers that such cards would have.

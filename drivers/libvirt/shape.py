@@ -9,7 +9,7 @@ from drivers.devices.away import away
 from drivers.devices.expected import expected_slots
 from drivers.devices.match import OF_DEVICES, PHYSNET
 from drivers.devices.reserve import RULE, marks, short
-from drivers.devices.silence import silent, untyped
+from drivers.devices.silence import shown, silent, untyped
 from drivers.devices.stock import DeviceStock, inherit, other_forms
 from drivers.errors import MalformedFact, PolicyError
 from drivers.facts import HostFacts
@@ -116,6 +116,7 @@ def _held(
         elsewhere=elsewhere,
         silent=mute,
         untyped=bare,
+        shown={f"{facts.hostname}_{suffix}": count for suffix, count in shown(facts, policy.devices).items()},
         away=missing,
         expected=frozenset(
             (f"{facts.hostname}_{suffix}" if suffix else facts.hostname, name)

@@ -15,6 +15,7 @@ from agent.sync.outcome import Status
 from beds.one_host import FORCE, OneHost
 from drivers.facts import HostFacts, NetDevice
 from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy
+from drivers.rules import parse_rule
 from hardware import card, gpu, host, parent, plain
 from reportclient.names import BANDWIDTH
 from reportclient.reserve import HELD
@@ -33,6 +34,11 @@ def booted(boot: str, vfs: int = 4, types: int = 8) -> HostFacts:
 
 
 FIRST = booted("first")
+
+
+def vf_rule(number: int) -> DeviceRule:
+    """A rule for one VF of the card."""
+    return parse_rule({"address": f"0000:81:10.{number}", "resource_class": VF}, number + 1)
 
 
 @pytest.fixture
@@ -227,6 +233,30 @@ def test_of_a_flat_host_a_type_that_a_person_withdrew_is_not_awaited_while_its_c
 
 
 @pytest.mark.parametrize("layout", ["flat", "devices", "numa"])
+def test_vfs_that_a_person_withdrew_in_part_are_not_awaited_while_their_card_shows_all(
+    start: Start, layout: Layout
+) -> None:
+    one = start(layout)
+    place = "" if layout == "flat" else NIC
+    two = tuple(vf_rule(n) for n in (0, 1))
+
+    one.sync(FORCE, facts=booted("second"), policy=replace(one.policy, devices=DevicePolicy(report=True, rules=two)))
+
+    assert one.stock(place)[VF] == (2, 0)
+
+
+def test_a_number_of_vfs_that_a_person_lowered_goes_by_force(start: Start) -> None:
+    one = start()
+
+    done = one.sync(facts=booted("second", vfs=2))
+    assert one.stock(NIC) == {VF: (4, 2)}
+    assert "or take the rest away by sync --force" in " ".join(done.notes)
+    one.sync(FORCE)
+
+    assert (one.stock(NIC), one.sync().status) == ({VF: (2, 0)}, Status.UNCHANGED)
+
+
+@pytest.mark.parametrize("layout", ["flat", "devices", "numa"])
 def test_the_bandwidth_of_a_link_stays_with_its_vfs(start: Start, layout: Layout) -> None:
     link = (NetDevice("ens1", "up", 10_000),)
     first = replace(host(*card(NIC, 4, net_devices=link)), boot="first")
@@ -399,6 +429,29 @@ def test_vfs_of_a_smartnic_stay_reserved_while_its_serial_number_cannot_be_read(
     one.sync(facts=known)
 
     assert one.stock(NIC) == {"CUSTOM_PORT": (3, 0)}
+
+
+def test_vfs_of_a_smartnic_are_not_offered_otherwise_while_its_serial_number_cannot_be_read(start: Start) -> None:
+    remote = DeviceRule(number=1, product_id="1515", remote_managed=True, resource_class="CUSTOM_PORT")
+    pf, *vfs = card(NIC, 3)
+    known = replace(host(replace(pf, serial_number="MT2113X00000"), *vfs), boot="first")
+    one = start(facts=known, devices=DevicePolicy(report=True, rules=(remote,), discover_all=True))
+
+    one.sync(facts=replace(host(pf, *vfs), boot="first"))
+
+    assert one.stock(NIC) == {"CUSTOM_PORT": (3, 3)}
+
+
+def test_a_card_whose_hidden_vfs_were_never_offered_is_not_ill(start: Start) -> None:
+    plain = vf_rule(0)
+    remote = replace(vf_rule(1), remote_managed=True)
+    one = start(
+        facts=replace(host(*card(NIC, 2)), boot="first"), devices=DevicePolicy(report=True, rules=(plain, remote))
+    )
+
+    assert one.sync().status is Status.UNCHANGED
+    assert one.stock(NIC) == {VF: (1, 0)}
+    assert one.marks(NIC) == frozenset()
 
 
 def test_a_card_without_a_serial_number_that_was_never_offered_stays_out(start: Start) -> None:

@@ -29,6 +29,8 @@ class Sides:
     kinds: Mapping[str, Collection[str]] = field(default_factory=dict)  # classes in the root's totals, by device's name
     elsewhere: Collection[str] = ()  # names of providers whose hardware is on offer in another form
     besides: Mapping[str, Collection[str]] = field(default_factory=dict)  # classes of the operator's files, by provider
+    shown: Mapping[str, int] = field(default_factory=dict)  # VFs that a card shows, offered or not, by its provider
+    forced: bool = False  # True: a person takes away what a card that shows others does not show
 
 
 def wait(before: Waiting, boot: str | None, uptime_s: float, timeout_s: float, sides: Sides) -> Waiting:
@@ -60,9 +62,10 @@ def told(waiting: Waiting, wanted: ProviderTree) -> tuple[str, ...]:
         if resource_class in BANDWIDTH:  # of a link whose devices are told
             continue
         stock = providers[name].inventories.get(resource_class) if name in providers else None
+        force = ", or take the rest away by sync --force" if stock else ""
         sentences.append(
             f"{name} had {total} {resource_class} before this host was booted, and shows {stock.total if stock else 0} "
-            f"now: the rest stays, reserved: start what sets up its VFs, vGPU types or MIG instances"
+            f"now: the rest stays, reserved: start what sets up its VFs, vGPU types or MIG instances{force}"
         )
     return tuple(sentences)
 
@@ -80,7 +83,9 @@ def _missing(sides: Sides) -> Iterator[tuple[Slot, int]]:
         ours = sides.ours.classes(seen) | told
         less = _less(seen, wanted.get(seen.name))
         devices = [
-            name for name in device_classes(less, besides) & ours if less[name] or _may_come_back(seen, name, sides)
+            name
+            for name in device_classes(less, besides) & ours
+            if (not _is_withdrawn(seen, name, sides) if less[name] else _may_come_back(seen, name, sides))
         ]
         links = less.keys() & (BANDWIDTH - frozenset(besides)) & ours if devices else ()
         for name in (*devices, *links):
@@ -93,6 +98,17 @@ def _less(seen: ObservedProvider, wanted: Provider | None) -> dict[str, int]:
     return {
         name: totals.get(name, 0) for name, one in seen.provider.inventories.items() if totals.get(name, 0) < one.total
     }
+
+
+def _is_withdrawn(seen: ObservedProvider, resource_class: str, sides: Sides) -> bool:
+    """Return whether a person took a part of a class out: its cards show as much as stood, or the person says so."""
+    if sides.forced:
+        return True
+    cards = [seen.name]
+    if seen.provider.parent is None:
+        cards = [name for name, classes in sides.kinds.items() if resource_class in classes]
+    shown = [sides.shown[name] for name in cards if name in sides.shown]
+    return bool(shown) and len(shown) == len(cards) and sum(shown) >= seen.provider.inventories[resource_class].total
 
 
 def _may_come_back(seen: ObservedProvider, resource_class: str, sides: Sides) -> bool:

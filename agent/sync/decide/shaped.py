@@ -105,6 +105,8 @@ def with_awaited(view: View, shaper: Shaper, standing: Standing, shaped: Shaped)
         kinds={f"{view.node}_{suffix}": classes for suffix, classes in standing.memory.kinds.items()},
         elsewhere=shaped.holdings.elsewhere,
         besides={name: each.classes for name, each in standing.named.items()},
+        shown=shaped.holdings.shown,
+        forced=view.wishes.force,
     )
     waiting = wait(before, boot, view.uptime_s, view.expect_s, sides)
     if not waiting.stock:
