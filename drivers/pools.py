@@ -54,7 +54,9 @@ def pool_provider(disk: PoolSpace, policy: Policy, stands: Provider | None) -> P
     total, _ = pool_gib(disk, replace(policy, disk_by_pool=True), before)
     ratio = policy.disk_ratio.configured or policy.disk_ratio.initial
     if total == 0:  # less than 1 GiB, and placement takes no stock of nothing
-        stock = before or Inventory(total=1, max_unit=1, reserved=1, allocation_ratio=ratio)
+        stock = Inventory(
+            total=1, max_unit=1, reserved=1, allocation_ratio=before.allocation_ratio if before else ratio
+        )
     else:
         try:
             stock = Inventory(

@@ -99,8 +99,8 @@ def format_request(wishes: Iterable[Wish], tree: str = "") -> str:
         else:
             pairs.append((key, value))
     pairs += [(key, ",".join(values)) for key, values in joined.items()]
-    if len(groups - {""}) > 1 and not any(one.kind is Kind.ISOLATE for one in wishes):
-        pairs.append(("group_policy", "none"))
+    if len(groups) > 1 and not any(one.kind is Kind.ISOLATE for one in wishes):
+        pairs.append(("group_policy", "none"))  # without it, placement adds up amounts of groups in one another's rows
     return urlencode(pairs, safe=":,!")
 
 

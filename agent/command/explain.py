@@ -54,7 +54,7 @@ def explain_provider(choice: Choice, name: str, what: str | None) -> Explanation
             additions = read_additions(settings.provider_config, required=settings.provider_config_named)
             _, added = add(shaped.tree, planned_identity(node), additions, observed=observed or ObservedTree())
             found = explain_stock(provider, added.get(provider.name, Names()), what)
-            if not found and what == DISK and settings.policy.disk_shared:
+            if not found and what == DISK and settings.policy.disk_shared and provider.parent is None:
                 raise ConfigError(
                     f"{provider.name} has no {DISK} of its own: by [agent] shared_disk = sharing the provider of the "
                     f"storage that it shares with other hosts has it (openstack resource provider list)"

@@ -134,8 +134,7 @@ class Reporter:
         self._settings = settings
         self.status = self.status.seen(CONFIGURATION, reason, time.time())
         if not reason and STORAGE in self.status.sources:  # it may be no cluster any more; the next pass tells
-            sources = {name: source for name, source in self.status.sources.items() if name != STORAGE}
-            self.status = replace(self.status, sources=sources)
+            self.status = self.status.without(STORAGE)
             self._metrics.asked(STORAGE, 0.0, "")
         self.status = replace(self.status, interval_s=settings.interval_s)
         self._metrics.asked(CONFIGURATION, 0.0, reason)

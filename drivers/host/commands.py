@@ -10,7 +10,7 @@ class CommandFailed(Exception):
 
 
 class CommandMissing(CommandFailed):
-    """A command is not there, or cannot be run: waiting does not help."""
+    """A command is not there, or this user may not run it: waiting does not help."""
 
 
 def output_of(command: Sequence[str], patience_s: float) -> str:
@@ -18,8 +18,8 @@ def output_of(command: Sequence[str], patience_s: float) -> str:
     Return what a command prints; its messages are not translated.
 
     Raises:
-        CommandMissing: it is not there, or cannot be run.
-        CommandFailed: it did not end in time, or failed.
+        CommandMissing: it is not there, or this user may not run it.
+        CommandFailed: it could not be started now, did not end in time, or failed.
     """
     name = command[0]
     environment = {**os.environ, "LC_ALL": "C.UTF-8"}
@@ -29,8 +29,10 @@ def output_of(command: Sequence[str], patience_s: float) -> str:
         )
     except FileNotFoundError as error:
         raise CommandMissing(f"this host has no command {name}") from error
-    except OSError as error:
+    except PermissionError as error:
         raise CommandMissing(f"{name} cannot be run: {error.strerror or error}") from error
+    except OSError as error:  # this host has too many processes or open files, or too little memory, for the moment
+        raise CommandFailed(f"{name} could not be started: {error.strerror or error}") from error
     except subprocess.TimeoutExpired as error:
         raise CommandFailed(f"{name} did not answer within {patience_s:.0f} s") from error
     if done.returncode:

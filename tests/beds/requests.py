@@ -6,6 +6,18 @@ from reportclient.candidates import OF_ALL
 from reportclient.request import Kind, Wish, groups_of
 
 
+def adds_up_wrongly(wishes: Iterable[Wish]) -> bool:
+    """
+    Whether placement's answer depends on the order in which it looks at providers.
+
+    With group_policy=isolate it adds the amounts of groups that ask one provider for the same class in rows that it
+    uses again for the next candidate (RequestWideSearchContext.copy_arr_if_needed): then it may find none.
+    """
+    asked = [one for one in wishes if one.kind is Kind.RESOURCES]
+    alone = {one.names for one in asked if not one.group}
+    return any(one.kind is Kind.ISOLATE for one in wishes) and any(one.group and one.names in alone for one in asked)
+
+
 def without(wishes: Sequence[Wish], missing: Iterable[Wish]) -> list[Wish]:
     """The request without some wishes, as placement takes it: a group without resources goes, unless it is related."""
     gone = {*missing}

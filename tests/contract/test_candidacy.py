@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
 from agent.command.candidacy import candidacy
-from beds.requests import without
+from beds.requests import adds_up_wrongly, without
 from reportclient.candidates import Giver, Stock
 from reportclient.request import Kind, Wish, format_request, groups_of
 from reportclient.tree import Inventory
@@ -121,6 +121,7 @@ def requests(draw: st.DrawFn, tree: Sequence[Giver]) -> tuple[Wish, ...]:
     if not draw(st.integers(0, 9)):
         kind = draw(st.sampled_from((Kind.ROOT_REQUIRED, Kind.ROOT_FORBIDDEN)))
         wishes.add(Wish(kind, "", (draw(st.sampled_from(TRAITS)),)))
+    assume(not adds_up_wrongly(wishes))
     order = [*Kind]
     return tuple(sorted(wishes, key=lambda one: (order.index(one.kind), one)))
 

@@ -200,8 +200,25 @@ def test_a_pool_of_less_than_one_gib_offers_nothing_new() -> None:
     empty = replace(VMS, pool_gib=0)
     new = pool_provider(empty, Policy(disk_ratio=Ratio(1.0, 2.0)), None).inventories["DISK_GB"]
     assert (new.total, new.reserved, new.allocation_ratio) == (1, 1, 2.0)
-    stands = pool_provider(VMS, OWN, None)
-    assert pool_provider(empty, OWN, stands).inventories == stands.inventories
+
+
+def test_a_pool_that_can_hold_nothing_more_by_one_host_is_written_by_force_alone(one: OneHost) -> None:
+    share(one)
+    full = with_disk(one, replace(VMS, pool_gib=0))
+
+    done = one.sync(facts=full)
+    assert (pool(one).total, pool(one).reserved) == (900, 0)
+    assert "can hold 1 GiB by what this host sees, which is much less" in " ".join(done.notes)
+    one.sync(FORCE)
+
+    assert (pool(one).total, pool(one).reserved) == (1, 1)
+
+
+def test_of_a_new_host_whose_cluster_is_silent_no_disk_is_said_to_stay(tmp_path: Path) -> None:
+    one = OneHost(tmp_path, replace(FACTS, disk=DiskUnread("no answer")), OWN)
+
+    assert "DISK_GB is not reported: no answer" in one.sync().notes
+    assert "DISK_GB" not in one.stock()
 
 
 def test_hosts_of_one_cluster_agree_on_the_pools_identity() -> None:

@@ -13,8 +13,11 @@ from agent.connect.metering import operation, served
 from agent.errors import StateError
 from agent.service.audits import Stock
 from agent.service.metrics import Metrics
+from agent.service.reporting import Reporter
+from agent.service.rounds import RoundResult
 from agent.service.status import ServiceStatus, read_status, write_status
 from agent.service.systemd import Notifier
+from beds.one_host import default_settings
 
 ROOT = Path(__file__).parents[2]
 STATUS = ServiceStatus(version="1", pid=1, started_s=0.0)
@@ -47,6 +50,22 @@ def test_a_status_says_how_the_service_is() -> None:
     assert ill.seen("placement", "", 10.0).is_ready
     found = replace(good, outcomes={"host": "unsafe"}, findings={"orphaned": 2})
     assert found.sentence() == "unsafe, 2 passes; findings: 2 orphaned"
+
+
+def test_a_storage_that_is_no_longer_configured_does_not_fail_the_service(tmp_path: Path) -> None:
+    settings = replace(default_settings(), state_directory=tmp_path)
+    reporter = Reporter(settings, Notifier())
+    taken = RoundResult(
+        outcomes={"host": "unchanged"}, notes=(), findings={}, desired={}, observed={}, storage="no answer"
+    )
+    reporter.done(taken, 1.0, 0.5, again=False)
+    assert not reporter.status.is_ready
+
+    reporter.reloaded(settings, "")
+    reporter.done(replace(taken, storage=None), 1.0, 0.5, again=False)
+
+    assert reporter.status.is_ready
+    assert reporter.status.sources.keys() == {"host", "placement", "own files", "configuration"}
 
 
 def test_a_status_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -101,7 +101,10 @@ def notes_on(draft: Draft) -> tuple[str, ...]:
     notes += outlook(draft.desired, draft.nova) if draft.plan.operations and not draft.beside else ()
     notes += draft.held
     disk = draft.survey.facts.disk
-    notes += (f"DISK_GB stays as it is in placement: {disk.because}",) if isinstance(disk, DiskUnread) else ()
+    if isinstance(disk, DiskUnread):
+        shared = draft.memory.shares or any(DISK in one.provider.inventories for one in draft.observed)
+        what = "stays as it is in placement" if shared else "is not reported"
+        notes.append(f"DISK_GB {what}: {disk.because}")
     notes += tell_pool(draft.pool) if draft.pool else ()
     notes += misspelt(draft.strays, draft.desired)
     novas = () if draft.beside else stranded(draft.observed, draft.ours)
