@@ -269,12 +269,16 @@ def test_a_pool_that_is_too_small_for_all_disks_is_refused_before_anything_is_wr
     assert (fleet.sums(), fleet.providers()) == before
 
 
-def test_a_pool_that_holds_less_than_one_gib_stays_as_it_stands(fleet: Fleet) -> None:
+def test_a_pool_that_holds_less_than_one_gib_offers_nothing_once_a_person_says_so(fleet: Fleet) -> None:
     fleet.at_once("reshape", "--apply")
     fleet.write_host("first", pool_gib=0)
 
-    assert fleet.run("first", "sync", "--force").json["outcome"] == "unchanged"
+    assert fleet.run("first", "sync").json["outcome"] == "unchanged"
     assert fleet.stock(POOL)["DISK_GB"]["total"] == 900
+    assert fleet.run("first", "sync", "--force").json["outcome"] == "changed"
+
+    stock = fleet.stock(POOL)["DISK_GB"]
+    assert (stock["total"], stock["reserved"]) == (1, 1)
 
 
 @pytest.fixture
