@@ -92,6 +92,13 @@ def take_back(world: World) -> None:
     world.take()
 
 
+def take_another(world: World) -> None:
+    """The guests end, and the host takes a disk of its own instead of the pool."""
+    free(world)
+    world.change(disk="file")
+    world.take()
+
+
 def leave(end: Callable[[Any], object]) -> Act:
     def act(world: World) -> None:
         with suppress(*USER_ERRORS):
@@ -116,6 +123,7 @@ ACTS: dict[str, tuple[Callable[[World], World], dict[str, Any], Act]] = {
     "share a pool, cells": (with_disks, {"layout": "cells", "disk": "own"}, share),
     "take the disks back": (that_share, {"layout": "devices", "disk": "own"}, take_back),
     "take the disks back, cells": (that_share, {"layout": "cells", "disk": "own"}, take_back),
+    "take another disk": (that_share, {"layout": "devices", "disk": "own"}, take_another),
     "rename, sharing a pool": (that_share, {"layout": "devices", "disk": "own"}, rename),
     "retire, the last of a pool": (that_share, {"layout": "devices", "disk": "own"}, retire_empty),
     "retire": (reserved, {"layout": "numa"}, retire_empty),
