@@ -97,6 +97,12 @@ class PlacementClient:
             rows = payload.decode_listing(body)
         return {uuid: generation for uuid, name, parent, generation in rows if name == uuid and parent is None}
 
+    def tree_of(self, uuid: str) -> dict[str, tuple[str, str | None]]:
+        """Return (name, parent's uuid) of all providers in the tree of this one, by uuid; empty: none. One request."""
+        body, _ = self._transport.get(f"/resource_providers?{urlencode({'in_tree': uuid})}")
+        with payload.in_form(f"the tree of provider {uuid}"):
+            return {own: (name, parent) for own, name, parent, _ in payload.decode_listing(body)}
+
     def root(self, uuid: str) -> ObservedProvider | None:
         """Return one root by its uuid, without its children; None where there is none. One request, or four."""
         body, _ = self._transport.get(f"/resource_providers?{urlencode({'uuid': uuid})}")

@@ -130,6 +130,28 @@ class BundleForm(TypedDict):
     written: bool
 
 
+class FoundRootForm(TypedDict):
+    """A root provider that may be this host's."""
+
+    uuid: str
+    name: str
+    named_alike: bool  # whether it has this host's name
+    guests: int  # of this host, that hold something in its tree
+    providers: int  # in its tree
+
+
+class AdoptionForm(TypedDict):
+    """The search for the root provider of a host without compute_id."""
+
+    node: str
+    guests: int  # of this host, that hold anything in placement
+    found: list[FoundRootForm]  # the most guests first
+    chosen: str | None  # uuid; None: a person must name one
+    why: str
+    path: str  # of compute_id
+    written: bool
+
+
 class ReasonForm(TypedDict):
     """One resource class or trait with its fact and its rule."""
 

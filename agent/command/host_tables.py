@@ -11,6 +11,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from agent.command.forms import (
+    AdoptionForm,
     AuditForm,
     BundleForm,
     CandidacyForm,
@@ -216,6 +217,21 @@ def print_reasons(out: Screen, data: ExplanationForm) -> None:
         out.print(Text.assemble("  ", (one["name"], "bold"), what))
         out.print(Text(f"    fact: {one['fact']}"))
         out.print(Text(f"    rule: {one['rule']}"))
+
+
+def print_adoption(out: Screen, data: AdoptionForm) -> None:
+    """Print the root providers that may be this host's, and the chosen one."""
+    table = Table("", whole_column("root provider"), "name", Column("providers", justify="right"), "guests", box=None)
+    for one in data["found"]:
+        name = f"{one['name']} (this host's)" if one["named_alike"] else one["name"]
+        guests = f"{one['guests']} of {data['guests']}"
+        table.add_row("->" if one["uuid"] == data["chosen"] else "", one["uuid"], name, str(one["providers"]), guests)
+    if data["found"]:
+        out.print(table)
+    if data["chosen"]:
+        out.print(f"{data['chosen']}: {data['why']}")
+    if data["written"]:
+        out.print(f"written to {data['path']}: the next pass finds its tree")
 
 
 def print_bundle(out: Screen, data: BundleForm) -> None:

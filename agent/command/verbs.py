@@ -230,6 +230,21 @@ _TABLE = (
         options=(Option("directory", "a new folder", metavar="DIR", type=Path, required=True),),
     ),
     Verb(
+        name="adopt",
+        help="find the root provider of this host, whose compute_id was lost, and write the file again",
+        function="agent.command.adopt_verb:adopt",
+        doing="",
+        options=(
+            Option(
+                "uuid",
+                "the root provider; default: the one that this host's name and its guests tell",
+                metavar="UUID",
+                type=parse_uuid,
+            ),
+            Option("--yes", "write it without a question; without UUID only where guests tell"),
+        ),
+    ),
+    Verb(
         name="bundle",
         help="write what a bug report needs into one file: host, last cases, status, options, versions, journal",
         function="agent.command.bundle_verb:bundle",

@@ -59,8 +59,19 @@ def create_identity(folder: Path) -> str:
     Raises:
         StateError: the file cannot be written, or another process made one meanwhile.
     """
-    path, identity = folder / FILE, str(uuid.uuid4())
-    temporary = folder / f".{FILE}.{os.getpid()}"
+    identity = str(uuid.uuid4())
+    keep_identity(folder, identity)
+    return identity
+
+
+def keep_identity(folder: Path, identity: str) -> None:
+    """
+    Write an identity into ``folder``, which has none; the file is whole on disk when this returns.
+
+    Raises:
+        StateError: the file cannot be written, or there is one.
+    """
+    path, temporary = folder / FILE, folder / f".{FILE}.{os.getpid()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_durably(temporary, identity)
@@ -70,7 +81,6 @@ def create_identity(folder: Path) -> str:
         raise StateError(f"cannot write {path}, this host's identity: {error.strerror}") from error
     finally:
         temporary.unlink(missing_ok=True)
-    return identity
 
 
 def planned_identity(hostname: str) -> str:

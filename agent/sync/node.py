@@ -184,10 +184,11 @@ class ComputeNode:
 
     def unlike(self, standing: str, known: str | None) -> TreeMismatch:
         """Return the error for a root of our name with the uuid ``standing`` instead of ``known`` (None: none yet)."""
+        adopt = "" if known else ", or run compute-node-agent adopt"
         return TreeMismatch(
             f"placement has a provider {self.name} with uuid {standing}, and this host's compute_id is "
             f"{known or 'not made yet'}: if that provider is this host's, put its uuid into "
-            f"{self.settings.identity_folders[0] / 'compute_id'}; else rename one of the two hosts"
+            f"{self.settings.identity_folders[0] / 'compute_id'}{adopt}; else rename one of the two hosts"
         )
 
     def against_writing(self, seen: Draft | Sight) -> tuple[str, ...]:

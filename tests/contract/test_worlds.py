@@ -39,7 +39,7 @@ changes = st.one_of(
     st.tuples(st.just("dedicated"), st.booleans()),
     st.tuples(st.just("name"), st.sampled_from(NAMES)),
     st.tuples(st.just("boot"), st.sampled_from(BOOTS)),
-    st.tuples(st.just("disk"), st.sampled_from(("own", "sharing"))),
+    st.tuples(st.just("disk"), st.sampled_from(("own", "sharing", "file"))),
 )
 crashes = st.one_of(st.none(), st.none(), st.tuples(st.integers(0, 40), st.booleans()))
 passes = st.tuples(crashes, st.sampled_from((True, True, False)))  # where it ends, and whether it may convert

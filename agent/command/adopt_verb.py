@@ -1,0 +1,128 @@
+"""The verb ``adopt``: find the root provider of a host whose ``compute_id`` was lost, and write the file again."""
+
+import argparse
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
+
+from agent.command.asking import agreed
+from agent.command.exits import Exit
+from agent.command.forms import AdoptionForm, FoundRootForm
+from agent.command.host_tables import print_adoption
+from agent.command.result import Report, choice_of, settings_of
+from agent.connect.choice import host_driver, open_client, open_driver
+from agent.errors import ConfigError
+from agent.state.identity import FILE, keep_identity, read_identity
+from drivers.looks import look
+from reportclient.client import PlacementClient
+
+_TABLE = "agent.command.host_tables:print_adoption"
+
+
+@dataclass(slots=True)
+class _Found:
+    """The trees that may be this host's, and what speaks for each."""
+
+    names: dict[str, str] = field(default_factory=dict)  # name of each root, by uuid
+    members: dict[str, frozenset[str]] = field(default_factory=dict)  # uuids of a tree's providers, by its root's
+    guests: Counter[str] = field(default_factory=Counter)  # guests of this host that hold something there, by root
+    holding: int = 0  # guests of this host that hold anything in placement
+
+
+def adopt(options: argparse.Namespace) -> Report:
+    """Show the providers that may be this host's root, and write the uuid of the right one after a yes."""
+    settings = settings_of(options)
+    host_driver(settings)
+    known = read_identity(settings.identity_folders)
+    if known:
+        raise ConfigError(
+            f"this host has the compute_id {known}: nothing is lost; to give it another one, retire first"
+        )
+    client, _ = open_client(settings, choice_of(options))
+    with open_driver(settings, choice_of(options)) as driver:
+        (node,) = driver.nodes()
+        guests = [one.uuid for one in look(partial(driver.survey, node)).facts.guests]
+    found = _look(client, node, guests)
+    chosen, why = _choose(found, node, options.uuid, sure=options.yes)
+    path = settings.identity_folders[0] / FILE
+    data: AdoptionForm = {
+        "node": node,
+        "guests": found.holding,
+        "found": [_encode(found, uuid, node) for uuid in sorted(found.names, key=lambda one: -found.guests[one])],
+        "chosen": chosen,
+        "why": why,
+        "path": str(path),
+        "written": False,
+    }
+    if not chosen:
+        return Report(data=data, table=_TABLE, exit=Exit.REFUSED, remark=why)
+    if not (options.yes or agreed(partial(print_adoption, data=data), f"write {chosen} into {path}?")):
+        return Report(data=data, table=_TABLE, exit=Exit.DIFFERENCES, remark="nothing was written: --yes writes it")
+    keep_identity(path.parent, chosen)
+    other = found.names[chosen] != node
+    remark = f"run sync --rename-from {found.names[chosen]}: the provider has this host's old name" if other else ""
+    return Report(data={**data, "written": True}, table=_TABLE, remark=remark)
+
+
+def _look(client: PlacementClient, node: str, guests: Iterable[str]) -> _Found:
+    """Look for trees by the host's name, and by what its guests hold. A request for each guest, and for each tree."""
+    found = _Found()
+    if by_name := client.find(node):
+        _add(client, found, by_name)
+    for guest in guests:
+        consumer = client.consumer(guest)
+        if consumer is None:
+            continue
+        found.holding += 1
+        for provider in consumer.slots:
+            if not any(provider in uuids for uuids in found.members.values()):
+                _add(client, found, provider)
+        found.guests.update(root for root, uuids in found.members.items() if uuids & consumer.slots.keys())
+    return found
+
+
+def _add(client: PlacementClient, found: _Found, provider: str) -> None:
+    """Note the tree of a provider; a storage that shares is a tree of its own, and no host's."""
+    tree = client.tree_of(provider)
+    root = next((uuid for uuid, (_, parent) in tree.items() if parent is None), None)
+    if root is None or root in client.sharing():
+        return
+    found.names[root] = tree[root][0]
+    found.members[root] = frozenset(tree)
+
+
+def _choose(found: _Found, node: str, named: str | None, *, sure: bool) -> tuple[str | None, str]:
+    """Return the root to adopt, and why this one; or None, and why none. Without a person, guests must tell."""
+    by_name = next((uuid for uuid, name in found.names.items() if name == node), None)
+    if named:
+        if named in found.names:
+            return named, "you named it"
+        return (
+            None,
+            f"{named} is neither of this host's name nor held by its guests: see openstack resource provider list",
+        )
+    if not found.names:
+        return (
+            None,
+            f"placement has no provider {node}, and no guest of this host holds anything: run sync for a new one",
+        )
+    if found.holding:
+        held = [uuid for uuid, count in found.guests.items() if count]
+        whole = [uuid for uuid in held if found.guests[uuid] == found.holding]
+        if len(held) == 1 and whole == held and by_name in (None, held[0]):
+            return held[0], f"all {found.holding} guests of this host that hold anything hold it there"
+        return None, "its name and what its guests hold do not tell one tree: name the right one, adopt UUID"
+    if sure:
+        return None, f"only the name speaks for it, and another host may have that: name it, adopt {by_name} --yes"
+    return by_name, "it has this host's name; no guest tells, so be sure that no other host has it"
+
+
+def _encode(found: _Found, uuid: str, node: str) -> FoundRootForm:
+    return {
+        "uuid": uuid,
+        "name": found.names[uuid],
+        "named_alike": found.names[uuid] == node,
+        "guests": found.guests[uuid],
+        "providers": len(found.members[uuid]),
+    }
