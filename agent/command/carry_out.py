@@ -15,7 +15,7 @@ from agent.connect.choice import HypervisorNeeded, lists_nodes
 from agent.errors import ConfigError
 
 
-def carry_out(verb: Verb, options: argparse.Namespace) -> Exit:
+def carry_out(verb: Verb, options: argparse.Namespace) -> int:
     """
     Carry out one verb, print its result, and return the exit code.
 

@@ -107,6 +107,21 @@ class ChecksForm(TypedDict):
     checks: list[CheckForm]
 
 
+class GradedForm(TypedDict):
+    """One check before an upgrade."""
+
+    check: str
+    result: str  # "success", "warning" or "failure"
+    detail: str
+
+
+class UpgradeForm(TypedDict):
+    """What ``upgrade check`` found."""
+
+    version: str  # of the agent that checked
+    checks: list[GradedForm]
+
+
 class SuggestionForm(TypedDict):
     """Lines of a configuration file for the devices of a host."""
 

@@ -23,6 +23,7 @@ from agent.command.forms import (
     ShownTreeForm,
     StatusForm,
     SuggestionForm,
+    UpgradeForm,
     UsagesForm,
 )
 from agent.command.screen import LONG, SHOWN_GUESTS, Screen, whole_column
@@ -276,6 +277,15 @@ def print_checks(out: Screen, data: ChecksForm) -> None:
     for check in data["checks"]:
         verdict = Text("ok", "green") if check["ok"] else Text("FINDING", "bold red")
         table.add_row(check["check"], verdict, Text(check["detail"]))
+    out.print(table)
+
+
+def print_upgrade(out: Screen, data: UpgradeForm) -> None:
+    """Print a table of checks before an upgrade."""
+    styles = {"success": "green", "warning": "yellow", "failure": "bold red"}
+    table = Table("check", "result", "what was found", box=None)
+    for check in data["checks"]:
+        table.add_row(check["check"], Text(check["result"], styles[check["result"]]), Text(check["detail"]))
     out.print(table)
 
 

@@ -21,7 +21,7 @@ class Report:
     data: Mapping[str, object]  # a form of agent.command.forms or agent.sync.forms; --format json prints it
     table: str  # the Printer as "module:function", which takes the form of the data: rich is loaded only to print
     each: Sequence[Mapping[str, object]] | None = None  # printed one by one instead of the data; None: the data is
-    exit: Exit = Exit.DONE
+    exit: int = Exit.DONE  # one of Exit, or of the verb's own codes
     remark: str = ""  # text for people, on standard error
     subjects: Sequence["Subject"] = ()  # what --picture draws; empty: nothing
 

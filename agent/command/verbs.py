@@ -230,6 +230,14 @@ _TABLE = (
         options=(Option("directory", "a new folder", metavar="DIR", type=Path, required=True),),
     ),
     Verb(
+        name="upgrade",
+        help="upgrade check: whether this host is ready for this version, with the codes of nova-status",
+        function="agent.command.upgrade_verb:upgrade",
+        doing="checking",
+        example="check --config-file /etc/nova/nova.conf",
+        options=(Option("what", "check", choices=("check",), required=True), *HOST),
+    ),
+    Verb(
         name="adopt",
         help="find the root provider of this host, whose compute_id was lost, and write the file again",
         function="agent.command.adopt_verb:adopt",

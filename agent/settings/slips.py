@@ -97,5 +97,7 @@ def _groups(settings: Settings) -> Iterator[str]:
 
 
 def _near(name: str, known: Iterable[str]) -> str:
-    """Return the known name that ``name`` resembles most; empty: it resembles none."""
-    return next(iter(difflib.get_close_matches(name, list(known), 1, NEAR)), "")
+    """Return the known name that ``name`` resembles most, or that has its letters in another order; empty: none."""
+    names = list(known)
+    swapped = [one for one in names if sorted(one) == sorted(name)]
+    return next(iter((*difflib.get_close_matches(name, names, 1, NEAR), *swapped)), "")
