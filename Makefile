@@ -10,7 +10,7 @@ $(shell rm -f .venv/*.stamp)
 endif
 endif
 
-.PHONY: help venv run test check unit soak guest-test bench sample service-test nova-driver nova-test cloud-test storage-test distro-test deb image clean
+.PHONY: help venv run test check unit soak guest-test bench docs sample service-test nova-driver nova-test cloud-test storage-test distro-test deb image clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -49,9 +49,16 @@ bench: .venv/test.stamp  ## figures beside nova's, measured in the same run
 	@tools/host.sh libvirtd
 	@bench/run.sh
 
-sample: .venv/test.stamp  ## the sample configuration and docs/operations.md, from the code
+docs: .venv/run.stamp  ## the site in build/site, from docs/; a link to nowhere fails
+	@tools/venv.sh $(PYTHON) libvirt,embedded,docs
+	@$(BIN)/sphinx-build -q -W --keep-going -n -b html docs build/site
+	@echo "build/site/index.html"
+
+sample: .venv/test.stamp  ## the sample configuration, and the pages that are made from the code
 	$(BIN)/oslo-config-generator --config-file etc/compute-node-agent/generator.conf
 	PYTHONPATH=. $(BIN)/python tools/operations.py
+	PYTHONPATH=. $(BIN)/python tools/verbs.py
+	$(BIN)/python tools/messages.py --write
 
 service-test: .venv/test.stamp  ## the package under a real systemd in a container
 	@tools/host.sh containers

@@ -1,7 +1,8 @@
 """
-List every sentence that operators can see: errors, notes, log lines, help texts; each with its file and line.
+List every sentence that operators can see: errors, notes, log lines; each with its file and line.
 
-One reader who does not know the code reads the list once, and marks what had to be read twice.
+``document`` makes docs/messages.md of them (``make sample``); a unit test checks that it is current. Help texts of
+options are in the sample configuration and in the manual pages instead.
 """
 
 import argparse
@@ -12,22 +13,126 @@ from pathlib import Path
 
 ROOMS = ("agent", "drivers", "reportclient")
 FEWEST_WORDS = 3  # shorter strings are names, keys and options
+HELP = ("agent/command/verbs.py", "agent/command/options.py", "agent/settings/options.py")
+HEAD = """\
+# Messages
+
+`make sample` makes this page from the source: every sentence of an error, a note, a table or the log, with … for what
+differs.
+Search it for a part of the sentence that you see.
+Its heading says which part of the agent speaks, and what to do beside what the sentence says.
+"""
+AREAS = (  # title, advice, and beginnings of the paths of its files
+    (
+        "Configuration",
+        "A file of yours is wrong: mend the line that the sentence names, then run `check`.",
+        ("agent/settings", "agent/form_errors.py", "agent/command/doubts.py", "agent/sync/provider_yaml.py"),
+    ),
+    (
+        "The host, libvirt and the kernel",
+        "The host could not be read, so nothing was changed. `check` tries it alone; `bundle` keeps what was read.",
+        ("drivers/libvirt", "drivers/host", "drivers/looks.py", "drivers/pci.py"),
+    ),
+    (
+        "Devices",
+        "What a rule or a card means. `explain NAME` shows fact and rule, `discover --suggest` lines for devices here.",
+        ("drivers/devices", "drivers/pools.py", "drivers/policy.py", "drivers/cells.py", "drivers/rules.py"),
+    ),
+    (
+        "Ironic",
+        "A node cannot be reported, or Ironic does not answer: see [bare metal](bare-metal.md).",
+        ("drivers/ironic", "agent/bare_metal"),
+    ),
+    (
+        "Placement and Keystone",
+        "Placement did not answer, or refused a request. Nothing is half written; the next pass goes on from there.",
+        ("reportclient", "agent/connect"),
+    ),
+    (
+        "Passes and conversions",
+        "Why a pass wrote, or refused to. After a refusal nothing was changed; the sentence names the way out.",
+        ("agent/sync", "drivers/moves"),
+    ),
+    (
+        "Audits and repairs",
+        "Findings and their repairs: see [operations](operations.md#what-an-audit-finds).",
+        ("agent/audit", "agent/nova"),
+    ),
+    (
+        "Allocations of guests",
+        "Answers of `claim`, `move`, `confirm`, `revert` and `release`: see [operations](operations.md).",
+        ("agent/allocations",),
+    ),
+    (
+        "The service",
+        "Lines of the journal: `status` and `check` say how it is now.",
+        ("agent/service", "agent/state"),
+    ),
+    ("Commands", "Tables and remarks of the commands.", ("agent/command", "agent/bundle", "agent")),
+    (
+        "Inside nova-compute",
+        "Lines of nova-compute's log by our driver: see [inside nova](inside-nova.md).",
+        ("drivers/nova",),
+    ),
+    ("Other parts", "Of the drivers in general.", ("drivers",)),
+)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=Path, default=Path(), help="the checkout to read")
-    root = parser.parse_args().root
-    found = [
-        (path.relative_to(root), line, text)
-        for room in ROOMS
-        for path in sorted((root / room).rglob("*.py"))
-        for line, text in sentences(path.read_text(encoding="utf-8"))
-    ]
+    parser.add_argument("--write", action="store_true", help="write docs/messages.md instead of a list")
+    options = parser.parse_args()
+    if options.write:
+        (options.root / "docs/messages.md").write_text(document(options.root), encoding="utf-8")
+        return 0
+    found = messages(options.root)
     for path, line, text in found:
         print(f"{path}:{line}: {text}")
     print(f"{len(found)} sentences", file=sys.stderr)
     return 0
+
+
+def messages(root: Path) -> list[tuple[str, int, str]]:
+    """Return (path, line, text) of each sentence below a checkout."""
+    return [
+        (str(path.relative_to(root)), line, text)
+        for room in ROOMS
+        for path in sorted((root / room).rglob("*.py"))
+        for line, text in sentences(path.read_text(encoding="utf-8"))
+    ]
+
+
+def document(root: Path) -> str:
+    """Return the page: the sentences of each area, each once, in the order of the files."""
+    by_area: dict[str, dict[str, None]] = {title: {} for title, _, _ in AREAS}
+    for path, _, text in messages(root):
+        if path not in HELP:
+            by_area[_area(path)].setdefault(_shown(text))
+    parts = [HEAD]
+    for title, advice, _ in AREAS:
+        if lines := by_area[title]:
+            parts.append("\n".join((f"## {title}\n", f"{advice}\n", "```text", *lines, "```\n")))
+    return "\n".join(parts)
+
+
+def _area(path: str) -> str:
+    """Return the area with the longest beginning of a path."""
+    fitting = [(len(one), title) for title, _, places in AREAS for one in places if path.startswith(one)]
+    return max(fitting)[1]
+
+
+def _shown(text: str) -> str:
+    """Return a sentence with … for each value."""
+    shown, depth = "", 0
+    for letter in text:
+        depth += letter == "{"
+        if not depth:
+            shown += letter
+        elif letter == "}":
+            depth -= 1
+            shown += "" if depth else "…"
+    return shown.replace("```", "'''")
 
 
 def sentences(source: str) -> Iterator[tuple[int, str]]:
