@@ -51,7 +51,7 @@ bench: .venv/test.stamp  ## figures beside nova's, measured in the same run
 
 docs: .venv/run.stamp  ## the site in build/site, from docs/; a link to nowhere fails
 	@tools/venv.sh $(PYTHON) libvirt,embedded,docs
-	@$(BIN)/sphinx-build -q -W --keep-going -n -b html docs build/site
+	@$(BIN)/sphinx-build -q -W -E -a --keep-going -n -b html docs build/site
 	@echo "build/site/index.html"
 
 sample: .venv/test.stamp  ## the sample configuration, and the pages that are made from the code

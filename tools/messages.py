@@ -107,8 +107,9 @@ def document(root: Path) -> str:
     """Return the page: the sentences of each area, each once, in the order of the files."""
     by_area: dict[str, dict[str, None]] = {title: {} for title, _, _ in AREAS}
     for path, _, text in messages(root):
-        if path not in HELP:
-            by_area[_area(path)].setdefault(_shown(text))
+        shown = _shown(text)
+        if path not in HELP and len(_words(shown)) >= FEWEST_WORDS:
+            by_area[_area(path)].setdefault(shown)
     parts = [HEAD]
     for title, advice, _ in AREAS:
         if lines := by_area[title]:
@@ -140,13 +141,7 @@ def sentences(source: str) -> Iterator[tuple[int, str]]:
     tree = ast.parse(source)
     inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
     inside -= {id(node) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)}
-    docstrings = {
-        id(node.body[0].value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.body
-        and isinstance(node.body[0], ast.Expr)
-    }
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # also those of constants
     texts = [
         (node.lineno, _text(node))
         for node in ast.walk(tree)
