@@ -168,6 +168,7 @@ class PlacementClient:
             for seen in (() if whole else since or ())
             if seen.uuid not in self._latest or seen.generation > self._latest[seen.uuid].generation
         }
+        self._transport.expect(3 * sum(uuid not in known or known[uuid].generation != at for uuid, _, _, at in rows))
         names = {uuid: name for uuid, name, _, _ in rows}
         parents = {uuid: names.get(parent) if parent else None for uuid, _, parent, _ in rows}
         tree = ObservedTree(
@@ -219,6 +220,8 @@ class PlacementClient:
             Conflict: with ``as_observed``, a provider was written after it was observed.
         """
         held: list[Allocation] = []
+        providers = [*providers]
+        self._transport.expect(len(providers))
         for observed in providers:
             body, _ = self._transport.get(f"/resource_providers/{observed.uuid}/allocations")
             with payload.in_form(f"the allocations on provider {observed.name}"):
@@ -241,7 +244,9 @@ class PlacementClient:
         for one in held:
             rows.setdefault(one.consumer, set()).add(one)
         found = []
-        for uuid in sorted(set(uuids)):
+        wanted = sorted(set(uuids))
+        self._transport.expect(len(wanted))
+        for uuid in wanted:
             known = self._consumers.get(uuid)
             if known is None or (known[0].generation, known[1]) != (self._listed.get(uuid), rows.get(uuid)):
                 consumer = self.consumer(uuid)
@@ -310,6 +315,7 @@ class PlacementClient:
             Rejected, Unavailable: the earlier requests of the plan took effect; the next plan goes on from there.
         """
         writer = Writer(self._transport, observed)
+        self._transport.expect(len(plan.operations))
         for operation in plan.operations:
             writer.write(operation)
         return writer.outcome

@@ -42,6 +42,7 @@ class Transport:
 
     ``sender`` is a keystoneauth adapter; ``where`` names the server in messages; ``microversion`` is the newest one
     that an earlier run found this server to support (None: try our newest). ``now`` returns seconds since the epoch.
+    ``expecting`` is told how many requests come next, as far as that is known.
     """
 
     def __init__(
@@ -51,8 +52,10 @@ class Transport:
         where: str,
         microversion: tuple[int, int] | None = None,
         now: Callable[[], float] = time.time,
+        expecting: Callable[[int], None] = lambda _count: None,
     ) -> None:
         self._sender = sender
+        self.expect = expecting  # called with how many requests come next
         self.writes = 0  # requests of ``send`` that placement carried out
         self.now = now
         self._where = where

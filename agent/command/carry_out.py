@@ -3,7 +3,7 @@
 import argparse
 import json
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
@@ -11,7 +11,9 @@ from pkgutil import resolve_name
 from agent.command.exits import Exit
 from agent.command.result import Act, Printer, Report, settings_of
 from agent.command.verbs import VERBS, Verb
+from agent.command.working import working
 from agent.connect.choice import HypervisorNeeded, lists_nodes
+from agent.connect.counts import Counts
 from agent.errors import ConfigError
 
 
@@ -26,7 +28,8 @@ def carry_out(verb: Verb, options: argparse.Namespace) -> int:
         from agent.command.cases import replay
 
         return replay(options, carry_out)
-    with _working(verb):
+    options.counts = Counts()
+    with working(verb.doing, options.counts):
         if getattr(options, "save", None):
             from agent.command.cases import save
 
@@ -75,15 +78,6 @@ def _is_bare_metal(options: argparse.Namespace) -> bool:
         return lists_nodes(settings_of(options))
     except ConfigError:
         return False  # the verb reads the same files and reports what is wrong in them
-
-
-def _working(verb: Verb) -> AbstractContextManager[object]:
-    """Show on a terminal, inside the block, that the verb works; show nothing in a pipe or a log."""
-    if not verb.doing or not sys.stderr.isatty():
-        return nullcontext()
-    from rich.console import Console
-
-    return Console(stderr=True).status(verb.doing)
 
 
 def _print(form: str, report: Report, *, whole: bool = False) -> None:

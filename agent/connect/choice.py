@@ -10,6 +10,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.connect.counts import Counts
 from agent.connect.metering import MeteredSender, operation, served
 from agent.errors import ConfigError, StateError
 from agent.nova.answers import NovaRecord, essential
@@ -56,6 +57,7 @@ class Choice:
     service: bool = False  # whether the run is the service, which has options for its log
     recorder: Recorder | None = None  # keeps what is read, for a case; None: nothing is kept
     case: Case | None = None  # saved case to replay instead of reading this host and placement
+    counts: Counts | None = None  # of what a command reads and sends, for a person who waits; None: nobody does
     database: str | None = None  # URL of the cloud's placement database, for use while its API is down
 
 
@@ -91,6 +93,7 @@ def open_driver(settings: Settings, choice: Choice, told: OnOperation = untold) 
         HypervisorNeeded: the driver reports bare-metal nodes.
     """
     row = host_driver(settings)
+    told = choice.counts.answered if choice.counts else told
     options = DriverOptions(
         uri=settings.libvirt_uri,
         disk=settings.disk,
@@ -240,6 +243,10 @@ def open_client(settings: Settings, choice: Choice, *, writes: bool = False) -> 
         kept.called |= {"placement": name, "where": where}
         transport = Transport(RecordingSender(sender, kept.placement), where=name, now=kept.clock.now_s)
         return PlacementClient(transport), where
+    if counts := choice.counts:
+        return PlacementClient(
+            Transport(MeteredSender(sender, counts.requested), where=name, expecting=counts.expect)
+        ), where
     return PlacementClient(Transport(sender, where=name)), where
 
 

@@ -1,0 +1,54 @@
+"""On a terminal, what takes longer than two seconds shows counts; in a pipe nothing is shown."""
+
+import os
+import pty
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from beds.agents import COMMAND
+from beds.golden import HOSTS
+from beds.placement import PlacementServer
+from beds.proxy import Answer, Forward, Proxy, Request
+
+pytestmark = pytest.mark.live
+
+
+def slow(request: Request, forward: Forward) -> Answer:
+    time.sleep(0.3)
+    return forward(request)
+
+
+def on_a_terminal(*command: object) -> str:
+    """What a command writes to a terminal that is its standard error."""
+    near, far = pty.openpty()
+    running = subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL, stderr=far)
+    os.close(far)
+    seen = b""
+    while True:
+        try:
+            found = os.read(near, 65536)
+        except OSError:  # the other side is closed
+            break
+        seen += found
+    running.wait()
+    os.close(near)
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode())
+
+
+def test_counts_come_after_two_seconds(placement_server: PlacementServer, tmp_path: Path) -> None:
+    host = HOSTS / "four-cells"
+    config = tmp_path / "agent.conf"
+    with Proxy(placement_server.url, hook=slow) as proxy:
+        config.write_text(
+            f"[placement]\nauth_type = none\nendpoint = {proxy.url}\n[agent]\nstate_directory = {tmp_path}/state\n"
+        )
+        files = ("--config-file", host / "agent.conf", "--config-file", config)
+
+        seen = on_a_terminal(COMMAND, "sync", "--host", host / "archive", *files)
+
+    assert re.search(r"\d+ of \d+ requests, [2-9] s", seen), seen[-2000:]
+    assert not re.search(r"requests, [01] s", seen)
