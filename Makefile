@@ -10,7 +10,7 @@ $(shell rm -f .venv/*.stamp)
 endif
 endif
 
-.PHONY: help venv run test check unit soak guest-test bench docs sample service-test nova-driver nova-test cloud-test storage-test distro-test deb image clean
+.PHONY: help venv run test check unit soak guest-test bench docs sample service-test nova-driver nova-test cloud-test storage-test picture-test distro-test deb image clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -81,6 +81,12 @@ storage-test: .venv/test.stamp  ## disks of guests in a real Ceph cluster and on
 	@tools/host.sh storage
 	@tools/storage.sh
 	@$(BIN)/python -m pytest -q -s --durations=5 tests/storage
+
+picture-test: .venv/test.stamp  ## five pictures in a browser, printed, and looked at by axe-core; kept in build/pictures
+	@tools/host.sh libvirtd
+	@tools/host.sh browser
+	@tools/venv.sh $(PYTHON) test,browser
+	@$(BIN)/python -m pytest -q -s tests/pictures
 
 distro-test: .venv/test.stamp  ## the package, and the tests, on Debian 12, 13 and unstable; their roots in .distro/
 	@tools/host.sh libvirtd

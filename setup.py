@@ -11,6 +11,7 @@ IRONIC = ["tooz>=7,<10", "etcd3gw>=2.5,<3"]
 OFFLINE = ["psycopg2-binary>=2.9,<3", "PyMySQL>=1.1,<2"]
 EMBEDDED = ["openstack-placement>=16.0,<17", "requests>=2.32,<3"]
 MANUAL = ["argparse-manpage>=4.6,<5", "shtab>=1.7,<2"]  # manual pages and completions, when a package is built
+BROWSER = ["playwright>=1.50,<2", "axe-playwright-python>=0.1.4,<0.2"]  # for pictures; axe-core is inside
 DOCS = ["sphinx>=8.2,<10", "myst-parser>=4,<6", "furo>=2025.7,<2027"]
 TEST = [
     "gunicorn>=23,<27",
@@ -66,6 +67,7 @@ setup(
         "ironic": IRONIC,
         "manual": MANUAL,
         "docs": DOCS,
+        "browser": BROWSER,
         "embedded": EMBEDDED,
         "offline": EMBEDDED + OFFLINE,
         "test": LIBVIRT + IRONIC + EMBEDDED + OFFLINE + MANUAL + TEST,

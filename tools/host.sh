@@ -7,6 +7,7 @@
 #   host.sh cloud      install, by apt, what a nova cloud needs beside databases
 #   host.sh roots      install, by apt, what makes and checks packages of several releases of Debian
 #   host.sh storage    install, by apt, Ceph and LVM
+#   host.sh browser    install, by apt, a browser and what counts printed pages
 #   host.sh libvirtd   start libvirtd where none runs, with or without systemd
 set -euo pipefail
 
@@ -17,6 +18,7 @@ MANUAL="man-db bash-completion"
 CONTAINERS="systemd systemd-container dbus polkitd"
 CLOUD="rabbitmq-server"
 ROOTS="mmdebstrap lintian podman runc"
+BROWSER="chromium poppler-utils fonts-dejavu-core"
 STORAGE="ceph-mon ceph-mgr ceph-osd ceph-common python3-rados python3-rbd lvm2"
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
@@ -41,6 +43,7 @@ cloud() { install "$CLOUD"; }
 roots() { install "$ROOTS"; }
 
 storage() { install "$STORAGE"; }
+browser() { install "$BROWSER"; }
 
 install() {
   local missing="" package log
@@ -83,6 +86,9 @@ libvirtd() {
 }
 
 case "${1:-}" in
-  packages | databases | manual | containers | cloud | roots | storage | libvirtd) "$1" ;;
-  *) echo "usage: $0 packages | databases | manual | containers | cloud | roots | storage | libvirtd" >&2; exit 2 ;;
+  packages | databases | manual | containers | cloud | roots | storage | browser | libvirtd) "$1" ;;
+  *)
+    echo "usage: $0 packages | databases | manual | containers | cloud | roots | storage | browser | libvirtd" >&2
+    exit 2
+    ;;
 esac

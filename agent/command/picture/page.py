@@ -49,6 +49,7 @@ def page(title: str, subjects: Sequence[Subject]) -> str:
         title=title,
         subjects=drawn,
         style=Markup(style),
+        guests=bool(guests),
         hash=f"sha256-{b64encode(hashlib.sha256(style.encode()).digest()).decode()}",
         version=VERSION,
         plan=any(subject.digest for subject in subjects),
