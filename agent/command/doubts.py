@@ -4,14 +4,24 @@ from pathlib import Path
 
 from agent.audit.decide.findings import NEVER_REPAIRED
 from agent.audit.heal import HealPolicy
+from agent.errors import ConfigError
 from agent.settings.read import Settings
 from agent.settings.slips import slips_of_the_pen, types_left_out
+from agent.sync.provider_yaml import unread_keys
 from drivers.base import Driver, Survey
 
 
 def doubtful_names(settings: Settings) -> tuple[str, ...]:
     """Return a sentence for each name in the files that is probably misspelt, and for each vGPU type without a card."""
-    return (*slips_of_the_pen(settings), *types_left_out(settings))
+    return (*slips_of_the_pen(settings), *types_left_out(settings), *_unread(settings))
+
+
+def _unread(settings: Settings) -> tuple[str, ...]:
+    """Return a sentence for each key of the operator's files that is not read; a wrong file is told elsewhere."""
+    try:
+        return unread_keys(settings.provider_config)
+    except ConfigError:
+        return ()
 
 
 def doubts(settings: Settings, driver: Driver, survey: Survey | None) -> list[str]:

@@ -284,7 +284,8 @@ def _check_own_names(values: Values) -> None:
     for path, line, group, name, _ in mentions(values.conf):
         if group in OWN_GROUPS and name not in {option.name for option in OPTIONS[group]}:
             near = difflib.get_close_matches(name, [option.name for option in OPTIONS[group]], 1)
-            meant = f": is {near[0]} meant?" if near else ""
+            homes = [f"[{home}] {name}" for home, known in OPTIONS.items() if any(one.name == name for one in known)]
+            meant = f": is {(homes or near)[0]} meant?" if homes or near else ""
             values.problems.append(f"{path}:{line}: [{group}] {name} is no option of this agent{meant}")
 
 

@@ -1,14 +1,19 @@
 """Reads the values of single options, and gathers the problems with them."""
 
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from oslo_config import cfg
 
+from agent.form_errors import nearest
 from agent.settings.mentions import mentions, place
 from agent.settings.options import MDEV_OPTIONS, OPTIONS
 
 T = TypeVar("T")
+
+
+_CHOICES = re.compile(r"Valid values are \[(.*)\], but found '(.*)'")  # by oslo.config
 
 
 class Values:
@@ -60,7 +65,8 @@ def plain_reason(text: str) -> str:
     for start, wanted in (("invalid literal for int()", "a whole number"), ("could not convert string to", "a number")):
         if text.startswith(start):
             return f"it must be {wanted}, got {text.partition(': ')[2]}"
-    return text
+    choices = _CHOICES.fullmatch(text)
+    return text + nearest(choices[2], choices[1].split(", ")) if choices else text
 
 
 def one_line(error: Exception) -> str:

@@ -6,6 +6,7 @@ The files are read anew at each pass; what they no longer name is withdrawn.
 
 import json
 import re
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import yaml
 
 from agent.errors import ConfigError
-from agent.form_errors import form_error
+from agent.form_errors import form_error, nearest
 from agent.sync.decide.additions import COMPUTE_NODE, Addition
 from reportclient.names import is_custom, spelled
 from reportclient.payload import decode_inventory
@@ -41,6 +42,27 @@ def read_additions(folder: Path, *, required: bool = False, shown: Path | None =
     return tuple(additions.values())
 
 
+def unread_keys(folder: Path) -> tuple[str, ...]:
+    """Return a sentence for each key that the form has no place for, and that is ignored, as in nova."""
+    return tuple(
+        sentence for path in _files(folder, folder, required=False) for sentence in _unread(_load(path, path), path)
+    )
+
+
+def _unread(content: object, path: Path) -> Iterator[str]:
+    entries = content.get("providers") if isinstance(content, dict) else None
+    places: list[tuple[str, object, tuple[str, ...]]] = [("the file", content, ("meta", "providers"))]
+    for number, entry in enumerate(entries if isinstance(entries, list) else ()):
+        places.append((f"providers[{number}]", entry, ("identification", "inventories", "traits")))
+        for part in ("inventories", "traits"):
+            below = entry.get(part) if isinstance(entry, dict) else None
+            places.append((f"providers[{number}].{part}", below, ("additional",)))
+    for place, value, known in places:
+        for key in value if isinstance(value, dict) else ():
+            if key not in known:
+                yield f"{path}: {place} has {key}, which is not read{nearest(str(key), known)}"
+
+
 def _files(folder: Path, shown: Path, required: bool) -> list[Path]:
     try:
         paths = sorted(folder.iterdir())
@@ -58,14 +80,18 @@ def _files(folder: Path, shown: Path, required: bool) -> list[Path]:
 
 def _read_file(file: Path, path: Path) -> list[Addition]:
     """Return the entries of one file, which messages call ``path``."""
+    content = _load(file, path)
+    _check_schema(content, path)
+    return [addition for entry in content.get("providers", ()) if (addition := _decode(entry, path))]
+
+
+def _load(file: Path, path: Path) -> Any:
     try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        return yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read {path}: {error}") from error
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
-    _check_schema(content, path)
-    return [addition for entry in content.get("providers", ()) if (addition := _decode(entry, path))]
 
 
 def _check_schema(content: object, path: Path) -> None:
