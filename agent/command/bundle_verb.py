@@ -33,7 +33,7 @@ def bundle(options: argparse.Namespace) -> Report:
     path: Path = options.file
     if path.exists():
         raise StateError(f"{path} exists: name a new file")
-    check_folder(path)
+    check_folder(path, _TOP)
     settings = settings_for(replace(choice_of(options), service=True))
     host_driver(settings)  # a driver of bare-metal nodes has no host to record
     parts = [*collect(settings, partial(host_files, settings))]
@@ -92,7 +92,10 @@ def _sealed_anew(files: Mapping[str, str]) -> dict[str, str]:
     for name, text in files.items():
         if "/state/" not in name or not name.endswith(".json"):
             continue
-        record = json.loads(text)
+        try:
+            record = json.loads(text)
+        except ValueError:
+            continue  # it was damaged before
         if isinstance(record, dict) and record.keys() == {"format", "checksum", "body"}:
             found[name] = json.dumps({**record, "checksum": checksum(record["body"])}) + "\n"
     return found

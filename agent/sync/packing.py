@@ -18,7 +18,7 @@ _TEMPORARY = (".case-", ".new")
 _LEFT_OVER = (".case-*.new", "*.tar.gz.new")  # the second one by older versions
 
 
-def check_folder(path: Path) -> None:
+def check_folder(path: Path, what: str = "case") -> None:
     """
     Test that a case can be written to ``path``; leaves no file there.
 
@@ -29,7 +29,7 @@ def check_folder(path: Path) -> None:
         with tempfile.TemporaryFile(dir=path.parent):
             pass
     except OSError as error:
-        raise _unwritten(path, error) from error
+        raise _unwritten(path, error, what) from error
 
 
 def pack(files: Mapping[str, bytes], top: str = "case") -> bytes:
