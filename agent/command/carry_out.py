@@ -28,8 +28,8 @@ def carry_out(verb: Verb, options: argparse.Namespace) -> int:
         from agent.command.cases import replay
 
         return replay(options, carry_out)
-    options.counts = Counts()
-    with working(verb.doing, options.counts):
+    options.counts = Counts() if verb.doing else None  # nobody waits for the service, which counts for its metrics
+    with working(verb.doing, options.counts) if options.counts else nullcontext():
         if getattr(options, "save", None):
             from agent.command.cases import save
 
