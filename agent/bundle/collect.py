@@ -17,8 +17,8 @@ from agent.errors import USER_ERRORS
 from agent.service.cases import case_files
 from agent.service.report import configuration_report
 from agent.service.status import read_status
+from agent.settings.mentions import mentions
 from agent.settings.read import Settings
-from agent.settings.resolve import is_secret
 from agent.settings.saved import encode_options
 from drivers.host.unpack import unpack
 
@@ -26,7 +26,6 @@ _CASES = 3  # the last ones
 _JOURNAL = ("journalctl", "--unit=compute-node-agent*", "--lines=5000", "--no-pager", "--output=short-iso-precise")
 _JOURNAL_S = 60
 _LOG_BYTES = 4 << 20  # the end of a log file
-_SHORTEST = 3  # letters of a secret that is looked for in other files: a shorter one would blank words
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ def collect(settings: Settings, record: Callable[[], Mapping[str, str]]) -> Iter
     yield _part("the operator's provider files", lambda: _provider_files(settings.provider_config))
     yield _part("the service's last status", lambda: {"status.json": _status(settings)})
     for path in case_files(settings.state_directory)[-_CASES:]:
-        yield _part("a pass that was refused or failed, for --case", partial(_case, path))
+        yield _part("a pass that was refused or failed, for plan --replay", partial(_case, path))
     yield _part("versions", lambda: {"versions.txt": _versions()})
     yield _part("the service's journal", lambda: {"journal.txt": _journal()})
     if log := settings.source.log_file:
@@ -54,31 +53,27 @@ def collect(settings: Settings, record: Callable[[], Mapping[str, str]]) -> Iter
         yield _part("the end of its log file", lambda: {"log.txt": _end_of(path)})
 
 
-def secrets_of(settings: Settings) -> frozenset[str]:
-    """Return the values of all options that may be secrets, as the files give them."""
-    found = set()
-    for group, options in settings.source.items():
-        for name, value in options.items() if hasattr(options, "items") else ((group, options),):
-            if isinstance(value, str) and len(value) >= _SHORTEST and is_secret(name, value):
-                found.add(value)
-    return frozenset(found)
-
-
 def names_of_host(settings: Settings) -> frozenset[str]:
-    """Return the names by which this host is known: short and full, and the configured one."""
-    full = {socket.gethostname(), socket.getfqdn(), platform.node(), getattr(settings.source, "host", None) or ""}
+    """Return the names by which this host is known: short and full, and as nova's option ``host``."""
+    told = {
+        value.strip() for _, _, group, name, value in mentions(settings.source) if (group, name) == ("DEFAULT", "host")
+    }
+    full = {socket.gethostname(), socket.getfqdn(), platform.node(), *told}
     return frozenset(full | {one.partition(".")[0] for one in full}) - {""}
 
 
 def _part(what: str, read: Callable[[], Mapping[str, str]]) -> Part:
     try:
         return Part(what, read())
-    except (*USER_ERRORS, OSError, subprocess.SubprocessError) as error:
+    except (*USER_ERRORS, OSError, UnicodeDecodeError, subprocess.SubprocessError) as error:
         return Part(what, missing=str(error))
 
 
 def _provider_files(folder: Path) -> dict[str, str]:
-    found = {f"provider_config/{path.name}": path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.y*ml"))}
+    found = {
+        f"provider_config/{path.name}": path.read_text(encoding="utf-8", errors="replace")  # a wrong byte is to be seen
+        for path in sorted(folder.glob("*.y*ml"))
+    }
     if not found:
         raise FileNotFoundError(f"{folder} has none")
     return found

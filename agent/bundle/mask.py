@@ -67,14 +67,6 @@ def unmasked(files: Mapping[str, str], masked: Mapping[str, str], values: Values
             yield path
 
 
-def hide(files: Mapping[str, str], secrets: Iterable[str], shown: str = "***") -> dict[str, str]:
-    """Return the files without these secrets, wherever one stands, and without the passwords of URLs."""
-    wanted = sorted({one for one in secrets if one}, key=len, reverse=True)
-    pattern = re.compile("|".join(map(re.escape, wanted))) if wanted else None
-    login = re.compile(r"(?<=://)[^/\s:@\"']+:[^/\s@\"']+(?=@)")
-    return {path: login.sub(shown, pattern.sub(shown, text) if pattern else text) for path, text in files.items()}
-
-
 def _matches(pattern: re.Pattern[str], text: str) -> Iterator[str]:
     return (next(filter(None, found.groups())) for found in pattern.finditer(text))
 

@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
-from agent.bundle.collect import Part, collect, names_of_host, secrets_of
-from agent.bundle.mask import find_values, hide, mask_files, unmasked
+from agent.bundle.collect import Part, collect, names_of_host
+from agent.bundle.mask import find_values, mask_files, unmasked
+from agent.bundle.secrets import hide, secrets_of
 from agent.command.asking import agreed
 from agent.command.exits import Exit
 from agent.command.forms import BundleForm
@@ -19,12 +21,13 @@ from agent.command.record import host_files
 from agent.command.result import Report, choice_of
 from agent.connect.choice import host_driver, settings_for
 from agent.errors import StateError
-from agent.state.files import checksum
+from agent.state.files import checksum, sync_folder
 from agent.sync.packing import check_folder, pack, write_packed
 
 _TABLE = "agent.command.host_tables:print_bundle"
 _TOP = "bundle"
 _CASES = "cases/"
+_KEY = "mask.key"
 _KEY_BYTES = 32
 
 
@@ -41,8 +44,10 @@ def bundle(options: argparse.Namespace) -> Report:
     parts = [
         replace(one, files=hide(one.files, secrets), missing=hide({"": one.missing}, secrets)[""]) for one in parts
     ]
+    key = _read_key(settings.state_directory) if options.mask else None
+    drawn = key or os.urandom(_KEY_BYTES)
     if options.mask:
-        parts = _masked(parts, names_of_host(settings), _key(settings.state_directory))
+        parts = _masked(parts, names_of_host(settings), drawn)
     data: BundleForm = {
         "path": str(path),
         "masked": options.mask,
@@ -59,6 +64,8 @@ def bundle(options: argparse.Namespace) -> Report:
     if not (options.yes or agreed(partial(print_bundle, data=data), f"write {path}?")):
         return Report(data=data, table=_TABLE, exit=Exit.DIFFERENCES, remark="nothing was written: --yes writes it")
     files = {name: text for part in parts for name, text in part.files.items()}
+    if options.mask and key is None:
+        _keep_key(settings.state_directory, drawn)
     write_packed(path, pack(_with_contents(files, data), _TOP), _TOP)
     return Report(data={**data, "written": True}, table=_TABLE)
 
@@ -102,7 +109,7 @@ def _sealed_anew(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def _with_contents(files: Mapping[str, str], data: BundleForm) -> dict[str, bytes]:
-    """Return the files of the bundle: each case packed for --case, and CONTENTS.json."""
+    """Return the files of the bundle: each case packed for plan --replay, and CONTENTS.json."""
     cases: dict[str, dict[str, bytes]] = defaultdict(dict)
     found = {"CONTENTS.json": (json.dumps(data, indent=1) + "\n").encode()}
     for name, text in files.items():
@@ -114,20 +121,43 @@ def _with_contents(files: Mapping[str, str], data: BundleForm) -> dict[str, byte
     return {**found, **{f"{_CASES}{case}.tar.gz": pack(below) for case, below in cases.items()}}
 
 
-def _key(folder: Path) -> bytes:
+def _read_key(folder: Path) -> bytes | None:
     """
-    Return the key of this host's masks, made at the first time.
+    Return the key of this host's masks; None: it has none yet.
 
     Raises:
-        StateError: it cannot be read or made.
+        StateError: it cannot be read, or is damaged.
     """
-    path = folder / "mask.key"
+    path = folder / _KEY
+    try:
+        key = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StateError(f"cannot read the key of the masks: {error.strerror}: {path}") from error
+    if len(key) != _KEY_BYTES:
+        raise StateError(
+            f"{path}, the key of the masks, is damaged: remove it for a new one; the same value then has another mask "
+            f"than in earlier bundles"
+        )
+    return key
+
+
+def _keep_key(folder: Path, key: bytes) -> None:
+    """
+    Keep a new key, which only this user can read; the file is whole on disk when this returns.
+
+    Raises:
+        StateError: it cannot be written.
+    """
+    path = folder / _KEY
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if not path.exists():
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "wb") as file:
-                file.write(os.urandom(_KEY_BYTES))
-        return path.read_bytes()
+        with NamedTemporaryFile(dir=folder, delete=False) as file:  # made with the mode 0600
+            file.write(key)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(file.name).rename(path)
+        sync_folder(folder)
     except OSError as error:
         raise StateError(f"cannot keep the key of the masks: {error.strerror}: {path}") from error

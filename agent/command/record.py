@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from agent.connect.choice import HypervisorNeeded, host_driver
 from agent.errors import StateError
 from agent.settings.read import Settings
 from agent.state.identity import read_identity
@@ -39,8 +40,12 @@ def host_files(settings: Settings) -> dict[str, str]:
     Return the files of a host archive of this host.
 
     Raises:
-        DiscoveryError, PolicyError: the host cannot be read.
+        DiscoveryError, PolicyError: the host cannot be read. HypervisorNeeded: the driver makes hosts up.
     """
+    if host_driver(settings).made_up:
+        raise HypervisorNeeded(
+            f"[DEFAULT] compute_driver = {settings.driver} makes hosts up: to record this one, use another driver"
+        )
     connection = LiveConnection(settings.libvirt_uri)
     driver = LibvirtDriver(
         connection,

@@ -23,7 +23,9 @@ from beds.synthetic.model import Machine
 pytestmark = pytest.mark.live
 
 Write = Callable[..., Path]
-SECRET, SHOWN = "Tr0ub4dor+3", "urlpass99"
+SECRET, SHOWN, FORMED, RING = "Tr0ub4dor+3", "urlpass99", "f0rmedByName", "r1ngPass"
+SECRETS = (SECRET, SHOWN, FORMED, RING)
+SERVICE = "compute-zoe"  # the host's name in nova
 GUEST, USER, PROJECT, FLAVOR = "payroll-db", "alice.liddell", "wonderland", "m1.rabbit"
 NOVA = "http://openstack.org/xmlns/libvirt/nova/1.1"
 DOMAIN = f"""<domain type='qemu'><name>{GUEST}</name><uuid>%s</uuid>
@@ -46,15 +48,21 @@ def lab(
     host = synthetic(FOUR_CELLS)
     with host.doorway(placement_server.url) as url:
         log = tmp_path / "agent.log"
-        log.write_text(f"login as agent:{SECRET} at http://agent:{SHOWN}@keystone:5000 failed on {FOUR_CELLS.name}\n")
+        log.write_text(
+            f"login as agent:{SECRET} at http://agent:{SHOWN}@keystone:5000 failed on {FOUR_CELLS.name}\n"
+            f"X-Auth-Token: {FORMED}\nring {RING} lost on {SERVICE}\n"
+        )
+        (tmp_path / "providers").mkdir()
+        (tmp_path / "providers/old.yml").write_bytes(b"# \xff password: " + FORMED.encode())
         config = write_config(
             libvirt={"connection_uri": host.libvirtd.uri, "virt_type": "qemu"},
             pci={"discover": "all"},
             devices={"enabled_mdev_types": "nvidia-231"},
             placement={"auth_type": "none", "endpoint": url},
             nova={"auth_type": "password", "auth_url": "http://127.0.0.1:1", "username": "n", "password": SECRET},
-            agent={"state_directory": tmp_path / "state"},
-            DEFAULT={"log_file": log, "state_path": tmp_path / "state"},
+            compute={"provider_config_location": tmp_path / "providers"},
+            agent={"state_directory": tmp_path / "state", "ring_url": f"etcd3+http://ring:{RING}@etcd"},
+            DEFAULT={"log_file": log, "state_path": tmp_path / "state", "host": SERVICE},
         )
         yield Lab(host, config, tmp_path)
 
@@ -106,6 +114,22 @@ def test_nothing_is_written_without_a_yes(lab: Lab) -> None:
     assert not (lab.folder / "bundle.tar.gz").exists()
 
 
+def test_a_damaged_key_of_the_masks_is_refused_and_a_new_one_is_kept_with_the_file_alone(lab: Lab) -> None:
+    key = lab.folder / "state/mask.key"
+
+    assert lab.bundle("--mask").code == 3
+    assert not key.exists()
+    key.write_bytes(b"")
+    refused = lab.bundle("--mask", "--yes")
+    assert refused.code == 1
+    assert "mask.key, the key of the masks, is damaged: remove it for a new one" in refused.err
+    assert not (lab.folder / "bundle.tar.gz").exists()
+    key.unlink()
+    assert lab.bundle("--mask", "--yes").code == 0
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert len(key.read_bytes()) == 32
+
+
 def test_no_secret_is_inside_and_what_is_inside_plans(lab: Lab) -> None:
     with lab.with_a_guest():
         saved = lab.folder / "state/cases/000001-20261124T000000Z-unsafe.tar.gz"
@@ -114,10 +138,10 @@ def test_no_secret_is_inside_and_what_is_inside_plans(lab: Lab) -> None:
         assert done.code == 0, done.err
     files = lab.files()
 
-    assert not [path for path, text in files.items() if SECRET in text or SHOWN in text]
+    assert not [path for path, text in files.items() if any(one in text for one in SECRETS)]
+    assert "\ufffd password" in files["provider_config/old.yml"]
     assert {one["what"]: one["missing"] for one in done.json["parts"] if one["missing"]}.keys() <= {
         "the service's journal",
-        "the operator's provider files",
     }
     assert {path.partition("/")[0] for path in files} >= {
         "host",
@@ -147,7 +171,7 @@ def test_masked_nothing_tells_the_host_and_the_plan_is_the_same_up_to_names(lab:
     macs = {path.read_text().strip() for path in lab.host.files.root.glob("sys/devices/**/net/*/address")} - {
         "00:00:00:00:00:00"
     }
-    telling = {FOUR_CELLS.name, GUEST, USER, PROJECT, FLAVOR, SECRET, SHOWN, *macs}
+    telling = {FOUR_CELLS.name, GUEST, USER, PROJECT, FLAVOR, SERVICE, *SECRETS, *macs}
     telling |= {mac.replace(":", "_") for mac in macs}
 
     again = replayed(lab)

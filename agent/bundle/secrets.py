@@ -1,0 +1,64 @@
+"""Blanks secrets: those of the configuration files wherever they stand, and those that the form of a text shows."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from urllib.parse import unquote
+
+from agent.settings.mentions import mentions
+from agent.settings.read import Settings
+from agent.settings.resolve import is_secret
+from reportclient.errors import USERINFO, mask
+
+SHOWN = "***"
+_SHORTEST = 3  # letters of a secret that is looked for: a shorter one would blank words
+_PLAIN = re.compile(r"(?i)true|false|yes|no|on|off|none|null|\d{1,7}")  # values of options as token_cache_time
+_RECORDED = ("host/", "cases/")  # files that plans need whole; all others are of people and services
+_NAME = r"[\w.-]*(?:passw(?:or)?d|passphrase|secret|token|credential|api_?key|private_?key)[\w.-]*"
+_VALUE = r"""\\"[^"\\]*|"(?:[^"\\]|\\.)*|\\?'[^']*|[^\s"',;&}\])]+(?:[^\s"']*[^\s"',;&}\])])?"""
+_NAMED = re.compile(rf"(?i)((?<![\w.-]){_NAME}\\?[\"']?[ \t]*[:=][ \t]*(?:(?:Bearer|Basic)[ \t]+)?)(?:{_VALUE})")
+_HEADER = re.compile(r"(?i)(\bauthorization\\?[\"']?[ \t]*[:=][ \t]*\\?[\"']?(?:\w+[ \t]+)?)[^\s\"'\\]+")
+_FERNET = re.compile(r"\bgAAAA[\w-]{8,}={0,2}")  # a token of Keystone (keystone, doc/source/admin/tokens.rst)
+
+
+def secrets_of(settings: Settings) -> frozenset[str]:
+    """Return the values of all options that may be secrets, also those of nova's that the agent does not read."""
+    found: set[str] = set()
+    for group, options in settings.source.items():
+        for name, value in options.items() if hasattr(options, "items") else ((group, options),):
+            if isinstance(value, str):
+                found |= {*_secrets(name, value)}
+    for _, _, _, name, value in mentions(settings.source):
+        found |= {*_secrets(name, value.strip().strip("\"'"))}
+    return frozenset(one for one in found if len(one) >= _SHORTEST and not _PLAIN.fullmatch(one))
+
+
+def hide(files: Mapping[str, str], secrets: Iterable[str]) -> dict[str, str]:
+    """
+    Return the files without these secrets, and without users and passwords of URLs, wherever one stands.
+
+    In files that are not recorded from the host also without values whose name says that they are secret, as
+    ``password=X``, ``"token": "X"`` or ``X-Auth-Token: X``, and without tokens of Keystone.
+    """
+    wanted = sorted({one for one in secrets if one}, key=len, reverse=True)
+    pattern = re.compile("|".join(map(re.escape, wanted))) if wanted else None
+    return {path: _hide(text, pattern, prose=not path.startswith(_RECORDED)) for path, text in files.items()}
+
+
+def _hide(text: str, secrets: re.Pattern[str] | None, *, prose: bool) -> str:
+    text = mask(secrets.sub(SHOWN, text) if secrets else text)
+    if not prose:
+        return text
+    text = _NAMED.sub(lambda found: f"{found[1]}{SHOWN}", text)
+    text = _HEADER.sub(lambda found: f"{found[1]}{SHOWN}", text)
+    return _FERNET.sub(SHOWN, text)
+
+
+def _secrets(name: str, value: str) -> Iterator[str]:
+    """Yield the value if it may be a secret, and the password of each login in it."""
+    if is_secret(name, value):
+        yield value
+    for login in USERINFO.findall(value):
+        for one in login.rstrip("@").split(","):  # nova's transport_url has several hosts
+            password = one.rpartition("@")[0].partition(":")[2] or one.partition(":")[2]
+            yield password
+            yield unquote(password)
