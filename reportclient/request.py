@@ -5,13 +5,18 @@ Placement, api-ref: List allocation candidates, up to microversion 1.39.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import parse_qsl, urlencode
 
 _SUFFIXED = re.compile(r"(resources|required|member_of|in_tree)([a-zA-Z0-9_-]{1,64})?")
-_IGNORED = frozenset({"limit"})  # the answer's length
+_LIMIT = re.compile("[1-9][0-9]*")  # how many candidates the answer has
+_MOST = 2**31 - 1  # placement's greatest amount (INT_MAX, placement/db/constants.py)
+_ONCE = ("resources", "in_tree", "root_required", "group_policy", "limit")  # of these placement counts one, or none
+_QUERY = re.compile(r"[a-z_]+[a-zA-Z0-9_-]*=")
+_EXAMPLE = "write resources=VCPU:1,MEMORY_MB:512 or the like"
 _KNOWN = (
     "resources, required, member_of and in_tree, alone or with the suffix of a group, "
     "and root_required, same_subtree, group_policy, limit"
@@ -71,10 +76,14 @@ def parse_request(text: str) -> tuple[Wish, ...]:
         ValueError: placement would refuse the query.
     """
     query = re.split(r"[\s\"']", text.rpartition("?")[2].strip(), maxsplit=1)[0]
+    if not _QUERY.match(query):
+        raise ValueError(f"no query of a request is in it: {_EXAMPLE}")
+    pairs = parse_qsl(query, keep_blank_values=True)
+    _check_once([key for key, _ in pairs])
     wishes: list[Wish] = []
-    for key, value in parse_qsl(query, keep_blank_values=True):
+    for key, value in pairs:
         wishes += _parse(key, value)
-    _check(wishes)
+    _check(wishes, has_policy=any(key == "group_policy" for key, _ in pairs))
     order = [*Kind]
     return tuple(sorted(wishes, key=lambda one: order.index(one.kind)))
 
@@ -111,7 +120,9 @@ def groups_of(wishes: Iterable[Wish]) -> frozenset[str]:
 
 
 def _parse(key: str, value: str) -> Iterator[Wish]:
-    if key in _IGNORED:
+    if key == "limit":
+        if not _LIMIT.fullmatch(value):
+            raise ValueError(f"limit must be a whole number from 1 on, and is {value}")
         return
     names = tuple(sorted({part.strip() for part in value.removeprefix("!").removeprefix("in:").split(",")}))
     if "" in names:
@@ -124,15 +135,18 @@ def _parse(key: str, value: str) -> Iterator[Wish]:
     elif key == "same_subtree":
         yield Wish(Kind.SAME_SUBTREE, "", names)
     elif key == "root_required":
+        if value.startswith("in:"):
+            raise ValueError("root_required takes no in: write each trait that the root must have")
         yield from _traits(value, "", Kind.ROOT_REQUIRED, Kind.ROOT_FORBIDDEN)
     elif found := _SUFFIXED.fullmatch(key):
         suffix = found[2] or ""
         match found[1]:
             case "resources":
-                yield from (_resource(key, suffix, part) for part in value.split(","))
+                yield from _resources(key, suffix, value)
             case "required":
                 yield from _traits(value, suffix, Kind.REQUIRED, Kind.FORBIDDEN)
             case "member_of":
+                _check_any(key, value)
                 yield Wish(Kind.NOT_MEMBER_OF if value.startswith("!") else Kind.MEMBER_OF, suffix, names)
             case _:
                 yield Wish(Kind.IN_TREE, suffix, names)
@@ -140,30 +154,55 @@ def _parse(key: str, value: str) -> Iterator[Wish]:
         raise ValueError(f"{key} is no parameter of a request for allocation candidates: these are {_KNOWN}")
 
 
+def _check_once(keys: Iterable[str]) -> None:
+    counted = Counter(keys)
+    for key, count in counted.items():
+        if count > 1 and key.startswith(_ONCE):
+            raise ValueError(f"{key} is given {count} times, of which placement takes one at most: join them")
+
+
+def _resources(key: str, suffix: str, value: str) -> Iterator[Wish]:
+    wishes = [_resource(key, suffix, part) for part in value.split(",")]
+    for name, count in Counter(one.names[0] for one in wishes).items():
+        if count > 1:
+            raise ValueError(f"{key} has {name} {count} times, of which placement takes the last: leave the others out")
+    yield from wishes
+
+
 def _resource(key: str, suffix: str, text: str) -> Wish:
     name, _, amount = text.strip().partition(":")
     if not (name and amount.isdecimal() and int(amount)):
         raise ValueError(f"{key} must be CLASS:AMOUNT,..., and has {text}")
+    if int(amount) > _MOST:
+        raise ValueError(f"{key} has {text}, and placement's greatest amount is {_MOST}")
     return Wish(Kind.RESOURCES, suffix, (name,), int(amount))
+
+
+def _check_any(key: str, value: str) -> None:
+    if value.startswith("in:") and "!" in value:
+        raise ValueError(f"{key} has ! within in:, which placement refuses: what is not wanted is another {key}")
 
 
 def _traits(value: str, suffix: str, wanted: Kind, unwanted: Kind) -> Iterator[Wish]:
     parts = [part.strip() for part in value.removeprefix("in:").split(",")]
     if value.startswith("in:"):
+        _check_any(wanted, value)
         yield Wish(wanted, suffix, tuple(sorted({*parts})))
         return
     for part in parts:
         yield Wish(unwanted if part.startswith("!") else wanted, suffix, (part.removeprefix("!"),))
 
 
-def _check(wishes: list[Wish]) -> None:
+def _check(wishes: list[Wish], *, has_policy: bool) -> None:
     """Refuse what placement refuses too, as its answer says less."""
     groups = groups_of(wishes)
     giving = {one.group for one in wishes if one.kind is Kind.RESOURCES}
     related = {suffix for one in wishes if one.kind is Kind.SAME_SUBTREE for suffix in one.names}
     if not giving:
-        raise ValueError("it asks for no resources: write resources=VCPU:1,MEMORY_MB:512 or the like")
+        raise ValueError(f"it asks for no resources: {_EXAMPLE}")
     if alone := sorted(groups - giving - related):
         raise ValueError(f"group {alone[0] or 'without a suffix'} asks for no resources, and no same_subtree names it")
+    if len(groups - {""}) > 1 and not has_policy:
+        raise ValueError("group_policy must say how its groups share providers: add group_policy=none or =isolate")
     if strange := sorted(related - groups):
         raise ValueError(f"same_subtree names {strange[0]}, which is no group of the request")

@@ -9,7 +9,7 @@ from agent.errors import ConfigError
 from reportclient.allocations import usages
 from reportclient.candidates import Giver, Stock, Unsearched
 from reportclient.client import PlacementClient
-from reportclient.errors import Rejected
+from reportclient.errors import Rejected, mask, shorten
 from reportclient.request import Kind, Wish, format_request, parse_request
 from reportclient.tree import ObservedProvider, ObservedTree
 
@@ -22,13 +22,14 @@ def read_request(path: Path) -> tuple[Wish, ...]:
         ConfigError: the file cannot be read, or has no query, or one that placement refuses.
     """
     try:
-        lines = [one.strip() for one in path.read_text(encoding="utf-8").splitlines()]
+        lines = [one.strip() for one in path.read_text(encoding="utf-8-sig").splitlines()]
         told = [one for one in lines if one and not one.startswith("#")]
         if len(told) != 1:
             raise ValueError(f"it must have one request, and has {len(told)} lines")
         return parse_request(told[0])
     except (OSError, ValueError) as error:
-        raise ConfigError(f"--request {path}: {error}") from error
+        safe = "".join(one if one.isprintable() else "?" for one in mask(str(error)))
+        raise ConfigError(f"--request {path}: {shorten(safe)}") from error
 
 
 def explain_request(client: PlacementClient, node: str, wishes: tuple[Wish, ...]) -> CandidacyForm:

@@ -78,7 +78,7 @@ def test_who_gives_what_is_told() -> None:
             "required_A=CUSTOM_NET2: port-2 has it, but does not fulfil required_A=CUSTOM_NET1",
         ),
         (
-            "resources_A=SRIOV_NET_VF:2&resources_B=SRIOV_NET_VF:2&required_A=CUSTOM_NET1&required_B=CUSTOM_NET1",
+            "resources_A=SRIOV_NET_VF:2&resources_B=SRIOV_NET_VF:2&required_A=CUSTOM_NET1&required_B=CUSTOM_NET1&group_policy=none",
             "required_B=CUSTOM_NET1: port-1 has it, but is needed for another part of the request, or stands elsewhere "
             "in the tree than that",
         ),
@@ -93,7 +93,7 @@ def test_who_gives_what_is_told() -> None:
         ("resources=VCPU:1&root_required=HW_A", "root_required=HW_A: host-1, the root, does not have it"),
         ("resources=VCPU:1&root_required=!COMPUTE_NODE", "root_required=!COMPUTE_NODE: host-1, the root, has it"),
         (
-            "resources_A=SRIOV_NET_VF:2&resources_B=SRIOV_NET_VF:2&same_subtree=_A,_B",
+            "resources_A=SRIOV_NET_VF:2&resources_B=SRIOV_NET_VF:2&same_subtree=_A,_B&group_policy=none",
             "same_subtree=_A,_B: the groups find no providers of which one is above the others",
         ),
         (
@@ -108,7 +108,7 @@ def test_what_is_missing_is_told_with_the_providers_that_come_near(query: str, w
 
 
 def test_a_group_without_resources_finds_a_place_in_the_subtree() -> None:
-    query = "resources_A=SRIOV_NET_VF:1&required_ROOT=COMPUTE_NODE&same_subtree=_A,_ROOT"
+    query = "resources_A=SRIOV_NET_VF:1&required_ROOT=COMPUTE_NODE&same_subtree=_A,_ROOT&group_policy=none"
 
     assert {giver.name for _, giver in asked(query).gives or ()} == {"host-1", "port-1"}
     assert asked(query.replace("required_ROOT=COMPUTE_NODE", "member_of_ROOT=a1")).gives
@@ -147,4 +147,4 @@ def test_a_search_without_an_end_is_not_known() -> None:
     groups = "&".join(f"resources_{n}=SRIOV_NET_VF:1" for n in range(25))
 
     with pytest.raises(Unsearched):
-        find_candidate((ROOT, *different), parse_request(groups))
+        find_candidate((ROOT, *different), parse_request(f"{groups}&group_policy=none"))
