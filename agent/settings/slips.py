@@ -11,6 +11,8 @@ from agent.settings.read import Settings
 from drivers.rules import TAGS
 
 NEAR = 0.85  # likeness of a misspelt name to the one that is meant; 1: the same
+_NEAR_GROUP = 0.75
+_OWN = dict.fromkeys(("compute-node-agent", "compute_node_agent"), "agent")
 _HOMES = {"layout": "compute", **{option.name: "agent" for option in OPTIONS["agent"]}}  # groups of our own options
 _MDEV = ("mdev_", "vgpu_")  # begin the groups of types; the second is nova's older form
 
@@ -41,7 +43,7 @@ def _options(settings: Settings) -> Iterator[str]:
         known = [option.name for option in options]
         if name in known or is_registered(settings.source, group, name):
             continue
-        if near := _near(name, known):
+        if near := _near(name.lower(), known):
             yield f"{path}:{line}: [{group}] {name} is not read: is {near} meant?"
         elif group in OPTIONS and name in _HOMES:
             yield f"{path}:{line}: [{group}] {name} is not read: is [{_HOMES[name]}] {name} meant?"
@@ -90,14 +92,14 @@ def _groups(settings: Settings) -> Iterator[str]:
     for path, line, group, _, _ in mentions(settings.source):
         if group == "DEFAULT" or group in settings.source:
             continue
-        if near := difflib.get_close_matches(group, known, 1, 0.75):
-            text = f"{path}:{line}: the group [{group}] is not read: is [{known[near[0]]}] meant?"
+        if near := _OWN.get(group) or known.get(_near(group, known, _NEAR_GROUP)):
+            text = f"{path}:{line}: the group [{group}] is not read: is [{near}] meant?"
             found.setdefault((path, group), text)
     yield from found.values()
 
 
-def _near(name: str, known: Iterable[str]) -> str:
+def _near(name: str, known: Iterable[str], likeness: float = NEAR) -> str:
     """Return the known name that ``name`` resembles most, or that has its letters in another order; empty: none."""
     names = list(known)
     swapped = [one for one in names if sorted(one) == sorted(name)]
-    return next(iter((*difflib.get_close_matches(name, names, 1, NEAR), *swapped)), "")
+    return next(iter((*difflib.get_close_matches(name, names, 1, likeness), *swapped)), "")

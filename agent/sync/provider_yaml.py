@@ -6,7 +6,7 @@ The files are read anew at each pass; what they no longer name is withdrawn.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -87,7 +87,9 @@ def _read_file(file: Path, path: Path) -> list[Addition]:
 
 def _load(file: Path, path: Path) -> Any:
     try:
-        return yaml.safe_load(file.read_text(encoding="utf-8"))
+        return yaml.load(file.read_text(encoding="utf-8"), _OnceLoader)
+    except _Twice as error:
+        raise ConfigError(f"{path}:{error}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read {path}: {error}") from error
     except (yaml.YAMLError, RecursionError, ValueError) as error:
@@ -98,10 +100,28 @@ def _check_schema(content: object, path: Path) -> None:
     meta = content.get("meta") if isinstance(content, dict) else None
     version = meta.get("schema_version") if isinstance(meta, dict) else None
     if not (isinstance(version, str) and _VERSION.fullmatch(version)):
-        raise ConfigError(f"{path}: meta.schema_version is {version!r}, and this agent reads '1.0'")
+        advice = ": write it in quotes" if isinstance(version, float) else ""
+        found = "is missing" if version is None else f"is {version!r}"
+        raise ConfigError(f"{path}: meta.schema_version {found}, and this agent reads '1.0'{advice}")
     schema = json.loads(resources.files("agent.sync").joinpath("provider_yaml.json").read_text(encoding="utf-8"))
     if wrong := form_error(content, schema):
         raise ConfigError(f"{path}: {wrong}")
+
+
+class _Twice(Exception):
+    """A key that stands twice in one group; the message begins with its line."""
+
+
+class _OnceLoader(yaml.SafeLoader):
+    """Refuses a key that stands twice: of the two, YAML would take the last in silence."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[object] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                raise _Twice(f"{key.start_mark.line + 1}: {key.value} stands twice in one group: join them")
+            seen.add(key.value if isinstance(key, yaml.ScalarNode) else id(key))
+        return super().construct_mapping(node, deep)
 
 
 def _decode(entry: dict[str, Any], path: Path) -> Addition | None:
@@ -121,6 +141,12 @@ def _decode(entry: dict[str, Any], path: Path) -> Addition | None:
         inventories = {name: decode_inventory(record) for name, record in records.items()}
     except (ValueError, OverflowError) as error:
         raise ConfigError(f"{path}: provider {provider}: {error}") from error
+    for name, one in inventories.items():
+        if one.min_unit > one.max_unit:
+            raise ConfigError(
+                f"{path}: provider {provider}: {name} has min_unit {one.min_unit} and max_unit {one.max_unit}: nobody "
+                f"could have any"
+            )
     if not (inventories or traits):
         return None
     return Addition(provider=provider, source=path, inventories=inventories, traits=traits)

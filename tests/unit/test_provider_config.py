@@ -57,6 +57,30 @@ def test_a_provider_is_named_by_uuid_by_name_or_as_every_root(tmp_path: Path, id
     assert "CUSTOM_FAST" not in found[other].traits
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("meta: {schema_version: 1.0}\n", "meta.schema_version is 1.0, and this agent reads '1.0': write it in quotes"),
+        ("", "meta.schema_version is missing"),
+        ("meta: {schema_version: '1.0'}\nmeta: {}\n", "a.yaml:2: meta stands twice in one group: join them"),
+    ],
+)
+def test_a_file_of_another_form_is_refused_with_what_to_write(tmp_path: Path, text: str, told: str) -> None:
+    (tmp_path / "a.yaml").write_text(text)
+
+    with pytest.raises(ConfigError) as error:
+        read_additions(tmp_path)
+
+    assert told in str(error.value)
+
+
+def test_an_inventory_that_nobody_could_have_is_refused(tmp_path: Path) -> None:
+    stock = "[{CUSTOM_LICENCE: {total: 3, min_unit: 4, max_unit: 2}}]"
+
+    with pytest.raises(ConfigError, match="CUSTOM_LICENCE has min_unit 4 and max_unit 2: nobody could have any"):
+        read_additions(write(tmp_path, entry("name: host", inventories=stock)))
+
+
 def test_what_was_added_is_told_so_that_it_can_be_withdrawn(tmp_path: Path) -> None:
     additions = read_additions(write(tmp_path, entry("name: host", inventories="[{CUSTOM_LICENCE: {total: 3}}]")))
 
@@ -87,9 +111,9 @@ def test_no_folder_is_no_additions_unless_it_was_named(tmp_path: Path) -> None:
     ("text", "message"),
     [
         pytest.param("{", "is not YAML", id="broken"),
-        pytest.param("[]", "meta.schema_version is None", id="a list"),
-        pytest.param("meta: []", "meta.schema_version is None", id="meta is a list"),
-        pytest.param("meta:", "meta.schema_version is None", id="no meta"),
+        pytest.param("[]", "meta.schema_version is missing", id="a list"),
+        pytest.param("meta: []", "meta.schema_version is missing", id="meta is a list"),
+        pytest.param("meta:", "meta.schema_version is missing", id="no meta"),
         pytest.param("meta: {schema_version: '2.0'}", "'2.0', and this agent reads '1.0'", id="a later schema"),
         pytest.param("meta: {schema_version: 1.0}", "schema_version is 1.0", id="a number"),
         pytest.param("meta: {schema_version: '1.0'}\nproviders: [{}]", "identification", id="no name"),
