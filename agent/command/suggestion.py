@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from drivers.devices.match import BRIDGE, NETWORK
 from drivers.facts import Devices, MdevParent, PciFunction
 
+TYPE_FILE = "nvidia/current_vgpu_type"  # of a VF: its vGPU type (NVIDIA vGPU User Guide, SR-IOV vGPUs on Linux 6.8+)
+TYPE_FILES = {"10de": frozenset({TYPE_FILE})}  # files to read for a suggestion, by vendor id
 FOR_GUESTS = "vfio-pci"  # driver of a device that is bound for guests (kernel, Documentation/driver-api/vfio.rst)
 
 
@@ -65,6 +67,16 @@ def _virtual(pf: PciFunction, vfs: Sequence[PciFunction]) -> list[dict[str, str]
 
     The address of a PF is, in a rule, also that of its VFs: one rule is enough if their product id is theirs alone.
     """
+    if typed := sorted({(vf.vendor_id, vf.product_id) for vf in vfs if TYPE_FILE in dict(vf.attributes)}):
+        return [
+            {
+                "address": str(pf.address),
+                "vendor_id": vendor,
+                "product_id": product,
+                "resource_class_attribute": TYPE_FILE,
+            }
+            for vendor, product in typed
+        ]
     if any(vf.product_id == pf.product_id for vf in vfs):
         return [{"address": str(vf.address)} for vf in vfs]
     kinds = sorted({(vf.vendor_id, vf.product_id) for vf in vfs})

@@ -3,7 +3,7 @@
 import os.path
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -81,9 +81,16 @@ def settings_for(choice: Choice) -> Settings:
 
 
 @contextmanager
-def open_driver(settings: Settings, choice: Choice, told: OnOperation = untold) -> Iterator[Driver]:
+def open_driver(
+    settings: Settings,
+    choice: Choice,
+    told: OnOperation = untold,
+    attributes: Mapping[str, frozenset[str]] | None = None,
+) -> Iterator[Driver]:
     """
     Open the driver of a run; ``told`` is called after each of its operations.
+
+    ``attributes``: files of vendors' drivers that are read, by vendor id; None: those that the rules name.
 
     An archive that had to be unpacked is removed at the end.
 
@@ -98,7 +105,7 @@ def open_driver(settings: Settings, choice: Choice, told: OnOperation = untold) 
         uri=settings.libvirt_uri,
         disk=settings.disk,
         guests=settings.policy.guests,
-        attributes=rule_attributes(settings.policy.devices),
+        attributes=rule_attributes(settings.policy.devices) if attributes is None else attributes,
         namespaces=bool(settings.policy.devices.pmem),
         residency=settings.policy.layout in OF_CELLS,
         told=told,

@@ -51,7 +51,7 @@ def totals(host: GoldenHost, path: Path) -> dict[str, int]:
         ("four-cells", {"SRIOV_NET_VF": 16, "VGPU": 24}),
         ("odd-cells", {"SRIOV_NET_VF": 4}),
         ("mdev-vfs", {"VGPU": 8}),
-        ("typed-vfs", {"CUSTOM_PCI_10DE_20B5": 8, "CUSTOM_PCI_10DE_26B9": 8}),
+        ("typed-vfs", {"CUSTOM_NVIDIA_1055": 3, "CUSTOM_NVIDIA_1058": 1, "CUSTOM_NVIDIA_1413": 4}),
     ],
 )
 def test_what_is_suggested_offers_each_device_once(name: str, expected: dict[str, int], tmp_path: Path) -> None:

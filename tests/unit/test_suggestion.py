@@ -52,6 +52,18 @@ def test_vfs_of_their_own_kind_get_one_rule_and_others_one_each() -> None:
     assert same_kind == [f'device_spec = {{"address": "0000:06:10.{n}"}}' for n in (0, 1)]
 
 
+def test_vfs_with_a_type_count_as_what_their_file_says() -> None:
+    typed = replace(
+        function("0000:06:10.0"), pf=function(CARD).address, attributes=(("nvidia/current_vgpu_type", "1055"),)
+    )
+    pf = replace(function(CARD), total_vfs=1, vfs=(typed.address,))
+
+    assert suggestion(Devices(functions=(pf, typed))).splitlines()[3:] == [
+        f'device_spec = {{"address": "{CARD}", "vendor_id": "10de", "product_id": "20b5", '
+        f'"resource_class_attribute": "nvidia/current_vgpu_type"}}'
+    ]
+
+
 def test_cards_of_a_network_are_found_without_rules() -> None:
     vf = replace(function("0000:06:10.0", device_class=0x020000), pf=function(CARD).address)
     pf = replace(function(CARD, device_class=0x020000), total_vfs=1, vfs=(vf.address,))
