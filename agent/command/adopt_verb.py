@@ -41,7 +41,10 @@ def adopt(options: argparse.Namespace) -> Report:
         )
     client, _ = open_client(settings, choice_of(options))
     with open_driver(settings, choice_of(options)) as driver:
-        (node,) = driver.nodes()
+        nodes = driver.nodes()
+        if len(nodes) != 1:
+            raise ConfigError(f"adopt is for one host, and this driver has {len(nodes)}")
+        (node,) = nodes
         guests = [one.uuid for one in look(partial(driver.survey, node)).facts.guests]
     found = _look(client, node, guests)
     chosen, why = _choose(found, node, options.uuid, sure=options.yes)
@@ -58,7 +61,12 @@ def adopt(options: argparse.Namespace) -> Report:
     if not chosen:
         return Report(data=data, table=_TABLE, exit=Exit.REFUSED, remark=why)
     if not (options.yes or agreed(partial(print_adoption, data=data), f"write {chosen} into {path}?")):
-        return Report(data=data, table=_TABLE, exit=Exit.DIFFERENCES, remark="nothing was written: --yes writes it")
+        return Report(
+            data=data,
+            table=_TABLE,
+            exit=Exit.DIFFERENCES,
+            remark=f"nothing was written: adopt {chosen} --yes writes it",
+        )
     keep_identity(path.parent, chosen)
     other = found.names[chosen] != node
     remark = f"run sync --rename-from {found.names[chosen]}: the provider has this host's old name" if other else ""

@@ -148,7 +148,14 @@ def _add(parser: "argparse._ActionsContainer", option: Option) -> None:
         parser.add_argument(option.name, action="store_true", help=option.help)
     elif not option.name.startswith("-"):
         nargs = None if option.required else "?"
-        parser.add_argument(option.name, type=option.type, metavar=option.metavar, nargs=nargs, help=option.help)
+        parser.add_argument(
+            option.name,
+            type=option.type,
+            metavar=option.metavar,
+            nargs=nargs,
+            choices=option.choices,
+            help=option.help,
+        )
     else:
         parser.add_argument(
             option.name,

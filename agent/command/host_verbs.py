@@ -24,7 +24,7 @@ from agent.command.forms import (
 from agent.command.outcomes import ENDINGS, encode_outcome, names_of, wishes_of
 from agent.command.picture.subjects import Subject, of_conversion, of_shown
 from agent.command.result import Report, choice_of, settings_of
-from agent.command.suggestion import suggestion
+from agent.command.suggestion import TYPE_FILES, suggestion
 from agent.connect.choice import host_driver, node_of, open_client, open_driver, settings_for
 from agent.errors import USER_ERRORS, ConfigError
 from agent.state.identity import parse_identity, planned_identity, read_identity
@@ -75,7 +75,7 @@ def _suggest(options: argparse.Namespace) -> Report:
     """Report lines of configuration for the devices of this host."""
     choice = choice_of(options)
     texts = []
-    with open_driver(settings_of(options), choice) as driver:
+    with open_driver(settings_of(options), choice, attributes=TYPE_FILES) as driver:
         for node in driver.nodes():
             texts.append(suggestion(look(partial(driver.survey, node)).facts.devices))
     data: SuggestionForm = {"lines": "\n\n".join(texts).split("\n")}
@@ -89,6 +89,7 @@ def show(options: argparse.Namespace) -> Report:
     shown: ShownTreeForm = {"providers": {}, "allocations": {}, "names": {}}
     missing: list[str] = []
     remarks: list[str] = []
+    subjects: list[Subject] = []
     with _nodes(options) as nodes:
         for one in nodes:
             if options.node not in (None, one.name):
@@ -98,13 +99,18 @@ def show(options: argparse.Namespace) -> Report:
                 missing.append(one.name)
                 continue
             observed = one.client.observe(standing)
-            tree = encode_observed_tree(observed, one.client.allocations(observed))
-            shown["providers"] |= tree["providers"]
-            shown["allocations"] |= tree["allocations"]
+            tree: ShownTreeForm = {
+                **encode_observed_tree(observed, one.client.allocations(observed)),
+                "names": {},
+            }
             try:
-                shown["names"] |= names_of(tree["allocations"], look(partial(one.driver.survey, one.name)))
+                tree["names"] = names_of(tree["allocations"], look(partial(one.driver.survey, one.name)))
             except DiscoveryError as error:
                 remarks.append(f"guests are shown without names, as this host cannot be read: {error}")
+            subjects.append(of_shown(tree))
+            shown["providers"] |= tree["providers"]
+            shown["allocations"] |= tree["allocations"]
+            shown["names"] |= tree["names"]
     if options.node and not shown["providers"] and not missing:
         raise ConfigError(f"--node {options.node}: this agent reports no such node")
     if missing:
@@ -115,7 +121,7 @@ def show(options: argparse.Namespace) -> Report:
         table="agent.command.host_tables:print_shown",
         exit=ending,
         remark="\n".join(remarks),
-        subjects=(of_shown(shown),) if shown["providers"] else (),
+        subjects=subjects,
     )
 
 

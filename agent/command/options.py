@@ -83,10 +83,9 @@ def parse_new_file(text: str) -> Path:
 
 def parse_picture(text: str) -> Path:
     """Parse the name of a picture to write, whose suffix says which kind it is to be."""
-    path = parse_new_file(text)
-    if path.suffix not in (".html", ".svg"):
+    if Path(text).suffix not in (".html", ".svg"):
         raise argparse.ArgumentTypeError(f"{text!r} is not the name of a picture: end it with .html or .svg")
-    return path
+    return parse_new_file(text)
 
 
 def only_looking(*writing: str) -> tuple[Contradiction, ...]:
@@ -136,7 +135,7 @@ RENAME = (Option("--rename-from", "this host was called OLD: rename its provider
 PICTURE = (
     Option(
         "--picture",
-        "draw it too: one page for a browser (FILE.html), or the drawing alone (FILE.svg)",
+        "draw it too: one page for a browser (FILE.html), or the drawing alone (FILE.svg); replaces such a file",
         metavar="FILE",
         type=parse_picture,
     ),

@@ -49,8 +49,11 @@ def _running(options: argparse.Namespace) -> list[Check]:
     """Return whether the service that runs is of this version."""
     try:
         found = read_status(settings_of(options).state_directory)
-    except (ConfigError, StateError):
-        return []  # it never ran here, or the configuration is wrong, which is told
+    except ConfigError:
+        return []  # which is told
+    except StateError as error:
+        never_ran = isinstance(error.__cause__, FileNotFoundError)
+        return [] if never_ran else [Check("service", False, str(error))]
     if not is_running(found) or found["version"] == VERSION:
         return [Check("service", True, f"no service of another version than {VERSION} runs")]
     return [Check("service", False, f"the service that runs is {found['version']}, and this is {VERSION}: restart it")]

@@ -48,7 +48,7 @@ def parse_identity(text: str, source: str) -> str:
     except ValueError as error:
         raise StateError(
             f"{source} holds no uuid: write the uuid of this host's root provider into it "
-            f"(openstack resource provider list), or remove the file for a new identity"
+            f"(openstack resource provider list), or remove it and run compute-node-agent adopt, which looks for that"
         ) from error
 
 
@@ -78,7 +78,8 @@ def keep_identity(folder: Path, identity: str) -> None:
         os.link(temporary, path)  # unlike a rename, this fails if the file exists
         sync_folder(folder)
     except OSError as error:
-        raise StateError(f"cannot write {path}, this host's identity: {error.strerror}") from error
+        nowhere = f", a link to {path.readlink()}, which is not there" if path.is_symlink() else ""
+        raise StateError(f"cannot write {path}, this host's identity: {error.strerror}{nowhere}") from error
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -89,7 +89,7 @@ def test_name_and_guests_tell_the_tree_and_the_next_pass_finds_it(lab: Lab, gues
 
     asked = lab.run("adopt")
     assert (asked.code, lab.kept()) == (3, "")
-    assert "nothing was written: --yes writes it" in asked.err
+    assert f"nothing was written: adopt {known} --yes writes it" in asked.err
     done = lab.run("adopt", "--yes")
 
     assert (done.code, lab.kept()) == (0, known), done.err
@@ -109,6 +109,20 @@ def test_by_name_alone_a_person_names_it(lab: Lab) -> None:
     assert lab.run("adopt", known, "--yes").code == 0
 
     assert lab.kept() == known
+
+
+def test_a_damaged_file_is_removed_and_then_adopted(lab: Lab) -> None:
+    known = lab.lose()
+    (lab.home / "compute_id").write_text("")
+
+    told = lab.run("adopt", known, "--yes")
+    assert told.code == 1
+    assert "or remove it and run compute-node-agent adopt" in told.err
+    (lab.home / "compute_id").unlink()
+    asked = lab.run("adopt")
+
+    assert (asked.code, lab.kept()) == (3, "")
+    assert f"adopt {known} --yes writes it" in asked.err
 
 
 def test_name_and_guests_that_contradict_each_other_are_left_to_a_person(lab: Lab, guest: str) -> None:

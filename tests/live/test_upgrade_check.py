@@ -59,6 +59,22 @@ def test_a_service_of_another_version_is_to_be_restarted(look: Look, tmp_path: P
     assert "the service that runs is 0.0.9" in found.out
 
 
+def test_a_damaged_status_is_told(look: Look, tmp_path: Path) -> None:
+    (tmp_path / "placement/status.json").write_text('{"version":1')
+
+    found = look()
+
+    assert (found.code, results(found)) == (1, {"service": "warning"})
+    assert "is not a status file of this version" in found.out
+
+
+def test_another_word_than_check_is_a_wrong_use() -> None:
+    found = run_agent("upgrade", "chekc")
+
+    assert found.code == 2
+    assert "invalid choice: 'chekc'" in found.err
+
+
 def test_what_stops_the_service_is_a_failure(look: Look, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.conf"
     wrong.write_text("[compute]\nlayout = round\n")
