@@ -65,7 +65,7 @@ def names_of_host(settings: Settings) -> frozenset[str]:
 def _part(what: str, read: Callable[[], Mapping[str, str]]) -> Part:
     try:
         return Part(what, read())
-    except (*USER_ERRORS, OSError, UnicodeDecodeError, subprocess.SubprocessError) as error:
+    except (*USER_ERRORS, OSError, subprocess.SubprocessError) as error:
         return Part(what, missing=str(error))
 
 

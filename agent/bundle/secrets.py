@@ -4,17 +4,19 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import unquote
 
+from agent.service.report import MASK
 from agent.settings.mentions import mentions
 from agent.settings.read import Settings
 from agent.settings.resolve import is_secret
 from reportclient.errors import USERINFO, mask
 
-SHOWN = "***"
 _SHORTEST = 3  # letters of a secret that is looked for: a shorter one would blank words
-_PLAIN = re.compile(r"(?i)true|false|yes|no|on|off|none|null|\d{1,7}")  # values of options as token_cache_time
 _RECORDED = ("host/", "cases/")  # files that plans need whole; all others are of people and services
 _NAME = r"[\w.-]*(?:passw(?:or)?d|passphrase|secret|token|credential|api_?key|private_?key)[\w.-]*"
 _VALUE = r"""\\"[^"\\]*|"(?:[^"\\]|\\.)*|\\?'[^']*|[^\s"',;&}\])]+(?:[^\s"']*[^\s"',;&}\])])?"""
+_OPTION = re.compile(rf"(?i){_NAME}|.*key")  # names of options that the agent does not read
+_NUMBER = re.compile(r"\d{1,7}")
+_SWITCHES = frozenset({"true", "false", "yes", "no", "on", "off", "none"})
 _NAMED = re.compile(rf"(?i)((?<![\w.-]){_NAME}\\?[\"']?[ \t]*[:=][ \t]*(?:(?:Bearer|Basic)[ \t]+)?)(?:{_VALUE})")
 _HEADER = re.compile(r"(?i)(\bauthorization\\?[\"']?[ \t]*[:=][ \t]*\\?[\"']?(?:\w+[ \t]+)?)[^\s\"'\\]+")
 _FERNET = re.compile(r"\bgAAAA[\w-]{8,}={0,2}")  # a token of Keystone (keystone, doc/source/admin/tokens.rst)
@@ -26,10 +28,13 @@ def secrets_of(settings: Settings) -> frozenset[str]:
     for group, options in settings.source.items():
         for name, value in options.items() if hasattr(options, "items") else ((group, options),):
             if isinstance(value, str):
-                found |= {*_secrets(name, value)}
+                found |= {value} if is_secret(name, value) else set()
+                found |= {*_passwords(value)}
     for _, _, _, name, value in mentions(settings.source):
-        found |= {*_secrets(name, value.strip().strip("\"'"))}
-    return frozenset(one for one in found if len(one) >= _SHORTEST and not _PLAIN.fullmatch(one))
+        bare = value.strip().strip("\"'")
+        found |= {bare} if _may_be_secret(name, bare) else set()
+        found |= {*_passwords(bare)}
+    return frozenset(one for one in found if len(one) >= _SHORTEST)
 
 
 def hide(files: Mapping[str, str], secrets: Iterable[str]) -> dict[str, str]:
@@ -45,18 +50,22 @@ def hide(files: Mapping[str, str], secrets: Iterable[str]) -> dict[str, str]:
 
 
 def _hide(text: str, secrets: re.Pattern[str] | None, *, prose: bool) -> str:
-    text = mask(secrets.sub(SHOWN, text) if secrets else text)
+    text = mask(secrets.sub(MASK, text) if secrets else text)
     if not prose:
         return text
-    text = _NAMED.sub(lambda found: f"{found[1]}{SHOWN}", text)
-    text = _HEADER.sub(lambda found: f"{found[1]}{SHOWN}", text)
-    return _FERNET.sub(SHOWN, text)
+    text = _NAMED.sub(lambda found: f"{found[1]}{MASK}", text)
+    text = _HEADER.sub(lambda found: f"{found[1]}{MASK}", text)
+    return _FERNET.sub(MASK, text)
 
 
-def _secrets(name: str, value: str) -> Iterator[str]:
-    """Yield the value if it may be a secret, and the password of each login in it."""
-    if is_secret(name, value):
-        yield value
+def _may_be_secret(name: str, value: str) -> bool:
+    """Whether the value of any option is one, by its name; not that of inject_password or token_cache_time."""
+    is_count = _NUMBER.fullmatch(value) and not name.endswith(("password", "passwd", "secret", "token", "key"))
+    return bool(_OPTION.fullmatch(name)) and not is_count and value.lower() not in _SWITCHES
+
+
+def _passwords(value: str) -> Iterator[str]:
+    """Yield the password of each login in the URLs of a value, as it stands and decoded."""
     for login in USERINFO.findall(value):
         for one in login.rstrip("@").split(","):  # nova's transport_url has several hosts
             password = one.rpartition("@")[0].partition(":")[2] or one.partition(":")[2]

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 from agent.bundle.collect import Part, collect, names_of_host
 from agent.bundle.mask import find_values, mask_files, unmasked
@@ -21,7 +20,7 @@ from agent.command.record import host_files
 from agent.command.result import Report, choice_of
 from agent.connect.choice import host_driver, settings_for
 from agent.errors import StateError
-from agent.state.files import checksum, sync_folder
+from agent.state.files import checksum, replace_durably, temporary_path
 from agent.sync.packing import check_folder, pack, write_packed
 
 _TABLE = "agent.command.host_tables:print_bundle"
@@ -130,11 +129,13 @@ def _read_key(folder: Path) -> bytes | None:
     """
     path = folder / _KEY
     try:
-        key = path.read_bytes()
+        key = bytes.fromhex(path.read_text(encoding="ascii"))
     except FileNotFoundError:
         return None
     except OSError as error:
         raise StateError(f"cannot read the key of the masks: {error.strerror}: {path}") from error
+    except ValueError:
+        key = b""
     if len(key) != _KEY_BYTES:
         raise StateError(
             f"{path}, the key of the masks, is damaged: remove it for a new one; the same value then has another mask "
@@ -153,11 +154,7 @@ def _keep_key(folder: Path, key: bytes) -> None:
     path = folder / _KEY
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile(dir=folder, delete=False) as file:  # made with the mode 0600
-            file.write(key)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(file.name).rename(path)
-        sync_folder(folder)
+        temporary_path(path).touch(0o600)
+        replace_durably(path, key.hex())
     except OSError as error:
         raise StateError(f"cannot keep the key of the masks: {error.strerror}: {path}") from error

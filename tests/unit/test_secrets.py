@@ -22,6 +22,10 @@ password: CinderF
 token_cache_time = 300
 [barbican]
 verify_token = true
+[manila]
+password = 123456
+[pci]
+passthrough_whitelist = {"address": "0000:81:00.0"}
 """
 
 
@@ -30,8 +34,8 @@ def test_secrets_of_all_groups_are_found_also_the_passwords_of_logins_alone(tmp_
 
     found = secrets_of(load_settings([tmp_path / "nova.conf"], environment=False))
 
-    assert found >= {"RabbitA", "RabbitB", "Ring%2FC", "Ring/C", "PlaceD", "NeutronE", "CinderF"}
-    assert not found & {"true", "300"}
+    assert found >= {"RabbitA", "RabbitB", "Ring%2FC", "Ring/C", "PlaceD", "NeutronE", "CinderF", "123456"}
+    assert not found & {"true", "300", '{"address": "0000:81:00.0"}'}
 
 
 def test_known_secrets_and_logins_go_wherever_they_stand() -> None:
