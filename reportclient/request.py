@@ -158,7 +158,7 @@ def _check_once(keys: Iterable[str]) -> None:
     counted = Counter(keys)
     for key, count in counted.items():
         if count > 1 and key.startswith(_ONCE):
-            raise ValueError(f"{key} is given {count} times, of which placement takes one at most: join them")
+            raise ValueError(f"{key} is given {count} times, and placement takes one at most: write it once")
 
 
 def _resources(key: str, suffix: str, value: str) -> Iterator[Wish]:
@@ -186,7 +186,7 @@ def _check_any(key: str, value: str) -> None:
 def _traits(value: str, suffix: str, wanted: Kind, unwanted: Kind) -> Iterator[Wish]:
     parts = [part.strip() for part in value.removeprefix("in:").split(",")]
     if value.startswith("in:"):
-        _check_any(wanted, value)
+        _check_any(f"{wanted}{suffix}", value)
         yield Wish(wanted, suffix, tuple(sorted({*parts})))
         return
     for part in parts:

@@ -43,7 +43,7 @@ def adopt(options: argparse.Namespace) -> Report:
     with open_driver(settings, choice_of(options)) as driver:
         nodes = driver.nodes()
         if len(nodes) != 1:
-            raise ConfigError(f"adopt is for one host, and this driver has {len(nodes)}")
+            raise ConfigError(f"adopt is for one host, and this driver reports {len(nodes)}")
         (node,) = nodes
         guests = [one.uuid for one in look(partial(driver.survey, node)).facts.guests]
     found = _look(client, node, guests)

@@ -29,7 +29,7 @@ def read_request(path: Path) -> tuple[Wish, ...]:
         return parse_request(told[0])
     except (OSError, ValueError) as error:
         safe = "".join(one if one.isprintable() else "?" for one in mask(str(error)))
-        raise ConfigError(f"--request {path}: {shorten(safe)}") from error
+        raise ConfigError(f"--request {path}: {shorten(safe, head=400)}") from error
 
 
 def explain_request(client: PlacementClient, node: str, wishes: tuple[Wish, ...]) -> CandidacyForm:

@@ -11,8 +11,8 @@ from agent.settings.read import Settings
 from drivers.rules import TAGS
 
 NEAR = 0.85  # likeness of a misspelt name to the one that is meant; 1: the same
-_NEAR_GROUP = 0.75
-_OWN = dict.fromkeys(("compute-node-agent", "compute_node_agent"), "agent")
+_NEAR_GROUP = 0.75  # the same for groups
+_OWN = {"compute-node-agent": "agent", "compute_node_agent": "agent"}  # who looks for our group by our name
 _HOMES = {"layout": "compute", **{option.name: "agent" for option in OPTIONS["agent"]}}  # groups of our own options
 _MDEV = ("mdev_", "vgpu_")  # begin the groups of types; the second is nova's older form
 

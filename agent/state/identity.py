@@ -78,7 +78,9 @@ def keep_identity(folder: Path, identity: str) -> None:
         os.link(temporary, path)  # unlike a rename, this fails if the file exists
         sync_folder(folder)
     except OSError as error:
-        nowhere = f", a link to {path.readlink()}, which is not there" if path.is_symlink() else ""
+        nowhere = (
+            f", a link to {path.readlink()}, which is not there" if path.is_symlink() and not path.exists() else ""
+        )
         raise StateError(f"cannot write {path}, this host's identity: {error.strerror}{nowhere}") from error
     finally:
         temporary.unlink(missing_ok=True)

@@ -6,7 +6,7 @@ The files are read anew at each pass; what they no longer name is withdrawn.
 
 import json
 import re
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -115,13 +115,15 @@ class _Twice(Exception):
 class _OnceLoader(yaml.SafeLoader):
     """Refuses a key that stands twice: of the two, YAML would take the last in silence."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[object] = set()
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        seen: set[str] = set()
         for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                raise _Twice(f"{key.start_mark.line + 1}: {key.value} stands twice in one group: join them")
-            seen.add(key.value if isinstance(key, yaml.ScalarNode) else id(key))
-        return super().construct_mapping(node, deep)
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise _Twice(f"{key.start_mark.line + 1}: {key.value} stands twice in one group: join them")
+                seen.add(key.value)
+        return node
 
 
 def _decode(entry: dict[str, Any], path: Path) -> Addition | None:

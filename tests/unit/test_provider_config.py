@@ -74,6 +74,13 @@ def test_a_file_of_another_form_is_refused_with_what_to_write(tmp_path: Path, te
     assert told in str(error.value)
 
 
+def test_a_key_that_a_merged_group_has_too_stands_once(tmp_path: Path) -> None:
+    base = "x: {deep: {base: &b {<<: &a {reserved: 1, total: 2}, total: 3}}}\ny: {<<: *b, total: 4}\n"
+    (tmp_path / "a.yaml").write_text(f"{base}meta: {{schema_version: '1.0'}}\n")
+
+    assert read_additions(tmp_path) == ()
+
+
 def test_an_inventory_that_nobody_could_have_is_refused(tmp_path: Path) -> None:
     stock = "[{CUSTOM_LICENCE: {total: 3, min_unit: 4, max_unit: 2}}]"
 
