@@ -133,6 +133,7 @@ def _fitting(
     reasons: list[str] = []
     with open_driver(settings, choice) as driver:
         for name in driver.nodes():
+            choice.trace.nodes.append(name)
             survey = look(partial(driver.survey, name))
             standing = client.find(name)
             if standing is None:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from agent import VERSION
 from agent.command.exits import Exit
@@ -32,6 +33,8 @@ examples:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; return the exit code."""
     parser, verbs = parsers()
+    for one in (parser, *verbs.values()):
+        one.form = _asked_form(sys.argv[1:] if arguments is None else arguments)
     options = parser.parse_args(arguments)
     verb = VERBS[options.verb]
     if refusal := verb.refusal(options):
@@ -75,8 +78,9 @@ def _set_up_log(verbose: int) -> None:
 
 
 def _run(verb: Verb, options: argparse.Namespace) -> int:
-    """Run the verb; print an error that a user can cause as a message, without a traceback."""
+    """Run the verb; print an error that a user can cause as a message, and for programs as data; no traceback."""
     from agent.command.carry_out import carry_out
+    from agent.command.data import print_failure
     from agent.errors import USER_ERRORS
 
     try:
@@ -85,12 +89,36 @@ def _run(verb: Verb, options: argparse.Namespace) -> int:
         return result
     except USER_ERRORS as error:
         print(error, *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)
+        print_failure(options, error, Exit.ERROR)
         return Exit.ERROR
+    except KeyboardInterrupt as interrupt:
+        print_failure(options, interrupt, Exit.INTERRUPTED)
+        raise
 
 
-def parsers() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
+class _Parser(argparse.ArgumentParser):
+    """A parser that tells a usage error as data too, in the form that the command line asks for."""
+
+    form = "table"  # or json, or yaml
+
+    def error(self, message: str) -> NoReturn:
+        if self.form != "table":
+            from agent.command.data import print_misuse
+
+            print_misuse(self.form, message)
+        super().error(message)
+
+
+def _asked_form(arguments: Sequence[str]) -> str:
+    """Return the form that a command line asks for, right or wrong as it may be otherwise."""
+    pairs = zip(arguments, [*arguments[1:], ""], strict=True)
+    asked = [value if name == "--format" else name for name, value in pairs if name.startswith("--format")]
+    return next((form for form in ("json", "yaml") if asked and asked[-1].endswith(form)), "table")
+
+
+def parsers() -> tuple[_Parser, Mapping[str, _Parser]]:
     """Return the parser of the command line, and that of each verb, by name."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="compute-node-agent",
         description="Reports this host's CPUs, memory, disk, cells and devices to OpenStack placement as one tree.",
         epilog=EPILOG,

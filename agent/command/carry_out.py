@@ -1,7 +1,6 @@
 """Carry out a verb for this host or for bare-metal nodes, and print its result."""
 
 import argparse
-import json
 import sys
 from contextlib import nullcontext
 from functools import partial
@@ -14,6 +13,7 @@ from agent.command.verbs import VERBS, Verb
 from agent.command.working import working
 from agent.connect.choice import HypervisorNeeded, lists_nodes
 from agent.connect.counts import Counts
+from agent.connect.trace import Trace
 from agent.errors import ConfigError
 
 
@@ -28,6 +28,7 @@ def carry_out(verb: Verb, options: argparse.Namespace) -> int:
         from agent.command.cases import replay
 
         return replay(options, carry_out)
+    options.trace = Trace()
     options.counts = Counts() if verb.doing else None  # nobody waits for the service, which counts for its metrics
     with working(verb.doing, options.counts) if options.counts else nullcontext():
         if getattr(options, "save", None):
@@ -40,7 +41,7 @@ def carry_out(verb: Verb, options: argparse.Namespace) -> int:
         return Exit.DONE
     if picture := getattr(options, "picture", None):
         _draw(picture, verb, report)
-    _print(options.format, report, whole=getattr(options, "all", False))
+    _print(options, report)
     if report.remark:
         print(report.remark, file=sys.stderr)
     return report.exit
@@ -80,16 +81,15 @@ def _is_bare_metal(options: argparse.Namespace) -> bool:
         return False  # the verb reads the same files and reports what is wrong in them
 
 
-def _print(form: str, report: Report, *, whole: bool = False) -> None:
+def _print(options: argparse.Namespace, report: Report) -> None:
     """Print the data for programs, or a table for people."""
-    if form == "json":
-        print(json.dumps(report.data, indent=1, sort_keys=True))
-    elif form == "yaml":
-        import yaml
+    if options.format == "table":
+        _print_table(report, whole=getattr(options, "all", False))
+        return
+    from agent.command.data import about, print_data
 
-        yaml.safe_dump(report.data, sys.stdout, sort_keys=True)
-    else:
-        _print_table(report, whole=whole)
+    told = report.remark.split("\n") if report.remark else []
+    print_data(options.format, {**report.data, "about": about(options), "remarks": told})
 
 
 def _print_table(report: Report, *, whole: bool) -> None:

@@ -59,7 +59,7 @@ def _save(verb: Verb, options: argparse.Namespace, settings: Settings) -> str:
 
 def replay(options: argparse.Namespace, act: Callable[[Verb, argparse.Namespace], T]) -> T:
     """
-    Carry out the verb of a saved case on what was read then, and on nothing else.
+    Carry out the verb of a saved case on what was read then, and on nothing else; ``options`` become that verb's.
 
     Raises:
         DiscoveryError: ``options.replay`` is not a case that this version can replay. Else as the verb.
@@ -76,8 +76,9 @@ def replay(options: argparse.Namespace, act: Callable[[Verb, argparse.Namespace]
                 raise DiscoveryError(f"{options.replay} cannot be replayed: {option.name} cannot be {told[name]!r}")
         defaults = verb.defaults()
         decided = {name: defaults.get(name) for one in VERBS.values() for name in one.decides}
-        said = {"save": None, "replay": None, "case": case, **decided, **told}
-        return act(verb, argparse.Namespace(**{**defaults, **vars(options), **said}))
+        said = {"verb": verb.name, "save": None, "replay": None, "case": case, **decided, **told}
+        vars(options).update({**defaults, **vars(options), **said})
+        return act(verb, options)
 
 
 def _decides(verb: Verb) -> dict[str, Option]:

@@ -61,6 +61,7 @@ def check_host(choice: Choice, read_settings: Callable[[], Settings]) -> tuple[C
     try:
         with open_driver(settings, choice) as driver:
             for node in driver.nodes():
+                choice.trace.nodes.append(node)
                 surveys[node] = look(partial(driver.survey, node))
                 checks.append(_try("host", partial(_check_shape, driver, surveys[node], settings)))
                 checks += [Check("devices", False, text) for text in driver.idle(surveys[node], settings.policy)]

@@ -44,6 +44,7 @@ def explain_provider(choice: Choice, name: str, what: str | None) -> Explanation
     known: list[str] = []
     with open_driver(settings, choice) as driver:
         for node in driver.nodes():
+            choice.trace.nodes.append(node)
             survey = look(partial(driver.survey, node))
             observed = _standing(settings, choice, node) if choice.embedded or settings.placement_chosen else None
             shaped = driver.explain(survey, settings.policy, observed)

@@ -10,6 +10,34 @@ from agent.sync.forms import Amounts, ConversionForm, ObservedTreeForm, PlanForm
 from reportclient.payload import InventoryForm
 
 
+class AboutForm(TypedDict):
+    """What a run is about; the key ``about`` of all that is printed for programs."""
+
+    verb: str
+    version: str  # of the agent
+    time: str  # ISO 8601, UTC: when this was printed
+    nodes: list[str]  # empty: the verb asks about no node, or did not come so far
+    placement: str | None  # its name in messages; None: none was opened
+    layout: str | None  # as configured; None: bare metal, or the configuration cannot be read
+    target: str | None  # the layout that the run plans: that of --to, else the configured one
+    request_id: str  # X-OpenStack-Request-ID of all requests of the run
+
+
+class ErrorForm(TypedDict):
+    """Why a verb failed."""
+
+    kind: str  # class of the error
+    message: str  # as a person sees it; one line for each problem
+    exit: int
+
+
+class FailureForm(TypedDict):
+    """What is printed for programs instead of a result."""
+
+    about: AboutForm
+    error: ErrorForm
+
+
 class OutcomeForm(PlanForm):
     """How a pass over one node ended, with its plan."""
 
@@ -39,7 +67,15 @@ class RefusalForm(TypedDict, total=False):
     refused: Literal[True]
 
 
-class ShownConversionForm(ConversionForm, ApprovalForm, RefusalForm):
+class ForeseenForm(ConversionForm):
+    """A plan as the verb ``plan`` shows it: what a pass over one node would do."""
+
+    node: str
+    outcome: str  # how the pass would end, as in OutcomeForm
+    notes: list[str]  # why the pass would not carry out the plan
+
+
+class ShownConversionForm(ForeseenForm, ApprovalForm, RefusalForm):
     """A conversion as the verb ``reshape`` shows it."""
 
 

@@ -13,6 +13,7 @@ from agent.command.forms import (
     ApprovalAnswer,
     ApprovalForm,
     ChecksForm,
+    ForeseenForm,
     LeavingForm,
     RecordedForm,
     RefusalForm,
@@ -33,8 +34,8 @@ from agent.sync.approval import approvals, approve, tell_approval
 from agent.sync.convert import Agreement, convert, convert_approved, remember_plan, sync_node
 from agent.sync.decide.additions import add
 from agent.sync.decide.draft import Draft
-from agent.sync.decide.judge import judge, notes_on
-from agent.sync.forms import ConversionForm, ProviderForm, TreeForm
+from agent.sync.decide.judge import Verdict, judge, notes_on
+from agent.sync.forms import ProviderForm, TreeForm
 from agent.sync.json_form import encode_conversion, encode_observed_tree, encode_tree
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
@@ -60,6 +61,7 @@ def discover(options: argparse.Namespace) -> Report:
     with open_driver(settings, choice) as driver:
         additions = read_additions(settings.provider_config, required=settings.provider_config_named)
         for node in driver.nodes():
+            choice.trace.nodes.append(node)
             survey = look(partial(driver.survey, node))
             tree, _ = driver.shape(survey, settings.policy, None)
             told = survey.compute_id and parse_identity(survey.compute_id, "compute_id of the host archive")
@@ -77,6 +79,7 @@ def _suggest(options: argparse.Namespace) -> Report:
     texts = []
     with open_driver(settings_of(options), choice, attributes=TYPE_FILES) as driver:
         for node in driver.nodes():
+            choice.trace.nodes.append(node)
             texts.append(suggestion(look(partial(driver.survey, node)).facts.devices))
     data: SuggestionForm = {"lines": "\n\n".join(texts).split("\n")}
     return Report(data=data, table="agent.command.host_tables:print_suggestion")
@@ -137,7 +140,7 @@ def show_usages(options: argparse.Namespace) -> Report:
 def plan(options: argparse.Namespace) -> Report:
     """Report what a pass would change; write nothing to placement."""
     wishes = wishes_of(options)
-    records: list[ConversionForm] = []
+    records: list[ForeseenForm] = []
     subjects: list[Subject] = []
     remarks: list[str] = []
     with _nodes(options) as nodes:
@@ -146,7 +149,7 @@ def plan(options: argparse.Namespace) -> Report:
             with suppress(Unrecorded):
                 one.check_name(draft)
             verdict = judge(draft, wishes, one.terms())
-            records.append(_conversion(draft))
+            records.append(_foreseen(one.name, draft, verdict))
             subjects.append(of_conversion(records[-1], verdict.notes))
             remarks += [*doubts(one.settings, one.driver, draft.survey), *notes_on(draft)]
             doing = "stop here" if verdict.refused is Status.RESHAPE_NEEDED else "refuse this"
@@ -189,7 +192,7 @@ def reshape(options: argparse.Namespace) -> Report:
             drafts.append(draft)
             approved: ApprovalForm = {"approval": approval} if options.approve else {}
             against: RefusalForm = {"refused": True} if verdict.refused and not options.approve else {}
-            records.append({**_conversion(draft), **approved, **against})
+            records.append({**_foreseen(one.name, draft, verdict), **approved, **against})
             subjects.append(of_conversion(records[-1], verdict.notes))
     changes = any(one.plan.operations for one in drafts) and not options.approve
     # A digest names the plan of one node: with several nodes the plans of the others do not match it.
@@ -407,9 +410,16 @@ def _nodes(options: argparse.Namespace, *, writes: bool = False) -> Iterator[lis
         yield [node_of(node, driver, client, settings, where, choice) for node in driver.nodes()]
 
 
-def _conversion(one: Draft) -> ConversionForm:
+def _foreseen(node: str, one: Draft, verdict: Verdict) -> ForeseenForm:
     form = encode_conversion(one.plan, one.observed, one.allocations, one.allocations_after)
-    return {**form, "names": names_of({each.consumer for each in one.allocations}, one.survey)}
+    would = verdict.refused or (Status.CHANGED if one.plan.operations else Status.UNCHANGED)
+    return {
+        **form,
+        "names": names_of({each.consumer for each in one.allocations}, one.survey),
+        "node": node,
+        "outcome": would.value,
+        "notes": list(verdict.notes),
+    }
 
 
 def _other_layout(options: argparse.Namespace) -> str | None:

@@ -43,6 +43,7 @@ def choice_of(options: argparse.Namespace) -> Choice:
         recorder=getattr(options, "recorder", None),
         case=getattr(options, "case", None),
         counts=getattr(options, "counts", None),
+        **({"trace": options.trace} if hasattr(options, "trace") else {}),
     )
 
 

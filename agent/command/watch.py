@@ -82,6 +82,7 @@ def open_watch(settings: Settings, choice: Choice, *, sync: bool) -> Iterator[It
             raise ConfigError("watch works only on a live host: set [DEFAULT] compute_driver = libvirt.LibvirtDriver")
         with driver.watching(wake_ups.wake):
             name = driver.nodes()[0]
+            choice.trace.nodes.append(name)
             if not sync:
                 yield watch_host(driver, name, settings, wake_ups)
                 return

@@ -1,7 +1,6 @@
 """The verb ``watch``: print events and what they change, until it is interrupted."""
 
 import argparse
-import json
 import signal
 import sys
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ def watch(options: argparse.Namespace) -> None:
     choice = choice_of(options)
     with _ending_by_signal(), open_watch(settings_for(choice), choice, sync=options.sync) as changes:
         for change in changes:
-            _print(options.format, change)
+            _print(options, change)
 
 
 @contextmanager
@@ -45,17 +44,15 @@ def _ending_by_signal() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _print(form: str, change: Change) -> None:
+def _print(options: argparse.Namespace, change: Change) -> None:
     data = encode_change(change)
-    if form == "json":
-        print(json.dumps(data, sort_keys=True), flush=True)
-    elif form == "yaml":
-        import yaml
-
-        print(yaml.safe_dump(data, explicit_start=True), end="", flush=True)
-    else:
+    if options.format == "table":
         from agent.command.plan_tables import print_change
         from agent.command.screen import screen
 
         print_change(screen(), data)
         sys.stdout.flush()
+        return
+    from agent.command.data import about, print_data
+
+    print_data(options.format, {**data, "about": about(options)}, lines=True)

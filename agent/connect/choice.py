@@ -5,13 +5,14 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.connect.counts import Counts
 from agent.connect.metering import MeteredSender, operation, served
+from agent.connect.trace import Trace, TracedSender
 from agent.errors import ConfigError, StateError
 from agent.nova.answers import NovaRecord, essential
 from agent.nova.client import NovaClient
@@ -59,6 +60,7 @@ class Choice:
     case: Case | None = None  # saved case to replay instead of reading this host and placement
     counts: Counts | None = None  # of what a command reads and sends, for a person who waits; None: nobody does
     database: str | None = None  # URL of the cloud's placement database, for use while its API is down
+    trace: Trace = field(default_factory=Trace)  # of the run
 
 
 def settings_for(choice: Choice) -> Settings:
@@ -190,6 +192,7 @@ def open_nodes(
             f"nodes: use another configuration file or another command"
         )
     adapter, where = _ironic_of(choice.case) if choice.case else open_ironic(settings)
+    adapter = TracedSender(adapter, choice.trace)
     if choice.recorder:
         adapter, choice.recorder.called["ironic"] = RecordingSender(adapter, choice.recorder.ironic), where
     ours = settings.ironic
@@ -243,6 +246,7 @@ def open_client(settings: Settings, choice: Choice, *, writes: bool = False) -> 
         case = choice.case
         name, answers = case.name_of("placement"), RecordedSender(case.placement)
         transport = Transport(answers, where=name, now=case.clock.now_s)
+        choice.trace.placement = name
         return PlacementClient(transport), case.name_of("where")
     sender, where, name = open_sender(settings, choice, writes=writes)
     if choice.recorder:
@@ -271,8 +275,8 @@ def open_nova(settings: Settings, choice: Choice) -> NovaClient | None:
         return None
     from agent.connect.keystone import open_nova as open_adapter
 
-    sender: Sender
-    sender, where = open_adapter(settings)
+    adapter, where = open_adapter(settings)
+    sender: Sender = TracedSender(adapter, choice.trace)
     if choice.recorder:
         choice.recorder.called["nova"] = where
         sender = RecordingSender(sender, choice.recorder.nova, essential)
@@ -301,6 +305,7 @@ def node_of(
 ) -> ComputeNode:
     """Return one compute node with the clock and the processes of this host, of a recorder, or of a case."""
     nova = asking_nova(settings, choice)
+    choice.trace.nodes.append(name)
     node = ComputeNode(name=name, driver=driver, client=client, settings=settings, where=where, nova=nova)
     told = choice.case or choice.recorder
     return replace(node, clock=lambda: told.clock, probe=told.probe) if told else node
@@ -345,9 +350,17 @@ def open_sender(settings: Settings, choice: Choice, *, writes: bool = False) -> 
     """
     Return a sender to the chosen placement, its name in the state directory, and its name in messages.
 
+    Each request has the request id of the run.
+
     Raises:
         ConfigError, StateError: as ``open_client``.
     """
+    sender, where, name = _untraced(settings, choice, writes)
+    choice.trace.placement = name
+    return TracedSender(sender, choice.trace), where, name
+
+
+def _untraced(settings: Settings, choice: Choice, writes: bool) -> tuple[Sender, str, str]:
     if choice.embedded:
         folder = _embedded_dir(choice)
         where = f"the embedded placement in {folder}"

@@ -15,6 +15,7 @@ from keystoneauth1.plugin import FixedEndpointPlugin
 from keystoneauth1.session import Session
 from oslo_config import cfg
 
+from agent import VERSION
 from agent.errors import ConfigError
 from agent.settings.mentions import place
 from agent.settings.options import register_secrets
@@ -246,7 +247,8 @@ def _check_url(conf: cfg.ConfigOpts, group: str) -> None:
 
 
 def _settle(session: Any) -> None:
-    """Make a session's login safe from a deadlock; let requests not look for proxies if the environment has none."""
+    """Name the agent to servers; make the login safe from a deadlock; look for no proxies where none is set."""
+    session.app_name, session.app_version = "compute-node-agent", VERSION
     if session.auth is not None:
         session.auth._lock = _Login()
     if not any(name.lower() in ENVIRONMENT for name in os.environ):  # the look at each request would find nothing

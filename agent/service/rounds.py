@@ -100,6 +100,7 @@ class Rounds:
         Raises:
             ConfigError, StateError, DiscoveryError, PolicyError, PlacementError: what was written before stands.
         """
+        self._choice.trace.begin()
         client = self.open()
         if lists_nodes(self._settings):
             return self._take_nodes(client)
@@ -187,7 +188,10 @@ class Rounds:
             self._cases.keep(node.name, f"{outcome.status.value} {outcome.plan.digest}", deep=deep)
         if outcome.status is Status.CHANGED:
             count, digest = len(outcome.plan.operations), outcome.plan.digest
-            LOG.info("pass node=%s outcome=changed operations=%d digest=%s", outcome.node, count, digest)
+            sent = self._choice.trace.request_id
+            LOG.info(
+                "pass node=%s outcome=changed operations=%d digest=%s request_id=%s", outcome.node, count, digest, sent
+            )
         self._progress()
         audited = self._audits.take(node, outcome, deep=deep)
         if well:

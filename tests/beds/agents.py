@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -35,6 +36,11 @@ class Result:
     @property
     def json(self) -> Any:
         return json.loads(self.out)
+
+
+def lasting(out: str) -> str:
+    """Return printed JSON without what differs at each run: its time and its request id."""
+    return re.sub(r'\n  "(time|request_id)": "[^"]*",', "", out)
 
 
 @dataclass(slots=True)

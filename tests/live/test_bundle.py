@@ -14,7 +14,7 @@ import pytest
 
 from agent.bundle.mask import find_values, mask_files
 from agent.service.status import ServiceStatus, write_status
-from beds.agents import run_agent
+from beds.agents import lasting, run_agent
 from beds.placement import PlacementServer
 from beds.synthetic.bed import EMULATOR, Host
 from beds.synthetic.hosts import FOUR_CELLS
@@ -205,4 +205,4 @@ def planned(files: dict[str, str], folder: Path) -> Any:
             (folder / path).write_text(text)
     shown = run_agent("discover", "--host", folder / "host", "--config-file", folder / "agent.conf", "--format", "json")
     assert shown.code == 0, shown.err
-    return shown.json
+    return json.loads(lasting(shown.out))

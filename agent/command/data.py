@@ -1,0 +1,76 @@
+"""What a verb prints for programs: its result, or why it failed, with what the run was about."""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from agent import VERSION
+from agent.command.exits import Exit
+from agent.command.forms import AboutForm, FailureForm
+from agent.command.result import choice_of, settings_of
+from agent.connect.choice import lists_nodes, settings_for
+from agent.connect.trace import Trace
+from agent.errors import ConfigError
+
+
+def print_data(form: str, data: Mapping[str, object], *, lines: bool = False) -> None:
+    """Print data as ``json`` or ``yaml``; with ``lines`` as one of many, at once."""
+    if form == "yaml":
+        import yaml
+
+        print(yaml.safe_dump(dict(data), sort_keys=True, explicit_start=lines), end="", flush=lines)
+    else:
+        print(json.dumps(data, indent=None if lines else 1, sort_keys=True), flush=lines)
+
+
+def print_failure(options: argparse.Namespace, error: BaseException, ending: Exit) -> None:
+    """Print for programs why a verb failed, if they asked for data."""
+    if options.format == "table":
+        return
+    notes = getattr(error, "__notes__", ())
+    data: FailureForm = {
+        "about": about(options),
+        "error": {"kind": type(error).__name__, "message": "\n".join(map(str, (error, *notes))), "exit": int(ending)},
+    }
+    print_data(options.format, data)
+    with suppress(OSError):
+        sys.stdout.flush()
+
+
+def print_misuse(form: str, message: str) -> None:
+    """Print for programs why a command line cannot be read."""
+    print_data(form, {"error": {"kind": "Usage", "message": message, "exit": int(Exit.USAGE)}})
+    sys.stdout.flush()
+
+
+def about(options: argparse.Namespace) -> AboutForm:
+    """Return what a run is about, as far as it came."""
+    trace: Trace = getattr(options, "trace", None) or Trace()
+    layout, target = _layouts(options)
+    return {
+        "verb": options.verb,
+        "version": VERSION,
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "nodes": list(trace.nodes),
+        "placement": trace.placement or None,
+        "layout": layout,
+        "target": target,
+        "request_id": trace.request_id,
+    }
+
+
+def _layouts(options: argparse.Namespace) -> tuple[str | None, str | None]:
+    """Return the configured layout and that of the run; None for bare metal, and for a configuration that is wrong."""
+    try:
+        settings = settings_of(options)
+        if lists_nodes(settings):
+            return None, None
+        target = settings.policy.layout
+        choice = choice_of(options)
+        return (settings_for(replace(choice, layout=None)).policy.layout if choice.layout else target), target
+    except ConfigError:
+        return None, None

@@ -1,0 +1,38 @@
+"""What ties together the traces of one run: the id that all its requests have, and whom it asked about which nodes."""
+
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from reportclient.keystone import Sender
+
+HEADER = "X-OpenStack-Request-ID"  # oslo.middleware logs it as global_request_id, in each service that is asked
+
+
+def _new_id() -> str:
+    return f"req-{uuid4()}"  # the form that oslo.middleware takes; it drops any other
+
+
+@dataclass(slots=True)
+class Trace:
+    """The traces of one run of a verb, or of one pass of the service."""
+
+    request_id: str = field(default_factory=_new_id)
+    placement: str = ""  # its name in messages; empty: none was opened
+    nodes: list[str] = field(default_factory=list)  # names of those that the run is about
+
+    def begin(self) -> None:
+        """Take a new request id: another pass begins."""
+        self.request_id = _new_id()
+
+
+class TracedSender:
+    """A sender that passes requests on to another one, each with the request id of the run."""
+
+    def __init__(self, sender: Sender, trace: Trace) -> None:
+        self._sender = sender
+        self._trace = trace
+
+    def request(self, url: str, method: str, **kwargs: Any) -> Any:
+        headers = {HEADER: self._trace.request_id, **kwargs.pop("headers", {})}
+        return self._sender.request(url, method, headers=headers, **kwargs)
