@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,13 +88,13 @@ def _load_recorded(archive: "HostArchive", options: DriverOptions) -> "Driver":
     from drivers.host.pmem import NAMESPACES
     from drivers.host.sysfs import KernelFiles
     from drivers.libvirt.driver import LibvirtDriver
-    from drivers.libvirt.recorded import RecordedConnection
+    from drivers.libvirt.recorded import RecordedConnection, recorded_disk
 
     archive.check()
     return LibvirtDriver(
         RecordedConnection(archive),
         options.guests,
-        archive.disk,
+        partial(recorded_disk, archive, options.disk) if options.archive else archive.disk,
         archive.compute_id,
         files=KernelFiles(archive.root),
         attributes=options.attributes,

@@ -84,7 +84,7 @@ class DiskSpace:
 
     total_bytes: int
     free_bytes: int = field(compare=False)  # not compared: it differs at each look, and the tree does not use it
-    image_cache_bytes: int = 0  # of nova's cached images, where they are to be reserved
+    image_cache_bytes: int | None = None  # of nova's cached images; None: not read, as they are not to be reserved
     volume_group: str | None = None  # its name; None: it is a file system
 
 

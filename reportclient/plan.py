@@ -12,6 +12,8 @@ from reportclient.errors import UnsafePlan
 from reportclient.names import NO_DEVICES
 from reportclient.tree import Inventory, ObservedTree, total_of
 
+_NAMED_CONSUMERS = 4  # that a refusal names
+
 
 @dataclass(frozen=True, slots=True)
 class EnsureClasses:
@@ -352,8 +354,8 @@ def check_use(plan: Plan, observed: ObservedTree, allocations: Iterable[Allocati
             with allocations would be removed (never allowed).
     """
     final = stock_writes(plan.operations)
-    by_name = observed.by_name
-    for (name, resource_class), used in sorted(usages(allocations).items()):
+    by_name, held = observed.by_name, tuple(allocations)
+    for (name, resource_class), used in sorted(usages(held).items()):
         provider = by_name.get(name)
         if provider is None or provider.uuid not in final:
             continue
@@ -361,8 +363,9 @@ def check_use(plan: Plan, observed: ObservedTree, allocations: Iterable[Allocati
         stays = _capacity(final[provider.uuid], resource_class)
         if resource_class not in final[provider.uuid]:
             raise UnsafePlan(
-                f"{used} {resource_class} on {name} are allocated, and the plan would remove that stock: "
-                f"move the guests away first"
+                f"{used} {resource_class} on {name} are allocated{_to(held, (name, resource_class))}, and the "
+                f"plan would remove that stock: move the guests away first; of consumers without a guest "
+                f"compute-node-agent audit says what to do"
             )
         # A reservation of devices that guests hold keeps them from other guests; it takes nothing away.
         of_devices, total = resource_class not in NO_DEVICES, final[provider.uuid][resource_class].total
@@ -374,6 +377,13 @@ def check_use(plan: Plan, observed: ObservedTree, allocations: Iterable[Allocati
                 f"{used} {resource_class} on {name} are allocated, and the plan would leave room for "
                 f"{stays}: move guests away, correct the configuration, or say --force"
             )
+
+
+def _to(allocations: Iterable[Allocation], slot: tuple[str, str]) -> str:
+    """Return to which consumers a class of a provider is allocated, as words."""
+    found = sorted({one.consumer for one in allocations if (one.provider, one.resource_class) == slot})
+    more = f" and {len(found) - _NAMED_CONSUMERS} more" if len(found) > _NAMED_CONSUMERS else ""
+    return f" to {', '.join(found[:_NAMED_CONSUMERS])}{more}"
 
 
 def _capacity(inventories: Mapping[str, Inventory], resource_class: str) -> int:

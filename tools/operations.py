@@ -99,7 +99,7 @@ Never repaired are NEVER.
 heal: [orphaned, leaked-migration, doubled]  # kinds
 grace_s: 600    # seconds since the finding was first seen, and since the allocations were last written
 again_s: 60     # seconds since an earlier audit saw the finding: nothing is repaired at the first look
-move_s: 86400   # replaces grace_s where a guest may be on its way: a migration may wait and copy for hours
+move_s: 86400   # replaces grace_s where a guest may be on its way: orphaned and doubled without nova's word
 untyped: false  # true: consumers without a type are nova's, because no other service claims on this host's inventory
 at_once: false  # true: no waiting for rows of a guest that are on the wrong provider of this host; see below
 limit: 5        # repairs in one audit; those that fail do not count

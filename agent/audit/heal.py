@@ -22,6 +22,8 @@ from reportclient.errors import Conflict, Rejected, Unavailable
 from reportclient.plan import Delete, Plan, ReplaceAllocations, Rewrite, SetInventories
 from reportclient.tree import ObservedTree
 
+UNLISTED = "the policy does not list this kind of finding"
+UNASKED = "not done: no --policy allows it"
 SECONDS = {"type": "number", "minimum": 0, "maximum": 1_000_000_000}
 SCHEMA: dict[str, object] = {
     "type": "object",
@@ -164,7 +166,7 @@ def _against(finding: Finding, result: AuditResult, policy: HealPolicy, now: flo
     if not finding.safe:
         return "the repair is not certain to be right"
     if finding.kind not in policy.kinds:
-        return "the policy does not list this kind of finding"
+        return UNLISTED
     if finding.untyped and not policy.untyped:
         return "its consumer has no type, and the policy does not say untyped: true"
     if policy.at_once and finding.misplaced:

@@ -111,7 +111,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _asked_form(arguments: Sequence[str]) -> str:
     """Return the form that a command line asks for, right or wrong as it may be otherwise."""
-    pairs = zip(arguments, [*arguments[1:], ""], strict=True)
+    pairs = zip(arguments, [*arguments, ""][1:], strict=True)
     asked = [value if name == "--format" else name for name, value in pairs if name.startswith("--format")]
     return next((form for form in ("json", "yaml") if asked and asked[-1].endswith(form)), "table")
 

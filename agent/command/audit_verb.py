@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 
-from agent.audit.heal import Healed, HealPolicy, RepairOutcome, decide_repairs, heal, read_policy
+from agent.audit.heal import UNASKED, Healed, HealPolicy, RepairOutcome, decide_repairs, heal, read_policy
 from agent.audit.run import AskNova, AuditResult, witness
 from agent.command.doubts import never_repaired
 from agent.command.exits import Exit
@@ -124,7 +124,7 @@ def _refusal(node: ComputeNode) -> str:
 def _why(outcome: RepairOutcome, options: argparse.Namespace) -> str:
     """Say why an audit without --heal does nothing about a finding."""
     if outcome.finding.repair and outcome.finding.safe and not options.policy:
-        return "not done: no --policy allows it"
+        return UNASKED
     return outcome.why or "audit --heal carries it out"
 
 

@@ -10,6 +10,7 @@ from rich.table import Column, Table
 from rich.text import Text
 from rich.tree import Tree
 
+from agent.audit.heal import UNASKED, UNLISTED
 from agent.command.forms import (
     AdoptionForm,
     AuditForm,
@@ -123,7 +124,10 @@ def print_findings(out: Screen, data: AuditForm) -> None:
         subjects.setdefault(one["consumer"] or one["provider"] or "", {}).setdefault(one["kind"], []).append(one)
     if not subjects:
         depth = " (only providers whose generation changed were read)" if data["light"] else ""
-        out.print(f"nothing found: placement's allocations agree with the guests that the hypervisor runs{depth}")
+        young = f", but for {counted(len(data['young']), 'consumer')} too young to be judged" if data["young"] else ""
+        out.print(
+            f"nothing found: placement's allocations agree with the guests that the hypervisor runs{young}{depth}"
+        )
         return
     kinds = Counter(kind for by_kind in subjects.values() for kind in by_kind)
     total = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
@@ -152,7 +156,7 @@ def _print_subject(out: Screen, several: list[FindingForm]) -> None:
         lines.append(Text(f"repair: {first['repair']} ({doing})"))
     else:
         lines.append(Text(first["why"]))
-    if first["repair"] and first["safe"] and first["outcome"] == "reported":
+    if first["repair"] and first["safe"] and first["why"] in (UNASKED, UNLISTED):
         lines.append(Text(f"to mend it: compute-node-agent audit --heal --policy FILE, with heal: [{first['kind']}]"))
     for line in lines:
         out.print(Padding(line, (0, 0, 0, 4)))

@@ -51,7 +51,11 @@ def _disk_shared(values: Values) -> bool:
         return False
     kind = values.value("libvirt", "images_type")
     if kind == "lvm":
-        values.problem("agent", "shared_disk", "sharing does not fit [libvirt] images_type = lvm, which is this host's")
+        values.problem(
+            "agent",
+            "shared_disk",
+            "= sharing does not fit [libvirt] images_type = lvm: a volume group is one host's own",
+        )
     if kind != "rbd" and values.value("workarounds", "reserve_disk_resource_for_image_cache"):
         values.problem(
             "agent",

@@ -136,7 +136,7 @@ class HostArchive:
             return DiskSpace(
                 total_bytes=whole(disk["total_bytes"]),
                 free_bytes=whole(disk["free_bytes"]),
-                image_cache_bytes=whole(disk.get("image_cache_bytes", 0)),
+                image_cache_bytes=whole(disk["image_cache_bytes"]) if "image_cache_bytes" in disk else None,
                 volume_group=disk.get("volume_group"),
             )
 

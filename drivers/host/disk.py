@@ -83,7 +83,7 @@ def _probe_folder(disk: InstancesFolder) -> DiskSpace:
             f"cannot read the size of the file system at {disk.instances} ([DEFAULT] instances_path): "
             f"{error.strerror or error}: is it mounted?"
         ) from error
-    cached = _cached(disk.image_cache, place) if disk.image_cache else 0
+    cached = _cached(disk.image_cache, place) if disk.image_cache else None
     return DiskSpace(total_bytes=usage.total, free_bytes=usage.free, image_cache_bytes=cached)
 
 

@@ -5,11 +5,12 @@ from collections.abc import MutableMapping
 from contextlib import AbstractContextManager, nullcontext
 
 from drivers.errors import DiscoveryError
-from drivers.facts import CpuMap, Versions
+from drivers.facts import CpuMap, DiskFacts, DiskSpace, DiskUnread, PoolSpace, Versions
 from drivers.host.archive import Document, HostArchive, fields, whole
 from drivers.host.parse import HIGHEST_CPU
 from drivers.libvirt.capabilities import Offer
 from drivers.libvirt.connection import HOST_CPU, Connection, Domain
+from drivers.policy import CephPool, DiskPlace, InstancesFolder, VolumeGroup
 
 _VERSION = "libvirt/version.json"
 CPU_MAP = "libvirt/cpumap.json"
@@ -99,6 +100,47 @@ class RecordedConnection:
             )
             for uuid in (name.removesuffix(".xml") for name in files)
         )
+
+
+def recorded_disk(archive: HostArchive, place: DiskPlace) -> DiskFacts:
+    """
+    Return what was recorded of the disks of guests.
+
+    Raises:
+        DiscoveryError: it was recorded of another kind of storage than ``place``. Else as ``HostArchive.disk``.
+    """
+    found = archive.disk()
+    if isinstance(found, DiskUnread):
+        return found
+    recorded = _pool(found.pool) if isinstance(found, PoolSpace) else _space(found)
+    wanted = _wanted(place)
+    if recorded != wanted:
+        raise DiscoveryError(
+            f"host archive {archive.root} was recorded with the disks of guests in {recorded}, and [libvirt] "
+            f"images_type says {wanted} here: set the recorded value in the configuration (--config-file), or record "
+            f"the host again"
+        )
+    cache = isinstance(place, InstancesFolder) and place.image_cache is not None
+    if cache and isinstance(found, DiskSpace) and found.image_cache_bytes is None:
+        raise DiscoveryError(
+            f"host archive {archive.root} was recorded without nova's image cache, which [workarounds] "
+            f"reserve_disk_resource_for_image_cache reserves here: record the host again, or set the option to false"
+        )
+    return found
+
+
+def _pool(name: str) -> str:
+    return f"the Ceph pool {name}"
+
+
+def _space(found: DiskSpace) -> str:
+    return f"the volume group {found.volume_group}" if found.volume_group else "a file system"
+
+
+def _wanted(place: DiskPlace) -> str:
+    if isinstance(place, CephPool):
+        return _pool(place.name)
+    return f"the volume group {place.name}" if isinstance(place, VolumeGroup) else "a file system"
 
 
 class RecordingConnection:

@@ -45,6 +45,24 @@ CARDS = "[devices]\nenabled_mdev_types = "
         pytest.param("[libvirt]\nimage_type = rbd\n", 0, "is images_type meant?", id="a letter less"),
         pytest.param("[agent]\nlayout = numa\n", 1, "is [compute] layout meant?", id="option in another group"),
         pytest.param("[agent]\nrole = besides\n", 1, "but found 'besides': is beside meant?", id="misspelt role"),
+        pytest.param(
+            "[libvirt]\nimages_type = rbd\n",
+            1,
+            "was recorded with the disks of guests in a file system, and [libvirt] images_type says the Ceph pool rbd",
+            id="a Ceph pool and a recorded file system",
+        ),
+        pytest.param(
+            "[libvirt]\nimages_type = lvm\nimages_volume_group = nova\n",
+            1,
+            "images_type says the volume group nova here",
+            id="a volume group and a recorded file system",
+        ),
+        pytest.param(
+            "[workarounds]\nreserve_disk_resource_for_image_cache = true\n",
+            1,
+            "was recorded without nova's image cache",
+            id="an image cache that was not recorded",
+        ),
         pytest.param("[compute]\ncpu_shared_set = 0-3,x\n", 1, "'x' is neither a CPU id nor a range", id="CPU set"),
         pytest.param(
             "[compute]\ncpu_dedicated_set = 900-901\n",

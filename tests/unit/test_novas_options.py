@@ -13,7 +13,9 @@ from agent.settings.read import load_settings
 from beds.upgrades import write_config
 from drivers import DRIVERS, DriverOptions, HostDriver
 from drivers.errors import DiscoveryError, PolicyError
-from drivers.host.archive import HostArchive
+from drivers.facts import DiskFacts, DiskSpace, PoolSpace
+from drivers.host.archive import DISK, HostArchive, encode_disk
+from drivers.policy import CephPool, DiskPlace, VolumeGroup
 from drivers.rules import rule_attributes
 
 HERE = Path(__file__).parent
@@ -103,6 +105,19 @@ def archive_of(name: str, folder: Path) -> HostArchive:
     return HostArchive(root)
 
 
+def record_storage(archive: HostArchive, place: DiskPlace) -> None:
+    """Let the host have been recorded with the disks of its guests at this place."""
+    size = 250 * 1024**3
+    found: DiskFacts = DiskSpace(total_bytes=size, free_bytes=size)
+    if isinstance(place, CephPool):
+        found = PoolSpace(place.name, 3 * size, 250)
+    elif isinstance(place, VolumeGroup):
+        found = DiskSpace(total_bytes=size, free_bytes=size, volume_group=place.name)
+    elif place.image_cache:
+        found = DiskSpace(total_bytes=size, free_bytes=size, image_cache_bytes=1024**3)
+    (archive.root / DISK).write_text(encode_disk(found), encoding="utf-8")
+
+
 def reported(groups: Groups, archive: HostArchive, folder: Path) -> Any:
     """What is reported of the host with these options, and read for it; else why it is refused."""
     try:
@@ -110,6 +125,7 @@ def reported(groups: Groups, archive: HostArchive, folder: Path) -> Any:
         row = DRIVERS["libvirt.LibvirtDriver"]
         assert isinstance(row, HostDriver)
         policy = settings.policy
+        record_storage(archive, settings.disk)
         driver = row.load(
             DriverOptions(
                 uri="",

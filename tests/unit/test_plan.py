@@ -126,7 +126,7 @@ def test_what_was_over_full_before_may_stay_so() -> None:
 def test_stock_that_guests_hold_is_never_removed() -> None:
     plan = Plan((SetInventories("r", "host", {"MEMORY_MB": STOCK["MEMORY_MB"]}),))
 
-    with pytest.raises(UnsafePlan, match="1 VCPU on host are allocated, and the plan would remove that stock"):
+    with pytest.raises(UnsafePlan, match="1 VCPU on host are allocated to guest, and the plan would remove that stock"):
         check_use(plan, TREE, hold(1), force=True)
 
 

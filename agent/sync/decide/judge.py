@@ -170,7 +170,7 @@ def _converts_while_awaiting(draft: Draft) -> tuple[str, ...]:
         return ()
     return (
         f"devices are awaited since this host was booted, and a conversion from {draft.stands_in} to {draft.layout} "
-        f"would forget them: start what sets them up, or wait until [agent] expect_timeout is over, or say --force. "
+        f"would forget them: start what sets them up, or wait until [agent] expect_timeout is over (0: no wait). "
         f"Nothing is written meanwhile, so what is missing is not reserved either: guests may be sent to it",
     )
 
