@@ -85,6 +85,25 @@ class ShownTreeForm(ObservedTreeForm):
     names: dict[str, str]  # of guests on this host, by consumer
 
 
+class DoneForm(TypedDict):
+    """One conversion of this host, as its journal has it."""
+
+    node: str
+    began: str  # ISO 8601, UTC
+    outcome: str  # "done", "begun", or why the end is not known
+    layout: str  # in which the tree stood before; "?": an older release did not say
+    target: str
+    digest: str
+    consumers: int  # whose allocations moved
+    path: str  # of the entry
+
+
+class JournalForm(TypedDict):
+    """The conversions of this host, the latest first."""
+
+    conversions: list[DoneForm]
+
+
 class EventForm(TypedDict):
     """One event of the host."""
 

@@ -20,6 +20,7 @@ from agent.command.forms import (
     EndingForm,
     ExplanationForm,
     FindingForm,
+    JournalForm,
     RecordedForm,
     ShownTreeForm,
     StatusForm,
@@ -160,6 +161,19 @@ def _print_subject(out: Screen, several: list[FindingForm]) -> None:
         lines.append(Text(f"to mend it: compute-node-agent audit --heal --policy FILE, with heal: [{first['kind']}]"))
     for line in lines:
         out.print(Padding(line, (0, 0, 0, 4)))
+
+
+def print_journal(out: Screen, data: JournalForm) -> None:
+    """Print the conversions of a host, one line each."""
+    if not data["conversions"]:
+        out.print("no conversion")
+        return
+    columns = (Column("began"), Column("node"), Column("from"), Column("to"), Column("consumers", justify="right"))
+    table = Table(*columns, Column("digest"), Column("outcome"), box=None, pad_edge=False)
+    for one in data["conversions"]:
+        row = (one["began"][:19], one["node"], one["layout"], one["target"], str(one["consumers"]), one["digest"])
+        table.add_row(*map(Text, (*row, one["outcome"])))
+    out.print(table)
 
 
 def print_status(out: Screen, status: StatusForm) -> None:

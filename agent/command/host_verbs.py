@@ -171,7 +171,7 @@ def reshape(options: argparse.Namespace) -> Report:
     wishes = replace(wishes_of(options), reshape=True)
     api = _look_for_api(options)
     drafts: list[Draft] = []
-    remarks = [] if api.up is False else [f"reshape --apply would refuse this: {api.told}"]
+    remarks = [] if api.up is False else [f"{options.verb} --apply would refuse this: {api.told}"]
     refused: list[bool] = []
     records: list[ShownConversionForm] = []
     subjects: list[Subject] = []
@@ -183,7 +183,7 @@ def reshape(options: argparse.Namespace) -> Report:
             doing = "approve" if options.approve else "apply"
             approval: ApprovalAnswer = "refused"
             remarks += [*doubts(one.settings, one.driver, draft.survey), *notes_on(draft)]
-            remarks += [f"reshape --{doing} would refuse this: {note}" for note in verdict.notes]
+            remarks += [f"{options.verb} --{doing} would refuse this: {note}" for note in verdict.notes]
             if options.approve and verdict.refused is None:
                 approval, remark = _approve(one, draft, options.digest)
                 remarks.append(remark)

@@ -39,6 +39,7 @@ def wishes_of(options: argparse.Namespace) -> Wishes:
         take_over=getattr(options, "take_over", False),
         rename_from=getattr(options, "rename_from", None),
         deep=getattr(options, "deep", None),
+        undone=getattr(options, "undone", None),
     )
 
 

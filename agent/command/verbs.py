@@ -221,6 +221,29 @@ _TABLE = (
         decides=("to",),
     ),
     Verb(
+        name="undo",
+        help="take the last conversion back, exactly, or not at all; a dry run unless --apply",
+        function="agent.command.undo_verb:undo",
+        doing="reading this host and placement, taking a conversion back",
+        example="--apply --digest 0123456789ab",
+        writes=True,
+        options=(
+            *HOST,
+            Option("--list", "list the conversions of this host, the latest first, and do nothing"),
+            Option("--apply", "carry it out"),
+            Option("--digest", "only the plan of this digest, as a dry run showed it", metavar="D", type=parse_digest),
+            *PICTURE,
+            *ALL,
+        ),
+        contradictions=(
+            (
+                lambda options: options.digest is not None and not options.apply,
+                "--digest goes with --apply: it says which plan to carry out",
+            ),
+            (lambda options: options.list and options.apply, "--list does nothing: leave --apply out"),
+        ),
+    ),
+    Verb(
         name="record",
         help="record this host in a folder, to read it on another machine",
         function="agent.command.host_verbs:record",

@@ -1,23 +1,28 @@
 """
 Journal of conversions: one file for each, with the plan and the tree before and after it.
 
-A person can see in it which consumer had what; the agent never reads it.
+A person can see in it which consumer had what; the verb ``undo`` reads it.
 """
 
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from agent.errors import StateError
-from agent.state.files import replace_durably
+from agent.state.files import checksum, replace_durably
 from agent.sync.decide.draft import Draft
 from agent.sync.json_form import encode_after, encode_observed_tree, encode_plan
 from agent.sync.node import ComputeNode
 from reportclient.errors import PlacementError
 
 _FORMAT = 1
+_FOLDER = "journal"
+DONE = "done"
+UNTOLD = "?"
 _KEPT = 100  # entries that are kept, the latest ones
 
 
@@ -30,12 +35,14 @@ def journaled(node: ComputeNode, draft: Draft) -> Iterator[None]:
         StateError: the entry cannot be written; if that is before the conversion, it does not run.
     """
     began = datetime.now(UTC)
-    folder = node.settings.state_directory / "journal"
+    folder = node.settings.state_directory / _FOLDER
     path = folder / f"{began:%Y%m%dT%H%M%S.%fZ}-{draft.root_uuid}.json"
     entry: dict[str, object] = {
         "format": _FORMAT,
         "node": node.name,
         "where": node.where,
+        "layout": draft.stands_in,
+        "target": draft.layout,
         "began": began.isoformat(),
         "ended": None,
         "outcome": "begun",
@@ -51,15 +58,72 @@ def journaled(node: ComputeNode, draft: Draft) -> Iterator[None]:
         _write(path, entry | {"ended": datetime.now(UTC).isoformat(), "outcome": outcome})
         raise
     else:
-        _write(path, entry | {"ended": datetime.now(UTC).isoformat(), "outcome": "done"})
+        _write(path, entry | {"ended": datetime.now(UTC).isoformat(), "outcome": DONE})
     finally:
         with suppress(OSError):
             for old in sorted(folder.glob("*.json"))[:-_KEPT]:
                 old.unlink()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One entry of the journal."""
+
+    path: Path
+    node: str
+    where: str  # the placement's name
+    began: str  # ISO 8601, UTC
+    outcome: str  # DONE, or what a person must know
+    digest: str
+    layout: str  # in which the tree stood before; "?" in entries of older releases
+    target: str
+    consumers: int  # whose allocations moved
+    body: Mapping[str, Any]  # the whole entry
+    whole: bool  # False: an older release wrote it, or it is damaged
+
+
+def read_journal(folder: Path) -> tuple[Entry, ...]:
+    """
+    Return the entries of a state directory, the latest last; empty where there was no conversion.
+
+    Raises:
+        StateError: an entry cannot be read, or is no entry.
+    """
+    found = []
+    for path in sorted((folder / _FOLDER).glob("*.json")):
+        try:
+            found.append(_decode(path, json.loads(path.read_text(encoding="utf-8"))))
+        except OSError as error:
+            raise StateError(f"cannot read {path}: {error.strerror}") from error
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise StateError(
+                f"{path} is damaged ({type(error).__name__}): what was done last is not known, so nothing is taken "
+                f"back. Move the file away to go on without it"
+            ) from error
+    return tuple(found)
+
+
+def _decode(path: Path, record: Any) -> Entry:
+    body = {key: value for key, value in record.items() if key != "checksum"}
+    if "checksum" in record and record["checksum"] != checksum(body):
+        raise ValueError("checksum")
+    return Entry(
+        path=path,
+        node=str(body["node"]),
+        where=str(body["where"]),
+        began=str(body["began"]),
+        outcome=str(body["outcome"]),
+        digest=str(body["digest"]),
+        layout=str(body.get("layout", UNTOLD)),
+        target=str(body.get("target", UNTOLD)),
+        consumers=len({move["consumer"] for move in body["moves"]}),
+        body=body,
+        whole="checksum" in record,
+    )
+
+
 def _write(path: Path, entry: Mapping[str, object]) -> None:
     try:
-        replace_durably(path, json.dumps(entry, indent=1))
+        replace_durably(path, json.dumps({**entry, "checksum": checksum(entry)}, indent=1))
     except OSError as error:
         raise StateError(f"cannot write {path}: {error.strerror}: make room or set [agent] state_directory") from error

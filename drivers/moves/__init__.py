@@ -34,17 +34,19 @@ def plan_moves(
     *,
     stand_ins: Mapping[str, str] | None = None,
     recast_as: Collection[tuple[str, str]] = (),
+    former: Mapping[tuple[str, str, str], str] | None = None,
 ) -> tuple[Move, ...]:
     """
     Return the moves from what consumers have to what ``desired`` offers; none when everything has its place.
 
     Providers have the same names in both trees. ``stand_ins`` gives the guest of a consumer that is not a guest itself:
-    a migration. ``recast_as`` is as ``exchanged`` returns it.
+    a migration. ``recast_as`` is as ``exchanged`` returns it. ``former`` gives the provider that what floats goes to
+    if there is room, by (consumer, provider, class): where it was before a conversion that is taken back.
 
     Raises:
         Unplaceable: an allocation finds no place, or several and nothing shows which.
     """
-    return _moves(Question(observed, desired, holdings, ours, stand_ins or {}, recast_as))
+    return _moves(Question(observed, desired, holdings, ours, stand_ins or {}, recast_as, former or {}))
 
 
 def exchanged(before: Mapping[str, Collection[str]], now: Mapping[str, Collection[str]]) -> frozenset[tuple[str, str]]:

@@ -7,6 +7,7 @@ from drivers.packing import Load
 from drivers.parcels import Parcel
 
 _SHOWN = 3  # undecided devices in one message
+AS_BEFORE = "the guest had it there before the conversion that is taken back"
 IN_ITS_CELL = "the allocation stays in its cell, as far as there is room"
 
 
@@ -59,17 +60,19 @@ class Floats:
         Send parcels of one class to the first of these places with room.
 
         What leaves a provider of a cell stays in this cell as far as it has room there: a change of the layout is no
-        reason to take another cell.
+        reason to take another cell. Where a conversion is taken back, the place before it comes first.
         """
-        by_heir: dict[str | None, list[Parcel]] = {}
+        by_first: dict[tuple[str, str] | None, list[Parcel]] = {}
         for parcel in going:
+            former = self._question.former.get((parcel.consumer, parcel.provider, parcel.resource_class))
             heir = self._question.heir((parcel.provider, parcel.to_class))
-            by_heir.setdefault(heir if heir in places else None, []).append(parcel)
-        for heir, parcels in by_heir.items():
+            likely = ((former, AS_BEFORE), (heir, IN_ITS_CELL))
+            first = next(((place, why) for place, why in likely if place and place in places), None)
+            by_first.setdefault(first, []).append(parcel)
+        for first, parcels in by_first.items():
             sources = tuple((parcel.provider, parcel.resource_class, parcel.amount) for parcel in parcels)
-            first = () if heir is None else (heir,)
-            order = (*first, *(place for place in places if place != heir))
-            load.add(parcels[0].to_class, sources, order, IN_ITS_CELL if first else because)
+            order = tuple(dict.fromkeys((*((first[0],) if first else ()), *places)))
+            load.add(parcels[0].to_class, sources, order, first[1] if first else because)
 
     def _has_place(self, parcel: Parcel, candidates: Iterable[str]) -> bool:
         """Return whether a candidate is the parcel's provider, or above or below it."""

@@ -13,7 +13,11 @@ from reportclient.tree import ProviderTree
 
 
 class Question:
-    """The facts of one plan: the trees, the holdings of guests, and the guests that consumers stand for."""
+    """
+    The facts of one plan: the trees, the holdings of guests, and the guests that consumers stand for.
+
+    ``former`` is as in ``plan_moves``.
+    """
 
     def __init__(
         self,
@@ -23,6 +27,7 @@ class Question:
         ours: Ownership,
         stand_ins: Mapping[str, str],
         recast_as: Collection[tuple[str, str]],
+        former: Mapping[tuple[str, str, str], str],
     ) -> None:
         self.observed = observed
         self.ours = ours
@@ -36,6 +41,7 @@ class Question:
         self.kept = _kept(desired)
         self.words = Words(holdings)
         self.stand_ins = stand_ins
+        self.former = former
         root = desired.root.name  # where the root has less of a class, the loss itself is enough to tell
         self.recast = {(old, new) for old, new in recast_as if not self.shrinks(root, old)}
 

@@ -230,3 +230,25 @@ def test_guests_stay_in_their_cells_from_cells_to_numa_and_back(lab: TenantsHost
         assert stood.setdefault(layout, lab.stands()) == lab.stands()
 
     assert lab.processes() == processes
+
+
+def test_a_conversion_is_taken_back_below_guests_that_run_with_one_that_came_since(
+    lab: TenantsHost, tmp_path: Path
+) -> None:
+    devices = write_layout("devices", tmp_path)
+    assert lab.run("reshape", "--apply", "--config-file", devices).code == 0
+    before, held, processes = lab.stands(), lab.held(), lab.processes()
+    assert lab.run("reshape", "--to", "numa", "--apply", "--config-file", devices).code == 0
+    late = {"late": Tenant(GuestSpec(cpuset=SHARED), {"NUMA2": {"VCPU": 1}, "NUMA2_PAGES_4": {"MEMORY_MB": 32}})}
+
+    with running(lab.host, late):
+        add_consumer(lab.placement, "late", {"allocations": late["late"].below("numa")})
+        planned = lab.run("undo", "--config-file", devices)
+        applied = lab.run("undo", "--apply", "--digest", planned.json["digest"], "--config-file", devices)
+        after = lab.run("show").json["allocations"]
+
+        assert (planned.code, applied.code) == (3, 0), planned.err + applied.out + applied.err
+        assert lab.stands() == before
+        assert lab.held() == held
+        assert after[identity("late")] == {ROOT: {"DISK_GB": 1, "MEMORY_MB": 32, "VCPU": 1}}
+        assert {name: lab.processes()[name] for name in processes} == processes

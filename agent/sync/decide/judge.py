@@ -9,6 +9,7 @@ from agent.sync.decide.draft import Draft
 from agent.sync.decide.novas import advice, open_stock, stranded
 from agent.sync.decide.owner import against_writing, only_audits, outlook
 from agent.sync.decide.pool import DISK, leaves, tell_pool
+from agent.sync.decide.undoing import Conversion, not_as_before
 from agent.sync.decide.unmatched import misspelt
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
@@ -72,6 +73,8 @@ def judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
         check_use(draft.plan, draft.observed, draft.allocations_after, force=wishes.force)
     except UnsafePlan as error:
         return Verdict(refused=Status.UNSAFE, notes=(str(error),), memory=memory)
+    if wishes.undone and (other := _not_undone(draft, wishes.undone)):
+        return Verdict(refused=Status.UNSAFE, notes=other, memory=memory)
     if draft.plan.moves and not wishes.reshape:
         return Verdict(refused=Status.RESHAPE_NEEDED, notes=_needs_reshape(draft, terms.node), memory=memory)
     shrinking = shrinkage(draft.plan, draft.observed, _limits(draft, terms.shrink_fraction))
@@ -85,6 +88,11 @@ def judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
         f"that reshape shows, or wait for the third pass",
     )
     return Verdict(refused=Status.UNSAFE, notes=notes, memory=replace(memory, smaller=digest, smaller_seen=seen))
+
+
+def _not_undone(draft: Draft, undone: Conversion) -> tuple[str, ...]:
+    """Return why the plan does not take a conversion back; empty where it does, and where that is done."""
+    return not_as_before(undone, draft.plan, draft.observed, draft.allocations, draft.allocations_after)
 
 
 def notes_on(draft: Draft) -> tuple[str, ...]:

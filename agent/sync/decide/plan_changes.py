@@ -40,6 +40,12 @@ def plan_changes(read: ReadPlanForm, now: KeptPlanForm) -> tuple[str, ...]:
     return tuple(found or _of_allocations(read, now) or _of_steps(read, now))
 
 
+def stock_changes(was: Mapping[str, ProviderForm], now: Mapping[str, ProviderForm]) -> tuple[str, ...]:
+    """Return a sentence for each provider and each class that two trees do not have alike, and for each parent."""
+    aspects: tuple[_Aspect, ...] = ("parent", "inventories")
+    return tuple(_of_trees(was, now, ((name, aspect) for name in was.keys() | now.keys() for aspect in aspects)))
+
+
 def _steps(plan: PlanForm) -> Iterator[OperationForm]:
     """Iterate over the operations of a plan, and over those inside a reshape."""
     for step in plan["operations"]:

@@ -111,7 +111,15 @@ def _moves(
     unknown = [one for one in known if one.uuid in strangers]
     stand_ins = find_stand_ins(unknown, known, holdings, rows)
     try:
-        moves = plan_moves(observed, desired, holdings, wanted.ours, stand_ins=stand_ins, recast_as=recast_as)
+        moves = plan_moves(
+            observed,
+            desired,
+            holdings,
+            wanted.ours,
+            stand_ins=stand_ins,
+            recast_as=recast_as,
+            former=view.wishes.undone.former if view.wishes.undone else None,
+        )
     except Unplaceable as error:
         return (), (), str(error)
     moving = _consumers(view, {move.consumer for move in moves} - {one.uuid for one in known})

@@ -1,0 +1,84 @@
+"""The verb ``undo``: take the last conversion back, or list the conversions of this host."""
+
+import argparse
+from dataclasses import replace
+
+from agent.command.exits import Exit
+from agent.command.forms import DoneForm, JournalForm
+from agent.command.host_verbs import reshape
+from agent.command.result import Report, choice_of, settings_of
+from agent.command.verbs import VERBS
+from agent.connect.choice import open_client
+from agent.errors import ConfigError, StateError
+from agent.state.places import same_place
+from agent.sync.decide.undoing import Conversion
+from agent.sync.journal import DONE, Entry, read_journal
+
+
+def undo(options: argparse.Namespace) -> Report:
+    """Report the plan that takes the last conversion back; with --apply carry it out, with --list list conversions."""
+    choice = choice_of(options)
+    settings = settings_of(options)
+    _, where = open_client(settings, choice)
+    entries = [one for one in read_journal(settings.state_directory) if same_place(one.where, where)]
+    if options.list:
+        data: JournalForm = {"conversions": [_encode(one) for one in reversed(entries)]}
+        return Report(data=data, table="agent.command.host_tables:print_journal")
+    if not entries:
+        return Report(
+            data={"conversions": []},
+            table="agent.command.host_tables:print_journal",
+            exit=Exit.REFUSED,
+            remark=f"nothing to take back: {settings.state_directory}/journal has no conversion in {where}",
+        )
+    undone = _conversion(entries[-1])
+    if settings.allow_reshape and settings.policy.layout != undone.layout:
+        raise ConfigError(
+            f"[agent] allow_reshape is true, so the next pass would convert this host to {settings.policy.layout} "
+            f"again: set [compute] layout = {undone.layout} first"
+        )
+    said = {"to": undone.layout, "undone": undone, "settings": None}
+    vars(options).update({**VERBS["reshape"].defaults(), **vars(options), **said})
+    shown = reshape(options)
+    name = f"takes back the conversion of {entries[-1].began} from {undone.layout} to {entries[-1].target}"
+    return replace(shown, remark="\n".join(filter(None, (name, shown.remark))))
+
+
+def _conversion(entry: Entry) -> Conversion:
+    """
+    Return the conversion of an entry.
+
+    Raises:
+        StateError: it was not carried out whole, or an older release wrote the entry.
+    """
+    if not entry.whole:
+        raise StateError(
+            f"{entry.path}: an older release wrote this entry, without the layout before it: see what was there in "
+            f"the entry, and convert with compute-node-agent reshape --to LAYOUT"
+        )
+    if entry.outcome != DONE:
+        raise StateError(
+            f"{entry.path}: the last conversion did not end ({entry.outcome}): complete it with compute-node-agent "
+            f"reshape, or see with compute-node-agent show what is there now"
+        )
+    body = entry.body
+    return Conversion(
+        name=entry.path.stem,
+        layout=body["layout"],
+        before=body["before"],
+        after=body["after"],
+        moves=tuple(body["moves"]),
+    )
+
+
+def _encode(entry: Entry) -> DoneForm:
+    return {
+        "node": entry.node,
+        "began": entry.began,
+        "outcome": entry.outcome,
+        "layout": entry.layout,
+        "target": entry.target,
+        "digest": entry.digest,
+        "consumers": entry.consumers,
+        "path": str(entry.path),
+    }

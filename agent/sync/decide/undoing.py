@@ -1,0 +1,71 @@
+"""Decide whether a conversion can be taken back: exactly what was before it, or nothing."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from agent.sync.decide.plan_changes import stock_changes
+from agent.sync.forms import Held, MoveForm, ObservedTreeForm
+from agent.sync.json_form import encode_after
+from drivers.policy import Layout
+from reportclient.allocations import Allocation
+from reportclient.plan import Plan
+from reportclient.tree import ObservedTree
+
+_NAMED = 4  # differences that a refusal names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversion:
+    """A conversion that was carried out, as the journal has it."""
+
+    name: str  # of its file in the journal
+    layout: Layout  # in which the tree stood before
+    before: ObservedTreeForm
+    after: ObservedTreeForm
+    moves: tuple[MoveForm, ...]
+
+    @property
+    def former(self) -> dict[tuple[str, str, str], str]:
+        """
+        Return where consumers had what they got: (consumer, provider, class) -> provider before the conversion.
+
+        What came together from several providers is left out.
+        """
+        came: dict[tuple[str, str, str], set[str]] = {}
+        for move in self.moves:
+            for name in move.get("to_resources", move["moved_resources"]):
+                slot = move["consumer"], move["to_resource_provider"], name
+                came.setdefault(slot, set()).add(move["from_resource_provider"])
+        return {slot: sources.pop() for slot, sources in came.items() if len(sources) == 1}
+
+
+def not_as_before(
+    undone: Conversion, plan: Plan, observed: ObservedTree, held: Iterable[Allocation], after: Iterable[Allocation]
+) -> tuple[str, ...]:
+    """
+    Return why a plan would not bring back what was before a conversion; empty if it would.
+
+    ``observed`` and ``held`` are the tree and its allocations before the plan, ``after`` its allocations after it.
+    Consumers that changed since, that came since or that are gone may have anything.
+    """
+    made = encode_after(plan, observed, ())["providers"]
+    found = list(stock_changes(undone.before["providers"], made))
+    now, then = _held(held), _held(after)
+    for consumer, before in sorted(undone.before["allocations"].items()):
+        unchanged = now.get(consumer) == undone.after["allocations"].get(consumer)
+        if unchanged and consumer in now and then.get(consumer) != before:
+            found.append(f"consumer {consumer} would not get back what it had")
+    if not found:
+        return ()
+    more = f", and {len(found) - _NAMED} more differences" if len(found) > _NAMED else ""
+    return (
+        f"the tree would not be as it was before the conversion {undone.name}: {'; '.join(found[:_NAMED])}{more}: "
+        f"compute-node-agent reshape --to {undone.layout} shows what a conversion of today would make",
+    )
+
+
+def _held(rows: Iterable[Allocation]) -> Held:
+    found: Held = {}
+    for row in rows:
+        found.setdefault(row.consumer, {}).setdefault(row.provider, {})[row.resource_class] = row.amount
+    return found
