@@ -26,6 +26,7 @@ CODES = (
     ("4", "refused: the plan is unsafe, cannot place all that a guest has, or is not the approved plan; or a second "
           "writer was found"),
 )  # fmt: skip
+UPGRADE_CODES = (("0", "ready"), ("1", "ready, with a warning"), ("2", "not ready"))  # those of nova-status
 FILES = (
     ("/etc/compute-node-agent/compute-node-agent.conf", "the configuration, where no --config-file is given"),
     ("/var/lib/compute-node-agent", "the state directory of the service"),
@@ -100,7 +101,7 @@ def _page_of(name: str, parser: argparse.ArgumentParser) -> str:
     parser.epilog = None
     page = _dressed(Manpage(parser))
     page.prog = f"{PROGRAM}-{name}"
-    _add(page, "exit status", _listed(CODES))
+    _add(page, "exit status", _listed(UPGRADE_CODES if name == "upgrade" else CODES))
     _add(page, "examples", f".EX\n{_plain(f'{PROGRAM} {name} {verb.example}')}\n.EE")
     _add(page, "see also", f".BR {PROGRAM} (8)")
     return str(page)

@@ -139,8 +139,9 @@ def _shown(text: str) -> str:
 def sentences(source: str) -> Iterator[tuple[int, str]]:
     """Yield the line and text of each string of several words that is not a docstring; values appear in braces."""
     tree = ast.parse(source)
-    inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
-    inside -= {id(node) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)}
+    whole = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
+    inside = {id(part) for node in whole for part in node.values if isinstance(part, ast.Constant)}
+    inside |= {id(part.format_spec) for node in whole for part in node.values if isinstance(part, ast.FormattedValue)}
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # also those of constants
     texts = [
         (node.lineno, _text(node))

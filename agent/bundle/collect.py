@@ -13,13 +13,14 @@ from functools import partial
 from importlib import metadata
 from pathlib import Path
 
-from agent.errors import USER_ERRORS
+from agent.errors import USER_ERRORS, StateError
 from agent.service.cases import case_files
 from agent.service.report import configuration_report
 from agent.service.status import read_status
 from agent.settings.mentions import mentions
 from agent.settings.read import Settings
 from agent.settings.saved import encode_options
+from agent.state.files import files_in
 from drivers.host.unpack import unpack
 
 _CASES = 3  # the last ones
@@ -44,8 +45,7 @@ def collect(settings: Settings, record: Callable[[], Mapping[str, str]]) -> Iter
     yield _part("all options, without secrets", lambda: {"configuration.txt": configuration_report(settings)})
     yield _part("the operator's provider files", lambda: _provider_files(settings.provider_config))
     yield _part("the service's last status", lambda: {"status.json": _status(settings)})
-    for path in case_files(settings.state_directory)[-_CASES:]:
-        yield _part("a pass that was refused or failed, for plan --replay", partial(_case, path))
+    yield from _cases(settings.state_directory)
     yield _part("versions", lambda: {"versions.txt": _versions()})
     yield _part("the service's journal", lambda: {"journal.txt": _journal()})
     if log := settings.source.log_file:
@@ -69,10 +69,21 @@ def _part(what: str, read: Callable[[], Mapping[str, str]]) -> Part:
         return Part(what, missing=str(error))
 
 
+def _cases(directory: Path) -> Iterator[Part]:
+    what = "a pass that was refused or failed, for plan --replay"
+    try:
+        paths = case_files(directory)
+    except StateError as error:
+        yield Part(what, missing=str(error))
+        return
+    for path in paths[-_CASES:]:
+        yield _part(what, partial(_case, path))
+
+
 def _provider_files(folder: Path) -> dict[str, str]:
     found = {
         f"provider_config/{path.name}": path.read_text(encoding="utf-8", errors="replace")  # a wrong byte is to be seen
-        for path in sorted(folder.glob("*.y*ml"))
+        for path in files_in(folder, ".yaml", ".yml")
     }
     if not found:
         raise FileNotFoundError(f"{folder} has none")

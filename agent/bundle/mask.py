@@ -32,6 +32,7 @@ class Sort(StrEnum):
     NAME = "name"
     SERIAL = "serial"
     UUID = "uuid"
+    MAC = "mac"
 
 
 Values = Mapping[str, Sort]  # what is masked
@@ -42,6 +43,7 @@ def find_values(files: Mapping[str, str], names: Iterable[str]) -> Values:
     found = dict.fromkeys(names, Sort.NAME)
     for path, text in files.items():
         found |= dict.fromkeys(_matches(_SERIAL, text), Sort.SERIAL)
+        found |= dict.fromkeys((form for mac in _macs(text) for form in _without_colons(mac)), Sort.MAC)
         if path.endswith(("capabilities.xml", "computer.xml")):
             found |= dict.fromkeys(_matches(_UUID, text), Sort.UUID)
         if "libvirt/domains/" in path and path.endswith(".xml"):
@@ -72,15 +74,28 @@ def _matches(pattern: re.Pattern[str], text: str) -> Iterator[str]:
 
 
 def _pattern(values: Values) -> re.Pattern[str] | None:
-    """Return what finds the values, the longest first: names as whole words, which a provider's name may begin with."""
+    """
+    Return what finds the values, in capitals too, the longest first.
+
+    Each is a whole word, which a provider's name may begin with, and a libvirt's path end with. A name of letters alone
+    may be a word of the language, so it must stand without a dash or a point beside it.
+    """
     ordered = sorted(values, key=lambda one: (-len(one), one))
     parts = [
         rf"(?<![A-Za-z0-9.-]){re.escape(one)}(?![A-Za-z0-9-]|\.[A-Za-z0-9])"
-        if values[one] is Sort.NAME
+        if values[one] is Sort.NAME and one.isalpha()
         else rf"(?<![A-Za-z0-9]){re.escape(one)}(?![A-Za-z0-9])"
         for one in ordered
     ]
-    return re.compile("|".join(parts)) if parts else None
+    return re.compile("|".join(parts), re.IGNORECASE) if parts else None
+
+
+def _without_colons(mac: str) -> Iterator[str]:
+    """Yield other spellings of a MAC address: in one word, and with points."""
+    bare = _bare(mac)
+    if bare not in _NOBODYS:
+        yield bare
+        yield ".".join((bare[:4], bare[4:8], bare[8:]))
 
 
 def _mask(text: str, *, pattern: re.Pattern[str] | None, values: Values, key: bytes) -> str:
@@ -88,7 +103,15 @@ def _mask(text: str, *, pattern: re.Pattern[str] | None, values: Values, key: by
     text = _MAC.sub(lambda found: mac(found[0], found[1]), text)
     text = _FROM_MAC.sub(lambda found: found[1] + _address(mac, found[2] + found[3]), text)
     text = _SPELT.sub(lambda found: _spelt(mac, found), text)
-    return pattern.sub(lambda found: _token(key, found[0], values[found[0]]), text) if pattern else text
+    if not pattern:
+        return text
+    spelt = {value.lower(): value for value in values}
+
+    def token(found: re.Match[str]) -> str:
+        value = found[0] if found[0] in values else spelt[found[0].lower()]
+        return _token(key, value, values[value])
+
+    return pattern.sub(token, text)
 
 
 def _digest(key: bytes, sort: str, value: str) -> bytes:
@@ -96,6 +119,9 @@ def _digest(key: bytes, sort: str, value: str) -> bytes:
 
 
 def _token(key: bytes, value: str, sort: Sort) -> str:
+    if sort is Sort.MAC:
+        drawn = _mac(key, value, "")
+        return ".".join((drawn[:4], drawn[4:8], drawn[8:])) if "." in value else drawn
     drawn = _digest(key, sort, value).hex()
     if sort is Sort.UUID:
         return f"{drawn[:8]}-{drawn[8:12]}-4{drawn[13:16]}-8{drawn[17:20]}-{drawn[20:32]}"

@@ -121,6 +121,8 @@ def _choose(found: _Found, node: str, named: str | None, *, sure: bool) -> tuple
         if len(held) == 1 and whole == held and by_name in (None, held[0]):
             return held[0], f"all {found.holding} guests of this host that hold anything hold it there"
         return None, "its name and what its guests hold do not tell one tree: name the right one, adopt UUID"
+    if by_name is None:
+        return None, f"placement has no root provider {node}, and no guest of this host tells: name it, adopt UUID"
     if sure:
         return None, f"only the name speaks for it, and another host may have that: name it, adopt {by_name} --yes"
     return by_name, "it has this host's name; no guest tells, so be sure that no other host has it"

@@ -32,6 +32,7 @@ examples:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; return the exit code."""
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - stays open until the process ends
     parser, verbs = parsers()
     for one in (parser, *verbs.values()):
         one.form = _asked_form(sys.argv[1:] if arguments is None else arguments)
@@ -41,7 +42,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         verbs[verb.name].error(refusal)
     if not verb.logs:
         _set_up_log(options.verbose)
-    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - stays open until the process ends
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     try:
@@ -112,8 +112,9 @@ class _Parser(argparse.ArgumentParser):
 def _asked_form(arguments: Sequence[str]) -> str:
     """Return the form that a command line asks for, right or wrong as it may be otherwise."""
     pairs = zip(arguments, [*arguments, ""][1:], strict=True)
-    asked = [value if name == "--format" else name for name, value in pairs if name.startswith("--format")]
-    return next((form for form in ("json", "yaml") if asked and asked[-1].endswith(form)), "table")
+    split = [(*name.split("=", 1), value)[:2] for name, value in pairs if name.startswith("--f")]  # abbreviated too
+    asked = [value for name, value in split if "--format".startswith(name)]
+    return next((form for form in ("json", "yaml") if asked and asked[-1] == form), "table")
 
 
 def parsers() -> tuple[_Parser, Mapping[str, _Parser]]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from reportclient.candidates import Giver, Part, Stock, can_give, find_candidate
+from reportclient.candidates import Giver, Part, Stock, Unsearched, can_give, find_candidate
 from reportclient.request import Kind, Wish
 
 _SHOWN = 4  # providers that a reason names
@@ -22,7 +22,7 @@ class Candidacy:
     """What a host gives for a request, or what it lacks."""
 
     gives: tuple[tuple[Part, Giver], ...] | None  # who gives each part; None: the host is no candidate
-    missing: tuple[Missing, ...] = ()  # without these wishes the host is a candidate, with any one of them it is not
+    missing: tuple[Missing, ...] = ()  # with any one of these it is none; empty: it is one, or not known
 
 
 def candidacy(givers: Sequence[Giver], wishes: Sequence[Wish]) -> Candidacy:
@@ -35,12 +35,20 @@ def candidacy(givers: Sequence[Giver], wishes: Sequence[Wish]) -> Candidacy:
     gives = find_candidate(givers, wishes)
     if gives is not None:
         return Candidacy(gives)
+    try:
+        return Candidacy(None, _missing(givers, wishes))
+    except Unsearched:  # that the host is none is known all the same
+        return Candidacy(None)
+
+
+def _missing(givers: Sequence[Giver], wishes: Sequence[Wish]) -> tuple[Missing, ...]:
+    """Return the wishes that cannot be fulfilled; errors as ``candidacy``."""
     kept: list[Wish] = []
     left = [*wishes]
     while fulfilled := _first(givers, kept, left):  # what forbids alone finds no place, and beside a trait it may
         kept += fulfilled
         left = [one for one in left if one not in kept]
-    return Candidacy(None, tuple(Missing(one, _why(givers, kept, one)) for one in left))
+    return tuple(Missing(one, _why(givers, kept, one)) for one in left)
 
 
 def _first(givers: Sequence[Giver], kept: Sequence[Wish], left: Iterable[Wish]) -> list[Wish]:

@@ -3,6 +3,7 @@
 import argparse
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
@@ -14,7 +15,8 @@ from agent.command.working import working
 from agent.connect.choice import HypervisorNeeded, lists_nodes
 from agent.connect.counts import Counts
 from agent.connect.trace import Trace
-from agent.errors import ConfigError
+from agent.errors import ConfigError, StateError
+from agent.sync.packing import check_folder
 
 
 def carry_out(verb: Verb, options: argparse.Namespace) -> int:
@@ -28,6 +30,9 @@ def carry_out(verb: Verb, options: argparse.Namespace) -> int:
         from agent.command.cases import replay
 
         return replay(options, carry_out)
+    picture: Path | None = getattr(options, "picture", None)
+    if picture:
+        check_folder(picture, "picture")
     options.trace = Trace()
     options.counts = Counts() if verb.doing else None  # nobody waits for the service, which counts for its metrics
     with working(verb.doing, options.counts) if options.counts else nullcontext():
@@ -39,21 +44,25 @@ def carry_out(verb: Verb, options: argparse.Namespace) -> int:
             report = _report(verb, options)
     if report is None:
         return Exit.DONE
-    if picture := getattr(options, "picture", None):
-        _draw(picture, verb, report)
+    if picture:
+        report = _drawn(picture, verb, report)
     _print(options, report)
     if report.remark:
         print(report.remark, file=sys.stderr)
     return report.exit
 
 
-def _draw(path: Path, verb: Verb, report: Report) -> None:
-    """Write the picture of a report."""
+def _drawn(path: Path, verb: Verb, report: Report) -> Report:
+    """Write the picture of a report, and return the report; where there is no picture, it says why: the rest stands."""
     from agent.command.picture.page import write_picture
 
-    if not report.subjects:
-        raise ConfigError(f"--picture {path}: there is nothing to draw")
-    write_picture(path, f"{verb.name} of {', '.join(one.node for one in report.subjects)}", report.subjects)
+    try:
+        if not report.subjects:
+            raise ConfigError(f"--picture {path}: there is nothing to draw")
+        write_picture(path, f"{verb.name} of {', '.join(one.node for one in report.subjects)}", report.subjects)
+    except (ConfigError, StateError) as error:
+        return replace(report, exit=Exit.ERROR, remark="\n".join(filter(None, (report.remark, str(error)))))
+    return report
 
 
 def _report(verb: Verb, options: argparse.Namespace) -> Report | None:

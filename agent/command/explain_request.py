@@ -70,7 +70,9 @@ def explain_request(client: PlacementClient, node: str, wishes: tuple[Wish, ...]
     except Rejected as error:  # whatever the host has, nobody is a candidate then
         return {**form, "candidate": False, "gives": [], "placement": f"refuses the request: {error}"}
     agrees = offers is form["candidate"]
-    return {**form, "placement": "agrees" if agrees else f"differs: it has {'a' if offers else 'no'} candidate"}
+    if agrees:
+        return {**form, "placement": "agrees"}
+    return {**form, "candidate": None, "placement": f"differs: it has {'a' if offers else 'no'} candidate"}
 
 
 def _givers(

@@ -85,6 +85,8 @@ def parse_picture(text: str) -> Path:
     """Parse the name of a picture to write, whose suffix says which kind it is to be."""
     if Path(text).suffix not in (".html", ".svg"):
         raise argparse.ArgumentTypeError(f"{text!r} is not the name of a picture: end it with .html or .svg")
+    if Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is a folder: name a file, for instance plan.html")
     return parse_new_file(text)
 
 

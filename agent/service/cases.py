@@ -12,6 +12,7 @@ from pathlib import Path
 from agent.connect.choice import Choice
 from agent.errors import StateError
 from agent.settings.read import Settings
+from agent.state.files import files_in
 from agent.sync.packing import remove_left_over, write_packed
 from agent.sync.recorder import Recorder, begin_anew, keep_state, new_recorder, packed_case
 from drivers.base import Driver
@@ -112,8 +113,17 @@ class KeptCases:
 
 
 def case_files(directory: Path) -> list[Path]:
-    """Return the kept cases in a state directory, oldest first; empty if there are none."""
-    return sorted((directory / _FOLDER).glob("*.tar.gz"), key=lambda path: (_number(path), path.name))
+    """
+    Return the kept cases in a state directory, oldest first; empty if there are none.
+
+    Raises:
+        StateError: the folder cannot be read.
+    """
+    try:
+        found = files_in(directory / _FOLDER, ".tar.gz")
+    except OSError as error:
+        raise StateError(f"cannot read {directory / _FOLDER}: {error.strerror}") from error
+    return sorted(found, key=lambda path: (_number(path), path.name))
 
 
 def _number(path: Path) -> int:

@@ -39,6 +39,20 @@ def write_durably(path: Path, text: str) -> None:
         os.fsync(file.fileno())
 
 
+def files_in(folder: Path, *suffixes: str) -> list[Path]:
+    """
+    Return the files of a folder whose names end so, by name; empty where there is no such folder.
+
+    Raises:
+        OSError: the folder cannot be read. (``Path.glob`` takes it for an empty one.)
+    """
+    try:
+        with os.scandir(folder) as found:
+            return sorted(folder / one.name for one in found if one.name.endswith(suffixes))
+    except FileNotFoundError:
+        return []
+
+
 def sync_folder(folder: Path) -> None:
     """Wait until the names in a folder are on disk: a rename or link in it then outlasts a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)

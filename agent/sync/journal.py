@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import StateError
-from agent.state.files import checksum, replace_durably
+from agent.state.files import checksum, files_in, replace_durably
 from agent.sync.decide.draft import Draft
 from agent.sync.json_form import encode_after, encode_observed_tree, encode_plan
 from agent.sync.node import ComputeNode
@@ -90,7 +90,11 @@ def read_journal(folder: Path) -> tuple[Entry, ...]:
         StateError: an entry cannot be read, or is no entry.
     """
     found = []
-    for path in sorted((folder / _FOLDER).glob("*.json")):
+    try:
+        paths = files_in(folder / _FOLDER, ".json")
+    except OSError as error:
+        raise StateError(f"cannot read {folder / _FOLDER}: {error.strerror}") from error
+    for path in paths:
         try:
             found.append(_decode(path, json.loads(path.read_text(encoding="utf-8"))))
         except OSError as error:

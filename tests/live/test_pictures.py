@@ -52,6 +52,16 @@ def test_the_tree_in_placement_is_one_drawing(lab: Upgrade, tmp_path: Path, verb
     assert fromstring(text).tag == "{http://www.w3.org/2000/svg}svg"
 
 
+def test_a_picture_that_cannot_be_written_is_told_before_anything_is_done(lab: Upgrade, tmp_path: Path) -> None:
+    before = lab.stands()
+
+    refused = lab.run("reshape", "--apply", "--picture", tmp_path / "none/x.svg")
+
+    assert refused.code == 1
+    assert "none/x.svg" in refused.json["error"]["message"]
+    assert lab.stands() == before
+
+
 def links(page: str) -> Sequence[str]:
     """The lines from guests to where they go, without those of a page around them."""
     return sorted(part.partition('"')[0] for part in page.split('<path d="')[1:])

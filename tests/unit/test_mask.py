@@ -43,6 +43,22 @@ def test_nothing_that_tells_the_host_is_left() -> None:
     assert [*unmasked(FILES, found, find_values(FILES, NAMES))] == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ssh-node1 says", "node1.internal", "NODE1", "channel/target/domain-1-web-prod/org", "525400123456",
+        "5254.0012.3456", "MAC 52:54:00:12:34:56",
+    ],
+)  # fmt: skip
+def test_other_spellings_are_masked_too(text: str) -> None:
+    files = {"host/libvirt/nodedevs/net.xml": "<address>52:54:00:12:34:56</address>", "log.txt": text}
+    values = find_values(files, ("node1", "web-prod"))
+
+    found = mask_files(files, values, b"key" * 10)["log.txt"]
+
+    assert not re.search("node1|web-prod|525400123456|5254.0012.3456|52:54:00:12:34:56", found, re.IGNORECASE)
+
+
 def test_the_same_value_has_the_same_mask_everywhere_and_another_key_another() -> None:
     found, other = masked(FILES), masked(FILES, key=b"another" * 5)
     (name,) = [path for path in found if "/net_ens1_" in path]

@@ -1,6 +1,11 @@
 """Secrets: none of the configuration files is left in a bundle, and none whose form shows it."""
 
+import json
+from base64 import b64encode
+from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote
+from xml.sax.saxutils import escape
 
 import pytest
 
@@ -38,6 +43,13 @@ def test_secrets_of_all_groups_are_found_also_the_passwords_of_logins_alone(tmp_
     assert not found & {"true", "300", '{"address": "0000:81:00.0"}'}
 
 
+@pytest.mark.parametrize("form", [json.dumps, escape, quote, lambda one: b64encode(one.encode()).decode()])
+def test_known_secrets_go_as_other_formats_spell_them(form: Callable[[str], str]) -> None:
+    secret = 'pä"ss<&%w/rd'
+
+    assert "***" in hide({"status.json": f"x {form(secret)} y"}, {secret})["status.json"]
+
+
 def test_known_secrets_and_logins_go_wherever_they_stand() -> None:
     text = "login with S3cr3t+ failed at https://agent:other@keystone:5000/v3"
 
@@ -54,6 +66,12 @@ def test_known_secrets_and_logins_go_wherever_they_stand() -> None:
         "https://:SECRET@host",
         "https://SECRET@host/x",
         "password=SECRET",
+        "line\nPASSWORD = half a SECRET\nline",
+        "run --os-password SECRET --debug",
+        "user_pass: SECRET",
+        "Set-Cookie: SECRET",
+        "auth_key: SECRET",
+        "<password>SECRET</password>",
         "db password: SECRET",
         "admin_password = 'SECRET with a blank'",
         '{"auth": {"password": "SECRET", "user": "u"}}',

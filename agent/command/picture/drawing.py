@@ -26,7 +26,7 @@ def draw(subject: Subject, guests: dict[str, int], *, style: str = "") -> str:
     height = max((box.y + box.height for box in placed), default=_TOP) + PAD
     names = f"drawing{' tall' if height > WIDTH else ''}{' long' if height > _PAGE else ''}"
     attributes = {"viewBox": f"-2 0 {WIDTH + 4:g} {height:.0f}", "class": names, "role": "group"}
-    svg = Element("svg", {**attributes, "aria-label": f"provider tree of {subject.node}"})
+    svg = Element("svg", {**attributes, "aria-label": clean(f"provider tree of {subject.node}")})
     if style:
         svg.set("xmlns", _SVG)
         SubElement(svg, "style").text = style
@@ -46,7 +46,7 @@ def draw(subject: Subject, guests: dict[str, int], *, style: str = "") -> str:
 
 def _draw_box(svg: Element, box: Box) -> None:
     group = SubElement(svg, "g", {"class": f"box {_MARKS[box.mark]}".strip()})
-    SubElement(group, "title").text = box.name
+    SubElement(group, "title").text = clean(box.name)
     place_ = {"x": _n(box.x), "y": _n(box.y), "width": _n(box.width), "height": _n(box.height), "rx": "5"}
     SubElement(group, "rect", place_)
     down = box.y + PAD + LINE - 5
