@@ -73,7 +73,14 @@ def _report(verb: Verb, options: argparse.Namespace) -> Report | None:
         ConfigError: the verb needs a hypervisor, and the configured driver reports bare-metal nodes. As ``carry_out``.
     """
     act: Act = resolve_name(verb.nodes if verb.nodes and _is_bare_metal(options) else verb.function)
+    archives: list[Path] | Path | None = getattr(options, "host", None)
+    if isinstance(archives, list):  # of a verb that takes several
+        options.host = archives[0] if archives else None
     try:
+        if isinstance(archives, list) and len(archives) > 1:
+            from agent.command.rehearsal import rehearse
+
+            return rehearse(act, options, archives)
         return act(options)
     except HypervisorNeeded as error:
         raise ConfigError(

@@ -38,6 +38,10 @@ class Row:
         return alike(self.names)
 
 
+_NAMED = 4  # guests that a summary names
+_NOBODYS = "no guest's accounting changes"
+
+
 def summary(data: ConversionForm) -> str:
     """Return in one sentence what a plan does to the tree, and to whose accounting."""
     if not data["operations"]:
@@ -50,8 +54,10 @@ def summary(data: ConversionForm) -> str:
         f"{marks.count('~')} changed" if "~" in marks else "",
         f"{gone} removed" if gone else "",
     ]
-    guests = len({move["consumer"] for move in data["moves"]})
-    whose = f"the accounting of {counted(guests, 'guest')} is rewritten" if guests else "no guest's accounting changes"
+    guests = {move["consumer"] for move in data["moves"]}
+    named = sorted(data.get("names", {}).get(one, one) for one in guests)
+    told = f" ({', '.join(named)})" if len(named) <= _NAMED else ""
+    whose = f"the accounting of {counted(len(guests), 'guest')}{told} is rewritten" if guests else _NOBODYS
     return f"{', '.join(filter(None, tree)) or 'no provider changes'}; {whose}, and no guest is touched"
 
 

@@ -4,6 +4,7 @@ The types of the JSON that the verbs print, beside those of ``agent.sync.forms``
 A verb encodes one of these forms, and the printer that its ``Report`` names takes the same form.
 """
 
+from collections.abc import Sequence
 from typing import Literal, TypedDict
 
 from agent.sync.forms import Amounts, ConversionForm, ObservedTreeForm, PlanForm, ProviderForm
@@ -72,7 +73,31 @@ class ForeseenForm(ConversionForm):
 
     node: str
     outcome: str  # how the pass would end, as in OutcomeForm
+    layout: str  # in which the tree stands
+    target: str  # the layout of the plan
     notes: list[str]  # why the pass would not carry out the plan
+
+
+class RehearsedForm(ForeseenForm):
+    """The plan of one of several recorded hosts."""
+
+    archive: str
+
+
+class FailedHostForm(TypedDict):
+    """A recorded host of a rehearsal that has no plan."""
+
+    archive: str
+    node: None
+    outcome: str  # "failed"
+    notes: list[str]  # why
+
+
+class RehearsalForm(TypedDict):
+    """The plans of several recorded hosts."""
+
+    plans: Sequence[RehearsedForm | FailedHostForm]  # in the order of the archives
+    summary: dict[str, int]  # hosts by outcome
 
 
 class ShownConversionForm(ForeseenForm, ApprovalForm, RefusalForm):

@@ -31,7 +31,7 @@ from agent.errors import USER_ERRORS, ConfigError
 from agent.state.identity import parse_identity, planned_identity, read_identity
 from agent.state.locks import locked
 from agent.sync.approval import approvals, approve, tell_approval
-from agent.sync.convert import Agreement, convert, convert_approved, remember_plan, sync_node
+from agent.sync.convert import Agreement, convert, convert_approved, remember_plan, sync_node, sync_saved
 from agent.sync.decide.additions import add
 from agent.sync.decide.draft import Draft
 from agent.sync.decide.judge import Verdict, judge, notes_on
@@ -39,6 +39,8 @@ from agent.sync.forms import ProviderForm, TreeForm
 from agent.sync.json_form import encode_conversion, encode_observed_tree, encode_tree
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
+from agent.sync.packing import check_folder
+from agent.sync.plan_file import read_plans, write_plans
 from agent.sync.provider_yaml import read_additions
 from agent.sync.run import foresee
 from drivers.errors import DiscoveryError
@@ -143,9 +145,13 @@ def plan(options: argparse.Namespace) -> Report:
     records: list[ForeseenForm] = []
     subjects: list[Subject] = []
     remarks: list[str] = []
+    drafts: list[tuple[ComputeNode, Draft]] = []
+    if options.out:
+        check_folder(options.out, "file")
     with _nodes(options) as nodes:
         for one in nodes:
             draft = _with_use(one, foresee(one, wishes))
+            drafts.append((one, draft))
             with suppress(Unrecorded):
                 one.check_name(draft)
             verdict = judge(draft, wishes, one.terms())
@@ -156,6 +162,9 @@ def plan(options: argparse.Namespace) -> Report:
             remarks += [f"sync would {doing}: {note}" for note in verdict.notes]
             if not draft.identified:
                 remarks.append(f"{one.name} has no compute_id yet: the uuid is a stand-in, sync makes the real one")
+    if options.out:
+        write_plans(options.out, drafts)
+        remarks.append(f"saved: compute-node-agent sync --plan {options.out} carries out this, and nothing else")
     ending = Exit.DIFFERENCES if any(record["operations"] for record in records) else Exit.DONE
     return replace(
         _for_each(records, "plans", "agent.command.plan_tables:print_foreseen", ending),
@@ -271,12 +280,15 @@ def _converted(outcome: Outcome) -> Subject:
 
 def sync(options: argparse.Namespace) -> Report:
     """Run one pass over each node; with several nodes, a failed one does not stop the others."""
+    wishes = wishes_of(options)
+    saved = read_plans(options.plan) if options.plan else None
     with _nodes(options, writes=True) as nodes:
-        alone = len(nodes) == 1
-        outcomes = [
-            sync_node(one, wishes_of(options)) if alone else _try(one, partial(sync_node, one, wishes_of(options)))
+        acts = [
+            partial(sync_node, one, wishes) if saved is None else partial(sync_saved, one, saved.get(one.name), wishes)
             for one in nodes
         ]
+        alone = len(nodes) == 1
+        outcomes = [act() if alone else _try(one, act) for one, act in zip(nodes, acts, strict=True)]
         remarks = [
             text
             for one, outcome in zip(nodes, outcomes, strict=True)
@@ -418,6 +430,8 @@ def _foreseen(node: str, one: Draft, verdict: Verdict) -> ForeseenForm:
         "names": names_of({each.consumer for each in one.allocations}, one.survey),
         "node": node,
         "outcome": would.value,
+        "layout": one.stands_in,
+        "target": one.layout,
         "notes": list(verdict.notes),
     }
 

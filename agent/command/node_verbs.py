@@ -32,7 +32,7 @@ NO_NODES = (
     "a service user sees all nodes if Ironic has rbac_service_role_elevated_access)"
 )
 _GRAVITY = (Exit.DONE, Exit.DIFFERENCES, Exit.REFUSED, Exit.ERROR)  # of many nodes the gravest ending counts
-_HOST_OPTIONS = ("host", "rename_from", "suggest")  # attributes of options that only a hypervisor has
+_HOST_OPTIONS = ("host", "rename_from", "suggest", "out", "plan")  # attributes of options that only a hypervisor has
 
 
 def discover(options: argparse.Namespace) -> Report:

@@ -8,7 +8,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from agent.command.changes import TERMS, Row, folded, rows, summary
-from agent.command.forms import ChangeForm, ShownConversionForm
+from agent.command.forms import ChangeForm, RehearsalForm, ShownConversionForm
 from agent.command.screen import LONG, SHOWN_GUESTS, Screen
 from agent.command.wording import alike, amounts, counted, families, guest
 from agent.sync.forms import (
@@ -29,6 +29,20 @@ def print_foreseen(out: Screen, data: ShownConversionForm) -> None:
     out.print(Text(summary(data), "bold"))
     if data["operations"]:
         print_plan(out, data)
+
+
+def print_rehearsal(out: Screen, data: RehearsalForm) -> None:
+    """Print a line for each recorded host: how a pass would end, whose accounting it would rewrite, and why not."""
+    table = Table("host", "outcome", Column("guests", justify="right"), "digest", "why not", box=None, pad_edge=False)
+    for one in data["plans"]:
+        guests, digest = "", ""
+        if one["node"] is not None:
+            guests, digest = str(len({move["consumer"] for move in one["moves"]})), one["digest"]
+        row = (one["node"] or one["archive"], one["outcome"], guests, digest, "; ".join(one["notes"]))
+        table.add_row(*map(Text, row))
+    out.print(table)
+    sums = (f"{number} {outcome}" for outcome, number in sorted(data["summary"].items()))
+    out.print(Text(f"{counted(len(data['plans']), 'host')}: {', '.join(sums)}", "bold"))
 
 
 def print_plan(out: Screen, plan: PlanForm) -> None:
@@ -90,8 +104,8 @@ def _print_rows(out: Screen, every: list[Row]) -> None:
     for row in shown:
         name = Padding(Text(row.label, _STYLES[row.mark]), (0, 0, 0, 2 * row.depth))
         table.add_row(Text(row.mark, _STYLES[row.mark]), name, Text("; ".join((*row.stock, *row.traits)) or "as it is"))
-    out.print(table)
     out.print(Text("used/total of each class; + made, - removed, ~ changed, > put under another parent", "dim"))
+    out.print(table)
     if len(shown) < len(every):
         left = sum(row.mark == " " for row in every)
         unchanged = f"{counted(left, 'provider')} unchanged, and " if left else ""

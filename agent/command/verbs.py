@@ -15,6 +15,7 @@ from agent.command.options import (
     CONSUMER,
     DRY_RUN,
     HOST,
+    HOSTS,
     MIGRATION_OPTION,
     PICTURE,
     PLACEMENT,
@@ -29,9 +30,26 @@ from agent.command.options import (
     only_the_case,
     parse_consumer_type,
     parse_digest,
+    parse_new_file,
     parse_uuid,
 )
 
+ONE_HOST: tuple[Contradiction, ...] = (
+    (
+        lambda options: (
+            len(options.host) > 1 and (getattr(options, "apply", False) or getattr(options, "approve", False))
+        ),
+        "several --host are a rehearsal: give one with --apply or --approve",
+    ),
+    (
+        lambda options: len(options.host) > 1 and options.save,
+        "--save saves the look at one host: give one --host",
+    ),
+    (
+        lambda options: len(options.host) > 1 and getattr(options, "out", None),
+        "--out saves the plan of one host: give one --host",
+    ),
+)
 GUEST, MIGRATED = "4a5f7e9c-0d27-4e43-8f6f-2a3b1c9d8e70", "b7c1d2e3-5f64-4a08-9b1a-6c7d8e9f0a12"
 
 
@@ -112,8 +130,14 @@ _TABLE = (
         nodes="agent.command.node_verbs:plan",
         doing="reading this host and placement",
         options=(
-            *HOST,
+            *HOSTS,
             *RENAME,
+            Option(
+                "--out",
+                "save the plan in this file, for sync --plan; replaces such a file",
+                metavar="FILE",
+                type=parse_new_file,
+            ),
             *CASE,
             *PICTURE,
             *ALL,
@@ -125,8 +149,11 @@ _TABLE = (
                 type=Path,
             ),
         ),
-        contradictions=only_the_case(
-            "save", "rename_from", "host", "config_file", "config_dir", "embedded", "embedded_dir"
+        contradictions=(
+            *ONE_HOST,
+            *only_the_case(
+                "save", "out", "rename_from", "host", "config_file", "config_dir", "embedded", "embedded_dir"
+            ),
         ),
         decides=("rename_from",),
     ),
@@ -142,6 +169,12 @@ _TABLE = (
             *HOST,
             *RENAME,
             Option("--force", "shrink inventories to what the host has now, even below what guests use"),
+            Option(
+                "--plan",
+                "carry out only the plan in this file, which plan --out wrote; else say what changed since",
+                metavar="FILE",
+                type=Path,
+            ),
             TAKE_OVER,
             *ALL,
         ),
@@ -154,7 +187,7 @@ _TABLE = (
         example="--to numa --embedded",
         writes=True,
         options=(
-            *HOST,
+            *HOSTS,
             (
                 Option("--apply", "carry out the conversion"),
                 Option(
@@ -216,6 +249,7 @@ _TABLE = (
                 lambda options: options.database is not None and (options.embedded or options.embedded_dir),
                 "--database and --embedded are two placements: name one",
             ),
+            *ONE_HOST,
             *only_looking("apply", "approve", "database"),
         ),
         decides=("to",),

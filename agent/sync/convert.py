@@ -19,6 +19,7 @@ from tenacity import (
 
 from agent.state.files import replace_durably
 from agent.state.locks import locked
+from agent.state.places import same_place
 from agent.sync.approval import UntrustedApproval, find_approval, forget_approval
 from agent.sync.decide.draft import Draft
 from agent.sync.decide.judge import judge
@@ -29,6 +30,7 @@ from agent.sync.forms import KeptPlanForm, ReadPlanForm
 from agent.sync.json_form import encode_kept
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
+from agent.sync.plan_file import SavedPlan
 from agent.sync.run import Agree, anything, foresee, outcome_of, run_pass
 from reportclient.errors import Conflict, Unavailable
 from reportclient.plan import Outline
@@ -40,17 +42,17 @@ APPROVE = "look at it with compute-node-agent reshape, and approve what it shows
 _SHORT, _LONG = wait_random(0, 0.1), wait_random_exponential(multiplier=0.2, max=10)
 
 
-def convert(node: ComputeNode, wishes: Wishes) -> Outcome:
+def convert(node: ComputeNode, wishes: Wishes, agree: Agree | None = None) -> Outcome:
     """
     Run one pass that may move what guests hold; repeat it after conflicts and failures of placement for a while.
 
-    With ``wishes.agreed`` only the plan of that digest is carried out. A conversion that ends in the middle loses
-    nothing: the tree is as before, or the step is done, and the next pass goes on from there.
+    With ``wishes.agreed`` only the plan of that digest is carried out, as ``agree`` judges it. A conversion that ends
+    in the middle loses nothing: the tree is as before, or the step is done, and the next pass goes on from there.
 
     Raises:
         as ``run_pass``; Conflict, Unavailable: the last failure when ``[agent] reshape_timeout`` was up.
     """
-    agree: Agree = Agreement(wishes.agreed) if wishes.agreed else anything
+    agree = agree or (Agreement(wishes.agreed) if wishes.agreed else anything)
     return _patiently(node, partial(run_pass, node, replace(wishes, reshape=True), agree))
 
 
@@ -78,7 +80,7 @@ def _log_retry(name: str, state: RetryCallState) -> None:
     LOG.info("the conversion begins again node=%s seconds=%.1f reason=%s", name, state.upcoming_sleep, error)
 
 
-def sync_node(node: ComputeNode, wishes: Wishes = Wishes()) -> Outcome:
+def sync_node(node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree = anything) -> Outcome:
     """
     Run the pass of the verb ``sync``: a conversion if ``[agent] allow_reshape`` is true, else a pass without moves.
 
@@ -87,7 +89,22 @@ def sync_node(node: ComputeNode, wishes: Wishes = Wishes()) -> Outcome:
     Raises:
         as ``convert``.
     """
-    return convert(node, wishes) if node.settings.allow_reshape else run_pass(node, wishes)
+    return convert(node, wishes, agree) if node.settings.allow_reshape else run_pass(node, wishes, agree)
+
+
+def sync_saved(node: ComputeNode, saved: SavedPlan | None, wishes: Wishes = Wishes()) -> Outcome:
+    """
+    Run the pass of the verb ``sync`` if its plan is the saved one, or the rest of it; else say what changed.
+
+    Raises:
+        as ``convert``.
+    """
+    if saved is None or not same_place(saved.where, node.where):
+        of = "no plan of this host" if saved is None else f"a plan for {saved.where}, and this is {node.where}"
+        return Outcome(node=node.name, status=Status.OTHER_PLAN, notes=(f"{node.name}: the file has {of}",))
+    digest = saved.plan["digest"]
+    agreement = Agreement(digest, shown=saved.plan, again="look at it again, and save it with plan --out")
+    return sync_node(node, replace(wishes, agreed=digest), agreement)
 
 
 def convert_approved(node: ComputeNode, wishes: Wishes = Wishes()) -> Outcome:
@@ -146,6 +163,7 @@ class Agreement:
     digest: str
     begun: Outline | None = field(default=None)  # the outline of that plan, once it was begun
     again: str = "look at it again with the same options, without --apply"  # what to do about another plan
+    shown: ReadPlanForm | None = None  # the plan as a person read it; None: this host may have kept it
 
     def __call__(self, node: ComputeNode, draft: Draft) -> tuple[str, ...]:
         """Return why the plan of a draft is not the agreed one; empty if it is that one, or the rest of it."""
@@ -158,7 +176,7 @@ class Agreement:
         if self.begun is not None and self.begun.covers(plan):
             return ()  # the rest of that plan, after a lost answer or a conflict
         try:
-            changed = _differences(read_plan(node, self.digest), encode_kept(plan, draft.observed))
+            changed = _differences(self.shown or read_plan(node, self.digest), encode_kept(plan, draft.observed))
         except (KeyError, TypeError, AttributeError):
             changed = f"the differences are not known: the saved copy of plan {self.digest} is damaged"
         return (f"the plan is not {self.digest} any more but {plan.digest} ({changed}): {self.again}",)

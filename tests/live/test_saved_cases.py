@@ -159,7 +159,7 @@ def test_a_libvirt_that_does_not_answer_is_so_from_its_case_without_the_password
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        pytest.param((), "the case has no placement: the command that saved it failed", id="no placement"),
+        pytest.param(FOUR_CELLS[:2], "the case has no placement: the command that saved it failed", id="no placement"),
         pytest.param(
             ("--host", "/nonexistent", "--embedded-dir", "run"), "the case has no nodes: the command", id="no host"
         ),
@@ -170,7 +170,7 @@ def test_a_case_from_before_the_first_answer_is_refused_in_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     config = write_config(agent={"state_directory": tmp_path / "state"})
-    first = saved(tmp_path / "case.tar.gz", "plan", *FOUR_CELLS[:2], "--config-file", config, *more)
+    first = saved(tmp_path / "case.tar.gz", "plan", "--config-file", config, *more)
     assert first[0] == 1
 
     code, out, err = replayed(tmp_path / "case.tar.gz")

@@ -108,8 +108,8 @@ def test_of_many_traits_only_the_number_is_said() -> None:
 
 def test_one_sentence_says_what_happens_to_the_tree_and_to_whom() -> None:
     assert summary(plan(BEFORE, AFTER, moved())) == (
-        "1 provider made, 1 put under another parent, 1 changed; the accounting of 1 guest is rewritten, and no guest "
-        "is touched"
+        "1 provider made, 1 put under another parent, 1 changed; the accounting of 1 guest (web-1) is rewritten, "
+        "and no guest is touched"
     )
     assert "no guest's accounting changes" in summary(plan(BEFORE, AFTER))
     assert summary({**plan(BEFORE, AFTER), "operations": []}) == "nothing to change"

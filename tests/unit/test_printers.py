@@ -81,6 +81,8 @@ def test_the_last_line_of_a_conversion_says_what_comes_next(approval: ApprovalFo
         "names": {},
         "node": "host",
         "outcome": "changed",
+        "layout": "devices",
+        "target": "numa",
         "notes": [],
         **approval,
     }

@@ -1,0 +1,46 @@
+"""Several recorded hosts in one run, as a rehearsal at a desk: each has its plan, and one that fails stops no other."""
+
+import argparse
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+from agent.command.exits import Exit
+from agent.command.forms import FailedHostForm, RehearsalForm, RehearsedForm
+from agent.command.picture.subjects import Subject
+from agent.command.result import Act, Report
+from agent.errors import USER_ERRORS
+from agent.sync.outcome import Status
+
+_GRAVITY = (Exit.DONE, Exit.DIFFERENCES, Exit.REFUSED, Exit.ERROR)  # of many hosts the gravest ending counts
+
+
+def rehearse(act: Act, options: argparse.Namespace, archives: Sequence[Path]) -> Report:
+    """Carry out a verb that writes nothing for each of these archives, under one configuration."""
+    plans: list[RehearsedForm | FailedHostForm] = []
+    endings = [Exit.DONE]
+    remarks: list[str] = []
+    subjects: list[Subject] = []
+    for archive in archives:
+        one = argparse.Namespace(**{**vars(options), "host": archive})
+        try:
+            report = act(one)
+        except USER_ERRORS as error:
+            plans.append({"archive": str(archive), "node": None, "outcome": Status.FAILED.value, "notes": [str(error)]})
+            endings.append(Exit.ERROR)
+            continue
+        options.settings = one.settings  # read once for all
+        assert report is not None
+        plans.append(cast("RehearsedForm", {**report.data, "archive": str(archive)}))
+        endings.append(Exit(report.exit))
+        remarks += [f"{archive}: {line}" for line in report.remark.split("\n") if line]
+        subjects += report.subjects
+    data: RehearsalForm = {"plans": plans, "summary": dict(Counter(one["outcome"] for one in plans))}
+    return Report(
+        data=data,
+        table="agent.command.plan_tables:print_rehearsal",
+        exit=max(endings, key=_GRAVITY.index),
+        remark="\n".join(remarks),
+        subjects=subjects,
+    )

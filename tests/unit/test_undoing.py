@@ -1,0 +1,102 @@
+"""Whether a plan brings back what was before a conversion."""
+
+from typing import Any
+
+import pytest
+
+from agent.sync.decide.undoing import Conversion, not_as_before
+from agent.sync.forms import MoveForm, ObservedTreeForm
+from agent.sync.json_form import encode_observed_tree
+from reportclient.allocations import Allocation
+from reportclient.plan import Plan
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
+
+
+def tree(**stock: int) -> ObservedTree:
+    """A root with these totals of VCPU by provider; the root is called host."""
+    found = [
+        ObservedProvider(
+            uuid=name,
+            generation=1,
+            provider=Provider(
+                name=name,
+                parent=None if name == "host" else "host",
+                inventories={"VCPU": Inventory(total=total, max_unit=total)} if total else {},
+            ),
+        )
+        for name, total in stock.items()
+    ]
+    return ObservedTree(tuple(found))
+
+
+def row(consumer: str, provider: str) -> Allocation:
+    return Allocation(consumer, provider, "VCPU", 1)
+
+
+def moved(consumer: str, source: str, target: str) -> MoveForm:
+    return {
+        "consumer": consumer,
+        "from_resource_provider": source,
+        "to_resource_provider": target,
+        "moved_resources": {"VCPU": 1},
+        "because": "",
+    }
+
+
+def conversion(before: ObservedTreeForm, after: ObservedTreeForm, *moves: MoveForm) -> Conversion:
+    return Conversion(name="entry", layout="devices", before=before, after=after, moves=moves)
+
+
+BEFORE = encode_observed_tree(tree(host=8), [row("one", "host"), row("two", "host")])
+AFTER = encode_observed_tree(tree(host=0, cell=8), [row("one", "cell"), row("two", "cell")])
+UNDONE = conversion(BEFORE, AFTER, moved("one", "host", "cell"), moved("two", "host", "cell"))
+
+
+def told(now: ObservedTree, held: list[Allocation], after: list[Allocation]) -> str:
+    return " ".join(not_as_before(UNDONE, Plan(()), now, held, after))
+
+
+HELD = [row("one", "cell"), row("two", "cell")]
+BACK = [row("one", "host"), row("two", "host")]
+
+
+@pytest.mark.parametrize(
+    ("held", "after"),
+    [
+        pytest.param(HELD, BACK, id="all as before"),
+        pytest.param([*HELD, row("new", "cell")], [*BACK, row("new", "host")], id="one came since"),
+        pytest.param(HELD[:1], BACK[:1], id="one is gone"),
+        pytest.param([row("one", "other"), HELD[1]], [row("one", "other"), BACK[1]], id="one moved since"),
+    ],
+)
+def test_what_was_before_comes_back(held: list[Allocation], after: list[Allocation]) -> None:
+    assert told(tree(host=8), held, after) == ""
+
+
+@pytest.mark.parametrize(
+    ("now", "words"),
+    [
+        (tree(host=9), "total of VCPU on host 8 -> 9"),
+        (tree(host=8, card=1), "provider card is new"),
+        (tree(host=0), "VCPU on host is gone"),
+    ],
+)
+def test_a_tree_that_would_be_another_one_is_told(now: ObservedTree, words: str) -> None:
+    assert words in told(now, HELD, BACK)
+    assert "reshape --to devices" in told(now, HELD, BACK)
+
+
+def test_a_guest_that_would_not_get_back_what_it_had_is_told() -> None:
+    assert "consumer two would not get back what it had" in told(tree(host=8), HELD, [BACK[0], HELD[1]])
+
+
+def test_many_differences_are_counted() -> None:
+    cards: dict[str, Any] = {f"card{number}": 1 for number in range(6)}
+
+    assert "and 2 more differences" in told(tree(host=8, **cards), HELD, BACK)
+
+
+def test_what_came_from_one_place_goes_back_there_first() -> None:
+    several = conversion(BEFORE, AFTER, moved("one", "a", "cell"), moved("one", "b", "cell"), moved("two", "c", "cell"))
+
+    assert several.former == {("two", "cell", "VCPU"): "c"}
