@@ -88,6 +88,11 @@ picture-test: .venv/test.stamp  ## five pictures in a browser, printed, and look
 	@tools/venv.sh $(PYTHON) test,browser
 	@$(BIN)/python -m pytest -q -s tests/pictures
 
+fleet-test: .venv/test.stamp  ## the collection in ansible/: its own checks, hosts that break, forty hosts there and back; 20 minutes
+	@tools/fleet.sh
+	@tools/host.sh libvirtd
+	@$(BIN)/python -m pytest -q -s --durations=5 tests/fleet
+
 distro-test: .venv/test.stamp  ## the package, and the tests, on Debian 12, 13 and unstable; their roots in .distro/
 	@tools/host.sh libvirtd
 	@tools/host.sh roots

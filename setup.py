@@ -14,6 +14,7 @@ MANUAL = ["argparse-manpage>=4.6,<5", "shtab>=1.7,<2"]  # manual pages and compl
 BROWSER = ["playwright>=1.50,<2", "axe-playwright-python>=0.1.4,<0.2"]  # for pictures; axe-core is inside
 DOCS = ["sphinx>=8.2,<10", "myst-parser>=4,<6", "furo>=2025.7,<2027"]
 TEST = [
+    "ansible-core>=2.18,<2.20",
     "gunicorn>=23,<27",
     "hypothesis>=6.100,<7",
     "import-linter>=2.5,<3",

@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import filterfalse
 from typing import assert_never
 
 from reportclient.allocations import Allocation, AllocationRequest, Move, Slots, usages
@@ -173,17 +174,16 @@ class Plan:
         What a person agrees to by approving this plan: 12 hex digits.
 
         Covers the operations, the moves and the allocations they are based on, but no generations: a write of another
-        service that changes none of these does not void a plan that a person has read.
+        service that changes none of these does not void a plan that a person has read. Nor does it cover the classes
+        and traits that are to be made: other steps name them, and the first host of a fleet makes them for all.
         """
-        return _digest((*self.operations, *self.moves))
+        return _digest((*filterfalse(_makes_names, self.operations), *self.moves))
 
     @property
     def outline(self) -> "Outline":
         """Short form of this plan, to recognise the rest of it later."""
-        ensured = [step for step in self.operations if isinstance(step, EnsureClasses | EnsureTraits)]
         return Outline(
-            steps=frozenset(_digest((step,)) for step in self.operations),
-            names=frozenset(name for step in ensured for name in step.names),
+            steps=frozenset(_digest((step,)) for step in filterfalse(_makes_names, self.operations)),
             traits=frozenset((step.uuid, step.traits) for step in self.operations if isinstance(step, SetTraits)),
             moves=_digest(self.moves),
         )
@@ -194,7 +194,6 @@ class Outline:
     """Short form of a plan: enough to tell whether another plan is the rest of it."""
 
     steps: frozenset[str]  # digest of each operation
-    names: frozenset[str]  # classes and traits that the plan makes
     traits: frozenset[tuple[str, frozenset[str]]]  # (provider uuid, whole set) of each write of traits
     moves: str  # digest of all moves
 
@@ -204,12 +203,16 @@ class Outline:
 
     def _has(self, step: Operation) -> bool:
         match step:
-            case EnsureClasses(names) | EnsureTraits(names):
-                return set(names) <= self.names
+            case EnsureClasses() | EnsureTraits():
+                return True
             case SetTraits(uuid, _, traits):
                 return (uuid, traits) in self.traits
             case _:
                 return _digest((step,)) in self.steps
+
+
+def _makes_names(step: Operation) -> bool:
+    return isinstance(step, EnsureClasses | EnsureTraits)
 
 
 def _digest(steps: Iterable[Operation | Move]) -> str:

@@ -222,6 +222,8 @@ def _approve(node: ComputeNode, draft: Draft, digest: str) -> tuple[ApprovalAnsw
         return "not-needed", f"no allocation has to move on {node.name}: the next pass does this without an approval"
     if other := Agreement(digest, again="nothing was approved")(node, draft):
         return "refused", other[0]
+    if draft.plan.digest != digest:  # the rest of it: the approval stands
+        return "approved", f"the plan {digest} for {node.name} was begun, and its rest is still approved"
     with locked(node.settings.state_directory):
         path = approve(node, draft)
     return "approved", (

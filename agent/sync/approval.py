@@ -171,7 +171,6 @@ def _encode(approval: Approval) -> str:
     body = asdict(approval) | {
         "outline": {
             "steps": sorted(outline.steps),
-            "names": sorted(outline.names),
             "traits": sorted([uuid, sorted(names)] for uuid, names in outline.traits),
             "moves": outline.moves,
         }
@@ -190,7 +189,6 @@ def _decode(text: str) -> Approval:
         begun=body["begun"],
         outline=Outline(
             steps=frozenset(outline["steps"]),
-            names=frozenset(outline["names"]),
             traits=frozenset((uuid, frozenset(names)) for uuid, names in outline["traits"]),
             moves=outline["moves"],
         ),

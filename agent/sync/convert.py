@@ -173,6 +173,8 @@ class Agreement:
         if self.begun is None and plan.digest == self.digest:
             self.begun = plan.outline
             return ()
+        if self.begun is None:
+            self.begun = _begun_by(node, draft, self.digest)
         if self.begun is not None and self.begun.covers(plan):
             return ()  # the rest of that plan, after a lost answer or a conflict
         try:
@@ -180,6 +182,15 @@ class Agreement:
         except (KeyError, TypeError, AttributeError):
             changed = f"the differences are not known: the saved copy of plan {self.digest} is damaged"
         return (f"the plan is not {self.digest} any more but {plan.digest} ({changed}): {self.again}",)
+
+
+def _begun_by(node: ComputeNode, draft: Draft, digest: str) -> Outline | None:
+    """Return the outline of an approved plan of this digest whose conversion was cut off; None: there is none."""
+    with suppress(UntrustedApproval):
+        approval = find_approval(node, draft.root_uuid)
+        if approval and approval.begun and approval.digest == digest:
+            return approval.outline
+    return None
 
 
 def remember_plan(node: ComputeNode, draft: Draft) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from agent.service.status import ServiceStatus, write_status
 from beds.agents import COMMAND, Result, run_agent
+from beds.inventory import make_hosts
 from beds.placement import PlacementServer
 from beds.proxy import Answer, Forward, Hook, Proxy, Request, pass_on
 from beds.trees import add_consumer, identity
@@ -277,3 +278,26 @@ def test_check_names_an_approval_that_waits(lab: Upgrade, tmp_path: Path) -> Non
     assert checks["approval"]["ok"]
     assert digest in checks["approval"]["detail"]
     assert str(path) in checks["approval"]["detail"]
+
+
+def test_the_rest_of_a_plan_that_was_cut_off_is_carried_out_by_its_digest(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    refusing = [True]
+
+    def refuse(request: Request, forward: Forward) -> Answer:
+        return Answer(403) if refusing[0] and request.path.startswith("/reshaper") else forward(request)
+
+    with Proxy(placement_server.url, hook=refuse) as proxy:
+        (host,) = make_hosts(tmp_path / "hosts", proxy.url, 1)
+        digest = host.run("reshape", "--to", "numa").json["digest"]
+        assert host.run("reshape", "--to", "numa", "--approve", "--digest", digest).code == 0
+        cut_off = host.run("reshape", "--to", "numa", "--apply", "--digest", digest)
+        refusing.clear()
+        refusing.append(False)
+        again = host.run("reshape", "--to", "numa", "--approve", "--digest", digest)
+        done = host.run("reshape", "--to", "numa", "--apply", "--digest", digest)
+
+    assert (cut_off.code, again.code, done.code) == (1, 0, 0), again.err + done.out
+    assert "its rest is still approved" in again.err
+    assert done.json["outcome"] == "changed"
