@@ -5,9 +5,17 @@ A verb encodes one of these forms, and the printer that its ``Report`` names tak
 """
 
 from collections.abc import Sequence
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
-from agent.sync.forms import Amounts, ConversionForm, ObservedTreeForm, PlanForm, ProviderForm
+from agent.sync.forms import (
+    Amounts,
+    CapacityForm,
+    ConversionForm,
+    InstructionForm,
+    ObservedTreeForm,
+    PlanForm,
+    ProviderForm,
+)
 from reportclient.payload import InventoryForm
 
 
@@ -78,10 +86,18 @@ class ForeseenForm(ConversionForm):
     notes: list[str]  # why the pass would not carry out the plan
 
 
-class RehearsedForm(ForeseenForm):
-    """The plan of one of several recorded hosts."""
+class RehearsedForm(PlanForm):
+    """The plan of one of several recorded hosts, without its trees: a thousand of them are to be read."""
 
     archive: str
+    node: str
+    outcome: str  # as in ForeseenForm; also the next three
+    layout: str
+    target: str
+    notes: list[str]
+    refused: NotRequired[Literal[True]]
+    instructions: list[InstructionForm]
+    capacity: dict[str, CapacityForm]
 
 
 class FailedHostForm(TypedDict):

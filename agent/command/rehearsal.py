@@ -2,7 +2,7 @@
 
 import argparse
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -14,6 +14,9 @@ from agent.errors import USER_ERRORS
 from agent.sync.outcome import Status
 
 _GRAVITY = (Exit.DONE, Exit.DIFFERENCES, Exit.REFUSED, Exit.ERROR)  # of many hosts the gravest ending counts
+
+
+_WHOLE = ("before", "after", "requests")  # parts of a plan that a rehearsal leaves out
 
 
 def rehearse(act: Act, options: argparse.Namespace, archives: Sequence[Path]) -> Report:
@@ -32,7 +35,7 @@ def rehearse(act: Act, options: argparse.Namespace, archives: Sequence[Path]) ->
             continue
         options.settings = one.settings  # read once for all
         assert report is not None
-        plans.append(cast("RehearsedForm", {**report.data, "archive": str(archive)}))
+        plans.append(cast("RehearsedForm", {**_without_trees(report.data), "archive": str(archive)}))
         endings.append(Exit(report.exit))
         remarks += [f"{archive}: {line}" for line in report.remark.split("\n") if line]
         subjects += report.subjects
@@ -44,3 +47,7 @@ def rehearse(act: Act, options: argparse.Namespace, archives: Sequence[Path]) ->
         remark="\n".join(remarks),
         subjects=subjects,
     )
+
+
+def _without_trees(data: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in data.items() if name not in _WHOLE}

@@ -69,11 +69,7 @@ class FleetHost:
         """Write its archive and its configuration, report it, and claim what its guests have."""
         shutil.copytree(self.kind.archive, self.archive)
         add_guests(self.archive, {identity(name): spec for name, spec in self.guests.items()})
-        about = json.loads((self.archive / "host.json").read_text(encoding="utf-8"))
-        about.pop("files", None)
-        about["hostname"] = self.name
-        (self.archive / "host.json").write_text(json.dumps(about), encoding="utf-8")
-        (self.archive / "compute_id").write_text(identity(self.name) + "\n", encoding="utf-8")
+        name_archive(self.archive, self.name)
         own = {
             "placement": {"auth_type": "none", "endpoint": self.url},
             "agent": {"state_directory": str(self.folder / "state")},
@@ -85,6 +81,15 @@ class FleetHost:
         for name, spec in self.guests.items():
             rows = {self.name: {"VCPU": spec.vcpus, "MEMORY_MB": spec.memory_mib}}
             add_consumer(ByHand(self.url), name, {"allocations": rows})
+
+
+def name_archive(archive: Path, name: str) -> None:
+    """Give an archive the name and the identity of a host of its own."""
+    about = json.loads((archive / "host.json").read_text(encoding="utf-8"))
+    about.pop("files", None)
+    about["hostname"] = name
+    (archive / "host.json").write_text(json.dumps(about), encoding="utf-8")
+    (archive / "compute_id").write_text(identity(name) + "\n", encoding="utf-8")
 
 
 def make_hosts(folder: Path, url: str, count: int) -> list[FleetHost]:
@@ -107,6 +112,8 @@ class Fleet:
     folder: Path
     settings: dict[str, Any] = field(default_factory=dict)  # variables of all hosts
     own: dict[str, dict[str, Any]] = field(default_factory=dict)  # variables of one host
+
+    command = COMMAND
 
     @property
     def change(self) -> Path:
