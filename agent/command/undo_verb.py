@@ -12,7 +12,7 @@ from agent.connect.choice import open_client
 from agent.errors import ConfigError, StateError
 from agent.state.places import same_place
 from agent.sync.decide.undoing import Conversion
-from agent.sync.journal import DONE, Entry, read_journal
+from agent.sync.journal import Entry, conversions, read_journal
 
 
 def undo(options: argparse.Namespace) -> Report:
@@ -20,7 +20,7 @@ def undo(options: argparse.Namespace) -> Report:
     choice = choice_of(options)
     settings = settings_of(options)
     _, where = open_client(settings, choice)
-    entries = [one for one in read_journal(settings.state_directory) if same_place(one.where, where)]
+    entries = conversions(one for one in read_journal(settings.state_directory) if same_place(one.where, where))
     if options.list:
         data: JournalForm = {"conversions": [_encode(one) for one in reversed(entries)]}
         return Report(data=data, table="agent.command.host_tables:print_journal")
@@ -46,20 +46,15 @@ def undo(options: argparse.Namespace) -> Report:
 
 def _conversion(entry: Entry) -> Conversion:
     """
-    Return the conversion of an entry.
+    Return the conversion of an entry; one that was cut off is taken back as far as it came.
 
     Raises:
-        StateError: it was not carried out whole, or an older release wrote the entry.
+        StateError: an older release wrote the entry.
     """
     if not entry.whole:
         raise StateError(
             f"{entry.path}: an older release wrote this entry, without the layout before it: see what was there in "
             f"the entry, and convert with compute-node-agent reshape --to LAYOUT"
-        )
-    if entry.outcome != DONE:
-        raise StateError(
-            f"{entry.path}: the last conversion did not end ({entry.outcome}): complete it with compute-node-agent "
-            f"reshape, or see with compute-node-agent show what is there now"
         )
     body = entry.body
     return Conversion(

@@ -5,9 +5,9 @@ A person can see in it which consumer had what; the verb ``undo`` reads it.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -104,6 +104,25 @@ def read_journal(folder: Path) -> tuple[Entry, ...]:
                 f"{path} is damaged ({type(error).__name__}): what was done last is not known, so nothing is taken "
                 f"back. Move the file away to go on without it"
             ) from error
+    return tuple(found)
+
+
+def conversions(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """
+    Return the conversions of a journal, each with all its attempts as one entry.
+
+    An attempt that another writer or a failure cut off goes on in the next entry to the same layout: the conversion
+    began with the first one, whose digest a person agreed to, and stands as the last one left it.
+    """
+    found: list[Entry] = []
+    for one in entries:
+        last = found[-1] if found else None
+        if last and last.outcome != DONE and (last.node, last.where, last.target) == (one.node, one.where, one.target):
+            body = {**one.body, "before": last.body["before"]}
+            whole = last.whole and one.whole
+            one = replace(one, began=last.began, digest=last.digest, layout=last.layout, body=body, whole=whole)
+            found.pop()
+        found.append(one)
     return tuple(found)
 
 

@@ -76,10 +76,12 @@ def claiming(url: str) -> Iterator[list[int]]:
     threads = [threading.Thread(target=claim, args=(number,)) for number in range(CLAIMERS)]
     for thread in threads:
         thread.start()
-    yield counts
-    ended.set()
-    for thread in threads:
-        thread.join()
+    try:
+        yield counts
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
 
 
 @contextmanager
@@ -101,9 +103,11 @@ def watched(url: str, guests: list[str], expected: Sums) -> Iterator[list[Sums]]
 
     thread = threading.Thread(target=watch)
     thread.start()
-    yield wrong
-    ended.set()
-    thread.join()
+    try:
+        yield wrong
+    finally:
+        ended.set()
+        thread.join()
     print(f"\nlooks at the database: {looks[0]}", file=sys.stderr)
     assert looks[0] > 10
 

@@ -8,6 +8,7 @@ import pytest
 
 from beds.guests import GuestSpec, domain_xml
 from beds.placement import PlacementServer
+from beds.proxy import Answer, Forward, Hook, Proxy, Request, pass_on
 from beds.trees import add_consumer, identity
 from beds.upgrades import UPGRADES, Story, Upgrade, stories
 
@@ -116,7 +117,6 @@ def test_a_host_without_a_conversion_has_nothing_to_take_back(
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        pytest.param({"outcome": "begun"}, "the last conversion did not end (begun)", id="cut off"),
         pytest.param({"layout": "flat"}, "is damaged", id="changed by hand"),
         pytest.param({"checksum": None}, "is damaged", id="without its checksum"),
     ],
@@ -124,15 +124,55 @@ def test_a_host_without_a_conversion_has_nothing_to_take_back(
 def test_an_entry_that_cannot_be_trusted_is_not_taken_back(
     converted: Upgrade, change: dict[str, object], words: str, tmp_path: Path
 ) -> None:
-    from agent.state.files import checksum
-
     (path,) = (tmp_path / "state/journal").iterdir()
     entry = json.loads(path.read_text()) | change
-    if "outcome" in change:
-        entry["checksum"] = checksum({key: value for key, value in entry.items() if key != "checksum"})
     path.write_text(json.dumps(entry), encoding="utf-8")
 
     refused = converted.run("undo", "--apply")
 
     assert refused.code == 1
     assert words in refused.err
+
+
+def test_a_conversion_that_was_cut_off_and_gone_on_with_is_taken_back_whole(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    left = [2]  # so many reshapes are refused, as where another writer comes first
+
+    def refuse(request: Request, forward: Forward) -> Answer:
+        if not request.path.startswith("/reshaper") or left[0] == 0:
+            return forward(request)
+        left[0] -= 1
+        return Answer(503, (("Content-Type", "text/plain"),), b"busy")
+
+    with Proxy(placement_server.url, hook=refuse) as proxy:
+        lab = Upgrade(Story(UPGRADES / "05-devices-to-numa").data, proxy.url, tmp_path)
+        before = lab.stands()
+        digest = lab.run("reshape").json["digest"]
+        applied = lab.run("reshape", "--apply", "--digest", digest)
+        listed = lab.run("undo", "--list").json["conversions"]
+        undone = lab.run("undo", "--apply")
+
+        assert (applied.code, left, undone.code) == (0, [0], 0), applied.err + undone.out
+        assert len(list((tmp_path / "state/journal").iterdir())) >= 3
+        assert [(one["digest"], one["outcome"]) for one in listed] == [(digest, "done")]
+        assert lab.stands() == before
+
+
+def test_a_conversion_whose_answer_was_lost_is_taken_back(placement_server: PlacementServer, tmp_path: Path) -> None:
+    def lose(request: Request, forward: Forward) -> Answer:
+        answer = forward(request)
+        if request.path.startswith("/reshaper"):
+            raise ConnectionError
+        return answer
+
+    way: list[Hook] = [lose]
+    with Proxy(placement_server.url, hook=lambda request, forward: way[0](request, forward)) as proxy:
+        lab = Upgrade(Story(UPGRADES / "05-devices-to-numa").data, proxy.url, tmp_path)
+        before = lab.stands()
+        applied = lab.run("reshape", "--apply", "--patience", "5")
+        way[0] = pass_on
+        undone = lab.run("undo", "--apply")
+
+        assert (applied.code, undone.code) == (0, 0), applied.out + applied.err + undone.out
+        assert lab.stands() == before
