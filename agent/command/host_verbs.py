@@ -150,7 +150,7 @@ def plan(options: argparse.Namespace) -> Report:
         check_folder(options.out, "file")
     with _nodes(options) as nodes:
         for one in nodes:
-            draft = _with_use(one, foresee(one, wishes))
+            draft = _with_use(one, foresee(one, wishes), options)
             drafts.append((one, draft))
             with suppress(Unrecorded):
                 one.check_name(draft)
@@ -186,7 +186,7 @@ def reshape(options: argparse.Namespace) -> Report:
     subjects: list[Subject] = []
     with _nodes(options) as nodes:
         for one in nodes:
-            draft = _with_use(one, foresee(one, wishes))
+            draft = _with_use(one, foresee(one, wishes), options)
             one.check_name(draft)
             verdict = judge(draft, replace(wishes, agreed=draft.plan.digest), one.terms())
             doing = "approve" if options.approve else "apply"
@@ -402,9 +402,9 @@ def _try(node: ComputeNode, act: Callable[[], Outcome]) -> Outcome:
         return Outcome(node=node.name, status=Status.FAILED, notes=(str(error),))
 
 
-def _with_use(node: ComputeNode, draft: Draft) -> Draft:
+def _with_use(node: ComputeNode, draft: Draft, options: argparse.Namespace) -> Draft:
     """Add the allocations to a draft that is shown; a pass that moves nobody does not read them."""
-    if draft.allocations or not draft.plan.operations:
+    if draft.allocations or (options.format == "table" and not draft.plan.operations):
         return draft
     try:
         return replace(draft, allocations=node.client.allocations(draft.observed))

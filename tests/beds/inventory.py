@@ -119,8 +119,8 @@ class Fleet:
     def change(self) -> Path:
         return self.folder / "change"
 
-    def play(self, name: str, **settings: object) -> Result:
-        """Run a playbook of the collection to its end."""
+    def play(self, name: str, *, check: bool = False, **settings: object) -> Result:
+        """Run a playbook of the collection to its end; with ``check`` in Ansible's check mode."""
         inventory = self.folder / "inventory.yml"
         inventory.write_text(yaml.safe_dump(self._inventory()), encoding="utf-8")
         collections = self.folder / "collections/ansible_collections/compute_node_agent"
@@ -131,6 +131,7 @@ class Fleet:
             str(COMMAND.parent / "ansible-playbook"),
             *("-i", str(inventory), f"compute_node_agent.fleet.{name}"),
             *("-e", json.dumps({"fleet_folder": str(self.change), **settings})),
+            *(["--check"] if check else []),
         ]
         done = subprocess.run(
             words, capture_output=True, text=True, env=self._environment(), check=False, timeout=1800, cwd=self.folder

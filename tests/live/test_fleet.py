@@ -39,6 +39,9 @@ def test_a_fleet_is_converted_as_approved_and_taken_back(fleet: Fleet, placement
     assert converted.code == 0, converted.out + converted.err
     assert fleet.states() == {**dict.fromkeys(names[:3], "converted"), names[3]: "not approved"}
     assert units(placement, fleet.hosts) == held
+    planned_anew = fleet.play("plan")
+    assert planned_anew.code != 0
+    assert "name another folder in fleet_folder" in planned_anew.out
     again = fleet.play("convert")
     assert again.code == 0, again.out
     assert fleet.states() == {**dict.fromkeys(names[:3], "done before"), names[3]: "not approved"}
@@ -46,6 +49,10 @@ def test_a_fleet_is_converted_as_approved_and_taken_back(fleet: Fleet, placement
     audited = fleet.play("audit")
     assert audited.code == 0, audited.out + audited.err
     assert [one["findings"] for one in fleet.read("audit.json").values()] == [[]] * 4
+
+    shown = fleet.play("revert", check=True)
+    assert shown.code == 0, shown.out + shown.err
+    assert fleet.states("revert.json")[names[0]] == "would be reverted"
 
     reverted = fleet.play("revert")
     assert reverted.code == 0, reverted.out + reverted.err
