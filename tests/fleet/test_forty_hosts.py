@@ -25,6 +25,7 @@ Sums = dict[tuple[str, str], int]  # of each guest, by class
 HOSTS = 40
 BATCHES = [1, 5, "25%", "100%"]
 CLAIMERS = 2
+HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 SUMS = """
 SELECT consumers.uuid, resource_classes.name, sum(used) FROM allocations
 JOIN consumers ON consumers.uuid = consumer_id JOIN resource_classes ON resource_classes.id = resource_class_id
@@ -53,8 +54,10 @@ def claiming(url: str) -> Iterator[list[int]]:
     def claim(number: int) -> None:
         hand = ByHand(url)
         while not ended.is_set():
-            found = hand.send("GET", "/allocation_candidates?resources=DISK_GB:1")["allocation_requests"]
-            for offer in found[number :: CLAIMERS * 3]:
+            # Placement answers 500 where a provider goes while it searches.
+            found = requests.get(f"{url}/allocation_candidates?resources=DISK_GB:1", headers=HEADERS, timeout=60)
+            offers = found.json()["allocation_requests"] if found.ok else []
+            for offer in offers[number :: CLAIMERS * 3]:
                 body = {
                     "allocations": offer["allocations"],
                     "project_id": "claimer",
@@ -63,12 +66,7 @@ def claiming(url: str) -> Iterator[list[int]]:
                     "consumer_type": "INSTANCE",
                 }
                 consumer = uuid4()
-                answer = requests.put(
-                    f"{url}/allocations/{consumer}",
-                    json=body,
-                    headers={"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"},
-                    timeout=60,
-                )
+                answer = requests.put(f"{url}/allocations/{consumer}", json=body, headers=HEADERS, timeout=60)
                 if answer.status_code == 204:
                     counts[number] += 1
                     hand.send("DELETE", f"/allocations/{consumer}")
