@@ -21,8 +21,8 @@ def locked(directory: Path) -> Iterator[None]:
         StateError: the folder cannot be written, or another process has had the lock for ten seconds.
     """
     another = (
-        f"another compute-node-agent has been writing for {_PATIENCE_S} s (lock in {directory}): let it finish, or stop "
-        f"the service"
+        f"another compute-node-agent has been writing for {_PATIENCE_S} s (lock in {directory}): let it finish, or "
+        f"stop the service"
     )
     with _holding("agent", directory, another, patience_s=_PATIENCE_S):
         yield
