@@ -27,20 +27,29 @@ _runs = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a run of the command ended."""
+    """How a run of the command ended; ``out`` is without the time and the request id of JSON, ``raw`` has them."""
 
     code: int
     out: str
     err: str
+    raw: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "raw", self.out)
+        object.__setattr__(self, "out", lasting(self.out))
 
     @property
     def json(self) -> Any:
         return json.loads(self.out)
 
+    @property
+    def whole(self) -> Any:
+        return json.loads(self.raw)
+
 
 def lasting(out: str) -> str:
-    """Return printed JSON without what differs at each run: its time and its request id."""
-    return re.sub(r'\n  "(time|request_id)": "[^"]*",', "", out)
+    """Return printed JSON or YAML without what differs at each run: its time and its request id."""
+    return re.sub(r"""\n  ("?)(time|request_id)\1: [^\n]*""", "", out)
 
 
 @dataclass(slots=True)

@@ -25,7 +25,7 @@ def config_of(host: Upgrade) -> Path:
 
 @pytest.mark.parametrize("verb", ["discover", "show", "plan", "reshape", "audit", "check", "status"])
 def test_data_say_what_they_are_about(host: Upgrade, verb: str) -> None:
-    about = host.run(verb).json["about"]
+    about = host.run(verb).whole["about"]
 
     assert (about["verb"], about["version"], about["layout"]) == (verb, VERSION, "numa")
     assert about["nodes"] == ([] if verb == "status" else ["four-cells"])
@@ -90,8 +90,8 @@ def test_all_requests_of_a_run_have_one_id_and_name_the_version(
         config = config_of(host)
         config.write_text(config.read_text(encoding="utf-8").replace(placement_server.url, proxy.url), encoding="utf-8")
         told = [
-            host.run("plan").json["about"]["request_id"],
-            host.run("reshape", "--apply").json["about"]["request_id"],
+            host.run("plan").whole["about"]["request_id"],
+            host.run("reshape", "--apply").whole["about"]["request_id"],
         ]
 
     sent = [one.header("X-OpenStack-Request-ID") for one in seen]
