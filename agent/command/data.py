@@ -34,7 +34,11 @@ def print_failure(options: argparse.Namespace, error: BaseException, ending: Exi
     notes = getattr(error, "__notes__", ())
     data: FailureForm = {
         "about": about(options),
-        "error": {"kind": type(error).__name__, "message": "\n".join(map(str, (error, *notes))), "exit": int(ending)},
+        "error": {
+            "kind": type(error).__name__,
+            "message": "\n".join(map(str, (error, *notes))) or "interrupted",
+            "exit": int(ending),
+        },
     }
     print_data(options.format, data)
     with suppress(OSError):

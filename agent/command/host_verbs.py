@@ -403,7 +403,7 @@ def _try(node: ComputeNode, act: Callable[[], Outcome]) -> Outcome:
 
 
 def _with_use(node: ComputeNode, draft: Draft, options: argparse.Namespace) -> Draft:
-    """Add the allocations to a draft that is shown; a pass that moves nobody does not read them."""
+    """Add the allocations to a draft that is shown, but to a table without changes, which has no sums."""
     if draft.allocations or (options.format == "table" and not draft.plan.operations):
         return draft
     try:

@@ -27,9 +27,11 @@ _KEPT = 100  # entries that are kept, the latest ones
 
 
 @contextmanager
-def journaled(node: ComputeNode, draft: Draft) -> Iterator[None]:
+def journaled(node: ComputeNode, draft: Draft, agreed: str | None) -> Iterator[None]:
     """
     Write the entry of a conversion to disk, let the conversion run inside, and write how it ended.
+
+    ``agreed`` is the digest of the plan that a person agreed to, of which this one may be the rest; None: nobody did.
 
     Raises:
         StateError: the entry cannot be written; if that is before the conversion, it does not run.
@@ -43,6 +45,7 @@ def journaled(node: ComputeNode, draft: Draft) -> Iterator[None]:
         "where": node.where,
         "layout": draft.stands_in,
         "target": draft.layout,
+        "agreed": agreed,
         "began": began.isoformat(),
         "ended": None,
         "outcome": "begun",
@@ -74,7 +77,7 @@ class Entry:
     where: str  # the placement's name
     began: str  # ISO 8601, UTC
     outcome: str  # DONE, or what a person must know
-    digest: str
+    digest: str  # of the plan that a person agreed to, else of the plan itself
     layout: str  # in which the tree stood before; "?" in entries of older releases
     target: str
     consumers: int  # whose allocations moved
@@ -112,7 +115,7 @@ def conversions(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     Return the conversions of a journal, each with all its attempts as one entry.
 
     An attempt that another writer or a failure cut off goes on in the next entry to the same layout: the conversion
-    began with the first one, whose digest a person agreed to, and stands as the last one left it.
+    began with the first one, and stands as the last one left it.
     """
     found: list[Entry] = []
     for one in entries:
@@ -120,7 +123,8 @@ def conversions(entries: Iterable[Entry]) -> tuple[Entry, ...]:
         if last and last.outcome != DONE and (last.node, last.where, last.target) == (one.node, one.where, one.target):
             body = {**one.body, "before": last.body["before"]}
             whole = last.whole and one.whole
-            one = replace(one, began=last.began, digest=last.digest, layout=last.layout, body=body, whole=whole)
+            digest = one.digest if one.body.get("agreed") else last.digest
+            one = replace(one, began=last.began, digest=digest, layout=last.layout, body=body, whole=whole)
             found.pop()
         found.append(one)
     return tuple(found)
@@ -136,7 +140,7 @@ def _decode(path: Path, record: Any) -> Entry:
         where=str(body["where"]),
         began=str(body["began"]),
         outcome=str(body["outcome"]),
-        digest=str(body["digest"]),
+        digest=str(body.get("agreed") or body["digest"]),
         layout=str(body.get("layout", UNTOLD)),
         target=str(body.get("target", UNTOLD)),
         consumers=len({move["consumer"] for move in body["moves"]}),

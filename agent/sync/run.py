@@ -174,7 +174,7 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState, wishes: Wishes) -
     shared = keep_pool(node, pool) if pool and pool.shared else False
     if plan.operations:
         state.begin(replace(memory, configured=draft.meanwhile.configured, reported=draft.meanwhile.reported))
-        with _converting(node, draft) if plan.moves else nullcontext():
+        with _converting(node, draft, wishes.agreed) if plan.moves else nullcontext():
             written = _with_one_time(node, draft, node.client.execute(plan, observed))
             observed = _with_marked(written, forecast(plan, draft.observed))
     gone = leave_former(node, draft.former, draft.root_uuid) if draft.former else False
@@ -216,9 +216,9 @@ def _with_one_time(node: ComputeNode, draft: Draft, left: ObservedTree) -> Obser
 
 
 @contextmanager
-def _converting(node: ComputeNode, draft: Draft) -> Iterator[None]:
+def _converting(node: ComputeNode, draft: Draft, agreed: str | None) -> Iterator[None]:
     """Let a conversion run inside: the journal records it, and it uses up an approval."""
-    with spent(node, draft), journaled(node, draft):
+    with spent(node, draft), journaled(node, draft, agreed):
         yield
 
 

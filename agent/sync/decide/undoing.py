@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agent.sync.decide.plan_changes import stock_changes
-from agent.sync.forms import Held, MoveForm, ObservedTreeForm
-from agent.sync.json_form import encode_after
+from agent.sync.forms import MoveForm, ObservedTreeForm
+from agent.sync.json_form import encode_after, encode_observed_tree
 from drivers.policy import Layout
 from reportclient.allocations import Allocation
 from reportclient.plan import Plan
@@ -48,9 +48,9 @@ def not_as_before(
     ``observed`` and ``held`` are the tree and its allocations before the plan, ``after`` its allocations after it.
     Consumers that changed since, that came since or that are gone may have anything.
     """
-    made = encode_after(plan, observed, ())["providers"]
-    found = list(stock_changes(undone.before["providers"], made))
-    now, then = _held(held), _held(after)
+    made = encode_after(plan, observed, after)
+    found = list(stock_changes(undone.before["providers"], made["providers"]))
+    now, then = encode_observed_tree(observed, held)["allocations"], made["allocations"]
     for consumer, before in sorted(undone.before["allocations"].items()):
         unchanged = now.get(consumer) == undone.after["allocations"].get(consumer)
         if unchanged and consumer in now and then.get(consumer) != before:
@@ -62,10 +62,3 @@ def not_as_before(
         f"the tree would not be as it was before the conversion {undone.name}: {'; '.join(found[:_NAMED])}{more}: "
         f"compute-node-agent reshape --to {undone.layout} shows what a conversion of today would make",
     )
-
-
-def _held(rows: Iterable[Allocation]) -> Held:
-    found: Held = {}
-    for row in rows:
-        found.setdefault(row.consumer, {}).setdefault(row.provider, {})[row.resource_class] = row.amount
-    return found
