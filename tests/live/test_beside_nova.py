@@ -141,7 +141,7 @@ def test_in_the_role_beside_only_what_nova_leaves_out_is_written(
         assert host.run("plan", *beside).code == 0
         assert host.run("audit", *beside).json["findings"] == []
         refused = host.run("reshape", *beside, "--to", "numa", "--apply")
-        assert (refused.code, refused.out) == (1, "")
+        assert (refused.code, refused.json["error"]["kind"]) == (1, "ConfigError")
         assert "leave out --to numa" in refused.err
         assert host.run("sync", *beside).json["outcome"] == "unchanged"
         assert host.run("retire", *beside).code == 0

@@ -750,7 +750,7 @@ def test_an_ironic_that_cannot_be_read_whole_changes_nothing(
 
         done = agent.run("sync")
 
-    assert (done.code, done.out) == (1, "")
+    assert (done.code, done.json["error"]["kind"]) == (1, "DiscoveryError")
     assert "database is locked" in done.err
     assert "(5 tries)" in done.err
     assert not providers.seen

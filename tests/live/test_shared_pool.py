@@ -51,9 +51,11 @@ class Fleet:
         if self.of_ceph:
             (archive / "disk.json").write_text(json.dumps(disk), encoding="utf-8")
 
-    def run(self, name: str, verb: str, *more: object, shared_disk: str = "sharing", **agent: object) -> Result:
+    def run(
+        self, name: str, verb: str, *more: object, shared_disk: str = "sharing", pool: str = "vms", **agent: object
+    ) -> Result:
         config: dict[str, dict[str, Any]] = {
-            "libvirt": {"images_type": "rbd", "images_rbd_pool": "vms"} if self.of_ceph else {},
+            "libvirt": {"images_type": "rbd", "images_rbd_pool": pool} if self.of_ceph else {},
             "placement": {"auth_type": "none", "endpoint": self.url},
             "agent": {"state_directory": self.folder / f"state-{name}", "shared_disk": shared_disk, **agent},
         }
@@ -227,7 +229,7 @@ def test_a_host_whose_disks_are_elsewhere_now_does_not_forget_what_it_shares(fle
     before = fleet.sums(), fleet.providers()
     fleet.write_host("first", pool_gib=900, pool="volumes")
 
-    refused = fleet.run("first", "reshape", "--apply", shared_disk=shared_disk)
+    refused = fleet.run("first", "reshape", "--apply", shared_disk=shared_disk, pool="volumes")
 
     assert refused.code == 4, refused.out + refused.err
     assert f"first still shares {POOL} for its guests' disks" in refused.out
