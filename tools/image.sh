@@ -1,6 +1,6 @@
 #!/bin/bash
 # image.sh DEB: build/compute-node-agent_VERSION_ARCH.oci.tar, an image with this package on a small root of the Debian
-# that the package was built on.
+# that the package was built on. IMAGE_PACKAGES adds packages by name, with commas: python3-rados on a Ceph host.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 deb=$1
@@ -11,7 +11,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # Pages for people are left out; copyright files stay.
-if ! mmdebstrap --quiet --variant=minbase --include=ca-certificates,libvirt0,passwd,python3,systemd-standalone-sysusers \
+if ! mmdebstrap --quiet --variant=minbase --include=ca-certificates,libvirt0,passwd,python3,systemd-standalone-sysusers"${IMAGE_PACKAGES:+,$IMAGE_PACKAGES}" \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
     --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
     --customize-hook="copy-in $deb /tmp" --customize-hook="chroot \"\$1\" dpkg -i /tmp/$name" \
