@@ -10,18 +10,26 @@ from reportclient.allocations import Allocation, Consumer
 from reportclient.errors import Absent, Conflict, Forbidden, Rejected, Unavailable
 from reportclient.names import SHARES
 from reportclient.plan import Plan
+from reportclient.side_by_side import each
 from reportclient.transport import NEWEST, Transport, parse_date
 from reportclient.tree import ObservedProvider, ObservedTree, Provider, went_back
 from reportclient.writer import Writer
 
+Row = tuple[str, str, str | None, int]  # uuid, name, parent's uuid and generation of a provider in a listing
 NAMES_PER_QUERY = 100  # keeps GET /traits?name=in:... under 8 KiB
 
 
 class PlacementClient:
-    """Client of one placement, over one transport."""
+    """
+    Client of one placement, over one transport.
 
-    def __init__(self, transport: Transport) -> None:
+    ``workers`` is how many requests of one look or one plan are under way at a time, where their order does not matter;
+    results and errors are those of one after the other.
+    """
+
+    def __init__(self, transport: Transport, workers: int = 1) -> None:
         self._transport = transport
+        self._workers = workers
         self.went_back = False  # whether this pass found placement in an older state than the remembered one
         self._latest: dict[str, ObservedProvider] = {}  # read by this pass, which may have to read again at once
         self._listed: dict[str, int] = {}  # generation of each consumer in the last listing of allocations
@@ -134,7 +142,7 @@ class PlacementClient:
         body, _ = self._transport.get(f"/resource_providers?{urlencode(asked)}")
         with payload.in_form("the providers that share their stock"):
             rows = sorted(payload.decode_listing(body), key=lambda row: row[1])
-        return tuple(self.read(uuid, name, generation) for uuid, name, _, generation in rows)
+        return tuple(each(lambda row: self.read(row[0], row[1], row[3]), rows, self._workers))
 
     def read(self, uuid: str, name: str, generation: int) -> ObservedProvider:
         """Return one root as it stands, without its children. Three requests; errors as ``observe``."""
@@ -171,13 +179,12 @@ class PlacementClient:
         self._transport.expect(3 * sum(uuid not in known or known[uuid].generation != at for uuid, _, _, at in rows))
         names = {uuid: name for uuid, name, _, _ in rows}
         parents = {uuid: names.get(parent) if parent else None for uuid, _, parent, _ in rows}
-        tree = ObservedTree(
-            tuple(
-                self._observe_one(uuid, name, parents[uuid], generation, known.get(uuid))
-                for uuid, name, _, generation in _from_the_root(rows)
-            ),
-            modified,
-        )
+
+        def read(row: Row) -> ObservedProvider:
+            uuid, name, _, generation = row
+            return self._observe_one(uuid, name, parents[uuid], generation, known.get(uuid))
+
+        tree = ObservedTree(tuple(each(read, _from_the_root(rows), self._workers)), modified)
         self.went_back = self.went_back or (left is not None and went_back(left, tree))
         self._latest = tree.by_uuid
         return tree
@@ -219,19 +226,23 @@ class PlacementClient:
         Raises:
             Conflict: with ``as_observed``, a provider was written after it was observed.
         """
-        held: list[Allocation] = []
         providers = [*providers]
         self._transport.expect(len(providers))
-        for observed in providers:
+
+        def read(observed: ObservedProvider) -> tuple[tuple[Allocation, ...], dict[str, int]]:
             body, _ = self._transport.get(f"/resource_providers/{observed.uuid}/allocations")
             with payload.in_form(f"the allocations on provider {observed.name}"):
                 rows = payload.decode_allocations(body, observed.name)
                 generation = int(body["resource_provider_generation"])
-                self._listed |= payload.decode_consumer_generations(body)
+                listed = payload.decode_consumer_generations(body)
             if as_observed and generation != observed.generation:
                 raise Conflict(f"provider {observed.name} was written while its allocations were read")
-            held += rows
-        return tuple(held)
+            return rows, listed
+
+        found = each(read, providers, self._workers)
+        for _, listed in found:
+            self._listed |= listed
+        return tuple(row for rows, _ in found for row in rows)
 
     def consumers(self, uuids: Iterable[str], held: Iterable[Allocation] = ()) -> tuple[Consumer, ...]:
         """
@@ -243,18 +254,19 @@ class PlacementClient:
         rows: dict[str, set[Allocation]] = {}
         for one in held:
             rows.setdefault(one.consumer, set()).add(one)
-        found = []
         wanted = sorted(set(uuids))
         self._transport.expect(len(wanted))
-        for uuid in wanted:
+
+        def read(uuid: str) -> Consumer | None:
             known = self._consumers.get(uuid)
             if known is None or (known[0].generation, known[1]) != (self._listed.get(uuid), rows.get(uuid)):
                 consumer = self.consumer(uuid)
                 if consumer is None:
-                    continue
+                    return None
                 known = self._consumers[uuid] = consumer, rows.get(uuid, set())
-            found.append(known[0])
-        return tuple(found)
+            return known[0]
+
+        return tuple(one for one in each(read, wanted, self._workers) if one)
 
     def consumer(self, uuid: str) -> Consumer | None:
         """Return one consumer with all its allocations, as they are now; None when it has none. One request."""
@@ -314,10 +326,9 @@ class PlacementClient:
             Conflict: observe and plan again.
             Rejected, Unavailable: the earlier requests of the plan took effect; the next plan goes on from there.
         """
-        writer = Writer(self._transport, observed)
+        writer = Writer(self._transport, observed, self._workers)
         self._transport.expect(len(plan.operations))
-        for operation in plan.operations:
-            writer.write(operation)
+        writer.carry_out(plan.operations)
         return writer.outcome
 
     def may_reshape(self) -> bool:
@@ -379,7 +390,7 @@ class PlacementClient:
         return ObservedProvider(uuid=uuid, generation=generation, provider=provider)
 
 
-def _check_tree(rows: list[tuple[str, str, str | None, int]], root_uuid: str) -> None:
+def _check_tree(rows: list[Row], root_uuid: str) -> None:
     """
     Check that a listing is one whole tree, and the requested one.
 
@@ -397,7 +408,7 @@ def _check_tree(rows: list[tuple[str, str, str | None, int]], root_uuid: str) ->
         )
 
 
-def _is_older(rows: list[tuple[str, str, str | None, int]], modified: str, since: ObservedTree) -> bool:
+def _is_older(rows: list[Row], modified: str, since: ObservedTree) -> bool:
     """Return whether a listing is older than ``since``: by a generation, or by the date if the providers are equal."""
     known = since.by_uuid
     if any(uuid in known and generation < known[uuid].generation for uuid, _, _, generation in rows):
@@ -406,12 +417,12 @@ def _is_older(rows: list[tuple[str, str, str | None, int]], modified: str, since
     return {row[0] for row in rows} == known.keys() and now is not None and before is not None and now < before
 
 
-def _from_the_root(rows: list[tuple[str, str, str | None, int]]) -> list[tuple[str, str, str | None, int]]:
+def _from_the_root(rows: list[Row]) -> list[Row]:
     """Return the rows, parents before children, siblings by name; rows whose ancestors are missing are left out."""
-    children: dict[str | None, list[tuple[str, str, str | None, int]]] = {}
+    children: dict[str | None, list[Row]] = {}
     for row in sorted(rows, key=lambda row: row[1]):
         children.setdefault(row[2], []).append(row)
-    ordered: list[tuple[str, str, str | None, int]] = []
+    ordered: list[Row] = []
     waiting = children.get(None, [])[:]
     while waiting:
         row = waiting.pop(0)

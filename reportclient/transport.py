@@ -4,6 +4,7 @@ Send requests to placement, and turn refusals into our errors by status and ``er
 Retries of a request belong to keystoneauth (``[placement] connect_retries``, ``status_code_retries``).
 """
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -38,7 +39,7 @@ OLDEST, NEWEST = (1, 30), (1, 39)  # 1.30 brought the reshaper
 
 class Transport:
     """
-    Sends requests at a microversion that both sides support.
+    Sends requests at a microversion that both sides support. Several threads may use one transport.
 
     ``sender`` is a keystoneauth adapter; ``where`` names the server in messages; ``microversion`` is the newest one
     that an earlier run found this server to support (None: try our newest). ``now`` returns seconds since the epoch.
@@ -57,11 +58,17 @@ class Transport:
         self._sender = sender
         self.expect = expecting  # called with how many requests come next
         self.writes = 0  # requests of ``send`` that placement carried out
+        self._counting = threading.Lock()
+        self._last = threading.local()  # of this thread's last request
         self.now = now
         self._where = where
         self.microversion = min(microversion or NEWEST, NEWEST)
-        self.request_id = ""  # of the last request in the server's log; empty when the answer had none
         self.skew_s: float | None = None  # the server's clock minus ours, by the last answer; None when it had no date
+
+    @property
+    def request_id(self) -> str:
+        """Id in the server's log of this thread's last request; empty when its answer had none."""
+        return getattr(self._last, "request_id", "")
 
     def get(self, path: str) -> tuple[dict[str, Any], str]:
         """
@@ -95,7 +102,8 @@ class Transport:
             Conflict, Rejected: the request was refused.
         """
         answer = self._exchange(method, path, body=body, newest=newest, once=once)
-        self.writes += 1
+        with self._counting:
+            self.writes += 1
         return None if answer.status_code in (201, 204) and not answer.content else self._body(answer, method, path)
 
     def _exchange(
@@ -140,7 +148,7 @@ class Transport:
         except FAILURES as error:
             _explain(error, self._where, self.now())
         self.skew_s = _skew_s(answer.headers.get("Date", ""), self.now())
-        self.request_id = answer.headers.get("x-openstack-request-id", "")
+        self._last.request_id = answer.headers.get("x-openstack-request-id", "")
         return answer
 
     def _body(self, answer: Answer, method: str, path: str) -> dict[str, Any]:

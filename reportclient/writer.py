@@ -1,4 +1,4 @@
-"""Carry out the operations of a plan, one request after the other; decide nothing."""
+"""Carry out the operations of a plan; decide nothing."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -26,23 +26,45 @@ from reportclient.plan import (
     SetInventories,
     SetTraits,
 )
+from reportclient.side_by_side import each
 from reportclient.transport import NEWEST, Transport
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
+from reportclient.waves import Lane, waves
 
 LOG = logging.getLogger(__name__)
 
 
 class Writer:
-    """Carries out operations one by one, and keeps the generation from each answer for the next write."""
+    """
+    Carries out operations, and keeps the generation from each answer for the next write.
 
-    def __init__(self, transport: Transport, observed: ObservedTree) -> None:
+    ``workers`` is how many requests are under way at a time, where their order does not matter.
+    """
+
+    def __init__(self, transport: Transport, observed: ObservedTree, workers: int = 1) -> None:
         self._transport = transport
+        self._workers = workers
         self._known = _Known(observed)
 
     @property
     def outcome(self) -> ObservedTree:
         """The tree after the operations so far, without the providers whose generation is unknown."""
         return self._known.tree
+
+    def carry_out(self, operations: Iterable[Operation]) -> None:
+        """
+        Send the requests of all operations, as ``waves`` orders them.
+
+        Raises:
+            Conflict, Rejected, Unavailable: a request failed; those before it, and some beside it, took effect.
+        """
+        for wave in waves(operations, self._known.parents):
+            each(self._write_lane, wave, self._workers)
+            self._known.arrange(step.uuid for lane in wave for step in lane if isinstance(step, Create))
+
+    def _write_lane(self, lane: Lane) -> None:
+        for operation in lane:
+            self.write(operation)
 
     def write(self, operation: Operation) -> None:
         """
@@ -53,11 +75,9 @@ class Writer:
         """
         match operation:
             case EnsureClasses(names):
-                for name in names:
-                    self._transport.send("PUT", f"/resource_classes/{name}")
+                each(lambda name: self._transport.send("PUT", f"/resource_classes/{name}"), names, self._workers)
             case EnsureTraits(names):
-                for name in names:
-                    self._transport.send("PUT", f"/traits/{name}")
+                each(lambda name: self._transport.send("PUT", f"/traits/{name}"), names, self._workers)
             case Create():
                 self._create(operation)
             case Rename():
@@ -192,8 +212,8 @@ class Writer:
         self._known.forget(touched | generations.keys())  # the answer has no generations: to be read again
         for one in reshape.inventories:
             self._log("set inventories of provider name=%s %s", one.name, _totals(one))
-        for each in reshape.rewrites:
-            self._log("moved consumer uuid=%s", each.consumer)
+        for rewrite in reshape.rewrites:
+            self._log("moved consumer uuid=%s", rewrite.consumer)
 
     def _claim(self, claim: Claim) -> None:
         path = f"/allocations/{claim.consumer}"
@@ -211,9 +231,9 @@ class Writer:
             self._transport.send(
                 "POST", "/allocations", partial(payload.encode_rewrites, rewrites), newest=newest, once=True
             )
-        for each in rewrites:
-            self._known.forget((*each.before, *each.after))  # their generations moved, and the answer has none
-            self._log("%s consumer=%s", "replaced allocations" if each.after else "released", each.consumer)
+        for one in rewrites:
+            self._known.forget((*one.before, *one.after))  # their generations moved, and the answer has none
+            self._log("%s consumer=%s", "replaced allocations" if one.after else "released", one.consumer)
 
     def _delete(self, write: Delete) -> None:
         with suppress(Absent):  # our own request deleted it, and was sent again after its answer was lost
@@ -232,6 +252,17 @@ class _Known:
     @property
     def tree(self) -> ObservedTree:
         return ObservedTree(tuple(self._stands.values()), self._last_modified)
+
+    @property
+    def parents(self) -> dict[str, str | None]:
+        """The parent's uuid of each provider; None of a root."""
+        uuids = {stands.name: uuid for uuid, stands in self._stands.items()}
+        return {uuid: uuids.get(stands.provider.parent or "") for uuid, stands in self._stands.items()}
+
+    def arrange(self, made: Iterable[str]) -> None:
+        """Put new providers into this order, whichever was made first."""
+        for uuid in made:
+            self._stands[uuid] = self._stands.pop(uuid)
 
     def __contains__(self, uuid: str) -> bool:
         return uuid in self._stands

@@ -253,12 +253,17 @@ def open_client(settings: Settings, choice: Choice, *, writes: bool = False) -> 
         kept = choice.recorder
         kept.called |= {"placement": name, "where": where}
         transport = Transport(RecordingSender(sender, kept.placement), where=name, now=kept.clock.now_s)
-        return PlacementClient(transport), where
+        return PlacementClient(transport, workers_for(settings, choice)), where
+    workers = workers_for(settings, choice)
     if counts := choice.counts:
-        return PlacementClient(
-            Transport(MeteredSender(sender, counts.requested), where=name, expecting=counts.expect)
-        ), where
-    return PlacementClient(Transport(sender, where=name)), where
+        metered = MeteredSender(sender, counts.requested)
+        return PlacementClient(Transport(metered, where=name, expecting=counts.expect), workers), where
+    return PlacementClient(Transport(sender, where=name), workers), where
+
+
+def workers_for(settings: Settings, choice: Choice) -> int:
+    """Return how many requests are under way at a time: one to a placement in this process, which is on SQLite."""
+    return 1 if choice.embedded or choice.database is not None else settings.node_workers
 
 
 def open_nova(settings: Settings, choice: Choice) -> NovaClient | None:
@@ -333,7 +338,6 @@ def open_bare_metal(
         raise ConfigError(
             f"[agent] role = {settings.role} is for hypervisors: remove the option where compute_driver is Ironic's"
         )
-    in_process = choice.embedded or choice.database is not None
     kept = choice.case or choice.recorder
     with open_nodes(settings, choice, writes=writes, told=told) as driver:
         yield BareMetalNodes(
@@ -341,7 +345,7 @@ def open_bare_metal(
             client=client,
             settings=settings,
             where=where,
-            workers=1 if in_process else settings.node_workers,
+            workers=workers_for(settings, choice),
             noted=kept.clock if kept else probe_clock(),
         )
 

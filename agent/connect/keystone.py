@@ -12,7 +12,7 @@ from keystoneauth1 import exceptions, loading
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.noauth import NoAuth
 from keystoneauth1.plugin import FixedEndpointPlugin
-from keystoneauth1.session import Session
+from keystoneauth1.session import Session, TCPKeepAliveAdapter
 from oslo_config import cfg
 
 from agent import VERSION
@@ -70,6 +70,7 @@ def open_placement(settings: Settings) -> tuple[Adapter, str]:
         session = loading.load_session_from_conf_options(conf, "placement", auth=auth)
         adapter = loading.load_adapter_from_conf_options(conf, "placement", session=session)
         _settle(session)
+        _keep_connections(session, settings.node_workers)
     except (exceptions.ClientException, cfg.Error, ValueError, TypeError, RecursionError, ImportError) as error:
         raise ConfigError(f"[placement]: {' '.join(str(error).split())}") from error
     adapter.service_type = adapter.service_type or "placement"
@@ -253,6 +254,12 @@ def _settle(session: Any) -> None:
         session.auth._lock = _Login()
     if not any(name.lower() in ENVIRONMENT for name in os.environ):  # the look at each request would find nothing
         session.session.trust_env = False
+
+
+def _keep_connections(session: Session, count: int) -> None:
+    """Keep so many connections to a server open, as that many threads send; requests keeps ten."""
+    for scheme in ("http://", "https://"):
+        session.session.mount(scheme, TCPKeepAliveAdapter(pool_maxsize=count))
 
 
 def _ways_to_log_in() -> frozenset[str]:

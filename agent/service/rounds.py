@@ -13,7 +13,16 @@ from dataclasses import dataclass, field
 
 from agent.audit.heal import HealPolicy
 from agent.bare_metal.run import NodesOutcome, run_nodes
-from agent.connect.choice import Choice, host_driver, lists_nodes, open_bare_metal, open_driver, open_nova, open_sender
+from agent.connect.choice import (
+    Choice,
+    host_driver,
+    lists_nodes,
+    open_bare_metal,
+    open_driver,
+    open_nova,
+    open_sender,
+    workers_for,
+)
 from agent.errors import USER_ERRORS
 from agent.nova.client import NovaClient
 from agent.service.audits import Audits, Stock
@@ -147,7 +156,7 @@ class Rounds:
                 self._audits = Audits(self._policy, self._nova.witness)
             sender, self._where, name = open_sender(self._settings, self._choice, writes=True)
             sender = self._cases.recording(self._metered(sender), placement=name, where=self._where)
-            self._client = PlacementClient(Transport(sender, where=name))
+            self._client = PlacementClient(Transport(sender, where=name), workers_for(self._settings, self._choice))
         return self._client
 
     def close_host(self) -> None:

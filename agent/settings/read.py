@@ -68,7 +68,7 @@ class Settings:
     reshape_timeout_s: int
     expect_timeout_s: int  # for which devices that a boot took away are expected back; 0: not at all
     node_grace_s: int  # wait between two answers of Ironic that lack a node, before its provider is deleted
-    node_workers: int  # bare-metal nodes that are written at a time
+    node_workers: int  # requests to placement that are under way at a time
     ironic: IronicSettings
     audit_grace_s: int
     interval_s: int  # between two regular passes of the service
