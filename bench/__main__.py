@@ -9,6 +9,7 @@ from pathlib import Path
 from beds.placement import placement_template
 from beds.process import BedError
 from bench.audit import compare_audits
+from bench.conversions import compare_conversions
 from bench.counts import count_requests
 from bench.devices import discover_wide, plug
 from bench.goals import Goal, print_summary
@@ -30,9 +31,10 @@ PARTS: tuple[tuple[str, Part], ...] = (
     ("5. devices: 8 cards with 64 VFs each and 16 GPUs", discover_wide),
     ("6. hot-plug: from the event to placement", plug),
     ("7. a reshape: vGPUs from the root to each GPU, nova's report client and ours", compare_reshapes),
-    ("8. an audit, and a pass of nova's report client", compare_audits),
-    ("9. bare-metal nodes: our passes, and nova's", compare_nodes),
-    ("10. the service at rest, and nova's compute modules", measure_rest),
+    ("8. conversions on PostgreSQL, nova's report client and ours", compare_conversions),
+    ("9. an audit, and a pass of nova's report client", compare_audits),
+    ("10. bare-metal nodes: our passes, and nova's", compare_nodes),
+    ("11. the service at rest, and nova's compute modules", measure_rest),
 )
 
 

@@ -9,10 +9,10 @@ import json
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from beds.placement import serving
 from beds.proxy import Answer, Forward, Proxy, Request
@@ -23,6 +23,7 @@ from bench.lab import AGENT, BenchError, Host, only_provider, run, run_nova, wri
 SIZES = ((8, 10), (8, 100), (64, 500))  # GPUs, guests
 RESHAPER = "/reshaper"
 LIMIT = 3  # of nova's bytes at most one part in so many
+T = TypeVar("T")
 EACH_HOLDS = {"VCPU": 1, "MEMORY_MB": 256, "DISK_GB": 1, "VGPU": 1}
 
 
@@ -94,12 +95,21 @@ class Bed:
 
     def agent(self, layout: str, verb: str, *more: object) -> Any:
         """What one verb of the installed command says of the host in one layout."""
-        options = ("--host", self.archive, "--config-file", self._config(layout), "--format", "json")
+        options = (
+            "--host",
+            self.archive,
+            "--config-file",
+            self.configure(layout, self.lab.proxy.url),
+            "--format",
+            "json",
+        )
         return run([AGENT, verb, *more, *options]).json
 
-    def _config(self, layout: str) -> Path:
-        placement = {"auth_type": "none", "endpoint": self.lab.proxy.url}
-        groups = {**CONFIG, "compute": {"layout": layout}, "placement": placement}
+    def configure(self, layout: str, url: str, **agent: object) -> Path:
+        """A configuration file for a layout; ``agent`` has options of that group."""
+        placement = {"auth_type": "none", "endpoint": url}
+        own = {"state_directory": self.lab.folder / "state", **agent}
+        groups = {**CONFIG, "compute": {"layout": layout}, "placement": placement, "agent": own}
         return write_config(self.lab.folder, f"{layout}.conf", **groups)
 
     @contextmanager
@@ -168,22 +178,30 @@ def _compare(parent: Path, placement: str, proxy: Proxy, gpus: int, guests: int)
 def _reshape_ours(bed: Bed, identity: str) -> Meter:
     """The installed command converts what it reported itself in the layout flat."""
     bed.agent("flat", "sync")
-    _allocate(bed.lab, identity, bed.host)
+    allocate(bed.lab, identity, bed.host)
     with bed.metered() as meter:
         outcome = bed.agent("devices", "reshape", "--apply")
     if outcome["outcome"] != "changed":
         raise BenchError(f"the agent did not convert {bed.host.name}: {outcome['outcome']} {outcome['notes']}")
-    _check(bed.lab, identity, bed.host)
+    check(bed.lab, identity, bed.host)
     return meter
 
 
 def _reshape_nova(bed: Bed, host: GpuHost) -> Meter:
-    """Nova's client converts what it reported itself: the same trees under another name, with nova's mark."""
+    return convert_as_nova(bed, host, bed.lab.proxy.url, bed.metered())
+
+
+def convert_as_nova(bed: Bed, host: GpuHost, url: str, measuring: AbstractContextManager[T]) -> T:
+    """
+    Nova's client converts what it reported itself: the same trees under another name, with nova's mark.
+
+    It runs inside ``measuring``, whose value is returned.
+    """
     _, before = only_provider(bed.agent("flat", "discover"))
     after = bed.agent("devices", "discover")["providers"]
     root = {"uuid": str(uuid.uuid4()), "name": host.name}
     bed.lab.nova({**root, **_as_nova(before)})
-    _allocate(bed.lab, root["uuid"], host)
+    allocate(bed.lab, root["uuid"], host)
     wanted = {
         **root,
         **_as_nova(after[bed.host.name]),
@@ -192,10 +210,10 @@ def _reshape_nova(bed: Bed, host: GpuHost) -> Meter:
     }
     path = bed.lab.folder / "nova-reshape.json"
     path.write_text(json.dumps(wanted), encoding="utf-8")
-    with bed.metered() as meter:
-        run_nova("nova_reshape.py", bed.lab.proxy.url, path)
-    _check(bed.lab, root["uuid"], host)
-    return meter
+    with measuring as found:
+        run_nova("nova_reshape.py", url, path)
+    check(bed.lab, root["uuid"], host)
+    return found
 
 
 def _as_nova(provider: dict[str, Any]) -> dict[str, Any]:
@@ -204,7 +222,7 @@ def _as_nova(provider: dict[str, Any]) -> dict[str, Any]:
     return {"inventories": provider["inventories"], "traits": sorted(traits)}
 
 
-def _allocate(lab: Host, root_uuid: str, host: GpuHost) -> None:
+def allocate(lab: Host, root_uuid: str, host: GpuHost) -> None:
     """All guests come at once, each with all it holds on the root."""
     one = {
         "allocations": {root_uuid: {"resources": EACH_HOLDS}},
@@ -215,7 +233,7 @@ def _allocate(lab: Host, root_uuid: str, host: GpuHost) -> None:
     lab.ask("POST", "/allocations", dict.fromkeys(host.guests, one))
 
 
-def _check(lab: Host, root_uuid: str, host: GpuHost) -> None:
+def check(lab: Host, root_uuid: str, host: GpuHost) -> None:
     """
     Look whether every guest has its vGPU where its device is, and the rest on the root.
 

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from agent.bare_metal.compare import look_at_nodes
+from agent.bare_metal.in_bulk import FEW, is_new, report_new
 from agent.bare_metal.nodes import BareMetalNodes, Look, Task, node_outcome, unread
-from agent.bare_metal.write import Progress, delete, for_each, learn_names, plan_task, settle
+from agent.bare_metal.write import Progress, Settled, delete, for_each, learn_names, plan_task, settle
 from agent.state.nodes import KnownNode, NodesMemory, write_nodes
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Outcome, Status
@@ -73,8 +74,7 @@ def run_nodes(bare_metal: BareMetalNodes, wishes: Wishes = Wishes(), progress: P
     look = look_at_nodes(bare_metal, force=wishes.force)
     lacked = learn_names(bare_metal, look, make=True)
     kept = _memory(bare_metal, look, lacked)
-    tasks = _begin(bare_metal, look, kept)
-    results = for_each(bare_metal, tasks, lambda task: settle(bare_metal, task, lacked, wishes), progress)
+    results = _carry_out(bare_metal, _begin(bare_metal, look, kept), lacked, wishes, progress)
     nodes = dict(look.nodes)
     nodes |= {outcome.node: known for outcome, known in results if known}
     outcomes = [*look.outcomes, *(outcome for outcome, _ in results)]
@@ -88,6 +88,23 @@ def run_nodes(bare_metal: BareMetalNodes, wishes: Wishes = Wishes(), progress: P
     if look.tasks or after != look.memory:
         write_nodes(bare_metal.settings.state_directory, after, clock=bare_metal.noted)
     return NodesOutcome.of(outcomes, look.unchanged)
+
+
+def _carry_out(
+    bare_metal: BareMetalNodes, tasks: list[Task], lacked: frozenset[str], wishes: Wishes, progress: Progress
+) -> list[Settled]:
+    """Write the nodes of all tasks: new ones in bulk where they are many, the others one by one."""
+    new = [task for task in tasks if is_new(task)]
+    new = new if len(new) > FEW else []
+    made = {task.provider.name for task in new}
+    rest = [task for task in tasks if task.provider.name not in made]
+    results = report_new(bare_metal, new, lacked, wishes, lambda done, _: progress(done, len(tasks)))
+    return results + for_each(
+        bare_metal,
+        rest,
+        lambda task: settle(bare_metal, task, lacked, wishes),
+        lambda done, _: progress(len(new) + done, len(tasks)),
+    )
 
 
 def _memory(bare_metal: BareMetalNodes, look: Look, lacked: frozenset[str]) -> NodesMemory:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import TypeVar
 
 from agent.bare_metal.nodes import BareMetalNodes, Look, Task, node_outcome
 from agent.state.nodes import UNREAD, KnownNode
@@ -28,6 +29,7 @@ SILENCES = 5  # nodes without an answer of placement's, after which placement is
 _ATTEMPTS = 3  # at one node whose provider others write too
 
 Progress = Callable[[int, int], None]  # gets how many nodes are done, and of how many
+R = TypeVar("R")
 Settled = tuple[Outcome, KnownNode | None]  # how a node's pass ended, and what to remember of it (None: nothing)
 
 
@@ -61,12 +63,12 @@ def plan_task(bare_metal: BareMetalNodes, task: Task, lacked: frozenset[str], wi
     uuid = task.provider.name
     try:
         seen = _read(bare_metal, task)
-        plan = _plan(task, seen, lacked, wishes)
+        plan = plan_node(task, seen, lacked, wishes)
     except Contested as error:
         return node_outcome(uuid, Status.CONTESTED, str(error)), None
     except (Conflict, Rejected) as error:
         return node_outcome(uuid, Status.FAILED, str(error)), None
-    return node_outcome(uuid, _status(task, seen, plan), _note(task, lacked), plan, seen), None
+    return node_outcome(uuid, _status(task, seen, plan), note_on(task, lacked), plan, seen), None
 
 
 def settle(bare_metal: BareMetalNodes, task: Task, lacked: frozenset[str], wishes: Wishes) -> Settled:
@@ -75,12 +77,12 @@ def settle(bare_metal: BareMetalNodes, task: Task, lacked: frozenset[str], wishe
 
     def attempt() -> Settled:
         seen = _read(bare_metal, task)
-        plan = _plan(task, seen, lacked, wishes)
+        plan = plan_node(task, seen, lacked, wishes)
         stands = bare_metal.client.execute(plan, ObservedTree((seen,) if seen else ())).root
         if stands is None:
             return node_outcome(uuid, Status.FAILED, "its provider is gone"), None
-        outcome = node_outcome(uuid, _status(task, seen, plan), _note(task, lacked), plan, seen)
-        return outcome, _known(task, stands, lacked)
+        outcome = node_outcome(uuid, _status(task, seen, plan), note_on(task, lacked), plan, seen)
+        return outcome, known_after(task, stands, lacked)
 
     def forget_seen(_conflict: Conflict, _attempt: int) -> None:
         nonlocal task
@@ -125,14 +127,14 @@ def delete(bare_metal: BareMetalNodes, known: KnownNode) -> Outcome:
 
 
 def for_each(
-    bare_metal: BareMetalNodes, tasks: list[Task], act: Callable[[Task], Settled], progress: Progress
-) -> list[Settled]:
+    bare_metal: BareMetalNodes, tasks: list[Task], act: Callable[[Task], R], progress: Progress
+) -> list[R | Settled]:
     """Carry out all tasks, ``workers`` at a time; those not begun when placement stops answering are unfinished."""
     down = threading.Event()
     counted = threading.Lock()
     done = silences = 0
 
-    def guarded(task: Task) -> Settled:
+    def guarded(task: Task) -> R | Settled:
         nonlocal done, silences
         uuid = task.provider.name
         if down.is_set():
@@ -142,7 +144,7 @@ def for_each(
         except Unavailable as error:
             with counted:
                 silences += 1
-            if silences < SILENCES and _answers(bare_metal, uuid):
+            if silences < SILENCES and still_answers(bare_metal, uuid):
                 return node_outcome(uuid, Status.FAILED, str(error)), task.known
             down.set()
             return node_outcome(uuid, Status.UNFINISHED, str(error)), task.known
@@ -157,7 +159,7 @@ def for_each(
         return list(pool.map(guarded, tasks))
 
 
-def _answers(bare_metal: BareMetalNodes, uuid: str) -> bool:
+def still_answers(bare_metal: BareMetalNodes, uuid: str) -> bool:
     """Return whether placement answers a read of one provider, so that an error concerns one node only."""
     try:
         bare_metal.client.generations(uuid=uuid)
@@ -173,7 +175,7 @@ def _status(task: Task, seen: ObservedProvider | None, plan: Plan) -> Status:
     return Status.CREATED if seen is None else Status.CHANGED if plan.operations else Status.UNCHANGED
 
 
-def _known(task: Task, stands: ObservedProvider, lacked: frozenset[str]) -> KnownNode:
+def known_after(task: Task, stands: ObservedProvider, lacked: frozenset[str]) -> KnownNode:
     """Return what to remember of a node that was written, or found as it should be."""
     if task.known and task.reserves:
         return replace(task.known, seen=stands)
@@ -181,7 +183,7 @@ def _known(task: Task, stands: ObservedProvider, lacked: frozenset[str]) -> Know
     return KnownNode(stands, given - lacked, spelling=task.spelling)
 
 
-def _plan(task: Task, seen: ObservedProvider | None, lacked: frozenset[str], wishes: Wishes) -> Plan:
+def plan_node(task: Task, seen: ObservedProvider | None, lacked: frozenset[str], wishes: Wishes) -> Plan:
     """
     Plan what the task wants of its provider, ``seen`` before (None: not in placement); errors as ``_adopted``.
 
@@ -320,7 +322,7 @@ def _read(bare_metal: BareMetalNodes, task: Task) -> ObservedProvider | None:
     return bare_metal.client.read(task.provider.name, task.provider.name, task.generation)
 
 
-def _note(task: Task, lacked: frozenset[str]) -> str:
+def note_on(task: Task, lacked: frozenset[str]) -> str:
     """Return why the node is reserved, and which of its traits placement is too old for; empty for neither."""
     missing = sorted(task.provider.traits & lacked)
     old = f"this placement is too old to know {', '.join(missing)}" if missing else ""

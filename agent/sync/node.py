@@ -330,11 +330,9 @@ class ComputeNode:
         """
         readings, client = view.readings, self.client
         known = client.known_traits(needs.traits) if needs.traits else frozenset[str]()
-        rows = {
-            seen.uuid: client.allocations((seen,), as_observed=True)
-            for seen in view.observed
-            if seen.uuid in needs.allocations
-        }
+        wanted = [seen for seen in view.observed if seen.uuid in needs.allocations]
+        found = client.allocations(wanted, as_observed=True) if wanted else ()
+        rows = {seen.uuid: tuple(row for row in found if row.provider == seen.name) for seen in wanted}
         held = [row for each in readings.allocations.values() for row in each]
         read = {one.uuid: one for one in client.consumers(needs.consumers, held)} if needs.consumers else {}
         return Readings(

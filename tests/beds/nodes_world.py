@@ -1,0 +1,144 @@
+"""Bare-metal nodes between an Ironic and a placement that are both in memory."""
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+from uuid import UUID
+
+import os_resource_classes
+
+from agent.bare_metal.nodes import BareMetalNodes
+from agent.bare_metal.run import NodesOutcome, foresee_nodes, run_nodes
+from agent.settings.read import load_settings
+from beds.memory import MemoryPlacement
+from drivers.ironic.client import IronicClient
+from drivers.ironic.driver import IronicDriver
+from drivers.ironic.shape import MARKS
+from reportclient.client import PlacementClient
+from reportclient.payload import encode_inventory
+from reportclient.transport import Transport
+
+DASH, DOT, CLASS = "gold-x", "gold.x", "CUSTOM_GOLD_X"  # two resource classes that get one name in placement
+
+
+def uuid_of(number: int) -> str:
+    return str(UUID(int=number))
+
+
+@dataclass
+class Nodes:
+    """Stand-in for Ironic's client: nodes that can be deployed, by number, with their resource classes."""
+
+    classes: dict[int, str | None] = field(default_factory=dict)
+    name: str = "Ironic, shard 'one'"
+    where: str = "Ironic"
+    lists_all: bool = True
+    traits: list[str] = field(default_factory=list)
+    maintenance: bool = False
+    elsewhere: set[int] = field(default_factory=set)  # nodes of another shard, which are not listed
+
+    def records(self) -> Iterator[Mapping[str, Any]]:
+        usual = {
+            "traits": self.traits,
+            "maintenance": self.maintenance,
+            "power_state": "power off",
+            "instance_uuid": None,
+        }
+        for number, text in self.classes.items():
+            if number in self.elsewhere:
+                continue
+            yield {**usual, "uuid": uuid_of(number), "resource_class": text, "provision_state": "available"}
+
+    def is_there(self, uuid: str) -> bool:
+        return UUID(uuid).int in self.classes
+
+
+class World:
+    """One agent between an Ironic and a placement."""
+
+    def __init__(self, folder: Path) -> None:
+        self.nodes = Nodes()
+        self.folder = folder
+        self.placement = MemoryPlacement()
+        self.client = PlacementClient(Transport(self.placement, where="placement"))
+        self.bare_metal = BareMetalNodes(
+            driver=IronicDriver(cast(IronicClient, self.nodes)),
+            client=self.client,
+            settings=replace(load_settings([]), state_directory=folder, node_grace_s=0),
+            where="placement",
+            workers=1,
+        )
+        self._named: dict[tuple[int, str], str] = {}  # (node, class in placement) -> the text that last meant it
+
+    def sync(self) -> NodesOutcome:
+        for number, text in self.nodes.classes.items():
+            if text:
+                self._named[number, os_resource_classes.normalize_name(text)] = text
+        return run_nodes(self.bare_metal)
+
+    def plan(self) -> NodesOutcome:
+        return foresee_nodes(self.bare_metal)
+
+    def restore(self, backup: MemoryPlacement) -> None:
+        """Replace placement by a backup of it."""
+        self.placement = backup
+        self.client = PlacementClient(Transport(backup, where="placement"))
+        self.bare_metal = replace(self.bare_metal, client=self.client)
+
+    def wait(self, seconds: float) -> None:
+        now_s = self.bare_metal.now_s() + seconds
+        self.bare_metal = replace(self.bare_metal, clock=lambda: now_s)
+
+    def traits(self, number: int) -> frozenset[str]:
+        root = self.client.observe(uuid_of(number)).root
+        return root.provider.traits - MARKS if root else frozenset()
+
+    def stock(self, number: int) -> dict[str, int]:
+        """Return how much of each class is reserved on a node's provider; empty if there is no provider."""
+        root = self.client.observe(uuid_of(number)).root
+        return {name: one.reserved for name, one in root.provider.inventories.items()} if root else {}
+
+    def claim(self, number: int, name: str) -> None:
+        """Allocate this node to a consumer by a class."""
+        one = {"resources": {name: 1}}
+        body = {"allocations": {uuid_of(number): one}, "project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
+        self._send("PUT", f"/allocations/{uuid_of(1000 + number)}", {**body, "consumer_generation": None})
+
+    def release(self, number: int) -> None:
+        self._send("DELETE", f"/allocations/{uuid_of(1000 + number)}")
+
+    def free(self, number: int, name: str) -> None:
+        """Remove our reservation, as another client would."""
+        self.offer(number, name, max_unit=1)
+
+    def offer(self, number: int, name: str, **more: int) -> None:
+        """Add a class to a node's provider, as a person would by hand."""
+        root = self.client.observe(uuid_of(number)).root
+        assert root is not None
+        stock = {old: encode_inventory(one) for old, one in root.provider.inventories.items()}
+        body = {"resource_provider_generation": root.generation, "inventories": {**stock, name: {"total": 1, **more}}}
+        self._send("PUT", f"/resource_classes/{name}")
+        self._send("PUT", f"/resource_providers/{uuid_of(number)}/inventories", body)
+
+    def _send(self, method: str, path: str, body: Any = None) -> None:
+        answer = self.placement.request(path, method, microversion="1.39", json=body)
+        assert answer.status_code < 300, answer.text
+
+    def offered(self) -> dict[str, set[str]]:
+        """Return the resource classes under which each class in placement is on offer."""
+        found: dict[str, set[str]] = {}
+        for (number, name), text in self._named.items():
+            root = self.client.observe(uuid_of(number)).root
+            stock = root.provider.inventories.get(name) if root else None
+            if stock and stock.reserved < stock.total:
+                found.setdefault(name, set()).add(text)
+        return found
+
+
+@contextmanager
+def world() -> Iterator[World]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield World(Path(folder))
