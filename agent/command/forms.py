@@ -70,6 +70,13 @@ class ApprovalForm(TypedDict, total=False):
     approval: ApprovalAnswer
 
 
+class WithdrawnForm(TypedDict):
+    """What ``reshape --withdraw`` did."""
+
+    withdrawn: list[str]  # files of approvals that are gone
+    begun: list[str]  # files of approvals that stay, as their conversion was begun
+
+
 class RefusalForm(TypedDict, total=False):
     """The key that ``reshape`` without ``--apply`` adds to a conversion that ``--apply`` would refuse."""
 

@@ -21,6 +21,7 @@ from agent.command.forms import (
     ShownTreeForm,
     SuggestionForm,
     UsagesForm,
+    WithdrawnForm,
 )
 from agent.command.outcomes import ENDINGS, encode_outcome, names_of, wishes_of
 from agent.command.picture.subjects import Subject, of_conversion, of_shown
@@ -30,7 +31,7 @@ from agent.connect.choice import host_driver, node_of, open_client, open_driver,
 from agent.errors import USER_ERRORS, ConfigError
 from agent.state.identity import parse_identity, planned_identity, read_identity
 from agent.state.locks import locked
-from agent.sync.approval import approvals, approve, tell_approval
+from agent.sync.approval import approvals, approve, tell_approval, withdraw
 from agent.sync.convert import Agreement, convert, convert_approved, remember_plan, sync_node, sync_saved
 from agent.sync.decide.additions import add
 from agent.sync.decide.draft import Draft
@@ -174,7 +175,9 @@ def plan(options: argparse.Namespace) -> Report:
 
 
 def reshape(options: argparse.Namespace) -> Report:
-    """Report the plan of a conversion; with --apply carry it out, with --approve approve it."""
+    """Report the plan of a conversion; with --apply carry it out, with --approve approve it, or withdraw approvals."""
+    if options.withdraw:
+        return _withdraw(options)
     if options.apply:
         return _convert(options)
     wishes = replace(wishes_of(options), reshape=True)
@@ -225,11 +228,27 @@ def _approve(node: ComputeNode, draft: Draft, digest: str) -> tuple[ApprovalAnsw
     if draft.plan.digest != digest:  # the rest of it: the approval stands
         return "approved", f"the plan {digest} for {node.name} was begun, and its rest is still approved"
     with locked(node.settings.state_directory):
-        path = approve(node, draft)
+        approve(node, draft)
     return "approved", (
         f"approved: the plan {digest} for {node.name} is carried out before the service starts the next time; "
-        f"remove {path} to withdraw it"
+        f"reshape --withdraw "
+        "takes that back"
     )
+
+
+def _withdraw(options: argparse.Namespace) -> Report:
+    """Withdraw the approvals of this host; host and placement need not answer for that."""
+    directory = settings_for(choice_of(options)).state_directory
+    with locked(directory):
+        gone, begun = withdraw(directory)
+    data: WithdrawnForm = {"withdrawn": [str(path) for path in gone], "begun": [str(path) for path, _ in begun]}
+    remark = "\n".join(
+        f"the conversion of {one.node} was begun, so its approval stays: complete it with reshape --apply --digest "
+        f"{one.digest}, or look at undo"
+        for _, one in begun
+    )
+    ending = Exit.REFUSED if begun else Exit.DONE
+    return Report(data=data, table="agent.command.plan_tables:print_withdrawn", exit=ending, remark=remark)
 
 
 def _look_for_api(options: argparse.Namespace) -> "ApiLook":

@@ -8,7 +8,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from agent.command.changes import TERMS, Row, folded, rows, summary
-from agent.command.forms import ChangeForm, RehearsalForm, ShownConversionForm
+from agent.command.forms import ChangeForm, RehearsalForm, ShownConversionForm, WithdrawnForm
 from agent.command.screen import LONG, SHOWN_GUESTS, Screen
 from agent.command.wording import alike, amounts, counted, families, guest
 from agent.sync.forms import (
@@ -167,6 +167,14 @@ def _print_routes(out: Screen, moves: Iterable[MoveForm]) -> None:
         table.add_row(Text(f"  {amounts(sums)}"), Text(f"{source} → {target}"), Text(counted(len(guests), "guest")))
     out.print(table)
     out.print(Text("--all shows each guest with its reason", "dim"))
+
+
+def print_withdrawn(out: Screen, data: WithdrawnForm) -> None:
+    """Print which approvals were withdrawn."""
+    for path in data["withdrawn"]:
+        out.print(Text(f"withdrawn: {path}"), soft_wrap=True)
+    if not data["withdrawn"] and not data["begun"]:
+        out.print(Text("no approval to withdraw"))
 
 
 def _grid(columns: int) -> Table:

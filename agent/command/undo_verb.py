@@ -13,6 +13,7 @@ from agent.errors import ConfigError, StateError
 from agent.state.places import same_place
 from agent.sync.decide.undoing import Conversion
 from agent.sync.journal import Entry, conversions, read_journal
+from drivers.policy import Layout
 
 
 def undo(options: argparse.Namespace) -> Report:
@@ -31,7 +32,7 @@ def undo(options: argparse.Namespace) -> Report:
             exit=Exit.REFUSED,
             remark=f"nothing to take back: {settings.state_directory}/journal has no conversion in {where}",
         )
-    undone = _conversion(entries[-1])
+    undone = _conversion(entries[-1], settings.policy.layout)
     if settings.allow_reshape and settings.policy.layout != undone.layout:
         raise ConfigError(
             f"[agent] allow_reshape is true, so the next pass would convert this host to {settings.policy.layout} "
@@ -44,7 +45,7 @@ def undo(options: argparse.Namespace) -> Report:
     return replace(shown, remark="\n".join(filter(None, (name, shown.remark))))
 
 
-def _conversion(entry: Entry) -> Conversion:
+def _conversion(entry: Entry, configured: Layout) -> Conversion:
     """
     Return the conversion of an entry; one that was cut off is taken back as far as it came.
 
@@ -53,13 +54,16 @@ def _conversion(entry: Entry) -> Conversion:
     """
     if not entry.whole:
         raise StateError(
-            f"{entry.path}: an older release wrote this entry, without the layout before it: see what was there in "
-            f"the entry, and convert with compute-node-agent reshape --to LAYOUT"
+            f"{entry.path}: an older release wrote this entry, without the layout before it: read the entry, and "
+            f"convert with compute-node-agent reshape --to LAYOUT"
         )
     body = entry.body
     return Conversion(
         name=entry.path.stem,
+        node=entry.node,
         layout=body["layout"],
+        target=body["target"],
+        configured=configured,
         before=body["before"],
         after=body["after"],
         moves=tuple(body["moves"]),

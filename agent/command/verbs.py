@@ -194,6 +194,7 @@ _TABLE = (
                     "--approve",
                     "with --digest: approve that plan; it is carried out once, before the service starts the next time",
                 ),
+                Option("--withdraw", "withdraw the approvals of this host, but not one whose conversion was begun"),
             ),
             Option(
                 "--approved",
@@ -250,7 +251,7 @@ _TABLE = (
                 "--database and --embedded are two placements: name one",
             ),
             *ONE_HOST,
-            *only_looking("apply", "approve", "database"),
+            *only_looking("apply", "approve", "withdraw", "database"),
         ),
         decides=("to",),
     ),

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from agent.errors import StateError
-from agent.state.files import replace_durably, seal, sync_folder, unseal
+from agent.state.files import files_in, replace_durably, seal, sync_folder, unseal
 from agent.state.places import same_place
 from agent.sync.decide.draft import Draft
 from agent.sync.node import ComputeNode
@@ -104,13 +104,36 @@ def forget_approval(node: ComputeNode, root_uuid: str) -> None:
     Raises:
         StateError: it cannot be removed.
     """
-    path = approval_path(node, root_uuid)
+    _remove(approval_path(node, root_uuid), "used up")
+
+
+def withdraw(directory: Path) -> tuple[tuple[Path, ...], tuple[tuple[Path, Approval], ...]]:
+    """
+    Remove all approvals of a state directory but those whose conversion was begun: these are to be completed.
+
+    Returns the files that were removed, and the approvals that stay. The caller holds the lock (``locked``).
+
+    Raises:
+        StateError: an approval cannot be read, or cannot be removed.
+    """
+    gone: list[Path] = []
+    begun: list[tuple[Path, Approval]] = []
+    for path, one in approvals(directory):
+        if isinstance(one, Approval) and one.begun:
+            begun.append((path, one))
+        else:
+            _remove(path, "withdrawn")
+            gone.append(path)
+    return tuple(gone), tuple(begun)
+
+
+def _remove(path: Path, why: str) -> None:
     try:
         if path.exists():
             path.unlink()
             sync_folder(path.parent)
     except OSError as error:
-        raise StateError(f"cannot remove {path}, which is used up: {error.strerror}: remove it by hand") from error
+        raise StateError(f"cannot remove {path}, which is {why}: {error.strerror}: remove it by hand") from error
 
 
 def approvals(directory: Path) -> tuple[tuple[Path, Approval | str], ...]:
@@ -118,10 +141,14 @@ def approvals(directory: Path) -> tuple[tuple[Path, Approval | str], ...]:
     Return the approvals in a state directory, each with its file; for one that does not count, the reason.
 
     Raises:
-        StateError: an approval cannot be read.
+        StateError: an approval, or the folder of all, cannot be read.
     """
     found: list[tuple[Path, Approval | str]] = []
-    for path in sorted((directory / _FOLDER).glob("*.json")):
+    try:
+        paths = files_in(directory / _FOLDER, ".json")
+    except OSError as error:
+        raise StateError(f"cannot read {directory / _FOLDER}: {error.strerror}") from error
+    for path in paths:
         try:
             if approval := read_approval(path):
                 found.append((path, approval))
@@ -137,7 +164,7 @@ def tell_approval(path: Path, approval: Approval | str) -> str:
     waits = "was begun and is completed" if approval.begun else "is carried out"
     return (
         f"the plan {approval.digest} for {approval.node}, approved {approval.approved}, {waits} before the service "
-        f"starts the next time: remove {path} to withdraw it"
+        f"starts the next time: reshape --withdraw takes that back ({path})"
     )
 
 

@@ -27,11 +27,12 @@ _KEPT = 100  # entries that are kept, the latest ones
 
 
 @contextmanager
-def journaled(node: ComputeNode, draft: Draft, agreed: str | None) -> Iterator[None]:
+def journaled(node: ComputeNode, draft: Draft, agreed: str | None, undoes: str | None = None) -> Iterator[None]:
     """
     Write the entry of a conversion to disk, let the conversion run inside, and write how it ended.
 
     ``agreed`` is the digest of the plan that a person agreed to, of which this one may be the rest; None: nobody did.
+    ``undoes`` names the entry of the conversion that this one takes back; None: it takes none back.
 
     Raises:
         StateError: the entry cannot be written; if that is before the conversion, it does not run.
@@ -46,6 +47,7 @@ def journaled(node: ComputeNode, draft: Draft, agreed: str | None) -> Iterator[N
         "layout": draft.stands_in,
         "target": draft.layout,
         "agreed": agreed,
+        "undoes": undoes,
         "began": began.isoformat(),
         "ended": None,
         "outcome": "begun",
@@ -115,18 +117,45 @@ def conversions(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     Return the conversions of a journal, each with all its attempts as one entry.
 
     An attempt that another writer or a failure cut off goes on in the next entry to the same layout: the conversion
-    began with the first one, and stands as the last one left it.
+    began with the first one, and stands as the last one left it. An attempt after which the stock was changed by others
+    did nothing, and counts for nothing. While a conversion is being taken back, it is the last one.
     """
     found: list[Entry] = []
     for one in entries:
         last = found[-1] if found else None
         if last and last.outcome != DONE and (last.node, last.where, last.target) == (one.node, one.where, one.target):
-            body = {**one.body, "before": last.body["before"]}
-            whole = last.whole and one.whole
-            digest = one.digest if one.body.get("agreed") else last.digest
-            one = replace(one, began=last.began, digest=digest, layout=last.layout, body=body, whole=whole)
             found.pop()
+            one = _gone_on_with(last, one)
         found.append(one)
+    return _without_unfinished_undo(found)
+
+
+def _gone_on_with(first: Entry, then: Entry) -> Entry:
+    """Return two attempts at one conversion as one."""
+    before, after = first.body["before"], then.body["before"]
+    digest = then.digest if then.body.get("agreed") else first.digest
+    whole = first.whole and then.whole
+    if first.layout == then.layout and _stocked(before) != _stocked(after):
+        named = before["providers"].keys() | _stocked(after).keys()  # without what the first attempt made
+        kept = {name: one for name, one in after["providers"].items() if name in named}
+        return replace(then, digest=digest, whole=whole, body={**then.body, "before": {**after, "providers": kept}})
+    body = {**then.body, "before": before}
+    return replace(then, began=first.began, digest=digest, layout=first.layout, body=body, whole=whole)
+
+
+def _stocked(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the inventories of the providers that have some, by name."""
+    return {name: one["inventories"] for name, one in tree["providers"].items() if one.get("inventories")}
+
+
+def _without_unfinished_undo(found: list[Entry]) -> tuple[Entry, ...]:
+    """Return the conversions up to the one that is being taken back, if the last entry does not know how that ended."""
+    last = found[-1] if found else None
+    if last is None or last.outcome == DONE or not last.body.get("undoes"):
+        return tuple(found)
+    for place, one in enumerate(found):
+        if one.path.stem == last.body["undoes"]:
+            return (*found[:place], replace(one, outcome=f"it is being taken back: {last.outcome}"))
     return tuple(found)
 
 

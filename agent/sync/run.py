@@ -174,7 +174,7 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState, wishes: Wishes) -
     shared = keep_pool(node, pool) if pool and pool.shared else False
     if plan.operations:
         state.begin(replace(memory, configured=draft.meanwhile.configured, reported=draft.meanwhile.reported))
-        with _converting(node, draft, wishes.agreed) if plan.moves else nullcontext():
+        with _converting(node, draft, wishes) if _is_conversion(draft) else nullcontext():
             written = _with_one_time(node, draft, node.client.execute(plan, observed))
             observed = _with_marked(written, forecast(plan, draft.observed))
     gone = leave_former(node, draft.former, draft.root_uuid) if draft.former else False
@@ -215,10 +215,16 @@ def _with_one_time(node: ComputeNode, draft: Draft, left: ObservedTree) -> Obser
     return ObservedTree(tuple(left.by_uuid.get(seen.uuid, seen) for seen in found), left.last_modified)
 
 
+def _is_conversion(draft: Draft) -> bool:
+    """Return whether a plan moves allocations, or changes the layout of a tree that nobody has allocations on."""
+    return bool(draft.plan.moves) or (draft.observed.root is not None and draft.stands_in != draft.layout)
+
+
 @contextmanager
-def _converting(node: ComputeNode, draft: Draft, agreed: str | None) -> Iterator[None]:
+def _converting(node: ComputeNode, draft: Draft, wishes: Wishes) -> Iterator[None]:
     """Let a conversion run inside: the journal records it, and it uses up an approval."""
-    with spent(node, draft), journaled(node, draft, agreed):
+    undoes = wishes.undone.name if wishes.undone else None
+    with spent(node, draft), journaled(node, draft, wishes.agreed, undoes):
         yield
 
 

@@ -176,3 +176,67 @@ def test_a_conversion_whose_answer_was_lost_is_taken_back(placement_server: Plac
 
         assert (applied.code, undone.code) == (0, 0), applied.out + applied.err + undone.out
         assert lab.stands() == before
+
+
+def option(folder: Path, text: str) -> Path:
+    path = folder / "more.conf"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_conversion_of_a_host_without_guests_is_taken_back_too(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    lab = Upgrade(Story(UPGRADES / "05-devices-to-numa").data, placement_server.url, tmp_path)
+    for consumer in lab.before["consumers"]:
+        lab.placement.send("DELETE", f"/allocations/{identity(consumer)}")
+    before = lab.stands()
+    assert lab.run("reshape", "--apply").code == 0
+    assert lab.stands() != before
+
+    refused = lab.run("undo", "--apply")
+    devices = option(tmp_path, "[compute]\nlayout = devices\n")
+    undone = lab.run("undo", "--apply", "--config-file", devices)
+
+    assert refused.code == 4
+    assert "set [compute] layout = devices first" in refused.json["notes"][0]
+    assert undone.code == 0, undone.out + undone.err
+    assert lab.stands() == before
+
+
+def test_a_way_back_that_placement_refused_is_gone_on_with(placement_server: PlacementServer, tmp_path: Path) -> None:
+    way: list[Hook] = [pass_on]
+
+    def refuse(request: Request, forward: Forward) -> Answer:
+        return Answer(403) if request.path.startswith("/reshaper") else forward(request)
+
+    with Proxy(placement_server.url, hook=lambda request, forward: way[0](request, forward)) as proxy:
+        lab = Upgrade(Story(UPGRADES / "05-devices-to-numa").data, proxy.url, tmp_path)
+        before = lab.stands()
+        assert lab.run("reshape", "--apply").code == 0
+        (there,) = lab.run("undo", "--list").json["conversions"]
+        way[0] = refuse
+        failed = lab.run("undo", "--apply")
+        listed = lab.run("undo", "--list").json["conversions"]
+        way[0] = pass_on
+        undone = lab.run("undo", "--apply")
+
+        assert failed.code == 1
+        assert [one["digest"] for one in listed] == [there["digest"]]
+        assert "it is being taken back" in listed[0]["outcome"]
+        assert undone.code == 0, undone.out + undone.err
+        assert lab.stands() == before
+        assert len(lab.run("undo", "--list").json["conversions"]) == 2
+
+
+def test_a_tree_that_was_converted_elsewhere_since_has_nothing_to_take_back(converted: Upgrade, tmp_path: Path) -> None:
+    elsewhere = option(tmp_path, f"[agent]\nstate_directory = {tmp_path / 'elsewhere'}\n")
+    cells = converted.run("reshape", "--to", "cells", "--apply", "--config-file", elsewhere)
+    assert cells.code == 0, cells.out + cells.err
+    before = converted.stands()
+
+    refused = converted.run("undo", "--apply")
+
+    assert refused.code == 4
+    assert "stands in the layout cells" in refused.json["notes"][0]
+    assert converted.stands() == before

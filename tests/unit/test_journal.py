@@ -1,13 +1,14 @@
 """Conversions of a journal: attempts that were cut off and gone on with are one."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from agent.sync.journal import DONE, Entry, conversions
 
 
-def entry(number: int, outcome: str = DONE, target: str = "numa", agreed: str | None = None) -> Entry:
-    body: dict[str, Any] = {"before": {"providers": {f"before-{number}": {}}}, "agreed": agreed}
+def entry(number: int, outcome: str = DONE, target: str = "numa", agreed: str | None = None, **more: Any) -> Entry:
+    body: dict[str, Any] = {"before": {"providers": {f"before-{number}": {}}}, "agreed": agreed, **more}
     return Entry(
         path=Path(f"{number}.json"),
         node="host",
@@ -44,3 +45,41 @@ def test_the_digest_is_the_one_that_a_person_agreed_to_at_last() -> None:
 
 def test_an_attempt_at_another_layout_is_another_conversion() -> None:
     assert len(conversions([entry(1, "begun"), entry(2, target="cells")])) == 2
+
+
+def stands(*empty: str, **stock: int) -> dict[str, Any]:
+    """A tree with these totals, and with empty providers."""
+    found: dict[str, Any] = {name: {"inventories": {"VCPU": {"total": one}}} for name, one in stock.items()}
+    return {"providers": found | {name: {"inventories": {}} for name in empty}}
+
+
+def test_an_attempt_that_did_nothing_before_others_changed_the_stock_does_not_count() -> None:
+    """It was refused last month: what it saw is not what was there before the conversion of today."""
+    first = replace(entry(1, "refused", before=stands(host=8)), layout="devices")
+    then = replace(entry(2, before=stands("cell", host=16)), layout="devices")
+
+    (one,) = conversions([first, then])
+
+    assert (one.began, one.digest) == ("time 2", "digest-1")
+    assert one.body["before"] == stands(host=16)
+
+
+def test_an_attempt_that_only_made_empty_providers_is_gone_on_with() -> None:
+    first = replace(entry(1, "begun", before=stands(host=8)), layout="devices")
+    then = replace(entry(2, before=stands("cell", host=8)), layout="devices")
+
+    (one,) = conversions([first, then])
+
+    assert one.body["before"] == stands(host=8)
+
+
+def test_a_conversion_that_is_being_taken_back_is_the_last_one() -> None:
+    """The way back was cut off, or placement refused it: it is gone on with, and no other way back is made of it."""
+    there = entry(1, undoes=None)
+    back = replace(entry(2, "it is not known", target="devices", undoes="1"), layout="numa")
+
+    (one,) = conversions([there, back])
+
+    assert (one.path.stem, one.digest, one.target) == ("1", "digest-1", "numa")
+    assert one.outcome == "it is being taken back: it is not known"
+    assert len(conversions([there, replace(back, outcome=DONE)])) == 2

@@ -1,5 +1,6 @@
 """Whether a plan brings back what was before a conversion."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from agent.sync.decide.undoing import Conversion, not_as_before
 from agent.sync.forms import MoveForm, ObservedTreeForm
 from agent.sync.json_form import encode_observed_tree
 from reportclient.allocations import Allocation
-from reportclient.plan import Plan
+from reportclient.plan import Create, Plan, SetInventories
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 
@@ -44,7 +45,16 @@ def moved(consumer: str, source: str, target: str) -> MoveForm:
 
 
 def conversion(before: ObservedTreeForm, after: ObservedTreeForm, *moves: MoveForm) -> Conversion:
-    return Conversion(name="entry", layout="devices", before=before, after=after, moves=moves)
+    return Conversion(
+        name="entry",
+        node="host",
+        layout="devices",
+        target="numa",
+        configured="devices",
+        before=before,
+        after=after,
+        moves=moves,
+    )
 
 
 BEFORE = encode_observed_tree(tree(host=8), [row("one", "host"), row("two", "host")])
@@ -100,3 +110,24 @@ def test_what_came_from_one_place_goes_back_there_first() -> None:
     several = conversion(BEFORE, AFTER, moved("one", "a", "cell"), moved("one", "b", "cell"), moved("two", "c", "cell"))
 
     assert several.former == {("two", "cell", "VCPU"): "c"}
+
+
+def test_what_others_had_set_on_a_provider_that_is_made_again_is_told() -> None:
+    card = replace(tree(host=8, card=1).providers[1], uuid="card")
+    named = replace(card.provider, traits=frozenset({"CUSTOM_BY_HAND"}), aggregates=frozenset({"rack"}))
+    root = tree(host=8).providers[0]
+    before = encode_observed_tree(ObservedTree((root, replace(card, provider=named))), [])
+    made = Plan((Create("card", "card", "host"), SetInventories("card", "card", dict(named.inventories))))
+
+    (why,) = not_as_before(conversion(before, before), made, ObservedTree((root,)), [], [])
+
+    assert "trait CUSTOM_BY_HAND, which this agent does not set, on card is gone" in why
+    assert "aggregate rack, which this agent does not set, on card is gone" in why
+
+
+def test_what_others_changed_on_a_provider_that_stood_all_the_time_is_theirs() -> None:
+    root = tree(host=8).providers[0]
+    named = replace(root, provider=replace(root.provider, traits=frozenset({"CUSTOM_BY_HAND"})))
+    before = encode_observed_tree(ObservedTree((named,)), [])
+
+    assert not_as_before(conversion(before, before), Plan(()), ObservedTree((root,)), [], []) == ()

@@ -73,7 +73,7 @@ def judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
         check_use(draft.plan, draft.observed, draft.allocations_after, force=wishes.force)
     except UnsafePlan as error:
         return Verdict(refused=Status.UNSAFE, notes=(str(error),), memory=memory)
-    if wishes.undone and (other := _not_undone(draft, wishes.undone)):
+    if wishes.undone and (other := _not_undone(draft, wishes.undone, terms.node)):
         return Verdict(refused=Status.UNSAFE, notes=other, memory=memory)
     if draft.plan.moves and not wishes.reshape:
         return Verdict(refused=Status.RESHAPE_NEEDED, notes=_needs_reshape(draft, terms.node), memory=memory)
@@ -90,8 +90,21 @@ def judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
     return Verdict(refused=Status.UNSAFE, notes=notes, memory=replace(memory, smaller=digest, smaller_seen=seen))
 
 
-def _not_undone(draft: Draft, undone: Conversion) -> tuple[str, ...]:
+def _not_undone(draft: Draft, undone: Conversion, node: str) -> tuple[str, ...]:
     """Return why the plan does not take a conversion back; empty where it does, and where that is done."""
+    if undone.node != node:
+        return (f"the last conversion {undone.name} is of {undone.node}, not of {node}: nothing is taken back",)
+    if draft.plan.operations and draft.stands_in not in (undone.layout, undone.target):
+        return (
+            f"the tree of {node} stands in the layout {draft.stands_in}, and the last conversion {undone.name} made it "
+            f"{undone.target}: it was changed since, so there is nothing to take back. Convert it with "
+            f"compute-node-agent reshape --to LAYOUT",
+        )
+    if draft.plan.operations and not draft.plan.moves and undone.configured != undone.layout:
+        return (
+            f"no allocation has to move, so the next pass would convert {node} to {undone.configured} again: set "
+            f"[compute] layout = {undone.layout} first",
+        )
     return not_as_before(undone, draft.plan, draft.observed, draft.allocations, draft.allocations_after)
 
 

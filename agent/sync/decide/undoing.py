@@ -1,6 +1,6 @@
 """Decide whether a conversion can be taken back: exactly what was before it, or nothing."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from agent.sync.decide.plan_changes import stock_changes
@@ -8,9 +8,12 @@ from agent.sync.forms import MoveForm, ObservedTreeForm
 from agent.sync.json_form import encode_after, encode_observed_tree
 from drivers.policy import Layout
 from reportclient.allocations import Allocation
+from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA
 from reportclient.plan import Plan
+from reportclient.reserve import is_mark
 from reportclient.tree import ObservedTree
 
+OURS = frozenset({MARKER, MANAGED, OWNER_NOVA})
 _NAMED = 4  # differences that a refusal names
 
 
@@ -19,7 +22,10 @@ class Conversion:
     """A conversion that was carried out, as the journal has it."""
 
     name: str  # of its file in the journal
+    node: str
     layout: Layout  # in which the tree stood before
+    target: Layout
+    configured: Layout  # by now: what the next pass makes of a tree without allocations
     before: ObservedTreeForm
     after: ObservedTreeForm
     moves: tuple[MoveForm, ...]
@@ -50,6 +56,7 @@ def not_as_before(
     """
     made = encode_after(plan, observed, after)
     found = list(stock_changes(undone.before["providers"], made["providers"]))
+    found += _lost_names(undone.before, made, {seen.name for seen in observed})
     now, then = encode_observed_tree(observed, held)["allocations"], made["allocations"]
     for consumer, before in sorted(undone.before["allocations"].items()):
         unchanged = now.get(consumer) == undone.after["allocations"].get(consumer)
@@ -62,3 +69,18 @@ def not_as_before(
         f"the tree would not be as it was before the conversion {undone.name}: {'; '.join(found[:_NAMED])}{more}: "
         f"compute-node-agent reshape --to {undone.layout} shows what a conversion of today would make",
     )
+
+
+def _lost_names(before: ObservedTreeForm, made: ObservedTreeForm, standing: Collection[str]) -> Iterator[str]:
+    """
+    Yield each trait and aggregate of others that a provider had, and that it lacks when the plan makes it again.
+
+    Providers that stood all the time are as their owners left them.
+    """
+    for name in sorted(before["providers"].keys() & made["providers"].keys() - standing):
+        old, new = before["providers"][name], made["providers"][name]
+        for trait in sorted(set(old["traits"]) - set(new["traits"])):
+            if not is_mark(trait) and trait not in OURS:
+                yield f"trait {trait}, which this agent does not set, on {name} is gone"
+        for aggregate in sorted(set(old["aggregates"]) - set(new["aggregates"])):
+            yield f"aggregate {aggregate}, which this agent does not set, on {name} is gone"
