@@ -52,7 +52,8 @@ def test_a_fleet_is_converted_as_approved_and_taken_back(fleet: Fleet, placement
 
     shown = fleet.play("revert", check=True)
     assert shown.code == 0, shown.out + shown.err
-    assert fleet.states("revert.json")[names[0]] == "would be reverted"
+    assert fleet.states("check-revert.json")[names[0]] == "would be reverted"
+    assert not (fleet.change / "revert.json").exists()
 
     reverted = fleet.play("revert")
     assert reverted.code == 0, reverted.out + reverted.err
