@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from beds.guests import GuestSpec, add_guests
 from beds.trees import add_consumer, identity
 from beds.upgrades import write_config
 
+PLUGINS = Path(__file__).parent / "ansible"
 COLLECTION = Path(__file__).parents[2] / "ansible"
 KINDS = tuple(host for host in golden_hosts() if host.folder.name != "queens-second")  # two archives of one host
 GUESTS = 3
@@ -32,6 +33,7 @@ class FleetHost:
     kind: GoldenHost
     folder: Path
     url: str
+    count: int = GUESTS
 
     @property
     def archive(self) -> Path:
@@ -55,7 +57,7 @@ class FleetHost:
         """A guest bound to a cell, and others that float, by names of consumers."""
         spec = GuestSpec(vcpus=1, memory_mib=64)
         bound = GuestSpec(vcpus=1, memory_mib=64, cells=(self.cell,))
-        return {f"{self.name}-{number}": spec if number else bound for number in range(GUESTS)}
+        return {f"{self.name}-{number}": spec if number else bound for number in range(self.count)}
 
     @property
     def cell(self) -> int:
@@ -92,12 +94,13 @@ def name_archive(archive: Path, name: str) -> None:
     (archive / "compute_id").write_text(identity(name) + "\n", encoding="utf-8")
 
 
-def make_hosts(folder: Path, url: str, count: int) -> list[FleetHost]:
-    """Hosts of each kind in turn."""
+def make_hosts(folder: Path, url: str, count: int, *, empty: Collection[int] = ()) -> list[FleetHost]:
+    """Hosts of each kind in turn; those of the numbers in ``empty`` have no guests."""
     hosts = []
     for number in range(count):
         name = f"host-{number:02}"
-        host = FleetHost(name, KINDS[number % len(KINDS)], folder / name, url)
+        guests = 0 if number in empty else GUESTS
+        host = FleetHost(name, KINDS[number % len(KINDS)], folder / name, url, guests)
         host.folder.mkdir(parents=True)
         host.make()
         hosts.append(host)
@@ -119,8 +122,19 @@ class Fleet:
     def change(self) -> Path:
         return self.folder / "change"
 
-    def play(self, name: str, *, check: bool = False, **settings: object) -> Result:
+    @property
+    def lost(self) -> Path:
+        """A host whose name is a file here cannot be reached."""
+        return self.folder / "lost"
+
+    @property
+    def units(self) -> Path:
+        """The services of the hosts, a folder for each."""
+        return self.folder / "units"
+
+    def play(self, name: str, *options: str, check: bool = False, **settings: object) -> Result:
         """Run a playbook of the collection to its end; with ``check`` in Ansible's check mode."""
+        self.lost.mkdir(exist_ok=True)
         inventory = self.folder / "inventory.yml"
         inventory.write_text(yaml.safe_dump(self._inventory()), encoding="utf-8")
         collections = self.folder / "collections/ansible_collections/compute_node_agent"
@@ -132,6 +146,7 @@ class Fleet:
             *("-i", str(inventory), f"compute_node_agent.fleet.{name}"),
             *("-e", json.dumps({"fleet_folder": str(self.change), **settings})),
             *(["--check"] if check else []),
+            *options,
         ]
         done = subprocess.run(
             words, capture_output=True, text=True, env=self._environment(), check=False, timeout=1800, cwd=self.folder
@@ -155,7 +170,7 @@ class Fleet:
             for host in self.hosts
         }
         shared = {
-            "ansible_connection": "local",
+            "ansible_connection": "losing",
             "ansible_python_interpreter": sys.executable,
             "fleet_command": [str(COMMAND)],
             "fleet_service": "",
@@ -173,6 +188,10 @@ class Fleet:
             "ANSIBLE_NOCOLOR": "1",
             "ANSIBLE_FORKS": "4",
             "ANSIBLE_REMOTE_TEMP": str(self.folder / "remote"),
+            "ANSIBLE_CONNECTION_PLUGINS": str(PLUGINS / "connection"),
+            "FLEET_LOST": str(self.lost),
+            "FLEET_UNITS": str(self.units),
+            "PATH": f"{PLUGINS}:{os.environ['PATH']}",
         }
 
 

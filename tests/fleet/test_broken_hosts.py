@@ -144,6 +144,10 @@ def test_a_host_that_breaks_ends_the_change_and_is_gone_on_with_once_mended(
     if later:
         assert {name: one for name, one in trees(placement) if name.startswith(tuple(later))} == before
     assert units(placement, fleet.hosts) == held
+    left = list((host.folder / "state/approvals").glob("*")) if (host.folder / "state/approvals").exists() else []
+    assert len(left) == (broken is a_kill_in_the_middle)  # what was begun is to be completed
+    layout = "numa" if broken is a_kill_in_the_middle else "devices"
+    assert layout in host.layout.read_text()
 
     again = fleet.play("convert", fleet_batches=BATCHES)
 
