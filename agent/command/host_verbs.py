@@ -1,10 +1,11 @@
 """The verbs for a hypervisor: each takes the parsed options and returns a ``Report``."""
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.command.doubts import doubts
@@ -147,6 +148,7 @@ def plan(options: argparse.Namespace) -> Report:
     subjects: list[Subject] = []
     remarks: list[str] = []
     drafts: list[tuple[ComputeNode, Draft]] = []
+    stopped: set[Status | None] = set()
     if options.out:
         check_folder(options.out, "file")
     with _nodes(options) as nodes:
@@ -157,6 +159,7 @@ def plan(options: argparse.Namespace) -> Report:
                 one.check_name(draft)
             verdict = judge(draft, wishes, one.terms())
             records.append(_foreseen(one.name, draft, verdict))
+            stopped.add(verdict.refused)
             subjects.append(of_conversion(records[-1], verdict.notes))
             remarks += [*doubts(one.settings, one.driver, draft.survey), *notes_on(draft)]
             doing = "stop here" if verdict.refused is Status.RESHAPE_NEEDED else "refuse this"
@@ -165,13 +168,29 @@ def plan(options: argparse.Namespace) -> Report:
                 remarks.append(f"{one.name} has no compute_id yet: the uuid is a stand-in, sync makes the real one")
     if options.out:
         write_plans(options.out, drafts)
-        remarks.append(f"saved: compute-node-agent sync --plan {options.out} carries out this, and nothing else")
+        remarks.append(_saved(options.out, stopped))
     ending = Exit.DIFFERENCES if any(record["operations"] for record in records) else Exit.DONE
     return replace(
         _for_each(records, "plans", "agent.command.plan_tables:print_foreseen", ending),
         remark="\n".join(remarks),
         subjects=subjects,
     )
+
+
+def _saved(path: Path, stopped: Collection[Status | None]) -> str:
+    """Return what can be done with saved plans, some of which a pass would refuse for these reasons."""
+    command = f"compute-node-agent sync --plan {path}"
+    if Status.RESHAPE_NEEDED in stopped:
+        return (
+            f"saved: {command} carries out this, and nothing else, where [agent] allow_reshape is true; "
+            "reshape --apply --digest does it at once"
+        )
+    if Status.UNSAFE in stopped:
+        return (
+            f"saved: {command} carries out this, and nothing else; by that you agree to how much stock it takes away, "
+            "but to no other reason for a refusal"
+        )
+    return f"saved: {command} carries out this, and nothing else"
 
 
 def reshape(options: argparse.Namespace) -> Report:

@@ -63,7 +63,10 @@ def journaled(node: ComputeNode, draft: Draft, agreed: str | None, undoes: str |
         _write(path, entry | {"ended": datetime.now(UTC).isoformat(), "outcome": outcome})
         raise
     else:
-        _write(path, entry | {"ended": datetime.now(UTC).isoformat(), "outcome": DONE})
+        try:
+            _write(path, entry | {"ended": datetime.now(UTC).isoformat(), "outcome": DONE})
+        except StateError as error:
+            raise StateError(f"{node.name} was converted, but that cannot be remembered: {error}") from error
     finally:
         with suppress(OSError):
             for old in sorted(folder.glob("*.json"))[:-_KEPT]:
@@ -138,7 +141,7 @@ def _gone_on_with(first: Entry, then: Entry) -> Entry:
     if first.layout == then.layout and _stocked(before) != _stocked(after):
         named = before["providers"].keys() | _stocked(after).keys()  # without what the first attempt made
         kept = {name: one for name, one in after["providers"].items() if name in named}
-        return replace(then, digest=digest, whole=whole, body={**then.body, "before": {**after, "providers": kept}})
+        return replace(then, whole=whole, body={**then.body, "before": {**after, "providers": kept}})
     body = {**then.body, "before": before}
     return replace(then, began=first.began, digest=digest, layout=first.layout, body=body, whole=whole)
 

@@ -143,10 +143,9 @@ class Fleet:
             (collections / "fleet").symlink_to(COLLECTION)
         words = [
             str(COMMAND.parent / "ansible-playbook"),
-            *("-i", str(inventory), f"compute_node_agent.fleet.{name}"),
+            *("-i", str(inventory), f"compute_node_agent.fleet.{name}", *options),
             *("-e", json.dumps({"fleet_folder": str(self.change), **settings})),
             *(["--check"] if check else []),
-            *options,
         ]
         done = subprocess.run(
             words, capture_output=True, text=True, env=self._environment(), check=False, timeout=1800, cwd=self.folder

@@ -142,3 +142,84 @@ def test_check_mode_leaves_the_record_of_the_last_run_alone(fleet: Fleet) -> Non
 
     assert fleet.read("convert.json") == before
     assert list(fleet.states("check-convert.json").values()) == ["would be converted", "done before", "done before"]
+
+
+def test_a_file_with_other_options_is_not_replaced(fleet: Fleet) -> None:
+    approved(fleet)
+    host = fleet.hosts[1]
+    text = "[compute]\nlayout = devices\n\n[DEFAULT]\nreserved_host_memory_mb = 1024\n"
+    host.layout.write_text(text, encoding="utf-8")
+
+    done = fleet.play("convert", fleet_batches=["100%"])
+
+    assert done.code != 0
+    assert "has other options than [compute] layout" in fleet.read("convert.json")[host.name]["why"]
+    assert host.layout.read_text(encoding="utf-8") == text
+    assert fleet.states()[host.name] == "failed"
+
+
+def test_a_host_that_fails_outside_of_its_own_steps_stops_the_next_batch(fleet: Fleet) -> None:
+    approved(fleet)
+    first, second, third = fleet.hosts
+    garbage = second.folder / "garbage"
+    garbage.write_text("#!/bin/sh\necho '{garbage'\nexit 1\n", encoding="utf-8")
+    garbage.chmod(stat.S_IRWXU)
+    fleet.own = {first.name: {"fleet_status_tries": "many"}, second.name: {"fleet_command": [str(garbage)]}}
+
+    done = fleet.play("convert", fleet_batches=[2, 1])
+
+    assert done.code != 0
+    assert list(fleet.states().values()) == ["failed", "failed", "not begun"]
+    assert "fleet_status_tries" in fleet.read("convert.json")[first.name]["why"]
+    assert third.layout.read_text(encoding="utf-8") == "[compute]\nlayout = devices\n"
+
+
+def test_two_playbooks_in_one_run_do_not_take_each_others_results(
+    fleet: Fleet, placement_server: PlacementServer
+) -> None:
+    approved(fleet)
+    before = dict(trees(ByHand(placement_server.url)))
+
+    done = fleet.play("convert", "compute_node_agent.fleet.revert")
+
+    assert done.code == 0, done.out
+    assert set(fleet.states().values()) == {"converted"}
+    assert set(fleet.states("revert.json").values()) == {"reverted"}
+    assert dict(trees(ByHand(placement_server.url))) == before
+
+
+@pytest.mark.parametrize("batches", [[], "0", [1, "x"], None])
+def test_batches_that_are_none_are_refused(batches: object, fleet: Fleet) -> None:
+    approved(fleet)
+
+    done = fleet.play("convert", fleet_batches=batches)
+
+    assert done.code != 0
+    assert "must be a list of numbers of hosts" in done.out
+    assert not (fleet.change / "convert.json").exists()
+
+
+def test_the_layout_is_that_of_the_approved_plans(fleet: Fleet) -> None:
+    approved(fleet)
+
+    assert fleet.play("convert", fleet_layout="").code == 0
+
+    assert set(fleet.states().values()) == {"converted"}
+    assert all("numa" in host.layout.read_text(encoding="utf-8") for host in fleet.hosts)
+
+
+def test_a_run_over_some_hosts_keeps_what_was_noted_of_the_others(fleet: Fleet) -> None:
+    approved(fleet)
+    first, second, _ = (host.name for host in fleet.hosts)
+    assert fleet.play("convert", "--limit", first).code == 0
+
+    assert fleet.play("convert", "--limit", second).code == 0
+
+    assert fleet.states() == {first: "converted", second: "converted"}
+
+
+def test_no_archive_is_no_rehearsal(fleet: Fleet) -> None:
+    done = fleet.play("rehearse", fleet_archives={})
+
+    assert done.code != 0
+    assert "names no host archive" in done.out

@@ -60,7 +60,7 @@ def test_an_attempt_that_did_nothing_before_others_changed_the_stock_does_not_co
 
     (one,) = conversions([first, then])
 
-    assert (one.began, one.digest) == ("time 2", "digest-1")
+    assert (one.began, one.digest) == ("time 2", "digest-2")
     assert one.body["before"] == stands(host=16)
 
 
