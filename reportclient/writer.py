@@ -1,14 +1,14 @@
 """Carry out the operations of a plan; decide nothing."""
 
 import logging
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
 from reportclient import payload
-from reportclient.errors import Absent, Conflict, Forbidden, NameTaken
+from reportclient.errors import Absent, Conflict, Forbidden, NameTaken, Rejected
 from reportclient.plan import (
     Claim,
     Create,
@@ -45,6 +45,7 @@ class Writer:
         self._transport = transport
         self._workers = workers
         self._known = _Known(observed)
+        self._ensured: tuple[str, ...] = ()  # classes that this plan made, or found
 
     @property
     def outcome(self) -> ObservedTree:
@@ -75,7 +76,7 @@ class Writer:
         """
         match operation:
             case EnsureClasses(names):
-                each(lambda name: self._transport.send("PUT", f"/resource_classes/{name}"), names, self._workers)
+                self._ensure_classes(names)
             case EnsureTraits(names):
                 each(lambda name: self._transport.send("PUT", f"/traits/{name}"), names, self._workers)
             case Create():
@@ -89,9 +90,11 @@ class Writer:
             case SetAggregates():
                 self._set_aggregates(operation)
             case SetInventories():
-                self._set_inventories(operation)
+                with self._with_its_classes():
+                    self._set_inventories(operation)
             case Reshape():
-                self._reshape(operation)
+                with self._with_its_classes():
+                    self._reshape(operation)
             case Claim():
                 self._claim(operation)
             case ReplaceAllocations(rewrites):
@@ -107,6 +110,39 @@ class Writer:
     def _log(self, text: str, *values: object) -> None:
         """Log one line for a change, with the id of the request in placement's log."""
         LOG.info(f"{text} request=%s", *values, self._transport.request_id or "-")
+
+    def _ensure_classes(self, names: Iterable[str]) -> None:
+        """Make classes one after the other: placement numbers them itself, and can lose one of two made at once."""
+        for name in names:
+            self._transport.send("PUT", f"/resource_classes/{name}")
+        self._ensured = tuple(names)
+
+    @contextmanager
+    def _with_its_classes(self) -> Iterator[None]:
+        """
+        Write stock inside; where placement refuses it as it lost a class of this plan, make the class again.
+
+        Of two classes that two agents make at once, placement (16.0.0, on PostgreSQL) can answer 204 for one and not
+        have it.
+
+        Raises:
+            Conflict: a class was lost, and is made: plan again.
+        """
+        try:
+            yield
+        except Rejected as error:
+            lost = [name for name in self._ensured if not self._has_class(name)]
+            if not lost:
+                raise
+            self._ensure_classes(lost)
+            raise Conflict(f"placement lost {', '.join(lost)}, made at the same time as another class") from error
+
+    def _has_class(self, name: str) -> bool:
+        try:
+            self._transport.get(f"/resource_classes/{name}")
+        except Absent:
+            return False
+        return True
 
     def _create(self, create: Create) -> None:
         try:
