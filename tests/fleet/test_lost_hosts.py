@@ -61,7 +61,8 @@ def test_a_host_that_cannot_be_reached_is_called_so_everywhere(fleet: Fleet, pla
     assert fleet.read("convert.json")[second.name]["why"] == LOST
     audited = fleet.play("audit")
     assert audited.code != 0
-    assert fleet.read("audit.json")[second.name] == {"state": "failed", "why": LOST, "findings": []}
+    found = fleet.read("audit.json")[second.name]
+    assert (found["state"], found["why"], found["findings"]) == ("failed", LOST, [])
     reverted = fleet.play("revert")
     assert reverted.code != 0
     assert fleet.states("revert.json")[second.name] == "failed"
@@ -86,7 +87,8 @@ def test_a_host_that_is_lost_in_the_middle_is_not_called_done(
     lost = fleet.play(name, fleet_batches=["100%"])
 
     assert lost.code != 0
-    assert fleet.read(f"{name}.json")[host.name] == {"state": "failed", "why": LOST}
+    noted = fleet.read(f"{name}.json")[host.name]
+    assert (noted["state"], noted["why"]) == ("failed", LOST)
     find(fleet, host)
     assert fleet.play(name).code == 0
     if name == "convert":
@@ -216,6 +218,52 @@ def test_a_run_over_some_hosts_keeps_what_was_noted_of_the_others(fleet: Fleet) 
     assert fleet.play("convert", "--limit", second).code == 0
 
     assert fleet.states() == {first: "converted", second: "converted"}
+
+
+def test_a_look_ahead_sees_a_plan_that_changed(fleet: Fleet) -> None:
+    approved(fleet)
+    host = fleet.hosts[0]
+    text = host.config.read_text(encoding="utf-8")
+    host.config.write_text(f"[DEFAULT]\nreserved_host_disk_mb = 4096\n{text}", encoding="utf-8")
+
+    done = fleet.play("convert", check=True)
+    assert done.code == 0, done.out
+
+    states = list(fleet.states("check-convert.json").values())
+    assert states == ["would be refused", "would be converted", "would be converted"]
+
+
+def test_what_is_known_of_a_host_stays_until_another_run_comes_to_it(fleet: Fleet) -> None:
+    approved(fleet)
+    assert fleet.play("convert").code == 0
+    (fleet.lost / fleet.hosts[0].name).touch()
+
+    assert fleet.play("convert", fleet_batches=[1, 2]).code != 0
+
+    assert list(fleet.states().values()) == ["failed", "converted", "converted"]
+
+
+def test_one_host_under_two_names_is_not_approved(fleet: Fleet) -> None:
+    first, second, _ = fleet.hosts
+    fleet.own[second.name] = {"fleet_arguments": first.arguments}
+    assert fleet.play("plan").code == 0
+
+    refused = fleet.play("approve", fleet_approve="all")
+
+    assert refused.code != 0
+    assert "the same host under two names" in refused.out
+
+
+def test_a_host_whose_configuration_stays_at_the_new_layout_is_not_called_back(fleet: Fleet) -> None:
+    approved(fleet)
+    assert fleet.play("convert").code == 0
+    host = fleet.hosts[1]
+    fleet.own[host.name] = {"fleet_layout_file": ""}
+
+    assert fleet.play("revert").code != 0
+
+    why = fleet.read("revert.json")[host.name]["why"]
+    assert why.startswith("taken back, but its configuration says [compute] layout = numa")
 
 
 def test_no_archive_is_no_rehearsal(fleet: Fleet) -> None:
