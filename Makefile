@@ -10,7 +10,7 @@ $(shell rm -f .venv/*.stamp)
 endif
 endif
 
-.PHONY: help venv run test check unit soak guest-test bench docs sample service-test nova-driver nova-test cloud-test storage-test picture-test distro-test deb image clean
+.PHONY: help venv run test check unit soak guest-test bench docs sample service-test nova-driver nova-test cloud-test storage-test picture-test protocol-test distro-test deb image clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -92,6 +92,11 @@ fleet-test: .venv/test.stamp  ## the collection in ansible/: its own checks, hos
 	@tools/fleet.sh
 	@tools/host.sh libvirtd
 	@$(BIN)/python -m pytest -q -s --durations=5 tests/fleet
+
+protocol-test: .venv/test.stamp  ## a conversion as a model for SPIN, in all interleavings, and the real client's steps in it
+	@tools/host.sh libvirtd
+	@tools/host.sh checker
+	@$(BIN)/python -m pytest -q -s --durations=5 tests/protocol
 
 distro-test: .venv/test.stamp  ## the package, and the tests, on Debian 12, 13 and unstable; their roots in .distro/
 	@tools/host.sh libvirtd

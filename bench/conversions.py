@@ -16,10 +16,10 @@ from pathlib import Path
 from statistics import median
 
 from beds import databases
+from beds.gpu_host import make_host, write_archive
 from beds.placement import PlacementServer, serving_on
 from beds.proxy import Proxy
 from bench.goals import Goal, print_table
-from bench.gpu_host import make_host, write_archive
 from bench.lab import AGENT, BenchError, Host, run
 from bench.reshape import Bed, allocate, check, convert_as_nova
 

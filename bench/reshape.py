@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from beds.gpu_host import CONFIG, GpuHost, make_host, write_archive
 from beds.placement import serving
 from beds.proxy import Answer, Forward, Proxy, Request
 from bench.goals import Goal, print_table
-from bench.gpu_host import CONFIG, GpuHost, make_host, write_archive
 from bench.lab import AGENT, BenchError, Host, only_provider, run, run_nova, write_config
 
 SIZES = ((8, 10), (8, 100), (64, 500))  # GPUs, guests

@@ -7,6 +7,7 @@
 #   host.sh cloud      install, by apt, what a nova cloud needs beside databases
 #   host.sh roots      install, by apt, what makes and checks packages of several releases of Debian
 #   host.sh storage    install, by apt, Ceph and LVM
+#   host.sh checker    install, by apt, the model checker SPIN, and the compiler that it needs
 #   host.sh browser    install, by apt, a browser and what counts printed pages
 #   host.sh libvirtd   start libvirtd where none runs, with or without systemd
 set -euo pipefail
@@ -43,6 +44,7 @@ cloud() { install "$CLOUD"; }
 roots() { install "$ROOTS"; }
 
 storage() { install "$STORAGE"; }
+checker() { install "spin gcc libc6-dev"; }
 browser() { install "$BROWSER"; }
 
 install() {
@@ -86,9 +88,9 @@ libvirtd() {
 }
 
 case "${1:-}" in
-  packages | databases | manual | containers | cloud | roots | storage | browser | libvirtd) "$1" ;;
+  packages | databases | manual | containers | cloud | roots | storage | checker | browser | libvirtd) "$1" ;;
   *)
-    echo "usage: $0 packages | databases | manual | containers | cloud | roots | storage | browser | libvirtd" >&2
+    echo "usage: $0 packages | databases | manual | containers | cloud | roots | storage | checker | browser | libvirtd" >&2
     exit 2
     ;;
 esac

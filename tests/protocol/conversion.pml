@@ -10,7 +10,7 @@
  *
  * Macros: AGENTS, CLAIMS (writes of nova and the scheduler), CRASHES, LOSSES (answers that are lost); BACK; REPLAY (all
  * steps are those that the process Replay names); and faults that the checker must find: DROP_GENERATION,
- * CREATE_AFTER_RESHAPE, LOSE_FOREIGN, RESHAPE_FROM_AN_OLD_LOOK.
+ * CREATE_AFTER_RESHAPE, LOSE_FOREIGN.
  */
 
 #ifndef AGENTS
@@ -62,39 +62,45 @@ byte changed[GUESTS];  /* a guest's consumer generation */
 byte card[GUESTS];  /* on which a guest really runs; NOWHERE: it has not started */
 bool owed[GUESTS];  /* the cloud counts on this guest's rows */
 byte owed_disk[GUESTS];
+bool guessed[GUESTS];  /* an agent did not see it run, and gave it any card with room: an audit looks at it later */
 
 byte crashes = 0, losses = 0, claims = 0;
 byte finished = 0;
 
+#define LASTS(p) (!there[p] || offered[p] == 0 || WANTED(p) > 0)  /* of what an agent has read */
 #define HOLDS(g, p) (on[g] == p -> 1 : 0)
 #define USED(p) (HOLDS(0, p) + HOLDS(1, p) + HOLDS(2, p))
 #define RIGHT(g) (owed[g] == (on[g] != NOWHERE) && (!owed[g] || disk[g] == owed_disk[g]))
-#define PLACED(g) (on[g] == NOWHERE || on[g] == R || card[g] == NOWHERE || card[g] == on[g])
+#define PLACED(g) (guessed[g] || on[g] == NOWHERE || on[g] == R || card[g] == NOWHERE || card[g] == on[g])
 
 /* The laws, after each write. */
 inline check() {
     assert(stock[R] + stock[A] + stock[B] == UNITS);  /* no sum changes, and nothing is on offer twice */
     assert(USED(R) <= stock[R] && USED(A) <= stock[A] && USED(B) <= stock[B]);  /* no unit has two guests */
     assert(RIGHT(0) && RIGHT(1) && RIGHT(2));  /* no row is lost, and none comes back */
-    assert(PLACED(0) && PLACED(1) && PLACED(2));  /* each guest is where it runs */
+    assert(PLACED(0) && PLACED(1) && PLACED(2));  /* each guest that an agent saw is where it runs */
 }
 
 /* One writer that converts. Its variables are what it has read in this attempt. */
 proctype Agent() {
     byte seen[3];  /* generation by the listing, or by the answer to its last write */
     byte offered[3];
-    bool there[3], traits[3], known[3];
+    bool there[3], traits[3], known[3], listed[3];
     byte home[GUESTS];  /* the survey */
     bool moves[GUESTS], asked[GUESTS];
     byte rows[GUESTS], version[GUESTS];
     byte p, g;
-    bool fits;
+    bool fits, surveyed;
 
 again:
-    atomic {  /* the survey of the host */
-        for (p : R .. B) { known[p] = false; there[p] = false; traits[p] = false; offered[p] = 0; seen[p] = 0 }
-        for (g : 0 .. GUESTS - 1) { home[g] = card[g]; moves[g] = false; asked[g] = false; rows[g] = 0; version[g] = 0 }
-        fits = false
+    atomic {
+        for (p : R .. B) { known[p] = false; listed[p] = false; there[p] = false; traits[p] = false; offered[p] = 0; seen[p] = 0 }
+        for (g : 0 .. GUESTS - 1) { moves[g] = false; asked[g] = false; rows[g] = 0; version[g] = 0 }
+        fits = false;
+        if
+        :: true -> for (g : 0 .. GUESTS - 1) { home[g] = card[g] }; surveyed = true  /* a new pass looks at the host */
+        :: surveyed  /* another attempt of the same pass */
+        fi
     }
     STEP(list, 0);
     d_step {  /* all generations in one answer */
@@ -106,75 +112,54 @@ again:
     :: there[A] && !known[A] -> STEP(read, A); atomic { if :: stands[A] -> offered[A] = stock[A]; traits[A] = described[A]; known[A] = true :: else -> goto again fi }
     :: there[B] && !known[B] -> STEP(read, B); atomic { if :: stands[B] -> offered[B] = stock[B]; traits[B] = described[B]; known[B] = true :: else -> goto again fi }
     :: known[R] && (known[A] || !there[A]) && (known[B] || !there[B]) -> break
-    :: crashes < CRASHES -> STEP(fault, 0); crashes++; goto again
+    :: crashes < CRASHES -> STEP(fault, 0); crashes++; surveyed = false; goto again
     od;
     if
     :: offered[R] == WANTED(R) && offered[A] == WANTED(A) && offered[B] == WANTED(B) -> goto sweep
     :: else
     fi;
-    /* Who holds what loses its stock; the answer carries the provider's generation. */
-#ifdef BACK
-    p = A;
+    /* Who holds what loses its stock, in any order; others may be read too. The answer carries the generation. */
+    do
+    :: there[R] && !listed[R] -> p = R; goto holders
+    :: there[A] && !listed[A] -> p = A; goto holders
+    :: there[B] && !listed[B] -> p = B; goto holders
+    :: (listed[R] || LASTS(R)) && (listed[A] || LASTS(A)) && (listed[B] || LASTS(B)) -> break
+    :: false ->
 holders:
-    if
-    :: there[p] && offered[p] > 0 ->
         STEP(allocations, p);
         atomic {
+            listed[p] = true;
             if
             :: !stands[p] || generation[p] != seen[p] -> goto again
-            :: else -> for (g : 0 .. GUESTS - 1) { if :: on[g] == p -> moves[g] = true :: else fi }
+            :: else -> for (g : 0 .. GUESTS - 1) { if :: on[g] == p && WANTED(p) == 0 -> moves[g] = true :: else fi }
             fi
         }
-    :: else
-    fi;
-    if
-    :: p == A -> p = B; goto holders
-    :: else
-    fi;
-#else
-    STEP(allocations, R);
-    atomic {
-        if
-        :: generation[R] != seen[R] -> goto again
-        :: else -> for (g : 0 .. GUESTS - 1) { if :: on[g] == R -> moves[g] = true :: else fi }
-        fi
-    }
-#endif
+    od;
     /* Each consumer whole: its rows elsewhere are sent again with those that move. */
     do
     :: moves[0] && !asked[0] -> STEP(consumer, 0); d_step { rows[0] = disk[0]; version[0] = changed[0]; fits = (on[0] != NOWHERE); asked[0] = true } ; if :: fits :: else -> goto again fi
     :: moves[1] && !asked[1] -> STEP(consumer, 1); d_step { rows[1] = disk[1]; version[1] = changed[1]; fits = (on[1] != NOWHERE); asked[1] = true } ; if :: fits :: else -> goto again fi
     :: moves[2] && !asked[2] -> STEP(consumer, 2); d_step { rows[2] = disk[2]; version[2] = changed[2]; fits = (on[2] != NOWHERE); asked[2] = true } ; if :: fits :: else -> goto again fi
     :: (asked[0] || !moves[0]) && (asked[1] || !moves[1]) && (asked[2] || !moves[2]) -> break
-    :: crashes < CRASHES -> STEP(fault, 0); crashes++; goto again
+    :: crashes < CRASHES -> STEP(fault, 0); crashes++; surveyed = false; goto again
     od;
-#ifndef BACK
-    /* A guest whose card is not known has no place: the plan is refused, and the next pass looks again. */
-    if
-    :: (moves[0] && home[0] == NOWHERE) || (moves[1] && home[1] == NOWHERE) || (moves[2] && home[2] == NOWHERE) -> goto again
-    :: else
-    fi;
-#endif
 #if !defined(BACK) && !defined(CREATE_AFTER_RESHAPE)
     do
     :: !there[A] -> STEP(create, A); atomic { if :: !stands[A] -> stands[A] = true; generation[A] = 0; described[A] = false; stock[A] = 0; seen[A] = 0; there[A] = true :: stands[A] && generation[A] == 0 -> seen[A] = 0; there[A] = true :: else -> goto again fi }
     :: !there[B] -> STEP(create, B); atomic { if :: !stands[B] -> stands[B] = true; generation[B] = 0; described[B] = false; stock[B] = 0; seen[B] = 0; there[B] = true :: stands[B] && generation[B] == 0 -> seen[B] = 0; there[B] = true :: else -> goto again fi }
     :: there[A] && there[B] -> break
-    :: crashes < CRASHES -> STEP(fault, 0); crashes++; goto again
+    :: crashes < CRASHES -> STEP(fault, 0); crashes++; surveyed = false; goto again
     od;
     do
     :: !traits[A] -> STEP(describe, A); atomic { if :: stands[A] && generation[A] == seen[A] -> described[A] = true; generation[A]++; seen[A] = generation[A]; traits[A] = true :: else -> goto again fi }
     :: !traits[B] -> STEP(describe, B); atomic { if :: stands[B] && generation[B] == seen[B] -> described[B] = true; generation[B]++; seen[B] = generation[B]; traits[B] = true :: else -> goto again fi }
     :: traits[A] && traits[B] -> break
-    :: crashes < CRASHES -> STEP(fault, 0); crashes++; goto again
+    :: crashes < CRASHES -> STEP(fault, 0); crashes++; surveyed = false; goto again
     od;
 #endif
     /* One request: all stock and all rows, by the generations that were read. */
     STEP(reshape, 0);
     atomic {
-#ifdef RESHAPE_FROM_AN_OLD_LOOK
-        for (p : R .. B) { seen[p] = generation[p] }
-#endif
         fits = generation[R] == seen[R] && (!there[A] || (stands[A] && generation[A] == seen[A])) && (!there[B] || (stands[B] && generation[B] == seen[B]));
         for (g : 0 .. GUESTS - 1) {
             if
@@ -202,7 +187,11 @@ holders:
 #ifdef BACK
                     on[g] = R;
 #else
-                    on[g] = home[g];
+                    if
+                    :: home[g] != NOWHERE -> on[g] = home[g]
+                    :: home[g] == NOWHERE && USED(A) < WANTED(A) -> on[g] = A; guessed[g] = true
+                    :: home[g] == NOWHERE && USED(B) < WANTED(B) -> on[g] = B; guessed[g] = true
+                    fi;
 #endif
 #ifdef LOSE_FOREIGN
                     disk[g] = 0;
@@ -227,7 +216,7 @@ sweep:
     :: there[A] -> STEP(delete, A); atomic { if :: stands[A] && USED(A) > 0 -> goto again :: else -> stands[A] = false; described[A] = false; stock[A] = 0; generation[A] = 0; there[A] = false; check() fi }
     :: there[B] -> STEP(delete, B); atomic { if :: stands[B] && USED(B) > 0 -> goto again :: else -> stands[B] = false; described[B] = false; stock[B] = 0; generation[B] = 0; there[B] = false; check() fi }
     :: !there[A] && !there[B] -> break
-    :: crashes < CRASHES -> STEP(fault, 0); crashes++; goto again
+    :: crashes < CRASHES -> STEP(fault, 0); crashes++; surveyed = false; goto again
     od;
 #endif
     finished++
