@@ -14,6 +14,7 @@ from bench.counts import count_requests
 from bench.devices import discover_wide, plug
 from bench.goals import Goal, print_summary
 from bench.lab import HERE, BenchError
+from bench.layouts import measure_layouts
 from bench.nodes import compare_nodes
 from bench.reshape import compare_reshapes
 from bench.rest import measure_rest
@@ -34,7 +35,8 @@ PARTS: tuple[tuple[str, Part], ...] = (
     ("8. conversions on PostgreSQL, nova's report client and ours", compare_conversions),
     ("9. an audit, and a pass of nova's report client", compare_audits),
     ("10. bare-metal nodes: our passes, and nova's", compare_nodes),
-    ("11. the service at rest, and nova's compute modules", measure_rest),
+    ("11. what a layout costs placement's candidate search", measure_layouts),
+    ("12. the service at rest, and nova's compute modules", measure_rest),
 )
 
 
