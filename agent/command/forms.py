@@ -142,6 +142,7 @@ class DoneForm(TypedDict):
     layout: str  # in which the tree stood before; "?": an older release did not say
     target: str
     digest: str
+    takes_back: str | None  # digest of the conversion that this one took back; None: it took none back
     consumers: int  # whose allocations moved
     path: str  # of the entry
 

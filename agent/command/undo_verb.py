@@ -1,6 +1,7 @@
 """The verb ``undo``: take the last conversion back, or list the conversions of this host."""
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import replace
 
 from agent.command.exits import Exit
@@ -23,7 +24,8 @@ def undo(options: argparse.Namespace) -> Report:
     _, where = open_client(settings, choice)
     entries = conversions(one for one in read_journal(settings.state_directory) if same_place(one.where, where))
     if options.list:
-        data: JournalForm = {"conversions": [_encode(one) for one in reversed(entries)]}
+        digests = {one.path.stem: one.digest for one in entries}
+        data: JournalForm = {"conversions": [_encode(one, digests) for one in reversed(entries)]}
         return Report(data=data, table="agent.command.host_tables:print_journal")
     if not entries:
         return Report(
@@ -70,7 +72,7 @@ def _conversion(entry: Entry, configured: Layout) -> Conversion:
     )
 
 
-def _encode(entry: Entry) -> DoneForm:
+def _encode(entry: Entry, digests: Mapping[str, str]) -> DoneForm:
     return {
         "node": entry.node,
         "began": entry.began,
@@ -78,6 +80,7 @@ def _encode(entry: Entry) -> DoneForm:
         "layout": entry.layout,
         "target": entry.target,
         "digest": entry.digest,
+        "takes_back": digests.get(str(entry.body.get("undoes"))),
         "consumers": entry.consumers,
         "path": str(entry.path),
     }

@@ -264,6 +264,10 @@ def test_a_host_whose_configuration_stays_at_the_new_layout_is_not_called_back(f
 
     why = fleet.read("revert.json")[host.name]["why"]
     assert why.startswith("taken back, but its configuration says [compute] layout = numa")
+    fleet.own.clear()
+    assert fleet.play("revert").code == 0
+    assert fleet.states("revert.json")[host.name] == "done before"
+    assert "devices" in host.layout.read_text(encoding="utf-8")
 
 
 def test_no_archive_is_no_rehearsal(fleet: Fleet) -> None:

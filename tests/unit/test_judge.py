@@ -9,7 +9,9 @@ import fakes
 from agent.state.memory import NodeState
 from agent.sync.decide.draft import Draft
 from agent.sync.decide.judge import FORGIVEN, PATIENCE, Terms, judge, notes_on
+from agent.sync.decide.undoing import Conversion
 from agent.sync.decide.view import Wishes
+from agent.sync.json_form import encode_observed_tree
 from agent.sync.outcome import Status
 from drivers.base import Survey
 from drivers.libvirt.shape import EMITTED
@@ -334,3 +336,46 @@ def test_custom_names_that_nobody_remembers_are_kept_and_said(went_back: bool, n
     notes = notes_on(draft(observed=stands(root), desired=wanted, memory=NodeState(), went_back=went_back))
 
     assert note in notes
+
+
+# -- the way back of a conversion --------------------------------------------------------------------------------------
+
+
+def conversion(**changes: Any) -> Conversion:
+    """The host was converted from devices to numa, with no guests, and devices is configured again."""
+    tree = encode_observed_tree(stands(ROOT), ())
+    told = Conversion(
+        name="entry",
+        node="host",
+        layout="devices",
+        target="numa",
+        configured="devices",
+        before=tree,
+        after=tree,
+        moves=(),
+    )
+    return replace(told, **changes)
+
+
+SAME = Plan((SetInventories("host", "host", ROOT.inventories),))  # something to do, after which all is as before
+
+
+@pytest.mark.parametrize(
+    ("undone", "stands_in", "words"),
+    [
+        pytest.param(conversion(), "numa", "", id="it is taken back"),
+        pytest.param(conversion(), "devices", "", id="it was cut off"),
+        pytest.param(conversion(node="other"), "numa", "entry is of other, not of host", id="of another host"),
+        pytest.param(conversion(), "cells", "stands in the layout cells", id="converted since"),
+        pytest.param(
+            conversion(configured="numa"), "numa", "set [compute] layout = devices first", id="goes there again"
+        ),
+    ],
+)
+def test_a_conversion_is_taken_back_where_it_stands_and_stays_back(
+    undone: Conversion, stands_in: str, words: str
+) -> None:
+    verdict = judge(draft(plan=SAME, stands_in=stands_in), Wishes(undone=undone, reshape=True), TERMS)
+
+    assert (verdict.refused is None) == (words == "")
+    assert words in " ".join(verdict.notes)
