@@ -229,13 +229,20 @@ def reshape(options: argparse.Namespace) -> Report:
     # A digest names the plan of one node: with several nodes the plans of the others do not match it.
     stopped = all(refused) if options.approve else any(refused)
     ending = Exit.REFUSED if stopped else Exit.DIFFERENCES if changes else Exit.DONE
-    if options.approve and not stopped and (other := _other_layout(options)):
-        remarks.append(
-            f"set [compute] layout = {other} in the configuration before the service starts the next time: "
-            "otherwise the service plans with the configured layout, and refuses this plan"
-        )
+    remarks += _to_configure(options) if options.approve and not stopped else []
     shown = _for_each(records, "plans", "agent.command.plan_tables:print_conversion", ending)
     return replace(shown, remark="\n".join(remarks), subjects=subjects)
+
+
+def _to_configure(options: argparse.Namespace) -> list[str]:
+    """Return what a person has to configure for an approved plan, if anything."""
+    other = _other_layout(options)
+    if other is None:
+        return []
+    return [
+        f"set [compute] layout = {other} in the configuration before the service starts the next time: "
+        "otherwise the service plans with the configured layout, and refuses this plan"
+    ]
 
 
 def _approve(node: ComputeNode, draft: Draft, digest: str) -> tuple[ApprovalAnswer, str]:
