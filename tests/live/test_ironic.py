@@ -623,7 +623,8 @@ def test_writes_that_placement_refused_in_one_pass_are_done_in_the_next_and_no_o
         providers.hook = refusing_after(31, "/resource_providers", answer)
         halted = agent.run("sync")
         assert halted.code == 1
-        assert halted.json["summary"]["unfinished"] + halted.json["summary"].get("failed", 0) >= 9
+        left = 20 - 31 // 2  # each node takes two of these requests, its provider and its traits
+        assert halted.json["summary"]["unfinished"] + halted.json["summary"].get("failed", 0) >= left
         assert halted.json["summary"].get("failed", 0) < 5
         providers.hook = lambda request, forward: forward(request)
         providers.seen.clear()
