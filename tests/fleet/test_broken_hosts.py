@@ -1,6 +1,5 @@
 """One host of a fleet breaks, in each of three batches: no later batch is begun, and once mended it goes on."""
 
-import json
 import os
 import signal
 import stat
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.sync.approval import read_approval
 from beds.agents import COMMAND
 from beds.by_hand import ByHand
 from beds.inventory import Fleet, FleetHost, make_hosts, trees, units
@@ -145,8 +145,8 @@ def test_a_host_that_breaks_ends_the_change_and_is_gone_on_with_once_mended(
     if later:
         assert {name: one for name, one in trees(placement) if name.startswith(tuple(later))} == before
     assert units(placement, fleet.hosts) == held
-    left = [json.loads(file.read_text()) for file in (host.folder / "state").glob("approvals/*")]
-    assert all(one["begun"] for one in left)  # else a start of the service would convert the host
+    left = [read_approval(file) for file in (host.folder / "state").glob("approvals/*.json")]
+    assert all(one and one.begun for one in left)  # else a start of the service would convert the host
     assert "devices" in host.layout.read_text()
 
     again = fleet.play("convert", fleet_batches=BATCHES)
