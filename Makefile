@@ -45,7 +45,7 @@ guest-test: .venv/test.stamp  ## a whole guest with real SR-IOV cards, mediated 
 	@tests/beds/guest/image.sh .guest
 	@$(BIN)/python -m pytest -q -s --durations=5 tests/guest
 
-bench: .venv/test.stamp  ## figures beside nova's, measured in the same run
+bench: .venv/test.stamp  ## figures beside nova's, measured in the same run (BENCH_PARTS=8,11: these parts)
 	@tools/host.sh libvirtd
 	@bench/run.sh
 

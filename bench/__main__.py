@@ -1,5 +1,10 @@
-"""Runs all parts and closes with the goals; exit code 1 when one is missed."""
+"""
+Runs all parts and closes with the goals; exit code 1 when one is missed.
 
+BENCH_PARTS (numbers, with commas) runs these alone.
+"""
+
+import os
 import sys
 import tempfile
 import time
@@ -40,13 +45,18 @@ PARTS: tuple[tuple[str, Part], ...] = (
 )
 
 
+ONLY = os.environ.get("BENCH_PARTS", "")
+
+
 def main() -> int:
-    """Every part, even after one that failed."""
+    """Every part that is wanted, even after one that failed."""
     started = time.monotonic()
     goals: list[Goal] = []
     with tempfile.TemporaryDirectory(prefix="compute-node-agent-bench-") as scratch:
         template = placement_template(HERE.parent / ".bench/cache")
         for title, part in PARTS:
+            if ONLY and _number(title) not in ONLY.split(","):
+                continue
             print(f"\n== {title}\n", flush=True)
             goals += _measure(title, part, Path(scratch), template)
     print("\n== summary\n")
@@ -60,7 +70,11 @@ def _measure(title: str, part: Part, scratch: Path, template: Path) -> tuple[Goa
         return part(scratch, template)
     except (BenchError, BedError) as error:
         print(f"could not be measured: {error}")
-        return (Goal(f"part {title.partition('.')[0]}", "did not finish", "measured", False),)
+        return (Goal(f"part {_number(title)}", "did not finish", "measured", False),)
+
+
+def _number(title: str) -> str:
+    return title.partition(".")[0]
 
 
 if __name__ == "__main__":
