@@ -6,6 +6,7 @@ database itself, by placement's own tables: what is measured is the search.
 """
 
 import os
+import sys
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -100,7 +101,9 @@ def _measure(server_name: str, layout: str, database: str, placement: PlacementS
         for name, query in _queries(layout).items():
             times = [_search(placement, layout, name, query, limit) for limit in LIMITS]
             walls = ["-" if one.wall_s is None else f"{one.wall_s:.2f}" for one in times]
-            yield server_name, size, layout, len(tree) * size, name, *walls, times[0].found, times[0].size_kib
+            row = (server_name, size, layout, len(tree) * size, name, *walls, times[0].found, times[0].size_kib)
+            print("measured", *row, file=sys.stderr, flush=True)
+            yield row
     engine.dispose()
 
 
