@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 
 import requests
 from placement.db.sqlalchemy import models
-from sqlalchemy import Connection, create_engine, select
+from sqlalchemy import Connection, Engine, create_engine, select, text
 
 from beds import databases
 from beds.golden import HOSTS, GoldenHost
@@ -97,6 +97,7 @@ def _measure(server_name: str, layout: str, database: str, placement: PlacementS
     for size in SIZES:
         with engine.begin() as connection:
             _fill(connection, tree, size - hosts, numbers)
+        _count(engine)
         hosts = size
         for name, query in _queries(layout).items():
             times = [_search(placement, layout, name, query, limit) for limit in LIMITS]
@@ -188,6 +189,14 @@ def _copy(
         rows.setdefault(models.ResourceProviderTrait, []).extend(
             {"resource_provider_id": ids[name], "trait_id": traits[trait]} for trait in tree[name]["traits"]
         )
+
+
+def _count(engine: Engine) -> None:
+    """Let the database count its rows, as it does by itself some minutes after they were written."""
+    tables = ", ".join(table.name for table in models.BASE.metadata.sorted_tables)
+    command = f"ANALYZE TABLE {tables}" if engine.dialect.name == "mysql" else "ANALYZE"
+    with engine.connect() as connection:
+        connection.execution_options(isolation_level="AUTOCOMMIT").execute(text(command)).close()
 
 
 def _depth(tree: Mapping[str, Any], name: str) -> int:
