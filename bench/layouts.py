@@ -69,6 +69,7 @@ class Search:
     limit: int | None
     wall_s: float | None  # the median; None: it took longer than anybody waits
     found: int
+    hosts: int  # that these candidates are of
     size_kib: int
 
 
@@ -83,9 +84,23 @@ def measure_layouts(scratch: Path, _template: Path) -> tuple[Goal, ...]:
                 database = databases.with_driver(url)
                 with serving_on(database, folder / "placement", workers=2, threads=1) as placement:
                     rows += _measure(server_name, layout, database, placement)
-    head = ("database", "hosts", "layout", "providers", "request", "no limit, s", "1000, s", "10, s", "found", "KiB")
+    head = (
+        "database",
+        "hosts",
+        "layout",
+        "providers",
+        "request",
+        "no limit, s",
+        "1000, s",
+        "10, s",
+        "found",
+        "KiB",
+        "hosts",
+    )
     print_table(head, rows)
-    print("Medians; found and KiB are those without a limit. A dash: not done in two minutes.")
+    print(
+        "Medians; found and KiB are those without a limit, hosts those of 1000 candidates. A dash: not in two minutes."
+    )
     return ()
 
 
@@ -102,7 +117,17 @@ def _measure(server_name: str, layout: str, database: str, placement: PlacementS
         for name, query in _queries(layout).items():
             times = [_search(placement, layout, name, query, limit) for limit in LIMITS]
             walls = ["-" if one.wall_s is None else f"{one.wall_s:.2f}" for one in times]
-            row = (server_name, size, layout, len(tree) * size, name, *walls, times[0].found, times[0].size_kib)
+            row = (
+                server_name,
+                size,
+                layout,
+                len(tree) * size,
+                name,
+                *walls,
+                times[0].found,
+                times[0].size_kib,
+                times[1].hosts,
+            )
             print("measured", *row, file=sys.stderr, flush=True)
             yield row
     engine.dispose()
@@ -118,20 +143,27 @@ def _search(placement: PlacementServer, layout: str, name: str, query: Mapping[s
     grouped = {"group_policy": "none"} if sum(key.startswith("resources_") for key in query) > 1 else {}
     limited = {} if limit is None else {"limit": str(limit)}
     url = f"{placement.url}/allocation_candidates?{urlencode({**query, **grouped, **limited})}"
-    walls, found, size = [], 0, 0
+    walls, found, hosts, size = [], 0, 0, 0
     for _ in range(TIMES):
         began = time.perf_counter()
         try:
             answer = requests.get(url, headers=_headers(), timeout=PATIENCE_S)
         except requests.Timeout:
-            return Search(layout, name, limit, None, 0, 0)
+            return Search(layout, name, limit, None, 0, 0, 0)
         walls.append(time.perf_counter() - began)
         if not answer.ok:
             raise BenchError(f"placement answered a search with {answer.status_code}: {answer.text[:300]}")
-        found, size = len(answer.json()["allocation_requests"]), len(answer.content) // 1024
+        body = answer.json()
+        found, hosts, size = len(body["allocation_requests"]), _hosts(body), len(answer.content) // 1024
         if walls[-1] > PATIENCE_S / 10:
             break
-    return Search(layout, name, limit, median(walls), found, size)
+    return Search(layout, name, limit, median(walls), found, hosts, size)
+
+
+def _hosts(body: Mapping[str, Any]) -> int:
+    """How many hosts the candidates of an answer are of."""
+    roots = {uuid: of["root_provider_uuid"] for uuid, of in body["provider_summaries"].items()}
+    return len({roots[uuid] for one in body["allocation_requests"] for uuid in one["allocations"]})
 
 
 def _headers() -> dict[str, str]:

@@ -22,6 +22,7 @@ from agent.sync.approval import approvals, tell_approval
 from agent.sync.decide.draft import Draft
 from agent.sync.decide.judge import judge
 from agent.sync.decide.owner import disputed, only_audits, tell_disputed
+from agent.sync.decide.searched import tell_searched
 from agent.sync.decide.unmatched import resembling
 from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode
@@ -103,7 +104,7 @@ def try_tree(one: ComputeNode, survey: Survey) -> Check:
 
 
 def try_details(one: ComputeNode, survey: Survey) -> list[Check]:
-    """Report awaited devices, a silent storage, and entries of provider.yaml that match nearly a provider."""
+    """Report awaited devices, a silent storage, candidates, and entries of provider.yaml that match nearly."""
     try:
         draft = one.draft(Wishes(), survey=survey)
         slips = resembling(draft.strays, draft.desired, one.client.exists)
@@ -114,7 +115,8 @@ def try_details(one: ComputeNode, survey: Survey) -> list[Check]:
     unread = (
         [Check("storage", False, f"DISK_GB stays as it is: {disk.because}")] if isinstance(disk, DiskUnread) else []
     )
-    return [*(Check("provider_config", False, slip) for slip in slips), *awaited, *unread]
+    searched = (Check("candidates", True, sentence) for sentence in tell_searched(draft))
+    return [*(Check("provider_config", False, slip) for slip in slips), *awaited, *unread, *searched]
 
 
 def try_nova(one: ComputeNode, survey: Survey, open_client: Callable[[], NovaClient | None]) -> Check:

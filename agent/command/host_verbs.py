@@ -37,6 +37,7 @@ from agent.sync.convert import Agreement, convert, convert_approved, remember_pl
 from agent.sync.decide.additions import add
 from agent.sync.decide.draft import Draft
 from agent.sync.decide.judge import Verdict, judge, notes_on
+from agent.sync.decide.searched import tell_more_searched
 from agent.sync.forms import ProviderForm, TreeForm
 from agent.sync.json_form import encode_conversion, encode_observed_tree, encode_tree
 from agent.sync.node import ComputeNode
@@ -161,7 +162,7 @@ def plan(options: argparse.Namespace) -> Report:
             records.append(_foreseen(one.name, draft, verdict))
             stopped.add(verdict.refused)
             subjects.append(of_conversion(records[-1], verdict.notes))
-            remarks += [*doubts(one.settings, one.driver, draft.survey), *notes_on(draft)]
+            remarks += [*doubts(one.settings, one.driver, draft.survey), *notes_on(draft), *tell_more_searched(draft)]
             doing = "stop here" if verdict.refused is Status.RESHAPE_NEEDED else "refuse this"
             remarks += [f"sync would {doing}: {note}" for note in verdict.notes]
             if not draft.identified:
@@ -213,7 +214,7 @@ def reshape(options: argparse.Namespace) -> Report:
             verdict = judge(draft, replace(wishes, agreed=draft.plan.digest), one.terms())
             doing = "approve" if options.approve else "apply"
             approval: ApprovalAnswer = "refused"
-            remarks += [*doubts(one.settings, one.driver, draft.survey), *notes_on(draft)]
+            remarks += [*doubts(one.settings, one.driver, draft.survey), *notes_on(draft), *tell_more_searched(draft)]
             remarks += [f"{options.verb} --{doing} would refuse this: {note}" for note in verdict.notes]
             if options.approve and verdict.refused is None:
                 approval, remark = _approve(one, draft, options.digest)

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-import fakes
 from agent.state.memory import NodeState
 from agent.sync.decide.draft import Draft
 from agent.sync.decide.judge import FORGIVEN, PATIENCE, Terms, judge, notes_on
@@ -13,58 +12,17 @@ from agent.sync.decide.undoing import Conversion
 from agent.sync.decide.view import Wishes
 from agent.sync.json_form import encode_observed_tree
 from agent.sync.outcome import Status
-from drivers.base import Survey
-from drivers.libvirt.shape import EMITTED
+from drafts import ROOT, SEEN, draft, stands
 from reportclient.allocations import Allocation, Move
-from reportclient.ownership import MARKER, Contest, Ownership
+from reportclient.ownership import MARKER, Contest
 from reportclient.plan import Plan, Reparent, SetInventories
-from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
+from reportclient.tree import Inventory, Provider, ProviderTree
 
-ROOT = Provider(name="host", inventories={"VCPU": Inventory(total=8)}, traits=frozenset({MARKER}))
 HALF = replace(ROOT, inventories={"VCPU": Inventory(total=4)})
 TERMS = Terms(
     node="host", now_s=10_000.0, interval_s=60, shrink_fraction=0.3, free_ratios=frozenset(), microversion=(1, 39)
 )
 CHANGED = Contest("host", ("VCPU total 8 became total 4",), nova=False, marked=False)
-
-
-def stands(*providers: Provider) -> ObservedTree:
-    return ObservedTree(tuple(ObservedProvider(uuid=one.name, generation=1, provider=one) for one in providers))
-
-
-SEEN = NodeState(observed=stands(ROOT))
-
-
-def draft(**changes: Any) -> Draft:
-    """A host that stands in placement as it is wanted, and is remembered."""
-    told = Draft(
-        root_uuid="host",
-        desired=ProviderTree((ROOT,)),
-        observed=stands(ROOT),
-        said=stands(ROOT),
-        ours=Ownership(emitted=EMITTED),
-        plan=Plan(),
-        unplaceable="",
-        contest=None,
-        went_back=False,
-        survey=Survey(fakes.FACTS),
-        hardware=frozenset(),
-        present=frozenset(),
-        allocations=(),
-        elsewhere=frozenset(),
-        away=frozenset(),
-        held=(),
-        awaited=(),
-        stands_in="devices",
-        layout="devices",
-        strays=(),
-        memory=SEEN,
-        refused=SEEN,
-        meanwhile=SEEN,
-        lasting=SEEN,
-        identified=True,
-    )
-    return replace(told, **changes)
 
 
 def smaller(**changes: Any) -> Draft:

@@ -1,0 +1,49 @@
+"""How many allocation candidates a flavor without groups has on a host, and what that does to nova's searches. Pure."""
+
+from collections.abc import Iterable
+from math import prod
+
+from agent.sync.decide.draft import Draft
+from reportclient.tree import Provider
+
+PLAIN = ("VCPU", "MEMORY_MB", "DISK_GB")  # what every flavor asks for
+ASKED = 1000  # candidates that nova asks for: its option [scheduler] max_placement_results, by default
+
+
+def plain_candidates(tree: Iterable[Provider]) -> int:
+    """
+    Return how many candidates a request without groups has on this tree while it is empty.
+
+    Placement combines the providers of each class with those of each other class, whichever cell they are in. A class
+    that the tree has not is left out: a storage may share it.
+    """
+    providers = tuple(tree)
+    return prod(len(_offering(providers, name)) or 1 for name in PLAIN)
+
+
+def tell_searched(draft: Draft) -> tuple[str, ...]:
+    """Return a sentence where a flavor without groups has several candidates in the wanted tree; empty: it has one."""
+    if draft.beside or (count := plain_candidates(draft.desired)) == 1:
+        return ()
+    of = ", ".join(
+        f"{len(found)} providers of {name}" for name in PLAIN if len(found := _offering(draft.desired, name)) > 1
+    )
+    return (
+        f"a flavor without groups has {count} candidates on {draft.desired.root.name} in the layout {draft.layout} "
+        f"({of}), so the {ASKED} that nova asks for ([scheduler] max_placement_results) are of fewer hosts than that: "
+        f"in placement set [placement] allocation_candidates_generation_strategy = breadth-first and "
+        f"max_allocation_candidates = {ASKED}",
+    )
+
+
+def tell_more_searched(draft: Draft) -> tuple[str, ...]:
+    """Return the same sentence only where the plan gives such a flavor more candidates than it has now."""
+    now = plain_candidates(seen.provider for seen in draft.observed)
+    return tell_searched(draft) if plain_candidates(draft.desired) > now else ()
+
+
+def _offering(providers: Iterable[Provider], name: str) -> tuple[Provider, ...]:
+    """Return the providers with stock of a class that is not all reserved."""
+    return tuple(
+        one for one in providers if (stock := one.inventories.get(name)) is not None and stock.total > stock.reserved
+    )
