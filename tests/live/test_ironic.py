@@ -647,6 +647,35 @@ def kill_server(port: int) -> None:
     os.killpg(os.getpgid(listening[0].pid), signal.SIGKILL)
 
 
+def test_a_batch_with_one_node_that_somebody_changed_meanwhile_is_written_all_the_same(
+    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    uuids = available(server, "batched", 40)
+    culprit, send = uuids[17], ByHand(placement_server.url).send
+
+    def change_one_first(request: Request, forward: Forward) -> Answer:
+        if request.path == "/reshaper" and not batches:
+            base = f"/resource_providers/{culprit}"
+            before = send("GET", f"{base}/traits")
+            send("PUT", f"{base}/traits", {**before, "traits": [*before["traits"], "HW_CPU_X86_AVX"]})
+        if request.path == "/reshaper":
+            batches.append(len(json.loads(request.body)["inventories"]))
+        return forward(request)
+
+    batches: list[int] = []
+    with Proxy(placement_server.url, hook=change_one_first) as providers:
+        agent = nodes_agent(tmp_path, server.url, providers.url, ironic={"shard": "batched"})
+
+        assert agent.sums() == {"created": 39, "changed": 1}  # the provider of one stood when its turn came
+        assert agent.sums() == {"unchanged": 40}
+
+    assert batches[0] == 40
+    assert batches.count(1) in (1, 2)  # the culprit alone, and a neighbour where it stood in a pair
+    assert len(batches) <= 1 + 2 * 6  # each refused half makes two
+    assert all(reserved(send, uuid) == {"CUSTOM_GOLD": 0} for uuid in uuids)
+    assert "HW_CPU_X86_AVX" in send("GET", f"/resource_providers/{culprit}/traits")["traits"]
+
+
 def test_placement_that_is_slow_is_waited_for(
     server: IronicServer, placement_server: PlacementServer, tmp_path: Path
 ) -> None:
