@@ -1,11 +1,11 @@
 """Says in plain words where a file that people write differs from the form that is read. Pure."""
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jsonschema
+if TYPE_CHECKING:
+    import jsonschema
 
 _KINDS = {
     "array": "a list",
@@ -22,6 +22,8 @@ _LONGEST = 60  # letters of a wrong value that are shown
 
 def form_error(record: object, schema: Mapping[str, object]) -> str:
     """Return a sentence on the gravest difference of a record from its JSON schema; empty: it has that form."""
+    import jsonschema  # a service without such files runs without it
+
     error = jsonschema.exceptions.best_match(jsonschema.Draft7Validator(schema).iter_errors(record))
     if error is None:
         return ""
@@ -31,11 +33,13 @@ def form_error(record: object, schema: Mapping[str, object]) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return a question for the known name that ``name`` resembles most; empty: it resembles none."""
+    import difflib
+
     near = difflib.get_close_matches(name, [*known], 1, _NEAR)
     return f": is {near[0]} meant?" if near else ""
 
 
-def _told(error: jsonschema.ValidationError) -> str:
+def _told(error: "jsonschema.ValidationError") -> str:
     rule: object = error.validator
     wanted: Any = error.validator_value
     found: Any = error.instance
@@ -60,7 +64,7 @@ def _told(error: jsonschema.ValidationError) -> str:
     return f"is wrong: {error.message[:300]}"
 
 
-def _strange(error: jsonschema.ValidationError) -> Iterator[str]:
+def _strange(error: "jsonschema.ValidationError") -> Iterator[str]:
     """Yield the keys of a record that its form does not have."""
     record: Any = error.instance
     schema = _schema(error)
@@ -71,7 +75,7 @@ def _strange(error: jsonschema.ValidationError) -> Iterator[str]:
             yield name
 
 
-def _schema(error: jsonschema.ValidationError) -> Mapping[str, Any]:
+def _schema(error: "jsonschema.ValidationError") -> Mapping[str, Any]:
     return error.schema if isinstance(error.schema, Mapping) else {}
 
 

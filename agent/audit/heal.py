@@ -7,8 +7,6 @@ from enum import Enum
 from functools import partial
 from pathlib import Path
 
-import yaml
-
 from agent.allocations.decide.rules import ChangeKind
 from agent.allocations.decide.sets import MIGRATION
 from agent.allocations.operations import Operations, Result
@@ -78,6 +76,8 @@ def read_policy(path: Path) -> HealPolicy:
     Raises:
         ConfigError: the file cannot be read, or is no valid policy.
     """
+    import yaml  # a service without a policy runs without it
+
     try:
         record = yaml.safe_load(path.read_text(encoding="utf-8"))
         if wrong := form_error(record, SCHEMA):

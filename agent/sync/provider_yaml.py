@@ -11,8 +11,6 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from agent.errors import ConfigError
 from agent.form_errors import form_error, nearest
 from agent.sync.decide.additions import COMPUTE_NODE, Addition
@@ -86,14 +84,9 @@ def _read_file(file: Path, path: Path) -> list[Addition]:
 
 
 def _load(file: Path, path: Path) -> Any:
-    try:
-        return yaml.load(file.read_text(encoding="utf-8"), _OnceLoader)
-    except _Twice as error:
-        raise ConfigError(f"{path}:{error}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read {path}: {error}") from error
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
+    from agent.sync.yaml_file import load_once
+
+    return load_once(file, path)
 
 
 def _check_schema(content: object, path: Path) -> None:
@@ -106,24 +99,6 @@ def _check_schema(content: object, path: Path) -> None:
     schema = json.loads(resources.files("agent.sync").joinpath("provider_yaml.json").read_text(encoding="utf-8"))
     if wrong := form_error(content, schema):
         raise ConfigError(f"{path}: {wrong}")
-
-
-class _Twice(Exception):
-    """A key that stands twice in one group; the message begins with its line."""
-
-
-class _OnceLoader(yaml.SafeLoader):
-    """Refuses a key that stands twice: of the two, YAML would take the last in silence."""
-
-    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        node = super().compose_mapping_node(anchor)
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
-                    raise _Twice(f"{key.start_mark.line + 1}: {key.value} stands twice in one group: join them")
-                seen.add(key.value)
-        return node
 
 
 def _decode(entry: dict[str, Any], path: Path) -> Addition | None:
