@@ -15,6 +15,8 @@ from oslo_service import periodic_task
 
 from agent.settings.read import Settings
 
+OFTENEST = 0.6  # of full_audit_interval; a pass reads everything again only after half of it
+
 
 class Rhythm:
     """The periods of one configuration, from now on; call ``tick`` when ``due`` (monotonic seconds) has come."""
@@ -53,7 +55,12 @@ class Rhythm:
         self.due = time.monotonic() + self._schedule.run_periodic_tasks(None, raise_on_error=True)
 
     def _new_schedule(self) -> periodic_task.PeriodicTasks:
-        """Make a schedule of the pass (due at once) and of the full audit, each with its own period."""
+        """
+        Make a schedule of the pass (due at once) and of the full audit, each with its own period.
+
+        A full audit asks for every provider. Those of hosts that started together would meet once an hour, so that
+        period differs from host to host: from ``OFTENEST`` of the configured one to all of it.
+        """
 
         def take_pass(_tasks: object, _context: object) -> None:
             self._take_pass()
@@ -62,7 +69,8 @@ class Rhythm:
             self._read_everything()
 
         often = periodic_task.periodic_task(spacing=self._settings.interval_s, run_immediately=True)
-        seldom = periodic_task.periodic_task(spacing=self._settings.full_audit_interval_s)
+        part = OFTENEST + (1 - OFTENEST) * self._place
+        seldom = periodic_task.periodic_task(spacing=round(part * self._settings.full_audit_interval_s))
         tasks = {"take_pass": often(take_pass), "read_everything": seldom(read_everything)}
         made: periodic_task.PeriodicTasks = type("Schedule", (periodic_task.PeriodicTasks,), tasks)(
             self._settings.source

@@ -196,8 +196,9 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
         cfg.IntOpt("interval", default=60, min=1,
                    help="Seconds between two regular passes of the service. Events of the host cause more passes."),
         cfg.IntOpt("full_audit_interval", default=3600, min=1,
-                   help="Seconds between two audits of the service that read everything. The audits between them read "
-                        "only what changed."),
+                   help="At most so many seconds are between two audits of the service that read everything; each host "
+                        "takes a part of it as its own, from 0.6 to 1. The audits between them read only what "
+                        "changed."),
         cfg.IntOpt("start_spread", default=30, min=0,
                    help="The service begins its first pass within this number of seconds after its start, each host "
                         "at a different moment."),

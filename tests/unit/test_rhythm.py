@@ -2,8 +2,10 @@
 
 import itertools
 import statistics
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,10 @@ def settings(tmp_path: Path) -> Settings:
 
 def nothing() -> None:
     pass
+
+
+def _note(moments: list[float], clock: Clock) -> None:
+    moments.append(clock.now)
 
 
 def rhythm(
@@ -89,7 +95,24 @@ def test_from_then_on_there_is_a_pass_in_each_period_and_now_and_then_one_that_r
         one.tick()
 
     assert all(58 <= later - earlier <= 64 for earlier, later in itertools.pairwise(taken[1:]))  # with some jitter
-    assert len(whole) in (9, 10)
+    assert all(0.6 * 600 <= later - earlier <= 1.05 * 600 + 64 for earlier, later in itertools.pairwise(whole))
+    assert len(whole) >= 9
+
+
+def test_hosts_that_start_at_once_do_not_read_everything_all_at_once(settings: Settings, clock: Clock) -> None:
+    began = clock.now
+    minutes: Counter[int] = Counter()
+    for host in range(200):
+        whole: list[float] = []
+        clock.now = began
+        one = rhythm(replace(settings, full_audit_interval_s=3600), host, whole=partial(_note, whole, clock))
+        while not whole:
+            clock.now = one.due
+            one.tick()
+        minutes[int(whole[0] - began) // 60] += 1
+
+    assert max(minutes.values()) <= 200 / 8
+    assert min(minutes) >= 35
 
 
 def test_who_begins_anew_again_and_again_puts_off_no_pass(settings: Settings, clock: Clock) -> None:
