@@ -15,7 +15,7 @@ from keystoneauth1 import exceptions, loading
 from oslo_config import cfg, types
 
 from drivers import DRIVERS
-from drivers.fake.fleet import SHAPES
+from drivers.fake.shapes import SHAPES
 from drivers.policy import Layout
 
 NOVA_STATE = Path("/var/lib/nova")
@@ -244,7 +244,11 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
     "fake": (
         cfg.IntOpt("hosts", default=1, min=1, max=100_000, help="Number of hosts that the fake driver makes up."),
         cfg.StrOpt("seed", default="0", help="A number; the same seed makes the same hosts."),
-        cfg.StrOpt("shape", default="small", choices=sorted(SHAPES), help="Size of these hosts."),
+        cfg.StrOpt("shape", default="small", choices=sorted(SHAPES),
+                   help="Hardware of these hosts. small, medium and large: CPUs, memory and disk. network, gpu and "
+                        "mixed: also SR-IOV NICs, GPUs, huge pages, and guests. Their devices are reported with [pci] "
+                        "discover = all and [devices] enabled_mdev_types = nvidia-222, their pinned guests with the "
+                        "upper half of each cell's CPUs in [compute] cpu_dedicated_set."),
     ),
 }  # fmt: skip
 

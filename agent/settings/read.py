@@ -32,7 +32,7 @@ class FleetSettings:
 
     hosts: int  # number of hosts
     seed: int  # the same seed makes the same hosts
-    shape: str  # size of the hosts, a key of ``drivers.fake.fleet.SHAPES``
+    shape: str  # hardware of the hosts, a key of ``drivers.fake.shapes.SHAPES``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

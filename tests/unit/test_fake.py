@@ -6,9 +6,12 @@ import pytest
 
 from drivers import DRIVERS, DriverOptions, HostDriver
 from drivers.base import Driver
-from drivers.fake.fleet import SHAPES, generate_fleet
+from drivers.fake.fleet import generate_fleet
+from drivers.fake.shapes import SHAPES
 from drivers.host.archive import HostArchive
 from drivers.policy import GuestPolicy, InstancesFolder, Policy
+
+BARE = [name for name, shape in SHAPES.items() if not shape.has_guests]
 
 
 def driver_of(name: str, archives: tuple[HostArchive, ...], *, archive: HostArchive | None = None) -> Driver:
@@ -29,7 +32,7 @@ def files(archive: HostArchive) -> dict[str, str]:
     return {str(path.relative_to(archive.root)): path.read_text() for path in archive.root.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", BARE)
 def test_each_host_of_a_fleet_is_reported_by_its_own_name_and_size(shape: str, tmp_path: Path) -> None:
     driver = driver_of("fake.FakeDriver", generate_fleet(tmp_path, 2, seed=7, shape=shape))
 

@@ -1,0 +1,123 @@
+"""Lets guests come to a made-up host, and never gives away more than the host has."""
+
+import random
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from drivers.fake.hosts import NAMESPACE, Card, CardKind, FakeGuest, FakeHost, Flavor, GuestKind
+
+FLAVORS: Mapping[GuestKind, tuple[Flavor, ...]] = {
+    "plain": (
+        Flavor(name="m1.small", vcpus=1, memory_mib=2048, disk_gib=20),
+        Flavor(name="m1.medium", vcpus=2, memory_mib=4096, disk_gib=40, swap_mib=512),
+    ),
+    "pinned": (
+        Flavor(
+            name="p1.medium",
+            vcpus=2,
+            memory_mib=4096,
+            disk_gib=40,
+            extra_specs=(("hw:cpu_policy", "dedicated"),),
+        ),
+        Flavor(
+            name="p1.large",
+            vcpus=4,
+            memory_mib=8192,
+            disk_gib=40,
+            extra_specs=(("hw:cpu_policy", "dedicated"), ("hw:cpu_thread_policy", "prefer")),
+        ),
+    ),
+    "pages": (
+        Flavor(name="h1.medium", vcpus=2, memory_mib=4096, disk_gib=40, extra_specs=(("hw:mem_page_size", "2MB"),)),
+    ),
+    "vf": (
+        Flavor(
+            name="n1.medium",
+            vcpus=2,
+            memory_mib=4096,
+            disk_gib=40,
+            extra_specs=(("pci_passthrough:alias", "fast-port:1"),),
+        ),
+    ),
+    "vgpu": (Flavor(name="g1.medium", vcpus=2, memory_mib=4096, disk_gib=40, extra_specs=(("resources:VGPU", "1"),)),),
+}
+CARD_OF: Mapping[GuestKind, CardKind] = {"vf": "nic", "vgpu": "gpu"}
+
+
+def with_guest(host: FakeHost, kind: GuestKind) -> FakeHost:
+    """Return the host with one more guest of a kind; the same host where it has no room for it."""
+    dice = random.Random(f"{host.name}/{len(host.guests)}/{kind}")
+    number = len(host.guests) + 1
+    guest = FakeGuest(
+        uuid=str(uuid.uuid5(NAMESPACE, f"{host.name} guest {number}")),
+        number=number,
+        kind=kind,
+        flavor=dice.choice(FLAVORS[kind]),
+        of_image=dice.random() < 0.75,
+    )
+    placed = next(_places(host, guest, dice), None)
+    return replace(host, guests=(*host.guests, placed)) if placed else host
+
+
+def _places(host: FakeHost, guest: FakeGuest, dice: random.Random) -> Iterator[FakeGuest]:
+    """Yield the guest with what it would have, in each way for which there is room."""
+    if guest.kind in ("pinned", "pages"):
+        for cell in dice.sample(range(host.shape.cells), host.shape.cells):
+            yield from _if_room(host, _bound(host, guest, cell))
+    elif guest.kind not in CARD_OF:
+        yield from _if_room(host, guest)
+    else:
+        for card in sorted(host.cards, key=lambda card: (len(host.held(card)), card.slot)):
+            device = _device(host, card, guest)
+            if card.kind == CARD_OF[guest.kind] and device:
+                yield from _if_room(host, replace(guest, card=card.slot, device=device))
+
+
+def _bound(host: FakeHost, guest: FakeGuest, cell: int) -> FakeGuest:
+    """Return the guest bound to a cell; a pinned one has fewer pins than vCPUs where the cell has no more."""
+    taken = {cpu for one in host.guests for cpu in one.pins}
+    free = tuple(cpu for cpu in host.shape.dedicated[cell] if cpu not in taken)
+    return replace(guest, cell=cell, pins=free[: guest.flavor.vcpus] if guest.kind == "pinned" else ())
+
+
+def _device(host: FakeHost, card: Card, guest: FakeGuest) -> str:
+    """Return a device of a card that no guest has; empty: there is none."""
+    held = {one.device for one in host.held(card)}
+    if card.kind == "nic":
+        return next((vf for vf in card.vfs if vf not in held), "")
+    return str(uuid.uuid5(NAMESPACE, f"mdev of {guest.uuid}")) if len(held) < card.parts else ""
+
+
+def _if_room(host: FakeHost, guest: FakeGuest) -> Iterator[FakeGuest]:
+    """
+    Yield the guest if the host has room for it.
+
+    Guests have at most half of the small pages, so that any of them also finds room in one cell.
+    """
+    guests, shape = (*host.guests, guest), host.shape
+    small_mib = (host.memory_gib - shape.huge_gib) * 1024 // 2
+    shared = [one for one in guests if not one.pins]
+    usual = [one for one in guests if one.kind != "pages"]
+    bounds = [
+        (_vcpus(shared), sum(map(len, shape.shared if shape.has_guests else shape.cpus))),
+        (_memory(usual), small_mib * shape.cells),
+        (sum(one.disk_gib for one in guests), host.disk_gib),
+        (guest.flavor.vcpus if guest.kind == "pinned" else 0, len(guest.pins)),
+    ]
+    if guest.cell is not None:
+        bounds += [
+            (_vcpus(one for one in shared if one.cell == guest.cell), len(shape.shared[guest.cell])),
+            (_memory(one for one in usual if one.cell == guest.cell), small_mib),
+            (_memory(one for one in guests if one.kind == "pages" and one.cell == guest.cell), shape.huge_gib * 1024),
+        ]
+    if all(used <= most for used, most in bounds):
+        yield guest
+
+
+def _vcpus(guests: Iterable[FakeGuest]) -> int:
+    return sum(guest.flavor.vcpus for guest in guests)
+
+
+def _memory(guests: Iterable[FakeGuest]) -> int:
+    return sum(guest.flavor.memory_mib for guest in guests)

@@ -1,0 +1,137 @@
+"""Made-up hosts as values: their cards, their guests, and what each guest has of which provider."""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from drivers.fake.shapes import Shape
+
+CardKind = Literal["nic", "gpu"]
+GuestKind = Literal["plain", "pinned", "pages", "vf", "vgpu"]
+Allocations = dict[str, dict[str, int]]  # name of a provider -> class -> amount
+
+NAMESPACE = uuid.UUID("5b2f0c3e-8f0c-4c57-9d0f-6a52a6f2a7b1")
+HUGE_KIB = 2048
+CLASSES: Mapping[CardKind, str] = {"nic": "SRIOV_NET_VF", "gpu": "VGPU"}
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """An SR-IOV NIC or a GPU; its slot decides its address and its cell."""
+
+    kind: CardKind
+    slot: int
+    cell: int
+    parts: int  # VFs of a NIC, or mediated devices that a GPU can make
+
+    @property
+    def address(self) -> str:
+        """The PCI address of the card, of a NIC that of its PF."""
+        return f"0000:{0x10 + self.slot:02x}:00.0"
+
+    @property
+    def vfs(self) -> tuple[str, ...]:
+        """The addresses of a NIC's VFs."""
+        count = self.parts if self.kind == "nic" else 0
+        return tuple(f"0000:{0x10 + self.slot:02x}:{2 + number // 8:02x}.{number % 8}" for number in range(count))
+
+    @property
+    def libvirt_name(self) -> str:
+        """libvirt's name of the device."""
+        return libvirt_name(self.address)
+
+    @property
+    def suffix(self) -> str:
+        """What follows the root's name in the name of the card's provider."""
+        return self.address if self.kind == "nic" else self.libvirt_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flavor:
+    """A flavor of nova."""
+
+    name: str
+    vcpus: int
+    memory_mib: int
+    disk_gib: int
+    swap_mib: int = 0
+    extra_specs: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FakeGuest:
+    """A guest of nova on a made-up host."""
+
+    uuid: str
+    number: int  # guests count from 1 on each host
+    kind: GuestKind
+    flavor: Flavor
+    of_image: bool  # boots from an image; else from a volume, and its root disk is not on the host
+    cell: int | None = None  # that its CPUs and memory are bound to; None: it floats
+    pins: tuple[int, ...] = ()  # the CPU of each vCPU; empty: not pinned
+    card: int | None = None  # slot of the card of which it has a device
+    device: str = ""  # PCI address of a VF, or uuid of a mediated device
+
+    @property
+    def disk_gib(self) -> int:
+        """What the guest has of the host's disk."""
+        return self.flavor.disk_gib * self.of_image + -(-self.flavor.swap_mib // 1024)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FakeHost:
+    """A host."""
+
+    name: str
+    shape: Shape
+    number: int  # of the host in its fleet, from 0
+    memory_gib: int  # of one cell
+    disk_gib: int
+    features: tuple[str, ...]  # of its CPU
+    cards: tuple[Card, ...] = ()  # by slot
+    guests: tuple[FakeGuest, ...] = ()  # by number
+
+    @property
+    def identity(self) -> str:
+        """The uuid of its root provider."""
+        return str(uuid.uuid5(NAMESPACE, self.name))
+
+    @property
+    def kinds(self) -> tuple[GuestKind, ...]:
+        """The kinds of guests that a host of this shape can have."""
+        wanted: Mapping[GuestKind, bool] = {
+            "plain": True,
+            "pinned": self.shape.has_guests,
+            "pages": bool(self.shape.huge_gib),
+            "vf": bool(self.shape.nics),
+            "vgpu": bool(self.shape.gpus),
+        }
+        return tuple(kind for kind, can in wanted.items() if can)
+
+    def held(self, card: Card) -> tuple[FakeGuest, ...]:
+        """Return the guests that have a device of a card."""
+        return tuple(guest for guest in self.guests if guest.card == card.slot)
+
+    def allocations(self, guest: FakeGuest) -> Allocations:
+        """Return what nova's scheduler allocates to a guest in the layout devices."""
+        cpus = "PCPU" if guest.pins else "VCPU"
+        root = {cpus: guest.flavor.vcpus, "MEMORY_MB": guest.flavor.memory_mib, "DISK_GB": guest.disk_gib}
+        found = {self.name: {name: amount for name, amount in root.items() if amount}}
+        for card in self.cards:
+            if card.slot == guest.card:
+                found[f"{self.name}_{card.suffix}"] = {CLASSES[card.kind]: 1}
+        return found
+
+    def flat(self, guest: FakeGuest) -> Allocations:
+        """Return what nova's scheduler allocates to a guest in the layout flat: all of it on the root."""
+        sums: dict[str, int] = {}
+        for amounts in self.allocations(guest).values():
+            for name, amount in amounts.items():
+                sums[name] = sums.get(name, 0) + amount
+        return {self.name: sums}
+
+
+def libvirt_name(address: str) -> str:
+    """Return libvirt's name of the PCI function at an address."""
+    return "pci_" + address.replace(":", "_").replace(".", "_")
