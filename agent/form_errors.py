@@ -1,5 +1,6 @@
 """Says in plain words where a file that people write differs from the form that is read. Pure."""
 
+import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -33,8 +34,6 @@ def form_error(record: object, schema: Mapping[str, object]) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return a question for the known name that ``name`` resembles most; empty: it resembles none."""
-    import difflib
-
     near = difflib.get_close_matches(name, [*known], 1, _NEAR)
     return f": is {near[0]} meant?" if near else ""
 

@@ -45,17 +45,20 @@ PARTS: tuple[tuple[str, Part], ...] = (
 )
 
 
-ONLY = os.environ.get("BENCH_PARTS", "")
+ONLY = frozenset(filter(None, os.environ.get("BENCH_PARTS", "").split(",")))  # empty: all
 
 
 def main() -> int:
     """Every part that is wanted, even after one that failed."""
+    if strange := ONLY - {_number(title) for title, _ in PARTS}:
+        print(f"BENCH_PARTS: there is no part {', '.join(sorted(strange))}, only 1 to {len(PARTS)}", file=sys.stderr)
+        return 2
     started = time.monotonic()
     goals: list[Goal] = []
     with tempfile.TemporaryDirectory(prefix="compute-node-agent-bench-") as scratch:
         template = placement_template(HERE.parent / ".bench/cache")
         for title, part in PARTS:
-            if ONLY and _number(title) not in ONLY.split(","):
+            if ONLY and _number(title) not in ONLY:
                 continue
             print(f"\n== {title}\n", flush=True)
             goals += _measure(title, part, Path(scratch), template)

@@ -104,7 +104,7 @@ def try_tree(one: ComputeNode, survey: Survey) -> Check:
 
 
 def try_details(one: ComputeNode, survey: Survey) -> list[Check]:
-    """Report awaited devices, a silent storage, candidates, and entries of provider.yaml that match nearly."""
+    """Report awaited devices, a silent storage, many candidates, and entries of provider.yaml that may be misspelt."""
     try:
         draft = one.draft(Wishes(), survey=survey)
         slips = resembling(draft.strays, draft.desired, one.client.exists)

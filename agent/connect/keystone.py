@@ -1,5 +1,6 @@
 """Makes keystoneauth adapters for placement, Ironic and nova: with Keystone, without it, or in this process."""
 
+import difflib
 import os
 import threading
 from dataclasses import dataclass
@@ -284,8 +285,6 @@ def _check_login(conf: cfg.ConfigOpts, group: str) -> None:
     try:
         options = loading.get_auth_plugin_conf_options(kind)
     except exceptions.NoMatchingPlugin as error:
-        import difflib
-
         near = difflib.get_close_matches(kind, _ways_to_log_in(), 1)
         meant = f"is {near[0]} meant?" if near else "use password, v3applicationcredential or none"
         raise ConfigError(f"{where}[{section}] auth_type = {kind} is no way to log in: {meant}") from error

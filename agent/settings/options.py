@@ -196,9 +196,9 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
         cfg.IntOpt("interval", default=60, min=1,
                    help="Seconds between two regular passes of the service. Events of the host cause more passes."),
         cfg.IntOpt("full_audit_interval", default=3600, min=1,
-                   help="At most so many seconds are between two audits of the service that read everything; each host "
-                        "takes a part of it as its own, from 0.6 to 1. The audits between them read only what "
-                        "changed."),
+                   help="Seconds between two audits of the service that read everything. Each host takes a part of "
+                        "this time, from 0.6 to 1, so that the hosts of a fleet do not read everything together. The "
+                        "audits between them read only what changed."),
         cfg.IntOpt("start_spread", default=30, min=0,
                    help="The service begins its first pass within this number of seconds after its start, each host "
                         "at a different moment."),
@@ -246,9 +246,9 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
         cfg.StrOpt("seed", default="0", help="A number; the same seed makes the same hosts."),
         cfg.StrOpt("shape", default="small", choices=sorted(SHAPES),
                    help="Hardware of these hosts. small, medium and large: CPUs, memory and disk. network, gpu and "
-                        "mixed: also SR-IOV NICs, GPUs, huge pages, and guests. Their devices are reported with [pci] "
-                        "discover = all and [devices] enabled_mdev_types = nvidia-222, their pinned guests with the "
-                        "upper half of each cell's CPUs in [compute] cpu_dedicated_set."),
+                        "mixed: also SR-IOV NICs, GPUs, huge pages, and guests. To report all of it, set "
+                        "[pci] discover = all, [devices] enabled_mdev_types = nvidia-222, and the lower half of each "
+                        "cell's CPUs in [compute] cpu_shared_set, the upper half in cpu_dedicated_set."),
     ),
 }  # fmt: skip
 

@@ -45,7 +45,6 @@ def _make(name: str, seed: int, shape: Shape, number: int) -> FakeHost:
     host = FakeHost(
         name=name,
         shape=shape,
-        number=number,
         disk_gib=shape.disk_gib * dice.choice((1, 2)),
         features=FEATURES[: dice.randint(4, len(FEATURES))],
         memory_gib=shape.memory_gib * dice.choice((1, 2)),

@@ -85,7 +85,6 @@ class FakeHost:
 
     name: str
     shape: Shape
-    number: int  # of the host in its fleet, from 0
     memory_gib: int  # of one cell
     disk_gib: int
     features: tuple[str, ...]  # of its CPU

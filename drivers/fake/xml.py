@@ -9,7 +9,7 @@ _OTHER_TYPE = "nvidia-223"  # that a GPU can make too, half as many, while it ha
 
 
 def device_files(host: FakeHost) -> Iterator[tuple[str, str]]:
-    """Yield (name, XML) of each node device of the cards that the host lists."""
+    """Yield (name, XML) of each node device of a host's cards."""
     for card in host.cards:
         if card.kind == "nic":
             yield card.libvirt_name, _pci(card.address, card.cell, "ixgbe", "8086", "10fb", _vfs(card))

@@ -11,7 +11,7 @@ from agent.settings.read import Settings, load_settings
 from beds.upgrades import write_config
 from drivers.fake.archives import write_archive
 from drivers.fake.fleet import generate_fleet, make_hosts
-from drivers.fake.hosts import FakeHost
+from drivers.fake.hosts import CLASSES, FakeHost
 from drivers.fake.shapes import SHAPES, options_of
 from reportclient.allocations import Holdings
 from reportclient.tree import ProviderTree
@@ -65,8 +65,11 @@ def test_what_guests_have_is_found_where_it_was_made(shape: str, seed: int, tmp_
         assert held(holdings) == made
         assert {"VCPU", "PCPU", "MEMORY_MB"} <= holdings.told
         assert holdings.undecided == ()
-        assert {card.parts for card in host.cards} == {
-            stock.total for one in tree for name, stock in one.inventories.items() if name in ("VGPU", "SRIOV_NET_VF")
+        assert {(f"{host.name}_{card.suffix}", CLASSES[card.kind]): card.parts for card in host.cards} == {
+            (one.name, name): stock.total
+            for one in tree
+            for name, stock in one.inventories.items()
+            if name in CLASSES.values()
         }
 
 

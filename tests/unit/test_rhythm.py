@@ -42,7 +42,7 @@ def nothing() -> None:
     pass
 
 
-def _note(moments: list[float], clock: Clock) -> None:
+def note(moments: list[float], clock: Clock) -> None:
     moments.append(clock.now)
 
 
@@ -105,7 +105,7 @@ def test_hosts_that_start_at_once_do_not_read_everything_all_at_once(settings: S
     for host in range(200):
         whole: list[float] = []
         clock.now = began
-        one = rhythm(replace(settings, full_audit_interval_s=3600), host, whole=partial(_note, whole, clock))
+        one = rhythm(replace(settings, full_audit_interval_s=3600), host, whole=partial(note, whole, clock))
         while not whole:
             clock.now = one.due
             one.tick()

@@ -28,9 +28,10 @@ def test_a_pool_that_is_all_reserved_gives_no_candidate() -> None:
     assert plain_candidates((DISK, cell(0), cell(1, reserved=1024))) == 2
 
 
-def test_it_says_that_nova_sees_fewer_hosts_and_what_to_set() -> None:
+def test_it_says_from_how_many_hosts_on_nova_does_not_see_all_and_what_to_set() -> None:
     (sentence,) = tell_searched(draft(desired=CELLS, layout="cells"))
     assert "has 4 candidates on host in the layout cells (2 providers of VCPU, 2 providers of MEMORY_MB)" in sentence
+    assert "may not see all of more than 250 such hosts" in sentence
     assert "breadth-first and max_allocation_candidates = 1000" in sentence
 
 

@@ -15,7 +15,7 @@ def plain_candidates(tree: Iterable[Provider]) -> int:
     Return how many candidates a request without groups has on this tree while it is empty.
 
     Placement combines the providers of each class with those of each other class, whichever cell they are in. A class
-    that the tree has not is left out: a storage may share it.
+    that this tree does not offer is left out: a shared storage may offer it.
     """
     providers = tuple(tree)
     return prod(len(_offering(providers, name)) or 1 for name in PLAIN)
@@ -30,9 +30,9 @@ def tell_searched(draft: Draft) -> tuple[str, ...]:
     )
     return (
         f"a flavor without groups has {count} candidates on {draft.desired.root.name} in the layout {draft.layout} "
-        f"({of}), so the {ASKED} that nova asks for ([scheduler] max_placement_results) are of fewer hosts than that: "
-        f"in placement set [placement] allocation_candidates_generation_strategy = breadth-first and "
-        f"max_allocation_candidates = {ASKED}",
+        f"({of}). Nova asks for {ASKED} ([scheduler] max_placement_results), so it may not see all of more than "
+        f"{ASKED // count} such hosts, unless placement has [placement] allocation_candidates_generation_strategy = "
+        f"breadth-first and max_allocation_candidates = {ASKED}",
     )
 
 
