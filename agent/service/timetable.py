@@ -7,6 +7,7 @@ fork.
 """
 
 import hashlib
+import math
 import os
 import time
 from collections.abc import Callable
@@ -28,6 +29,7 @@ class Rhythm:
         self._take_pass, self._read_everything = take_pass, read_everything
         self._place = _place(settings)
         self._is_first = True
+        self._took_at = -math.inf  # when a pass of the schedule began
         self._schedule: periodic_task.PeriodicTasks | None = None
         self._began = time.monotonic()
         self.due = self._began + self._place * settings.start_spread_s
@@ -41,7 +43,8 @@ class Rhythm:
         Take the pass that is due, and the full audit if that is due too.
 
         The second pass follows the first after half to one and a half periods, at this host's own moment; the others
-        follow one period apart.
+        follow one period apart. After a pass that came late, as one that was held back after failures, at least half a
+        period is left for the host to become what it was.
         """
         if self._is_first:
             self._is_first = False
@@ -52,7 +55,8 @@ class Rhythm:
                 self.due += period_s
             return
         self._schedule = self._schedule or self._new_schedule()
-        self.due = time.monotonic() + self._schedule.run_periodic_tasks(None, raise_on_error=True)
+        idle_s = self._schedule.run_periodic_tasks(None, raise_on_error=True)
+        self.due = max(time.monotonic() + idle_s, self._took_at + self._settings.interval_s / 2)
 
     def _new_schedule(self) -> periodic_task.PeriodicTasks:
         """
@@ -63,6 +67,7 @@ class Rhythm:
         """
 
         def take_pass(_tasks: object, _context: object) -> None:
+            self._took_at = time.monotonic()
             self._take_pass()
 
         def read_everything(_tasks: object, _context: object) -> None:

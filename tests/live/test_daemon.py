@@ -223,7 +223,9 @@ def test_guests_that_end_do_not_make_a_loss_that_nobody_announced_believed_soone
                 end(again)
 
     assert looks > 5  # each event asked for a look
-    assert seconds > 1.5 * period_s  # two periods, less the time until the first of the three passes was noticed
+    # Three regular passes are two gaps of half a period at least, as the first may come late: libvirtd was away. The
+    # first was noticed a moment later. Looks after events alone would be done within a second.
+    assert seconds > 0.75 * period_s
 
 
 def test_a_service_whose_libvirtd_hangs_hears_what_it_is_told(

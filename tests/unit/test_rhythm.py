@@ -99,6 +99,18 @@ def test_from_then_on_there_is_a_pass_in_each_period_and_now_and_then_one_that_r
     assert len(whole) >= 9
 
 
+def test_a_pass_that_was_held_back_is_not_followed_by_another_at_once(settings: Settings, clock: Clock) -> None:
+    """Three passes in a row that want a smaller host must see it for a while, not for a moment."""
+    taken: list[float] = []
+    one = rhythm(settings, 1, lambda: taken.append(clock.now))
+    for held_back_s in (0, 0, 57, 0, 55, 50, 0):
+        clock.now = one.due + held_back_s
+        one.tick()
+
+    assert len(taken) == 7
+    assert all(later - earlier >= 30 for earlier, later in itertools.pairwise(taken))
+
+
 def test_hosts_that_start_at_once_do_not_read_everything_all_at_once(settings: Settings, clock: Clock) -> None:
     began = clock.now
     minutes: Counter[int] = Counter()
