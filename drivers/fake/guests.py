@@ -47,8 +47,10 @@ CARD_OF: Mapping[GuestKind, CardKind] = {"vf": "nic", "vgpu": "gpu"}
 
 def with_guest(host: FakeHost, kind: GuestKind) -> FakeHost:
     """Return the host with one more guest of a kind; the same host where it has no room for it."""
-    dice = random.Random(f"{host.name}/{len(host.guests)}/{kind}")
-    number = len(host.guests) + 1
+    if kind not in host.kinds:
+        return host
+    dice = random.Random(f"{host.name}/{host.started}/{kind}")
+    number = host.started + 1
     guest = FakeGuest(
         uuid=str(uuid.uuid5(NAMESPACE, f"{host.name} guest {number}")),
         number=number,
@@ -56,22 +58,47 @@ def with_guest(host: FakeHost, kind: GuestKind) -> FakeHost:
         flavor=dice.choice(FLAVORS[kind]),
         of_image=dice.random() < 0.75,
     )
-    placed = next(_places(host, guest, dice), None)
-    return replace(host, guests=(*host.guests, placed)) if placed else host
+    afterwards = (replace(host, guests=(*host.guests, placed), started=number) for placed in _places(host, guest, dice))
+    return next(filter(has_room, afterwards), host)
+
+
+def has_room(host: FakeHost) -> bool:
+    """
+    Return whether the host has room for all of its guests.
+
+    Guests have at most half of the small pages, so that any of them also finds room in one cell.
+    """
+    guests, shape = host.guests, host.shape
+    small_mib = (host.memory_gib - shape.huge_gib) * 1024 // 2
+    shared = [one for one in guests if not one.pins]
+    usual = [one for one in guests if one.kind != "pages"]
+    bounds = [
+        (_vcpus(shared), sum(map(len, shape.shared if shape.has_guests else shape.cpus))),
+        (_memory(usual), small_mib * shape.cells),
+        (sum(one.disk_gib for one in guests), host.disk_gib),
+        *((one.flavor.vcpus, len(one.pins)) for one in guests if one.kind == "pinned"),
+    ]
+    for cell in range(shape.cells):
+        bounds += [
+            (_vcpus(one for one in shared if one.cell == cell), len(shape.shared[cell])),
+            (_memory(one for one in usual if one.cell == cell), small_mib),
+            (_memory(one for one in guests if one.kind == "pages" and one.cell == cell), shape.huge_gib * 1024),
+        ]
+    return all(used <= most for used, most in bounds)
 
 
 def _places(host: FakeHost, guest: FakeGuest, dice: random.Random) -> Iterator[FakeGuest]:
-    """Yield the guest with what it would have, in each way for which there is room."""
+    """Yield the guest with what it would have in each place, whether or not there is room."""
     if guest.kind in ("pinned", "pages"):
         for cell in dice.sample(range(host.shape.cells), host.shape.cells):
-            yield from _if_room(host, _bound(host, guest, cell))
+            yield _bound(host, guest, cell)
     elif guest.kind not in CARD_OF:
-        yield from _if_room(host, guest)
+        yield guest
     else:
         for card in sorted(host.cards, key=lambda card: (len(host.held(card)), card.slot)):
             device = _device(host, card, guest)
             if card.kind == CARD_OF[guest.kind] and device:
-                yield from _if_room(host, replace(guest, card=card.slot, device=device))
+                yield replace(guest, card=card.slot, device=device)
 
 
 def _bound(host: FakeHost, guest: FakeGuest, cell: int) -> FakeGuest:
@@ -87,32 +114,6 @@ def _device(host: FakeHost, card: Card, guest: FakeGuest) -> str:
     if card.kind == "nic":
         return next((vf for vf in card.vfs if vf not in held), "")
     return str(uuid.uuid5(NAMESPACE, f"mdev of {guest.uuid}")) if len(held) < card.parts else ""
-
-
-def _if_room(host: FakeHost, guest: FakeGuest) -> Iterator[FakeGuest]:
-    """
-    Yield the guest if the host has room for it.
-
-    Guests have at most half of the small pages, so that any of them also finds room in one cell.
-    """
-    guests, shape = (*host.guests, guest), host.shape
-    small_mib = (host.memory_gib - shape.huge_gib) * 1024 // 2
-    shared = [one for one in guests if not one.pins]
-    usual = [one for one in guests if one.kind != "pages"]
-    bounds = [
-        (_vcpus(shared), sum(map(len, shape.shared if shape.has_guests else shape.cpus))),
-        (_memory(usual), small_mib * shape.cells),
-        (sum(one.disk_gib for one in guests), host.disk_gib),
-        (guest.flavor.vcpus if guest.kind == "pinned" else 0, len(guest.pins)),
-    ]
-    if guest.cell is not None:
-        bounds += [
-            (_vcpus(one for one in shared if one.cell == guest.cell), len(shape.shared[guest.cell])),
-            (_memory(one for one in usual if one.cell == guest.cell), small_mib),
-            (_memory(one for one in guests if one.kind == "pages" and one.cell == guest.cell), shape.huge_gib * 1024),
-        ]
-    if all(used <= most for used, most in bounds):
-        yield guest
 
 
 def _vcpus(guests: Iterable[FakeGuest]) -> int:

@@ -90,6 +90,7 @@ class FakeHost:
     features: tuple[str, ...]  # of its CPU
     cards: tuple[Card, ...] = ()  # by slot
     guests: tuple[FakeGuest, ...] = ()  # by number
+    started: int = 0  # guests so far, with those that ended: no number is used again
 
     @property
     def identity(self) -> str:
@@ -98,13 +99,14 @@ class FakeHost:
 
     @property
     def kinds(self) -> tuple[GuestKind, ...]:
-        """The kinds of guests that a host of this shape can have."""
+        """The kinds of guests that a host of this shape with these cards can have."""
+        cards = {card.kind for card in self.cards}
         wanted: Mapping[GuestKind, bool] = {
             "plain": True,
             "pinned": self.shape.has_guests,
             "pages": bool(self.shape.huge_gib),
-            "vf": bool(self.shape.nics),
-            "vgpu": bool(self.shape.gpus),
+            "vf": "nic" in cards,
+            "vgpu": "gpu" in cards,
         }
         return tuple(kind for kind, can in wanted.items() if can)
 

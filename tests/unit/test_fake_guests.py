@@ -6,15 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.connect.choice import Choice, open_driver
-from agent.settings.read import Settings, load_settings
-from beds.upgrades import write_config
-from drivers.fake.archives import write_archive
+from beds.made_up import check_as_made, discover, held
 from drivers.fake.fleet import generate_fleet, make_hosts
-from drivers.fake.hosts import CLASSES, FakeHost
-from drivers.fake.shapes import SHAPES, options_of
-from reportclient.allocations import Holdings
-from reportclient.tree import ProviderTree
+from drivers.fake.shapes import SHAPES
 
 WITH_GUESTS = [name for name, shape in SHAPES.items() if shape.has_guests]
 FIRST = {
@@ -24,53 +18,22 @@ FIRST = {
 }  # digests of what the first version made
 
 
-def settings_for(host: FakeHost, layout: str, folder: Path) -> Settings:
-    options = options_of(host.shape)
-    compute = {**options.pop("compute", {}), "layout": layout}
-    return load_settings([write_config({"compute": compute, **options}, folder / f"{host.name}-{layout}.conf")])
-
-
-def discover(host: FakeHost, layout: str, folder: Path) -> tuple[ProviderTree, Holdings]:
-    archive = folder / host.name
-    if not archive.exists():
-        write_archive(archive, host)
-    settings = settings_for(host, layout, folder)
-    with open_driver(settings, Choice(host=archive)) as driver:
-        return driver.shape(driver.survey(host.name), settings.policy, None)
-
-
-def held(holdings: Holdings) -> dict[str, Counter[tuple[str, str]]]:
-    found: dict[str, Counter[tuple[str, str]]] = {guest: Counter() for guest in holdings.guests}
-    for unit in holdings.units:
-        found[unit.consumer][unit.provider, unit.resource_class] += unit.amount
-    return found
-
-
 @pytest.mark.parametrize("shape", WITH_GUESTS)
 @pytest.mark.parametrize("seed", range(4))
 def test_what_guests_have_is_found_where_it_was_made(shape: str, seed: int, tmp_path: Path) -> None:
     for host in make_hosts(2, seed=seed, shape=shape):
-        tree, holdings = discover(host, "devices", tmp_path)
-
         assert host.guests
-        made = {
-            guest.uuid: {
-                (provider, name): amount
-                for provider, amounts in host.allocations(guest).items()
-                for name, amount in amounts.items()
-                if name in holdings.told
-            }
-            for guest in host.guests
-        }
-        assert held(holdings) == made
-        assert {"VCPU", "PCPU", "MEMORY_MB"} <= holdings.told
-        assert holdings.undecided == ()
-        assert {(f"{host.name}_{card.suffix}", CLASSES[card.kind]): card.parts for card in host.cards} == {
-            (one.name, name): stock.total
-            for one in tree
-            for name, stock in one.inventories.items()
-            if name in CLASSES.values()
-        }
+        check_as_made(host, tmp_path)
+
+
+def test_a_guest_has_as_much_in_the_layout_flat_as_in_the_layout_devices() -> None:
+    (host,) = make_hosts(1, seed=0, shape="mixed")
+
+    for guest in host.guests:
+        sums: Counter[str] = Counter()
+        for amounts in host.allocations(guest).values():
+            sums.update(amounts)
+        assert host.flat(guest) == {host.name: dict(sums)}
 
 
 @pytest.mark.parametrize("shape", WITH_GUESTS)
