@@ -21,7 +21,15 @@ def load_once(file: Path, path: Path) -> Any:
         raise ConfigError(f"{path}:{error}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read {path}: {error}") from error
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+    except (
+        yaml.YAMLError,
+        ValueError,
+        ArithmeticError,
+        LookupError,
+        AttributeError,
+        TypeError,
+        RecursionError,
+    ) as error:  # of values whose tag is not theirs too
         raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
 
 

@@ -118,6 +118,7 @@ def test_no_folder_is_no_additions_unless_it_was_named(tmp_path: Path) -> None:
     ("text", "message"),
     [
         pytest.param("{", "is not YAML", id="broken"),
+        pytest.param("a: !!int ''", "is not YAML", id="a tag that does not fit"),
         pytest.param("[]", "meta.schema_version is missing", id="a list"),
         pytest.param("meta: []", "meta.schema_version is missing", id="meta is a list"),
         pytest.param("meta:", "meta.schema_version is missing", id="no meta"),
