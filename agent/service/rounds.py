@@ -133,9 +133,6 @@ class Rounds:
                 with locked(self._settings.state_directory):  # no other process writes between pass and audit
                     self._cases.keep_state()
                     taken.append(self._take_one(node, deep, counts=counts))
-            except (DiscoveryError, PolicyError) as error:
-                self._cases.keep(name, str(error), deep=deep)
-                raise  # the host is the same for all nodes
             except USER_ERRORS as error:
                 self._cases.keep(name, str(error), deep=deep)
                 failures.append(error)
