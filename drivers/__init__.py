@@ -28,6 +28,7 @@ class DriverOptions:
     namespaces: bool = False  # list the namespaces of persistent memory; only pmem_namespaces needs them
     residency: bool = False  # ask the kernel where guests' memory is; only the layout numa needs it
     fleet: tuple["HostArchive", ...] = ()  # the made-up hosts of the fake driver
+    refresh: Callable[[str], None] = lambda _: None  # brings the archive of one of these up to date, by its name
     told: OnOperation = untold  # called after each operation on a live host
 
 
@@ -81,7 +82,7 @@ def _load_fake(options: DriverOptions) -> "Driver":
     from drivers.fake.driver import FakeDriver
 
     archives = (options.archive,) if options.archive else options.fleet
-    return FakeDriver([_load_recorded(archive, options) for archive in archives])
+    return FakeDriver([_load_recorded(archive, options) for archive in archives], options.refresh)
 
 
 def _load_recorded(archive: "HostArchive", options: DriverOptions) -> "Driver":

@@ -14,7 +14,7 @@ from pathlib import Path
 ROOMS = ("agent", "drivers", "reportclient")
 FEWEST_WORDS = 3  # shorter strings are names, keys and options
 HELP = ("agent/command/verbs.py", "agent/command/options.py", "agent/settings/options.py")
-MADE_UP = "drivers/fake/"  # says nothing to people: its long strings are the XML of hosts
+MADE_UP = ("drivers/fake/archives.py", "drivers/fake/fleet.py", "drivers/fake/xml.py")  # long strings of made-up hosts
 HEAD = """\
 # Messages
 
@@ -33,6 +33,8 @@ AREAS = (  # title, advice, and beginnings of the paths of its files
             "agent/command/doubts.py",
             "agent/sync/provider_yaml.py",
             "agent/sync/yaml_file.py",
+            "agent/connect/made_up.py",
+            "drivers/fake",
         ),
     ),
     (

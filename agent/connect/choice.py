@@ -2,6 +2,7 @@
 
 import os.path
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -61,6 +62,7 @@ class Choice:
     counts: Counts | None = None  # of what a command reads and sends, for a person who waits; None: nobody does
     database: str | None = None  # URL of the cloud's placement database, for use while its API is down
     trace: Trace = field(default_factory=Trace)  # of the run
+    began_s: float = field(default_factory=time.monotonic, compare=False)  # when the run began, by the monotonic clock
 
 
 def settings_for(choice: Choice) -> Settings:
@@ -98,7 +100,7 @@ def open_driver(
 
     Raises:
         DiscoveryError: ``--host`` names no whole host archive.
-        StateError: made-up hosts cannot be written.
+        StateError: made-up hosts cannot be written. ConfigError: their script is wrong.
         HypervisorNeeded: the driver reports bare-metal nodes.
     """
     row = host_driver(settings)
@@ -123,7 +125,7 @@ def open_driver(
         if choice.host:
             options = replace(options, archive=_open_archive(choice.host, scratch))
         else:
-            options = replace(options, fleet=_make_fleet(settings, scratch))
+            options = _with_fleet(options, settings, choice, scratch)
         yield keep(row.load(options))
 
 
@@ -454,11 +456,14 @@ def _open_archive(path: Path, scratch: Path) -> HostArchive:
     return HostArchive(unpack(path, scratch))
 
 
-def _make_fleet(settings: Settings, scratch: Path) -> tuple[HostArchive, ...]:
-    from drivers.fake.fleet import generate_fleet
+def _with_fleet(options: DriverOptions, settings: Settings, choice: Choice, scratch: Path) -> DriverOptions:
+    from agent.connect.made_up import open_fleet
 
-    fleet = settings.fleet
-    try:
-        return generate_fleet(scratch, fleet.hosts, seed=fleet.seed, shape=fleet.shape)
-    except OSError as error:
-        raise StateError(f"cannot write the fake driver's hosts below {scratch}: {error.strerror}") from error
+    fleet = open_fleet(settings.fleet, scratch, partial(_script_s, settings, choice))
+    return replace(options, fleet=fleet.archives(), refresh=fleet.refresh)
+
+
+def _script_s(settings: Settings, choice: Choice) -> float:
+    """Return the seconds since the script of the made-up hosts began; only a service lets them pass."""
+    passed_s = time.monotonic() - choice.began_s if choice.service else 0.0
+    return settings.fleet.script_at_s + passed_s
