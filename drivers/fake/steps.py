@@ -94,9 +94,8 @@ def _start(host: FakeHost, kind: GuestKind) -> FakeHost:
 def _end(host: FakeHost, number: int | None) -> FakeHost:
     gone = next((guest for guest in host.guests if number in (None, guest.number)), None)
     if gone is None:
-        raise ValueError(
-            f"{host.name} has no guest {number or 'to end'}: {_listed(guest.number for guest in host.guests)}"
-        )
+        sought = "to end" if number is None else number
+        raise ValueError(f"{host.name} has no guest {sought}: {_listed(guest.number for guest in host.guests)}")
     return replace(host, guests=tuple(guest for guest in host.guests if guest is not gone))
 
 

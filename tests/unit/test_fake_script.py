@@ -206,8 +206,8 @@ def opening(script: str, folder: Path, *, at_s: int = 0) -> Choice:
             id="fail twice",
         ),
         pytest.param(
-            "steps: [{after_s: 1, do: end_guest, number: 99}]",
-            "fake-3-mixed-0000 has no guest 99: it has 1,",
+            "steps: [{after_s: 1, do: end_guest, number: 0}]",
+            "fake-3-mixed-0000 has no guest 0: it has 1,",
             id="guest",
         ),
         pytest.param(
