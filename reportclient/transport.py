@@ -31,6 +31,7 @@ RACED = ("placement.concurrent_update", "placement.inventory.inuse", "placement.
 """Error codes of a 409 that another writer causes, for instance when it uses what was free at the time of the plan."""
 LEFT_BEHIND = "expected 0 but got None"  # in the detail of a 409, about a consumer's generation
 NO_ROOM = "placement.undefined_code"  # code of a 409 for allocations that do not fit
+LATE = (408, 504)  # a proxy's answers for a server that did not answer in time
 _DIGITS = 18  # so many digits of a number in a header are read
 Body = Mapping[str, object] | Callable[[tuple[int, int]], Mapping[str, object]] | None  # or by microversion
 LONGEST_WAIT_S = 3600.0  # upper limit of a Retry-After
@@ -218,6 +219,7 @@ def _refuse(answer: Answer, method: str, path: str, where: str, now_s: float) ->
         raise Unavailable(
             f"{asked}: {detail}: {advice}{unsure}",
             retry_after_s=_retry_after_s(answer.headers.get("Retry-After", ""), now_s),
+            late=status in LATE,
         )
     raise Rejected(f"{asked}: {detail}")
 
@@ -263,6 +265,7 @@ def _explain(error: Exception, where: str, now_s: float) -> NoReturn:
             refusal = make(no_answer(error, where, advice))
             if isinstance(refusal, Unavailable):
                 refusal.retry_after_s = _retry_after_s(str(getattr(error, "retry_after", "")), now_s)
+                refusal.late = isinstance(error, (exceptions.ConnectTimeout, exceptions.GatewayTimeout))
             raise refusal from error
     raise error
 

@@ -12,7 +12,9 @@ from agent.sync.decide.judge import PATIENCE
 from drivers.events import Event
 from reportclient.errors import Unavailable
 
-FIRST_RETRY_S, RETRIES = 1.0, 8  # wait after the first failed pass, and how many times the wait doubles
+FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 256.0  # waits after the first failed pass, and after many
+LATE_RETRY_S = 900.0  # after many that got no answer in time
+_DOUBLINGS = 16  # more than any of these needs
 
 
 class Pace:
@@ -74,10 +76,18 @@ class Pace:
         return again
 
     def failed(self, error: Exception) -> None:
-        """Put off the next pass: twice as long after each failure, up to the interval, and Retry-After is added."""
+        """
+        Put off the next pass: twice as long after each failure, up to the interval, and Retry-After is added.
+
+        A server that does not answer in time may be overloaded, and work for requests that nobody waits for any more.
+        Then the waits grow up to ``LATE_RETRY_S``, so that a fleet asks less and less until the server can answer all.
+        """
         self.failures += 1
-        longest: float = min(FIRST_RETRY_S * 2 ** min(self.failures - 1, RETRIES), self._settings.interval_s)
-        asked_s = error.retry_after_s if isinstance(error, Unavailable) else 0.0
+        unavailable = error if isinstance(error, Unavailable) else None
+        late = unavailable is not None and unavailable.late
+        most_s = LATE_RETRY_S if late else min(LONGEST_RETRY_S, self._settings.interval_s)
+        longest = min(FIRST_RETRY_S * 2 ** min(self.failures - 1, _DOUBLINGS), most_s)
+        asked_s = unavailable.retry_after_s if unavailable else 0.0
         self._retry = time.monotonic() + asked_s + longest * random.uniform(0.5, 1.0)
 
     def restart(self, settings: Settings) -> None:

@@ -184,6 +184,24 @@ def test_a_server_may_say_for_how_long_it_wants_to_be_left_alone(asked: str, sec
 
 
 @pytest.mark.parametrize(
+    ("answer", "late"),
+    [
+        pytest.param(exceptions.ConnectTimeout("x"), True, id="no answer"),
+        pytest.param(exceptions.GatewayTimeout("x"), True, id="none of Keystone through a proxy"),
+        pytest.param(FakeAnswer(504, "<html>", HTML), True, id="none through a proxy"),
+        pytest.param(FakeAnswer(408, "<html>", HTML), True, id="a proxy that closes"),
+        pytest.param(exceptions.ConnectFailure("x"), False, id="refused"),
+        pytest.param(FakeAnswer(503, "<html>", HTML), False, id="no server behind a proxy"),
+    ],
+)
+def test_a_server_that_is_late_is_told_from_one_that_refuses(answer: FakeAnswer | Exception, late: bool) -> None:
+    with pytest.raises(Unavailable) as caught:
+        transport(answer).get("/a")
+
+    assert caught.value.late is late
+
+
+@pytest.mark.parametrize(
     "headers",
     [
         {"Date": "Mon, 01 Jan 2024 00:00:00 +99999999999999999999"},
