@@ -16,6 +16,7 @@ from keystoneauth1.session import Session, TCPKeepAliveAdapter
 from oslo_config import cfg
 
 from agent import VERSION
+from agent.connect.tokens import look_after
 from agent.errors import ConfigError
 from agent.settings.mentions import place
 from agent.settings.options import register_secrets
@@ -69,7 +70,7 @@ def open_placement(settings: Settings) -> tuple[Adapter, str]:
         _check_url(conf, "placement")
         session = loading.load_session_from_conf_options(conf, "placement", auth=auth)
         adapter = loading.load_adapter_from_conf_options(conf, "placement", session=session)
-        _settle(session)
+        _settle(session, "placement")
         _keep_connections(session, settings.node_workers)
     except (exceptions.ClientException, cfg.Error, ValueError, TypeError, RecursionError, ImportError) as error:
         raise ConfigError(f"[placement]: {' '.join(str(error).split())}") from error
@@ -191,7 +192,7 @@ def _open_service(conf: cfg.ConfigOpts, group: str, name: str, kind: str, missin
         _check_url(conf, group)
         session = loading.load_session_from_conf_options(conf, group, auth=auth)
         adapter = loading.load_adapter_from_conf_options(conf, group, session=session)
-        _settle(session)
+        _settle(session, group)
     except (exceptions.ClientException, cfg.Error, ValueError, TypeError, RecursionError, ImportError) as error:
         raise ConfigError(f"[{group}]: {' '.join(str(error).split())}") from error
     adapter.service_type = adapter.service_type or kind
@@ -247,11 +248,16 @@ def _check_url(conf: cfg.ConfigOpts, group: str) -> None:
             raise ConfigError(f"[{place}] {name}{shown} is no URL: it must begin with http:// or https://")
 
 
-def _settle(session: Any) -> None:
-    """Name the agent to servers; make the login safe from a deadlock; look for no proxies where none is set."""
+def _settle(session: Any, name: str) -> None:
+    """
+    Name the agent to servers; look after tokens; look for no proxies where none is set.
+
+    A login is made safe from a deadlock.
+    """
     session.app_name, session.app_version = "compute-node-agent", VERSION
     if session.auth is not None:
         session.auth._lock = _Login()
+        look_after(session.auth, name)
     if not any(name.lower() in ENVIRONMENT for name in os.environ):  # the look at each request would find nothing
         session.session.trust_env = False
 

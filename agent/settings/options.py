@@ -199,7 +199,7 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
                    help="Seconds between two audits of the service that read everything. Each host takes a part of "
                         "this time, from 0.6 to 1, so that the hosts of a fleet do not read everything together. The "
                         "audits between them read only what changed."),
-        cfg.IntOpt("start_spread", default=30, min=0,
+        cfg.IntOpt("start_spread", default=60, min=0,
                    help="The service begins its first pass within this number of seconds after its start, each host "
                         "at a different moment."),
         cfg.IntOpt("stop_timeout", default=20, min=1,

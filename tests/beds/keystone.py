@@ -80,18 +80,20 @@ def serving(
     tls: Certificates | None = None,
     port: int | None = None,
     token_s: int = 3600,
+    caches: bool = False,
 ) -> Iterator[KeystoneServer]:
     """
     Serve from ``directory``, a copy of the template whose catalog has this server and ``placement_url``.
 
-    Its tokens are good for ``token_s`` seconds.
+    Its tokens are good for ``token_s`` seconds. ``caches``: it remembers users, roles and the catalog, as a real one
+    does; then what is changed in it may take effect later.
     """
     directory.mkdir(parents=True, exist_ok=True)
     for name in (DATABASE, *KEYS):
         template.copy_once(template_directory / name, directory / name)
     bound = port or free_port()
     _put_endpoints(directory / DATABASE, keystone_url=f"{wsgi.base_url(bound, tls)}/v3", placement_url=placement_url)
-    with _serving(directory, tls, bound, token_s) as server:
+    with _serving(directory, tls, bound, token_s, caches=caches) as server:
         yield server
 
 
@@ -140,8 +142,10 @@ def delete_application_credential(server: KeystoneServer, credential: Applicatio
 
 
 @contextmanager
-def _serving(directory: Path, tls: Certificates | None, port: int, token_s: int = 3600) -> Iterator[KeystoneServer]:
-    environment = {"OS_KEYSTONE_CONFIG_FILES": str(_write_configuration(directory, token_s))}
+def _serving(
+    directory: Path, tls: Certificates | None, port: int, token_s: int = 3600, *, caches: bool = False
+) -> Iterator[KeystoneServer]:
+    environment = {"OS_KEYSTONE_CONFIG_FILES": str(_write_configuration(directory, token_s, caches=caches))}
     with wsgi.serving(
         "keystone.wsgi.api:application", directory=directory, port=port, tls=tls, environment=environment
     ) as log:
@@ -231,7 +235,7 @@ def _put_endpoints(database: Path, *, keystone_url: str, placement_url: str) -> 
         )
 
 
-def _write_configuration(directory: Path, token_s: int = 3600) -> Path:
+def _write_configuration(directory: Path, token_s: int = 3600, *, caches: bool = False) -> Path:
     configuration = directory / "keystone.conf"
     configuration.write_text(f"""\
 [database]
@@ -248,6 +252,7 @@ key_repository = {directory / "credential"}
 [identity]
 password_hash_rounds = 4
 [cache]
-enabled = False
+enabled = {caches}
+backend = {"dogpile.cache.memory" if caches else "dogpile.cache.null"}
 """)
     return configuration

@@ -1,0 +1,147 @@
+"""
+Keystone's tokens: renewed before their end at a moment that differs from host to host, and kept over a restart.
+
+A login costs Keystone a comparison of passwords, a quarter of a second of CPU by default. The hosts of a fleet that
+start together would all log in at once, and again whenever their tokens end together.
+"""
+
+import json
+import logging
+import math
+import os
+import random
+import threading
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from keystoneauth1.access import AccessInfo
+from keystoneauth1.identity.base import BaseIdentityPlugin
+from keystoneauth1.session import Session
+
+from agent.state.files import temporary_path
+from reportclient.keystone import FAILURES, describe
+
+LOG = logging.getLogger(__name__)
+FIRST_PART, LAST_PART = 0.5, 0.9  # of a token's life: it is renewed between these
+FOLDER = "RUNTIME_DIRECTORY"  # systemd's name for the unit's own folder in memory, in the service's environment
+
+
+def look_after(auth: object, name: str) -> None:
+    """
+    Renew the tokens of a plugin early, and keep them over a restart of the service as ``name``.
+
+    A plugin that logs in without Keystone is left as it is. Nothing is kept where systemd gives no folder for it.
+    """
+    if isinstance(auth, BaseIdentityPlugin):
+        folder = os.environ.get(FOLDER, "").partition(":")[0]
+        Tokens(auth, Path(folder) / f"{name}-token.json" if folder else None)
+
+
+class Tokens:
+    """
+    Stands before the ``get_access`` of a plugin; any thread may call it.
+
+    ``file`` keeps the token (None: it is not kept). Ages are counted by a clock that nobody sets and that goes on
+    while the service is restarted (CLOCK_BOOTTIME, clock_gettime(2)); the file does not survive a boot.
+    """
+
+    def __init__(self, auth: BaseIdentityPlugin, file: Path | None) -> None:
+        self._auth = auth
+        self._file = file
+        self._renewing = threading.Lock()
+        self._known: AccessInfo | None = None  # the token that ``_renew_at`` is about
+        self._renew_at = 0.0
+        self._log_in = auth.get_access
+        self._read()
+        auth.get_access = self.get_access  # type: ignore[method-assign]
+
+    def get_access(self, session: Session, **more: Any) -> AccessInfo:
+        """
+        Return a token that is good, as the plugin does.
+
+        Where a renewal fails, the token that there is stays in use until its end.
+
+        Raises:
+            as the plugin: there is no good token, and Keystone gives none.
+        """
+        known = self._auth.auth_ref
+        if known is not None and known is self._known and _now_s() >= self._renew_at:
+            self._renew(session, known)
+        found = self._log_in(session, **more)
+        if found is not self._known:
+            self._note(found, _now_s())
+            self._write(found)
+        return found
+
+    def _renew(self, session: Session, known: AccessInfo) -> None:
+        if not self._renewing.acquire(blocking=False):
+            return  # another thread does it, or this one, whose login asks for a token
+        failed = ""
+        try:
+            self._auth.auth_ref = self._auth.get_auth_ref(session)
+        except FAILURES as error:
+            failed = describe(error)
+        finally:
+            self._renewing.release()
+        if failed:
+            left_s = _left_s(known)
+            self._renew_at = _now_s() + left_s * random.uniform(FIRST_PART, LAST_PART)
+            LOG.warning("Keystone renews no token, the one that is there is good for %.0f s reason=%s", left_s, failed)
+
+    def _note(self, found: AccessInfo, obtained_s: float) -> None:
+        """Take up a token that Keystone gave at ``obtained_s``."""
+        self._known = found
+        self._renew_at = obtained_s + random.uniform(FIRST_PART, LAST_PART) * _life_s(found)
+
+    def _read(self) -> None:
+        """Take up the token of the service that ran before; one of another login is left, and so is a broken file."""
+        if self._file is None or not self._file.exists():
+            return
+        try:
+            kept = json.loads(self._file.read_text(encoding="utf-8"))
+            if kept["login"] == self._auth.get_cache_id():
+                self._auth.set_auth_state(kept["state"])
+                if self._auth.auth_ref is not None:
+                    self._note(self._auth.auth_ref, float(kept["obtained_s"]))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            LOG.info("the token of the last run cannot be read, so the agent logs in file=%s", self._file)
+            self._auth.set_auth_state(None)
+
+    def _write(self, found: AccessInfo) -> None:
+        login, state = self._auth.get_cache_id(), self._auth.get_auth_state()
+        if self._file is None or login is None or state is None or found is not self._auth.auth_ref:
+            return
+        kept = {"login": login, "obtained_s": _now_s(), "state": state}
+        try:
+            _replace(self._file, json.dumps(kept))
+        except OSError as error:
+            LOG.info("the token is not kept for the next start file=%s reason=%s", self._file, error.strerror)
+
+
+def _left_s(token: AccessInfo) -> float:
+    """Return for how many seconds a token is good, by this host's wall clock as keystoneauth counts; never negative."""
+    return max(0.0, (token.expires - datetime.now(UTC)).total_seconds()) if token.expires else math.inf
+
+
+def _life_s(token: AccessInfo) -> float:
+    """Return for how many seconds a token was good when Keystone gave it; infinite where it does not say."""
+    return (token.expires - token.issued).total_seconds() if token.expires and token.issued else math.inf
+
+
+def _replace(file: Path, text: str) -> None:
+    """
+    Replace a file that nobody else may read, whole or not at all; it is in memory, so nothing has to reach a disk.
+
+    Raises:
+        OSError: the file cannot be written; the old one stays.
+    """
+    fresh = temporary_path(file)
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as out:
+        out.write(text)
+    fresh.rename(file)
+
+
+def _now_s() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
