@@ -1,63 +1,31 @@
-"""
-Report nodes that placement does not have yet: providers and traits node by node, their stock a hundred nodes at a time.
+"""Report nodes that placement does not have yet: providers and traits node by node, their stock in batches."""
 
-A reshape without allocations writes the stock of any number of roots, all of it or none. A batch that placement refuses
-is halved until the node which it refuses stands alone; that node goes the way of any other.
-"""
-
-import threading
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import assert_never
 
 from agent.bare_metal.nodes import BareMetalNodes, Task, node_outcome
-from agent.bare_metal.write import (
-    Contested,
-    Progress,
-    Settled,
-    for_each,
-    known_after,
-    note_on,
-    plan_node,
-    settle,
-    still_answers,
-)
+from agent.bare_metal.write import Contested, Progress, Settled, for_each, known_after, note_on, plan_node, settle
+from agent.sync.batches import Lot, Refused, Stocked, Unanswered, as_written, write_stock
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
 from drivers.ironic.shape import BARE_METAL
-from reportclient.errors import Conflict, PlacementError, Rejected, Unavailable
-from reportclient.plan import Plan, Reshape, SetInventories
-from reportclient.side_by_side import each
-from reportclient.tree import ObservedProvider, ObservedTree, Provider, same_stock
-
-BATCH = 100  # nodes whose stock is written by one request
-FEW = 10  # up to so many new nodes, a request more for each is cheaper than what is read after a batch
-_PROBES = 3  # nodes of a pass that are read to learn by how much a reshape raises a generation
+from reportclient.errors import Conflict, Rejected
+from reportclient.plan import Plan, SetInventories
+from reportclient.tree import ObservedProvider, ObservedTree
 
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """A node's provider that stands with its traits, and still lacks its stock."""
+    """A node whose provider stands with its traits, and still lacks its stock."""
 
     task: Task
     plan: Plan  # all of it
     stands: ObservedProvider
 
     @property
-    def wanted(self) -> Provider:
-        """The provider with the stock that it is to have."""
-        return replace(self.stands.provider, inventories=self.stock.inventories)
-
-    @property
-    def stock(self) -> SetInventories:
-        return next(step for step in self.plan.operations if isinstance(step, SetInventories))
-
-
-@dataclass(frozen=True, slots=True)
-class _Stocked:
-    """A node whose stock was written."""
-
-    made: _Made
-    generation: int | None  # as placement answered; None: the answer had none
+    def lot(self) -> Lot:
+        return Lot((self.stands,), tuple(step for step in self.plan.operations if isinstance(step, SetInventories)))
 
 
 def is_new(task: Task) -> bool:
@@ -76,13 +44,7 @@ def report_new(
             made.append(one)
         else:
             settled.append(one)
-    down = threading.Event()
-    batches = [made[start : start + BATCH] for start in range(0, len(made), BATCH)]
-    found = each(lambda batch: _stock(bare_metal, batch, lacked, wishes, down), batches, bare_metal.workers)
-    stocked = [one for batch in found for one in batch if isinstance(one, _Stocked)]
-    settled += [one for batch in found for one in batch if not isinstance(one, _Stocked)]
-    seen = _generations(bare_metal, stocked)
-    return [*settled, *(_outcome(one.made, lacked, seen.get(one.made.stands.uuid)) for one in stocked)]
+    return [*settled, *_stock(bare_metal, made, lacked, wishes)]
 
 
 def _make(bare_metal: BareMetalNodes, task: Task, lacked: frozenset[str], wishes: Wishes) -> _Made | Settled:
@@ -96,77 +58,31 @@ def _make(bare_metal: BareMetalNodes, task: Task, lacked: frozenset[str], wishes
     return _Made(task, plan, stands) if stands else settle(bare_metal, task, lacked, wishes)
 
 
-def _stock(
-    bare_metal: BareMetalNodes, batch: list[_Made], lacked: frozenset[str], wishes: Wishes, down: threading.Event
-) -> list[_Stocked | Settled]:
-    """Write the stock of a batch; halve it where placement refuses. ``down``: placement does not answer any more."""
-    if down.is_set():
-        return [_unfinished(one, "placement does not answer") for one in batch]
-    reshape = Plan((Reshape(tuple(one.stock for one in batch)),))
-    try:
-        after = bare_metal.client.execute(reshape, ObservedTree(tuple(one.stands for one in batch))).by_uuid
-    except (Conflict, Rejected):
-        pass
-    except Unavailable as error:
-        if not still_answers(bare_metal, batch[0].stands.uuid):
-            down.set()
-            return [_unfinished(one, str(error)) for one in batch]
-    else:
-        return [_Stocked(one, _generation(after, one)) for one in batch]
-    if len(batch) > 1:
-        middle = len(batch) // 2
-        halves = batch[:middle], batch[middle:]
-        return [one for half in halves for one in _stock(bare_metal, half, lacked, wishes, down)]
-    alone = replace(batch[0].task, generation=batch[0].stands.generation)
-    return [*for_each(bare_metal, [alone], lambda task: settle(bare_metal, task, lacked, wishes), lambda *_: None)]
+def _stock(bare_metal: BareMetalNodes, made: list[_Made], lacked: frozenset[str], wishes: Wishes) -> list[Settled]:
+    """Write the stock of nodes; settle those that placement refuses as any other node."""
+    settled: list[Settled] = []
+    refused: list[Task] = []
+    written: list[tuple[_Made, Stocked]] = []
+    for one, ending in zip(
+        made, write_stock(bare_metal.client, [one.lot for one in made], bare_metal.workers), strict=True
+    ):
+        match ending:
+            case Stocked():
+                written.append((one, ending))
+            case Refused():
+                refused.append(replace(one.task, generation=one.stands.generation))
+            case Unanswered(_, why):
+                settled.append((node_outcome(one.stands.uuid, Status.UNFINISHED, why, one.plan), one.task.known))
+            case _:
+                assert_never(ending)
+    settled += for_each(bare_metal, refused, lambda task: settle(bare_metal, task, lacked, wishes), lambda *_: None)
+    listing = partial(bare_metal.client.generations, BARE_METAL)
+    seen = as_written(bare_metal.client, [stocked for _, stocked in written], listing)
+    return [*settled, *(_outcome(one, lacked, seen.get(one.stands.uuid)) for one, _ in written)]
 
 
-def _generation(after: Mapping[str, ObservedProvider], made: _Made) -> int | None:
-    seen = after.get(made.stands.uuid)
-    return seen.generation if seen else None
-
-
-def _unfinished(made: _Made, why: str) -> Settled:
-    return node_outcome(made.stands.uuid, Status.UNFINISHED, why, made.plan), made.task.known
-
-
-def _generations(bare_metal: BareMetalNodes, stocked: Iterable[_Stocked]) -> dict[str, int]:
-    """
-    Return the generations of the nodes that are known to stand as they were written.
-
-    The answer to a reshape has no generations. One listing has them all; whether another writer raised one of them is
-    told by a node that is read: all providers are new, so the same writes raised each by the same.
-    """
-    known = {one.made.stands.uuid: one.generation for one in stocked if one.generation is not None}
-    unknown = [one.made for one in stocked if one.generation is None]
-    if not unknown:
-        return known
-    try:
-        listed = bare_metal.client.generations(BARE_METAL)
-        raised = _raised(bare_metal, [one for one in unknown if one.stands.uuid in listed][:_PROBES], listed)
-    except PlacementError:
-        return known  # the next pass reads those
-    return known | {
-        one.stands.uuid: listed[one.stands.uuid]
-        for one in unknown
-        if raised is not None and listed.get(one.stands.uuid) == one.stands.generation + raised
-    }
-
-
-def _raised(bare_metal: BareMetalNodes, probes: Iterable[_Made], listed: Mapping[str, int]) -> int | None:
-    """Return by how much the reshape raised a generation; None where another writer changed all probes since."""
-    for made in probes:
-        uuid = made.stands.uuid
-        found, wanted = bare_metal.client.read(uuid, made.stands.name, listed[uuid]).provider, made.wanted
-        if found.traits == wanted.traits and same_stock(found.inventories, wanted.inventories):
-            return listed[uuid] - made.stands.generation
-    return None
-
-
-def _outcome(made: _Made, lacked: frozenset[str], generation: int | None) -> Settled:
-    """Return the outcome of a node that was written; ``generation`` None: the next pass reads its provider."""
-    task, uuid = made.task, made.stands.uuid
-    outcome = node_outcome(uuid, task.status or Status.CREATED, note_on(task, lacked), made.plan)
-    if generation is None:
-        return outcome, known_after(task, made.stands, lacked)
-    return outcome, known_after(task, replace(made.stands, generation=generation, provider=made.wanted), lacked)
+def _outcome(made: _Made, lacked: frozenset[str], seen: ObservedProvider | None) -> Settled:
+    """Return the outcome of a node that was written; ``seen`` None: the next pass reads its provider."""
+    task = made.task
+    outcome = node_outcome(made.stands.uuid, task.status or Status.CREATED, note_on(task, lacked), made.plan)
+    return outcome, known_after(task, seen or made.stands, lacked)

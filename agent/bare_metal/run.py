@@ -9,10 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from agent.bare_metal.compare import look_at_nodes
-from agent.bare_metal.in_bulk import FEW, is_new, report_new
+from agent.bare_metal.in_bulk import is_new, report_new
 from agent.bare_metal.nodes import BareMetalNodes, Look, Task, node_outcome, unread
 from agent.bare_metal.write import Progress, Settled, delete, for_each, learn_names, plan_task, settle
 from agent.state.nodes import KnownNode, NodesMemory, write_nodes
+from agent.sync.batches import FEW
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Outcome, Status
 from reportclient.plan import Delete, Plan

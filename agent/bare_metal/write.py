@@ -14,6 +14,7 @@ from typing import TypeVar
 from agent.bare_metal.nodes import BareMetalNodes, Look, Task, node_outcome
 from agent.state.nodes import UNREAD, KnownNode
 from agent.sync.attempts import repeat_on_conflict
+from agent.sync.batches import still_answers
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Outcome, Status
 from drivers.errors import DiscoveryError
@@ -144,7 +145,7 @@ def for_each(
         except Unavailable as error:
             with counted:
                 silences += 1
-            if silences < SILENCES and still_answers(bare_metal, uuid):
+            if silences < SILENCES and still_answers(bare_metal.client, uuid):
                 return node_outcome(uuid, Status.FAILED, str(error)), task.known
             down.set()
             return node_outcome(uuid, Status.UNFINISHED, str(error)), task.known
@@ -157,15 +158,6 @@ def for_each(
         return []
     with ThreadPoolExecutor(max_workers=bare_metal.workers) as pool:
         return list(pool.map(guarded, tasks))
-
-
-def still_answers(bare_metal: BareMetalNodes, uuid: str) -> bool:
-    """Return whether placement answers a read of one provider, so that an error concerns one node only."""
-    try:
-        bare_metal.client.generations(uuid=uuid)
-    except PlacementError:
-        return False
-    return True
 
 
 def _status(task: Task, seen: ObservedProvider | None, plan: Plan) -> Status:
