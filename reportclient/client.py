@@ -50,6 +50,11 @@ class PlacementClient:
         """Number of writes that placement carried out for this client."""
         return self._transport.writes
 
+    @property
+    def workers(self) -> int:
+        """Number of requests that are under way at a time, where their order does not matter."""
+        return self._workers
+
     def begin(self) -> None:
         """
         Forget all that was read; call it when a pass begins.
@@ -105,6 +110,17 @@ class PlacementClient:
         with payload.in_form("a list of providers"):
             rows = payload.decode_listing(body)
         return {uuid: generation for uuid, name, parent, generation in rows if name == uuid and parent is None}
+
+    def listing(self) -> dict[str, tuple[str, int]]:
+        """
+        Return the name and generation of every provider of all hosts, by uuid. One request.
+
+        Raises:
+            Unavailable: no complete answer.
+        """
+        body, _ = self._transport.get("/resource_providers")
+        with payload.in_form("a list of providers"):
+            return {uuid: (name, generation) for uuid, name, _, generation in payload.decode_listing(body)}
 
     def tree_of(self, uuid: str) -> dict[str, tuple[str, str | None]]:
         """Return (name, parent's uuid) of all providers in the tree of this one, by uuid; empty: none. One request."""
@@ -319,18 +335,19 @@ class PlacementClient:
                 known |= payload.decode_names(body, "traits")
         return frozenset(known)
 
-    def execute(self, plan: Plan, observed: ObservedTree) -> ObservedTree:
+    def execute(self, plan: Plan, observed: ObservedTree, workers: int | None = None) -> ObservedTree:
         """
         Carry out a plan that was made from ``observed``; return the tree as far as it is known afterwards.
 
         Each write names the generation of the last answer, so placement refuses it after another writer's change.
         Providers whose final generation is unknown are left out: the next ``observe`` with this tree reads them.
+        ``workers`` is how many requests are under way at a time; None: as many as for this client.
 
         Raises:
             Conflict: observe and plan again.
             Rejected, Unavailable: the earlier requests of the plan took effect; the next plan goes on from there.
         """
-        writer = Writer(self._transport, observed, self._workers)
+        writer = Writer(self._transport, observed, workers or self._workers)
         self._transport.expect(len(plan.operations))
         writer.carry_out(plan.operations)
         return writer.outcome

@@ -58,9 +58,10 @@ class Audits:
         may_heal = outcome.status.value in WELL
         if not may_heal and outcome.observed.root is None:
             return Audited()
-        quiet = outcome.status is Status.UNCHANGED
-        seen = (outcome.survey, outcome.observed) if quiet and outcome.survey else None
-        result = witness(node, light=not (deep or node.client.went_back), seen=seen, nova=self._nova)
+        tree = outcome.observed if outcome.status is Status.UNCHANGED else outcome.made
+        seen = (outcome.survey, tree) if tree and outcome.survey else None
+        light, made = not (deep or node.client.went_back), outcome.made is not None
+        result = witness(node, light=light, seen=seen, made=made, nova=self._nova)
         if result.memory != result.before:
             write_memory(node.settings.state_directory, result.root_uuid, result.memory, clock=result.clock)
         repairs = heal(node, result, self._policy) if self._policy and may_heal else ()

@@ -31,8 +31,9 @@ from agent.service.status import WELL
 from agent.settings.read import Settings
 from agent.state.locks import locked
 from agent.sync.decide.view import Wishes
+from agent.sync.in_bulk import report_new
 from agent.sync.node import ComputeNode
-from agent.sync.outcome import Status
+from agent.sync.outcome import Outcome, Status
 from agent.sync.run import run_locked
 from drivers.base import Driver, Survey, Watchable
 from drivers.errors import DiscoveryError, PolicyError
@@ -116,29 +117,25 @@ class Rounds:
         client = self.open()
         if lists_nodes(self._settings):
             return self._take_nodes(client)
-        driver, nodes = self._list_nodes(deep)
+        # A conversion may meet conflicts, or get no answer: it fails the pass, and the loop tries it again later.
+        convert = not self._started and self._settings.allow_reshape
+        wishes = Wishes(reshape=convert, deep=deep, counts=counts)
+        nodes = self._list_nodes(client, deep)
+        made = {} if self._started else report_new(nodes, wishes, self._progress)
         taken: list[RoundResult] = []
         failures: list[Exception] = []
-        for name in nodes:
-            node = ComputeNode(
-                name=name,
-                driver=driver,
-                client=client,
-                settings=self._settings,
-                where=self._where,
-                probe=self._cases.recorder.probe,
-                nova=self._nova.record if self._nova and self._settings.reports_root else None,
-            )
+        for node in nodes:
             try:
                 with locked(self._settings.state_directory):  # no other process writes between pass and audit
                     self._cases.keep_state()
-                    taken.append(self._take_one(node, deep, counts=counts))
+                    outcome = made.pop(node.name, None) or run_locked(node, wishes)
+                    taken.append(self._end(node, outcome, deep))
             except USER_ERRORS as error:
-                self._cases.keep(name, str(error), deep=deep)
+                self._cases.keep(node.name, str(error), deep=deep)
                 failures.append(error)
                 if len(failures) == len(nodes) or len(taken) == len(failures) - 1 >= LENIENT:
                     raise  # it does not concern this node alone
-                taken.append(RoundResult(outcomes={name: Status.FAILED.value}, notes=(str(error),)))
+                taken.append(RoundResult(outcomes={node.name: Status.FAILED.value}, notes=(str(error),)))
             self._progress()
         self._started = True
         return _together(taken)
@@ -172,9 +169,9 @@ class Rounds:
             self._driver = self._cases.seeing(driver)
         return self._driver
 
-    def _list_nodes(self, deep: bool) -> tuple[Driver, tuple[str, ...]]:
+    def _list_nodes(self, client: PlacementClient, deep: bool) -> list[ComputeNode]:
         """
-        Return the driver and its nodes; a failure is a case too.
+        Return the nodes of the driver; a failure is a case too.
 
         Raises:
             StateError, DiscoveryError, PolicyError: the host cannot be opened, or its nodes cannot be listed.
@@ -182,16 +179,26 @@ class Rounds:
         self._cases.begin()
         try:
             driver = self._open_driver()
-            return driver, driver.nodes()
+            names = driver.nodes()
         except (DiscoveryError, PolicyError) as error:
             self._cases.recorder.unlisted = error
             self._cases.keep("host", str(error), deep=deep)
             raise
+        return [
+            ComputeNode(
+                name=name,
+                driver=driver,
+                client=client,
+                settings=self._settings,
+                where=self._where,
+                probe=self._cases.recorder.probe,
+                nova=self._nova.record if self._nova and self._settings.reports_root else None,
+            )
+            for name in names
+        ]
 
-    def _take_one(self, node: ComputeNode, deep: bool, *, counts: bool) -> RoundResult:
-        # A conversion may meet conflicts, or get no answer: it fails the pass, and the loop tries it again later.
-        convert = not self._started and self._settings.allow_reshape
-        outcome = run_locked(node, Wishes(reshape=convert, deep=deep, counts=counts))
+    def _end(self, node: ComputeNode, outcome: Outcome, deep: bool) -> RoundResult:
+        """Log the outcome of a node's pass, audit the node, and return the result; errors as ``Audits.take``."""
         well = outcome.status.value in WELL
         if not well:
             self._cases.keep(node.name, f"{outcome.status.value} {outcome.plan.digest}", deep=deep)

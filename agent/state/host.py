@@ -26,6 +26,10 @@ class StateFile:
         self._path = directory / f"{node_uuid}.json"
         self._temporary = temporary_path(self._path)
 
+    def exists(self) -> bool:
+        """Return whether something is remembered, of whichever placement."""
+        return self._path.exists()
+
     def read(self, where: str) -> NodeState:
         """
         Return what is remembered about this placement; an empty memory if no file can be trusted.

@@ -90,14 +90,22 @@ class ComputeNode:
         left: NodeState | None = None,
         survey: Survey | None = None,
         tried: tuple[ObservedTree, ...] = (),
+        absent: bool = False,
     ) -> View:
-        """Look at everything that must be seen before a draft can be made; parameters and errors as ``draft``."""
+        """
+        Look at everything that must be seen before a draft can be made; parameters and errors as ``draft``.
+
+        ``absent``: placement is known to have nothing of this node, and is not asked for its tree.
+        """
         survey = survey or look(lambda: self.driver.survey(self.name))
         known = identity or self.known_uuid(survey)
         root_uuid = known or planned_identity(self.name)
         memory = left or self._in_this_role(self.state_file(root_uuid).read(self.where))
         self.client.microversion = memory.microversion or self.client.microversion
-        memory, observed = self.look_at_tree(root_uuid, memory, deep=wishes.deep)
+        if absent:
+            memory, observed = replace(memory, whole_s=self.clock().now_s()), ObservedTree()
+        else:
+            memory, observed = self.look_at_tree(root_uuid, memory, deep=wishes.deep)
         settings, clock, disk = self.settings, self.clock(), survey.facts.disk
         pool = self._pool(disk, observed, force=wishes.force)
         required = settings.provider_config_named or bool(memory.configured)

@@ -173,12 +173,27 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState, wishes: Wishes) -
     pool = draft.pool
     shared = keep_pool(node, pool) if pool and pool.shared else False
     if plan.operations:
-        state.begin(replace(memory, configured=draft.meanwhile.configured, reported=draft.meanwhile.reported))
+        state.begin(before_writes(draft, memory))
         with _converting(node, draft, wishes) if _is_conversion(draft) else nullcontext():
             written = _with_one_time(node, draft, node.client.execute(plan, observed))
             observed = _with_marked(written, forecast(plan, draft.observed))
     gone = leave_former(node, draft.former, draft.root_uuid) if draft.former else False
-    after = replace(
+    after = after_writes(draft, memory, observed, node.client.microversion)
+    if after != state.read(node.where):
+        state.write(after)
+    left = leave_pool(node, pool, draft.root_uuid) if pool and not pool.shared else False
+    status = Status.CHANGED if plan.operations or shared or left or gone else Status.UNCHANGED
+    return outcome_of(node, draft, status, notes_on(draft))
+
+
+def before_writes(draft: Draft, memory: NodeState) -> NodeState:
+    """Return what to remember before a plan is carried out; ``memory`` is that of the verdict."""
+    return replace(memory, configured=draft.meanwhile.configured, reported=draft.meanwhile.reported)
+
+
+def after_writes(draft: Draft, memory: NodeState, observed: ObservedTree, microversion: tuple[int, int]) -> NodeState:
+    """Return what to remember once a plan is carried out, and the tree stands as ``observed``."""
+    return replace(
         memory,
         observed=observed,
         configured=draft.lasting.configured,
@@ -189,13 +204,8 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState, wishes: Wishes) -
         used=draft.lasting.used,
         taken_over=draft.lasting.taken_over,
         shares=draft.lasting.shares,
-        microversion=node.client.microversion,
+        microversion=microversion,
     )
-    if after != state.read(node.where):
-        state.write(after)
-    left = leave_pool(node, pool, draft.root_uuid) if pool and not pool.shared else False
-    status = Status.CHANGED if plan.operations or shared or left or gone else Status.UNCHANGED
-    return outcome_of(node, draft, status, notes_on(draft))
 
 
 def _with_one_time(node: ComputeNode, draft: Draft, left: ObservedTree) -> ObservedTree:
