@@ -39,7 +39,7 @@ PARTS: tuple[tuple[str, Part], ...] = (
     ("7. a reshape: vGPUs from the root to each GPU, nova's report client and ours", compare_reshapes),
     ("8. conversions on PostgreSQL, nova's report client and ours", compare_conversions),
     ("9. an audit, and a pass of nova's report client", compare_audits),
-    ("10. bare-metal nodes: our passes, and nova's", compare_nodes),
+    ("10. a fleet, and bare-metal nodes: our passes, and nova's", compare_nodes),
     ("11. what a layout costs placement's candidate search", measure_layouts),
     ("12. the service at rest, and nova's compute modules", measure_rest),
 )
