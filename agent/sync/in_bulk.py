@@ -56,7 +56,7 @@ class _New:
 
     def left(self, why: object) -> None:
         """Log that this host is left to a pass of its own."""
-        LOG.info("not reported together with other hosts node=%s reason=%s", self.node.name, why)
+        LOG.info("this host gets a pass of its own node=%s reason=%s", self.node.name, why)
 
 
 def _silent() -> None:
