@@ -17,7 +17,8 @@ from agent.service import signals
 from agent.service.events import WakeUps
 from agent.service.pace import Pace
 from agent.service.reporting import Reporter
-from agent.service.rounds import RoundResult, Rounds
+from agent.service.result import RoundResult
+from agent.service.rounds import Rounds
 from agent.service.status import ServiceStatus
 from agent.service.systemd import Notifier
 from agent.settings.log import set_up_log

@@ -13,7 +13,7 @@ from agent.audit.decide.findings import Kind
 from agent.connect.metering import MeteredSender, operation, served
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.service.metrics import Metrics, serve
-from agent.service.rounds import RoundResult
+from agent.service.result import RoundResult
 from agent.service.status import STUCK_S, WELL, ServiceStatus, write_status
 from agent.service.systemd import Notifier
 from agent.settings.read import Settings

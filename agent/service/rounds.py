@@ -6,10 +6,8 @@ fails, the pass ends and changes nothing more.
 """
 
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from agent.audit.heal import HealPolicy
@@ -25,8 +23,9 @@ from agent.connect.choice import (
 )
 from agent.errors import USER_ERRORS
 from agent.nova.client import NovaClient
-from agent.service.audits import Audits, Stock
+from agent.service.audits import Audits
 from agent.service.cases import KeptCases
+from agent.service.result import RoundResult, result_of, together
 from agent.service.status import WELL
 from agent.settings.read import Settings
 from agent.state.locks import locked
@@ -35,15 +34,12 @@ from agent.sync.in_bulk import report_new
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
 from agent.sync.run import run_locked
-from drivers.base import Driver, Survey, Watchable
+from drivers.base import Driver, Watchable
 from drivers.errors import DiscoveryError, PolicyError
 from drivers.events import Event, OnOperation
-from drivers.facts import DiskUnread, PoolSpace
 from reportclient.client import PlacementClient
-from reportclient.forecast import forecast
 from reportclient.keystone import Sender
 from reportclient.transport import Transport
-from reportclient.tree import Provider
 
 if TYPE_CHECKING:
     from agent.bare_metal.run import NodesOutcome
@@ -52,20 +48,6 @@ LOG = logging.getLogger(__name__)
 LENIENT = 2  # the pass goes on while no more nodes than this failed, even if no node was well
 _NAMED = 5  # unwell bare-metal nodes whose reasons the status shows
 _WELL = (Status.CREATED, Status.CHANGED, Status.DELETED)  # of bare-metal nodes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundResult:
-    """What a pass did and saw; of bare-metal nodes it names only the unwell ones."""
-
-    outcomes: Mapping[str, str]  # by node
-    notes: tuple[str, ...] = ()
-    findings: Mapping[str, int] = field(default_factory=dict)  # count by kind
-    observed: Mapping[str, int] = field(default_factory=dict)  # total by resource class, in placement before the pass
-    desired: Mapping[str, int] = field(default_factory=dict)  # total by resource class, after the plan
-    stocks: Mapping[tuple[str, str], Stock] = field(default_factory=dict)  # by (provider, class), as its audit saw it
-    hardware: frozenset[str] = frozenset()  # PCI addresses of all devices that count in reported inventory
-    storage: str | None = None  # why the cluster with the guests' disks did not answer; empty: it did; None: none asked
 
 
 class Rounds:
@@ -138,7 +120,7 @@ class Rounds:
                 taken.append(RoundResult(outcomes={node.name: Status.FAILED.value}, notes=(str(error),)))
             self._progress()
         self._started = True
-        return _together(taken)
+        return together(taken)
 
     def open(self) -> PlacementClient:
         """
@@ -212,16 +194,7 @@ class Rounds:
         audited = self._audits.take(node, outcome, deep=deep)
         if well:
             self._cases.well()  # only after the audit, which may fail at each pass
-        return RoundResult(
-            outcomes={node.name: outcome.status.value},
-            notes=outcome.notes,
-            findings=audited.findings,
-            stocks=audited.stocks,
-            observed=_totals(seen.provider for seen in outcome.observed),
-            desired=_totals(seen.provider for seen in forecast(outcome.plan, outcome.observed)),
-            hardware=outcome.hardware,
-            storage=_storage(outcome.survey),
-        )
+        return result_of(outcome, audited)
 
     def _take_nodes(self, client: PlacementClient) -> RoundResult:
         """Run one pass over all bare-metal nodes; the result names only nodes that are not well."""
@@ -252,34 +225,4 @@ def _of_nodes(outcome: "NodesOutcome") -> RoundResult:
     return RoundResult(
         outcomes={one.node: one.status.value for one in unwell} or {"nodes": status.value},
         notes=tuple(note for one in unwell[:_NAMED] for note in one.notes),
-    )
-
-
-def _storage(survey: Survey | None) -> str | None:
-    """Return why the cluster that has the guests' disks did not answer, as ``RoundResult.storage``."""
-    disk = survey.facts.disk if survey else None
-    if isinstance(disk, DiskUnread):
-        return disk.because
-    return "" if isinstance(disk, PoolSpace) else None
-
-
-def _totals(providers: Iterable[Provider]) -> Counter[str]:
-    """Return the total of each resource class in a tree."""
-    sums: Counter[str] = Counter()
-    for provider in providers:
-        sums.update({name: stock.total for name, stock in provider.inventories.items()})
-    return sums
-
-
-def _together(taken: list[RoundResult]) -> RoundResult:
-    """Merge the results of several nodes into one."""
-    return RoundResult(
-        outcomes={node: outcome for one in taken for node, outcome in one.outcomes.items()},
-        notes=tuple(note for one in taken for note in one.notes),
-        findings=sum((Counter(one.findings) for one in taken), Counter()),
-        stocks={key: stock for one in taken for key, stock in one.stocks.items()},
-        observed=sum((Counter(one.observed) for one in taken), Counter()),
-        desired=sum((Counter(one.desired) for one in taken), Counter()),
-        hardware=frozenset().union(*(one.hardware for one in taken)),
-        storage=next((one.storage for one in taken if one.storage is not None), None),
     )

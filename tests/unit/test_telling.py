@@ -14,7 +14,7 @@ from agent.errors import StateError
 from agent.service.audits import Stock
 from agent.service.metrics import Metrics
 from agent.service.reporting import Reporter
-from agent.service.rounds import RoundResult
+from agent.service.result import RoundResult
 from agent.service.status import ServiceStatus, read_status, write_status
 from agent.service.systemd import Notifier
 from beds.one_host import default_settings

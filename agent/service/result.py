@@ -1,0 +1,71 @@
+"""Result of a pass of the service: what it did and saw, of one node or of all."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from agent.service.audits import Audited, Stock
+from agent.sync.outcome import Outcome
+from drivers.base import Survey
+from drivers.facts import DiskUnread, PoolSpace
+from reportclient.forecast import forecast
+from reportclient.tree import Provider
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundResult:
+    """What a pass did and saw; of bare-metal nodes it names only the unwell ones."""
+
+    outcomes: Mapping[str, str]  # by node
+    notes: tuple[str, ...] = ()
+    findings: Mapping[str, int] = field(default_factory=dict)  # count by kind
+    observed: Mapping[str, int] = field(default_factory=dict)  # total by resource class, in placement before the pass
+    desired: Mapping[str, int] = field(default_factory=dict)  # total by resource class, after the plan
+    stocks: Mapping[tuple[str, str], Stock] = field(default_factory=dict)  # by (provider, class), as its audit saw it
+    hardware: frozenset[str] = frozenset()  # PCI addresses of all devices that count in reported inventory
+    storage: str | None = None  # why the cluster with the guests' disks did not answer; empty: it did; None: none asked
+
+
+def result_of(outcome: Outcome, audited: Audited) -> RoundResult:
+    """Return the result of a node's pass and of its audit."""
+    return RoundResult(
+        outcomes={outcome.node: outcome.status.value},
+        notes=outcome.notes,
+        findings=audited.findings,
+        stocks=audited.stocks,
+        observed=_totals(seen.provider for seen in outcome.observed),
+        desired=_totals(seen.provider for seen in forecast(outcome.plan, outcome.observed)),
+        hardware=outcome.hardware,
+        storage=_storage(outcome.survey),
+    )
+
+
+def together(taken: Iterable[RoundResult]) -> RoundResult:
+    """Merge the results of several nodes into one."""
+    taken = tuple(taken)
+    return RoundResult(
+        outcomes={node: outcome for one in taken for node, outcome in one.outcomes.items()},
+        notes=tuple(note for one in taken for note in one.notes),
+        findings=sum((Counter(one.findings) for one in taken), Counter()),
+        stocks={key: stock for one in taken for key, stock in one.stocks.items()},
+        observed=sum((Counter(one.observed) for one in taken), Counter()),
+        desired=sum((Counter(one.desired) for one in taken), Counter()),
+        hardware=frozenset().union(*(one.hardware for one in taken)),
+        storage=next((one.storage for one in taken if one.storage is not None), None),
+    )
+
+
+def _storage(survey: Survey | None) -> str | None:
+    """Return why the cluster that has the guests' disks did not answer, as ``RoundResult.storage``."""
+    disk = survey.facts.disk if survey else None
+    if isinstance(disk, DiskUnread):
+        return disk.because
+    return "" if isinstance(disk, PoolSpace) else None
+
+
+def _totals(providers: Iterable[Provider]) -> Counter[str]:
+    """Return the total of each resource class in a tree."""
+    sums: Counter[str] = Counter()
+    for provider in providers:
+        sums.update({name: stock.total for name, stock in provider.inventories.items()})
+    return sums
