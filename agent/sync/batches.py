@@ -31,6 +31,12 @@ class Lot:
     def root_uuid(self) -> str:
         return self.stands[0].uuid
 
+    @property
+    def whole(self) -> dict[str, int]:
+        """Generations of the providers that are to have no stock, by uuid."""
+        lacking = {one.uuid for one in self.stock}
+        return {seen.uuid: seen.generation for seen in self.stands if seen.uuid not in lacking}
+
 
 @dataclass(frozen=True, slots=True)
 class Stocked:
@@ -93,7 +99,7 @@ def _write(client: PlacementClient, batch: Sequence[Lot], down: threading.Event)
             down.set()
             return [Unanswered(lot, str(error)) for lot in batch]
         if written:
-            return [Stocked(lot, {}) for lot in batch]
+            return [Stocked(lot, lot.whole) for lot in batch]
     else:
         known = {seen.uuid: seen.generation for seen in after}
         return [Stocked(lot, {one.uuid: known[one.uuid] for one in lot.stands if one.uuid in known}) for lot in batch]

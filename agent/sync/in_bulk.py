@@ -93,9 +93,9 @@ def _unknown(nodes: Iterable[ComputeNode], progress: Callable[[], None]) -> list
     for node in nodes:
         with suppress(*USER_ERRORS):
             survey = look(partial(node.driver.survey, node.name))
-            if survey.compute_id is not None:
-                uuid = parse_identity(survey.compute_id, node.name)
-                found += [] if node.state_file(uuid).exists() else [_Sight(node, survey, uuid)]
+            uuid = None if survey.compute_id is None else parse_identity(survey.compute_id, node.name)
+            if uuid and not node.state_file(uuid).exists():
+                found.append(_Sight(node, survey, uuid))
         progress()
     uuids = Counter(one.root_uuid for one in found)
     return [one for one in found if uuids[one.root_uuid] == 1]
