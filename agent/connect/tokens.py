@@ -24,7 +24,7 @@ from agent.state.files import temporary_path
 from reportclient.keystone import FAILURES, describe
 
 LOG = logging.getLogger(__name__)
-FIRST_PART, LAST_PART = 0.5, 0.9  # of a token's life: it is renewed between these
+FIRST_PART, LAST_PART = 0.6, 0.9  # of a token's life: it is renewed between these
 FOLDER = "RUNTIME_DIRECTORY"  # systemd's name for the unit's own folder in memory, in the service's environment
 
 

@@ -296,7 +296,7 @@ def test_a_service_that_is_restarted_goes_on_with_its_token(cloud: Cloud, tmp_pa
 
     assert before > 0
     assert logins() == before
-    assert (kept.st_mode & 0o777, os.listdir(runtime)) == (0o600, ["placement-token.json"])
+    assert (kept.st_mode & 0o777, [one.name for one in runtime.iterdir()]) == (0o600, ["placement-token.json"])
 
 
 @contextmanager

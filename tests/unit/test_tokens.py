@@ -57,7 +57,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def token_of(keystone: Keystone) -> str:
+def token_of(keystone: Keystone) -> str | None:
     return keystone.get_access(Session()).auth_token
 
 
