@@ -10,7 +10,7 @@ $(shell rm -f .venv/*.stamp)
 endif
 endif
 
-.PHONY: help venv run test check unit soak guest-test bench docs sample service-test nova-driver nova-test cloud-test storage-test picture-test protocol-test distro-test deb image clean
+.PHONY: help venv run test check unit soak guest-test bench docs sample simulate service-test nova-driver nova-test cloud-test storage-test picture-test protocol-test distro-test deb image clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -29,7 +29,7 @@ check: .venv/test.stamp  ## format, lint, types, imports, unit tests and what th
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy tests
+	$(BIN)/mypy tests tools/simulator
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q --hypothesis-seed=1 tests/unit --cov --cov-report=json:.coverage.json
 	$(BIN)/python tools/coverage.py .coverage.json
@@ -48,6 +48,11 @@ guest-test: .venv/test.stamp  ## a whole guest with real SR-IOV cards, mediated 
 bench: .venv/test.stamp  ## figures beside nova's, measured in the same run (BENCH_PARTS=8,11: these parts)
 	@tools/host.sh libvirtd
 	@bench/run.sh
+
+simulate: .venv/test.stamp  ## up to 100,000 hosts on a day, from measured costs; docs/scale.md (SIMULATE=measure: costs anew)
+	@tools/host.sh libvirtd
+	@tools/venv.sh $(PYTHON) test,simulate
+	@PYTHONPATH=tests:tools $(BIN)/python -m simulator $(SIMULATE)
 
 docs: .venv/run.stamp  ## the site in build/site, from docs/; a link to nowhere fails
 	@tools/venv.sh $(PYTHON) libvirt,embedded,docs

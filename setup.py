@@ -12,6 +12,7 @@ OFFLINE = ["psycopg2-binary>=2.9,<3", "PyMySQL>=1.1,<2"]
 EMBEDDED = ["openstack-placement>=16.0,<17", "requests>=2.32,<3"]
 MANUAL = ["argparse-manpage>=4.6,<5", "shtab>=1.7,<2"]  # manual pages and completions, when a package is built
 BROWSER = ["playwright>=1.50,<2", "axe-playwright-python>=0.1.4,<0.2"]  # for pictures; axe-core is inside
+SIMULATE = ["simpy>=4.1,<5", "matplotlib>=3.9,<4"]
 DOCS = ["sphinx>=8.2,<10", "myst-parser>=4,<6", "furo>=2025.7,<2027"]
 TEST = [
     "ansible-core>=2.18,<2.20",
@@ -26,6 +27,7 @@ TEST = [
     "pytest-xdist>=3.6,<4",
     "reno>=4.1,<5",
     "ruff>=0.17,<0.18",
+    "simpy>=4.1,<5",
     "types-PyYAML>=6.0.12,<7",
     "types-jsonschema>=4.23,<5",
     "types-psutil>=7,<8",
@@ -69,6 +71,7 @@ setup(
         "manual": MANUAL,
         "docs": DOCS,
         "browser": BROWSER,
+        "simulate": SIMULATE,
         "embedded": EMBEDDED,
         "offline": EMBEDDED + OFFLINE,
         "test": LIBVIRT + IRONIC + EMBEDDED + OFFLINE + MANUAL + TEST,

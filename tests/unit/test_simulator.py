@@ -1,0 +1,173 @@
+"""The simulator of fleets: its queues against queueing theory, its agents against the agent's own code."""
+
+import itertools
+import os
+import random
+import statistics
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "tools"))
+
+import simpy
+from simulator.agents import BEFORE, Agent, Cloud, Ways, place_of
+from simulator.costs import Activity, Cost, read_costs
+from simulator.scenarios import Setup, World, after_fleet_restart, after_placement_restart, an_hour_later, at_rest
+from simulator.stations import Cores, Service, Steps
+
+from agent.connect import tokens
+from agent.service import pace, timetable
+from agent.settings.read import load_settings
+
+COSTS = read_costs()
+SMALL = Setup(hosts=200, workers=2, keystone_workers=2, database_cores=2)
+
+
+@pytest.mark.parametrize("busy", [0.3, 0.6, 0.8])
+def test_a_single_worker_makes_requests_wait_as_theory_says(busy: float) -> None:
+    """M/D/1: requests at random moments that all cost the same wait busy / (2 (1 - busy)) costs in the mean."""
+    env, dice, cost = simpy.Environment(), random.Random(1), Cost(0.01, 0.0, 0.0, 1)
+    service, waits = Service(env, 1, 1, Cores(env, 1)), []
+
+    def ask() -> Steps:
+        began = env.now
+        yield from service.serve(cost)
+        waits.append(env.now - began - cost.service_s)
+
+    def come() -> Steps:
+        while True:
+            yield env.timeout(dice.expovariate(busy / cost.service_s))
+            env.process(ask())
+
+    env.process(come())
+    env.run(1000)
+
+    assert statistics.fmean(waits) == pytest.approx(cost.service_s * busy / (2 * (1 - busy)), rel=0.1)
+
+
+def test_cores_that_are_shared_give_everybody_the_same_part() -> None:
+    env, ended = simpy.Environment(), []
+    cores = Cores(env, 2)
+
+    def work() -> Steps:
+        yield from cores.compute(1.0)
+        ended.append(env.now)
+
+    for _ in range(8):
+        env.process(work())
+    env.run()
+
+    assert min(ended) > 3.9
+    assert max(ended) == pytest.approx(4.0, abs=0.05)
+    assert cores.busy_s == pytest.approx(8.0)
+
+
+class Clock:
+    """A monotonic clock that stands until it is set."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_passes_are_due_when_the_agents_own_timetable_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    clock = Clock()
+    monkeypatch.setattr("time.monotonic", clock)
+    monkeypatch.setattr("oslo_service.periodic_task.now", clock)
+    monkeypatch.setattr("random.random", lambda: 0.0)  # no jitter
+    config = tmp_path / "agent.conf"
+    config.write_text("[agent]\ninterval = 60\nstart_spread = 60\n", encoding="utf-8")
+    settings = replace(load_settings([config], service=True), state_directory=Path("/nowhere/7"))
+    taken: list[float] = []
+    rhythm = timetable.Rhythm(settings, take_pass=lambda: taken.append(clock.now), read_everything=lambda: None)
+    while len(taken) < 6:
+        clock.now = rhythm.due
+        rhythm.tick()
+
+    env = simpy.Environment()
+    nothing = Activity(0.0, ())
+    service = Service(env, 1, 1, Cores(env, 1))
+    cloud = Cloud(env, service, None, {}, Ways(token_s=None), Without())
+    place = place_of(os.uname().nodename, "/nowhere/7")
+    env.process(Agent(cloud, place, {"restart": nothing, "quiet": nothing, "whole": nothing}).run("restart"))
+    env.run(600)
+
+    assert [when for when, _ in cloud.record.took][:6] == pytest.approx([one - 1000.0 for one in taken], abs=0.01)
+
+
+class Without(random.Random):
+    """Dice that always show the least."""
+
+    def random(self) -> float:
+        return 0.0
+
+
+def test_defaults_are_the_agents_own(tmp_path: Path) -> None:
+    config = tmp_path / "agent.conf"
+    config.write_text("", encoding="utf-8")
+    settings, ways = load_settings([config], service=True), Ways()
+
+    assert (ways.interval_s, ways.start_spread_s, ways.full_audit_interval_s) == (
+        settings.interval_s,
+        settings.start_spread_s,
+        settings.full_audit_interval_s,
+    )
+    assert ways.late_retry_s == pace.LATE_RETRY_S
+    assert ways.renewed == (tokens.FIRST_PART, tokens.LAST_PART)
+
+
+def test_no_pass_is_lost_while_placement_is_away() -> None:
+    seen = after_placement_restart(SMALL, COSTS)
+
+    assert seen.failures > SMALL.hosts  # each asked in vain
+    assert seen.well_s is not None
+    assert seen.well_s < 90
+
+
+def test_at_rest_each_host_asks_once_in_a_period() -> None:
+    seen = at_rest(SMALL, COSTS, 1200)
+
+    hosts = sum(seen.requests.values()) / seen.ended_s * 61  # the period has some jitter
+    boots = 2 * SMALL.claims_a_s * 61
+    assert hosts - boots == pytest.approx(SMALL.hosts * (1 + 3 / 60), rel=0.05)  # whole looks ask for three more
+    assert seen.failures == 0
+
+
+def test_the_database_works_no_longer_than_requests_take() -> None:
+    world = World(SMALL, COSTS)
+    world.rest()
+    world.env.run(300)
+
+    most = max(one.database_s for one in world.cloud.kinds.values())
+    assert 0 < world.database.busy_s <= world.placement.arrived.total() * (most + 0.2)
+
+
+def test_a_fleet_that_keeps_its_tokens_logs_in_no_more_when_it_is_restarted() -> None:
+    kept, lost = (
+        after_fleet_restart(replace(SMALL, ways=Ways(keeps_token=keeps)), COSTS).logins for keeps in (True, False)
+    )
+
+    def peak(of: Mapping[int, int]) -> int:
+        return max(sum(of.get(start + second, 0) for second in range(10)) for start in range(120, 180))
+
+    assert peak(lost) > 4 * peak(kept)
+
+
+def test_tokens_that_end_together_are_renewed_apart_now() -> None:
+    now, before = (an_hour_later(replace(SMALL, hosts=2000, ways=ways), COSTS) for ways in (Ways(), BEFORE))
+
+    assert now.failures == 0
+    assert now.worst_pass_s < 2
+    assert before.worst_pass_s > 10
+
+
+def test_searches_cost_more_in_larger_clouds() -> None:
+    times = [COSTS.search_s("devices", hosts) for hosts in (100, 1000, 3000, 5000, 20_000)]
+
+    assert all(less < more for less, more in itertools.pairwise(times))
+    assert times[0] == pytest.approx(0.04)

@@ -1,0 +1,1 @@
+"""What a fleet asks of placement and Keystone over a day: simulated from measured costs, for up to 100,000 hosts."""

@@ -1,0 +1,106 @@
+"""What each request costs, as ``measure.py`` found it: the only numbers of the simulation that are not chosen."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+COSTS = Path(__file__).with_name("costs.json")
+CLAIM, TOKEN, VALIDATION = "PUT /allocations/{uuid}", "POST /v3/auth/tokens", "GET /v3/auth/tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """One request of a kind: mean seconds of CPU in its service and in the database, and of waiting for the disk."""
+
+    service_s: float
+    database_s: float
+    wait_s: float
+    counted: int  # requests that were measured
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What an agent does in one go: seconds of its own CPU, and its requests in order, equal ones as one item."""
+
+    agent_s: float
+    requests: tuple[tuple[str, int], ...]
+
+    @property
+    def count(self) -> int:
+        """How many requests it sends."""
+        return sum(times for _, times in self.requests)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How much more CPU the same request takes beside others than alone: caches are shared, threads take turns."""
+
+    service: float
+    database: float
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """All that was measured."""
+
+    measured: Mapping[str, str]  # date, and versions
+    kinds: Mapping[str, Cost]  # by method and path
+    hosts: Mapping[str, Mapping[str, Activity]]  # by host and layout, for instance "network numa"; then by activity
+    load: Load
+    searches_s: Mapping[str, Mapping[str, float]]  # by layout, then by number of hosts: one search for candidates
+
+    @property
+    def loaded(self) -> Mapping[str, Cost]:
+        """What requests cost beside others."""
+        return {
+            kind: replace(
+                cost, service_s=cost.service_s * self.load.service, database_s=cost.database_s * self.load.database
+            )
+            for kind, cost in self.kinds.items()
+        }
+
+    def search_s(self, layout: str, hosts: int) -> float:
+        """
+        Return the seconds of a search for candidates with nova's limit, by a line through what was measured.
+
+        Placement finds all candidates before it counts them off: so the time grows with the hosts.
+        """
+        points = sorted((int(count), seconds) for count, seconds in self.searches_s[layout].items())
+        below = max((one for one in points[:-1] if one[0] <= hosts), default=points[0])
+        above = points[points.index(below) + 1]
+        return below[1] + (above[1] - below[1]) * (hosts - below[0]) / (above[0] - below[0])
+
+
+def read_costs(path: Path = COSTS) -> Costs:
+    """
+    Read what was measured.
+
+    Raises:
+        OSError, ValueError, KeyError, TypeError: the file cannot be read, or is not one of ``write_costs``.
+    """
+    found: Any = json.loads(path.read_text(encoding="utf-8"))
+    return Costs(
+        measured=found["measured"],
+        kinds={kind: Cost(**cost) for kind, cost in found["kinds"].items()},
+        hosts={
+            host: {
+                name: Activity(one["agent_s"], tuple((kind, times) for kind, times in one["requests"]))
+                for name, one in activities.items()
+            }
+            for host, activities in found["hosts"].items()
+        },
+        load=Load(**found["load"]),
+        searches_s=found["searches_s"],
+    )
+
+
+def write_costs(costs: Costs, path: Path = COSTS) -> None:
+    """
+    Write what was measured.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    path.write_text(json.dumps(asdict(costs), indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,364 @@
+"""
+Measure what the requests of agents, schedulers and Keystone cost, one at a time, and write ``costs.json``.
+
+Real services of this machine: placement with one worker and one thread on PostgreSQL, and Keystone. CPU is the
+kernel's count of each process (/proc/PID/task/TID/schedstat, proc(5)), so that other work on this machine matters
+little; only the waits are by the wall clock.
+"""
+
+import gc
+import os
+import statistics
+import sys
+import tempfile
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from itertools import groupby
+from pathlib import Path
+
+import bcrypt
+import psutil
+import requests
+
+from agent.connect.choice import Choice, settings_for
+from agent.connect.metering import MeteredSender, operation
+from agent.service.rounds import Rounds
+from beds import databases, keystone
+from beds.by_hand import ByHand
+from beds.fleet import Fleet
+from beds.keystone import AGENT, PLACEMENT, Login
+from beds.placement import serving_on
+from beds.trees import add_consumer
+from beds.upgrades import write_config
+from drivers.fake.archives import write_archive
+from drivers.fake.fleet import make_hosts
+from drivers.fake.hosts import FakeHost
+from drivers.fake.shapes import SHAPES, options_of
+from simulator.costs import CLAIM, TOKEN, VALIDATION, Activity, Cost, Costs, Load, write_costs
+
+HOSTS = 12  # that are measured of each shape
+QUIET = 5  # quiet passes of each
+SERVICES, QUIET_S = 60, 5  # that share a process, and the seconds of their periods
+SOAK = "soak"
+CLAIMS = 5  # of each, beside those of its guests
+WELL = {"unchanged", "changed"}
+TOKENS = 30
+HASH_ROUNDS = 12  # [identity] password_hash_rounds of Keystone, bcrypt
+LAYOUTS = {"small": ("flat",), "network": ("flat", "devices", "numa")}
+SEARCHES_S = {  # docs/sizing.md, PostgreSQL, nova's limit of 1,000 candidates: requests without groups
+    "flat": {"100": 0.03, "1000": 0.13, "5000": 0.69},
+    "devices": {"100": 0.04, "1000": 0.23, "5000": 1.14},
+    "numa": {"100": 0.05, "1000": 0.37, "5000": 1.96},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """CPU seconds so far, of PostgreSQL and of all other processes that this one started."""
+
+    database_s: float
+    others_s: float
+
+
+@dataclass
+class Meter:
+    """Notes each request with what it cost."""
+
+    seen: dict[str, list[tuple[float, float, float]]] = field(default_factory=lambda: defaultdict(list))
+    order: list[str] = field(default_factory=list)
+    own_s: float = 0.0  # CPU of this process for metering, since ``begin``
+    _before: Spent = Spent(0, 0)
+
+    def begin(self) -> None:
+        """Forget the order of requests; what follows is another activity."""
+        self.order, self.own_s = [], 0.0
+        self._before = spent()
+
+    def note(self, kind: str, wall_s: float, more_s: float = 0.0) -> None:
+        """Note that a request was answered just now; ``more_s`` is CPU that it would have cost besides."""
+        began = time.process_time()
+        now = spent()
+        service_s, database_s = now.others_s - self._before.others_s, now.database_s - self._before.database_s
+        self.seen[kind].append((service_s + more_s, database_s, max(0.0, wall_s - service_s - database_s)))
+        self.order.append(kind)
+        self._before = spent()
+        self.own_s += time.process_time() - began
+
+    def activity(self, agent_s: float) -> Activity:
+        """Return what was noted since ``begin``."""
+        return Activity(agent_s, tuple((kind, len(list(same))) for kind, same in groupby(self.order)))
+
+    def costs(self) -> dict[str, Cost]:
+        """Return the mean CPU and the median wait of each kind."""
+        return {
+            kind: Cost(
+                round(statistics.fmean(one[0] for one in all_), 6),
+                round(statistics.fmean(one[1] for one in all_), 6),
+                round(statistics.median(one[2] for one in all_), 6),
+                len(all_),
+            )
+            for kind, all_ in sorted(self.seen.items())
+        }
+
+
+def spent() -> Spent:
+    """Return the CPU seconds of all processes below this one, as of now."""
+    database_s = others_s = 0.0
+    for process in psutil.Process().children(recursive=True):
+        try:
+            name, seconds = process.name(), _cpu_s(process.pid)
+        except (psutil.NoSuchProcess, OSError):
+            continue
+        if name == "postgres":
+            database_s += seconds
+        else:
+            others_s += seconds
+    return Spent(database_s, others_s)
+
+
+def _cpu_s(pid: int) -> float:
+    tasks = Path(f"/proc/{pid}/task")
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1e9
+
+
+def measure(scratch: Path) -> Costs:
+    """Measure everything; takes some two minutes."""
+    meter, hosts = Meter(), {}
+    with (
+        databases.postgresql(scratch / "database") as url,
+        serving_on(databases.with_driver(url), scratch / "placement", workers=1, threads=1) as server,
+    ):
+        for shape, layouts in LAYOUTS.items():
+            for name, activities in _measure_shape(scratch / shape, server.url, shape, layouts, meter):
+                hosts[name] = activities
+    with (
+        databases.postgresql(scratch / "soak-database") as url,
+        serving_on(databases.with_driver(url), scratch / "soak-placement") as server,
+    ):
+        hosts[SOAK], load = _measure_soak(scratch / "soak", server.url, hosts["small flat"], meter.costs())
+    _measure_keystone(scratch / "keystone", meter)
+    return Costs(
+        measured={
+            "date": datetime.now(UTC).date().isoformat(),
+            "placement": version("openstack-placement"),
+            "keystone": version("keystone"),
+            "database": "PostgreSQL",
+            "cores": str(os.cpu_count()),
+        },
+        kinds=meter.costs(),
+        hosts=hosts,
+        load=load,
+        searches_s=SEARCHES_S,
+    )
+
+
+def _measure_shape(
+    folder: Path, url: str, shape: str, layouts: tuple[str, ...], meter: Meter
+) -> Iterator[tuple[str, Mapping[str, Activity]]]:
+    """Yield each layout of a shape, with its activities as the last of the measured hosts had them."""
+    found: dict[str, dict[str, Activity]] = {layout: {} for layout in layouts}
+    by_hand = ByHand(url)
+    for number, host in enumerate(make_hosts(HOSTS, seed=1, shape=shape)):
+        write_archive(folder / f"{number:02}/host", host)
+        before = ""
+        for layout in layouts:
+            config = _config(folder / f"{number:02}", url, shape, host.name, layout)
+            with _opened(config, meter) as rounds:
+                found[layout]["conversion" if before else "first"] = _take(rounds, meter, deep=True)
+                if not before:
+                    _claim(by_hand, host, meter)
+                    _take(rounds, meter, deep=False)
+                for _ in range(QUIET):
+                    found[layout]["quiet"] = _take(rounds, meter, deep=False)
+                found[layout]["whole"] = _take(rounds, meter, deep=True)
+            with _opened(config, meter) as rounds:
+                found[layout]["restart"] = _take(rounds, meter, deep=True)
+            before = layout
+    for layout in layouts:
+        yield f"{shape} {layout}", found[layout]
+
+
+def _config(folder: Path, url: str, shape: str, name: str, layout: str) -> Path:
+    """Write the configuration of one made-up host in one layout; its archive is the host's own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    options = options_of(SHAPES[shape])
+    return write_config(
+        {
+            "DEFAULT": {"host": name},
+            "placement": {"auth_type": "none", "endpoint": url},
+            "agent": {"state_directory": folder / "state", "node_workers": 1, "allow_reshape": True},
+            **options,
+            "compute": {**options.get("compute", {}), "layout": layout},
+        },
+        folder / f"{layout}.conf",
+    )
+
+
+@contextmanager
+def _opened(config: Path, meter: Meter) -> Iterator[Rounds]:
+    choice = Choice(config_files=(config,), host=config.parent / "host", service=True)
+
+    def told(method: str, path: str, _status: int, seconds: float) -> None:
+        meter.note(operation(method, path), seconds)
+
+    rounds = Rounds(
+        choice,
+        settings_for(choice),
+        None,
+        wake=lambda _event: None,
+        metered=lambda sender: MeteredSender(sender, told),
+        told=lambda *_: None,
+        progress=lambda: None,
+    )
+    try:
+        yield rounds
+    finally:
+        rounds.close_host()
+
+
+def _take(rounds: Rounds, meter: Meter, *, deep: bool) -> Activity:
+    meter.begin()
+    began = time.process_time()
+    taken = rounds.take(deep=deep, counts=True)
+    activity = meter.activity(round(time.process_time() - began - meter.own_s, 6))
+    if not set(taken.outcomes.values()) <= WELL:
+        raise SystemExit(f"a pass went wrong: {taken}")
+    return activity
+
+
+def _claim(by_hand: ByHand, host: FakeHost, meter: Meter) -> None:
+    """Claim for each guest of a host, and for others that go again, as nova's scheduler does."""
+    for guest in host.guests:
+        add_consumer(by_hand, guest.uuid, {"allocations": host.flat(guest)})
+    for _ in range(CLAIMS):
+        consumer = str(uuid.uuid4())
+        body = {
+            "allocations": {host.identity: {"resources": {"VCPU": 1, "MEMORY_MB": 64}}},
+            "project_id": "p",
+            "user_id": "u",
+            "consumer_generation": None,
+            "consumer_type": "INSTANCE",
+        }
+        meter.begin()
+        began = time.perf_counter()
+        by_hand.send("PUT", f"/allocations/{consumer}", body)
+        meter.note(CLAIM, time.perf_counter() - began)
+        by_hand.send("DELETE", f"/allocations/{consumer}")
+
+
+def _measure_soak(
+    folder: Path, url: str, alone: Mapping[str, Activity], kinds: Mapping[str, Cost]
+) -> tuple[Mapping[str, Activity], Load]:
+    """
+    Measure the CPU of services that share a process, as make soak has them, and of placement while many ask.
+
+    Their requests are those of a host of the same shape.
+    """
+    gc_collect, gc.collect = gc.collect, lambda *_: 0  # as tests/soak/test_fleet.py
+    cpu_s = {"start": _started_s(folder / "starts", url)}
+    load = Load(1.0, 1.0)
+    for activity in ("first", "restart"):
+        fleet = Fleet(folder, url, SERVICES, interval_s=QUIET_S, start_spread_s=1)
+        began, before = time.process_time(), spent()
+        fleet.start()
+        fleet.wait_until_ready(120)
+        cpu_s[activity] = (time.process_time() - began) / SERVICES - cpu_s["start"]
+        if activity == "first":
+            load = _load(before, spent(), alone["first"], kinds)
+        else:
+            time.sleep(2 * QUIET_S)
+            began, passes = time.process_time(), fleet.passes()
+            time.sleep(4 * QUIET_S)
+            cpu_s["quiet"] = (time.process_time() - began) / (fleet.passes() - passes)
+        fleet.stop()
+    gc.collect = gc_collect
+    cpu_s["whole"] = cpu_s["quiet"] * alone["whole"].agent_s / alone["quiet"].agent_s
+    nothing = Activity(0, ())
+    return {name: replace(alone.get(name, nothing), agent_s=round(one, 6)) for name, one in cpu_s.items()}, load
+
+
+def _started_s(folder: Path, url: str) -> float:
+    """Return the CPU of one service from its start until it waits for its first pass."""
+    fleet = Fleet(folder, url, SERVICES, start_spread_s=10_000)
+    began = time.process_time()
+    fleet.start()
+    time.sleep(QUIET_S)
+    seconds = (time.process_time() - began) / SERVICES
+    fleet.stop()
+    return seconds
+
+
+def _load(before: Spent, after: Spent, first: Activity, kinds: Mapping[str, Cost]) -> Load:
+    """Compare the CPU of many first passes side by side with that of the same requests one at a time."""
+    service_s = sum(times * kinds[kind].service_s for kind, times in first.requests)
+    database_s = sum(times * kinds[kind].database_s for kind, times in first.requests)
+    return Load(
+        round((after.others_s - before.others_s) / SERVICES / service_s, 3),
+        round((after.database_s - before.database_s) / SERVICES / database_s, 3),
+    )
+
+
+def _measure_keystone(folder: Path, meter: Meter) -> None:
+    """Log in again and again, and let a service validate each token, as keystonemiddleware does."""
+    template = keystone.keystone_template(folder / "template")
+    hash_s = _hash_s()
+    with (
+        keystone.serving(
+            folder / "keystone", template, placement_url="http://placement.invalid", caches=True
+        ) as server,
+        requests.Session() as http,
+    ):
+        http.trust_env = False
+        url = f"{server.url}/auth/tokens"
+        own = http.post(url, json=_login(PLACEMENT), timeout=30).headers["X-Subject-Token"]
+        for number in range(TOKENS + 1):
+            if number == 1:  # the first one fills the cache
+                meter.seen.pop(TOKEN), meter.seen.pop(VALIDATION)
+            meter.begin()
+            began = time.perf_counter()
+            token = http.post(url, json=_login(AGENT), timeout=30).headers["X-Subject-Token"]
+            meter.note(TOKEN, time.perf_counter() - began, more_s=hash_s)
+            began = time.perf_counter()
+            http.get(url, headers={"X-Auth-Token": own, "X-Subject-Token": token}, timeout=30).raise_for_status()
+            meter.note(VALIDATION, time.perf_counter() - began)
+
+
+def _hash_s() -> float:
+    """Return what Keystone takes to compare a password as it is kept by default; the bed keeps it in a quicker way."""
+    kept = bcrypt.hashpw(b"password", bcrypt.gensalt(HASH_ROUNDS))
+    began = time.process_time()
+    for _ in range(TOKENS):
+        bcrypt.checkpw(b"password", kept)
+    return (time.process_time() - began) / TOKENS
+
+
+def _login(login: Login) -> dict[str, object]:
+    domain = {"id": "default"}
+    user = {"name": login.username, "password": login.password, "domain": domain}
+    return {
+        "auth": {
+            "identity": {"methods": ["password"], "password": {"user": user}},
+            "scope": {"project": {"name": login.project, "domain": domain}},
+        }
+    }
+
+
+def main() -> int:
+    """Measure, and write the file beside this one."""
+    with tempfile.TemporaryDirectory(prefix="compute-node-agent-simulator-") as scratch:
+        costs = measure(Path(scratch))
+    write_costs(costs)
+    for kind, cost in costs.kinds.items():
+        times = (f"{1e3 * one:8.2f}" for one in (cost.service_s, cost.database_s, cost.wait_s))
+        print(*times, f"ms  {cost.counted:5}  {kind}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

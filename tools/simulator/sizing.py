@@ -1,0 +1,105 @@
+"""What a cloud needs so that its agents harm nobody, and what happens to it then."""
+
+import math
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+
+from simulator.agents import BEFORE, Ways
+from simulator.costs import TOKEN, VALIDATION, Cost, Costs
+from simulator.scenarios import (
+    Converted,
+    Seen,
+    Setup,
+    after_fleet_restart,
+    after_placement_restart,
+    an_hour_later,
+    at_rest,
+    converting,
+)
+
+SIZES = (1_000, 3_000, 10_000, 30_000, 100_000)
+SHARE = 0.6  # of workers may be busy at rest
+MORE_S = 2.0  # that a claim may take longer, 99 of 100, while all agents restart
+STEP = 1.25  # more workers at each try
+REST_S = 180.0
+FORKS = (5, 50, 200)  # hosts that Ansible converts at a time; its default, and more
+BEFORE_SIZE = 10_000  # with which the agent before is compared
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """A size of cloud, with the least that it needs."""
+
+    setup: Setup
+    rest: Seen
+    placement: Seen
+    fleet: Seen
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """All that the page tells."""
+
+    sizes: tuple[Sized, ...]
+    before: tuple[Seen, Seen]  # a restart of the fleet, and an hour later, with the agent before
+    now: tuple[Seen, Seen]
+    cold: Seen  # a restart of the fleet without a token, as after a power cut
+    converted: tuple[Converted, ...]  # of the largest cloud, by forks
+
+
+def answer(costs: Costs) -> Answer:
+    """Simulate everything; takes some ten minutes on two cores."""
+    with ProcessPoolExecutor(2) as pool:
+        sizes = [pool.submit(size_up, hosts, costs) for hosts in reversed(SIZES)]
+        found = tuple(one.result() for one in reversed(sizes))
+        setup = next(one.setup for one in found if one.setup.hosts == BEFORE_SIZE)
+        old = replace(setup, ways=BEFORE)
+        cold = replace(setup, ways=replace(setup.ways, keeps_token=False))
+        runs = [
+            pool.submit(scenario, one, costs)
+            for one in (old, setup)
+            for scenario in (after_fleet_restart, an_hour_later)
+        ]
+        runs.append(pool.submit(after_fleet_restart, cold, costs))
+        converted = [pool.submit(converting, found[-1].setup, costs, forks) for forks in FORKS]
+        before, before_later, now, now_later, without = (one.result() for one in runs)
+        return Answer(
+            found, (before, before_later), (now, now_later), without, tuple(one.result() for one in converted)
+        )
+
+
+def size_up(hosts: int, costs: Costs) -> Sized:
+    """Find the least that so many hosts need."""
+    setup = _first_guess(hosts, costs)
+    while True:
+        print(f"{hosts} hosts, {setup.workers} workers", file=sys.stderr, flush=True)
+        rest, fleet = at_rest(setup, costs, REST_S), after_fleet_restart(setup, costs)
+        slow = fleet.claim_s(0.99) - rest.claim_s(0.5) > MORE_S
+        if rest.busy <= SHARE and not slow:
+            return Sized(setup, rest, after_placement_restart(setup, costs), fleet)
+        setup = replace(setup, workers=max(setup.workers + 1, math.floor(setup.workers * STEP)))
+
+
+def _first_guess(hosts: int, costs: Costs) -> Setup:
+    """Return what is busy for ``SHARE`` of the time at rest and always while all restart, by the mean of the costs."""
+    ways, kinds = Ways(), costs.loaded
+    logins_a_s = hosts / (ways.token_s or math.inf) / (sum(ways.renewed or (1, 1)) / 2)
+    keystone = logins_a_s * kinds[TOKEN].service_s + hosts / ways.token_cache_s * kinds[VALIDATION].service_s
+    quiet = kinds["GET /resource_providers"]
+    restart = costs.hosts["network devices"]["restart"]
+    busy = max(
+        hosts / ways.interval_s * _held_s(quiet) / SHARE,
+        hosts / ways.start_spread_s * sum(times * _held_s(kinds[kind]) for kind, times in restart.requests),
+    )
+    return Setup(
+        hosts=hosts,
+        workers=max(2, math.ceil(busy)),
+        keystone_workers=max(2, math.ceil(keystone / SHARE)),
+        database_cores=max(2, math.ceil(hosts / ways.interval_s * quiet.database_s * 2 / SHARE)),
+    )
+
+
+def _held_s(cost: Cost) -> float:
+    """Return how long a request of a kind holds a worker where it waits for nobody."""
+    return cost.service_s + cost.database_s + cost.wait_s

@@ -1,0 +1,129 @@
+"""
+Compare the simulation with a thousand real services: ``make soak``'s fleet, whose figures it prints.
+
+Usage: validate.py [LOG]: keeps the figures of a file with what tests/soak/test_fleet.py printed, in ``soak.json``.
+"""
+
+import json
+import random
+import re
+import statistics
+import sys
+from collections import Counter
+from pathlib import Path
+
+import simpy
+
+from simulator.agents import Agent, Cloud, Ways, place_of
+from simulator.costs import Costs, read_costs
+from simulator.stations import Cores, Service, Steps
+
+KEPT = Path(__file__).with_name("soak.json")
+AGENTS, CORES, PROCESSES, THREADS = 1000, 2, 2, 4  # tests/beds/placement.py
+SPREADS_S = (0, 10, 30)
+REST_S = 300
+SHORT_TURN_S = 0.0002  # a pass makes some 400 calls to the system, and each ends a turn; shorter changes nothing
+THREAD_S = 0.0002  # CPU of starting a thread
+PATTERNS = {
+    "populated": r"populated an empty placement in (?P<ready_s>\d+) s",
+    "restarted, spread {}": r"start_spread {} s: all ready after (?P<ready_s>\d+) s, (?P<requests>\d+) requests, .*"
+    r"most in a second (?P<most>\d+), worst pass (?P<worst_s>[\d.]+) s",
+    "at rest": r"at rest for .*, (?P<requests>[\d.]+) a second, most in a second (?P<most>\d+); .* (?P<each>[\d.]+) "
+    r"requests a pass; passes took (?P<median_s>[\d.]+) s \(median\), (?P<worst_s>[\d.]+) s",
+}
+
+
+class Soak:
+    """The machine of the soak test with its fleet."""
+
+    def __init__(self, costs: Costs, ways: Ways, seed: int = 0) -> None:
+        self.env = simpy.Environment()
+        machine = Cores(self.env, CORES)
+        process = Cores(self.env, 1, machine, SHORT_TURN_S)
+        placement = Service(self.env, PROCESSES, THREADS, Cores(self.env, CORES, machine), cores=machine)
+        self.cloud = Cloud(self.env, placement, None, costs.loaded, ways, random.Random(seed), process)
+        activities = costs.hosts["soak"]
+        self.agents = [
+            Agent(self.cloud, place_of("soak", f"/nowhere/{number:04}/state"), activities) for number in range(AGENTS)
+        ]
+
+    def start(self, activity: str) -> float:
+        """Start all; return the seconds until each had done a pass."""
+        self.env.process(self._start(activity))
+        while any(agent.ready_at is None for agent in self.agents):
+            self.env.run(self.env.now + 0.5)
+        return max(agent.ready_at or 0.0 for agent in self.agents)
+
+    def _start(self, activity: str) -> Steps:
+        for agent in self.agents:  # a thread is waited for until it began
+            assert self.cloud.agents_cores
+            yield from self.cloud.agents_cores.compute(THREAD_S)
+            self.env.process(self._run(agent, activity))
+
+    def _run(self, agent: Agent, activity: str) -> Steps:
+        assert self.cloud.agents_cores
+        yield from self.cloud.agents_cores.compute(agent.activities["start"].agent_s)
+        yield from agent.run(activity)
+
+
+def simulate(costs: Costs) -> dict[str, dict[str, float]]:
+    """Return the figures of the soak test, by run."""
+    soak = Soak(costs, Ways(token_s=None, start_spread_s=10))
+    found = {"populated": {"ready_s": soak.start("first")}}
+    for spread_s in SPREADS_S:
+        soak = Soak(costs, Ways(token_s=None, start_spread_s=spread_s))
+        ready_s = soak.start("restart")
+        arrived = soak.cloud.placement.arrived
+        found[f"restarted, spread {spread_s}"] = {
+            "ready_s": ready_s,
+            "requests": arrived.total(),
+            "most": max(arrived.values()),
+            "worst_s": max(took for _, took in soak.cloud.record.took),
+        }
+    soak.env.run(soak.env.now + 120)
+    began = soak.env.now
+    before, took = Counter(soak.cloud.placement.arrived), len(soak.cloud.record.took)
+    soak.env.run(began + REST_S)
+    arrived = soak.cloud.placement.arrived - before
+    passes = [seconds for _, seconds in soak.cloud.record.took[took:]]
+    found["at rest"] = {
+        "requests": arrived.total() / REST_S,
+        "most": max(arrived.values()),
+        "each": arrived.total() / len(passes),
+        "median_s": statistics.median(passes),
+        "worst_s": max(passes),
+    }
+    return found
+
+
+def read_soak(text: str) -> dict[str, dict[str, float]]:
+    """Return the figures that the soak test printed, by run."""
+    found = {}
+    for name, pattern in PATTERNS.items():
+        for spread_s in SPREADS_S if "{}" in name else (0,):
+            if seen := re.search(pattern.format(spread_s) if "{}" in name else pattern, text):
+                found[name.format(spread_s)] = {key: float(value) for key, value in seen.groupdict().items()}
+    return found
+
+
+def read_kept() -> dict[str, dict[str, float]]:
+    """Return the figures of the soak test that were kept."""
+    found: dict[str, dict[str, float]] = json.loads(KEPT.read_text(encoding="utf-8"))
+    return found
+
+
+def main() -> int:
+    """Print both beside each other, and how far they are apart."""
+    if sys.argv[1:]:
+        KEPT.write_text(json.dumps(read_soak(Path(sys.argv[1]).read_text(encoding="utf-8")), indent=1) + "\n")
+    real = read_kept()
+    for run, figures in simulate(read_costs()).items():
+        for name, value in figures.items():
+            seen = real[run].get(name)
+            beside = f"{seen:9.3f} {value / seen - 1:+7.0%}" if seen else ""
+            print(f"{run:24} {name:10} {value:9.3f} {beside}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
