@@ -35,9 +35,9 @@ def tables(found: Answer, real: Mapping[str, Mapping[str, float]], simulated: Ma
             _compared(found),
         ),
         "conversion": _table(
-            ("hosts at a time", "hosts an hour", f"hours for {found.sizes[-1].setup.hosts:,}",
+            ("hosts at a time", "hosts an hour", f"hours for {BEFORE_SIZE:,}",
              "requests a second, all", "placement busy", "slowest of 100 boots, s", "begun again"),
-            (_converted(one, found.sizes[-1]) for one in found.converted),
+            map(_converted, found.converted),
         ),
         "validation": _table(("run", "figure", "real", "simulated", "apart"), _validated(real, simulated)),
     }  # fmt: skip
@@ -69,8 +69,8 @@ def _compared(found: Answer) -> Iterable[Sequence[object]]:
         yield what, _well(seen), f"{seen.failures:,}", f"{seen.keystone:.0%}"
 
 
-def _converted(one: Converted, largest: Sized) -> Sequence[object]:
-    hosts, seen = largest.setup.hosts, one.seen
+def _converted(one: Converted) -> Sequence[object]:
+    hosts, seen = BEFORE_SIZE, one.seen
     return (
         one.forks, f"{one.hosts_an_hour:,.0f}", f"{hosts / one.hosts_an_hour:.1f}", _mean(seen), f"{seen.busy:.0%}",
         f"{seen.claim_s(0.99):.1f}", f"{one.again} of {one.attempts:,}",
@@ -171,7 +171,8 @@ def _day(one: Sized, found: Answer) -> list[float]:
             minutes[at] = sum(seen.requests.get(minute + second, 0) for second in range(MINUTE_S)) / MINUTE_S
     converted = found.converted[1]
     more = sum(converted.seen.requests.values()) / converted.seen.ended_s
-    more -= sum(found.sizes[-1].rest.requests.values()) / found.sizes[-1].rest.ended_s
+    same = next(size.rest for size in found.sizes if size.setup.hosts == BEFORE_SIZE)
+    more -= sum(same.requests.values()) / same.ended_s
     for minute in range(CONVERTS_MIN, min(DAY_MIN, CONVERTS_MIN + int(60 * one.setup.hosts / converted.hosts_an_hour))):
         minutes[minute] = rest + more
     return minutes

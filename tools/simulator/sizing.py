@@ -21,8 +21,9 @@ from simulator.scenarios import (
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000)
 SHARE = 0.6  # of workers may be busy at rest
 MORE_S = 2.0  # that a claim may take longer, 99 of 100, while all agents restart
+SPARE = 1.25  # of workers, beside what is busy in the mean
 STEP = 1.25  # more workers at each try
-REST_S = 180.0
+REST_S = 120.0
 FORKS = (5, 50, 200)  # hosts that Ansible converts at a time; its default, and more
 BEFORE_SIZE = 10_000  # with which the agent before is compared
 
@@ -45,7 +46,7 @@ class Answer:
     before: tuple[Seen, Seen]  # a restart of the fleet, and an hour later, with the agent before
     now: tuple[Seen, Seen]
     cold: Seen  # a restart of the fleet without a token, as after a power cut
-    converted: tuple[Converted, ...]  # of the largest cloud, by forks
+    converted: tuple[Converted, ...]  # of a cloud of ``BEFORE_SIZE``, by forks
 
 
 def answer(costs: Costs) -> Answer:
@@ -62,7 +63,7 @@ def answer(costs: Costs) -> Answer:
             for scenario in (after_fleet_restart, an_hour_later)
         ]
         runs.append(pool.submit(after_fleet_restart, cold, costs))
-        converted = [pool.submit(converting, found[-1].setup, costs, forks) for forks in FORKS]
+        converted = [pool.submit(converting, setup, costs, forks) for forks in FORKS]
         before, before_later, now, now_later, without = (one.result() for one in runs)
         return Answer(
             found, (before, before_later), (now, now_later), without, tuple(one.result() for one in converted)
@@ -88,15 +89,17 @@ def _first_guess(hosts: int, costs: Costs) -> Setup:
     keystone = logins_a_s * kinds[TOKEN].service_s + hosts / ways.token_cache_s * kinds[VALIDATION].service_s
     quiet = kinds["GET /resource_providers"]
     restart = costs.hosts["network devices"]["restart"]
+    starts_a_s = hosts / ways.start_spread_s
     busy = max(
         hosts / ways.interval_s * _held_s(quiet) / SHARE,
-        hosts / ways.start_spread_s * sum(times * _held_s(kinds[kind]) for kind, times in restart.requests),
+        starts_a_s * sum(times * _held_s(kinds[kind]) for kind, times in restart.requests),
     )
+    database = starts_a_s * sum(times * kinds[kind].database_s for kind, times in restart.requests)
     return Setup(
         hosts=hosts,
-        workers=max(2, math.ceil(busy)),
+        workers=max(2, math.ceil(SPARE * busy)),
         keystone_workers=max(2, math.ceil(keystone / SHARE)),
-        database_cores=max(2, math.ceil(hosts / ways.interval_s * quiet.database_s * 2 / SHARE)),
+        database_cores=max(2, math.ceil(database / SHARE)),
     )
 
 
