@@ -12,6 +12,7 @@ from simulator.sizing import BEFORE_SIZE, Answer, Sized
 
 BATCHES = ("1", "5", "10%", "100%")  # ansible/roles, fleet_batches
 MINUTE_S, DAY_MIN = 60, 24 * 60
+SMOOTH_S = 5  # of the curves
 HAPPENS_MIN = {"placement restarts": 3 * 60, "all agents restart": 9 * 60}  # on the day that is drawn
 CONVERTS_MIN = 13 * 60
 COLORS = ("#0b5fa5", "#c2410c", "#15803d", "#7c3aed", "#57534e")
@@ -136,7 +137,7 @@ def _draw_needs(figure: Figure, found: Answer) -> None:
 def _draw_restart(figure: Figure, found: Answer) -> None:
     left, right = figure.subplots(1, 2)
     for name, seen, color in (("as it was", found.before[0], COLORS[1]), ("as it is", found.now[0], COLORS[0])):
-        seconds = range(int(BEGIN_S) - 60, int(BEGIN_S) + 600)
+        seconds = range(int(BEGIN_S) - 60, min(int(BEGIN_S) + 600, int(seen.ended_s) - SMOOTH_S))
         at = [one - BEGIN_S for one in seconds]
         left.plot(at, _smooth(seen.logins, seconds), color=color, label=name)
         right.plot(at, _smooth(seen.requests, seconds), color=color, label=name)
@@ -178,7 +179,7 @@ def _day(one: Sized, found: Answer) -> list[float]:
     return minutes
 
 
-def _smooth(by_second: Mapping[int, int], seconds: Iterable[int], over_s: int = 5) -> list[float]:
+def _smooth(by_second: Mapping[int, int], seconds: Iterable[int], over_s: int = SMOOTH_S) -> list[float]:
     return [sum(by_second.get(second + more, 0) for more in range(over_s)) / over_s for second in seconds]
 
 
