@@ -76,26 +76,13 @@ def read_policy(path: Path) -> HealPolicy:
     Raises:
         ConfigError: the file cannot be read, or is no valid policy.
     """
-    import yaml  # a service without a policy runs without it
+    from agent.sync.yaml_file import load_once  # a service without a policy runs without YAML
 
-    try:
-        record = yaml.safe_load(path.read_text(encoding="utf-8"))
-        if wrong := form_error(record, SCHEMA):
-            raise ConfigError(f"{path}: {wrong}")
-        if strange := [name for name, value in record.items() if value != value]:  # only NaN differs from itself
-            raise ConfigError(f"{path}: {strange[0]} is no number")
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
-    except (
-        yaml.YAMLError,
-        ValueError,
-        ArithmeticError,
-        LookupError,
-        AttributeError,
-        TypeError,
-        RecursionError,
-    ) as error:
-        raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())[:200]}") from error
+    record = load_once(path, path)
+    if wrong := form_error(record, SCHEMA):
+        raise ConfigError(f"{path}: {wrong}")
+    if strange := [name for name, value in record.items() if value != value]:  # only NaN differs from itself
+        raise ConfigError(f"{path}: {strange[0]} is no number")
     return HealPolicy(
         kinds=frozenset(map(Kind, record["heal"])),
         **{name: value for name, value in record.items() if name != "heal"},
