@@ -99,35 +99,28 @@ def stock_that_is_refused(world: FleetWorld, host: int) -> Hook:
     return lambda method, url, body: refuse(400) if matches(method, url, body) else None
 
 
-def lost(world: FleetWorld, method: str, url: str, body: Any) -> MemoryAnswer:
-    world.watched.write(method, url, body)
-    return refuse(500)
+def losing(world: FleetWorld, matches: Callable[[str, str, Any], bool]) -> Hook:
+    """The first request that matches takes effect, and its answer is lost."""
+    done: list[bool] = []
+
+    def hook(method: str, url: str, body: Any) -> MemoryAnswer | None:
+        if done or not matches(method, url, body):
+            return None
+        done.append(True)
+        world.watched.write(method, url, body)
+        return refuse(500)
+
+    return hook
 
 
 @culprit
 def an_answer_to_a_new_root_that_is_lost(world: FleetWorld, host: int) -> Hook:
-    matches, done = creates(world.uuid(host)), list[bool]()
-
-    def hook(method: str, url: str, body: Any) -> MemoryAnswer | None:
-        if done or not matches(method, url, body):
-            return None
-        done.append(True)
-        return lost(world, method, url, body)
-
-    return hook
+    return losing(world, creates(world.uuid(host)))
 
 
 @culprit
 def an_answer_about_stock_that_is_lost(world: FleetWorld, host: int) -> Hook:
-    matches, done = stocks(world.uuid(host)), list[bool]()
-
-    def hook(method: str, url: str, body: Any) -> MemoryAnswer | None:
-        if done or not matches(method, url, body):
-            return None
-        done.append(True)
-        return lost(world, method, url, body)
-
-    return hook
+    return losing(world, stocks(world.uuid(host)))
 
 
 def disturbed(world: FleetWorld, culprits: dict[int, str]) -> Hook:
