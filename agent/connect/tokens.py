@@ -24,7 +24,7 @@ from agent.state.files import temporary_path
 from reportclient.keystone import FAILURES, describe
 
 LOG = logging.getLogger(__name__)
-FIRST_PART, LAST_PART = 0.6, 0.9  # of a token's life: it is renewed between these
+FIRST_PART, LAST_PART = 0.4, 0.9  # of a token's life: it is renewed between these
 FOLDER = "RUNTIME_DIRECTORY"  # systemd's name for the unit's own folder in memory, in the service's environment
 
 
@@ -41,7 +41,7 @@ def look_after(auth: object, name: str) -> None:
 
 class Tokens:
     """
-    Stands before the ``get_access`` of a plugin; any thread may call it.
+    Replaces the ``get_access`` of a plugin; any thread may call it.
 
     ``file`` keeps the token (None: it is not kept). Ages are counted by a clock that nobody sets and that goes on
     while the service is restarted (CLOCK_BOOTTIME, clock_gettime(2)); the file does not survive a boot.
@@ -91,17 +91,18 @@ class Tokens:
             LOG.warning("Keystone renews no token, the one that is there is good for %.0f s reason=%s", left_s, failed)
 
     def _note(self, found: AccessInfo, obtained_s: float) -> None:
-        """Take up a token that Keystone gave at ``obtained_s``."""
+        """Use a token that Keystone gave at ``obtained_s``, and choose when it is renewed."""
         self._known = found
         self._renew_at = obtained_s + random.uniform(FIRST_PART, LAST_PART) * _life_s(found)
 
     def _read(self) -> None:
-        """Take up the token of the service that ran before; one of another login is left, and so is a broken file."""
+        """Use the token of the service that ran before; skip a broken file, and the token of another login."""
         if self._file is None or not self._file.exists():
             return
         try:
             kept = json.loads(self._file.read_text(encoding="utf-8"))
-            if kept["login"] == self._auth.get_cache_id():
+            login = self._auth.get_cache_id()
+            if login is not None and kept["login"] == login:
                 self._auth.set_auth_state(kept["state"])
                 if self._auth.auth_ref is not None:
                     self._note(self._auth.auth_ref, float(kept["obtained_s"]))
