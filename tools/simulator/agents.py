@@ -27,10 +27,9 @@ class Ways:
     late_retry_s: float = 900  # the longest wait after requests without an answer in time
     token_s: float | None = 3600  # how long a token is good; None: placement asks for none
     renewed_s: float = 120  # a token is not used for so long before its end
-    renewed: tuple[float, float] | None = (0.6, 0.9)  # parts of its life between which it is renewed; None: at its end
+    renewed: tuple[float, float] | None = (0.4, 0.9)  # parts of its life between which it is renewed; None: at its end
     keeps_token: bool = True  # over a restart of the service
-    token_cache_s: float = 300  # [keystone_authtoken] token_cache_time
-    cache_is_shared: bool = True  # memcached; else each worker of placement has a cache of its own
+    token_cache_s: float = 300  # [keystone_authtoken] token_cache_time, in memcached
 
     def longest_s(self, timed_out: bool) -> float:
         """Return the longest wait after a failed pass."""
@@ -45,7 +44,6 @@ BEFORE = Ways(start_spread_s=30, late_retry_s=60, renewed=None, keeps_token=Fals
 class Record:
     """What is seen of a run."""
 
-    passes: Counter[int] = field(default_factory=Counter)  # good ones by second
     failures: Counter[int] = field(default_factory=Counter)  # failed ones by second
     took: list[tuple[float, float]] = field(default_factory=list)  # (when, seconds) of each good pass
 
@@ -101,17 +99,15 @@ class Cloud:
         return self.dice.uniform(*self.ways.renewed) if self.ways.renewed else 1.0
 
     def _validation(self, agent: "Agent") -> Steps | None:
-        ways = self.ways
-        if ways.token_s is None:
+        """Return what placement does about the agent's token; None: nothing."""
+        if self.ways.token_s is None or self.env.now < agent.validated_until:
             return None
+        return self._validate(agent)
+
+    def _validate(self, agent: "Agent") -> Steps:
         assert self.keystone
-        if ways.cache_is_shared:
-            if self.env.now < agent.validated_until:
-                return None
-            agent.validated_until = self.env.now + ways.token_cache_s
-        elif self.dice.random() > (1 - 1 / self.placement.processes) ** (ways.token_cache_s / ways.interval_s):
-            return None  # one of the requests that this worker had meanwhile was of this agent
-        return self.keystone.serve(self.kinds[VALIDATION])
+        yield from self.keystone.serve(self.kinds[VALIDATION])
+        agent.validated_until = self.env.now + self.ways.token_cache_s
 
     def _answered(self, service: Service, serving: Steps) -> Steps:
         """Wait for an answer, but no longer than the client waits; the server goes on all the same."""
@@ -196,7 +192,6 @@ class Agent:
                 continue
             self.failures = 0
             self.ready_at = env.now if self.ready_at is None else self.ready_at
-            self.cloud.record.passes[int(env.now)] += 1
             self.cloud.record.took.append((env.now, env.now - began))
             return
 

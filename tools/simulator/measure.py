@@ -29,6 +29,7 @@ import requests
 from agent.connect.choice import Choice, settings_for
 from agent.connect.metering import MeteredSender, operation
 from agent.service.rounds import Rounds
+from agent.service.status import WELL
 from beds import databases, keystone
 from beds.by_hand import ByHand
 from beds.fleet import Fleet
@@ -47,7 +48,6 @@ QUIET = 5  # quiet passes of each
 SERVICES, QUIET_S = 60, 5  # that share a process, and the seconds of their periods
 SOAK = "soak"
 CLAIMS = 5  # of each, beside those of its guests
-WELL = {"unchanged", "changed"}
 TOKENS = 30
 HASH_ROUNDS = 12  # [identity] password_hash_rounds of Keystone, bcrypt
 LAYOUTS = {"small": ("flat",), "network": ("flat", "devices", "numa")}

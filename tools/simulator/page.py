@@ -61,9 +61,9 @@ def _incidents(one: Sized) -> Iterable[Sequence[object]]:
 def _compared(found: Answer) -> Iterable[Sequence[object]]:
     rows = (
         ("all agents restart, as the agent was", found.before[0]),
-        ("an hour later, when their tokens end", found.before[1]),
+        (f"the tokens of {BEFORE_SIZE:,} logins end, as the agent was", found.before[1]),
         ("all agents restart, as it is", found.now[0]),
-        ("an hour later", found.now[1]),
+        (f"the tokens of {BEFORE_SIZE:,} logins are renewed, as it is", found.now[1]),
         ("all agents start without a token, as after a power cut", found.cold),
     )
     for what, seen in rows:

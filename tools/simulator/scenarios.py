@@ -56,7 +56,6 @@ class Seen:
     keystone: float  # of its workers, mean part
     failures: int
     claims: list[tuple[float, float]] = field(default_factory=list)  # (when, seconds)
-    refused_claims: int = 0
     well_s: float | None = None  # from what happened until all is well; None: it was not within an hour
     worst_pass_s: float = 0.0
 
@@ -86,7 +85,6 @@ class World:
         self.agents = [Agent(self.cloud, self.dice.random(), activities) for _ in range(setup.hosts)]
         self.runs: list[simpy.Process] = []
         self.claims: list[tuple[float, float]] = []
-        self.refused_claims = 0
         search_s = costs.search_s(setup.layout, min(setup.hosts, SEARCHED))
         self._search = Cost(search_s * (1 - SEARCH_IN_DATABASE), search_s * SEARCH_IN_DATABASE, 0.0, 0)
 
@@ -119,7 +117,7 @@ class World:
         self.runs = [self._process(agent.run("restart")) for agent in self.agents]
 
     def until_well(self) -> float | None:
-        """Run until each agent had a good pass and none fails; return when that was, None after an hour."""
+        """Run until each agent had a good pass; return when that was, None after an hour."""
         latest = self.env.now + PATIENCE_S
         while self.env.now < latest:
             self.env.run(self.env.now + LOOK_S)
@@ -148,7 +146,6 @@ class World:
             keystone=self.keystone.busy_s / now / self.setup.keystone_workers,
             failures=self.cloud.record.failures.total(),
             claims=self.claims,
-            refused_claims=self.refused_claims,
             worst_pass_s=max((seconds for when, seconds in self.cloud.record.took if when >= began_s), default=0.0),
         )
 
@@ -161,7 +158,6 @@ class World:
         """Search and claim, as nova's scheduler does; its token is in everybody's cache."""
         began, placement = self.env.now, self.placement
         if not placement.is_up:
-            self.refused_claims += 1
             return
         yield from placement.serve(self._search)
         yield from placement.serve(self.costs.kinds[CLAIM])
@@ -200,17 +196,19 @@ def after_fleet_restart(setup: Setup, costs: Costs) -> Seen:
 
 
 def an_hour_later(setup: Setup, costs: Costs) -> Seen:
-    """The tokens of services that were restarted together end together."""
+    """All agents logged in within their spread; their tokens are renewed, or end, from ``BEGIN_S`` on."""
     world = World(setup, costs)
     world.rest()
-    ways = setup.ways
-    if ways.renewed is None:
-        for agent in world.agents:
-            agent.renew_at = agent.token_until = BEGIN_S + agent.place * ways.start_spread_s
+    ways, life_s = setup.ways, setup.ways.token_s or 0
+    first_s, last_s = (part * life_s for part in ways.renewed or (1 - ways.renewed_s / life_s,) * 2)
+    for agent in world.agents:
+        began_s = BEGIN_S - first_s + agent.place * ways.start_spread_s
+        agent.token_until = began_s + life_s - ways.renewed_s
+        agent.renew_at = began_s + world.dice.uniform(first_s, last_s)
     world.env.run(BEGIN_S)
     for agent in world.agents:
         agent.ready_at = None
-    return _well(world, BEGIN_S)
+    return _well(world, BEGIN_S, last_s - first_s + ways.start_spread_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +219,7 @@ class Converted:
     seen: Seen
     each_s: float  # of one host, the mean
     attempts: int
-    again: int  # attempts that a claim on the host made begin again
+    again: int  # attempts that began again: a claim on the host, or no answer in time
 
     @property
     def hosts_an_hour(self) -> float:
@@ -259,9 +257,10 @@ def converting(setup: Setup, costs: Costs, forks: int, seconds: float = 240) -> 
     return Converted(forks, world.seen(0.0), statistics.fmean(took), attempts, again)
 
 
-def _well(world: World, began: float) -> Seen:
+def _well(world: World, began: float, at_least_s: float = 0.0) -> Seen:
+    """Look until all is well, and at least for so long, or for two periods."""
     well = world.until_well()
-    world.env.run(max(world.env.now + LOOK_S, began + 2 * world.setup.ways.interval_s))
+    world.env.run(max(world.env.now + LOOK_S, began + max(at_least_s, 2 * world.setup.ways.interval_s)))
     seen = world.seen(began)
     seen.well_s = None if well is None else well - began
     return seen

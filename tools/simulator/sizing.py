@@ -77,9 +77,13 @@ def size_up(hosts: int, costs: Costs) -> Sized:
         print(f"{hosts} hosts, {setup.workers} workers", file=sys.stderr, flush=True)
         rest, fleet = at_rest(setup, costs, REST_S), after_fleet_restart(setup, costs)
         slow = fleet.claim_s(0.99) - rest.claim_s(0.5) > MORE_S
-        if rest.busy <= SHARE and not slow:
+        if rest.busy <= SHARE and not slow and not fleet.failures:
             return Sized(setup, rest, after_placement_restart(setup, costs), fleet)
-        setup = replace(setup, workers=max(setup.workers + 1, math.floor(setup.workers * STEP)))
+        setup = replace(setup, workers=_more(setup.workers), database_cores=_more(setup.database_cores))
+
+
+def _more(count: int) -> int:
+    return max(count + 1, math.floor(count * STEP))
 
 
 def _first_guess(hosts: int, costs: Costs) -> Setup:
