@@ -47,6 +47,4 @@ class Outcome:
     hardware: frozenset[str] = frozenset()  # PCI addresses of the devices behind the stock; empty for bare metal
     allocations: tuple[Allocation, ...] = ()  # on the tree before the pass, as far as it read them
     survey: Survey | None = None  # of a hypervisor; None: the pass failed before its survey, or bare metal
-    made: ObservedTree | None = (
-        None  # the tree as this pass made it, still without allocations; None: that is not known
-    )
+    made: ObservedTree | None = None  # the tree that this pass made, without allocations yet; None: not known
