@@ -9,9 +9,12 @@ from agent.audit.decide.findings import Finding
 from agent.audit.heal import Healed, HealPolicy, RepairOutcome, heal
 from agent.audit.run import AskNova, AuditResult, witness
 from agent.service.status import WELL
-from agent.state.audit import write_memory
+from agent.state.audit import AuditMemory, read_memory, write_memory
+from agent.state.memory import NodeState
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
+from drivers.base import Survey
+from reportclient.tree import ObservedTree
 
 LOG = logging.getLogger(__name__)
 
@@ -40,6 +43,7 @@ class Audits:
     def __init__(self, policy: HealPolicy | None, nova: AskNova | None = None) -> None:
         self._policy = policy
         self._nova = nova
+        self._quiet: dict[str, _Quiet] = {}  # by node: its last audit, if that rested on what the pass had read alone
         self._silence: dict[
             str, str
         ] = {}  # by node: why nova's answer was missing at its last audit, so as to log it once
@@ -61,9 +65,16 @@ class Audits:
         tree = outcome.observed if outcome.status is Status.UNCHANGED else outcome.made
         seen = (outcome.survey, tree) if tree and outcome.survey else None
         light, made = not (deep or node.client.went_back), outcome.made is not None
+        read = _read(node, *seen) if seen and light and not made else None
+        kept = self._quiet.pop(node.name, None)
+        if kept and kept.read == read:
+            self._quiet[node.name] = kept
+            return kept.audited
         result = witness(node, light=light, seen=seen, made=made, nova=self._nova)
         if result.memory != result.before:
             write_memory(node.settings.state_directory, result.root_uuid, result.memory, clock=result.clock)
+        elif read and result.rested:
+            self._quiet[node.name] = _Quiet(read, Audited(stocks=_stocks(result)))
         repairs = heal(node, result, self._policy) if self._policy and may_heal else ()
         self._log_silence(node.name, result.silence)
         _log_new(result)
@@ -88,6 +99,34 @@ class Audits:
                 kind, where = repair.finding.kind.value, _place(repair.finding)
                 LOG.warning("finding kind=%s where=%s not healed why=%s", kind, where, repair.why)
         self._failed[node] = {repair.why for repair in failed}
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """All that an audit between full ones reads if it finds nothing: equal values lead to an equal audit."""
+
+    survey: Survey
+    tree: ObservedTree
+    left: NodeState
+    memory: AuditMemory
+    microversion: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Quiet:
+    """An audit that found nothing, and what it rested on."""
+
+    read: _Read
+    audited: Audited
+
+
+def _read(node: ComputeNode, survey: Survey, tree: ObservedTree) -> _Read | None:
+    """Return what an audit would read now; None where there is no root. Errors as ``Audits.take``."""
+    if tree.root is None:
+        return None
+    left = node.state_file(tree.root.uuid).read(node.where)
+    memory = read_memory(node.settings.state_directory, tree.root.uuid, node.where, clock=node.clock())
+    return _Read(survey, tree, left, memory, left.microversion or node.client.microversion)
 
 
 def _stocks(result: AuditResult) -> dict[tuple[str, str], Stock]:

@@ -33,6 +33,7 @@ from agent.sync.decide.view import Wishes
 from agent.sync.in_bulk import report_new
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
+from agent.sync.quiet import QuietPass
 from agent.sync.run import run_locked
 from drivers.base import Driver, Watchable
 from drivers.errors import DiscoveryError, PolicyError
@@ -83,6 +84,7 @@ class Rounds:
         self._nova: NovaClient | None = None  # None: none is configured
         self._where = ""  # name of the placement that the memory is about
         self._cases = KeptCases(settings, active=_is_one_host(settings))
+        self._quiet: dict[str, QuietPass] = {}  # by node
         self._started = False  # whether the first pass is done; only that one may convert the host
 
     def take(self, *, deep: bool, counts: bool) -> RoundResult:
@@ -110,7 +112,8 @@ class Rounds:
             try:
                 with locked(self._settings.state_directory):  # no other process writes between pass and audit
                     self._cases.keep_state()
-                    outcome = made.pop(node.name, None) or run_locked(node, wishes)
+                    quiet = self._quiet.setdefault(node.name, QuietPass())
+                    outcome = made.pop(node.name, None) or run_locked(node, wishes, quiet=quiet)
                     taken.append(self._end(node, outcome, deep))
             except USER_ERRORS as error:
                 self._cases.keep(node.name, str(error), deep=deep)

@@ -80,7 +80,7 @@ class ComputeNode:
             ConfigError, StateError: files of this host are wrong.
             PlacementError: placement cannot be read, or holds another host's tree under this name.
         """
-        return self._complete(self.view(wishes, identity=identity, left=left, survey=survey, tried=tried))
+        return self.complete(self.view(wishes, identity=identity, left=left, survey=survey, tried=tried))[0]
 
     def view(
         self,
@@ -323,11 +323,11 @@ class ComputeNode:
             beside=beside,
         )
 
-    def _complete(self, view: View) -> Draft:
-        """Return the draft, after all readings that it needs."""
+    def complete(self, view: View) -> tuple[Draft, View]:
+        """Return the draft, and the view with all readings that it needed; errors as ``draft``."""
         while isinstance(found := draft(view, self.driver), Needs):
             view = replace(view, readings=self._read(found, view))
-        return found
+        return found, view
 
     def _read(self, needs: Needs, view: View) -> Readings:
         """

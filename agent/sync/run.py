@@ -17,6 +17,7 @@ from agent.sync.decide.view import Wishes
 from agent.sync.journal import journaled
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
+from agent.sync.quiet import QuietPass
 from agent.sync.share import keep_pool, leave_former, leave_pool
 from reportclient.errors import Conflict, NameTaken, PlacementError, Rejected
 from reportclient.forecast import forecast
@@ -39,19 +40,30 @@ def anything(_node: ComputeNode, _draft: Draft) -> tuple[str, ...]:
     return ()
 
 
-def run_pass(node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree = anything) -> Outcome:
+def run_pass(
+    node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree = anything, quiet: QuietPass | None = None
+) -> Outcome:
     """
     Run one whole pass; it writes to placement only what can be remembered here and what ``agree`` finds no fault with.
+
+    ``quiet`` is as for ``run_locked``.
 
     Raises:
         as ``ComputeNode.draft``; Conflict: others wrote first at each of several attempts.
     """
     with locked(node.settings.state_directory):
-        return run_locked(node, wishes, agree)
+        return run_locked(node, wishes, agree, quiet)
 
 
-def run_locked(node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree = anything) -> Outcome:
-    """Run one whole pass for a caller that holds the lock (``locked``) and keeps it; errors as ``run_pass``."""
+def run_locked(
+    node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree = anything, quiet: QuietPass | None = None
+) -> Outcome:
+    """
+    Run one whole pass for a caller that holds the lock (``locked``) and keeps it; errors as ``run_pass``.
+
+    ``quiet`` is what the caller keeps of the node's last quiet pass: host, placement and memory are read in full, and
+    nothing is decided again where all of them are as they were then. None: decide in any case.
+    """
     left: NodeState | None = None  # the memory to compare with at all attempts, so that no sign of a writer is lost
     tried: list[tuple[Plan, ObservedTree]] = []  # plans of cut-off attempts: what they wrote is no other writer's
     contest: Contest | None = None  # the first sign of a second writer: a cut-off attempt may have undone the change
@@ -61,7 +73,11 @@ def run_locked(node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree = anyt
 
     def attempt() -> Outcome:
         nonlocal left, contest
-        draft = node.draft(wishes, identity=identity, left=left, tried=tuple(forecast(*one) for one in tried))
+        cut_off = tuple(forecast(*one) for one in tried)
+        view = node.view(wishes, identity=identity, left=left, tried=cut_off)
+        if quiet and (same := quiet.again(view, node.terms())):
+            return same
+        draft, completed = node.complete(view)
         left, contest = draft.memory, contest or draft.contest
         draft = replace(draft, contest=contest)
         tried.append((draft.plan, draft.observed))
@@ -71,6 +87,9 @@ def run_locked(node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree = anyt
             if (cause := _cause(node, draft, identity, error)) is None:
                 raise
             raise cause from error
+        if quiet and completed is view:  # else placement was asked for more, and has to be asked again
+            stands = node.state_file(draft.root_uuid).read(node.where)
+            quiet.keep(view, node.terms(), draft, outcome, stands)
         done_before = outcome.status is Status.UNCHANGED and node.client.writes > writes  # by a cut-off attempt
         return replace(outcome, status=Status.CHANGED) if done_before else outcome
 

@@ -74,12 +74,14 @@ class LibvirtDriver:
         self._residencies = residency
         self._namespaces = namespaces
         self._parsers = _Parsers()
+        self._facts: HostFacts | None = None  # of the last survey
         self._asked: tuple[object, ...] = (None, None, None)
         self._answer: tuple[ProviderTree, Holdings]
         self._seen: tuple[Survey | None, frozenset[str]] = None, frozenset()  # the names of the last survey
 
     def nodes(self) -> tuple[str, ...]:
-        return (self._connection.hostname(),)
+        with self._connection.unheard():
+            return (self._connection.hostname(),)
 
     def survey(self, node: str) -> Survey:
         files: dict[str, str] = {}
@@ -98,7 +100,9 @@ class LibvirtDriver:
         if self._namespaces:
             listed = self._namespaces()
             facts, files[NAMESPACES] = replace(facts, namespaces=parse_namespaces(listed)), listed.text
-        return Survey(facts, identity, files)
+        if facts != self._facts:
+            self._facts = facts  # equal facts stay one object, so that what rests on them is compared at once
+        return Survey(self._facts, identity, files)
 
     def devices(self) -> Devices:
         """

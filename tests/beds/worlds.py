@@ -24,6 +24,7 @@ from agent.sync.decide.view import Wishes
 from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome
+from agent.sync.quiet import QuietPass
 from agent.sync.run import run_pass
 from beds.histories import Clock, Crash, Crashing
 from beds.memory import MemoryPlacement
@@ -240,6 +241,7 @@ class World:
         self.memory = MemoryPlacement(self.clock)
         self.crashing = Crashing(Watched(self.memory, self._look))
         self.driver = WorldDriver(self)
+        self.quiet = QuietPass()  # kept from pass to pass, as the service keeps it
 
     # What happens
 
@@ -261,7 +263,8 @@ class World:
         old = stands if stands not in (None, self.setup.name) else None
         self.outcome, self.why = None, ""
         try:
-            self.outcome = run_pass(self.node(), Wishes(reshape=reshape, force=force, rename_from=old))
+            wishes = Wishes(reshape=reshape, force=force, rename_from=old)
+            self.outcome = run_pass(self.node(), wishes, quiet=self.quiet)
         except Crash:
             self.why = "cut off"
             if self.cut:

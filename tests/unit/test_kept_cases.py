@@ -172,7 +172,7 @@ def passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: Any) -> Roun
             raise driver
         yield driver
 
-    def unchanged(node: Any, _wishes: object) -> Outcome:
+    def unchanged(node: Any, _wishes: object, **_more: object) -> Outcome:
         return Outcome(node=node.name, status=Status.UNCHANGED, plan=Plan(()), observed=ObservedTree())
 
     monkeypatch.setattr(rounds, "open_driver", opened)

@@ -61,6 +61,9 @@ class Draft:
     pool: Pool | None = None  # as in ``View``; no provider of ``desired`` and ``observed``
     forgotten: str = ""  # as in ``View``
     former: str = ""  # as in ``View``
+    timed: bool = (
+        False  # True: the time since the boot decided something, so the same view can give another draft later
+    )
 
     @property
     def allocations_after(self) -> tuple[Allocation, ...]:
@@ -187,6 +190,7 @@ def _draft(
         nova=signs_on(view),
         forgotten=view.forgotten,
         former=view.former,
+        timed=shaped.timed,
         beside=view.beside,
         memory=memory,
         refused=replace(view.memory, observed=view.observed, used=shaped.uses.uuids),

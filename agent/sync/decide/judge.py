@@ -1,6 +1,6 @@
 """Judge whether the plan of a pass may be carried out, and say what a person should know of it. Pure."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from agent.state.memory import NodeState
 from agent.sync.decide.beside import against_root, twice_on_root
@@ -41,7 +41,7 @@ class Terms:
 
     node: str
     audits_only: bool = False  # True: nothing is written on this host but repairs of audits
-    now_s: float  # seconds since the epoch
+    now_s: float = field(compare=False)  # seconds since the epoch; counts only after a strike
     interval_s: float  # seconds between two passes of the service
     shrink_fraction: float  # the part (0 to 1) of a class's total that may go without a person's consent
     free_ratios: frozenset[str]  # classes whose allocation ratio the operator sets

@@ -30,6 +30,7 @@ class Shaped:
     uses: Uses = field(default_factory=Uses)
     waiting: Waiting = field(default_factory=Waiting)
     awaited: tuple[str, ...] = ()  # a sentence on each stock that is awaited after a boot
+    timed: bool = False  # whether the time since the boot decided anything
 
 
 def shape(view: View, shaper: Shaper, standing: Standing) -> Shaped:
@@ -110,11 +111,11 @@ def with_awaited(view: View, shaper: Shaper, standing: Standing, shaped: Shaped)
     )
     waiting = wait(before, boot, view.uptime_s, view.expect_s, sides)
     if not waiting.stock:
-        return replace(shaped, waiting=waiting)
+        return replace(shaped, waiting=waiting, timed=True)
     tree = keep_whole(shaped.tree, sides.observed, waiting.stock, sides.besides)
     there = {one.name for one in shaped.tree}
     kept = ProviderTree(tuple(one if one.name in there else _without_added(one, standing.named) for one in tree))
-    return replace(shaped, tree=kept, waiting=waiting, awaited=told(waiting, shaped.tree))
+    return replace(shaped, tree=kept, waiting=waiting, awaited=told(waiting, shaped.tree), timed=True)
 
 
 def _without_added(provider: Provider, named: Mapping[str, Names]) -> Provider:

@@ -81,7 +81,7 @@ class View:
     memory: NodeState  # as the last pass left it
     beside: bool = False  # True: nova reports the root, and this agent only children that nova does not make
     wishes: Wishes = Wishes()
-    uptime_s: float = 0.0  # seconds since the boot of the machine that this agent runs on
+    uptime_s: float = field(default=0.0, compare=False)  # seconds since the boot of the machine that this agent runs on
     expect_s: float = 0.0  # seconds for which devices that a boot took away are expected back; 0: not at all
     pool: Pool | None = None  # the storage that this host shares with others, or did; None: neither
     forgotten: str = ""  # name of a pool that this host still shares, though its configuration names another; or empty
