@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from agent import VERSION
 from agent.command.exits import Exit
+from agent.command.left_out import left_out
 from agent.command.options import Option
 from agent.command.verbs import VERBS, Verb
 
@@ -79,7 +80,8 @@ def _set_up_log(verbose: int) -> None:
 
 def _run(verb: Verb, options: argparse.Namespace) -> int:
     """Run the verb; print an error that a user can cause as a message, and for programs as data; no traceback."""
-    from agent.command.carry_out import carry_out
+    with left_out():
+        from agent.command.carry_out import carry_out
     from agent.command.data import print_failure
     from agent.errors import USER_ERRORS
 

@@ -7,12 +7,13 @@ import traceback
 from collections import deque
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from agent import VERSION
 from agent.audit.decide.findings import Kind
 from agent.connect.metering import MeteredSender, operation, served
 from agent.errors import USER_ERRORS, ConfigError, StateError
-from agent.service.metrics import Metrics, serve
+from agent.service.no_metrics import NoMetrics
 from agent.service.result import RoundResult
 from agent.service.status import STUCK_S, WELL, ServiceStatus, write_status
 from agent.service.systemd import Notifier
@@ -21,6 +22,9 @@ from agent.sync.outcome import Status
 from drivers.errors import DiscoveryError, PolicyError
 from reportclient.errors import PlacementError
 from reportclient.keystone import Sender
+
+if TYPE_CHECKING:
+    from agent.service.metrics import Metrics
 
 LOG = logging.getLogger(__name__)
 REMEMBERED = 20  # passes
@@ -33,7 +37,7 @@ class Reporter:
     def __init__(self, settings: Settings, notifier: Notifier) -> None:
         self._settings = settings
         self.notifier = notifier
-        self._metrics = Metrics()
+        self._metrics: Metrics | NoMetrics = _metrics_for(settings)
         self.asked_s = 0.0  # seconds that all requests to placement took so far
         self.status = ServiceStatus(
             version=VERSION, pid=os.getpid(), started_s=time.time(), interval_s=settings.interval_s
@@ -72,8 +76,9 @@ class Reporter:
         if self._told:
             LOG.info("recovered from=%s", "; ".join(before.errors[:1]))
         self._told.clear()
-        for source, spent_s in ((HOST, seconds - asked_s), (PLACEMENT, asked_s), (OWN, 0.0)):
-            self.status = self.status.seen(source, "", now)
+        spent = {HOST: seconds - asked_s, PLACEMENT: asked_s, OWN: 0.0}
+        self.status = self.status.served(spent, now)
+        for source, spent_s in spent.items():
             self._metrics.asked(source, spent_s, "")
         if taken.storage is not None:
             self.status = self.status.seen(STORAGE, taken.storage, now)
@@ -132,6 +137,8 @@ class Reporter:
     def reloaded(self, settings: Settings, reason: str) -> None:
         """Report that the configuration was read again; ``reason``: why the old one stays, empty: it does not."""
         self._settings = settings
+        if isinstance(self._metrics, NoMetrics):  # else they go on counting
+            self._metrics = _metrics_for(settings)
         self.status = self.status.seen(CONFIGURATION, reason, time.time())
         if not reason and STORAGE in self.status.sources:  # it may be no cluster any more; the next pass tells
             self.status = self.status.without(STORAGE)
@@ -147,8 +154,10 @@ class Reporter:
             ConfigError: the port is in use, or not allowed.
         """
         address = self._settings.bind_address
-        if self._settings.metrics_port is None:
+        if self._settings.metrics_port is None or isinstance(self._metrics, NoMetrics):
             return
+        from agent.service.metrics import serve
+
         try:
             port = serve(self._metrics, address, self._settings.metrics_port, lambda: self.status, self._is_lively)
         except OSError as error:
@@ -167,7 +176,7 @@ class Reporter:
         self.notifier.status(self.status.sentence())
         untold, textfile = "", self._settings.metrics_textfile
         try:
-            if textfile:
+            if textfile and not isinstance(self._metrics, NoMetrics):
                 self._metrics.write(textfile)
         except OSError as error:
             untold = f"[agent] metrics_textfile: {textfile} cannot be written: {error.strerror}"
@@ -179,3 +188,12 @@ class Reporter:
         if untold and untold != self._untold:
             LOG.warning("the status of the service cannot be written reason=%s", untold)
         self._untold = untold
+
+
+def _metrics_for(settings: Settings) -> "Metrics | NoMetrics":
+    """Return the metrics of the service; nothing is counted, or loaded for it, where no option says who reads them."""
+    if settings.metrics_port is None and not settings.metrics_textfile:
+        return NoMetrics()
+    from agent.service.metrics import Metrics
+
+    return Metrics()

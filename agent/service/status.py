@@ -1,11 +1,12 @@
 """The service's status, in a file that every user of the host can read, for the verb ``status`` and for probes."""
 
 import json
+import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from agent.audit.decide.findings import Kind
 from agent.errors import StateError
@@ -79,6 +80,11 @@ class ServiceStatus:
         # The newest error comes first: ``sentence`` shows it rather than an older one, which may be outdated.
         return replace(self, sources={name: after, **others} if error else {**others, name: after})
 
+    def served(self, names: Iterable[str], now_s: float) -> "ServiceStatus":
+        """Return a copy that notes that these sources served at the last try; as ``seen`` without an error for each."""
+        served = dict.fromkeys(names, SourceStatus(ok_s=now_s))
+        return replace(self, sources={name: one for name, one in self.sources.items() if name not in served} | served)
+
     def without(self, name: str) -> "ServiceStatus":
         """Return a copy that knows nothing of a source."""
         return replace(self, sources={other: source for other, source in self.sources.items() if other != name})
@@ -91,15 +97,28 @@ def write_status(directory: Path, status: ServiceStatus) -> None:
     Raises:
         StateError: it cannot be written.
     """
-    path = directory / _NAME
+    path, data = directory / _NAME, f"{json.dumps(_encode(status))}\n".encode()
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        temporary = temporary_path(path)
-        temporary.write_text(json.dumps(_encode(status)) + "\n", encoding="utf-8")
-        temporary.chmod(0o644)  # so that probes of other users can read it, whatever our umask is
-        temporary.rename(path)
+        _replace(path, data)
     except OSError as error:
         raise StateError(f"cannot write {path}: {error.strerror}: set [agent] state_directory") from error
+
+
+def _replace(path: Path, data: bytes) -> None:
+    temporary = temporary_path(path)
+    with _opened(temporary) as file:
+        file.write(data)
+        os.fchmod(file.fileno(), 0o644)  # so that probes of other users can read it, whatever our umask is
+    temporary.rename(path)
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Open a file to write it anew; a missing folder is made."""
+    try:
+        return path.open("wb")
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("wb")
 
 
 def _encode(status: ServiceStatus) -> dict[str, object]:

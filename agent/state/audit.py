@@ -7,11 +7,13 @@ If the file is missing, damaged, or of another placement, the audit begins with 
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from agent.errors import StateError
 from agent.state.clock import Clock, decode_clock, encode_clock, probe_clock
-from agent.state.files import replace_durably, seal, unseal
+from agent.state.files import read_whole, replace_durably, seal, unseal
 from agent.state.places import same_place
 from reportclient.allocations import Allocation
 
@@ -51,7 +53,7 @@ def read_memory(directory: Path, root_uuid: str, where: str, *, clock: Clock | N
     """
     path = _path(directory, root_uuid)
     try:
-        body = unseal(path.read_text(encoding="utf-8"), form=_FORMAT)
+        body = _unseal(read_whole(path).decode())
         if not same_place(body["where"], where):
             return AuditMemory(where=where)
         # Older files have no names: everything is then read once, as providers may have other names by now.
@@ -118,6 +120,11 @@ def forget_memory(directory: Path, root_uuid: str) -> None:
         path.unlink(missing_ok=True)
     except OSError as error:
         raise StateError(f"cannot remove {path}: {error.strerror}") from error
+
+
+@lru_cache(4)  # the text seldom changes, and is read at each pass; nobody changes what it holds
+def _unseal(text: str) -> Mapping[str, Any]:
+    return unseal(text, form=_FORMAT)
 
 
 def _read_sighting(first_s: float, looks: int, noted: Clock, now: Clock) -> Sighting | None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent.errors import StateError
-from agent.state.files import replace_durably, temporary_path, write_durably
+from agent.state.files import read_whole, replace_durably, temporary_path, write_durably
 from agent.state.memory import NodeState, decode_state, encode_state
 from agent.state.places import same_place
 
@@ -38,7 +38,7 @@ class StateFile:
             StateError: the file exists and cannot be read.
         """
         try:
-            text = self._path.read_text(encoding="utf-8", errors="replace")  # the checksum finds wrong characters
+            text = read_whole(self._path).decode(errors="replace")  # the checksum finds wrong characters
         except FileNotFoundError:
             return NodeState(where=where)
         except OSError as error:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from agent.errors import StateError
-from agent.state.files import sync_folder, write_durably
+from agent.state.files import read_whole, sync_folder, write_durably
 
 FILE = "compute_id"
 _NAMESPACE = uuid.UUID("0d1b1c86-6b0e-45d7-9a5e-0a1d9a0f6f0e")
@@ -22,7 +22,7 @@ def read_identity(folders: Iterable[Path]) -> str | None:
     found: dict[Path, str] = {}
     for path in dict.fromkeys(folder / FILE for folder in folders):
         try:
-            found[path] = parse_identity(path.read_text(encoding="utf-8", errors="replace"), str(path))
+            found[path] = parse_identity(read_whole(path).decode(errors="replace"), str(path))
         except FileNotFoundError:
             continue
         except OSError as error:

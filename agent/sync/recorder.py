@@ -1,6 +1,7 @@
 """Keep everything that a verb reads of a host and of placement, and write it as a case."""
 
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,9 +12,9 @@ from agent.errors import StateError
 from agent.settings.read import Settings
 from agent.settings.saved import encode_options
 from agent.state.clock import Clock, StoppedClock, probe_clock
+from agent.state.files import read_whole
 from agent.state.identity import FILE, read_identity
 from agent.state.nodes import MEMORY_NAME
-from agent.sync.archive import archive_files
 from agent.sync.case_form import FORMAT, CaseForm, FailureForm, LookForm
 from agent.sync.packing import pack, write_packed
 from drivers.base import Driver, Survey
@@ -141,9 +142,9 @@ def _state(settings: Settings) -> dict[str, bytes]:
     directory, found = settings.state_directory, {}
     try:
         for folder in ("", "audits/"):
-            for path in _entries(directory / folder):
-                if path.name == MEMORY_NAME or _MEMORY.fullmatch(path.name):
-                    found[folder + path.name] = path.read_bytes()
+            for name in _entries(directory / folder):
+                if name == MEMORY_NAME or _MEMORY.fullmatch(name):
+                    found[folder + name] = read_whole(directory / folder / name)
         if not settings.recorded and (identity := read_identity(settings.identity_folders)):
             found[FILE] = f"{identity}\n".encode()
     except OSError as error:
@@ -151,10 +152,10 @@ def _state(settings: Settings) -> dict[str, bytes]:
     return found
 
 
-def _entries(folder: Path) -> list[Path]:
-    """Return what is in a folder; empty if there is no such folder, as before the first pass."""
+def _entries(folder: Path) -> list[str]:
+    """Return the names in a folder; empty if there is no such folder, as before the first pass."""
     try:
-        return list(folder.iterdir())
+        return os.listdir(folder)  # noqa: PTH208 - a Path for each name would cost more than the listing
     except FileNotFoundError:
         return []
 
@@ -178,6 +179,8 @@ def packed_case(kept: Recorder, settings: Settings, verb: str, options: Mapping[
     Raises:
         StateError: a provider.yaml file cannot be read, or the case is too large.
     """
+    from agent.sync.archive import archive_files  # loaded with the first case that is written
+
     files = {f"state/{name}": data for name, data in kept.state.items()}
     files |= _files_of_operators(settings)
     looks: list[LookForm] = []

@@ -1,12 +1,11 @@
 """Reads what has the disks of guests: a file system with nova's image cache, a volume group, or a Ceph cluster."""
 
 import logging
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
 from stat import S_ISREG
-
-import psutil
 
 from drivers.errors import DiscoveryError
 from drivers.facts import DiskFacts, DiskSpace, DiskUnread
@@ -77,7 +76,7 @@ def _probe_folder(disk: InstancesFolder) -> DiskSpace:
         place = disk.instances
         while disk.may_be_missing and not place.exists() and place != place.parent:
             place = place.parent
-        usage = psutil.disk_usage(str(place))
+        usage = shutil.disk_usage(place)
     except OSError as error:
         raise DiscoveryError(
             f"cannot read the size of the file system at {disk.instances} ([DEFAULT] instances_path): "

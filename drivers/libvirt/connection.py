@@ -292,6 +292,7 @@ class _Session:
 
     def __init__(self, uri: str, told: OnOperation, opening_s: float, borrow: Callable[[], Any] | None = None) -> None:
         self.uri = uri
+        self._shown = mask(uri)
         self.kept = _Kept()
         self._told = told
         self._opening_s = opening_s
@@ -368,7 +369,7 @@ class _Session:
 
     def document(self, what: str, text: str) -> Document:
         """Return a text with its source, as messages name it."""
-        return Document(text, f"libvirt at {mask(self.uri)}: {what}")
+        return Document(text, f"libvirt at {self._shown}: {what}")
 
 
 def is_local(uri: str) -> bool:

@@ -68,6 +68,32 @@ def test_a_storage_that_is_no_longer_configured_does_not_fail_the_service(tmp_pa
     assert reporter.status.sources.keys() == {"host", "placement", "own files", "configuration"}
 
 
+def test_metrics_that_nobody_can_read_are_counted_from_the_reload_on_that_names_a_file(tmp_path: Path) -> None:
+    settings = replace(default_settings(), state_directory=tmp_path)
+    reporter = Reporter(settings, Notifier())
+    taken = RoundResult(outcomes={"host": "unchanged"})
+
+    reporter.serve_metrics()
+    for path in (None, tmp_path / "a.prom"):
+        reporter.reloaded(replace(settings, metrics_textfile=path), "")
+        reporter.operated("call", 0.1, True)
+        reporter.done(taken, 1.0, 0.5, again=False)
+        reporter.failed(ValueError("no"))
+        reporter.publish()
+    reporter.reloaded(replace(settings, metrics_textfile=tmp_path / "b.prom"), "")
+    reporter.publish()
+
+    for name in ("a.prom", "b.prom"):
+        assert 'compute_node_agent_passes_total{outcome="unchanged"} 1.0' in (tmp_path / name).read_text()
+
+
+def test_sources_that_serve_together_are_noted_as_one_by_one() -> None:
+    before = STATUS.seen("host", "gone", 5.0).seen("configuration", "wrong", 6.0).seen("placement", "", 7.0)
+
+    assert before.served(["host", "placement"], 9.0) == before.seen("host", "", 9.0).seen("placement", "", 9.0)
+    assert [*before.served(["host", "placement"], 9.0).sources] == ["configuration", "host", "placement"]
+
+
 def test_a_status_is_read_as_it_was_written(tmp_path: Path) -> None:
     write_status(tmp_path, STATUS.seen("host", "gone", 5.0))
 
