@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -25,7 +26,13 @@ MOST = {
 }
 LOOK_S = 0.5
 UNIT = {"WATCHDOG_USEC": "300000000"}  # what systemd tells a unit's process besides its socket
-LARGE_KIB = 3 * 1024
+CAUSES = 3  # that are shown of each figure
+PROFILED = 40  # passes
+KIN = {
+    **dict.fromkeys(("agent", "drivers", "reportclient"), "the agent's own"),
+    **dict.fromkeys(("_ssl", "ssl", "_hashlib"), "OpenSSL"),
+    **dict.fromkeys(("keystoneauth1", "requests", "urllib3", "http"), "keystoneauth1, requests, urllib3"),
+}
 MODULES = (
     "agent.command.arguments",
     "agent.command.carry_out",
@@ -57,6 +64,10 @@ def measure_rest(scratch: Path, template: Path) -> tuple[Goal, ...]:
                 time.sleep(LOOK_S)
                 looks.append(_look(service))
             nova, ours, log = measured.result().json, service.memory_kib(), service.lines()
+            service.process.terminate()
+            service.process.wait()
+            first_s = _start_again(folder, _configuration(folder, libvirt, server.url))
+            causes = run([sys.executable, "-W", "ignore", HERE / "causes.py", service.config, PROFILED]).json
     if log.count("outcome=") != 1:  # but for the first pass, which reports the host
         raise BenchError(f"the service was not at rest:\n{log}")
     began, *_, ended = [one for one in looks if nova["window_s"][0] <= one.moment_s <= nova["window_s"][1]]
@@ -69,6 +80,8 @@ def measure_rest(scratch: Path, template: Path) -> tuple[Goal, ...]:
     ]
     print_table(("who", "unique MiB", "resident MiB", f"CPU ms a quiet pass, of {PASSES} and {passes}"), rows)
     print("A pass of the service is its audit too; nova's is without its database and its bus.\n")
+    print(f"From the start of the service to its first pass, on a host that it reported before: {first_s:.2f} s.\n")
+    _print_causes(causes)
     _print_imports()
     ratios = (*(ours[name] / nova["loaded"][name] for name in ("unique", "resident")), cpu_s / nova["cpu_s"])
     return tuple(
@@ -90,6 +103,15 @@ def _look(service: Service) -> _Look:
     return _Look(time.monotonic(), service.cpu_s(), service.passes())
 
 
+def _start_again(folder: Path, configuration: Mapping[str, Mapping[str, object]]) -> float:
+    """Seconds from the start of another service to the end of its first pass, where libvirtd is warm."""
+    with serving(folder / "again", configuration, state=folder / "service/state", environment=UNIT) as service:
+        seconds = service.wait(lambda: service.status().get("pid") == service.process.pid and service.passes() > 0)
+        service.process.terminate()
+        service.process.wait()
+    return seconds
+
+
 def _configuration(folder: Path, libvirt: Mapping[str, object], url: str) -> dict[str, Mapping[str, object]]:
     return {
         "DEFAULT": {"state_path": folder / "nova", "instances_path": folder / "nova"},
@@ -109,19 +131,39 @@ def as_in_a_unit() -> Iterator[None]:
         os.environ.update(kept)
 
 
+def _print_causes(causes: Mapping[str, list[tuple[str, float]]]) -> None:
+    """The largest parts of the CPU from the start to the first pass, and of a quiet pass."""
+    for what, title in (("start", "CPU to the first pass"), ("quiet", "CPU of a quiet pass")):
+        rows = _largest(causes[what])
+        print_table((title, "ms"), [(name, f"{ms:.1f}") for name, ms in rows])
+        print()
+
+
 def _print_imports() -> None:
     """What the service imports, and what of it is large; docs/decisions.md says why each is there."""
-    found = run([sys.executable, HERE / "imports.py", *MODULES]).json
+    found = run([sys.executable, "-W", "ignore", HERE / "imports.py", *MODULES]).json
     bare = subprocess.run(
         [sys.executable, "-c", "print(open('/proc/self/statm').read().split()[1])"],
         capture_output=True,
         text=True,
         check=True,
     )
-    rows = [(name, _mib(kib)) for name, kib in found if kib >= LARGE_KIB]
-    rows += [("all others", _mib(sum(kib for _, kib in found if kib < LARGE_KIB)))]
-    rows += [("a bare interpreter", _mib(int(bare.stdout) * 4))]
-    print_table(("import", "MiB"), rows)
+    rows = [(name, _mib(round(kib))) for name, kib in _largest(_joined(found))]
+    print_table(("import", "MiB"), [*rows, ("a bare interpreter", _mib(int(bare.stdout) * 4))])
+
+
+def _joined(found: list[tuple[str, float]]) -> list[tuple[str, float]]:
+    """The same with our three packages as one, and OpenSSL's modules as one."""
+    sums: Counter[str] = Counter()
+    for name, kib in found:
+        sums[KIN.get(name, name)] += round(kib)
+    return [(name, kib) for name, kib in sums.most_common()]
+
+
+def _largest(found: list[tuple[str, float]]) -> list[tuple[str, float]]:
+    """The largest of all, and the sum of the others."""
+    ordered = sorted(found, key=lambda one: -one[1])
+    return [*ordered[:CAUSES], ("all others", sum(size for _, size in ordered[CAUSES:]))]
 
 
 def _mib(kib: int) -> str:
