@@ -13,6 +13,8 @@ requests guesses with the first two which characters an answer has that does not
 adds the trace of a profiler to requests with the third, which brings webob; nothing here begins such a trace.
 """
 
+_OF_REQUESTS = ".*character.detection"  # its warning where neither of the first two is there
+
 
 @contextmanager
 def left_out() -> Iterator[None]:
@@ -23,7 +25,7 @@ def left_out() -> Iterator[None]:
     already stay.
     """
     absent = [name for name in UNUSED if name not in sys.modules]
-    warnings.filterwarnings("ignore", "Unable to find acceptable character detection dependency")  # of requests
+    warnings.filterwarnings("ignore", _OF_REQUESTS)
     sys.modules.update(dict.fromkeys(absent))  # type: ignore[arg-type]
     try:
         yield

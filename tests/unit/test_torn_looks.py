@@ -87,3 +87,13 @@ def test_a_list_of_devices_that_lacks_vfs_of_a_pf_means_another_look() -> None:
 
     with pytest.raises(Vanished, match=r"PF 0000:81:00.0 has VF 0000:81:10.2, which the list of node devices lacks"):
         look(Moving(devices=(pf, vf)))
+
+
+def test_a_host_that_stays_is_one_object_and_one_that_changes_is_read_in_full() -> None:
+    connection = Moving(topologies=[[[0, 1]], [[0, 1]], [[0], [1]]], cpus=2)
+    driver = LibvirtDriver(connection, GuestPolicy(virt_type="qemu"), HostArchive(RECORDED).disk)
+
+    first, second, third = (driver.survey("full-guest").facts for _ in range(3))
+
+    assert second is first
+    assert [len(facts.cells) for facts in (first, third)] == [1, 2]
