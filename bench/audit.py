@@ -6,15 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from beds.by_hand import ByHand
-from beds.farms import EACH, Farm
+from beds.gpu_host import make_host, write_config_of
 from beds.placement import serving
 from beds.proxy import Proxy
 from beds.trees import add_consumer
 from bench.goals import Goal, print_table
 from bench.lab import AGENT, Run, run, run_nova
+from drivers.fake.archives import write_archive
 
-FARM = Farm("bench-audit", gpus=19, guests=60)
-PROVIDERS = FARM.gpus + 1
+HOST = make_host("bench-audit", gpus=19, guests=60)
+PROVIDERS = len(HOST.cards) + 1
 
 
 def compare_audits(scratch: Path, template: Path) -> tuple[Goal, ...]:
@@ -22,14 +23,13 @@ def compare_audits(scratch: Path, template: Path) -> tuple[Goal, ...]:
     folder = scratch / "audit"
     folder.mkdir()
     with serving(folder / "placement", template) as server, Proxy(server.url) as proxy:
-        archive = FARM.write_archive(folder / "host")
-        options = ("--host", archive, "--config-file", FARM.write_config(folder, proxy.url), "--format", "json")
+        archive = write_archive(folder / "host", HOST).root
+        config = write_config_of(HOST, folder, proxy.url, "devices")
+        options = ("--host", archive, "--config-file", config, "--format", "json")
         run([AGENT, "sync", *options])
         placement = ByHand(server.url)
-        for number, consumer in enumerate(FARM.consumers):
-            card = {FARM.provider(number): {"VGPU": 1}}
-            rest = {name: amount for name, amount in EACH.items() if name != "VGPU"}
-            add_consumer(placement, consumer, {"allocations": {FARM.name: rest, **card}})
+        for guest in HOST.guests:
+            add_consumer(placement, guest.uuid, {"allocations": HOST.allocations(guest)})
         run([AGENT, "sync", *options])
 
         def audit(*more: str, codes: tuple[int, ...] = (0,)) -> tuple[int, Run]:
@@ -47,7 +47,7 @@ def compare_audits(scratch: Path, template: Path) -> tuple[Goal, ...]:
         ("light, after one guest changed", "", changed),
     ]
     print_table(
-        (f"{PROVIDERS} providers, {FARM.guests} guests", "nova, requests", "agent, requests", "agent, s"),
+        (f"{PROVIDERS} providers, {len(HOST.guests)} guests", "nova, requests", "agent, requests", "agent, s"),
         [(what, theirs, own, f"{done.wall_s:.2f}") for what, theirs, (own, done) in rows],
     )
     print("The agent's audits are a process each, with the interpreter's start; nova's two passes are one process.")
@@ -63,17 +63,17 @@ def compare_audits(scratch: Path, template: Path) -> tuple[Goal, ...]:
 
 def _change(placement: ByHand) -> None:
     """A guest's own allocations are written again as they are, which moves the generation of what it has."""
-    path = f"/allocations/{FARM.consumers[0]}"
+    path = f"/allocations/{HOST.guests[0].uuid}"
     now = placement.send("GET", path)
     placement.send("PUT", path, {key: value for key, value in now.items() if key != "consumers"})
 
 
 def _report(placement: ByHand, folder: Path) -> Path:
     """The root as it stands, as nova would report it."""
-    base = f"/resource_providers/{FARM.root}"
+    base = f"/resource_providers/{HOST.identity}"
     inventories: Mapping[str, Any] = placement.send("GET", f"{base}/inventories")["inventories"]
     traits = placement.send("GET", f"{base}/traits")["traits"]
-    report = {"uuid": FARM.root, "name": FARM.name, "inventories": inventories, "traits": traits}
+    report = {"uuid": HOST.identity, "name": HOST.name, "inventories": inventories, "traits": traits}
     path = folder / "nova-report.json"
     path.write_text(json.dumps(report), encoding="utf-8")
     return path

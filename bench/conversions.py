@@ -16,12 +16,13 @@ from pathlib import Path
 from statistics import median
 
 from beds import databases
-from beds.gpu_host import make_host, write_archive
+from beds.gpu_host import make_host
 from beds.placement import PlacementServer, serving_on
 from beds.proxy import Proxy
 from bench.goals import Goal, print_table
 from bench.lab import AGENT, BenchError, Host, run
 from bench.reshape import Bed, allocate, check, convert_as_nova
+from drivers.fake.archives import write_archive
 
 SIZES = ((8, 100), (64, 500))  # GPUs, guests
 SERVERS = (1, 4)  # workers of placement
@@ -87,30 +88,28 @@ def _goal(workers: int, gpus: int, guests: int, nova: Sent, ours: Sent) -> Goal:
 def _compare(parent: Path, server: PlacementServer, gpus: int, guests: int) -> dict[str, Sent]:
     found = {}
     with Proxy(server.url) as proxy:
-        bed, _ = _lay_down(parent, server, proxy, f"nova-{gpus}", gpus, guests)
+        bed = _lay_down(parent, server, proxy, f"nova-{gpus}", gpus, guests)
         theirs = make_host(f"nova-{gpus}-{guests}-{uuid.uuid4().hex[:6]}", gpus, guests)
         found["nova"] = _sent(convert_as_nova(bed, theirs, server.url, _logged(server)))
         for who, count in _OURS.items():
-            bed, identity = _lay_down(parent, server, proxy, f"agent-{count}-{gpus}", gpus, guests)
+            bed = _lay_down(parent, server, proxy, f"agent-{count}-{gpus}", gpus, guests)
             with _logged(server) as lines:
                 _convert(bed, server.url, count)
             found[who] = _sent(lines)
-            check(bed.lab, identity, bed.host)
+            check(bed.lab, bed.host)
     return found
 
 
-def _lay_down(
-    parent: Path, server: PlacementServer, proxy: Proxy, name: str, gpus: int, guests: int
-) -> tuple[Bed, str]:
+def _lay_down(parent: Path, server: PlacementServer, proxy: Proxy, name: str, gpus: int, guests: int) -> Bed:
     """A host whose vGPUs are a total on its root, as the agent reported it, with its guests."""
     folder = parent / f"{name}-{guests}-{uuid.uuid4().hex[:6]}"
     folder.mkdir()
-    host, identity = make_host(folder.name, gpus, guests), str(uuid.uuid4())
-    archive = write_archive(host, identity, folder / "host")
+    host = make_host(folder.name, gpus, guests)
+    archive = write_archive(folder / "host", host).root
     bed = Bed(Host(folder, folder / "flat.conf", server.url, proxy), host, archive)
     bed.agent("flat", "sync")
-    allocate(bed.lab, identity, host)
-    return bed, identity
+    allocate(bed.lab, host)
+    return bed
 
 
 def _convert(bed: Bed, url: str, workers: int) -> str:
@@ -144,12 +143,12 @@ def _race(parent: Path, server: PlacementServer, who: str, workers: int) -> tupl
     walls = []
     with Proxy(server.url) as proxy:
         for number in range(RACES):
-            bed, identity = _lay_down(parent, server, proxy, f"race-{workers}-{number}", *SIZES[0])
-            with _claiming(bed.lab, identity) as counts:
+            bed = _lay_down(parent, server, proxy, f"race-{workers}-{number}", *SIZES[0])
+            with _claiming(bed.lab, bed.host.identity) as counts:
                 began = time.monotonic()
                 told = _convert(bed, server.url, workers)
                 walls.append(time.monotonic() - began)
-            check(bed.lab, identity, bed.host)
+            check(bed.lab, bed.host)
             begun_again = sum(told.count(words) for words in AGAIN)
             attempts, again, claims = attempts + 1 + begun_again, again + begun_again, claims + sum(counts)
     return who, attempts, again, f"{again / attempts:.2f}", f"{median(walls):.2f}", claims

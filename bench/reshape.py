@@ -14,17 +14,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from beds.gpu_host import CONFIG, GpuHost, make_host, write_archive
+from beds.gpu_host import make_host
 from beds.placement import serving
 from beds.proxy import Answer, Forward, Proxy, Request
 from bench.goals import Goal, print_table
 from bench.lab import AGENT, BenchError, Host, only_provider, run, run_nova, write_config
+from drivers.fake.archives import write_archive
+from drivers.fake.hosts import Allocations, FakeHost
+from drivers.fake.shapes import options_of
 
 SIZES = ((8, 10), (8, 100), (64, 500))  # GPUs, guests
 RESHAPER = "/reshaper"
 LIMIT = 3  # of nova's bytes at most one part in so many
 T = TypeVar("T")
-EACH_HOLDS = {"VCPU": 1, "MEMORY_MB": 256, "DISK_GB": 1, "VGPU": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ class Bed:
     """One host, and the archive that the agent sees of it."""
 
     lab: Host
-    host: GpuHost
+    host: FakeHost
     archive: Path
 
     def agent(self, layout: str, verb: str, *more: object) -> Any:
@@ -109,8 +111,8 @@ class Bed:
         """A configuration file for a layout; ``agent`` has options of that group."""
         placement = {"auth_type": "none", "endpoint": url}
         own = {"state_directory": self.lab.folder / "state", **agent}
-        groups = {**CONFIG, "compute": {"layout": layout}, "placement": placement, "agent": own}
-        return write_config(self.lab.folder, f"{layout}.conf", **groups)
+        groups = {"compute": {"layout": layout}, "placement": placement, "agent": own}
+        return write_config(self.lab.folder, f"{layout}.conf", **options_of(self.host.shape), **groups)
 
     @contextmanager
     def metered(self) -> Iterator[Meter]:
@@ -168,30 +170,29 @@ def _compare(parent: Path, placement: str, proxy: Proxy, gpus: int, guests: int)
     folder = parent / f"{gpus}-{guests}"
     folder.mkdir()
     host, theirs = (make_host(f"{who}-{gpus}-{guests}", gpus, guests) for who in ("agent", "nova"))
-    identity = str(uuid.uuid4())
-    archive = write_archive(host, identity, folder / "host")
+    archive = write_archive(folder / "host", host).root
     bed = Bed(Host(folder, folder / "flat.conf", placement, proxy), host, archive)
-    ours = _reshape_ours(bed, identity)
+    ours = _reshape_ours(bed)
     return Comparison(gpus, guests, _reshape_nova(bed, theirs), ours)
 
 
-def _reshape_ours(bed: Bed, identity: str) -> Meter:
+def _reshape_ours(bed: Bed) -> Meter:
     """The installed command converts what it reported itself in the layout flat."""
     bed.agent("flat", "sync")
-    allocate(bed.lab, identity, bed.host)
+    allocate(bed.lab, bed.host)
     with bed.metered() as meter:
         outcome = bed.agent("devices", "reshape", "--apply")
     if outcome["outcome"] != "changed":
         raise BenchError(f"the agent did not convert {bed.host.name}: {outcome['outcome']} {outcome['notes']}")
-    check(bed.lab, identity, bed.host)
+    check(bed.lab, bed.host)
     return meter
 
 
-def _reshape_nova(bed: Bed, host: GpuHost) -> Meter:
+def _reshape_nova(bed: Bed, host: FakeHost) -> Meter:
     return convert_as_nova(bed, host, bed.lab.proxy.url, bed.metered())
 
 
-def convert_as_nova(bed: Bed, host: GpuHost, url: str, measuring: AbstractContextManager[T]) -> T:
+def convert_as_nova(bed: Bed, host: FakeHost, url: str, measuring: AbstractContextManager[T]) -> T:
     """
     Nova's client converts what it reported itself: the same trees under another name, with nova's mark.
 
@@ -199,20 +200,21 @@ def convert_as_nova(bed: Bed, host: GpuHost, url: str, measuring: AbstractContex
     """
     _, before = only_provider(bed.agent("flat", "discover"))
     after = bed.agent("devices", "discover")["providers"]
-    root = {"uuid": str(uuid.uuid4()), "name": host.name}
+    root = {"uuid": host.identity, "name": host.name}
     bed.lab.nova({**root, **_as_nova(before)})
-    allocate(bed.lab, root["uuid"], host)
+    allocate(bed.lab, host)
+    gpus = {card.slot: card.suffix for card in host.cards}
     wanted = {
         **root,
         **_as_nova(after[bed.host.name]),
-        "children": {f"{host.name}_{gpu}": _as_nova(after[f"{bed.host.name}_{gpu}"]) for gpu in host.gpus},
-        "guests": {guest: f"{host.name}_{gpu}" for guest, gpu in host.guests.items()},
+        "children": {f"{host.name}_{gpu}": _as_nova(after[f"{bed.host.name}_{gpu}"]) for gpu in gpus.values()},
+        "guests": {guest.uuid: f"{host.name}_{gpus[guest.card]}" for guest in host.guests},
     }
     path = bed.lab.folder / "nova-reshape.json"
     path.write_text(json.dumps(wanted), encoding="utf-8")
     with measuring as found:
         run_nova("nova_reshape.py", url, path)
-    check(bed.lab, root["uuid"], host)
+    check(bed.lab, host)
     return found
 
 
@@ -222,30 +224,25 @@ def _as_nova(provider: dict[str, Any]) -> dict[str, Any]:
     return {"inventories": provider["inventories"], "traits": sorted(traits)}
 
 
-def allocate(lab: Host, root_uuid: str, host: GpuHost) -> None:
+def allocate(lab: Host, host: FakeHost) -> None:
     """All guests come at once, each with all it holds on the root."""
-    one = {
-        "allocations": {root_uuid: {"resources": EACH_HOLDS}},
-        "project_id": uuid.uuid4().hex,
-        "user_id": uuid.uuid4().hex,
-        "consumer_generation": None,
-    }
-    lab.ask("POST", "/allocations", dict.fromkeys(host.guests, one))
+    owner = {"project_id": uuid.uuid4().hex, "user_id": uuid.uuid4().hex, "consumer_generation": None}
+    held = {guest.uuid: host.flat(guest)[host.name] for guest in host.guests}
+    body = {guest: {"allocations": {host.identity: {"resources": one}}, **owner} for guest, one in held.items()}
+    lab.ask("POST", "/allocations", body)
 
 
-def check(lab: Host, root_uuid: str, host: GpuHost) -> None:
+def check(lab: Host, host: FakeHost) -> None:
     """
     Look whether every guest has its vGPU where its device is, and the rest on the root.
 
     Raises:
         BenchError: not so.
     """
-    rest = {name: amount for name, amount in EACH_HOLDS.items() if name != "VGPU"}
-    wanted = {f"{host.name}_{gpu}": {guest: {"VGPU": 1} for guest in guests} for gpu, guests in host.held.items()}
-    wanted[host.name] = dict.fromkeys(host.guests, rest)
-    found = {}
-    for row in lab.ask("GET", f"/resource_providers?in_tree={root_uuid}")["resource_providers"]:
+    found: dict[str, Allocations] = {guest.uuid: {} for guest in host.guests}
+    for row in lab.ask("GET", f"/resource_providers?in_tree={host.identity}")["resource_providers"]:
         held = lab.ask("GET", f"/resource_providers/{row['uuid']}/allocations")["allocations"]
-        found[row["name"]] = {guest: one["resources"] for guest, one in held.items()}
-    if found != wanted:
+        for guest, one in held.items():
+            found[guest][row["name"]] = one["resources"]
+    if found != {guest.uuid: host.allocations(guest) for guest in host.guests}:
         raise BenchError(f"{host.name} does not hold after its reshape what it should")

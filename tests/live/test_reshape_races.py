@@ -23,12 +23,14 @@ import requests
 from beds import databases
 from beds.agents import COMMAND, run_agent
 from beds.by_hand import ByHand
-from beds.farms import EACH, Farm
 from beds.faults import Killer, Storm
+from beds.gpu_host import make_host, write_config_of
 from beds.ledger import Ledger, Moment
 from beds.placement import NOAUTH_HEADERS, PlacementServer, serving_on
 from beds.proxy import Hook, Proxy, pass_on
 from beds.trees import add_consumer, lay_down
+from drivers.fake.archives import write_archive
+from drivers.fake.hosts import FakeHost
 
 pytestmark = pytest.mark.live
 
@@ -37,7 +39,6 @@ TURNS = int(os.environ.get("RESHAPE_TURNS", "2"))
 SEED = int(os.environ.get("SOAK_SEED", "20261121"))
 TRIES = 30  # of a claimer at letting go of something
 ABROAD = 5  # GB that each guest has on storage that is not the host's
-WHOLE = EACH | {"DISK_GB": EACH["DISK_GB"] + ABROAD}
 SOME = 3  # kill points of "some", spread over all requests
 PACE = 3.5  # the longest pause of a claimer, in attempts of a conversion: a slow machine slows both
 
@@ -67,16 +68,22 @@ def ledger(cloud: SharedPlacement) -> Iterator[Ledger]:
     found.close()
 
 
-def lay_flat(cloud: SharedPlacement, farm: Farm, folder: Path, archive: Path) -> None:
-    """The farm as a host that is one provider, with its guests."""
-    config = farm.write_config(folder, cloud.server.url, "flat")
+def lay_flat(cloud: SharedPlacement, host: FakeHost, folder: Path, archive: Path) -> None:
+    """The host as one provider, with its guests."""
+    config = write_config_of(host, folder, cloud.server.url, "flat")
     done = run_agent("sync", "--host", archive, "--config-file", config)
     assert done.code == 0, done.out + done.err
     placement = ByHand(cloud.server.url)
-    storage = f"storage of {farm.name}"
+    storage = f"storage of {host.name}"
     lay_down(placement, {storage: {"parent": None, "inventories": {"DISK_GB": {"total": 1000}}}})
-    for consumer in farm.consumers:
-        add_consumer(placement, consumer, {"allocations": {farm.name: EACH, storage: {"DISK_GB": ABROAD}}})
+    for guest in host.guests:
+        add_consumer(placement, guest.uuid, {"allocations": host.flat(guest) | {storage: {"DISK_GB": ABROAD}}})
+
+
+def sums(host: FakeHost) -> dict[str, dict[str, int]]:
+    """What each guest has of each class, wherever."""
+    flat = {guest.uuid: host.flat(guest)[host.name] for guest in host.guests}
+    return {guest: held | {"DISK_GB": held["DISK_GB"] + ABROAD} for guest, held in flat.items()}
 
 
 def everything(placement: ByHand) -> Any:
@@ -131,12 +138,13 @@ class Reader:
         self._thread.join()
 
 
-def wrongs(farm: Farm, moment: Moment) -> list[str]:
-    """What is wrong with a moment of a farm on which nobody claims: lost, invented, over capacity, stock twice."""
-    found = [f"{consumer} holds {held}" for consumer, held in moment.held().items() if held != WHOLE]
-    if len(moment.held()) != farm.guests:
-        found.append(f"{len(moment.held())} consumers")
-    if moment.totals().get("VGPU") != farm.gpus * farm.room:
+def wrongs(host: FakeHost, moment: Moment) -> list[str]:
+    """What is wrong with a moment of a host on which nobody claims: lost, invented, over capacity, stock twice."""
+    wanted, held = sums(host), moment.held()
+    found = [f"{consumer} holds {held[consumer]}" for consumer in held if held[consumer] != wanted.get(consumer)]
+    if len(held) != len(wanted):
+        found.append(f"{len(held)} consumers")
+    if moment.totals().get("VGPU") != sum(card.parts for card in host.cards):
         found.append(f"VGPU {moment.totals().get('VGPU')}")
     return found + [f"{slot} {amount}" for slot, amount in moment.overbooked().items()]
 
@@ -153,13 +161,13 @@ def kill_points(requests_of_one: int) -> list[tuple[int, bool]]:
 def test_a_conversion_killed_at_any_request_ends_as_an_undisturbed_one(
     disturbed: bool, cloud: SharedPlacement, ledger: Ledger, tmp_path: Path
 ) -> None:
-    farm = Farm("farm")
-    archive = farm.write_archive(tmp_path / "host")
+    host = make_host("farm")
+    archive = write_archive(tmp_path / "host", host).root
     placement = ByHand(cloud.server.url)
     with Proxy(cloud.server.url) as proxy:
-        lay_flat(cloud, farm, tmp_path, archive)
+        lay_flat(cloud, host, tmp_path, archive)
         ledger.keep()
-        config = farm.write_config(tmp_path, proxy.url, placement=reached_at(proxy.url))
+        config = write_config_of(host, tmp_path, proxy.url, "devices", placement=reached_at(proxy.url))
         command = ("reshape", "--apply", "--host", archive, "--config-file", config)
         try:
             assert run_agent(*command).code == 0
@@ -167,7 +175,7 @@ def test_a_conversion_killed_at_any_request_ends_as_an_undisturbed_one(
             points = kill_points(count)[:: 2 if disturbed and KILLS != "all" else 1]
             differing: list[tuple[int, bool]] = []
             storm = Storm(0.02, seed=SEED) if disturbed else None
-            with Reader(cloud, lambda moment: wrongs(farm, moment)) as reader:
+            with Reader(cloud, lambda moment: wrongs(host, moment)) as reader:
                 for number, after in points:
                     ledger.restore()
                     kill(command, proxy, Killer(number, after=after, otherwise=storm or pass_on))
@@ -321,9 +329,9 @@ def test_a_host_that_is_turned_back_and_forth_under_schedulers_never_has_a_wrong
     A provider of which more is used than there is counts unless a claim landed on it in the same turn: at its last
     units placement on PostgreSQL books twice by itself when claims meet, without any reshape.
     """
-    farm = Farm("raced", gpus=4, guests=8, room=16)
-    archive = farm.write_archive(tmp_path / "host")
-    lay_flat(cloud, farm, tmp_path, archive)
+    host = make_host("raced", gpus=4, guests=8)
+    archive = write_archive(tmp_path / "host", host).root
+    lay_flat(cloud, host, tmp_path, archive)
     storm: Hook = Storm(0.02, seed=SEED) if disturbed else pass_on
     pace = 2 * PACE if disturbed else PACE
     again = twice = 0
@@ -334,7 +342,7 @@ def test_a_host_that_is_turned_back_and_forth_under_schedulers_never_has_a_wrong
             def convert(layout: str, url: str) -> float:
                 """Convert the host; return the seconds that each of its attempts took."""
                 nonlocal again
-                config = farm.write_config(tmp_path, url, layout, placement=reached_at(url))
+                config = write_config_of(host, tmp_path, url, layout, placement=reached_at(url))
                 options = ("--apply", "--host", archive, "--config-file", config, "-v")
                 began = time.monotonic()
                 done = run_agent("reshape", *options, timeout=330)
@@ -344,7 +352,7 @@ def test_a_host_that_is_turned_back_and_forth_under_schedulers_never_has_a_wrong
                 return (time.monotonic() - began) / (1 + begun_again)
 
             quiet_s = convert("numa", cloud.server.url)
-            claimers = Claimers(cloud.server.url, farm.root, SEED, pace * quiet_s)
+            claimers = Claimers(cloud.server.url, host.identity, SEED, pace * quiet_s)
             totals = ledger.look().totals()
             started = time.monotonic()
             with claimers.working():
@@ -359,7 +367,7 @@ def test_a_host_that_is_turned_back_and_forth_under_schedulers_never_has_a_wrong
                     )
                     with claimers.paused():
                         moment = ledger.look()
-                        assert moment.held() == claimers.held | dict.fromkeys(farm.consumers, WHOLE), f"turn {turn}"
+                        assert moment.held() == claimers.held | sums(host), f"turn {turn}"
                         over = {
                             slot for slot in moment.overbooked() if identity_of(cloud, slot[0]) not in claimers.touched
                         }

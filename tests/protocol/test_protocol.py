@@ -1,22 +1,21 @@
 """A conversion as a model for SPIN: its laws in all interleavings, and the steps of the real client in it."""
 
-import json
 import re
 import subprocess
 import sys
-import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from beds.agents import Result, run_agent
 from beds.by_hand import ByHand
-from beds.gpu_host import CONFIG, GpuHost, make_host, write_archive
+from beds.gpu_host import make_host, write_config_of
 from beds.placement import PlacementServer
 from beds.proxy import Answer, Forward, Proxy, Request
-from beds.upgrades import write_config
+from drivers.fake.archives import write_archive
+from drivers.fake.hosts import FakeGuest, FakeHost
 
 pytestmark = pytest.mark.live
 
@@ -87,8 +86,7 @@ def test_a_fault_is_found(fault: str, tmp_path: Path) -> None:
 class Trace:
     """The steps of the model that requests of the real client are, in the order in which placement got them."""
 
-    host: GpuHost
-    root: str
+    host: FakeHost
     steps: list[tuple[str, int]] = field(default_factory=list)
     disturb: dict[str, Callable[[], None]] = field(default_factory=dict)  # before the first step of this kind
     lose: str = ""  # the answer of the first step of this kind is lost
@@ -127,12 +125,12 @@ class Trace:
             name = re.search(rb'"name": "([^"]*)"', request.body)[1].decode()  # type: ignore[index]
             own = re.search(rb'"uuid": "([^"]*)"', request.body)[1].decode()  # type: ignore[index]
             if self.crash != "create":
-                self.uuids[own] = 1 + self.host.gpus.index(name.removeprefix(f"{self.host.name}_"))
+                self.uuids[own] = 1 + [f"{self.host.name}_{card.suffix}" for card in self.host.cards].index(name)
             return "create", self.uuids.get(own, 0)
         if path == "/reshaper":
             return "reshape", 0
         if parts[0] == "allocations" and request.method == "GET":
-            return "consumer", [*self.host.guests].index(parts[1])
+            return "consumer", [guest.uuid for guest in self.host.guests].index(parts[1])
         if parts[0] != "resource_providers" or len(parts) < 2 or (self.ended and request.method == "GET"):
             return None
         provider = self.provider(parts[1])
@@ -148,7 +146,7 @@ class Trace:
         return None
 
     def provider(self, own: str) -> int:
-        return 0 if own == self.root else self.uuids[own]
+        return 0 if own == self.host.identity else self.uuids[own]
 
     def fill(self, kind: str, request: Request) -> None:
         """
@@ -165,72 +163,62 @@ class Trace:
                 if ("read", provider) not in now:
                     self.steps.append(("read", provider))
         if kind == "reshape":
-            for guest, own in enumerate(self.host.guests):
-                if own.encode() in request.body and ("consumer", guest) not in now:
+            for number, guest in enumerate(self.host.guests):
+                if guest.uuid.encode() in request.body and ("consumer", number) not in now:
                     made = sum(one in ("create", "describe") for one, _ in now)
-                    self.steps.insert(len(self.steps) - made, ("consumer", guest))
+                    self.steps.insert(len(self.steps) - made, ("consumer", number))
 
 
 @dataclass
 class Lab:
-    """A host with two cards and two guests, between the layouts flat and devices."""
+    """A host with two cards and three guests, between the layouts flat and devices; the third does not run yet."""
 
     url: str
     folder: Path
     placement: ByHand
-    host: GpuHost
-    root: str
+    host: FakeHost
     archive: Path
 
     def config(self, url: str, layout: str, who: str = "one") -> Path:
-        groups = {
-            **CONFIG,
-            "compute": {"layout": layout},
-            "placement": {"auth_type": "none", "endpoint": url, "connect_retries": 0, "status_code_retries": 0},
-            "agent": {"state_directory": str(self.folder / who), "node_workers": 1},
-        }
-        return write_config(groups, self.folder / f"{who}-{layout}.conf")
+        folder = self.folder / who
+        folder.mkdir(exist_ok=True)
+        placement = {"auth_type": "none", "endpoint": url, "connect_retries": 0, "status_code_retries": 0}
+        agent = {"state_directory": folder, "node_workers": 1}
+        return write_config_of(self.host, folder, url, layout, placement=placement, agent=agent)
 
     def run(self, url: str, layout: str, *words: str, who: str = "one") -> Result:
         config = self.config(url, layout, who)
         return run_agent(*words, "--host", self.archive, "--config-file", config, "--format", "json")
 
-    def hide(self) -> None:
-        """The third guest does not run yet."""
-        newcomer, states = [*self.host.guests][2], self.archive / "libvirt/domains.json"
-        rest = {own: state for own, state in json.loads(states.read_text()).items() if own != newcomer}
-        states.write_text(json.dumps(rest), encoding="utf-8")
-        (self.archive / f"libvirt/domains/{newcomer}.xml").unlink()
-
-    def claim(self, guest: str, provider: str) -> None:
+    def claim(self, guest: FakeGuest) -> None:
         body = {
-            "allocations": {provider: {"resources": {"VGPU": 1}}},
+            "allocations": {self.host.identity: {"resources": {"VGPU": 1}}},
             "project_id": "p",
             "user_id": "u",
             "consumer_generation": None,
             "consumer_type": "INSTANCE",
         }
-        self.placement.send("PUT", f"/allocations/{guest}", body)
+        self.placement.send("PUT", f"/allocations/{guest.uuid}", body)
 
-    def release(self, guest: str) -> None:
-        self.placement.send("DELETE", f"/allocations/{guest}")
+    def release(self, guest: FakeGuest) -> None:
+        self.placement.send("DELETE", f"/allocations/{guest.uuid}")
 
 
 @pytest.fixture
 def lab(placement_server: PlacementServer, tmp_path: Path) -> Lab:
-    host, root = make_host("model", 2, 3), str(uuid.uuid4())
-    archive = write_archive(host, root, tmp_path / "host")
-    lab = Lab(placement_server.url, tmp_path, ByHand(placement_server.url), host, root, archive)
-    lab.hide()
+    host = make_host("model", 2, 3)
+    running = replace(host, guests=host.guests[:2])
+    archive = write_archive(tmp_path / "host", running).root
+    lab = Lab(placement_server.url, tmp_path, ByHand(placement_server.url), host, archive)
     assert lab.run(lab.url, "flat", "sync").code == 0
-    for guest in [*host.guests][:2]:
-        lab.claim(guest, root)
+    for guest in running.guests:
+        lab.claim(guest)
     return lab
 
 
 @pytest.fixture
 def trace(lab: Lab) -> Trace:
-    return Trace(lab.host, lab.root)
+    return Trace(lab.host)
 
 
 def convert(lab: Lab, trace: Trace, layout: str = "devices", *, passes: int = 1) -> None:
@@ -276,10 +264,10 @@ def test_the_model_refuses_steps_in_another_order(lab: Lab, trace: Trace, tmp_pa
 
 
 def test_so_it_does_when_a_guest_is_claimed_meanwhile(lab: Lab, trace: Trace, tmp_path: Path) -> None:
-    newcomer = [*lab.host.guests][2]
+    newcomer = lab.host.guests[2]
 
     def claim() -> None:
-        lab.claim(newcomer, lab.root)
+        lab.claim(newcomer)
         trace.steps.append(("claim", 0))
 
     trace.disturb["reshape"] = claim
@@ -290,7 +278,7 @@ def test_so_it_does_when_a_guest_is_claimed_meanwhile(lab: Lab, trace: Trace, tm
 
 
 def test_so_it_does_when_a_guest_ends_meanwhile(lab: Lab, trace: Trace, tmp_path: Path) -> None:
-    first = next(iter(lab.host.guests))
+    first = lab.host.guests[0]
 
     def release() -> None:
         lab.release(first)
@@ -325,7 +313,7 @@ def test_so_do_two_agents_on_one_host(lab: Lab, trace: Trace, tmp_path: Path) ->
             done = lab.run(proxy.url, "devices", "reshape", "--apply", "--patience", "0", who="other")
             assert done.code == 0, done.out + done.err
 
-    second = Trace(lab.host, lab.root, trace.steps, uuids=trace.uuids)
+    second = Trace(lab.host, trace.steps, uuids=trace.uuids)
     trace.disturb["reshape"] = other
     convert(lab, trace)
 
@@ -335,7 +323,7 @@ def test_so_do_two_agents_on_one_host(lab: Lab, trace: Trace, tmp_path: Path) ->
 
 def test_so_it_does_on_the_way_back(lab: Lab, trace: Trace, tmp_path: Path) -> None:
     convert(lab, trace)
-    back = Trace(lab.host, lab.root, uuids=trace.uuids)
+    back = Trace(lab.host, uuids=trace.uuids)
     convert(lab, back, "flat")
 
     assert [kind for kind, _ in back.steps][-3:] == ["reshape", "delete", "delete"]
