@@ -1,11 +1,14 @@
 """A thousand services in threads of this process, each with a made-up host and a state of its own."""
 
+import json
 import re
 import threading
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from agent.connect.choice import Choice
 from agent.service.loop import Daemon
@@ -13,6 +16,7 @@ from agent.service.status import ServiceStatus
 from agent.service.systemd import Notifier
 from beds.process import BedError
 from beds.upgrades import write_config
+from drivers.fake.shapes import SHAPES, options_of
 
 STOP_S = 60
 SECOND = re.compile(r"\[(\d+/\w+/\d+:\d+:\d+:\d+) ")
@@ -27,11 +31,14 @@ class Fleet:
     count: int
     interval_s: int = 60
     start_spread_s: int = 10
+    shape: str = "small"
+    scripts: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)  # steps of a service's host
     worst_s: float = 0.0  # of all passes that were looked at
     took: list[float] = field(default_factory=list)
 
     def start(self) -> None:
         """All at once, as after an upgrade of the whole fleet."""
+        self._scripts_began = time.monotonic()
         self.daemons = [self._daemon(number) for number in range(self.count)]
         self._seen: dict[int, float | None] = dict.fromkeys(range(self.count))
         threading.stack_size(1 << 20)
@@ -60,6 +67,10 @@ class Fleet:
                     self.worst_s = max(self.worst_s, status.took_s)
             time.sleep(0.5)
 
+    def watch_until(self, after_s: float) -> None:
+        """The same until so many seconds of the scripts are over."""
+        self.watch(self._scripts_began + after_s - time.monotonic())
+
     def wait_until_ready(self, patience_s: float) -> float:
         """How long it took from the start until each had done a pass."""
         while not all(status.is_ready for status in self.statuses()):
@@ -78,10 +89,15 @@ class Fleet:
     def _daemon(self, number: int) -> Daemon:
         folder = self.folder / f"{number:04}"
         folder.mkdir(parents=True, exist_ok=True)
+        fake: dict[str, object] = {"seed": number, "shape": self.shape}
+        if number in self.scripts:
+            fake["script"] = folder / "script.yaml"
+            (folder / "script.yaml").write_text(json.dumps({"steps": self.scripts[number]}), encoding="utf-8")
         config = write_config(
-            {
+            options_of(SHAPES[self.shape])
+            | {
                 "DEFAULT": {"compute_driver": "fake.FakeDriver"},
-                "fake": {"seed": number},
+                "fake": fake,
                 "placement": {"auth_type": "none", "endpoint": self.url},
                 "agent": {
                     "state_directory": folder / "state",
@@ -91,7 +107,8 @@ class Fleet:
             },
             folder / "agent.conf",
         )
-        return Daemon(replace(Choice(), config_files=(config,), service=True), Notifier({}))
+        choice = replace(Choice(), config_files=(config,), service=True, began_s=self._scripts_began)
+        return Daemon(choice, Notifier({}))
 
 
 def requests_a_second(log: Path, skip_bytes: int = 0) -> list[int]:

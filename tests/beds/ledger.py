@@ -64,6 +64,10 @@ class Ledger:
                 use[first, provider, name] = int(second)
         return Moment(stock, use)
 
+    def generations(self) -> dict[str, int]:
+        """How often each provider was written, by name."""
+        return dict(self._ask("SELECT name, generation FROM resource_providers"))
+
     def keep(self) -> None:
         """Remember all that stands, for ``restore``."""
         for table in KEPT:

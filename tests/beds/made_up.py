@@ -1,16 +1,63 @@
-"""Made-up hosts as the real parsers read them."""
+"""Made-up hosts as the real parsers read them, and as placement is to have them."""
 
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 from agent.connect.choice import Choice, open_driver
 from agent.settings.read import Settings, load_settings
+from beds.by_hand import ByHand
 from beds.upgrades import write_config
 from drivers.fake.archives import write_archive
-from drivers.fake.hosts import CLASSES, FakeHost
+from drivers.fake.hosts import CLASSES, FakeGuest, FakeHost
 from drivers.fake.shapes import options_of
 from reportclient.allocations import Holdings
 from reportclient.tree import ProviderTree
+
+
+def stock_of(host: FakeHost) -> dict[tuple[str, str], int]:
+    """The total of each provider and class of a host that reports all that it has in the layout devices."""
+    root = {
+        "VCPU": sum(map(len, host.shape.shared)),
+        "PCPU": sum(map(len, host.shape.dedicated)),
+        "MEMORY_MB": host.memory_gib * 1024 * host.shape.cells,
+        "DISK_GB": host.disk_gib,
+    }
+    return {(host.name, name): total for name, total in root.items()} | {
+        (f"{host.name}_{card.suffix}", CLASSES[card.kind]): card.parts for card in host.cards if card.parts
+    }
+
+
+def use_of(host: FakeHost) -> dict[tuple[str, str, str], int]:
+    """What each guest has of each provider and class in the layout devices."""
+    return {
+        (guest.uuid, provider, name): amount
+        for guest in host.guests
+        for provider, amounts in host.allocations(guest).items()
+        for name, amount in amounts.items()
+    }
+
+
+def claim(placement: ByHand, host: FakeHost, guests: Iterable[FakeGuest]) -> None:
+    """Write what nova's scheduler would for guests that are about to start."""
+    rows = placement.send("GET", f"/resource_providers?in_tree={host.identity}")["resource_providers"]
+    uuids = {row["name"]: row["uuid"] for row in rows}
+    owner = {"project_id": "p", "user_id": "u", "consumer_type": "INSTANCE", "consumer_generation": None}
+    body = {
+        guest.uuid: owner
+        | {
+            "allocations": {
+                uuids[provider]: {"resources": amounts} for provider, amounts in host.allocations(guest).items()
+            }
+        }
+        for guest in guests
+    }
+    placement.send("POST", "/allocations", body)
+
+
+def release(placement: ByHand, guest: FakeGuest) -> None:
+    """Do what nova-compute does when a guest is gone."""
+    placement.send("DELETE", f"/allocations/{guest.uuid}")
 
 
 def settings_for(host: FakeHost, layout: str, folder: Path) -> Settings:
@@ -50,7 +97,7 @@ def check_as_made(host: FakeHost, folder: Path) -> None:
     assert held(holdings) == made
     assert not host.guests or {"VCPU", "PCPU", "MEMORY_MB"} <= holdings.told
     assert holdings.undecided == ()
-    assert {(f"{host.name}_{card.suffix}", CLASSES[card.kind]): card.parts for card in host.cards if card.parts} == {
+    assert {slot: total for slot, total in stock_of(host).items() if slot[1] in CLASSES.values()} == {
         (one.name, name): stock.total
         for one in tree
         for name, stock in one.inventories.items()

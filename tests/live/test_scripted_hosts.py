@@ -12,12 +12,12 @@ import pytest
 
 from beds.agents import run_agent
 from beds.by_hand import ByHand
+from beds.made_up import claim, release, stock_of, use_of
 from beds.placement import PlacementServer
 from beds.service import Service, made_up, noauth, serving
-from beds.trees import add_consumer
 from beds.upgrades import write_config
 from drivers.fake.fleet import make_hosts
-from drivers.fake.hosts import CLASSES, FakeGuest, FakeHost
+from drivers.fake.hosts import CLASSES, FakeHost
 from drivers.fake.script import Moment, histories, parse_script, state_at
 from drivers.fake.shapes import options_of
 
@@ -57,19 +57,13 @@ class Stands:
 
 def made(host: FakeHost) -> Stands:
     """What it is to have, by the values that were made."""
-    cards = {f"{host.name}_{card.suffix}": card.parts for card in host.cards if card.parts}
-    totals = Counter(
-        VCPU=sum(map(len, host.shape.shared)),
-        PCPU=sum(map(len, host.shape.dedicated)),
-        MEMORY_MB=host.memory_gib * 1024 * host.shape.cells,
-        DISK_GB=host.disk_gib,
-    )
-    for card in host.cards:
-        totals[CLASSES[card.kind]] += card.parts
+    cards = {provider: total for (provider, name), total in stock_of(host).items() if name in CLASSES.values()}
+    totals: Counter[str] = Counter()
+    for (_, name), total in stock_of(host).items():
+        totals[name] += total
     used: Counter[str] = Counter()
-    for guest in host.guests:
-        for amounts in host.allocations(guest).values():
-            used.update(amounts)
+    for (*_, name), amount in use_of(host).items():
+        used[name] += amount
     return Stands(cards, totals, used)
 
 
@@ -78,7 +72,7 @@ class Lab:
 
     def __init__(self, service: Service, placement: ByHand) -> None:
         self._service = service
-        self._placement = placement
+        self.placement = placement
         self._began_s = time.monotonic()
         self._histories = histories(HOSTS, parse_script({"steps": STEPS}))
 
@@ -92,9 +86,9 @@ class Lab:
         used: Counter[str] = Counter()
         for one in self._providers(host):
             path = f"/resource_providers/{one['uuid']}"
-            stock = self._placement.send("GET", f"{path}/inventories")["inventories"]
+            stock = self.placement.send("GET", f"{path}/inventories")["inventories"]
             totals.update({name: each["total"] for name, each in stock.items()})
-            used.update(self._placement.send("GET", f"{path}/usages")["usages"])
+            used.update(self.placement.send("GET", f"{path}/usages")["usages"])
             cards.update((one["name"], each["total"]) for name, each in stock.items() if name in CLASSES.values())
         return Stands(cards, totals, used)
 
@@ -102,14 +96,6 @@ class Lab:
         """Those of all providers of the hosts that fail."""
         trees = (self._providers(moment.host) for moment in moments if moment.fails)
         return {one["name"]: one["generation"] for tree in trees for one in tree}
-
-    def start(self, host: FakeHost, guest: FakeGuest) -> None:
-        """As nova's scheduler does, before the guest is there."""
-        add_consumer(self._placement, guest.uuid, {"allocations": host.allocations(guest)})
-
-    def end(self, guest: FakeGuest) -> None:
-        """As nova-compute does, when the guest is gone."""
-        self._placement.send("DELETE", f"/allocations/{guest.uuid}")
 
     def wait_until(self, after_s: float) -> None:
         time.sleep(max(0.0, self._began_s + after_s - time.monotonic()))
@@ -131,7 +117,7 @@ class Lab:
             raise
 
     def _providers(self, host: FakeHost) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._placement.send("GET", f"/resource_providers?in_tree={host.identity}")[
+        found: list[dict[str, Any]] = self.placement.send("GET", f"/resource_providers?in_tree={host.identity}")[
             "resource_providers"
         ]
         return found
@@ -149,18 +135,17 @@ def test_placement_follows_hosts_that_change_and_is_left_alone_by_those_that_fai
         lab = Lab(service, ByHand(placement_server.url))
         service.wait_for_passes(1)
         for host in HOSTS:
-            for guest in host.guests:
-                lab.start(host, guest)
+            claim(lab.placement, host, host.guests)
         lab.wait_for(lab.at(0))
 
         for after_s, line in zip(MOMENTS, LINES, strict=True):
             before, now = lab.at(after_s - 1), lab.at(after_s)
             stood = lab.generations(now)
             if line["do"] == "start_guest":
-                lab.start(now[0].host, now[0].host.guests[-1])
+                claim(lab.placement, now[0].host, now[0].host.guests[-1:])
             lab.wait_until(after_s + 1)
             if line["do"] == "end_guest":
-                lab.end(before[0].host.guests[-1])
+                release(lab.placement, before[0].host.guests[-1])
             if line["do"] == "fail":
                 lab.wait_for_failure()
                 lab.wait_until(after_s + GAP_S - 1)
