@@ -1,4 +1,4 @@
-"""A thousand recorded hosts planned at one desk: how long, how much memory, and the page of it."""
+"""A thousand made-up hosts that differ, planned at one desk: how long, how much memory, and the page of it."""
 
 import resource
 import shutil
@@ -8,40 +8,36 @@ from pathlib import Path
 
 import pytest
 
-from beds.inventory import KINDS, Fleet, FleetHost, name_archive
+from beds.inventory import Fleet
 from beds.placement import PlacementServer
 from beds.upgrades import write_config
+from drivers.fake.fleet import generate_fleet
+from drivers.fake.shapes import SHAPES, options_of
 
 pytestmark = pytest.mark.live
 
 HOSTS = 1000
+SHAPE = "mixed"
 KEPT = Path(__file__).parents[2] / "build/fleet"
 
 
 def test_a_thousand_archives_at_one_desk(placement_server: PlacementServer, tmp_path: Path) -> None:
-    kind = KINDS[0]
-    hosts = [
-        FleetHost(f"host-{number:04}", kind, tmp_path / "hosts" / str(number), placement_server.url)
-        for number in range(HOSTS)
-    ]
-    for host in hosts:
-        shutil.copytree(kind.archive, host.archive)
-        name_archive(host.archive, host.name)
+    archives = {one.root.name: str(one.root) for one in generate_fleet(tmp_path / "hosts", HOSTS, seed=20, shape=SHAPE)}
     config = write_config(
         {
             "placement": {"auth_type": "none", "endpoint": placement_server.url},
             "agent": {"state_directory": str(tmp_path / "state")},
+            **options_of(SHAPES[SHAPE]),
         },
         tmp_path / "agent.conf",
     )
     fleet = Fleet([], tmp_path)
-    archives = {host.name: str(host.archive) for host in hosts}
 
     began = time.monotonic()
     done = fleet.play(
         "rehearse",
         fleet_archives=archives,
-        fleet_arguments=["--config-file", str(kind.config), "--config-file", str(config)],
+        fleet_arguments=["--config-file", str(config)],
         fleet_layout="numa",
         fleet_command=[str(fleet.command)],
     )
