@@ -46,8 +46,7 @@ def load() -> Any:
 
     parsers()
     with left_out():
-        pass
-    from agent.service.loop import Daemon
+        from agent.service.loop import Daemon
 
     return Daemon
 
