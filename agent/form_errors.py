@@ -1,9 +1,10 @@
 """Says in plain words where a file that people write differs from the form that is read. Pure."""
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
+
+from agent.likeness import most_alike
 
 if TYPE_CHECKING:
     import jsonschema
@@ -34,8 +35,8 @@ def form_error(record: object, schema: Mapping[str, object]) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return a question for the known name that ``name`` resembles most; empty: it resembles none."""
-    near = difflib.get_close_matches(name, [*known], 1, _NEAR)
-    return f": is {near[0]} meant?" if near else ""
+    near = most_alike(name, known, _NEAR)
+    return f": is {near} meant?" if near else ""
 
 
 def _told(error: "jsonschema.ValidationError") -> str:

@@ -1,6 +1,5 @@
 """Makes keystoneauth adapters for placement, Ironic and nova: with Keystone, without it, or in this process."""
 
-import difflib
 import os
 import threading
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from oslo_config import cfg
 from agent import VERSION
 from agent.connect.tokens import look_after
 from agent.errors import ConfigError
+from agent.likeness import most_alike
 from agent.settings.mentions import place
 from agent.settings.options import register_secrets
 from agent.settings.read import Settings
@@ -291,8 +291,8 @@ def _check_login(conf: cfg.ConfigOpts, group: str) -> None:
     try:
         options = loading.get_auth_plugin_conf_options(kind)
     except exceptions.NoMatchingPlugin as error:
-        near = difflib.get_close_matches(kind, _ways_to_log_in(), 1)
-        meant = f"is {near[0]} meant?" if near else "use password, v3applicationcredential or none"
+        near = most_alike(kind, _ways_to_log_in())
+        meant = f"is {near} meant?" if near else "use password, v3applicationcredential or none"
         raise ConfigError(f"{where}[{section}] auth_type = {kind} is no way to log in: {meant}") from error
     needed = [option.dest for option in options if option.required or (option.secret and option.dest in NEEDED)]
     if kind in BY_NAME and conf[section].user_id is None:

@@ -5,7 +5,6 @@ Options of nova that this agent does not have are ignored. Options that would ch
 the agent does not support are refused.
 """
 
-import difflib
 import os.path
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from typing import Literal
 from oslo_config import cfg
 
 from agent.errors import ConfigError
+from agent.likeness import most_alike
 from agent.settings.mentions import mentions
 from agent.settings.options import OPTIONS, OWN_GROUPS, REFUSED, register
 from agent.settings.policy import build_policy
@@ -287,9 +287,9 @@ def _check_own_names(values: Values) -> None:
     """Refuse unknown options in the groups that only this agent has: there they must be misspelt."""
     for path, line, group, name, _ in mentions(values.conf):
         if group in OWN_GROUPS and name not in {option.name for option in OPTIONS[group]}:
-            near = difflib.get_close_matches(name, [option.name for option in OPTIONS[group]], 1)
+            near = most_alike(name, (option.name for option in OPTIONS[group]))
             homes = [f"[{home}] {name}" for home, known in OPTIONS.items() if any(one.name == name for one in known)]
-            meant = f": is {(homes or near)[0]} meant?" if homes or near else ""
+            meant = f": is {homes[0] if homes else near} meant?" if homes or near else ""
             values.problems.append(f"{path}:{line}: [{group}] {name} is no option of this agent{meant}")
 
 

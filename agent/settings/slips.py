@@ -1,10 +1,10 @@
 """Finds names in the configuration files that are probably misspelt, and vGPU types that the files leave unused."""
 
-import difflib
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from agent.likeness import most_alike
 from agent.settings.mentions import is_registered, mentions, place
 from agent.settings.options import MDEV_OPTIONS, OPTIONS
 from agent.settings.read import Settings
@@ -102,4 +102,4 @@ def _near(name: str, known: Iterable[str], likeness: float = NEAR) -> str:
     """Return the known name that ``name`` resembles most, or that has its letters in another order; empty: none."""
     names = list(known)
     swapped = [one for one in names if sorted(one) == sorted(name)]
-    return next(iter((*difflib.get_close_matches(name, names, 1, likeness), *swapped)), "")
+    return most_alike(name, names, likeness) or next(iter(swapped), "")

@@ -6,8 +6,8 @@ provider of this host that no entry names any more, and placement has no provide
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
 
+from agent.likeness import most_alike
 from agent.sync.decide.additions import COMPUTE_NODE, Addition, now_named
 from reportclient.ownership import Names
 from reportclient.renaming import child_uuid
@@ -60,11 +60,7 @@ def misspelt(unmatched: Iterable[Addition], desired: ProviderTree) -> tuple[str,
 def resembling(unmatched: Iterable[Addition], desired: ProviderTree, exists: Callable[[str], bool]) -> tuple[str, ...]:
     """Return a sentence on each unmatched entry that is nearly a name of this host and not in placement either."""
     names = [provider.name for provider in desired]
-    near = [
-        entry
-        for entry in unmatched
-        if _begins_alike(entry, desired) or get_close_matches(entry.provider, names, 1, ALIKE)
-    ]
+    near = [entry for entry in unmatched if _begins_alike(entry, desired) or most_alike(entry.provider, names, ALIKE)]
     return tuple(_sentence(entry, desired) for entry in near if not exists(entry.provider))
 
 
@@ -91,5 +87,5 @@ def _begins_alike(entry: Addition, desired: ProviderTree) -> bool:
 
 def _sentence(entry: Addition, desired: ProviderTree) -> str:
     names = [provider.name for provider in desired]
-    near = get_close_matches(entry.provider, names, 1, 0) or names
-    return f"{entry.source}: no provider of this host is called {entry.provider}: is {near[0]} meant?"
+    near = most_alike(entry.provider, names, 0) or names[0]
+    return f"{entry.source}: no provider of this host is called {entry.provider}: is {near} meant?"
