@@ -9,8 +9,8 @@ import gc
 import logging
 import sys
 import time
+from typing import TYPE_CHECKING
 
-from agent.audit.heal import HealPolicy, read_policy
 from agent.connect.choice import Choice, settings_for
 from agent.errors import ConfigError, StateError
 from agent.service import signals
@@ -28,6 +28,9 @@ from agent.state.locks import serving
 from agent.sync.outcome import Status
 from drivers.errors import DiscoveryError
 from drivers.events import Event
+
+if TYPE_CHECKING:
+    from agent.audit.heal import HealPolicy
 
 LOG = logging.getLogger(__name__)
 
@@ -209,7 +212,7 @@ class Daemon:
             LOG.error("the log cannot be reopened reason=%s", reason)
 
 
-def _read(choice: Choice) -> tuple[Settings, HealPolicy | None]:
+def _read(choice: Choice) -> tuple[Settings, "HealPolicy | None"]:
     """
     Read the configuration, and the heal policy that it names (None: nothing is repaired).
 
@@ -217,7 +220,11 @@ def _read(choice: Choice) -> tuple[Settings, HealPolicy | None]:
         ConfigError: one of them cannot be read, or has a value that makes no sense.
     """
     settings = settings_for(choice)
-    return settings, read_policy(settings.heal_policy) if settings.heal_policy else None
+    if settings.heal_policy is None:
+        return settings, None
+    from agent.audit.heal import read_policy  # a service without a policy runs without what repairs
+
+    return settings, read_policy(settings.heal_policy)
 
 
 def _check_lasting(before: Settings, after: Settings) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from agent.audit.heal import HealPolicy
 from agent.connect.choice import (
     Choice,
     host_driver,
@@ -30,7 +29,6 @@ from agent.service.status import WELL
 from agent.settings.read import Settings
 from agent.state.locks import locked
 from agent.sync.decide.view import Wishes
-from agent.sync.in_bulk import report_new
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
 from agent.sync.quiet import QuietPass
@@ -43,6 +41,7 @@ from reportclient.keystone import Sender
 from reportclient.transport import Transport
 
 if TYPE_CHECKING:
+    from agent.audit.heal import HealPolicy
     from agent.bare_metal.run import NodesOutcome
 
 LOG = logging.getLogger(__name__)
@@ -63,7 +62,7 @@ class Rounds:
         self,
         choice: Choice,
         settings: Settings,
-        policy: HealPolicy | None,
+        policy: "HealPolicy | None",
         *,
         wake: Callable[[Event], None],
         metered: Callable[[Sender], Sender],
@@ -105,7 +104,7 @@ class Rounds:
         convert = not self._started and self._settings.allow_reshape
         wishes = Wishes(reshape=convert, deep=deep, counts=counts)
         nodes = self._list_nodes(client, deep)
-        made = {} if self._started else report_new(nodes, wishes, self._progress)
+        made = {} if self._started else self._report_new(nodes, wishes)
         taken: list[RoundResult] = []
         failures: list[Exception] = []
         for node in nodes:
@@ -181,6 +180,14 @@ class Rounds:
             )
             for name in names
         ]
+
+    def _report_new(self, nodes: list[ComputeNode], wishes: Wishes) -> dict[str, Outcome]:
+        """Report many new hosts at once, and return their outcomes by name; a live host is alone."""
+        if not self._settings.recorded:
+            return {}
+        from agent.sync.in_bulk import report_new  # loads what only made-up hosts need
+
+        return report_new(nodes, wishes, self._progress)
 
     def _end(self, node: ComputeNode, outcome: Outcome, deep: bool) -> RoundResult:
         """Log the outcome of a node's pass, audit the node, and return the result; errors as ``Audits.take``."""

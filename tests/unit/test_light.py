@@ -13,10 +13,15 @@ SERVICE = (
     "drivers.host.udev",
 )
 FOR_OTHERS = {
+    "agent.audit.heal",  # where a policy allows repairs
     "agent.bare_metal.run",
     "agent.service.metrics",
     "agent.sync.archive",
+    "agent.sync.decide.undoing",
+    "agent.sync.in_bulk",  # for made-up hosts
+    "agent.sync.journal",  # for conversions
     "charset_normalizer",  # for answers of unknown characters
+    "difflib",  # where a name is misspelt
     "drivers.host.unpack",
     "drivers.ironic.driver",
     "jsonschema",  # for files that operators write, as yaml

@@ -1,6 +1,7 @@
 """Judge whether the plan of a pass may be carried out, and say what a person should know of it. Pure."""
 
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from agent.state.memory import NodeState
 from agent.sync.decide.beside import against_root, twice_on_root
@@ -9,7 +10,6 @@ from agent.sync.decide.draft import Draft
 from agent.sync.decide.novas import advice, open_stock, stranded
 from agent.sync.decide.owner import against_writing, only_audits, outlook
 from agent.sync.decide.pool import DISK, leaves, tell_pool
-from agent.sync.decide.undoing import Conversion, not_as_before
 from agent.sync.decide.unmatched import misspelt
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
@@ -19,6 +19,9 @@ from reportclient.names import NO_DEVICES
 from reportclient.ownership import MARKER, Names
 from reportclient.plan import Limits, Plan, Reparent, check_use, shrinkage
 from reportclient.settings import lost_settings
+
+if TYPE_CHECKING:
+    from agent.sync.decide.undoing import Conversion
 
 PATIENCE = 3  # passes in a row that must want the same smaller host
 REPARENTING = (1, 37)  # the first microversion that can change a provider's parent
@@ -90,8 +93,10 @@ def judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
     return Verdict(refused=Status.UNSAFE, notes=notes, memory=replace(memory, smaller=digest, smaller_seen=seen))
 
 
-def _not_undone(draft: Draft, undone: Conversion, node: str) -> tuple[str, ...]:
+def _not_undone(draft: Draft, undone: "Conversion", node: str) -> tuple[str, ...]:
     """Return why the plan does not take a conversion back; empty where it does, and where that is done."""
+    from agent.sync.decide.undoing import not_as_before  # only for a plan that takes one back
+
     if undone.node != node:
         return (f"the last conversion {undone.name} is of {undone.node}, not of {node}: nothing is taken back",)
     if draft.plan.operations and draft.stands_in not in (undone.layout, undone.target):
