@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 REMEMBERED = 20  # passes
+_KINDS = tuple(kind.value for kind in Kind)
 HOST, PLACEMENT, OWN, CONFIGURATION, STORAGE = "host", "placement", "own files", "configuration", "storage"
 
 
@@ -94,7 +95,7 @@ class Reporter:
         )
         self._remember(f"{', '.join(sorted(set(taken.outcomes.values())))} in {seconds:.3f} s")
         if Status.FAILED.value not in taken.outcomes.values():  # else the sums would lack a node
-            self._metrics.found({kind.value: taken.findings.get(kind.value, 0) for kind in Kind})
+            self._metrics.found({kind: taken.findings.get(kind, 0) for kind in _KINDS})
             self._metrics.stocked(desired=taken.desired, observed=taken.observed)
             self._metrics.held(taken.stocks)
         self._metrics.done()

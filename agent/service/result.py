@@ -43,6 +43,8 @@ def result_of(outcome: Outcome, audited: Audited) -> RoundResult:
 def together(taken: Iterable[RoundResult]) -> RoundResult:
     """Merge the results of several nodes into one."""
     taken = tuple(taken)
+    if len(taken) == 1:
+        return taken[0]
     return RoundResult(
         outcomes={node: outcome for one in taken for node, outcome in one.outcomes.items()},
         notes=tuple(note for one in taken for note in one.notes),

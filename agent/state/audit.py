@@ -135,4 +135,4 @@ def _read_sighting(first_s: float, looks: int, noted: Clock, now: Clock) -> Sigh
 
 
 def _path(directory: Path, root_uuid: str) -> Path:
-    return directory / "audits" / f"{root_uuid}.json"
+    return directory / f"audits/{root_uuid}.json"

@@ -41,7 +41,7 @@ def write_durably(path: Path, text: str) -> None:
         os.fsync(file.fileno())
 
 
-def read_whole(path: Path) -> bytes:
+def read_whole(path: Path | str) -> bytes:
     """
     Read a small file; ``Path.read_bytes`` does the same in three times the time, and a pass reads a dozen.
 

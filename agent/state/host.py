@@ -24,7 +24,6 @@ class StateFile:
 
     def __init__(self, directory: Path, node_uuid: str) -> None:
         self._path = directory / f"{node_uuid}.json"
-        self._temporary = temporary_path(self._path)
 
     def exists(self) -> bool:
         """Return whether something is remembered, of whichever placement."""
@@ -52,7 +51,9 @@ class StateFile:
                 error,
             )
             return NodeState(where=where)
-        return replace(state, where=where) if same_place(state.where, where) else NodeState(where=where)
+        if not same_place(state.where, where):
+            return NodeState(where=where)
+        return state if state.where == where else replace(state, where=where)
 
     def begin(self, state: NodeState) -> None:
         """
@@ -64,12 +65,13 @@ class StateFile:
         Raises:
             StateError: no space on the disk, or no permission.
         """
+        temporary = temporary_path(self._path)
         try:
             self._replace(replace(state, observed=None))
-            write_durably(self._temporary, " " * max(RESERVE_BYTES, 2 * len(encode_state(state))))
+            write_durably(temporary, " " * max(RESERVE_BYTES, 2 * len(encode_state(state))))
         except OSError as error:
             with suppress(OSError):
-                self._temporary.unlink(missing_ok=True)
+                temporary.unlink(missing_ok=True)
             raise StateError(
                 f"cannot write state below {self._path.parent}: {error.strerror}: nothing was sent to placement; "
                 f"free disk space or set [agent] state_directory"

@@ -19,10 +19,10 @@ def read_identity(folders: Iterable[Path]) -> str | None:
     Raises:
         StateError: a file holds no uuid or cannot be read, or two files disagree.
     """
-    found: dict[Path, str] = {}
-    for path in dict.fromkeys(folder / FILE for folder in folders):
+    found: dict[str, str] = {}
+    for path in dict.fromkeys(f"{folder}/{FILE}" for folder in folders):
         try:
-            found[path] = parse_identity(read_whole(path).decode(errors="replace"), str(path))
+            found[path] = parse_identity(read_whole(path).decode(errors="replace"), path)
         except FileNotFoundError:
             continue
         except OSError as error:

@@ -139,12 +139,12 @@ def _stopped() -> StoppedClock:
 
 def _state(settings: Settings) -> dict[str, bytes]:
     """Read what the agent remembers, and the host's identity: content by file name below the state directory."""
-    directory, found = settings.state_directory, {}
+    directory, found = str(settings.state_directory), {}
     try:
-        for folder in ("", "audits/"):
-            for name in _entries(directory / folder):
+        for folder, below in ((directory, ""), (f"{directory}/audits", "audits/")):
+            for name in _entries(folder):
                 if name == MEMORY_NAME or _MEMORY.fullmatch(name):
-                    found[folder + name] = read_whole(directory / folder / name)
+                    found[below + name] = read_whole(f"{folder}/{name}")
         if not settings.recorded and (identity := read_identity(settings.identity_folders)):
             found[FILE] = f"{identity}\n".encode()
     except OSError as error:
@@ -152,7 +152,7 @@ def _state(settings: Settings) -> dict[str, bytes]:
     return found
 
 
-def _entries(folder: Path) -> list[str]:
+def _entries(folder: str) -> list[str]:
     """Return the names in a folder; empty if there is no such folder, as before the first pass."""
     try:
         return os.listdir(folder)  # noqa: PTH208 - a Path for each name would cost more than the listing
