@@ -56,6 +56,7 @@ def _make(name: str, seed: int, shape: Shape, number: int) -> FakeHost:
             ),
         ),
     )
+    kinds = tuple(kind for kind in host.kinds if kind != "port" or shape.ports)
     for _ in range(dice.randint(shape.guests // 2, shape.guests)):
-        host = with_guest(host, dice.choice(host.kinds))
+        host = with_guest(host, dice.choice(kinds))
     return host

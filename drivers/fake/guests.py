@@ -41,8 +41,9 @@ FLAVORS: Mapping[GuestKind, tuple[Flavor, ...]] = {
         ),
     ),
     "vgpu": (Flavor(name="g1.medium", vcpus=2, memory_mib=4096, disk_gib=40, extra_specs=(("resources:VGPU", "1"),)),),
+    "port": (Flavor(name="m1.medium", vcpus=2, memory_mib=4096, disk_gib=40),),
 }
-CARD_OF: Mapping[GuestKind, CardKind] = {"vf": "nic", "vgpu": "gpu"}
+CARD_OF: Mapping[GuestKind, CardKind] = {"vf": "nic", "vgpu": "gpu", "port": "nic"}
 
 
 def with_guest(host: FakeHost, kind: GuestKind) -> FakeHost:

@@ -8,7 +8,7 @@ from typing import Literal
 from drivers.fake.shapes import Shape
 
 CardKind = Literal["nic", "gpu"]
-GuestKind = Literal["plain", "pinned", "pages", "vf", "vgpu"]
+GuestKind = Literal["plain", "pinned", "pages", "vf", "vgpu", "port"]  # port: a VF for a port of Neutron
 Allocations = dict[str, dict[str, int]]  # name of a provider -> class -> amount
 
 NAMESPACE = uuid.UUID("5b2f0c3e-8f0c-4c57-9d0f-6a52a6f2a7b1")
@@ -107,6 +107,7 @@ class FakeHost:
             "pages": bool(self.shape.huge_gib),
             "vf": "nic" in cards,
             "vgpu": "gpu" in cards,
+            "port": "nic" in cards,
         }
         return tuple(kind for kind, can in wanted.items() if can)
 
@@ -115,14 +116,15 @@ class FakeHost:
         return tuple(guest for guest in self.guests if guest.card == card.slot)
 
     def allocations(self, guest: FakeGuest) -> Allocations:
-        """Return what nova's scheduler allocates to a guest in the layout devices."""
+        """Return what nova's scheduler allocates to a guest in the layout devices: nothing for a port of Neutron."""
         cpus = "PCPU" if guest.pins else "VCPU"
         root = {cpus: guest.flavor.vcpus, "MEMORY_MB": guest.flavor.memory_mib, "DISK_GB": guest.disk_gib}
         found = {self.name: {name: amount for name, amount in root.items() if amount}}
-        for card in self.cards:
-            if card.slot == guest.card:
-                found[f"{self.name}_{card.suffix}"] = {CLASSES[card.kind]: 1}
-        return found
+        return found if guest.kind == "port" else found | self.devices(guest)
+
+    def devices(self, guest: FakeGuest) -> Allocations:
+        """Return what a guest has of cards, whether nova allocates it or not."""
+        return {f"{self.name}_{card.suffix}": {CLASSES[card.kind]: 1} for card in self.cards if card.slot == guest.card}
 
     def flat(self, guest: FakeGuest) -> Allocations:
         """Return what nova's scheduler allocates to a guest in the layout flat: all of it on the root."""

@@ -19,6 +19,7 @@ class Shape:
     nics: int = 0  # cards with VFs
     gpus: int = 0  # cards that make mediated devices
     guests: int = 0  # at most; half of them at least, as far as there is room
+    ports: bool = False  # whether guests get VFs for ports of Neutron too, beside those that their flavors ask for
 
     @property
     def has_guests(self) -> bool:
@@ -47,6 +48,7 @@ SHAPES = {
     "medium": Shape(cells=2, cores=16, threads=2, memory_gib=128, disk_gib=2000),
     "large": Shape(cells=4, cores=32, threads=2, memory_gib=256, disk_gib=8000),
     "network": Shape(2, 16, 2, memory_gib=64, disk_gib=2000, huge_gib=16, nics=2, guests=12),
+    "ports": Shape(2, 16, 2, memory_gib=64, disk_gib=2000, huge_gib=16, nics=2, guests=12, ports=True),
     "gpu": Shape(2, 32, 2, memory_gib=128, disk_gib=4000, gpus=4, guests=20),
     "mixed": Shape(2, 16, 2, memory_gib=64, disk_gib=4000, huge_gib=16, nics=2, gpus=2, guests=16),
 }

@@ -1,8 +1,9 @@
 """The devices and the guests of a made-up host as libvirt's XML, of which the agent reads all that is here."""
 
 from collections.abc import Iterator
+from uuid import uuid5
 
-from drivers.fake.hosts import HUGE_KIB, Card, FakeGuest, FakeHost, libvirt_name
+from drivers.fake.hosts import HUGE_KIB, NAMESPACE, Card, FakeGuest, FakeHost, libvirt_name
 from drivers.fake.shapes import MDEV_TYPE
 
 _OTHER_TYPE = "nvidia-223"  # that a GPU can make too, half as many, while it has none of the usual type
@@ -49,7 +50,7 @@ def guest_xml(host: FakeHost, guest: FakeGuest) -> str:
     parts += [
         "<os><type arch='x86_64' machine='pc-i440fx-7.2'>hvm</type></os>",
         f"<cpu mode='host-model'><topology sockets='{flavor.vcpus}' cores='1' threads='1'/>{numa}</cpu>",
-        f"<devices><emulator>/usr/bin/qemu-system-x86_64</emulator>{_hostdev(guest)}</devices>",
+        f"<devices><emulator>/usr/bin/qemu-system-x86_64</emulator>{_device(guest)}</devices>",
     ]
     return f"<domain type='kvm'>{''.join(parts)}</domain>"
 
@@ -58,6 +59,12 @@ def _metadata(host: FakeHost, guest: FakeGuest) -> str:
     flavor = guest.flavor
     specs = "".join(f"<nova:extraSpec name='{name}'>{value}</nova:extraSpec>" for name, value in flavor.extra_specs)
     root = f"<nova:root type='image' uuid='{host.identity}'/>" if guest.of_image else "<nova:root type='volume'/>"
+    ports = ""
+    if guest.kind == "port":
+        ip = f"<nova:ip type='fixed' address='198.51.100.{guest.number % 250 + 1}' ipVersion='4'/>"
+        ports = (
+            f"<nova:ports><nova:port uuid='{uuid5(NAMESPACE, f'port of {guest.uuid}')}'>{ip}</nova:port></nova:ports>"
+        )
     return (
         f"<nova:instance xmlns:nova='http://openstack.org/xmlns/libvirt/nova/1.1'>"
         f"<nova:package version='32.0.0'/><nova:name>{guest.kind}-{guest.number}</nova:name>"
@@ -66,7 +73,7 @@ def _metadata(host: FakeHost, guest: FakeGuest) -> str:
         f"<nova:ephemeral>0</nova:ephemeral><nova:vcpus>{flavor.vcpus}</nova:vcpus>"
         f"<nova:extraSpecs>{specs}</nova:extraSpecs></nova:flavor>"
         f"<nova:owner><nova:user uuid='user'>user</nova:user><nova:project uuid='project'>project</nova:project>"
-        f"</nova:owner>{root}</nova:instance>"
+        f"</nova:owner>{root}{ports}</nova:instance>"
     )
 
 
@@ -81,13 +88,17 @@ def _bindings(host: FakeHost, guest: FakeGuest, cell: int) -> str:
     )
 
 
-def _hostdev(guest: FakeGuest) -> str:
+def _device(guest: FakeGuest) -> str:
     if guest.kind == "vf":
         source = f"<source>{_address(guest.device)}</source>"
         return f"<hostdev mode='subsystem' type='pci' managed='yes'>{source}</hostdev>"
     if guest.kind == "vgpu":
         source = f"<source><address uuid='{guest.device}'/></source>"
         return f"<hostdev mode='subsystem' type='mdev' managed='no' model='vfio-pci'>{source}</hostdev>"
+    if guest.kind == "port":
+        mac = f"<mac address='fa:16:3e:00:{guest.number >> 8 & 0xFF:02x}:{guest.number & 0xFF:02x}'/>"
+        source = f"<source>{_address(guest.device, 'pci')}</source>"
+        return f"<interface type='hostdev' managed='yes'>{mac}{source}<vlan><tag id='100'/></vlan></interface>"
     return ""
 
 
@@ -131,9 +142,10 @@ def _mdev(device: str, card: Card) -> str:
     )
 
 
-def _address(text: str) -> str:
+def _address(text: str, kind: str = "") -> str:
     domain, bus, slot, function = _parts(text)
-    return f"<address domain='0x{domain:04x}' bus='0x{bus:02x}' slot='0x{slot:02x}' function='0x{function:x}'/>"
+    of = f"type='{kind}' " if kind else ""
+    return f"<address {of}domain='0x{domain:04x}' bus='0x{bus:02x}' slot='0x{slot:02x}' function='0x{function:x}'/>"
 
 
 def _parts(address: str) -> tuple[int, int, int, int]:

@@ -9,7 +9,7 @@ from agent.settings.read import Settings, load_settings
 from beds.by_hand import ByHand
 from beds.upgrades import write_config
 from drivers.fake.archives import write_archive
-from drivers.fake.hosts import CLASSES, FakeGuest, FakeHost
+from drivers.fake.hosts import CLASSES, Allocations, FakeGuest, FakeHost
 from drivers.fake.shapes import options_of
 from reportclient.allocations import Holdings
 from reportclient.tree import ProviderTree
@@ -82,19 +82,22 @@ def held(holdings: Holdings) -> dict[str, Counter[tuple[str, str]]]:
     return found
 
 
+def _slots(allocations: Allocations) -> dict[tuple[str, str], int]:
+    return {(provider, name): amount for provider, amounts in allocations.items() for name, amount in amounts.items()}
+
+
 def check_as_made(host: FakeHost, folder: Path) -> None:
     """What each guest has, and how many parts each card has, is found as it was made."""
     tree, holdings = discover(host, "devices", folder)
     made = {
         guest.uuid: {
-            (provider, name): amount
-            for provider, amounts in host.allocations(guest).items()
-            for name, amount in amounts.items()
-            if name in holdings.told
+            slot: amount for slot, amount in _slots(host.allocations(guest)).items() if slot[1] in holdings.told
         }
         for guest in host.guests
     }
-    assert held(holdings) == made
+    ports = {guest.uuid: _slots(host.devices(guest)) for guest in host.guests if guest.kind == "port"}
+    assert {one.consumer: {(one.provider, one.resource_class): one.amount} for one in holdings.ports} == ports
+    assert held(holdings) == {guest: has | ports.get(guest, {}) for guest, has in made.items()}
     assert not host.guests or {"VCPU", "PCPU", "MEMORY_MB"} <= holdings.told
     assert holdings.undecided == ()
     assert {slot: total for slot, total in stock_of(host).items() if slot[1] in CLASSES.values()} == {

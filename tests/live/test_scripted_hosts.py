@@ -29,17 +29,18 @@ SLOT = 4  # the first free one of these hosts
 
 HOSTS = make_hosts(2, seed=SEED, shape="mixed")
 LINES: tuple[dict[str, Any], ...] = (  # each is looked at before the next one
+    {"do": "start_guest", "kind": "port", "hosts": [0]},
     {"do": "add_card", "card": "nic", "count": 16},
     {"do": "set_vfs", "slot": SLOT, "count": 4},
     {"do": "start_guest", "kind": "vf", "hosts": [0]},
     {"do": "fail", "hosts": [1]},
     {"do": "fail", "hosts": [0]},
     {"do": "heal"},
-    {"do": "end_guest", "number": HOSTS[0].started + 1, "hosts": [0]},
+    {"do": "end_guest", "number": HOSTS[0].started + 2, "hosts": [0]},
     {"do": "remove_card", "slot": SLOT},
 )
 MOMENTS = tuple(range(FIRST_S, FIRST_S + len(LINES) * GAP_S, GAP_S))
-UNSEEN = {"after_s": MOMENTS[4], "do": "add_card", "card": "gpu", "hosts": [1]}  # while host 1 fails
+UNSEEN = {"after_s": MOMENTS[5], "do": "add_card", "card": "gpu", "hosts": [1]}  # while host 1 fails
 STEPS = sorted(
     [UNSEEN, *({"after_s": after_s, **line} for after_s, line in zip(MOMENTS, LINES, strict=True))],
     key=lambda step: step["after_s"],

@@ -61,6 +61,15 @@ def test_a_mixed_fleet_has_guests_of_every_kind() -> None:
     assert make_hosts(4, seed=1, shape="mixed") != hosts
 
 
+def test_guests_have_vfs_for_ports_only_on_hosts_of_that_shape() -> None:
+    kinds = {
+        shape: {guest.kind for host in make_hosts(8, seed=0, shape=shape) for guest in host.guests} for shape in SHAPES
+    }
+
+    assert {shape for shape, found in kinds.items() if "port" in found} == {"ports"}
+    assert kinds["ports"] == {"plain", "pinned", "pages", "vf", "port"}
+
+
 @pytest.mark.parametrize(("shape", "digest"), FIRST.items())
 def test_a_seed_still_makes_the_hosts_that_the_first_version_made(shape: str, digest: str, tmp_path: Path) -> None:
     generate_fleet(tmp_path, 3, seed=7, shape=shape)

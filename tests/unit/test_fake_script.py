@@ -51,7 +51,7 @@ def slots(host: FakeHost) -> dict[int, tuple[str, int]]:
 # -- what a step does -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["plain", "pinned", "pages", "vf", "vgpu"])
+@pytest.mark.parametrize("kind", ["plain", "pinned", "pages", "vf", "vgpu", "port"])
 def test_a_guest_starts_with_what_its_kind_has(kind: str, tmp_path: Path) -> None:
     host = last(bare(), {"do": "start_guest", "kind": kind})
 
