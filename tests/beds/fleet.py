@@ -35,11 +35,17 @@ class Fleet:
     scripts: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)  # steps of a service's host
     worst_s: float = 0.0  # of all passes that were looked at
     took: list[float] = field(default_factory=list)
+    daemons: list[Daemon] = field(default_factory=list)
 
-    def start(self) -> None:
-        """All at once, as after an upgrade of the whole fleet."""
+    def prepare(self) -> None:
+        """Write the configurations, and make the services, which do nothing yet."""
         self._scripts_began = time.monotonic()
         self.daemons = [self._daemon(number) for number in range(self.count)]
+
+    def start(self) -> None:
+        """All at once, as after an upgrade of the whole fleet; prepared or not."""
+        if not self.daemons:
+            self.prepare()
         self._seen: dict[int, float | None] = dict.fromkeys(range(self.count))
         threading.stack_size(1 << 20)
         self._threads = [threading.Thread(target=daemon.run) for daemon in self.daemons]

@@ -61,6 +61,14 @@ class Cloud:
     agents_cores: Cores | None = None  # that all agents share; None: each has a host of its own
     record: Record = field(default_factory=Record)
 
+    def compute(self, activity: Activity, part: float) -> Steps:
+        """Let an agent take a part of the CPU of an activity, on cores that all share."""
+        cores = self.agents_cores
+        assert cores
+        yield from cores.compute(part * (activity.agent_s - activity.kernel_s))
+        if activity.kernel_s:
+            yield from (cores.beneath or cores).compute(part * activity.kernel_s)
+
     def ask(self, agent: "Agent", kind: str) -> Steps:
         """
         Send a request of an agent.
@@ -196,15 +204,14 @@ class Agent:
             return
 
     def _pass(self, activity: Activity) -> Steps:
-        cores = self.cloud.agents_cores
-        share_s = activity.agent_s / (activity.count + 1)
+        cores, part = self.cloud.agents_cores, 1 / (activity.count + 1)
         for kind, times in activity.requests:
             for _ in range(times):
                 if cores:
-                    yield from cores.compute(share_s)
+                    yield from self.cloud.compute(activity, part)
                 yield from self.cloud.ask(self, kind)
         if cores:
-            yield from cores.compute(share_s)
+            yield from self.cloud.compute(activity, part)
         else:
             yield self.cloud.env.timeout(activity.agent_s)
 

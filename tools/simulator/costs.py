@@ -26,6 +26,7 @@ class Activity:
 
     agent_s: float
     requests: tuple[tuple[str, int], ...]
+    kernel_s: float = 0.0  # of its CPU, where other threads of its process go on
 
     @property
     def count(self) -> int:
@@ -35,7 +36,11 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How much more CPU the same request takes beside others than alone: caches are shared, threads take turns."""
+    """
+    How much more CPU the same request takes beside others than alone.
+
+    Caches are shared, threads take turns; and where requests are few, other work has taken the caches between them.
+    """
 
     service: float
     database: float
@@ -48,16 +53,15 @@ class Costs:
     measured: Mapping[str, str]  # date, and versions
     kinds: Mapping[str, Cost]  # by method and path
     hosts: Mapping[str, Mapping[str, Activity]]  # by host and layout, for instance "network numa"; then by activity
-    load: Load
+    loads: Mapping[str, Load]  # by what all agents do: "first", "restart", "quiet"
     searches_s: Mapping[str, Mapping[str, float]]  # by layout, then by number of hosts: one search for candidates
 
-    @property
-    def loaded(self) -> Mapping[str, Cost]:
-        """What requests cost beside others."""
+    def loaded(self, activity: str | None = None) -> Mapping[str, Cost]:
+        """Return what requests cost while all agents do this; None: the most that they cost."""
+        of_any = Load(*(max(getattr(one, part) for one in self.loads.values()) for part in ("service", "database")))
+        load = self.loads[activity] if activity else of_any
         return {
-            kind: replace(
-                cost, service_s=cost.service_s * self.load.service, database_s=cost.database_s * self.load.database
-            )
+            kind: replace(cost, service_s=cost.service_s * load.service, database_s=cost.database_s * load.database)
             for kind, cost in self.kinds.items()
         }
 
@@ -86,12 +90,12 @@ def read_costs(path: Path = COSTS) -> Costs:
         kinds={kind: Cost(**cost) for kind, cost in found["kinds"].items()},
         hosts={
             host: {
-                name: Activity(one["agent_s"], tuple((kind, times) for kind, times in one["requests"]))
+                name: Activity(one["agent_s"], tuple((kind, times) for kind, times in one["requests"]), one["kernel_s"])
                 for name, one in activities.items()
             }
             for host, activities in found["hosts"].items()
         },
-        load=Load(**found["load"]),
+        loads={name: Load(**load) for name, load in found["loads"].items()},
         searches_s=found["searches_s"],
     )
 

@@ -16,14 +16,13 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
 
 import bcrypt
-import psutil
 import requests
 
 from agent.connect.choice import Choice, settings_for
@@ -35,6 +34,7 @@ from beds.by_hand import ByHand
 from beds.fleet import Fleet
 from beds.keystone import AGENT, PLACEMENT, Login
 from beds.placement import serving_on
+from beds.spent import Spent, spent
 from beds.trees import add_consumer
 from beds.upgrades import write_config
 from drivers.fake.archives import write_archive
@@ -45,7 +45,8 @@ from simulator.costs import CLAIM, TOKEN, VALIDATION, Activity, Cost, Costs, Loa
 
 HOSTS = 12  # that are measured of each shape
 QUIET = 5  # quiet passes of each
-SERVICES, QUIET_S = 60, 5  # that share a process, and the seconds of their periods
+SERVICES, QUIET_S = 100, 10  # that share a process, and the seconds of their periods
+QUIETS = 6  # periods in which quiet passes are measured
 SOAK = "soak"
 CLAIMS = 5  # of each, beside those of its guests
 TOKENS = 30
@@ -58,14 +59,6 @@ SEARCHES_S = {  # docs/sizing.md, PostgreSQL, nova's limit of 1,000 candidates: 
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """CPU seconds so far, of PostgreSQL and of all other processes that this one started."""
-
-    database_s: float
-    others_s: float
-
-
 @dataclass
 class Meter:
     """Notes each request with what it cost."""
@@ -73,7 +66,7 @@ class Meter:
     seen: dict[str, list[tuple[float, float, float]]] = field(default_factory=lambda: defaultdict(list))
     order: list[str] = field(default_factory=list)
     own_s: float = 0.0  # CPU of this process for metering, since ``begin``
-    _before: Spent = Spent(0, 0)
+    _before: Spent = field(default_factory=lambda: Spent(0, 0, 0, 0))
 
     def begin(self) -> None:
         """Forget the order of requests; what follows is another activity."""
@@ -107,26 +100,6 @@ class Meter:
         }
 
 
-def spent() -> Spent:
-    """Return the CPU seconds of all processes below this one, as of now."""
-    database_s = others_s = 0.0
-    for process in psutil.Process().children(recursive=True):
-        try:
-            name, seconds = process.name(), _cpu_s(process.pid)
-        except (psutil.NoSuchProcess, OSError):
-            continue
-        if name == "postgres":
-            database_s += seconds
-        else:
-            others_s += seconds
-    return Spent(database_s, others_s)
-
-
-def _cpu_s(pid: int) -> float:
-    tasks = Path(f"/proc/{pid}/task")
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1e9
-
-
 def measure(scratch: Path) -> Costs:
     """Measure everything; takes some two minutes."""
     meter, hosts = Meter(), {}
@@ -141,7 +114,7 @@ def measure(scratch: Path) -> Costs:
         databases.postgresql(scratch / "soak-database") as url,
         serving_on(databases.with_driver(url), scratch / "soak-placement") as server,
     ):
-        hosts[SOAK], load = _measure_soak(scratch / "soak", server.url, hosts["small flat"], meter.costs())
+        hosts[SOAK], loads = _measure_soak(scratch / "soak", server.url, hosts["small flat"], meter.costs())
     _measure_keystone(scratch / "keystone", meter)
     return Costs(
         measured={
@@ -153,7 +126,7 @@ def measure(scratch: Path) -> Costs:
         },
         kinds=meter.costs(),
         hosts=hosts,
-        load=load,
+        loads=loads,
         searches_s=SEARCHES_S,
     )
 
@@ -254,54 +227,55 @@ def _claim(by_hand: ByHand, host: FakeHost, meter: Meter) -> None:
 
 def _measure_soak(
     folder: Path, url: str, alone: Mapping[str, Activity], kinds: Mapping[str, Cost]
-) -> tuple[Mapping[str, Activity], Load]:
+) -> tuple[Mapping[str, Activity], Mapping[str, Load]]:
     """
     Measure the CPU of services that share a process, as make soak has them, and of placement while many ask.
 
     Their requests are those of a host of the same shape.
     """
     gc_collect, gc.collect = gc.collect, lambda *_: 0  # as tests/soak/test_fleet.py
-    cpu_s = {"start": _started_s(folder / "starts", url)}
-    load = Load(1.0, 1.0)
+    used: dict[str, Spent] = {}  # by one service
+    start = used["start"] = _started(folder / "starts", url)
     for activity in ("first", "restart"):
         fleet = Fleet(folder, url, SERVICES, interval_s=QUIET_S, start_spread_s=1)
-        began, before = time.process_time(), spent()
+        fleet.prepare()
+        before = spent()
         fleet.start()
         fleet.wait_until_ready(120)
-        cpu_s[activity] = (time.process_time() - began) / SERVICES - cpu_s["start"]
-        if activity == "first":
-            load = _load(before, spent(), alone["first"], kinds)
-        else:
+        used[activity] = (spent() - before) / SERVICES
+        if activity == "restart":
             time.sleep(2 * QUIET_S)
-            began, passes = time.process_time(), fleet.passes()
-            time.sleep(4 * QUIET_S)
-            cpu_s["quiet"] = (time.process_time() - began) / (fleet.passes() - passes)
+            before, passes = spent(), fleet.passes()
+            time.sleep(QUIETS * QUIET_S)
+            used["quiet"] = (spent() - before) / (fleet.passes() - passes)
         fleet.stop()
     gc.collect = gc_collect
-    cpu_s["whole"] = cpu_s["quiet"] * alone["whole"].agent_s / alone["quiet"].agent_s
-    nothing = Activity(0, ())
-    return {name: replace(alone.get(name, nothing), agent_s=round(one, 6)) for name, one in cpu_s.items()}, load
+    loads = {name: _load(used[name], alone[name], kinds) for name in ("first", "restart", "quiet")}
+    used = {name: one - start if name in ("first", "restart") else one for name, one in used.items()}
+    used["whole"] = used["quiet"] / (alone["quiet"].agent_s / alone["whole"].agent_s)
+    return {
+        name: Activity(round(one.own_s, 6), alone[name].requests if name in alone else (), round(one.kernel_s, 6))
+        for name, one in used.items()
+    }, loads
 
 
-def _started_s(folder: Path, url: str) -> float:
-    """Return the CPU of one service from its start until it waits for its first pass."""
+def _started(folder: Path, url: str) -> Spent:
+    """Return what one service that is made already takes from its start until it waits for its first pass."""
     fleet = Fleet(folder, url, SERVICES, start_spread_s=10_000)
-    began = time.process_time()
+    fleet.prepare()
+    before = spent()
     fleet.start()
     time.sleep(QUIET_S)
-    seconds = (time.process_time() - began) / SERVICES
+    used = (spent() - before) / SERVICES
     fleet.stop()
-    return seconds
+    return used
 
 
-def _load(before: Spent, after: Spent, first: Activity, kinds: Mapping[str, Cost]) -> Load:
-    """Compare the CPU of many first passes side by side with that of the same requests one at a time."""
-    service_s = sum(times * kinds[kind].service_s for kind, times in first.requests)
-    database_s = sum(times * kinds[kind].database_s for kind, times in first.requests)
-    return Load(
-        round((after.others_s - before.others_s) / SERVICES / service_s, 3),
-        round((after.database_s - before.database_s) / SERVICES / database_s, 3),
-    )
+def _load(used: Spent, activity: Activity, kinds: Mapping[str, Cost]) -> Load:
+    """Compare what placement took for an activity of one of many with the same requests one at a time."""
+    service_s = sum(times * kinds[kind].service_s for kind, times in activity.requests)
+    database_s = sum(times * kinds[kind].database_s for kind, times in activity.requests)
+    return Load(round(used.others_s / service_s, 3), round(used.database_s / database_s, 3))
 
 
 def _measure_keystone(folder: Path, meter: Meter) -> None:

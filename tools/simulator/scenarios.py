@@ -80,7 +80,7 @@ class World:
         self.database = Cores(self.env, setup.database_cores)
         self.placement = Service(self.env, setup.workers, 1, self.database)
         self.keystone = Service(self.env, setup.keystone_workers, 1, Cores(self.env, setup.database_cores))
-        self.cloud = Cloud(self.env, self.placement, self.keystone, costs.loaded, setup.ways, self.dice)
+        self.cloud = Cloud(self.env, self.placement, self.keystone, costs.loaded(), setup.ways, self.dice)
         activities = {**costs.hosts[f"{setup.shape} flat"], **costs.hosts[f"{setup.shape} {setup.layout}"]}
         self.agents = [Agent(self.cloud, self.dice.random(), activities) for _ in range(setup.hosts)]
         self.runs: list[simpy.Process] = []

@@ -88,7 +88,7 @@ def _more(count: int) -> int:
 
 def _first_guess(hosts: int, costs: Costs) -> Setup:
     """Return what is busy for ``SHARE`` of the time at rest and always while all restart, by the mean of the costs."""
-    ways, kinds = Ways(), costs.loaded
+    ways, kinds = Ways(), costs.loaded()
     logins_a_s = hosts / (ways.token_s or math.inf) / (sum(ways.renewed or (1, 1)) / 2)
     keystone = logins_a_s * kinds[TOKEN].service_s + hosts / ways.token_cache_s * kinds[VALIDATION].service_s
     quiet = kinds["GET /resource_providers"]

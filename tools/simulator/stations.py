@@ -33,9 +33,7 @@ class Cores:
             with self.places.request() as place:
                 yield place
                 if self.beneath:
-                    with self.beneath.places.request() as below:
-                        yield below
-                        yield self.env.timeout(turn_s)
+                    yield from self.beneath.compute(turn_s)
                 else:
                     yield self.env.timeout(turn_s)
             seconds -= turn_s
@@ -56,6 +54,7 @@ class Service:
     backlog: int = 2048  # requests that may wait: those beyond are not accepted (gunicorn's default)
     cores: Cores | None = None  # of a machine that all share; None: each process has one of its own
     arrived: Counter[int] = field(default_factory=Counter)  # requests by second
+    answered: Counter[int] = field(default_factory=Counter)  # the same by the second of their answers
     busy_s: float = 0.0  # CPU of the processes
     is_up: bool = True
     starts: int = 0  # how many times it was started again; requests of before are lost
@@ -88,3 +87,4 @@ class Service:
                 yield self.env.timeout(cost.service_s)
             yield from self.database.compute(cost.database_s)
             yield self.env.timeout(cost.wait_s)
+            self.answered[int(self.env.now)] += 1

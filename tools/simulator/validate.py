@@ -20,13 +20,13 @@ from simulator.stations import Cores, Service, Steps
 
 KEPT = Path(__file__).with_name("soak.json")
 AGENTS, CORES, PROCESSES, THREADS = 1000, 2, 2, 4  # tests/beds/placement.py
-SPREADS_S = (0, 10, 30)
+SPREADS_S, RESTARTS = (0, 10, 30), 5  # tests/soak/test_fleet.py
 REST_S = 300
 SHORT_TURN_S = 0.0002  # a pass makes some 400 calls to the system, and each ends a turn; shorter changes nothing
 THREAD_S = 0.0002  # CPU of starting a thread
 PATTERNS = {
     "populated": r"populated an empty placement in (?P<ready_s>\d+) s",
-    "restarted, spread {}": r"start_spread {} s: all ready after (?P<ready_s>\d+) s, (?P<requests>\d+) requests, .*"
+    "restarted, spread {}": r"start_spread {} s: all ready after (?P<ready_s>[\d.]+) s, (?P<requests>\d+) requests, .*"
     r"most in a second (?P<most>\d+), worst pass (?P<worst_s>[\d.]+) s",
     "at rest": r"at rest for .*, (?P<requests>[\d.]+) a second, most in a second (?P<most>\d+); .* (?P<each>[\d.]+) "
     r"requests a pass; passes took (?P<median_s>[\d.]+) s \(median\), (?P<worst_s>[\d.]+) s",
@@ -36,64 +36,77 @@ PATTERNS = {
 class Soak:
     """The machine of the soak test with its fleet."""
 
-    def __init__(self, costs: Costs, ways: Ways, seed: int = 0) -> None:
+    def __init__(self, costs: Costs, ways: Ways, load: str, seed: int = 0) -> None:
+        """``load`` is the activity that decides what requests cost."""
         self.env = simpy.Environment()
-        machine = Cores(self.env, CORES)
+        machine = Cores(self.env, CORES, turn_s=SHORT_TURN_S)
         process = Cores(self.env, 1, machine, SHORT_TURN_S)
         placement = Service(self.env, PROCESSES, THREADS, Cores(self.env, CORES, machine), cores=machine)
-        self.cloud = Cloud(self.env, placement, None, costs.loaded, ways, random.Random(seed), process)
-        activities = costs.hosts["soak"]
+        kinds = costs.loaded(load)
+        self.activity = "first" if load == "first" else "restart"
+        self.cloud = Cloud(self.env, placement, None, kinds, ways, random.Random(seed), process)
         self.agents = [
-            Agent(self.cloud, place_of("soak", f"/nowhere/{number:04}/state"), activities) for number in range(AGENTS)
+            Agent(self.cloud, place_of("soak", f"/nowhere/{number:04}/state"), costs.hosts["soak"])
+            for number in range(AGENTS)
         ]
 
-    def start(self, activity: str) -> float:
+    def start(self) -> float:
         """Start all; return the seconds until each had done a pass."""
-        self.env.process(self._start(activity))
+        self.env.process(self._start())
         while any(agent.ready_at is None for agent in self.agents):
             self.env.run(self.env.now + 0.5)
         return max(agent.ready_at or 0.0 for agent in self.agents)
 
-    def _start(self, activity: str) -> Steps:
+    def rest(self, seconds: float) -> dict[str, float]:
+        """Let nothing happen for so long; return what is seen then."""
+        record, answered = self.cloud.record, self.cloud.placement.answered
+        before, count = Counter(answered), len(record.took)
+        self.env.run(self.env.now + seconds)
+        now = answered - before
+        passes = [took_s for _, took_s in record.took[count:]]
+        return {
+            "requests": now.total() / seconds,
+            "most": max(now.values()),
+            "each": now.total() / len(passes),
+            "median_s": statistics.median(passes),
+            "worst_s": max(passes),
+        }
+
+    def _start(self) -> Steps:
         for agent in self.agents:  # a thread is waited for until it began
             assert self.cloud.agents_cores
             yield from self.cloud.agents_cores.compute(THREAD_S)
-            self.env.process(self._run(agent, activity))
+            self.env.process(self._run(agent))
 
-    def _run(self, agent: Agent, activity: str) -> Steps:
-        assert self.cloud.agents_cores
-        yield from self.cloud.agents_cores.compute(agent.activities["start"].agent_s)
-        yield from agent.run(activity)
+    def _run(self, agent: Agent) -> Steps:
+        yield from self.cloud.compute(agent.activities["start"], 1)
+        yield from agent.run(self.activity)
 
 
 def simulate(costs: Costs) -> dict[str, dict[str, float]]:
-    """Return the figures of the soak test, by run."""
-    soak = Soak(costs, Ways(token_s=None, start_spread_s=10))
-    found = {"populated": {"ready_s": soak.start("first")}}
+    """Return the figures of the soak test, by run; those of several runs are their medians, as in the test."""
+    found = {"populated": {"ready_s": Soak(costs, _ways(10), "first").start()}}
     for spread_s in SPREADS_S:
-        soak = Soak(costs, Ways(token_s=None, start_spread_s=spread_s))
-        ready_s = soak.start("restart")
-        arrived = soak.cloud.placement.arrived
+        runs = [_restart(costs, spread_s, seed) for seed in range(RESTARTS)]
         found[f"restarted, spread {spread_s}"] = {
-            "ready_s": ready_s,
-            "requests": arrived.total(),
-            "most": max(arrived.values()),
-            "worst_s": max(took for _, took in soak.cloud.record.took),
+            name: statistics.median(run[name] for run in runs) for name in runs[0]
         }
-    soak.env.run(soak.env.now + 120)
-    began = soak.env.now
-    before, took = Counter(soak.cloud.placement.arrived), len(soak.cloud.record.took)
-    soak.env.run(began + REST_S)
-    arrived = soak.cloud.placement.arrived - before
-    passes = [seconds for _, seconds in soak.cloud.record.took[took:]]
-    found["at rest"] = {
-        "requests": arrived.total() / REST_S,
-        "most": max(arrived.values()),
-        "each": arrived.total() / len(passes),
-        "median_s": statistics.median(passes),
-        "worst_s": max(passes),
-    }
+    soak = Soak(costs, _ways(SPREADS_S[-1]), "quiet")
+    soak.start()
+    soak.rest(120)
+    found["at rest"] = soak.rest(REST_S)
     return found
+
+
+def _restart(costs: Costs, spread_s: float, seed: int) -> dict[str, float]:
+    soak = Soak(costs, _ways(spread_s), "restart", seed)
+    ready_s, answered = soak.start(), soak.cloud.placement.answered
+    worst_s = max(took_s for _, took_s in soak.cloud.record.took)
+    return {"ready_s": ready_s, "requests": answered.total(), "most": max(answered.values()), "worst_s": worst_s}
+
+
+def _ways(start_spread_s: float) -> Ways:
+    return Ways(token_s=None, start_spread_s=start_spread_s)
 
 
 def read_soak(text: str) -> dict[str, dict[str, float]]:
