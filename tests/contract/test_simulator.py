@@ -66,6 +66,39 @@ def test_cores_that_are_shared_give_everybody_the_same_part() -> None:
     assert cores.busy_s == pytest.approx(8.0)
 
 
+def test_threads_of_a_process_wait_for_each_other_but_for_what_they_do_in_the_kernel() -> None:
+    env, ended = simpy.Environment(), []
+    process = Cores(env, 1, beneath=Cores(env, 2))
+    cloud = Cloud(env, Service(env, 1, 1, process), None, {}, Ways(), Without(), process)
+    activity = Activity(1.0, (), kernel_s=0.5)
+
+    def work() -> Steps:
+        yield from cloud.compute(activity, 1)
+        ended.append(env.now)
+
+    for _ in range(4):
+        env.process(work())
+    env.run()
+
+    assert max(ended) == pytest.approx(3.0, abs=0.05)  # 4 x 0.5 s in turns, then 4 x 0.5 s on two cores
+
+
+def test_processes_of_a_machine_get_the_same_part_of_it_whatever_their_turns() -> None:
+    env, ended = simpy.Environment(), {}
+    machine = Cores(env, 1, turn_s=0.001)
+    hasty, slow = Cores(env, 1, machine, 0.001), Cores(env, 1, machine, 0.1)
+
+    def work(name: str, process: Cores) -> Steps:
+        yield from process.compute(1.0)
+        ended[name] = env.now
+
+    env.process(work("hasty", hasty))
+    env.process(work("slow", slow))
+    env.run()
+
+    assert min(ended.values()) > 1.98
+
+
 class Clock:
     """A monotonic clock that stands until it is set."""
 
