@@ -9,7 +9,7 @@ VERSION = re.search(r'VERSION = "(.+)"', Path(__file__).with_name("agent").joinp
 LIBVIRT = ["libvirt-python>=9.0,<13", "pyudev>=0.24,<1"]
 IRONIC = ["tooz>=7,<10", "etcd3gw>=2.5,<3"]
 OFFLINE = ["psycopg2-binary>=2.9,<3", "PyMySQL>=1.1,<2"]
-EMBEDDED = ["openstack-placement>=16.0,<17", "requests>=2.32,<3"]
+EMBEDDED = ["openstack-placement>=16.0,<17"]
 MANUAL = ["argparse-manpage>=4.6,<5", "shtab>=1.7,<2"]  # manual pages and completions, when a package is built
 BROWSER = ["playwright>=1.50,<2", "axe-playwright-python>=0.1.4,<0.2"]  # for pictures; axe-core is inside
 SIMULATE = ["simpy>=4.1,<5", "matplotlib>=3.9,<4"]
@@ -62,6 +62,7 @@ setup(
         "prometheus_client>=0.21,<1",
         "psutil>=6.1,<8",
         "PyYAML>=6.0,<7",
+        "requests>=2.32,<3",  # an older one does not go without a package that guesses characters
         "rich>=14,<16",
         "tenacity>=9,<10",
     ],

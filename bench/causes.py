@@ -6,6 +6,7 @@ Usage: causes.py CONFIG_FILE PASSES: is the service, without its waits. Prints `
 """
 
 import functools
+import importlib
 import json
 import os
 import sys
@@ -47,6 +48,7 @@ def load() -> Any:
     parsers()
     with left_out():
         from agent.service.loop import Daemon
+    importlib.import_module("drivers.libvirt.driver")  # which the first pass would load
 
     return Daemon
 

@@ -20,9 +20,8 @@ class Survey:
 
     facts: HostFacts
     compute_id: str | None = None  # from a host archive; None: it has none, or a live host, where the agent keeps it
-    files: Mapping[str, str] = field(
-        default_factory=dict, compare=False, repr=False
-    )  # what was read, as the files of a host archive: path -> text
+    # What was read, as the files of a host archive: path -> text.
+    files: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def names(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Loads what sends requests without the packages that it takes where it finds them, and does not need here."""
+"""Imports the HTTP libraries without their optional packages."""
 
 import sys
 import warnings

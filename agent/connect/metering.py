@@ -1,6 +1,7 @@
 """An adapter that reports the status and duration of each request."""
 
 import re
+import threading
 import time
 from collections.abc import Callable
 from functools import lru_cache
@@ -15,17 +16,40 @@ ONE_NAME = r"/\1/{name}"
 ANSWERS = (404, 406, 409)  # refusals that a service in order gives, and that the agent can go on with
 
 
-class MeteredSender:
-    """A sender that passes requests on to another one, and calls ``told`` after each."""
+class Underway:
+    """The time in which at least one of several requests was under way; any thread may send them."""
 
-    def __init__(self, sender: Sender, told: Requested) -> None:
+    def __init__(self) -> None:
+        self.seconds = 0.0  # without those that are under way now
+        self._lock = threading.Lock()
+        self._count, self._began = 0, 0.0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._count:
+                self._began = time.monotonic()
+            self._count += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._count -= 1
+            if not self._count:
+                self.seconds += time.monotonic() - self._began
+
+
+class MeteredSender:
+    """A sender that passes requests on to another one, and calls ``told`` after each, which is under way no more."""
+
+    def __init__(self, sender: Sender, told: Requested, underway: Underway | None = None) -> None:
         self._sender = sender
         self._told = told
+        self._underway = underway or Underway()
 
     def request(self, url: str, method: str, **kwargs: Any) -> Any:
         code, began = 0, time.monotonic()
         try:
-            answer = self._sender.request(url, method, **kwargs)
+            with self._underway:
+                answer = self._sender.request(url, method, **kwargs)
             code = answer.status_code
             return answer
         finally:

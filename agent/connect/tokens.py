@@ -12,6 +12,7 @@ import os
 import random
 import threading
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from reportclient.keystone import FAILURES, describe
 
 LOG = logging.getLogger(__name__)
 FIRST_PART, LAST_PART = 0.4, 0.9  # of a token's life: it is renewed between these
+_SUFFIX = "-token.json"
 FOLDER = "RUNTIME_DIRECTORY"  # systemd's name for the unit's own folder in memory, in the service's environment
 
 
@@ -36,7 +38,15 @@ def look_after(auth: object, name: str) -> None:
     """
     if isinstance(auth, BaseIdentityPlugin):
         folder = os.environ.get(FOLDER, "").partition(":")[0]
-        Tokens(auth, Path(folder) / f"{name}-token.json" if folder else None)
+        Tokens(auth, Path(folder) / f"{name}{_SUFFIX}" if folder else None)
+
+
+def forget_tokens() -> None:
+    """Forget what is kept, so that the next login asks Keystone: its catalog may have another address of placement."""
+    if folder := os.environ.get(FOLDER, "").partition(":")[0]:
+        for file in Path(folder).glob(f"*{_SUFFIX}"):
+            with suppress(OSError):
+                file.unlink()
 
 
 class Tokens:
@@ -51,6 +61,7 @@ class Tokens:
         self._auth = auth
         self._file = file
         self._renewing = threading.Lock()
+        self._noting = threading.Lock()
         self._known: AccessInfo | None = None  # the token that ``_renew_at`` is about
         self._renew_at = 0.0
         self._log_in = auth.get_access
@@ -70,9 +81,10 @@ class Tokens:
         if known is not None and known is self._known and _now_s() >= self._renew_at:
             self._renew(session, known)
         found = self._log_in(session, **more)
-        if found is not self._known:
-            self._note(found, _now_s())
-            self._write(found)
+        with self._noting:
+            if found is not self._known:
+                self._note(found, _now_s())
+                self._write(found)
         return found
 
     def _renew(self, session: Session, known: AccessInfo) -> None:

@@ -47,9 +47,7 @@ class Audits:
         self._policy = policy
         self._nova = nova
         self._quiet: dict[str, _Quiet] = {}  # by node: its last audit, if that rested on what the pass had read alone
-        self._silence: dict[
-            str, str
-        ] = {}  # by node: why nova's answer was missing at its last audit, so as to log it once
+        self._silence: dict[str, str] = {}  # by node: why nova's answer was missing at its last audit, to log it once
         self._failed: dict[str, set[str]] = {}  # by node: why repairs of its last audit failed, so as to log it once
 
     def take(self, node: ComputeNode, outcome: Outcome, *, deep: bool) -> Audited:

@@ -13,7 +13,7 @@ from drivers.events import Event
 from reportclient.errors import Unavailable
 
 FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 256.0  # waits after the first failed pass, and after many
-LATE_RETRY_S = 900.0  # after many that got no answer in time
+LATE_RETRY_S = 900.0  # after many in a row that got no answer in time
 _DOUBLINGS = 16  # more than any of these needs
 
 
@@ -27,6 +27,7 @@ class Pace:
         self._take_pass = take_pass
         self.deep = True  # whether the next audits read everything
         self.failures = 0  # failed passes since the last good one
+        self._late = 0  # the last ones of these that got no answer in time
         self._retry = 0.0  # when a failed pass is tried again; no pass begins before
         self._hardware: frozenset[str] = frozenset()  # reported hardware; an event about its loss starts a look at once
         self._looks = PATIENCE  # looks at the host since it announced a loss
@@ -68,7 +69,7 @@ class Pace:
 
     def done(self, hardware: frozenset[str], *, refused: bool) -> bool:
         """Note a pass over all nodes, and the hardware it reported; return whether another look follows at once."""
-        self.failures, self._retry, self.deep = 0, 0.0, False
+        self.failures, self._late, self._retry, self.deep = 0, 0, 0.0, False
         self._hardware = self._hardware | hardware if refused else hardware
         self._looks += refused
         again = refused and self.looks_again  # an announced loss is looked at three times in quick succession
@@ -81,12 +82,15 @@ class Pace:
 
         A server that does not answer in time may be overloaded, and work for requests that nobody waits for any more.
         Then the waits grow up to ``LATE_RETRY_S``, so that a fleet asks less and less until the server can answer all.
+        A single late answer, as of a proxy while placement starts, makes no wait longer than others.
         """
         self.failures += 1
         unavailable = error if isinstance(error, Unavailable) else None
-        late = unavailable is not None and unavailable.late
-        most_s = LATE_RETRY_S if late else min(LONGEST_RETRY_S, self._settings.interval_s)
-        longest = min(FIRST_RETRY_S * 2 ** min(self.failures - 1, _DOUBLINGS), most_s)
+        self._late = self._late + 1 if unavailable and unavailable.late else 0
+        longest = max(
+            min(_doubled_s(self.failures), LONGEST_RETRY_S, self._settings.interval_s),
+            min(_doubled_s(self._late), LATE_RETRY_S) if self._late else 0.0,
+        )
         asked_s = unavailable.retry_after_s if unavailable else 0.0
         self._retry = time.monotonic() + asked_s + longest * random.uniform(0.5, 1.0)
 
@@ -94,6 +98,11 @@ class Pace:
         """Begin new periods under new settings; forget the failures, and let the next audits read everything."""
         self._settings = settings
         due = min(self.rhythm.due, self._retry if self.failures else math.inf)
-        self.failures, self._retry, self.deep = 0, 0.0, True
+        self.failures, self._late, self._retry, self.deep = 0, 0, 0.0, True
         self.rhythm = self._new_rhythm()
         self.rhythm.hurry(due)  # repeated reloads do not put off a pass
+
+
+def _doubled_s(failures: int) -> float:
+    """Return the wait after so many failures: twice as long after each."""
+    return FIRST_RETRY_S * 2.0 ** min(failures - 1, _DOUBLINGS)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from agent import VERSION
 from agent.audit.decide.findings import Kind
-from agent.connect.metering import MeteredSender, operation, served
+from agent.connect.metering import MeteredSender, Underway, operation, served
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.service.no_metrics import NoMetrics
 from agent.service.result import RoundResult
@@ -39,7 +39,7 @@ class Reporter:
         self._settings = settings
         self.notifier = notifier
         self._metrics: Metrics | NoMetrics = _metrics_for(settings)
-        self.asked_s = 0.0  # seconds that all requests to placement took so far
+        self._asking = Underway()  # the requests to placement
         self.status = ServiceStatus(
             version=VERSION, pid=os.getpid(), started_s=time.time(), interval_s=settings.interval_s
         )
@@ -57,12 +57,16 @@ class Reporter:
         """Return a sender that also counts and times the requests to placement."""
 
         def told(method: str, path: str, code: int, seconds: float) -> None:
-            self.asked_s += seconds
             self._metrics.requested(method, code, seconds)
             self._metrics.operated(PLACEMENT, operation(method, path), seconds, served(code))
             self.progress()
 
-        return MeteredSender(sender, told)
+        return MeteredSender(sender, told, self._asking)
+
+    @property
+    def asked_s(self) -> float:
+        """Seconds so far in which at least one request to placement was under way."""
+        return self._asking.seconds
 
     def operated(self, name: str, seconds: float, succeeded: bool) -> None:
         """Count one operation on the host; called by the thread that takes the passes."""

@@ -13,6 +13,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +34,7 @@ pytestmark = pytest.mark.live
 
 ROOT = Path(__file__).parents[2]
 UNIT, RESHAPE = "compute-node-agent.service", "compute-node-agent-reshape.service"
+APPROVALS = "/var/lib/compute-node-agent/approvals"
 HOST = """\
 [Service]
 Environment=SYSTEMD_DEVICE_VERIFY_SYSFS=0
@@ -130,8 +132,24 @@ def _binds(share: Path, host: Host) -> dict[Path, str]:
     }
 
 
+@contextmanager
+def approval_of_another_host(container: Container) -> Iterator[None]:
+    """Inside the context there is an approval, so that the unit of conversions runs, and it is none of this host."""
+    container.run("install", "-d", "-o", "compute-node-agent", APPROVALS)
+    container.run("touch", f"{APPROVALS}/of-another-host.json")
+    try:
+        yield
+    finally:
+        container.run("rm", f"{APPROVALS}/of-another-host.json")
+
+
 def test_the_service_lives_its_life_under_systemd(installed: Installed) -> None:
     """Started, ready, reloaded, killed and restarted, hung and killed by the watchdog, stopped: as its own user."""
+    with approval_of_another_host(installed.container):
+        _live(installed)
+
+
+def _live(installed: Installed) -> None:
     container = installed.container
 
     container.run("systemctl", "start", UNIT)
@@ -176,6 +194,9 @@ def test_the_reshape_before_the_start_is_harmless_when_repeated(installed: Insta
     installed.proxy.seen.clear()
 
     container.run("systemctl", "start", RESHAPE)
+    assert installed.proxy.seen == []  # nothing is approved
+    with approval_of_another_host(container):
+        container.run("systemctl", "start", RESHAPE)
 
     assert container.show(RESHAPE, "Result") == "success"
     assert [seen.method for seen in installed.proxy.seen] == ["GET"]
@@ -206,19 +227,20 @@ def test_the_reshape_before_the_start_converts_only_what_was_approved(installed:
         container.run("tee", path, text=before + "[compute]\nlayout = flat\n")
 
         container.run("systemctl", "start", RESHAPE)
-        assert "nobody approved that" in container.run("journalctl", "-u", RESHAPE, "--no-pager", "-n", "6")
+        assert container.run("systemctl", "show", "--property=ConditionResult", "--value", RESHAPE).strip() == "no"
+        assert "nobody approved that" in by_hand(container, "reshape", "--apply", "--approved")
         assert set(send("GET", f"/allocations/{consumer}")["allocations"]) == set(slots)
 
         planned = by_hand(container, "reshape", "--format", "json")
         digest = json.loads(planned[planned.index("{") : planned.rindex("}") + 1])["digest"]
         assert "approved: the plan" in by_hand(container, "reshape", "--approve", "--digest", digest)
-        owners = container.run("stat", "-c", "%U", "/var/lib/compute-node-agent/approvals")
+        owners = container.run("stat", "-c", "%U", APPROVALS)
         container.run("systemctl", "start", RESHAPE)
 
         assert owners.strip() == "compute-node-agent"
         (root,) = send("GET", "/resource_providers")["resource_providers"]
         assert set(send("GET", f"/allocations/{consumer}")["allocations"]) == {root["uuid"]}
-        assert container.run("ls", "/var/lib/compute-node-agent/approvals").strip() == ""
+        assert container.run("ls", APPROVALS).strip() == ""
     finally:
         container.run("tee", path, text=before)
         send("DELETE", f"/allocations/{consumer}")
@@ -232,7 +254,8 @@ def test_a_reshape_that_fails_does_not_keep_the_service_from_starting(installed:
     )
     container.run("systemctl", "daemon-reload")
 
-    container.run("systemctl", "start", UNIT)
+    with approval_of_another_host(container):
+        container.run("systemctl", "start", UNIT)
 
     installed.running()
     assert container.show(RESHAPE, "Result") == "exit-code"

@@ -44,5 +44,14 @@ def test_a_server_that_is_late_is_asked_less_and_less(pace: Pace) -> None:
     assert LATE_RETRY_S / 2 - 1 <= found[-1] <= LATE_RETRY_S
 
 
+def test_one_late_answer_after_a_longer_outage_makes_no_wait_longer(pace: Pace) -> None:
+    waits(pace, Unavailable("refused"), 25)
+
+    assert waits(pace, Unavailable("too late", late=True), 1)[0] <= 60
+    waits(pace, Unavailable("too late", late=True), 12)
+    assert waits(pace, Unavailable("refused"), 1)[0] <= 60
+    assert waits(pace, Unavailable("too late", late=True), 1)[0] <= 60
+
+
 def test_a_longer_wait_that_the_server_asks_for_is_added(pace: Pace) -> None:
     assert waits(pace, Unavailable("later", retry_after_s=500), 1)[0] >= 499

@@ -201,3 +201,26 @@ def test_a_token_is_kept_only_where_systemd_gives_a_folder(monkeypatch: pytest.M
 
 def test_ages_are_counted_while_a_service_is_restarted() -> None:
     assert tokens._now_s() >= time.monotonic() - 1
+
+
+def test_a_reload_forgets_the_kept_token_as_the_catalog_may_have_changed(
+    clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(tokens.FOLDER, str(tmp_path))
+    before = Keystone()
+    look_after(before, "placement")
+    token_of(before)
+
+    tokens.forget_tokens()
+    after = Keystone()
+    look_after(after, "placement")
+    token_of(after)
+
+    assert after.logins == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["placement-token.json"]
+
+
+def test_nothing_is_forgotten_where_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(tokens.FOLDER, raising=False)
+
+    tokens.forget_tokens()

@@ -31,9 +31,10 @@ class Ways:
     keeps_token: bool = True  # over a restart of the service
     token_cache_s: float = 300  # [keystone_authtoken] token_cache_time, in memcached
 
-    def longest_s(self, timed_out: bool) -> float:
-        """Return the longest wait after a failed pass."""
-        return self.late_retry_s if timed_out else min(LONGEST_RETRY_S, self.interval_s)
+    def wait_s(self, failures: int, late: int) -> float:
+        """Return the longest wait after so many failures, the last ``late`` of which got no answer in time."""
+        usual_s = min(_doubled_s(failures), LONGEST_RETRY_S, self.interval_s)
+        return max(usual_s, min(_doubled_s(late), self.late_retry_s) if late else 0.0)
 
 
 BEFORE = Ways(start_spread_s=30, late_retry_s=60, renewed=None, keeps_token=False)
@@ -154,6 +155,7 @@ class Agent:
     token_until: float = 0.0  # its token is used until then
     validated_until: float = 0.0  # placement knows its token until then
     failures: int = 0
+    late: int = 0  # the last ones of these that got no answer in time
     ready_at: float | None = None  # its first good pass since the start
     whole_at: float = 0.0  # when it reads everything next
 
@@ -195,10 +197,10 @@ class Agent:
             except Refused as error:
                 self.failures += 1
                 self.cloud.record.failures[int(env.now)] += 1
-                longest = min(FIRST_RETRY_S * 2 ** min(self.failures - 1, DOUBLINGS), ways.longest_s(error.timed_out))
-                yield env.timeout(longest * self.cloud.dice.uniform(0.5, 1.0))
+                self.late = self.late + 1 if error.timed_out else 0
+                yield env.timeout(ways.wait_s(self.failures, self.late) * self.cloud.dice.uniform(0.5, 1.0))
                 continue
-            self.failures = 0
+            self.failures = self.late = 0
             self.ready_at = env.now if self.ready_at is None else self.ready_at
             self.cloud.record.took.append((env.now, env.now - began))
             return
@@ -214,6 +216,10 @@ class Agent:
             yield from self.cloud.compute(activity, part)
         else:
             yield self.cloud.env.timeout(activity.agent_s)
+
+
+def _doubled_s(failures: int) -> float:
+    return FIRST_RETRY_S * 2.0 ** min(failures - 1, DOUBLINGS)
 
 
 def place_of(nodename: str, state_directory: str) -> float:

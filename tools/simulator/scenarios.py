@@ -111,7 +111,7 @@ class World:
         for run in self.runs:
             run.interrupt()
         for agent in self.agents:
-            agent.ready_at, agent.failures = None, 0
+            agent.ready_at, agent.failures, agent.late = None, 0, 0
             if not self.setup.ways.keeps_token:
                 agent.renew_at = agent.token_until = 0.0
         self.runs = [self._process(agent.run("restart")) for agent in self.agents]

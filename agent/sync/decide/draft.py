@@ -61,9 +61,7 @@ class Draft:
     pool: Pool | None = None  # as in ``View``; no provider of ``desired`` and ``observed``
     forgotten: str = ""  # as in ``View``
     former: str = ""  # as in ``View``
-    timed: bool = (
-        False  # True: the time since the boot decided something, so the same view can give another draft later
-    )
+    timed: bool = False  # True: the time since the boot decided something, so the same view may give another draft
 
     @property
     def allocations_after(self) -> tuple[Allocation, ...]:

@@ -1,0 +1,72 @@
+"""How long requests were under way, however many at a time."""
+
+import threading
+from typing import Any
+
+import pytest
+
+from agent.connect.metering import MeteredSender, Underway
+
+
+class Clock:
+    """A monotonic clock that stands until it is set."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("time.monotonic", clock)
+    return clock
+
+
+def test_time_in_which_several_requests_are_under_way_counts_once(clock: Clock) -> None:
+    underway = Underway()
+    with underway:
+        clock.now = 1
+        with underway:
+            clock.now = 3
+        clock.now = 4
+    clock.now = 10
+    with underway:
+        clock.now = 10.5
+
+    assert underway.seconds == 4.5
+
+
+def test_a_request_that_fails_was_under_way_too(clock: Clock) -> None:
+    class Silent:
+        def request(self, url: str, method: str, **_: Any) -> Any:
+            clock.now += 60
+            raise TimeoutError(url, method)
+
+    underway = Underway()
+    told: list[tuple[str, str, int, float]] = []
+    sender = MeteredSender(Silent(), lambda *one: told.append(one), underway)
+
+    with pytest.raises(TimeoutError):
+        sender.request("/traits", "GET")
+
+    assert told == [("GET", "/traits", 0, 60)]
+    assert underway.seconds == 60
+
+
+def test_threads_do_not_lose_each_others_time() -> None:
+    underway = Underway()
+
+    def ask() -> None:
+        for _ in range(2000):
+            with underway:
+                pass
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert underway._count == 0
