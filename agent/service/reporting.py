@@ -106,7 +106,8 @@ class Reporter:
         for node, outcome in taken.outcomes.items():
             self._metrics.passed(outcome, seconds)
             if before.outcomes.get(node) != outcome and outcome not in WELL and not again:
-                LOG.warning("pass node=%s outcome=%s notes=%s", node, outcome, "; ".join(taken.notes))
+                notes = taken.notes_of.get(node, taken.notes)
+                LOG.warning("pass node=%s outcome=%s notes=%s", node, outcome, "; ".join(notes))
 
     def failed(self, error: Exception) -> None:
         """Report a failed pass; the same failure is logged once until a pass succeeds."""

@@ -18,6 +18,7 @@ class RoundResult:
 
     outcomes: Mapping[str, str]  # by node
     notes: tuple[str, ...] = ()
+    notes_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # the same by node, where there are several
     findings: Mapping[str, int] = field(default_factory=dict)  # count by kind
     observed: Mapping[str, int] = field(default_factory=dict)  # total by resource class, in placement before the pass
     desired: Mapping[str, int] = field(default_factory=dict)  # total by resource class, after the plan
@@ -48,6 +49,7 @@ def together(taken: Iterable[RoundResult]) -> RoundResult:
     return RoundResult(
         outcomes={node: outcome for one in taken for node, outcome in one.outcomes.items()},
         notes=tuple(note for one in taken for note in one.notes),
+        notes_of={node: one.notes for one in taken for node in one.outcomes},
         findings=sum((Counter(one.findings) for one in taken), Counter()),
         stocks={key: stock for one in taken for key, stock in one.stocks.items()},
         observed=sum((Counter(one.observed) for one in taken), Counter()),

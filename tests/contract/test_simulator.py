@@ -18,6 +18,7 @@ from simulator.agents import BEFORE, Agent, Cloud, Ways, place_of
 from simulator.costs import Activity, Cost, read_costs
 from simulator.scenarios import Setup, World, after_fleet_restart, after_placement_restart, an_hour_later, at_rest
 from simulator.stations import Cores, Service, Steps
+from simulator.validate import TABLES, origin
 
 from agent.connect import tokens
 from agent.service import pace, timetable
@@ -197,6 +198,11 @@ def test_tokens_that_end_together_are_renewed_apart_now() -> None:
     assert now.failures == 0
     assert now.worst_pass_s < 2
     assert before.worst_pass_s > 10
+
+
+def test_the_page_tells_what_follows_from_the_costs_that_are_kept() -> None:
+    """After ``SIMULATE=measure`` or another soak, run ``make simulate``."""
+    assert TABLES.read_text(encoding="utf-8").startswith(origin())
 
 
 def test_searches_cost_more_in_larger_clouds() -> None:

@@ -1,9 +1,10 @@
 """Scripts for made-up hosts: what each step does, which are refused, and what the driver reads at a moment."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -17,8 +18,8 @@ from beds.upgrades import write_config
 from drivers.errors import DiscoveryError
 from drivers.fake.archives import files_of
 from drivers.fake.fleet import make_hosts
-from drivers.fake.hosts import FakeHost
-from drivers.fake.script import SCHEMA, History, histories, history, parse_script, state_at
+from drivers.fake.hosts import FakeHost, GuestKind
+from drivers.fake.script import ACTIONS, SCHEMA, History, histories, history, parse_script, state_at
 from drivers.fake.scripted import ScriptedFleet
 from drivers.fake.steps import SLOTS, AddCard, changed
 
@@ -413,3 +414,13 @@ def test_time_passes_for_the_service_alone_and_goes_on_when_it_opens_the_host_ag
                 assert fails
             else:
                 assert not fails
+
+
+def test_the_page_has_each_action_and_each_kind_of_guest() -> None:
+    page = (Path(__file__).parents[2] / "docs/made-up-hosts.md").read_text(encoding="utf-8")
+
+    assert {line.split("`")[1] for line in page.splitlines() if line.startswith("| `")} == {
+        *("after_s", "do", "hosts"),
+        *ACTIONS,
+    }
+    assert all(re.search(rf"`kind`: .*\b{kind}\b", page) for kind in get_args(GuestKind))

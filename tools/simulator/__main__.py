@@ -6,15 +6,11 @@ Usage: python -m simulator [measure]: with ``measure`` the costs are measured an
 
 import sys
 import time
-from pathlib import Path
 
 from simulator import measure, validate
 from simulator.costs import read_costs
 from simulator.page import draw, tables
 from simulator.sizing import answer
-
-DOCS = Path(__file__).parents[2] / "docs"
-TABLES = DOCS / "_static/scale.md"
 
 
 def main() -> int:
@@ -24,11 +20,11 @@ def main() -> int:
         measure.main()
     costs = read_costs()
     found = answer(costs)
-    text = tables(found, validate.read_kept(), validate.simulate(costs))
-    TABLES.write_text(text, encoding="utf-8")
-    draw(found, DOCS / "_static")
+    text = f"{validate.origin()}\n\n{tables(found, validate.read_kept(), validate.simulate(costs))}"
+    validate.TABLES.write_text(text, encoding="utf-8")
+    draw(found, validate.TABLES.parent)
     print(text)
-    print(f"simulated in {time.monotonic() - began:.0f} s; see {TABLES.parent}")
+    print(f"simulated in {time.monotonic() - began:.0f} s; see {validate.TABLES.parent}")
     return 0
 
 

@@ -7,13 +7,13 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from simulator.scenarios import BEGIN_S, Converted, Seen
+from simulator.scenarios import BEGIN_S, SEARCHED, Converted, Seen
 from simulator.sizing import BEFORE_SIZE, Answer, Sized
 
 BATCHES = ("1", "5", "10%", "100%")  # ansible/roles, fleet_batches
 MINUTE_S, DAY_MIN = 60, 24 * 60
 SMOOTH_S = 5  # of the curves
-HAPPENS_MIN = {"placement restarts": 3 * 60, "all agents restart": 9 * 60}  # on the day that is drawn
+HAPPENS_MIN = {"placement was away": 3 * 60, "all agents restart": 9 * 60}  # on the day that is drawn
 CONVERTS_MIN = 13 * 60
 COLORS = ("#0b5fa5", "#c2410c", "#15803d", "#7c3aed", "#57534e")
 
@@ -22,14 +22,14 @@ def tables(found: Answer, real: Mapping[str, Mapping[str, float]], simulated: Ma
     """Return all tables as Markdown, each below a marker that the page includes it by."""
     parts = {
         "needs": _table(
-            ("hosts", "requests a second", "placement workers", "busy", "database cores busy", "Keystone workers",
-             "busy", "a boot's search and claim, s"),
-            map(_needs, found.sizes),
+            ("hosts", "layout", "requests a second", "placement workers", "of them busy", "database cores busy",
+             "Keystone workers", "of them busy", "hosts a search sees", "a boot's search and claim, s"),
+            map(_needs, (*found.sizes, found.numa)),
         ),
         "incidents": _table(
-            ("hosts", "what happens", "all well after, s", "most requests in a second", "slowest of 100 boots, s",
-             "failed passes"),
-            (row for one in found.sizes for row in _incidents(one)),
+            ("hosts", "layout", "what happens", "all well after, s", "most requests in a second",
+             "slowest of 100 boots, s", "failed passes"),
+            (row for one in (*found.sizes, found.numa) for row in _incidents(one)),
         ),
         "before": _table(
             (f"{BEFORE_SIZE:,} hosts, the same services", "all well after, s", "failed passes", "Keystone busy"),
@@ -37,7 +37,7 @@ def tables(found: Answer, real: Mapping[str, Mapping[str, float]], simulated: Ma
         ),
         "conversion": _table(
             ("hosts at a time", "hosts an hour", f"hours for {BEFORE_SIZE:,}",
-             "requests a second, all", "placement busy", "slowest of 100 boots, s", "begun again"),
+             "requests a second, all", "placement busy", "slowest of 100 boots, s", "attempts begun again"),
             map(_converted, found.converted),
         ),
         "validation": _table(("run", "figure", "real", "simulated", "apart"), _validated(real, simulated)),
@@ -48,14 +48,17 @@ def tables(found: Answer, real: Mapping[str, Mapping[str, float]], simulated: Ma
 def _needs(one: Sized) -> Sequence[object]:
     rest, setup = one.rest, one.setup
     return (
-        f"{setup.hosts:,}", _mean(rest), setup.workers, f"{rest.busy:.0%}", f"{rest.database:.1f}",
-        setup.keystone_workers, f"{rest.keystone:.0%}", f"{rest.claim_s(0.5):.2f}",
+        f"{setup.hosts:,}", setup.layout, _mean(rest), setup.workers, f"{rest.busy:.0%}", f"{rest.database:.1f}",
+        setup.keystone_workers, f"{rest.keystone:.0%}", f"{min(setup.hosts, SEARCHED):,}", f"{rest.boot_s(0.5):.2f}",
     )  # fmt: skip
 
 
 def _incidents(one: Sized) -> Iterable[Sequence[object]]:
     for what, seen in (("placement was away for a minute", one.placement), ("all agents restart", one.fleet)):
-        yield f"{one.setup.hosts:,}", what, _well(seen), seen.most, f"{seen.claim_s(0.99):.1f}", f"{seen.failures:,}"
+        yield (
+            f"{one.setup.hosts:,}", one.setup.layout, what, _well(seen), f"{seen.most:,}", f"{seen.boot_s(0.99):.1f}",
+            f"{seen.failures:,}",
+        )  # fmt: skip
 
 
 def _compared(found: Answer) -> Iterable[Sequence[object]]:
@@ -64,7 +67,10 @@ def _compared(found: Answer) -> Iterable[Sequence[object]]:
         (f"the tokens of {BEFORE_SIZE:,} logins end, as the agent was", found.before[1]),
         ("all agents restart, as it is", found.now[0]),
         (f"the tokens of {BEFORE_SIZE:,} logins are renewed, as it is", found.now[1]),
-        ("all agents start without a token, as after a power cut", found.cold),
+        *(
+            (f"all start without a token, as after a power cut, {seen.setup.keystone_workers} Keystone workers", seen)
+            for seen in found.cold
+        ),
     )
     for what, seen in rows:
         yield what, _well(seen), f"{seen.failures:,}", f"{seen.keystone:.0%}"
@@ -74,7 +80,7 @@ def _converted(one: Converted) -> Sequence[object]:
     hosts, seen = BEFORE_SIZE, one.seen
     return (
         one.forks, f"{one.hosts_an_hour:,.0f}", f"{hosts / one.hosts_an_hour:.1f}", _mean(seen), f"{seen.busy:.0%}",
-        f"{seen.claim_s(0.99):.1f}", f"{one.again} of {one.attempts:,}",
+        f"{seen.boot_s(0.99):.1f}", f"{one.again} of {one.attempts:,}",
     )  # fmt: skip
 
 
@@ -121,7 +127,7 @@ def _draw_needs(figure: Figure, found: Answer) -> None:
     lines = {
         "placement workers": [one.setup.workers for one in found.sizes],
         "Keystone workers": [one.setup.keystone_workers for one in found.sizes],
-        "requests a second, hundreds": [
+        "hundreds of requests a second": [
             sum(one.rest.requests.values()) / one.rest.ended_s / 100 for one in found.sizes
         ],
     }
@@ -129,7 +135,8 @@ def _draw_needs(figure: Figure, found: Answer) -> None:
         axes.loglog(hosts, values, marker=marker, color=color, label=label)
     axes.set(xlabel="hosts", title="What a cloud needs for its agents, and for its boots")
     axes.set_xticks(hosts, [f"{one:,}" for one in hosts])
-    axes.set_yticks([1, 3, 10, 30], ["1", "3", "10", "30"])
+    axes.set_yticks([1, 3, 10, 30, 100], ["1", "3", "10", "30", "100"])
+    axes.set_ylabel("workers, or hundreds of requests")
     axes.minorticks_off()
     _finish(axes)
 
@@ -139,6 +146,7 @@ def _draw_restart(figure: Figure, found: Answer) -> None:
     for name, seen, color in (("as it was", found.before[0], COLORS[1]), ("as it is", found.now[0], COLORS[0])):
         seconds = range(int(BEGIN_S) - 60, min(int(BEGIN_S) + 600, int(seen.ended_s) - SMOOTH_S))
         at = [one - BEGIN_S for one in seconds]
+        name += f": well after {seen.well_s:.0f} s" if seen.well_s else ": not within an hour"
         left.plot(at, _smooth(seen.logins, seconds), color=color, label=name)
         right.plot(at, _smooth(seen.requests, seconds), color=color, label=name)
     left.set(title="logins and validations a second", xlabel="seconds since all restarted")
@@ -157,7 +165,8 @@ def _draw_day(figure: Figure, found: Answer) -> None:
     for what, minute in marks.items():
         axes.axvline(minute / 60, color="#a8a29e", linewidth=0.8, linestyle=":")
         axes.annotate(what, (minute / 60 + 0.15, 1.02), xycoords=("data", "axes fraction"), fontsize=8, color="#57534e")
-    axes.set(xlabel="hour", ylabel="requests to placement a second", xlim=(0, 24))
+    axes.set(xlabel="hour", ylabel="requests to placement a second, means of a minute", xlim=(0, 24), ylim=(5, None))
+    axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.set_xticks(range(0, 25, 3))
     _finish(axes)
 

@@ -18,7 +18,8 @@ SEARCHED = 5000  # hosts that a search sees at most: larger clouds narrow it by 
 SEARCH_IN_DATABASE = 0.5  # of a search's time; the rest computes in placement
 BEGIN_S = 120.0  # of each window before anything happens
 DOWN_S = 60.0
-HOST_S = 8.0  # of a conversion that Ansible and the command take without placement: two starts, and status
+HOST_S = 20.0  # of a conversion without placement: Ansible, some seven starts of the command, looks every ten seconds
+PROBE_S = 0.5  # between two looks at how long a boot would take
 PATIENCE_S, LOOK_S = 3600.0, 1.0
 NOW = Ways()
 
@@ -55,7 +56,7 @@ class Seen:
     database: float  # busy cores, mean
     keystone: float  # of its workers, mean part
     failures: int
-    claims: list[tuple[float, float]] = field(default_factory=list)  # (when, seconds)
+    boots: list[tuple[float, float]] = field(default_factory=list)  # (when, seconds that one takes or would take)
     well_s: float | None = None  # from what happened until all is well; None: it was not within an hour
     worst_pass_s: float = 0.0
 
@@ -64,9 +65,9 @@ class Seen:
         """The most requests to placement in a second."""
         return max(self.requests.values(), default=0)
 
-    def claim_s(self, part: float) -> float:
-        """Return the seconds that this part of the claims, since something happened, took at most."""
-        taken = sorted(seconds for when, seconds in self.claims if when >= self.began_s)
+    def boot_s(self, part: float) -> float:
+        """Return the seconds that search and claim took at most for this part of the boots since something happened."""
+        taken = sorted(seconds for when, seconds in self.boots if when >= self.began_s)
         return taken[min(len(taken) - 1, int(part * len(taken)))] if taken else math.nan
 
 
@@ -84,7 +85,7 @@ class World:
         activities = {**costs.hosts[f"{setup.shape} flat"], **costs.hosts[f"{setup.shape} {setup.layout}"]}
         self.agents = [Agent(self.cloud, self.dice.random(), activities) for _ in range(setup.hosts)]
         self.runs: list[simpy.Process] = []
-        self.claims: list[tuple[float, float]] = []
+        self.boots: list[tuple[float, float]] = []
         search_s = costs.search_s(setup.layout, min(setup.hosts, SEARCHED))
         self._search = Cost(search_s * (1 - SEARCH_IN_DATABASE), search_s * SEARCH_IN_DATABASE, 0.0, 0)
 
@@ -98,6 +99,7 @@ class World:
             agent.whole_at = dice.random() * ways.full_audit_interval_s
             self.runs.append(self._process(agent.run("restart", due=agent.place * ways.interval_s)))
         self.env.process(self._boots())
+        self.env.process(self._probes())
 
     def _age_token(self, agent: Agent) -> None:
         """Let an agent have a token of some age, as tokens are after hours of renewals."""
@@ -145,7 +147,7 @@ class World:
             database=self.database.busy_s / now,
             keystone=self.keystone.busy_s / now / self.setup.keystone_workers,
             failures=self.cloud.record.failures.total(),
-            claims=self.claims,
+            boots=self.boots,
             worst_pass_s=max((seconds for when, seconds in self.cloud.record.took if when >= began_s), default=0.0),
         )
 
@@ -156,12 +158,26 @@ class World:
 
     def _boot(self) -> Steps:
         """Search and claim, as nova's scheduler does; its token is in everybody's cache."""
-        began, placement = self.env.now, self.placement
-        if not placement.is_up:
+        if not self.placement.is_up:
             return
-        yield from placement.serve(self._search)
-        yield from placement.serve(self.costs.kinds[CLAIM])
-        self.claims.append((began, self.env.now - began))
+        yield from self.placement.serve(self._search)
+        yield from self.placement.serve(self.costs.kinds[CLAIM])
+
+    def _probes(self) -> Steps:
+        """Look again and again how long a boot would take; boots themselves are too few to tell it."""
+        while True:
+            yield self.env.timeout(PROBE_S)
+            if self.placement.is_up:
+                self.env.process(self._probe())
+
+    def _probe(self) -> Steps:
+        """Wait as the two requests of a boot do, and take no worker's time."""
+        began = self.env.now
+        for cost in (self._search, self.costs.kinds[CLAIM]):
+            with self.placement.slots.request() as slot:
+                yield slot
+            yield self.env.timeout(cost.service_s + cost.database_s + cost.wait_s)
+        self.boots.append((began, self.env.now - began))
 
 
 def at_rest(setup: Setup, costs: Costs, seconds: float = 600) -> Seen:

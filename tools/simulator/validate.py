@@ -4,6 +4,7 @@ Compare the simulation with a thousand real services: ``make soak``'s fleet, who
 Usage: validate.py [LOG]: keeps the figures of a file with what tests/soak/test_fleet.py printed, in ``soak.json``.
 """
 
+import hashlib
 import json
 import random
 import re
@@ -15,10 +16,11 @@ from pathlib import Path
 import simpy
 
 from simulator.agents import Agent, Cloud, Ways, place_of
-from simulator.costs import Costs, read_costs
+from simulator.costs import COSTS, Costs, read_costs
 from simulator.stations import Cores, Service, Steps
 
 KEPT = Path(__file__).with_name("soak.json")
+TABLES = Path(__file__).parents[2] / "docs/_static/scale.md"
 AGENTS, CORES, PROCESSES, THREADS = 1000, 2, 2, 4  # tests/beds/placement.py
 SPREADS_S, RESTARTS = (0, 10, 30), 5  # tests/soak/test_fleet.py
 REST_S = 300
@@ -31,6 +33,12 @@ PATTERNS = {
     "at rest": r"at rest for .*, (?P<requests>[\d.]+) a second, most in a second (?P<most>\d+); .* (?P<each>[\d.]+) "
     r"requests a pass; passes took (?P<median_s>[\d.]+) s \(median\), (?P<worst_s>[\d.]+) s",
 }
+
+
+def origin() -> str:
+    """Return a remark that says which measurements the tables are made from."""
+    kept = " ".join(hashlib.sha256(path.read_bytes()).hexdigest()[:16] for path in (COSTS, KEPT))
+    return f"<!-- made from {kept} -->"
 
 
 class Soak:
