@@ -5,11 +5,12 @@ A login costs Keystone a comparison of passwords, a quarter of a second of CPU b
 start together would all log in at once, and again whenever their tokens end together.
 """
 
-import json
+import errno
 import logging
 import math
 import os
 import random
+import stat
 import threading
 import time
 from contextlib import suppress
@@ -21,12 +22,14 @@ from keystoneauth1.access import AccessInfo
 from keystoneauth1.identity.base import BaseIdentityPlugin
 from keystoneauth1.session import Session
 
-from agent.state.files import temporary_path
+from agent.state.files import seal, temporary_path, unseal
 from reportclient.keystone import FAILURES, describe
 
 LOG = logging.getLogger(__name__)
 FIRST_PART, LAST_PART = 0.4, 0.9  # of a token's life: it is renewed between these
 _SUFFIX = "-token.json"
+_FORMAT = 1  # of the kept file
+_LONGEST_BYTES = 4 << 20  # a token with the catalog of a cloud of many regions has some hundred KiB
 FOLDER = "RUNTIME_DIRECTORY"  # systemd's name for the unit's own folder in memory, in the service's environment
 
 
@@ -109,16 +112,18 @@ class Tokens:
 
     def _read(self) -> None:
         """Use the token of the service that ran before; skip a broken file, and the token of another login."""
-        if self._file is None or not self._file.exists():
+        if self._file is None:
             return
         try:
-            kept = json.loads(self._file.read_text(encoding="utf-8"))
+            kept = unseal(_own_text(self._file), form=_FORMAT)
             login = self._auth.get_cache_id()
             if login is not None and kept["login"] == login:
                 self._auth.set_auth_state(kept["state"])
                 if self._auth.auth_ref is not None:
                     self._note(self._auth.auth_ref, float(kept["obtained_s"]))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             LOG.info("the token of the last run cannot be read, so the agent logs in file=%s", self._file)
             self._auth.set_auth_state(None)
 
@@ -128,7 +133,7 @@ class Tokens:
             return
         kept = {"login": login, "obtained_s": _now_s(), "state": state}
         try:
-            _replace(self._file, json.dumps(kept))
+            _replace(self._file, seal(kept, form=_FORMAT))
         except OSError as error:
             LOG.info("the token is not kept for the next start file=%s reason=%s", self._file, error.strerror)
 
@@ -143,6 +148,23 @@ def _life_s(token: AccessInfo) -> float:
     return (token.expires - token.issued).total_seconds() if token.expires and token.issued else math.inf
 
 
+def _own_text(file: Path) -> str:
+    """
+    Return the text of a regular file that only this user may read or write.
+
+    Raises:
+        OSError: it is missing, cannot be read, or is not such a file. ValueError: it is too long, or not UTF-8.
+    """
+    with os.fdopen(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as kept:
+        about = os.fstat(kept.fileno())
+        if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid() or stat.S_IMODE(about.st_mode) & 0o077:
+            raise OSError(errno.EPERM, "others may have written it")
+        data = kept.read(_LONGEST_BYTES + 1)
+    if len(data) > _LONGEST_BYTES:
+        raise ValueError("too long")
+    return data.decode()
+
+
 def _replace(file: Path, text: str) -> None:
     """
     Replace a file that nobody else may read, whole or not at all; it is in memory, so nothing has to reach a disk.
@@ -151,7 +173,8 @@ def _replace(file: Path, text: str) -> None:
         OSError: the file cannot be written; the old one stays.
     """
     fresh = temporary_path(file)
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as out:
+    fresh.unlink(missing_ok=True)  # of a run that was ended in the middle
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
         out.write(text)
     fresh.rename(file)
 

@@ -1,6 +1,7 @@
 """Tokens of Keystone: renewed early at different moments, used to their end, and kept over a restart."""
 
 import json
+import os
 import stat
 import time
 from datetime import UTC, datetime, timedelta
@@ -15,6 +16,7 @@ from keystoneauth1.session import Session
 
 from agent.connect import tokens
 from agent.connect.tokens import FIRST_PART, LAST_PART, Tokens, look_after
+from agent.state.files import seal
 
 LIFE_S = 3600
 
@@ -138,7 +140,7 @@ def test_a_refused_token_is_followed_by_a_login(clock: Clock, tmp_path: Path) ->
 
 
 def spoiled(kept: dict[str, Any], key: str, value: object) -> str:
-    return json.dumps({**kept, key: value})
+    return seal({**kept["body"], key: value}, form=1)
 
 
 @pytest.mark.parametrize(
@@ -224,3 +226,69 @@ def test_nothing_is_forgotten_where_nothing_is_kept(monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv(tokens.FOLDER, raising=False)
 
     tokens.forget_tokens()
+
+
+def sealed(**more: object) -> str:
+    keystone = Keystone()
+    login = keystone.get_cache_id()
+    return seal({"login": login, "obtained_s": 0.0, "state": None, **more}, form=1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="empty"),
+        pytest.param("[" * 100_000, id="deep"),
+        pytest.param(json.dumps({"login": 1}), id="without a checksum"),
+        pytest.param(sealed(state='{"body": null}').replace("null", "{}"), id="changed"),
+        pytest.param(sealed() + " " * (5 << 20), id="long"),
+        pytest.param("\xff", id="not a text of JSON"),
+    ],
+)
+def test_a_damaged_file_leads_to_a_login(clock: Clock, tmp_path: Path, text: str) -> None:
+    file = tmp_path / "token.json"
+    file.write_text(text, encoding="utf-8")
+    file.chmod(0o600)
+    keystone = Keystone()
+    Tokens(keystone, file)
+
+    assert token_of(keystone) == "token 1"
+    after = Keystone()
+    Tokens(after, file)
+    assert token_of(after) == "token 1"
+    assert after.logins == 0
+
+
+def test_a_file_that_others_may_have_written_is_not_used(clock: Clock, tmp_path: Path) -> None:
+    file = tmp_path / "token.json"
+    before = Keystone()
+    Tokens(before, file)
+    token_of(before)
+    file.chmod(0o666)
+
+    after = Keystone()
+    Tokens(after, file)
+    token_of(after)
+
+    assert after.logins == 1
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_no_link_is_followed_and_no_pipe_waited_for(clock: Clock, tmp_path: Path) -> None:
+    target, file = tmp_path / "target", tmp_path / "token.json"
+    target.write_text("untouched")
+    (tmp_path / "token.json.new").symlink_to(target)
+    os.mkfifo(file, 0o600)
+    keystone = Keystone()
+    Tokens(keystone, file)
+    token_of(keystone)
+
+    assert target.read_text() == "untouched"
+    assert stat.S_ISREG(file.lstat().st_mode)
+
+
+def test_a_folder_that_cannot_be_read_is_no_error(clock: Clock, tmp_path: Path) -> None:
+    keystone = Keystone()
+    Tokens(keystone, tmp_path / ("long" * 100) / "token.json")
+
+    assert token_of(keystone) == "token 1"

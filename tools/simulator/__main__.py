@@ -8,7 +8,7 @@ import sys
 import time
 
 from simulator import measure, validate
-from simulator.costs import read_costs
+from simulator.costs import COSTS, read_costs
 from simulator.page import draw, tables
 from simulator.sizing import answer
 
@@ -18,7 +18,10 @@ def main() -> int:
     began = time.monotonic()
     if sys.argv[1:] == ["measure"]:
         measure.main()
-    costs = read_costs()
+    try:
+        costs = read_costs()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        sys.exit(f"{COSTS} cannot be read ({type(error).__name__}: {error}): measure anew by SIMULATE=measure")
     found = answer(costs)
     text = f"{validate.origin()}\n\n{tables(found, validate.read_kept(), validate.simulate(costs))}"
     validate.TABLES.write_text(text, encoding="utf-8")
