@@ -110,12 +110,8 @@ def witness(
         findings=findings,
         young=tuple(sorted(young)),
         early=early,
-        memory=AuditMemory(
-            where=node.where,
-            generations=generations,
-            names={one.uuid: one.name for one in snapshot.tree},
-            allocations=snapshot.allocations,
-            sightings={one.key: _seen_again(memory.sightings.get(one.key), now) for one in findings},
+        memory=_to_remember(
+            node, snapshot, generations, {one.key: _seen_again(memory.sightings.get(one.key), now) for one in findings}
         ),
         clock=noted,
         before=memory,
@@ -123,6 +119,18 @@ def witness(
         names=survey.names,
         silence=snapshot.nova.silence if snapshot.nova else "",
         rested=rested and not findings,
+    )
+
+
+def _to_remember(
+    node: ComputeNode, snapshot: Snapshot, generations: Mapping[str, int], sightings: Mapping[str, Sighting]
+) -> AuditMemory:
+    return AuditMemory(
+        where=node.where,
+        generations=generations,
+        names={one.uuid: one.name for one in snapshot.tree},
+        allocations=snapshot.allocations,
+        sightings=sightings,
     )
 
 
