@@ -165,7 +165,7 @@ def _draw_day(figure: Figure, found: Answer) -> None:
     for what, minute in marks.items():
         axes.axvline(minute / 60, color="#a8a29e", linewidth=0.8, linestyle=":")
         axes.annotate(what, (minute / 60 + 0.15, 1.02), xycoords=("data", "axes fraction"), fontsize=8, color="#57534e")
-    axes.set(xlabel="hour", ylabel="requests to placement a second, means of a minute", xlim=(0, 24), ylim=(5, None))
+    axes.set(xlabel="hour", ylabel="requests a second, by minute", xlim=(0, 24), ylim=(5, None))
     axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.set_xticks(range(0, 25, 3))
     _finish(axes)
