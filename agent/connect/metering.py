@@ -38,7 +38,7 @@ class Underway:
 
 
 class MeteredSender:
-    """A sender that passes requests on to another one, and calls ``told`` after each, which is under way no more."""
+    """A sender that passes requests on to another one and calls ``told`` after each; ``underway`` sums their time."""
 
     def __init__(self, sender: Sender, told: Requested, underway: Underway | None = None) -> None:
         self._sender = sender

@@ -23,6 +23,7 @@ from simulator.validate import TABLES, origin
 from agent.connect import tokens
 from agent.service import pace, timetable
 from agent.settings.read import load_settings
+from beds.clock import Clock
 
 COSTS = read_costs()
 SMALL = Setup(hosts=200, workers=2, keystone_workers=2, database_cores=2)
@@ -98,15 +99,6 @@ def test_processes_of_a_machine_get_the_same_part_of_it_whatever_their_turns() -
     env.run()
 
     assert min(ended.values()) > 1.98
-
-
-class Clock:
-    """A monotonic clock that stands until it is set."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def test_passes_are_due_when_the_agents_own_timetable_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,25 +1,16 @@
 """How long requests were under way, however many at a time."""
 
-import threading
 from typing import Any
 
 import pytest
 
 from agent.connect.metering import MeteredSender, Underway
-
-
-class Clock:
-    """A monotonic clock that stands until it is set."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+from beds.clock import Clock
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
+    clock = Clock(0)
     monkeypatch.setattr("time.monotonic", clock)
     return clock
 
@@ -53,20 +44,3 @@ def test_a_request_that_fails_was_under_way_too(clock: Clock) -> None:
 
     assert told == [("GET", "/traits", 0, 60)]
     assert underway.seconds == 60
-
-
-def test_threads_do_not_lose_each_others_time() -> None:
-    underway = Underway()
-
-    def ask() -> None:
-        for _ in range(2000):
-            with underway:
-                pass
-
-    threads = [threading.Thread(target=ask) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert underway._count == 0

@@ -12,15 +12,7 @@ import pytest
 
 from agent.service.timetable import Rhythm
 from agent.settings.read import Settings, load_settings
-
-
-class Clock:
-    """A monotonic clock that stands until it is set."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+from beds.clock import Clock
 
 
 @pytest.fixture

@@ -149,7 +149,10 @@ def spoiled(kept: dict[str, Any], key: str, value: object) -> str:
         lambda kept: "",
         lambda kept: "[]",
         lambda kept: "{}",
+        lambda kept: "[" * 100_000,
         lambda kept: json.dumps(kept)[:-20],
+        lambda kept: json.dumps(kept) + " " * (5 << 20),
+        lambda kept: json.dumps(kept).replace("token 1", "token 2"),
         lambda kept: spoiled(kept, "state", "nothing"),
         lambda kept: spoiled(kept, "state", json.dumps({"auth_token": "t", "body": {"token": {}}})),
         lambda kept: spoiled(kept, "state", json.dumps({"auth_token": "t", "body": {}})),
@@ -226,37 +229,6 @@ def test_nothing_is_forgotten_where_nothing_is_kept(monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv(tokens.FOLDER, raising=False)
 
     tokens.forget_tokens()
-
-
-def sealed(**more: object) -> str:
-    keystone = Keystone()
-    login = keystone.get_cache_id()
-    return seal({"login": login, "obtained_s": 0.0, "state": None, **more}, form=1)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param("", id="empty"),
-        pytest.param("[" * 100_000, id="deep"),
-        pytest.param(json.dumps({"login": 1}), id="without a checksum"),
-        pytest.param(sealed(state='{"body": null}').replace("null", "{}"), id="changed"),
-        pytest.param(sealed() + " " * (5 << 20), id="long"),
-        pytest.param("\xff", id="not a text of JSON"),
-    ],
-)
-def test_a_damaged_file_leads_to_a_login(clock: Clock, tmp_path: Path, text: str) -> None:
-    file = tmp_path / "token.json"
-    file.write_text(text, encoding="utf-8")
-    file.chmod(0o600)
-    keystone = Keystone()
-    Tokens(keystone, file)
-
-    assert token_of(keystone) == "token 1"
-    after = Keystone()
-    Tokens(after, file)
-    assert token_of(after) == "token 1"
-    assert after.logins == 0
 
 
 def test_a_file_that_others_may_have_written_is_not_used(clock: Clock, tmp_path: Path) -> None:
