@@ -8,6 +8,15 @@ from beds.forked import start_gunicorn
 from beds.process import LOOPBACK, Child, answering, laid_over, start
 from beds.tls import Certificates
 
+# A thread of gunicorn waits for a new client's first bytes. So a connection is not accepted before they are there,
+# as Apache has it on Linux.
+ACCEPTING = """
+def when_ready(server):
+    from socket import IPPROTO_TCP, TCP_DEFER_ACCEPT
+    for listener in server.LISTENERS:
+        listener.sock.setsockopt(IPPROTO_TCP, TCP_DEFER_ACCEPT, 5)
+"""
+
 
 @contextmanager
 def serving(
@@ -58,4 +67,4 @@ def _settings(application: str, port: int, tls: Certificates | None, workers: in
     }
     if tls:
         settings |= {"certfile": str(tls.certificate), "keyfile": str(tls.key)}
-    return "".join(f"{name} = {value!r}\n" for name, value in settings.items())
+    return "".join(f"{name} = {value!r}\n" for name, value in settings.items()) + ACCEPTING
