@@ -79,6 +79,10 @@ SERVICES = (
     ),
     Step("the service killed 500 times", ("-s", KILLED), {"KILLS": "500"}),
     Step("a day of the service, a second a minute", ("-s", "tests/soak/test_day.py"), {"HOURS": "24"}),
+)
+
+# What has the machine for itself: services that compute only while no other process does.
+FLEETS = (
     Step(
         "1,000 services on one placement for ten minutes",
         ("-s", "tests/soak/test_fleet.py"),
@@ -135,8 +139,10 @@ def main() -> int:
     seed = os.environ.get("SOAK_SEED") or str(random.SystemRandom().randrange(2**32))
     only = os.environ.get("SOAK_ONLY")
     tell(f"seed {seed}; repeat with SOAK_SEED={seed} make soak, one step with SOAK_ONLY=NUMBER")
-    chosen = [(number, step) for number, step in enumerate((*LAWS, *SERVICES), 1) if only in (None, str(number))]
-    laws, services = (deque(one for one in chosen if one[1] in kind) for kind in (LAWS, SERVICES))
+    chosen = [
+        (number, step) for number, step in enumerate((*LAWS, *SERVICES, *FLEETS), 1) if only in (None, str(number))
+    ]
+    laws, services, fleets = (deque(one for one in chosen if one[1] in kind) for kind in (LAWS, SERVICES, FLEETS))
     results: list[Result] = []
 
     def work(*queues: deque[tuple[int, Step]]) -> None:
@@ -148,6 +154,7 @@ def main() -> int:
         lanes = [pool.submit(work, services, laws), pool.submit(work, laws), pool.submit(work, laws)]
     for lane in lanes:
         lane.result()
+    work(fleets)
     tell("")
     for result in sorted(results, key=lambda one: one.number):
         tell(line(result))

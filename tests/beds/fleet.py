@@ -1,25 +1,26 @@
-"""A thousand services in threads of this process, each with a made-up host and a state of its own."""
+"""
+A thousand services, each with a made-up host and a state of its own, in processes of a few.
+
+They compute only while no other process does: those of a cloud are on other hosts, and take nothing from placement.
+"""
 
 import json
 import re
-import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent.connect.choice import Choice
-from agent.service.loop import Daemon
-from agent.service.status import ServiceStatus
-from agent.service.systemd import Notifier
 from beds.process import BedError
+from beds.services import Services
 from beds.upgrades import write_config
 from drivers.fake.shapes import SHAPES, options_of
 
-STOP_S = 60
 SECOND = re.compile(r"\[(\d+/\w+/\d+:\d+:\d+:\d+) ")
+LOOK_S = 0.5
+AGENTS, SPREADS_S = 1000, (0, 10, 30)  # services of the soak test, and how their starts are spread
 
 
 @dataclass
@@ -35,43 +36,43 @@ class Fleet:
     scripts: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)  # steps of a service's host
     worst_s: float = 0.0  # of all passes that were looked at
     took: list[float] = field(default_factory=list)
-    daemons: list[Daemon] = field(default_factory=list)
+    services: Services | None = None
+
+    def __enter__(self) -> "Fleet":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def prepare(self) -> None:
-        """Write the configurations, and make the services, which do nothing yet."""
+        """Start the processes, which read the configurations and do nothing yet."""
         self._scripts_began = time.monotonic()
-        self.daemons = [self._daemon(number) for number in range(self.count)]
+        configs = [self._config(number) for number in range(self.count)]
+        self._files = [config.parent / "state/status.json" for config in configs]
+        self._seen = [_changed(file) for file in self._files]
+        self._statuses: list[dict[str, Any]] = [{} for _ in configs]
+        self._first_s: dict[int, float] = {}  # when the first pass of each was done
+        self.services = Services(configs, self.folder / "services.log", self._scripts_began)
 
     def start(self) -> None:
         """All at once, as after an upgrade of the whole fleet; prepared or not."""
-        if not self.daemons:
+        if not self.services:
             self.prepare()
-        self._seen: dict[int, float | None] = dict.fromkeys(range(self.count))
-        threading.stack_size(1 << 20)
-        self._threads = [threading.Thread(target=daemon.run) for daemon in self.daemons]
-        self._began = time.monotonic()
-        for thread in self._threads:
-            thread.start()
+        assert self.services
+        self._began_s = time.time()
+        self.services.start()
 
     def stop(self) -> None:
-        for daemon in self.daemons:
-            daemon.stop()
-        deadline = time.monotonic() + STOP_S
-        for thread in self._threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
-        if any(thread.is_alive() for thread in self._threads):
-            raise BedError(f"services that do not stop within {STOP_S} s")
+        services, self.services = self.services, None
+        if services:
+            services.stop()
 
     def watch(self, seconds: float) -> None:
         """Look at how long passes take."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            for number, status in enumerate(self.statuses()):
-                if status.last_pass_s != self._seen[number]:
-                    self._seen[number] = status.last_pass_s
-                    self.took.append(status.took_s)
-                    self.worst_s = max(self.worst_s, status.took_s)
-            time.sleep(0.5)
+            self._look()
+            time.sleep(LOOK_S)
 
     def watch_until(self, after_s: float) -> None:
         """The same until so many seconds of the scripts are over."""
@@ -79,27 +80,45 @@ class Fleet:
 
     def wait_until_ready(self, patience_s: float) -> float:
         """How long it took from the start until each had done a pass."""
-        while not all(status.is_ready for status in self.statuses()):
-            if time.monotonic() > self._began + patience_s:
-                ill = [status.sentence() for status in self.statuses() if not status.is_ready]
+        deadline = time.monotonic() + patience_s
+        while not all(status.get("ready") for status in self._statuses):
+            if time.monotonic() > deadline:
+                ill = [status.get("sentence") for status in self._statuses if not status.get("ready")]
                 raise BedError(f"{len(ill)} services are not ready after {patience_s} s: {ill[:3]}")
-            self.watch(0.5)
-        return time.monotonic() - self._began
-
-    def statuses(self) -> list[ServiceStatus]:
-        return [daemon.status for daemon in self.daemons]
+            self.watch(LOOK_S)
+        return max(self._first_s.values()) - self._began_s
 
     def passes(self) -> int:
-        return sum(status.passes for status in self.statuses())
+        self._look()
+        return sum(status.get("passes", 0) for status in self._statuses)
 
-    def _daemon(self, number: int) -> Daemon:
+    def outcomes(self) -> Counter[str]:
+        """Of the last pass of each service; "not ready" for one whose last pass failed."""
+        self._look()
+        return Counter(
+            outcome
+            for status in self._statuses
+            for outcome in (status["outcomes"].values() if status["ready"] else ("not ready",))
+        )
+
+    def _look(self) -> None:
+        for number, file in enumerate(self._files):
+            if (changed := _changed(file)) != self._seen[number]:
+                before, status = self._statuses[number], json.loads(file.read_text(encoding="utf-8"))
+                self._seen[number], self._statuses[number] = changed, status
+                if status["last_pass_s"] not in (None, before.get("last_pass_s")):
+                    self._first_s.setdefault(number, status["last_pass_s"])
+                    self.took.append(status["took_s"])
+                    self.worst_s = max(self.worst_s, status["took_s"])
+
+    def _config(self, number: int) -> Path:
         folder = self.folder / f"{number:04}"
         folder.mkdir(parents=True, exist_ok=True)
         fake: dict[str, object] = {"seed": number, "shape": self.shape}
         if number in self.scripts:
             fake["script"] = folder / "script.yaml"
             (folder / "script.yaml").write_text(json.dumps({"steps": self.scripts[number]}), encoding="utf-8")
-        config = write_config(
+        return write_config(
             options_of(SHAPES[self.shape])
             | {
                 "DEFAULT": {"compute_driver": "fake.FakeDriver"},
@@ -113,8 +132,14 @@ class Fleet:
             },
             folder / "agent.conf",
         )
-        choice = replace(Choice(), config_files=(config,), service=True, began_s=self._scripts_began)
-        return Daemon(choice, Notifier({}))
+
+
+def _changed(file: Path) -> int:
+    """When a file was written (ns); 0: there is none."""
+    try:
+        return file.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
 
 
 def requests_a_second(log: Path, skip_bytes: int = 0) -> list[int]:

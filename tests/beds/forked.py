@@ -18,10 +18,15 @@ PRELOADED = (
     "agent.command.audit_verb",
     "agent.command.host_verbs",
     "agent.connect.keystone",
+    "agent.connect.made_up",
+    "agent.service.loop",
+    "drivers.fake.driver",
+    "drivers.fake.scripted",
     "drivers.libvirt.driver",
     "gunicorn.app.wsgiapp",
     "gunicorn.workers.gthread",
     "keystonemiddleware.auth_token",
+    "netrc",  # requests asks for it at a first request
     "placement.deploy",
     "pymysql",
     "psycopg2",
@@ -60,7 +65,7 @@ class Forked:
 
 def start_gunicorn(directory: Path, log: Path, environment: Mapping[str, str]) -> Forked:
     """Start gunicorn as the file ``gunicorn.conf.py`` in ``directory`` says, with this whole environment."""
-    process = _context().Process(target=_gunicorn, args=(directory, log, dict(environment)), daemon=True)
+    process = context().Process(target=_gunicorn, args=(directory, log, dict(environment)), daemon=True)
     process.start()
     return Forked(process)
 
@@ -74,7 +79,7 @@ def run_command(main: str, arguments: Sequence[str], timeout_s: float) -> tuple[
     """
     with tempfile.TemporaryDirectory() as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
-        process = _context().Process(
+        process = context().Process(
             target=_command, args=(main, tuple(arguments), Path.cwd(), dict(os.environ), out, err), daemon=True
         )
         process.start()
@@ -86,10 +91,18 @@ def run_command(main: str, arguments: Sequence[str], timeout_s: float) -> tuple[
         return process.exitcode, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8")
 
 
-def _context() -> ForkServerContext:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(PRELOADED))
-    return context
+def context() -> ForkServerContext:
+    """The context whose processes fork from one that has imported what they need."""
+    found = multiprocessing.get_context("forkserver")
+    found.set_forkserver_preload(list(PRELOADED))
+    return found
+
+
+def take_streams(out: Path, err: Path) -> None:
+    """Write standard output and errors to these files, and read nothing."""
+    with out.open("ab") as output, err.open("ab") as errors, Path(os.devnull).open("rb") as nothing:
+        for descriptor, file in ((0, nothing), (1, output), (2, errors)):
+            os.dup2(file.fileno(), descriptor)
 
 
 def _gunicorn(directory: Path, log: Path, environment: Mapping[str, str]) -> None:
@@ -121,6 +134,4 @@ def _become(directory: Path, environment: Mapping[str, str], out: Path, err: Pat
     os.chdir(directory)
     os.environ.clear()
     os.environ.update(environment)
-    with out.open("ab") as output, err.open("ab") as errors, Path(os.devnull).open("rb") as nothing:
-        for descriptor, file in ((0, nothing), (1, output), (2, errors)):
-            os.dup2(file.fileno(), descriptor)
+    take_streams(out, err)

@@ -1,21 +1,25 @@
-"""CPU that a test and the servers that it started took, as the kernel counts: other work adds nothing to it."""
+"""CPU of the processes that a test started, as the kernel counts it: other work adds nothing to it."""
 
-import os
-import time
+from collections import defaultdict
+from contextlib import suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import psutil
 
+from beds.services import NAME
+
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """CPU seconds so far, of PostgreSQL, of all other processes that this one started, and of this one."""
+    """CPU seconds so far, of PostgreSQL, of services of a fleet, and of all other processes that this one started."""
 
-    database_s: float
-    others_s: float
-    own_s: float
-    kernel_s: float  # of those of this one, where its other threads go on
+    database_s: float = 0.0
+    services_s: float = 0.0
+    others_s: float = 0.0
+
+    def __add__(self, more: "Spent") -> "Spent":
+        return Spent(*(one + other for one, other in zip(astuple(self), astuple(more), strict=True)))
 
     def __sub__(self, before: "Spent") -> "Spent":
         return Spent(*(now - then for now, then in zip(astuple(self), astuple(before), strict=True)))
@@ -26,17 +30,12 @@ class Spent:
 
 def spent() -> Spent:
     """As of now (/proc/PID/task/TID/schedstat, proc(5)); what ended processes took is left out."""
-    database_s = others_s = 0.0
+    found: dict[str, float] = defaultdict(float)
     for process in psutil.Process().children(recursive=True):
-        try:
-            name, seconds = process.name(), _cpu_s(process.pid)
-        except (psutil.NoSuchProcess, OSError):
-            continue
-        if name == "postgres":
-            database_s += seconds
-        else:
-            others_s += seconds
-    return Spent(database_s, others_s, time.process_time(), os.times().system)
+        with suppress(psutil.NoSuchProcess, OSError):
+            found[process.name()] += _cpu_s(process.pid)
+    database_s, services_s = found.pop("postgres", 0.0), found.pop(NAME, 0.0)
+    return Spent(database_s, services_s, sum(found.values()))
 
 
 def _cpu_s(pid: int) -> float:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import simpy
 
 from simulator.costs import TOKEN, VALIDATION, Activity, Cost
-from simulator.stations import Cores, Service, Steps
+from simulator.stations import Process, Service, Steps
 
 FIRST_RETRY_S, LONGEST_RETRY_S, DOUBLINGS = 1.0, 256.0, 16  # agent/service/pace.py
 OFTENEST = 0.6  # agent/service/timetable.py
@@ -59,16 +59,7 @@ class Cloud:
     kinds: Mapping[str, Cost]
     ways: Ways
     dice: random.Random
-    agents_cores: Cores | None = None  # that all agents share; None: each has a host of its own
     record: Record = field(default_factory=Record)
-
-    def compute(self, activity: Activity, part: float) -> Steps:
-        """Let an agent take a part of the CPU of an activity, on cores that all share."""
-        cores = self.agents_cores
-        assert cores
-        yield from cores.compute(part * (activity.agent_s - activity.kernel_s))
-        if activity.kernel_s:
-            yield from (cores.beneath or cores).compute(part * activity.kernel_s)
 
     def ask(self, agent: "Agent", kind: str) -> Steps:
         """
@@ -151,6 +142,7 @@ class Agent:
     cloud: Cloud
     place: float  # its moment in every period, from 0 to 1
     activities: Mapping[str, Activity]
+    process: Process | None = None  # that it shares with others; None: it has a host of its own
     renew_at: float = 0.0  # when it asks for another token
     token_until: float = 0.0  # its token is used until then
     validated_until: float = 0.0  # placement knows its token until then
@@ -206,16 +198,19 @@ class Agent:
             return
 
     def _pass(self, activity: Activity) -> Steps:
-        cores, part = self.cloud.agents_cores, 1 / (activity.count + 1)
-        for kind, times in activity.requests:
-            for _ in range(times):
-                if cores:
-                    yield from self.cloud.compute(activity, part)
-                yield from self.cloud.ask(self, kind)
-        if cores:
-            yield from self.cloud.compute(activity, part)
+        *before, after = activity.parts_s
+        kinds = [kind for kind, times in activity.requests for _ in range(times)]
+        for seconds, kind in zip(before, kinds, strict=True):
+            yield from self.compute(seconds)
+            yield from self.cloud.ask(self, kind)
+        yield from self.compute(after)
+
+    def compute(self, seconds: float) -> Steps:
+        """Take so much CPU."""
+        if self.process:
+            yield from self.process.compute(seconds)
         else:
-            yield self.cloud.env.timeout(activity.agent_s)
+            yield self.cloud.env.timeout(seconds)
 
 
 def _doubled_s(failures: int) -> float:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 COSTS = Path(__file__).with_name("costs.json")
+FIRST_SPREAD_S = 10  # of the services of the soak test that populate an empty placement
 CLAIM, TOKEN, VALIDATION = "PUT /allocations/{uuid}", "POST /v3/auth/tokens", "GET /v3/auth/tokens"
 
 
@@ -22,16 +23,19 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What an agent does in one go: seconds of its own CPU, and its requests in order, equal ones as one item."""
+    """What an agent does in one go: its requests in order, equal ones as one item, and what it computes meanwhile."""
 
-    agent_s: float
+    parts_s: tuple[float, ...]  # CPU before each request, and after the last one
     requests: tuple[tuple[str, int], ...]
-    kernel_s: float = 0.0  # of its CPU, where other threads of its process go on
 
     @property
-    def count(self) -> int:
-        """How many requests it sends."""
-        return sum(times for _, times in self.requests)
+    def agent_s(self) -> float:
+        """CPU of all parts."""
+        return sum(self.parts_s)
+
+    def taking(self, agent_s: float) -> "Activity":
+        """Return a copy that takes so much CPU, divided as this one's."""
+        return replace(self, parts_s=tuple(round(part * agent_s / self.agent_s, 6) for part in self.parts_s))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ class Costs:
     measured: Mapping[str, str]  # date, and versions
     kinds: Mapping[str, Cost]  # by method and path
     hosts: Mapping[str, Mapping[str, Activity]]  # by host and layout, for instance "network numa"; then by activity
-    loads: Mapping[str, Load]  # by what all agents do: "first", "restart", "quiet"
+    loads: Mapping[str, Load]  # by what all services of the soak test do: "first", "quiet", or as ``restart`` names it
     searches_s: Mapping[str, Mapping[str, float]]  # by layout, then by number of hosts: one search for candidates
 
     def loaded(self, activity: str | None = None) -> Mapping[str, Cost]:
@@ -77,6 +81,11 @@ class Costs:
         return below[1] + (above[1] - below[1]) * (hosts - below[0]) / (above[0] - below[0])
 
 
+def restart(spread_s: int) -> str:
+    """Return the name of what services of the soak test do when all restart."""
+    return f"restart, spread {spread_s}"
+
+
 def read_costs(path: Path = COSTS) -> Costs:
     """
     Read what was measured.
@@ -90,7 +99,7 @@ def read_costs(path: Path = COSTS) -> Costs:
         kinds={kind: Cost(**cost) for kind, cost in found["kinds"].items()},
         hosts={
             host: {
-                name: Activity(one["agent_s"], tuple((kind, times) for kind, times in one["requests"]), one["kernel_s"])
+                name: Activity(tuple(one["parts_s"]), tuple((kind, times) for kind, times in one["requests"]))
                 for name, one in activities.items()
             }
             for host, activities in found["hosts"].items()

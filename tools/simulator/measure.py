@@ -6,7 +6,6 @@ kernel's count of each process (/proc/PID/task/TID/schedstat, proc(5)), so that 
 little; only the waits are by the wall clock.
 """
 
-import gc
 import os
 import statistics
 import sys
@@ -14,7 +13,7 @@ import tempfile
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -31,7 +30,7 @@ from agent.service.rounds import Rounds
 from agent.service.status import WELL
 from beds import databases, keystone
 from beds.by_hand import ByHand
-from beds.fleet import Fleet
+from beds.fleet import AGENTS, SPREADS_S, Fleet
 from beds.keystone import AGENT, PLACEMENT, Login
 from beds.placement import serving_on
 from beds.spent import Spent, spent
@@ -41,12 +40,24 @@ from drivers.fake.archives import write_archive
 from drivers.fake.fleet import make_hosts
 from drivers.fake.hosts import FakeHost
 from drivers.fake.shapes import SHAPES, options_of
-from simulator.costs import CLAIM, TOKEN, VALIDATION, Activity, Cost, Costs, Load, write_costs
+from simulator.costs import (
+    CLAIM,
+    FIRST_SPREAD_S,
+    TOKEN,
+    VALIDATION,
+    Activity,
+    Cost,
+    Costs,
+    Load,
+    restart,
+    write_costs,
+)
 
 HOSTS = 12  # that are measured of each shape
 QUIET = 5  # quiet passes of each
-SERVICES, QUIET_S = 100, 10  # that share a process, and the seconds of their periods
-QUIETS = 6  # periods in which quiet passes are measured
+SERVICES, START_S = 500, 5  # that are measured together, and the seconds in which all of them start
+RESTARTS = 3  # with each spread
+QUIET_S, QUIETS = 30, 2  # seconds of a period, and periods in which quiet passes are measured
 SOAK = "soak"
 CLAIMS = 5  # of each, beside those of its guests
 TOKENS = 30
@@ -65,27 +76,28 @@ class Meter:
 
     seen: dict[str, list[tuple[float, float, float]]] = field(default_factory=lambda: defaultdict(list))
     order: list[str] = field(default_factory=list)
-    own_s: float = 0.0  # CPU of this process for metering, since ``begin``
-    _before: Spent = field(default_factory=lambda: Spent(0, 0, 0, 0))
+    parts_s: list[float] = field(default_factory=list)  # CPU of this process before each of them, without metering
+    _since_s: float = 0.0
+    _before: Spent = field(default_factory=Spent)
 
     def begin(self) -> None:
         """Forget the order of requests; what follows is another activity."""
-        self.order, self.own_s = [], 0.0
-        self._before = spent()
+        self.order, self.parts_s = [], []
+        self._before, self._since_s = spent(), time.process_time()
 
     def note(self, kind: str, wall_s: float, more_s: float = 0.0) -> None:
         """Note that a request was answered just now; ``more_s`` is CPU that it would have cost besides."""
-        began = time.process_time()
+        self.parts_s.append(time.process_time() - self._since_s)
         now = spent()
         service_s, database_s = now.others_s - self._before.others_s, now.database_s - self._before.database_s
         self.seen[kind].append((service_s + more_s, database_s, max(0.0, wall_s - service_s - database_s)))
         self.order.append(kind)
-        self._before = spent()
-        self.own_s += time.process_time() - began
+        self._before, self._since_s = spent(), time.process_time()
 
-    def activity(self, agent_s: float) -> Activity:
+    def activity(self) -> Activity:
         """Return what was noted since ``begin``."""
-        return Activity(agent_s, tuple((kind, len(list(same))) for kind, same in groupby(self.order)))
+        parts_s = (*self.parts_s, time.process_time() - self._since_s)
+        return Activity(parts_s, tuple((kind, len(list(same))) for kind, same in groupby(self.order)))
 
     def costs(self) -> dict[str, Cost]:
         """Return the mean CPU and the median wait of each kind."""
@@ -101,7 +113,7 @@ class Meter:
 
 
 def measure(scratch: Path) -> Costs:
-    """Measure everything; takes some two minutes."""
+    """Measure everything; takes some six minutes."""
     meter, hosts = Meter(), {}
     with (
         databases.postgresql(scratch / "database") as url,
@@ -134,8 +146,8 @@ def measure(scratch: Path) -> Costs:
 def _measure_shape(
     folder: Path, url: str, shape: str, layouts: tuple[str, ...], meter: Meter
 ) -> Iterator[tuple[str, Mapping[str, Activity]]]:
-    """Yield each layout of a shape, with its activities as the last of the measured hosts had them."""
-    found: dict[str, dict[str, Activity]] = {layout: {} for layout in layouts}
+    """Yield each layout of a shape, with its activities."""
+    found: dict[str, dict[str, list[Activity]]] = {layout: defaultdict(list) for layout in layouts}
     by_hand = ByHand(url)
     for number, host in enumerate(make_hosts(HOSTS, seed=1, shape=shape)):
         write_archive(folder / f"{number:02}/host", host)
@@ -143,18 +155,24 @@ def _measure_shape(
         for layout in layouts:
             config = _config(folder / f"{number:02}", url, shape, host.name, layout)
             with _opened(config, meter) as rounds:
-                found[layout]["conversion" if before else "first"] = _take(rounds, meter, deep=True)
+                found[layout]["conversion" if before else "first"].append(_take(rounds, meter, deep=True))
                 if not before:
                     _claim(by_hand, host, meter)
                     _take(rounds, meter, deep=False)
                 for _ in range(QUIET):
-                    found[layout]["quiet"] = _take(rounds, meter, deep=False)
-                found[layout]["whole"] = _take(rounds, meter, deep=True)
+                    found[layout]["quiet"].append(_take(rounds, meter, deep=False))
+                found[layout]["whole"].append(_take(rounds, meter, deep=True))
             with _opened(config, meter) as rounds:
-                found[layout]["restart"] = _take(rounds, meter, deep=True)
+                found[layout]["restart"].append(_take(rounds, meter, deep=True))
             before = layout
     for layout in layouts:
-        yield f"{shape} {layout}", found[layout]
+        yield f"{shape} {layout}", {name: _mean(seen) for name, seen in found[layout].items()}
+
+
+def _mean(seen: Sequence[Activity]) -> Activity:
+    """Return the last one, with the mean CPU of those with the same requests; the first one of all loads modules."""
+    same = [one.parts_s for one in seen[1:] if one.requests == seen[-1].requests]
+    return Activity(tuple(round(statistics.fmean(part), 6) for part in zip(*same, strict=True)), seen[-1].requests)
 
 
 def _config(folder: Path, url: str, shape: str, name: str, layout: str) -> Path:
@@ -197,9 +215,8 @@ def _opened(config: Path, meter: Meter) -> Iterator[Rounds]:
 
 def _take(rounds: Rounds, meter: Meter, *, deep: bool) -> Activity:
     meter.begin()
-    began = time.process_time()
     taken = rounds.take(deep=deep, counts=True)
-    activity = meter.activity(round(time.process_time() - began - meter.own_s, 6))
+    activity = meter.activity()
     if not set(taken.outcomes.values()) <= WELL:
         raise SystemExit(f"a pass went wrong: {taken}")
     return activity
@@ -229,46 +246,66 @@ def _measure_soak(
     folder: Path, url: str, alone: Mapping[str, Activity], kinds: Mapping[str, Cost]
 ) -> tuple[Mapping[str, Activity], Mapping[str, Load]]:
     """
-    Measure the CPU of services that share a process, as make soak has them, and of placement while many ask.
+    Measure the CPU of services of which some share a process, as make soak has them, and of placement while many ask.
 
     Their requests are those of a host of the same shape.
     """
-    gc_collect, gc.collect = gc.collect, lambda *_: 0  # as tests/soak/test_fleet.py
-    used: dict[str, Spent] = {}  # by one service
-    start = used["start"] = _started(folder / "starts", url)
-    for activity in ("first", "restart"):
-        fleet = Fleet(folder, url, SERVICES, interval_s=QUIET_S, start_spread_s=1)
+    start = _start_used(folder, url)
+    used = {"first": _fleet_used(folder, url, FIRST_SPREAD_S) - start}  # by one service
+    for spread_s in SPREADS_S:
+        seen = [_fleet_used(folder, url, spread_s) for _ in range(RESTARTS)]
+        used[restart(spread_s)] = sum(seen, Spent()) / RESTARTS - start
+    used["quiet"] = _rest_used(folder, url)
+    loads = {name: _load(one, _alone(alone, name), kinds) for name, one in used.items()}
+    activities = {name: _alone(alone, name).taking(one.services_s) for name, one in used.items()}
+    activities["start"] = Activity((start.services_s,), ())
+    activities["whole"] = alone["whole"].taking(
+        activities["quiet"].agent_s * alone["whole"].agent_s / alone["quiet"].agent_s
+    )
+    return activities, loads
+
+
+def _alone(alone: Mapping[str, Activity], name: str) -> Activity:
+    return alone[name.partition(",")[0]]
+
+
+def _fleet_used(folder: Path, url: str, spread_s: int) -> Spent:
+    """Return what a service took from its start until all had done a pass."""
+    with _fleet(folder, url, spread_s) as fleet:
+        return _used(fleet)
+
+
+def _rest_used(folder: Path, url: str) -> Spent:
+    """Return what a pass took while all rest."""
+    with _fleet(folder, url, SPREADS_S[-1], interval_s=QUIET_S) as fleet:
+        _used(fleet)
+        time.sleep(2 * QUIET_S)
+        before, passes = spent(), fleet.passes()
+        time.sleep(QUIETS * QUIET_S)
+        return (spent() - before) / (fleet.passes() - passes)
+
+
+def _start_used(folder: Path, url: str) -> Spent:
+    """Return what one service that is made already takes from its start until it waits for its first pass."""
+    with Fleet(folder / "starts", url, SERVICES, start_spread_s=10_000) as fleet:
         fleet.prepare()
         before = spent()
         fleet.start()
-        fleet.wait_until_ready(120)
-        used[activity] = (spent() - before) / SERVICES
-        if activity == "restart":
-            time.sleep(2 * QUIET_S)
-            before, passes = spent(), fleet.passes()
-            time.sleep(QUIETS * QUIET_S)
-            used["quiet"] = (spent() - before) / (fleet.passes() - passes)
-        fleet.stop()
-    gc.collect = gc_collect
-    loads = {name: _load(used[name], alone[name], kinds) for name in ("first", "restart", "quiet")}
-    used = {name: one - start if name in ("first", "restart") else one for name, one in used.items()}
-    used["whole"] = used["quiet"] / (alone["quiet"].agent_s / alone["whole"].agent_s)
-    return {
-        name: Activity(round(one.own_s, 6), alone[name].requests if name in alone else (), round(one.kernel_s, 6))
-        for name, one in used.items()
-    }, loads
+        time.sleep(START_S)
+        return (spent() - before) / SERVICES
 
 
-def _started(folder: Path, url: str) -> Spent:
-    """Return what one service that is made already takes from its start until it waits for its first pass."""
-    fleet = Fleet(folder, url, SERVICES, start_spread_s=10_000)
+def _fleet(folder: Path, url: str, spread_s: int, interval_s: int = 60) -> Fleet:
+    """Return a part of the soak test's fleet, whose services start as often."""
+    return Fleet(folder, url, SERVICES, interval_s=interval_s, start_spread_s=spread_s * SERVICES // AGENTS)
+
+
+def _used(fleet: Fleet) -> Spent:
     fleet.prepare()
     before = spent()
     fleet.start()
-    time.sleep(QUIET_S)
-    used = (spent() - before) / SERVICES
-    fleet.stop()
-    return used
+    fleet.wait_until_ready(120)
+    return (spent() - before) / SERVICES
 
 
 def _load(used: Spent, activity: Activity, kinds: Mapping[str, Cost]) -> Load:

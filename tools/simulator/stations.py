@@ -1,5 +1,6 @@
 """Services under load: requests wait for a free thread, compute in turns, and use the database's cores."""
 
+import random
 from collections import Counter
 from collections.abc import Generator
 from dataclasses import dataclass, field
@@ -8,6 +9,7 @@ import simpy
 
 from simulator.costs import Cost
 
+BEHIND = 1  # rank of what computes only while nobody of rank 0 wants to
 Steps = Generator[simpy.Event, object, None]
 TURN_S = 0.005  # a thread of Python computes so long before it lets others go on (sys.getswitchinterval)
 
@@ -23,20 +25,65 @@ class Cores:
     busy_s: float = 0.0
 
     def __post_init__(self) -> None:
-        self.places = simpy.Resource(self.env, self.count)
+        self.places = simpy.PriorityResource(self.env, self.count)
 
-    def compute(self, seconds: float) -> Steps:
-        """Compute for ``seconds`` of CPU; it takes longer where others compute too."""
+    def compute(self, seconds: float, rank: int = 0) -> Steps:
+        """Compute for ``seconds`` of CPU; it takes longer where others compute too, of the same rank or a lower one."""
         self.busy_s += seconds
         while seconds > 0:
             turn_s = min(seconds, self.turn_s)
-            with self.places.request() as place:
+            with self.places.request(rank) as place:
                 yield place
                 if self.beneath:
                     yield from self.beneath.compute(turn_s)
                 else:
                     yield self.env.timeout(turn_s)
             seconds -= turn_s
+
+
+@dataclass
+class Process:
+    """
+    A process of Python with services of agents, which computes while placement and its database do not.
+
+    The kernel gives a slice to one such process after the other. In it the threads compute in turns, in any order.
+    """
+
+    env: simpy.Environment
+    slices: simpy.Resource  # a place for each core, which all processes share
+    cores: Cores
+    dice: random.Random
+    slice_s: float
+    turn_s: float  # of a thread
+
+    def __post_init__(self) -> None:
+        self._work: list[tuple[float, simpy.Event]] = []  # seconds that are left, and what tells that there are none
+        self._runs = False
+
+    def compute(self, seconds: float) -> Steps:
+        """Let a thread compute for ``seconds`` of CPU."""
+        done = self.env.event()
+        self._work.append((seconds, done))
+        if not self._runs:
+            self._runs = True
+            self.env.process(self._run())
+        yield done
+
+    def _run(self) -> Steps:
+        while self._work:
+            with self.slices.request() as place:
+                yield place
+                left_s = self.slice_s
+                while self._work and left_s > 0:
+                    seconds, done = self._work.pop(self.dice.randrange(len(self._work)))
+                    turn_s = min(seconds, left_s, self.turn_s)
+                    yield from self.cores.compute(turn_s, BEHIND)
+                    left_s -= turn_s
+                    if turn_s < seconds:
+                        self._work.append((seconds - turn_s, done))
+                    else:
+                        done.succeed()
+        self._runs = False
 
 
 @dataclass

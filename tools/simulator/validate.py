@@ -15,19 +15,22 @@ from pathlib import Path
 
 import simpy
 
+from beds.fleet import AGENTS, SPREADS_S
+from beds.services import TOGETHER
 from simulator.agents import Agent, Cloud, Ways, place_of
-from simulator.costs import COSTS, Costs, read_costs
-from simulator.stations import Cores, Service, Steps
+from simulator.costs import COSTS, FIRST_SPREAD_S, Costs, read_costs, restart
+from simulator.stations import Cores, Process, Service, Steps
 
 KEPT = Path(__file__).with_name("soak.json")
 TABLES = Path(__file__).parents[2] / "docs/_static/scale.md"
-AGENTS, CORES, PROCESSES, THREADS = 1000, 2, 2, 4  # tests/beds/placement.py
-SPREADS_S, RESTARTS = (0, 10, 30), 5  # tests/soak/test_fleet.py
+CORES, PROCESSES, THREADS = 2, 2, 4  # tests/beds/placement.py
+RESTARTS = 5  # tests/soak/test_fleet.py
 REST_S = 300
-SHORT_TURN_S = 0.0002  # a pass makes some 400 calls to the system, and each ends a turn; shorter changes nothing
-THREAD_S = 0.0002  # CPU of starting a thread
+SHORT_TURN_S = 0.0002  # so soon placement and its database go before services; shorter changes nothing
+SLICE_S = 0.004  # a process computes so long before another may: one tick of a kernel with CONFIG_HZ=250
+THREAD_TURN_S = 0.002  # so 10, 50 and 90 % of a thousand services have begun when they had in the test's own processes
 PATTERNS = {
-    "populated": r"populated an empty placement in (?P<ready_s>\d+) s",
+    "populated": r"populated an empty placement in (?P<ready_s>[\d.]+) s",
     "restarted, spread {}": r"start_spread {} s: all ready after (?P<ready_s>[\d.]+) s, (?P<requests>\d+) requests, .*"
     r"most in a second (?P<most>\d+), worst pass (?P<worst_s>[\d.]+) s",
     "at rest": r"at rest for .*, (?P<requests>[\d.]+) a second, most in a second (?P<most>\d+); .* (?P<each>[\d.]+) "
@@ -44,23 +47,27 @@ def origin() -> str:
 class Soak:
     """The machine of the soak test with its fleet."""
 
-    def __init__(self, costs: Costs, ways: Ways, load: str, seed: int = 0) -> None:
-        """``load`` is the activity that decides what requests cost."""
+    def __init__(self, costs: Costs, start_spread_s: float, first: str, load: str, seed: int = 0) -> None:
+        """``first`` is what each service does first, and ``load`` what decides the costs of requests."""
         self.env = simpy.Environment()
         machine = Cores(self.env, CORES, turn_s=SHORT_TURN_S)
-        process = Cores(self.env, 1, machine, SHORT_TURN_S)
         placement = Service(self.env, PROCESSES, THREADS, Cores(self.env, CORES, machine), cores=machine)
-        kinds = costs.loaded(load)
-        self.activity = "first" if load == "first" else "restart"
-        self.cloud = Cloud(self.env, placement, None, kinds, ways, random.Random(seed), process)
+        self.first = first
+        ways = Ways(token_s=None, start_spread_s=start_spread_s)
+        self.cloud = Cloud(self.env, placement, None, costs.loaded(load), ways, random.Random(seed))
+        slices, dice = simpy.Resource(self.env, CORES), random.Random(seed)
+        processes = [
+            Process(self.env, slices, machine, dice, SLICE_S, THREAD_TURN_S) for _ in range(AGENTS // TOGETHER)
+        ]
         self.agents = [
-            Agent(self.cloud, place_of("soak", f"/nowhere/{number:04}/state"), costs.hosts["soak"])
-            for number in range(AGENTS)
+            Agent(self.cloud, place_of("soak", f"/{seed}/{number:04}/state"), costs.hosts["soak"], process)
+            for number, process in enumerate(processes * TOGETHER)
         ]
 
     def start(self) -> float:
         """Start all; return the seconds until each had done a pass."""
-        self.env.process(self._start())
+        for agent in self.agents:
+            self.env.process(self._run(agent))
         while any(agent.ready_at is None for agent in self.agents):
             self.env.run(self.env.now + 0.5)
         return max(agent.ready_at or 0.0 for agent in self.agents)
@@ -80,41 +87,31 @@ class Soak:
             "worst_s": max(passes),
         }
 
-    def _start(self) -> Steps:
-        for agent in self.agents:  # a thread is waited for until it began
-            assert self.cloud.agents_cores
-            yield from self.cloud.agents_cores.compute(THREAD_S)
-            self.env.process(self._run(agent))
-
     def _run(self, agent: Agent) -> Steps:
-        yield from self.cloud.compute(agent.activities["start"], 1)
-        yield from agent.run(self.activity)
+        yield from agent.compute(agent.activities["start"].agent_s)
+        yield from agent.run(self.first)
 
 
 def simulate(costs: Costs) -> dict[str, dict[str, float]]:
     """Return the figures of the soak test, by run; those of several runs are their medians, as in the test."""
-    found = {"populated": {"ready_s": Soak(costs, _ways(10), "first").start()}}
+    found = {"populated": {"ready_s": Soak(costs, FIRST_SPREAD_S, "first", "first").start()}}
     for spread_s in SPREADS_S:
         runs = [_restart(costs, spread_s, seed) for seed in range(RESTARTS)]
         found[f"restarted, spread {spread_s}"] = {
             name: statistics.median(run[name] for run in runs) for name in runs[0]
         }
-    soak = Soak(costs, _ways(SPREADS_S[-1]), "quiet")
+    soak = Soak(costs, SPREADS_S[-1], restart(SPREADS_S[-1]), "quiet")
     soak.start()
     soak.rest(120)
     found["at rest"] = soak.rest(REST_S)
     return found
 
 
-def _restart(costs: Costs, spread_s: float, seed: int) -> dict[str, float]:
-    soak = Soak(costs, _ways(spread_s), "restart", seed)
+def _restart(costs: Costs, spread_s: int, seed: int) -> dict[str, float]:
+    soak = Soak(costs, spread_s, restart(spread_s), restart(spread_s), seed)
     ready_s, answered = soak.start(), soak.cloud.placement.answered
     worst_s = max(took_s for _, took_s in soak.cloud.record.took)
     return {"ready_s": ready_s, "requests": answered.total(), "most": max(answered.values()), "worst_s": worst_s}
-
-
-def _ways(start_spread_s: float) -> Ways:
-    return Ways(token_s=None, start_spread_s=start_spread_s)
 
 
 def read_soak(text: str) -> dict[str, dict[str, float]]:
