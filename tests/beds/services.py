@@ -93,13 +93,14 @@ def _keep(configs: Sequence[Path], log: Path, began_s: float, control: Connectio
         return
     with suppress(EOFError):  # the tests ended
         control.send(0)
-        if control.recv() == START:
-            os.write(going, b"." * len(pids))
+        started = control.recv() == START
+        if started:
+            os.close(going)  # wakes all at the same moment, which bytes for each would not
             control.recv()
-        os.close(going)
         for pid in pids:
-            os.kill(pid, signal.SIGTERM)
-        control.send(sum(os.waitpid(pid, 0)[1] != 0 for pid in pids))
+            os.kill(pid, signal.SIGTERM if started else signal.SIGKILL)
+        ended = [os.waitpid(pid, 0)[1] for pid in pids]
+        control.send(sum(map(bool, ended)) if started else 0)
 
 
 def _become(log: Path, control: Connection) -> None:
@@ -123,8 +124,7 @@ def _serve(configs: Sequence[Path], began_s: float, telling: int, waiting: int) 
     threads = [threading.Thread(target=daemon.run, daemon=True) for daemon in daemons]
     os.write(telling, b".")
     os.close(telling)
-    if not os.read(waiting, 1):  # stopped before the start
-        return 0
+    os.read(waiting, 1)
     for thread in threads:
         thread.start()
     signal.sigwait({signal.SIGTERM})
