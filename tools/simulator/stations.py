@@ -9,7 +9,7 @@ import simpy
 
 from simulator.costs import Cost
 
-BEHIND = 1  # rank of what computes only while nobody of rank 0 wants to
+BEHIND = 1  # rank of what computes only while nothing of rank 0 does
 Steps = Generator[simpy.Event, object, None]
 TURN_S = 0.005  # a thread of Python computes so long before it lets others go on (sys.getswitchinterval)
 

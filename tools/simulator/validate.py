@@ -115,12 +115,21 @@ def _restart(costs: Costs, spread_s: int, seed: int) -> dict[str, float]:
 
 
 def read_soak(text: str) -> dict[str, dict[str, float]]:
-    """Return the figures that the soak test printed, by run."""
+    """
+    Return the figures that the soak test printed, by run.
+
+    Raises:
+        ValueError: a run is missing, as the test was ended before it.
+    """
     found = {}
     for name, pattern in PATTERNS.items():
         for spread_s in SPREADS_S if "{}" in name else (0,):
-            if seen := re.search(pattern.format(spread_s) if "{}" in name else pattern, text):
-                found[name.format(spread_s)] = {key: float(value) for key, value in seen.groupdict().items()}
+            seen = re.search(pattern.format(spread_s) if "{}" in name else pattern, text)
+            if seen is None:
+                raise ValueError(
+                    f"the log has no figures of the run {name.format(spread_s)!r}: run the test to its end"
+                )
+            found[name.format(spread_s)] = {key: float(value) for key, value in seen.groupdict().items()}
     return found
 
 
@@ -133,13 +142,15 @@ def read_kept() -> dict[str, dict[str, float]]:
 def main() -> int:
     """Print both beside each other, and how far they are apart."""
     if sys.argv[1:]:
-        KEPT.write_text(json.dumps(read_soak(Path(sys.argv[1]).read_text(encoding="utf-8")), indent=1) + "\n")
+        try:
+            seen = read_soak(Path(sys.argv[1]).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            sys.exit(f"{sys.argv[1]}: {error}")
+        KEPT.write_text(json.dumps(seen, indent=1) + "\n", encoding="utf-8")
     real = read_kept()
     for run, figures in simulate(read_costs()).items():
         for name, value in figures.items():
-            seen = real[run].get(name)
-            beside = f"{seen:9.3f} {value / seen - 1:+7.0%}" if seen else ""
-            print(f"{run:24} {name:10} {value:9.3f} {beside}")
+            print(f"{run:24} {name:10} {value:9.3f} {real[run][name]:9.3f} {value / real[run][name] - 1:+7.0%}")
     return 0
 
 
