@@ -15,6 +15,7 @@ from keystoneauth1.session import Session, TCPKeepAliveAdapter
 from oslo_config import cfg
 
 from agent import VERSION
+from agent.connect.repeated import RepeatingSession
 from agent.connect.tokens import look_after
 from agent.errors import ConfigError
 from agent.likeness import most_alike
@@ -68,7 +69,7 @@ def open_placement(settings: Settings) -> tuple[Adapter, str]:
     try:
         auth = loading.load_auth_from_conf_options(conf, "placement")
         _check_url(conf, "placement")
-        session = loading.load_session_from_conf_options(conf, "placement", auth=auth)
+        session = loading.load_session_from_conf_options(conf, "placement", auth=auth, session=RepeatingSession())
         adapter = loading.load_adapter_from_conf_options(conf, "placement", session=session)
         _settle(session, "placement")
         _keep_connections(session, settings.node_workers)
