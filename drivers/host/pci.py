@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from drivers.errors import MalformedFact, Vanished
 from drivers.facts import NetDevice, PciFunction
@@ -15,43 +16,78 @@ REPRESENTOR = re.compile(r"(c\d+)?pf\d+\w*")  # devlink's names: "pf0vf1", "c1pf
 POWER_STATES = frozenset({"D0", "D1", "D2", "D3hot", "D3cold", "unknown", "error"})  # sysfs-bus-pci, power_state
 
 
+class NetReading(NamedTuple):
+    """What the kernel says of one interface."""
+
+    carries_host_traffic: bool
+    port_name: Document | None
+
+
+class PciReading(NamedTuple):
+    """What the kernel says of one function, as texts."""
+
+    power_state: Document | None
+    attributes: tuple[tuple[str, Document | None], ...]
+    nets: tuple[NetReading, ...]
+
+
 def probe_pci(
     files: KernelFiles, functions: Iterable[PciFunction], attributes: Mapping[str, frozenset[str]]
-) -> tuple[PciFunction, ...]:
+) -> tuple[PciReading | None, ...]:
     """
-    Return the functions with power state, host traffic and the vendor driver's files; bridges stay as they are.
+    Read power state, host traffic and the vendor driver's files of each function; None for a bridge.
 
     ``attributes``: vendor id -> files to read below the folder of each function of this vendor.
 
     Raises:
-        DiscoveryError, MalformedFact: a file cannot be read or understood.
+        DiscoveryError, MalformedFact: a file cannot be read.
         Vanished: a function went away.
     """
     host_interfaces = _probe_host_interfaces(files)
     return tuple(
-        function
+        None
         if (function.device_class or 0) >> 16 == BRIDGE
         else _probe(files, function, host_interfaces, attributes.get(function.vendor_id, frozenset()))
         for function in functions
     )
 
 
+def completed(functions: Iterable[PciFunction], readings: Iterable[PciReading | None]) -> tuple[PciFunction, ...]:
+    """
+    Return the functions with what ``probe_pci`` read of each, in the same order; bridges stay as they are.
+
+    Raises:
+        MalformedFact: a file cannot be understood.
+    """
+    return tuple(
+        _complete(function, reading) if reading else function
+        for function, reading in zip(functions, readings, strict=True)
+    )
+
+
 def _probe(
     files: KernelFiles, function: PciFunction, host_interfaces: frozenset[str], attributes: frozenset[str]
-) -> PciFunction:
+) -> PciReading:
     folder = f"sys/bus/pci/devices/{function.address}"
     power_state = files.read(f"{folder}/power_state")
     if power_state is None and files.live and files.read(f"{folder}/vendor") is None:
         raise Vanished(f"/{folder} went away while the host was read")
-    found = [(name, files.read(f"{folder}/{name}")) for name in sorted(attributes)]
     several = len(function.net_devices) > 1  # the card's ports, or an uplink and its representors
+    return PciReading(
+        power_state,
+        tuple((name, files.read(f"{folder}/{name}")) for name in sorted(attributes)),
+        tuple(_probe_net(files, one, host_interfaces, port=several and function.is_pf) for one in function.net_devices),
+    )
+
+
+def _complete(function: PciFunction, reading: PciReading) -> PciFunction:
     return replace(
         function,
-        power_state=parse_power_state(power_state) if power_state else None,
+        power_state=parse_power_state(reading.power_state) if reading.power_state else None,
         net_devices=tuple(
-            _probe_net(files, one, host_interfaces, port=several and function.is_pf) for one in function.net_devices
+            _complete_net(device, net) for device, net in zip(function.net_devices, reading.nets, strict=True)
         ),
-        attributes=tuple((name, _first_line(text)) for name, text in found if text),
+        attributes=tuple((name, _first_line(text)) for name, text in reading.attributes if text),
     )
 
 
@@ -63,12 +99,18 @@ def parse_power_state(document: Document) -> str:
     return state
 
 
-def _probe_net(files: KernelFiles, device: NetDevice, host_interfaces: frozenset[str], *, port: bool) -> NetDevice:
+def _probe_net(files: KernelFiles, device: NetDevice, host_interfaces: frozenset[str], *, port: bool) -> NetReading:
     enslaved = files.read(f"sys/class/net/{device.name}/master/ifindex") is not None
-    if enslaved or device.name in host_interfaces:
+    return NetReading(
+        enslaved or device.name in host_interfaces,
+        files.read(f"sys/class/net/{device.name}/phys_port_name") if port else None,
+    )
+
+
+def _complete_net(device: NetDevice, reading: NetReading) -> NetDevice:
+    if reading.carries_host_traffic:
         device = replace(device, carries_host_traffic=True)
-    document = files.read(f"sys/class/net/{device.name}/phys_port_name") if port else None
-    return replace(device, represents=parse_represented(document)) if document else device
+    return replace(device, represents=parse_represented(reading.port_name)) if reading.port_name else device
 
 
 def parse_represented(document: Document) -> str | None:

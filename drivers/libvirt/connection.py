@@ -10,7 +10,8 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -18,13 +19,16 @@ from drivers.errors import DiscoveryError, Vanished
 from drivers.events import OnOperation, Wake, untold
 from drivers.facts import CpuMap, Versions
 from drivers.host.archive import Document
+from drivers.host.function import FOLDER
 from drivers.libvirt.capabilities import Offer
 from drivers.libvirt.listener import Listener
 from drivers.libvirt.loop import event_loop
 from drivers.libvirt.opening import OPENING_S, aside, open_connection
+from drivers.libvirt.plain import PlainFunctions
 from reportclient.errors import mask
 
 LOG = logging.getLogger(__name__)
+KEPT_S = 600.0  # after so long, the answers about installed programs and about PCI functions are read again
 HOST_CPU = "host"  # name of the host's own CPU in ``expand``, beside the names of CPU models
 LIBVIRT_DEFINED_DEVICES = 7_003_000  # first version that lists node devices which are defined and do not exist
 DOMAIN_STATES = ("nostate", "running", "blocked", "paused", "shutdown", "shutoff", "crashed", "pmsuspended")
@@ -119,15 +123,20 @@ class LiveConnection:
         told: OnOperation = untold,
         opening_s: float = OPENING_S,
         borrow: Callable[[], Any] | None = None,
+        functions: Path = FOLDER,
     ) -> None:
         """
         Prepare a connection to ``uri``; nothing is opened yet.
 
         ``told`` is called after each operation with the name of libvirt's call; several calls may count as one
         operation. ``opening_s`` limits the seconds that libvirtd may take to accept a connection. ``borrow`` returns an
-        open ``virConnect`` that belongs to the caller, whose process runs libvirt's event loop; None: open one.
+        open ``virConnect`` that belongs to the caller, whose process runs libvirt's event loop; None: open one. Only of
+        a connection of our own, answers are kept that rest on installed programs and on ``functions``, the kernel's
+        list of PCI functions.
         """
-        self._session = _Session(uri, told, opening_s, borrow)
+        self._session = _Session(uri, told, opening_s, borrow, PlainFunctions(functions))
+        self._keeps = borrow is None
+        self._plain = self._session.plain if self._keeps and is_local(uri) else None
 
     @property
     def uri(self) -> str:
@@ -154,8 +163,13 @@ class LiveConnection:
         return name
 
     def versions(self) -> Versions:
-        with self._session.explained("the versions of libvirt and the hypervisor", "virConnectGetVersion"):
-            return Versions(libvirt=self._lib_version(), hypervisor=self._session.libvirt.getVersion())
+        kept = self._session.kept.versions
+        if kept is None:
+            with self._session.explained("the versions of libvirt and the hypervisor", "virConnectGetVersion"):
+                kept = Versions(libvirt=self._lib_version(), hypervisor=self._session.libvirt.getVersion())
+            if self._keeps:
+                self._session.kept.versions = kept
+        return kept
 
     def _lib_version(self) -> int:
         """Return the version of libvirtd, which is read once for each connection."""
@@ -177,13 +191,23 @@ class LiveConnection:
 
     def capabilities(self) -> Document:
         with self._session.explained("the host's capabilities", "virConnectGetCapabilities"):
-            return self._session.document("capabilities", self._session.libvirt.getCapabilities())
+            text = self._session.libvirt.getCapabilities()
+        self._session.agree_with(text)
+        return self._session.document("capabilities", text)
 
     def domain_capabilities(self, virt_type: str, offers: tuple[Offer, ...]) -> tuple[tuple[str, Document], ...]:
         return tuple((f"{one.arch}-{one.machine}-{one.virt_type}", self.offered(one)) for one in offers)
 
     def offered(self, offer: Offer) -> Document:
         """Return the XML of the domain capabilities of one offer."""
+        document = self._session.kept.offered.get(offer)
+        if document is None:
+            document = self._offered(offer)
+            if self._keeps:
+                self._session.kept.offered[offer] = document
+        return document
+
+    def _offered(self, offer: Offer) -> Document:
         what = f"the capabilities of {offer.virt_type} guests of {offer.arch} {offer.machine}"
         with self._session.explained(what, "virConnectGetDomainCapabilities"):
             connection = self._session.libvirt
@@ -208,9 +232,13 @@ class LiveConnection:
         return self._session.document(f"features of CPU {name}", text)
 
     def node_devices(self) -> tuple[tuple[str, Document], ...]:
-        return self.all_devices(_device_kinds())
+        return self._devices(_device_kinds(), self._plain)
 
-    def all_devices(self, kinds: int = 0) -> tuple[tuple[str, Document], ...]:
+    def all_devices(self) -> tuple[tuple[str, Document], ...]:
+        """Return name and XML of the node devices of all kinds, as libvirt has them now."""
+        return self._devices(0, None)
+
+    def _devices(self, kinds: int, plain: PlainFunctions | None) -> tuple[tuple[str, Document], ...]:
         """
         Return name and XML of the node devices of these kinds (VIR_CONNECT_LIST_NODE_DEVICES_*; 0: of all kinds).
 
@@ -223,11 +251,11 @@ class LiveConnection:
             active = libvirt.VIR_CONNECT_LIST_NODE_DEVICES_ACTIVE if lists_defined else 0
             devices = self._session.libvirt.listAllDevices(kinds | active)
         with self._session.timed("virNodeDeviceGetXMLDesc"):
-            return tuple((name, self._dump(device, name)) for device in devices for name in (device.name(),))
+            return tuple((name, self._dump(device, name, plain)) for device in devices for name in (device.name(),))
 
-    def _dump(self, device: Any, name: str) -> Document:
+    def _dump(self, device: Any, name: str, plain: PlainFunctions | None) -> Document:
         """
-        Return one device's XML.
+        Return one device's XML, which ``plain`` may have kept.
 
         Raises:
             Vanished: libvirt has no XML of the device. libvirt can still list a device that the kernel has removed;
@@ -237,7 +265,8 @@ class LiveConnection:
         import libvirt
 
         try:
-            return self._session.document(f"node device {name}", device.XMLDesc(0))
+            text = plain.read(name, lambda: str(device.XMLDesc(0))) if plain else device.XMLDesc(0)
+            return self._session.document(f"node device {name}", text)
         except libvirt.libvirtError as error:
             failed = mask(f"cannot read node device {name} from libvirt at {self.uri}: {error}")
             if self._session.drop_broken():
@@ -256,6 +285,10 @@ class LiveConnection:
                 for domain in self._session.libvirt.listAllDomains(0)
             ]
         return tuple(sorted(found, key=lambda domain: domain.uuid))
+
+    def outdate(self) -> None:
+        """Note an event of the host: the next look asks for everything. May be called from any thread."""
+        self._session.outdated = True
 
     @contextmanager
     def watching(self, wake: Wake) -> Iterator[None]:
@@ -279,19 +312,37 @@ class LiveConnection:
 
 @dataclass(slots=True)
 class _Kept:
-    """Answers that are read once for each connection; None where not read yet."""
+    """
+    Answers that are not read at each pass; None where not read yet.
+
+    Those up to ``expanded`` are read once for each connection. The others rest on installed programs, and are read
+    again when the host's capabilities, which name the machine types of these, are not ``beside`` any more.
+    """
 
     version: int | None = None  # of libvirtd, as libvirt counts versions
     type: str | None = None  # of the hypervisor
     completed: tuple[str, str] | None = None  # the kernel's host name, and the name that libvirt completed it to
     expanded: dict[tuple[str, str], Document] = field(default_factory=dict)  # by (name, <cpu>); depends on libvirt only
+    versions: Versions | None = None
+    offered: dict[Offer, Document] = field(default_factory=dict)
+    beside: str = ""
+    until_s: float = 0.0  # monotonic
 
 
 class _Session:
     """The open connection to libvirt, if there is one: opens it, closes it, and explains its errors."""
 
-    def __init__(self, uri: str, told: OnOperation, opening_s: float, borrow: Callable[[], Any] | None = None) -> None:
+    def __init__(
+        self,
+        uri: str,
+        told: OnOperation,
+        opening_s: float,
+        borrow: Callable[[], Any] | None,
+        plain: PlainFunctions,
+    ) -> None:
         self.uri = uri
+        self.plain = plain
+        self.outdated = False  # an event of the host came, in any thread
         self._shown = mask(uri)
         self.kept = _Kept()
         self._told = told
@@ -307,20 +358,40 @@ class _Session:
         if self._open is None:
             event_loop().start()  # keep-alive needs the event loop
             self._open = open_connection(self.uri, seconds=self._opening_s)
-            self.kept = _Kept()
+            self._forget()
         return self._open
 
     def _borrowed(self, lent: Any) -> Any:
         """Return the owner's connection; answers that were kept for another one are forgotten."""
         if lent is not self._open:
-            self._open, self.kept = lent, _Kept()
+            self._open = lent
+            self._forget()
         return lent
+
+    def agree_with(self, capabilities: str) -> None:
+        """Forget answers that may be others now, as the host has these capabilities."""
+        now_s = time.monotonic()
+        if self.outdated or capabilities != self.kept.beside or now_s >= self.kept.until_s:
+            self.outdated = False
+            self._ask_again()
+            self.kept.beside, self.kept.until_s = capabilities, now_s + KEPT_S
+
+    def _ask_again(self) -> None:
+        """Keep no answer about programs and functions."""
+        self.kept = replace(self.kept, versions=None, offered={}, beside="")
+        self.plain.forget()
+
+    def _forget(self) -> None:
+        """Keep nothing, as the connection is another one."""
+        self.kept = _Kept()
+        self.plain.forget()
 
     def drop_broken(self) -> bool:
         """Return whether the connection broke; if so, drop it, and the next question opens another."""
         broken = self._open is not None and not self._open.isAlive()
         if broken:
             self._open = None
+            self._ask_again()
         return broken
 
     def close(self) -> None:

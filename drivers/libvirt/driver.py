@@ -9,12 +9,12 @@ from types import MappingProxyType
 from drivers.base import Survey
 from drivers.devices import idle, present
 from drivers.errors import DiscoveryError, PolicyError, Vanished
-from drivers.events import Wake
+from drivers.events import Event, Wake
 from drivers.facts import CpuMap, Devices, DiskFacts, HostFacts
 from drivers.host.archive import DISK, Document, encode_disk
 from drivers.host.cpu import probe_boot, probe_isolated, probe_offline, probe_sev, probe_tdx
 from drivers.host.parse import format_cpu_set
-from drivers.host.pci import probe_pci
+from drivers.host.pci import PciReading, completed, probe_pci
 from drivers.host.pmem import NAMESPACES, parse_namespaces
 from drivers.host.residency import probe_residency
 from drivers.host.sysfs import KernelFiles
@@ -143,11 +143,17 @@ class LibvirtDriver:
                 "the Python package pyudev is not installed: pip install 'compute-node-agent[libvirt]'"
             ) from error
 
-        with self._connection.watching(wake):
+        connection = self._connection
+
+        def woken(event: Event) -> None:
+            connection.outdate()
+            wake(event)
+
+        with connection.watching(woken):
             if self._files is None:
                 yield
             else:
-                with udev.watching(wake):
+                with udev.watching(woken):
                     yield
 
 
@@ -163,6 +169,15 @@ class _Parsers:
         self.domain_capabilities = lru_cache(64)(parse_domain_capabilities)
         self.cpu_features = lru_cache(16)(parse_cpu_features)
         self.devices = lru_cache(1)(parse_devices)
+        self._completed: tuple[Devices, tuple[PciReading | None, ...], Devices] | None = None
+
+    def completed(self, found: Devices, readings: tuple[PciReading | None, ...]) -> Devices:
+        """Return devices with what the kernel says of them; the same object where both are as at the last pass."""
+        last = self._completed
+        if last is None or last[0] is not found or last[1] != readings:
+            last = found, readings, replace(found, functions=completed(found.functions, readings))
+            self._completed = last
+        return last[2]
 
 
 class _Look:
@@ -248,7 +263,7 @@ class _Look:
         check_whole(found)
         if self._files is None:
             return found
-        return replace(found, functions=probe_pci(self._files, found.functions, self._attributes))
+        return self._parsers.completed(found, probe_pci(self._files, found.functions, self._attributes))
 
     def _residency(self, domain: Document) -> tuple[tuple[int, int], ...]:
         machine = machine_of(domain) if self._files and self._residencies else None

@@ -17,7 +17,7 @@ from drivers.facts import CpuMap, NetDevice, PciFunction, SevKernel
 from drivers.host.archive import Document
 from drivers.host.cpu import probe_isolated, probe_offline, probe_sev, probe_tdx
 from drivers.host.parse import format_cpu_set, parse_id_list, parse_inet6, parse_routes
-from drivers.host.pci import probe_pci
+from drivers.host.pci import completed, probe_pci
 from drivers.host.sysfs import MAX_FILE_BYTES, KernelFiles
 from hardware import card, plain
 
@@ -32,7 +32,10 @@ def write(root: Path, name: str, data: bytes | str) -> Path:
 
 
 def probe(root: Path, *functions: PciFunction, live: bool = False) -> tuple[PciFunction, ...]:
-    return probe_pci(KernelFiles(root, live=live), functions or (plain(),), {"8086": frozenset({"vendor/kind"})})
+    functions = functions or (plain(),)
+    return completed(
+        functions, probe_pci(KernelFiles(root, live=live), functions, {"8086": frozenset({"vendor/kind"})})
+    )
 
 
 def test_without_sys_only_libvirt_tells(tmp_path: Path) -> None:

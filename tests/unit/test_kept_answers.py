@@ -1,0 +1,191 @@
+"""Answers of libvirt that are kept over passes: asked once, and again where they may have changed."""
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from beds.clock import Clock
+from beds.function import ADDRESS, NAME, made, rebind, xml
+from drivers.libvirt.capabilities import Offer
+from drivers.libvirt.connection import KEPT_S, LiveConnection
+
+OFFERS = (Offer("/usr/bin/qemu", "x86_64", "pc", "qemu"), Offer("/usr/bin/qemu", "i686", "pc", "qemu"))
+
+
+class Libvirt:
+    """An open connection, as libvirt-python has it; ``machines`` stands for what its capabilities say of QEMU."""
+
+    def __init__(self) -> None:
+        self.asked: Counter[str] = Counter()
+        self.machines = "pc-7.2"
+        self.alive = True
+
+    def getCapabilities(self) -> str:  # noqa: N802 - libvirt's name
+        self.asked["capabilities"] += 1
+        return f"<capabilities><machine>{self.machines}</machine></capabilities>"
+
+    def getDomainCapabilities(self, _emulator: str, arch: str, *_: object) -> str:  # noqa: N802 - libvirt's name
+        self.asked["offers"] += 1
+        return f"<domainCapabilities><arch>{arch}</arch>{self.asked['offers']}</domainCapabilities>"
+
+    def getVersion(self) -> int:  # noqa: N802 - libvirt's name
+        self.asked["version"] += 1
+        return 7_002_000 + self.asked["version"]
+
+    def getLibVersion(self) -> int:  # noqa: N802 - libvirt's name
+        return 9_000_000
+
+    def getHostname(self) -> str:  # noqa: N802 - libvirt's name
+        return f"{os.uname().nodename}.example.org"
+
+    def listAllDevices(self, _kinds: int) -> list["Libvirt"]:  # noqa: N802 - libvirt's name
+        return [self]
+
+    def name(self) -> str:
+        return NAME
+
+    def XMLDesc(self, _flags: int) -> str:  # noqa: N802 - libvirt's name
+        self.asked["devices"] += 1
+        return xml()
+
+    def isAlive(self) -> bool:  # noqa: N802 - libvirt's name
+        return self.alive
+
+
+ONCE = {"capabilities": 1, "offers": 2, "version": 1, "devices": 1}
+TWICE = {"capabilities": 2, "offers": 4, "version": 2, "devices": 2}
+Live = Callable[..., LiveConnection]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("time.monotonic", clock)
+    return clock
+
+
+@pytest.fixture
+def opened() -> list[Libvirt]:
+    """The connections that are opened, in reverse order."""
+    return [Libvirt(), Libvirt()]
+
+
+@pytest.fixture
+def live(monkeypatch: pytest.MonkeyPatch, clock: Clock, tmp_path: Path, opened: list[Libvirt]) -> Live:
+    """Makes connections of our own, on a host with one VF."""
+    made(tmp_path / ADDRESS)
+    monkeypatch.setattr("drivers.libvirt.connection.open_connection", lambda *_, **__: opened.pop())
+    monkeypatch.setattr("drivers.libvirt.loop.EventLoop.start", lambda _self: None)
+    return lambda uri="qemu:///system", **more: LiveConnection(uri, functions=tmp_path, **more)
+
+
+def take_pass(connection: LiveConnection) -> object:
+    connection.capabilities()
+    offered = connection.domain_capabilities("qemu", OFFERS)
+    return offered, connection.versions(), connection.node_devices()
+
+
+def test_passes_after_the_first_ask_only_for_the_capabilities_and_for_a_list(live: Live, opened: list[Libvirt]) -> None:
+    libvirt, connection = opened[-1], live()
+
+    seen = [take_pass(connection) for _ in range(3)]
+
+    assert seen[0] == seen[1] == seen[2]
+    assert libvirt.asked == {**ONCE, "capabilities": 3}
+
+
+def test_another_qemu_is_asked_for_all(live: Live, opened: list[Libvirt]) -> None:
+    libvirt, connection = opened[-1], live()
+    before = take_pass(connection)
+
+    libvirt.machines = "pc-10.0"
+
+    assert take_pass(connection) != before
+    assert libvirt.asked == TWICE
+
+
+def test_all_is_asked_again_after_an_event_of_the_host(live: Live, opened: list[Libvirt]) -> None:
+    libvirt, connection = opened[-1], live()
+    take_pass(connection)
+
+    connection.outdate()
+
+    take_pass(connection)
+    take_pass(connection)
+    assert libvirt.asked == {**TWICE, "capabilities": 3}
+
+
+def test_all_is_asked_again_after_a_while(live: Live, opened: list[Libvirt], clock: Clock) -> None:
+    libvirt, connection = opened[-1], live()
+    take_pass(connection)
+
+    clock.now += KEPT_S - 1
+    take_pass(connection)
+    assert libvirt.asked == {**ONCE, "capabilities": 2}
+
+    clock.now += 1
+    take_pass(connection)
+    assert libvirt.asked == {**TWICE, "capabilities": 3}
+
+
+def test_a_driver_that_changes_is_seen_without_any_event(live: Live, opened: list[Libvirt], tmp_path: Path) -> None:
+    libvirt, connection = opened[-1], live()
+    take_pass(connection)
+
+    rebind(tmp_path / ADDRESS)
+
+    take_pass(connection)
+    assert libvirt.asked == {**ONCE, "capabilities": 2, "devices": 2}
+
+
+def test_a_connection_that_broke_leaves_no_answer_behind(live: Live, opened: list[Libvirt]) -> None:
+    second, first = opened
+    connection = live()
+    connection.capabilities()
+    connection.versions()
+
+    first.alive = False
+    assert connection._session.drop_broken()
+
+    connection.versions()  # in the same pass
+    take_pass(connection)
+    assert first.asked == {"capabilities": 1, "version": 1}
+    assert second.asked == {**ONCE, "version": 2}
+
+
+def test_a_connection_that_broke_leaves_the_name_that_libvirt_completed(live: Live, opened: list[Libvirt]) -> None:
+    _, first = opened
+    connection = live()
+    name = connection.hostname()
+
+    first.alive = False
+    assert connection._session.drop_broken()
+
+    opened.clear()  # libvirtd does not come back
+    assert connection.hostname() == name
+
+
+def test_the_devices_of_another_machine_are_not_compared_with_this_one_s(live: Live, opened: list[Libvirt]) -> None:
+    libvirt, connection = opened[-1], live("qemu+ssh://other/system")
+    for _ in range(2):
+        take_pass(connection)
+    assert libvirt.asked["devices"] == 2
+
+
+def test_a_recording_asks_for_all_devices(live: Live, opened: list[Libvirt]) -> None:
+    libvirt, connection = opened[-1], live()
+    take_pass(connection)
+    connection.all_devices()
+    assert libvirt.asked["devices"] == 2
+
+
+def test_a_borrowed_connection_is_asked_for_all_each_time(live: Live) -> None:
+    """Inside nova-compute, whose calls keep a whole survey."""
+    libvirt = Libvirt()
+    connection = live(borrow=lambda: libvirt)
+    take_pass(connection)
+    take_pass(connection)
+    assert libvirt.asked == TWICE
