@@ -121,12 +121,11 @@ def _serve(configs: Sequence[Path], began_s: float, telling: int, waiting: int) 
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     choices = [Choice(config_files=(config,), service=True, began_s=began_s) for config in configs]
     daemons = [Daemon(choice, Notifier({})) for choice in choices]
-    threads = [threading.Thread(target=daemon.run, daemon=True) for daemon in daemons]
-    os.write(telling, b".")
-    os.close(telling)
-    os.read(waiting, 1)
+    threads = [threading.Thread(target=_run, args=(daemon, waiting), daemon=True) for daemon in daemons]
     for thread in threads:
         thread.start()
+    os.write(telling, b".")
+    os.close(telling)
     signal.sigwait({signal.SIGTERM})
     served = all(thread.is_alive() for thread in threads)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
@@ -135,6 +134,12 @@ def _serve(configs: Sequence[Path], began_s: float, telling: int, waiting: int) 
     for thread in threads:
         thread.join(STOP_S)
     return 0 if served and not any(thread.is_alive() for thread in threads) else 1
+
+
+def _run(daemon: Daemon, waiting: int) -> None:
+    """Wait for the start, each thread by itself: of threads that start one after the other, the last begins late."""
+    os.read(waiting, 1)
+    daemon.run()
 
 
 def _call_prctl() -> None:
