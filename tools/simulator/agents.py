@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import simpy
 
 from simulator.costs import TOKEN, VALIDATION, Activity, Cost
-from simulator.stations import Process, Service, Steps
+from simulator.stations import Service, Steps, Thread
 
 FIRST_RETRY_S, LONGEST_RETRY_S, DOUBLINGS = 1.0, 256.0, 16  # agent/service/pace.py
 OFTENEST = 0.6  # agent/service/timetable.py
@@ -142,7 +142,7 @@ class Agent:
     cloud: Cloud
     place: float  # its moment in every period, from 0 to 1
     activities: Mapping[str, Activity]
-    process: Process | None = None  # that it shares with others; None: it has a host of its own
+    thread: Thread | None = None  # in a process that it shares with others; None: it has a host of its own
     renew_at: float = 0.0  # when it asks for another token
     token_until: float = 0.0  # its token is used until then
     validated_until: float = 0.0  # placement knows its token until then
@@ -207,8 +207,8 @@ class Agent:
 
     def compute(self, seconds: float) -> Steps:
         """Take so much CPU."""
-        if self.process:
-            yield from self.process.compute(seconds)
+        if self.thread:
+            yield from self.thread.compute(seconds)
         else:
             yield self.cloud.env.timeout(seconds)
 

@@ -22,6 +22,23 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """
+    A process of placement answers nothing for a while, again and again: Python collects its garbage, all of it.
+
+    ``gc`` in Python's documentation: the collector looks through everything once there is enough that is new.
+    """
+
+    every: int  # requests
+    service_s: float  # CPU, which the costs of requests do not have
+
+    @property
+    def share_s(self) -> float:
+        """CPU of the pauses for one request."""
+        return self.service_s / self.every
+
+
+@dataclass(frozen=True, slots=True)
 class Activity:
     """What an agent does in one go: its requests in order, equal ones as one item, and what it computes meanwhile."""
 
@@ -58,6 +75,7 @@ class Costs:
     kinds: Mapping[str, Cost]  # by method and path
     hosts: Mapping[str, Mapping[str, Activity]]  # by host and layout, for instance "network numa"; then by activity
     loads: Mapping[str, Load]  # by what all services of the soak test do: "first", "quiet", or as ``restart`` names it
+    pause: Pause  # of a process of placement
     searches_s: Mapping[str, Mapping[str, float]]  # by layout, then by number of hosts: one search for candidates
 
     def loaded(self, activity: str | None = None) -> Mapping[str, Cost]:
@@ -105,6 +123,7 @@ def read_costs(path: Path = COSTS) -> Costs:
             for host, activities in found["hosts"].items()
         },
         loads={name: Load(**load) for name, load in found["loads"].items()},
+        pause=Pause(**found["pause"]),
         searches_s=found["searches_s"],
     )
 

@@ -49,6 +49,7 @@ from simulator.costs import (
     Cost,
     Costs,
     Load,
+    Pause,
     restart,
     write_costs,
 )
@@ -59,9 +60,12 @@ SERVICES, START_S = 500, 5  # that are measured together, and the seconds in whi
 RESTARTS = 3  # with each spread
 QUIET_S, QUIETS = 30, 2  # seconds of a period, and periods in which quiet passes are measured
 SOAK = "soak"
+PAUSES = 2000  # requests in which pauses are looked for
+LONG = 5  # a request with a pause takes so many times the median and more
 CLAIMS = 5  # of each, beside those of its guests
 TOKENS = 30
 HASH_ROUNDS = 12  # [identity] password_hash_rounds of Keystone, bcrypt
+KEYSTONES = (TOKEN, VALIDATION)  # its requests; what pauses it makes is in their costs
 LAYOUTS = {"small": ("flat",), "network": ("flat", "devices", "numa")}
 SEARCHES_S = {  # docs/sizing.md, PostgreSQL, nova's limit of 1,000 candidates: requests without groups
     "flat": {"100": 0.03, "1000": 0.13, "5000": 0.69},
@@ -99,11 +103,11 @@ class Meter:
         parts_s = (*self.parts_s, time.process_time() - self._since_s)
         return Activity(parts_s, tuple((kind, len(list(same))) for kind, same in groupby(self.order)))
 
-    def costs(self) -> dict[str, Cost]:
-        """Return the mean CPU and the median wait of each kind."""
+    def costs(self, pause: Pause) -> dict[str, Cost]:
+        """Return the mean CPU of each kind, without its part of the pauses, and the median wait."""
         return {
             kind: Cost(
-                round(statistics.fmean(one[0] for one in all_), 6),
+                round(statistics.fmean(one[0] for one in all_) - (0 if kind in KEYSTONES else pause.share_s), 6),
                 round(statistics.fmean(one[1] for one in all_), 6),
                 round(statistics.median(one[2] for one in all_), 6),
                 len(all_),
@@ -122,11 +126,12 @@ def measure(scratch: Path) -> Costs:
         for shape, layouts in LAYOUTS.items():
             for name, activities in _measure_shape(scratch / shape, server.url, shape, layouts, meter):
                 hosts[name] = activities
+        pause = _measure_pause(server.url)
     with (
         databases.postgresql(scratch / "soak-database") as url,
         serving_on(databases.with_driver(url), scratch / "soak-placement") as server,
     ):
-        hosts[SOAK], loads = _measure_soak(scratch / "soak", server.url, hosts["small flat"], meter.costs())
+        hosts[SOAK], loads = _measure_soak(scratch / "soak", server.url, hosts["small flat"], meter.costs(pause), pause)
     _measure_keystone(scratch / "keystone", meter)
     return Costs(
         measured={
@@ -136,9 +141,10 @@ def measure(scratch: Path) -> Costs:
             "database": "PostgreSQL",
             "cores": str(os.cpu_count()),
         },
-        kinds=meter.costs(),
+        kinds=meter.costs(pause),
         hosts=hosts,
         loads=loads,
+        pause=pause,
         searches_s=SEARCHES_S,
     )
 
@@ -242,8 +248,22 @@ def _claim(by_hand: ByHand, host: FakeHost, meter: Meter) -> None:
         by_hand.send("DELETE", f"/allocations/{consumer}")
 
 
+def _measure_pause(url: str) -> Pause:
+    """Ask the same again and again, one at a time, and find the few requests that took much longer."""
+    by_hand, seen = ByHand(url), []
+    for _ in range(PAUSES):
+        before = spent()
+        by_hand.send("GET", "/resource_providers?in_tree=" + str(uuid.UUID(int=1)))
+        seen.append((spent() - before).others_s)
+    usual_s = statistics.median(seen)
+    long = [one for one in seen if one > LONG * usual_s]
+    if not long:
+        return Pause(PAUSES, 0.0)
+    return Pause(round(PAUSES / len(long)), round(statistics.fmean(long) - usual_s, 6))
+
+
 def _measure_soak(
-    folder: Path, url: str, alone: Mapping[str, Activity], kinds: Mapping[str, Cost]
+    folder: Path, url: str, alone: Mapping[str, Activity], kinds: Mapping[str, Cost], pause: Pause
 ) -> tuple[Mapping[str, Activity], Mapping[str, Load]]:
     """
     Measure the CPU of services of which some share a process, as make soak has them, and of placement while many ask.
@@ -256,7 +276,7 @@ def _measure_soak(
         seen = [_fleet_used(folder, url, spread_s) for _ in range(RESTARTS)]
         used[restart(spread_s)] = sum(seen, Spent()) / RESTARTS - start
     used["quiet"] = _rest_used(folder, url)
-    loads = {name: _load(one, _alone(alone, name), kinds) for name, one in used.items()}
+    loads = {name: _load(one, _alone(alone, name), kinds, pause) for name, one in used.items()}
     activities = {name: _alone(alone, name).taking(one.services_s) for name, one in used.items()}
     activities["start"] = Activity((start.services_s,), ())
     activities["whole"] = alone["whole"].taking(
@@ -308,11 +328,12 @@ def _used(fleet: Fleet) -> Spent:
     return (spent() - before) / SERVICES
 
 
-def _load(used: Spent, activity: Activity, kinds: Mapping[str, Cost]) -> Load:
-    """Compare what placement took for an activity of one of many with the same requests one at a time."""
+def _load(used: Spent, activity: Activity, kinds: Mapping[str, Cost], pause: Pause) -> Load:
+    """Compare what placement took for an activity of one of many with the same requests alone, without pauses."""
+    pauses_s = pause.share_s * sum(times for _, times in activity.requests)
     service_s = sum(times * kinds[kind].service_s for kind, times in activity.requests)
     database_s = sum(times * kinds[kind].database_s for kind, times in activity.requests)
-    return Load(round(used.others_s / service_s, 3), round(used.database_s / database_s, 3))
+    return Load(round((used.others_s - pauses_s) / service_s, 3), round(used.database_s / database_s, 3))
 
 
 def _measure_keystone(folder: Path, meter: Meter) -> None:

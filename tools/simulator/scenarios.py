@@ -79,7 +79,7 @@ class World:
         self.env = simpy.Environment()
         self.dice = random.Random(setup.seed)
         self.database = Cores(self.env, setup.database_cores)
-        self.placement = Service(self.env, setup.workers, 1, self.database)
+        self.placement = Service(self.env, setup.workers, 1, self.database, pause=costs.pause)
         self.keystone = Service(self.env, setup.keystone_workers, 1, Cores(self.env, setup.database_cores))
         self.cloud = Cloud(self.env, self.placement, self.keystone, costs.loaded(), setup.ways, self.dice)
         activities = {**costs.hosts[f"{setup.shape} flat"], **costs.hosts[f"{setup.shape} {setup.layout}"]}

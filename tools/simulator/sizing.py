@@ -100,12 +100,12 @@ def _first_guess(hosts: int, costs: Costs, layout: str) -> Setup:
     ways, kinds = Ways(), costs.loaded()
     logins_a_s = hosts / (ways.token_s or math.inf) / (sum(ways.renewed or (1, 1)) / 2)
     keystone = logins_a_s * kinds[TOKEN].service_s + hosts / ways.token_cache_s * kinds[VALIDATION].service_s
-    quiet = kinds["GET /resource_providers"]
+    quiet, pause_s = kinds["GET /resource_providers"], costs.pause.share_s
     restart = costs.hosts[f"network {layout}"]["restart"]
     starts_a_s = hosts / ways.start_spread_s
     busy = max(
-        hosts / ways.interval_s * _held_s(quiet) / SHARE,
-        starts_a_s * sum(times * _held_s(kinds[kind]) for kind, times in restart.requests),
+        hosts / ways.interval_s * (_held_s(quiet) + pause_s) / SHARE,
+        starts_a_s * sum(times * (_held_s(kinds[kind]) + pause_s) for kind, times in restart.requests),
     )
     database = starts_a_s * sum(times * kinds[kind].database_s for kind, times in restart.requests)
     return Setup(

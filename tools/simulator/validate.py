@@ -17,9 +17,9 @@ import simpy
 
 from beds.fleet import AGENTS, SPREADS_S
 from beds.services import TOGETHER
-from simulator.agents import Agent, Cloud, Ways, place_of
+from simulator.agents import Agent, Cloud, Record, Ways, place_of
 from simulator.costs import COSTS, FIRST_SPREAD_S, Costs, read_costs, restart
-from simulator.stations import Cores, Process, Service, Steps
+from simulator.stations import Cores, Interpreter, Queue, Service, Steps, Thread
 
 KEPT = Path(__file__).with_name("soak.json")
 TABLES = Path(__file__).parents[2] / "docs/_static/scale.md"
@@ -27,8 +27,7 @@ CORES, PROCESSES, THREADS = 2, 2, 4  # tests/beds/placement.py
 RESTARTS = 5  # tests/soak/test_fleet.py
 REST_S = 300
 SHORT_TURN_S = 0.0002  # so soon placement and its database go before services; shorter changes nothing
-SLICE_S = 0.004  # a process computes so long before another may: one tick of a kernel with CONFIG_HZ=250
-THREAD_TURN_S = 0.003  # then half of a thousand services begin in two thirds of the time in which all do, as measured
+SLICE_S = 0.004  # a thread computes so long before another may: one tick of a kernel with CONFIG_HZ=250
 PATTERNS = {
     "populated": r"populated an empty placement in (?P<ready_s>[\d.]+) s",
     "restarted, spread {}": r"start_spread {} s: all ready after (?P<ready_s>[\d.]+) s, (?P<requests>\d+) requests, .*"
@@ -51,18 +50,27 @@ class Soak:
         """``first`` is what each service does first, and ``load`` what decides the costs of requests."""
         self.env = simpy.Environment()
         machine = Cores(self.env, CORES, turn_s=SHORT_TURN_S)
-        placement = Service(self.env, PROCESSES, THREADS, Cores(self.env, CORES, machine), cores=machine)
+        database, dice = Cores(self.env, CORES, machine), random.Random(seed)
+        workers = [Service(self.env, 1, THREADS, database, pause=costs.pause, cores=machine) for _ in range(PROCESSES)]
         self.first = first
-        ways = Ways(token_s=None, start_spread_s=start_spread_s)
-        self.cloud = Cloud(self.env, placement, None, costs.loaded(load), ways, random.Random(seed))
-        slices, dice = simpy.Resource(self.env, CORES), random.Random(seed)
-        processes = [
-            Process(self.env, slices, machine, dice, SLICE_S, THREAD_TURN_S) for _ in range(AGENTS // TOGETHER)
-        ]
+        ways, kinds, self.record = Ways(token_s=None, start_spread_s=start_spread_s), costs.loaded(load), Record()
+        clouds = [Cloud(self.env, worker, None, kinds, ways, dice, self.record) for worker in workers]
+        queue = Queue(self.env, machine, SLICE_S)
+        locks = [Interpreter(self.env) for _ in range(AGENTS // TOGETHER)]
+        self.workers = workers
         self.agents = [
-            Agent(self.cloud, place_of("soak", f"/{seed}/{number:04}/state"), costs.hosts["soak"], process)
-            for number, process in enumerate(processes * TOGETHER)
+            Agent(
+                dice.choice(clouds),  # the worker that took its connection, which stays
+                place_of("soak", f"/{seed}/{number:04}/state"),
+                costs.hosts["soak"],
+                Thread(self.env, queue, lock),
+            )
+            for number, lock in enumerate(locks * TOGETHER)
         ]
+
+    def answered(self) -> Counter[int]:
+        """Return the requests that were answered, by second."""
+        return sum((worker.answered for worker in self.workers), Counter[int]())
 
     def start(self) -> float:
         """Start all; return the seconds until each had done a pass."""
@@ -74,11 +82,10 @@ class Soak:
 
     def rest(self, seconds: float) -> dict[str, float]:
         """Let nothing happen for so long; return what is seen then."""
-        record, answered = self.cloud.record, self.cloud.placement.answered
-        before, count = Counter(answered), len(record.took)
+        before, count = self.answered(), len(self.record.took)
         self.env.run(self.env.now + seconds)
-        now = answered - before
-        passes = [took_s for _, took_s in record.took[count:]]
+        now = self.answered() - before
+        passes = [took_s for _, took_s in self.record.took[count:]]
         return {
             "requests": now.total() / seconds,
             "most": max(now.values()),
@@ -109,8 +116,8 @@ def simulate(costs: Costs) -> dict[str, dict[str, float]]:
 
 def _restart(costs: Costs, spread_s: int, seed: int) -> dict[str, float]:
     soak = Soak(costs, spread_s, restart(spread_s), restart(spread_s), seed)
-    ready_s, answered = soak.start(), soak.cloud.placement.answered
-    worst_s = max(took_s for _, took_s in soak.cloud.record.took)
+    ready_s, answered = soak.start(), soak.answered()
+    worst_s = max(took_s for _, took_s in soak.record.took)
     return {"ready_s": ready_s, "requests": answered.total(), "most": max(answered.values()), "worst_s": worst_s}
 
 
