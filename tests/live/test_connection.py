@@ -7,6 +7,7 @@ import queue
 import signal
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -210,6 +211,28 @@ def test_a_resolver_that_goes_away_gives_the_host_no_other_name(
     monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "two", "", "", "")))
     answers("two")
     assert connection.hostname() == "two"
+
+
+def test_answers_that_are_kept_are_those_that_libvirt_gives_now(
+    hypervisor: Libvirtd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the kernel's files of this very machine."""
+    asked, describe = Counter[str](), libvirt.virNodeDevice.XMLDesc
+
+    def counted(device: libvirt.virNodeDevice, flags: int) -> str:
+        asked[device.name()] += 1
+        return str(describe(device, flags))
+
+    monkeypatch.setattr(libvirt.virNodeDevice, "XMLDesc", counted)
+    connection = LiveConnection(hypervisor.uri)
+
+    seen = [(connection.capabilities(), connection.versions(), connection.node_devices()) for _ in range(3)]
+
+    other = LiveConnection(hypervisor.uri)
+    assert seen == 3 * [(other.capabilities(), other.versions(), other.node_devices())]
+    functions = {name for name in asked if name.startswith("pci_")}
+    assert all(asked[name] == 4 for name in asked.keys() - functions)
+    assert not functions or min(asked[name] for name in functions) == 2  # by each connection once
 
 
 def test_a_borrowed_connection_gives_the_same_answers_and_stays_open(
