@@ -9,7 +9,7 @@ from oslo_log import log
 from reportclient.errors import mask
 
 QUIET = (
-    *("drivers.libvirt.connection", "keystoneauth", "urllib3", "oslo_service", "oslo_concurrency", "stevedore"),
+    *("drivers.libvirt.session", "keystoneauth", "urllib3", "oslo_service", "oslo_concurrency", "stevedore"),
     *("alembic", "placement"),  # for the embedded placement
 )
 

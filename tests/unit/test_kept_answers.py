@@ -1,5 +1,6 @@
 """Answers of libvirt that are kept over passes: asked once, and again where they may have changed."""
 
+import logging
 import os
 from collections import Counter
 from collections.abc import Callable
@@ -7,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from agent.settings.log import QUIET
 from beds.clock import Clock
 from beds.function import ADDRESS, NAME, made, rebind, xml
 from drivers.libvirt.capabilities import Offer
-from drivers.libvirt.connection import KEPT_S, LiveConnection
+from drivers.libvirt.connection import LiveConnection
+from drivers.libvirt.session import KEPT_S
 
 OFFERS = (Offer("/usr/bin/qemu", "x86_64", "pc", "qemu"), Offer("/usr/bin/qemu", "i686", "pc", "qemu"))
 
@@ -77,7 +80,7 @@ def opened() -> list[Libvirt]:
 def live(monkeypatch: pytest.MonkeyPatch, clock: Clock, tmp_path: Path, opened: list[Libvirt]) -> Live:
     """Makes connections of our own, on a host with one VF."""
     made(tmp_path / ADDRESS)
-    monkeypatch.setattr("drivers.libvirt.connection.open_connection", lambda *_, **__: opened.pop())
+    monkeypatch.setattr("drivers.libvirt.session.open_connection", lambda *_, **__: opened.pop())
     monkeypatch.setattr("drivers.libvirt.loop.EventLoop.start", lambda _self: None)
     return lambda uri="qemu:///system", **more: LiveConnection(uri, functions=tmp_path, **more)
 
@@ -189,3 +192,13 @@ def test_a_borrowed_connection_is_asked_for_all_each_time(live: Live) -> None:
     take_pass(connection)
     take_pass(connection)
     assert libvirt.asked == TWICE
+
+
+def test_the_service_logs_no_answer_of_libvirt(live: Live, caplog: pytest.LogCaptureFixture) -> None:
+    """There are many in each pass; the verbs show them with -v."""
+    caplog.set_level(logging.INFO)
+    take_pass(live())
+    names = {record.name for record in caplog.records}
+
+    assert names
+    assert names <= set(QUIET)
