@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path("/sys/bus/pci/devices")
-DIVISIBLE = ("sriov_totalvfs", "mdev_supported_types", "vpd")  # sysfs-bus-pci, vfio-mediated-device.rst
+MDEV_TYPES = "mdev_supported_types"
+DIVISIBLE = ("sriov_totalvfs", MDEV_TYPES, "vpd")  # sysfs-bus-pci, vfio-mediated-device.rst
 """
 Files of functions about which libvirt has more to say, and something else from one moment to the next.
 
@@ -25,7 +26,7 @@ def look_at_function(folder: str) -> FunctionEntry | None:
     """Return the entry with this folder; None: it has mediated devices, it is not there, or it cannot be read."""
     try:
         inode = os.stat(folder).st_ino  # noqa: PTH116 - as objects, paths would cost more than an answer of libvirt
-        return None if os.access(f"{folder}/{DIVISIBLE[1]}", os.F_OK) else FunctionEntry(inode, _driver(folder))
+        return None if _is_there(f"{folder}/{MDEV_TYPES}") else FunctionEntry(inode, _driver(folder))
     except OSError:
         return None
 
@@ -41,6 +42,14 @@ def is_whole(folder: Path, *, vendor: int, product: int, is_vf: bool) -> bool:
         )
     except (OSError, ValueError):
         return False
+
+
+def _is_there(path: str) -> bool:
+    try:
+        os.stat(path)  # noqa: PTH116 - as above
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _number(file: Path) -> int:

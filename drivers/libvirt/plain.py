@@ -64,7 +64,7 @@ def _is_plain(folder: str, text: str, entry: FunctionEntry) -> bool:
     """
     Whether an XML is of a function that can only be used whole, and agrees with the kernel.
 
-    Its driver has to be that of the entry: a driver whose probe fails is there for a moment, and udev tells nobody.
+    Its driver has to be that of the entry: a driver whose probe fails is bound for a moment, and no event follows.
     """
     capabilities = frozenset(_CAPABILITY.findall(text))
     vendor, product, driver = _VENDOR.search(text), _PRODUCT.search(text), _DRIVER.search(text)

@@ -34,6 +34,10 @@ def offer_types(folder: Path) -> None:
     (folder / "mdev_supported_types").mkdir()
 
 
+def damage_types(folder: Path) -> None:
+    (folder / "mdev_supported_types").symlink_to("mdev_supported_types")  # cannot be looked at
+
+
 def offer_vfs(folder: Path) -> None:
     (folder / "sriov_totalvfs").write_text("0\n", encoding="ascii")
 
@@ -111,7 +115,8 @@ def test_another_card_than_the_kernel_s_is_asked_each_time(folder: Path, text: s
 
 
 @pytest.mark.parametrize(
-    "state", [offer_types, offer_vfs, give_serial_number, forget_pf, lose_vendor, damage_vendor, take_away]
+    "state",
+    [offer_types, damage_types, offer_vfs, give_serial_number, forget_pf, lose_vendor, damage_vendor, take_away],
 )
 def test_what_libvirt_does_not_say_and_the_kernel_does_is_enough_to_ask_each_time(
     folder: Path, state: Callable[[Path], None]
