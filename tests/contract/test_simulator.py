@@ -74,7 +74,7 @@ def test_services_compute_one_thread_at_a_time_and_only_while_placement_does_not
     queue, lock = Queue(env, machine, slice_s=0.004), Interpreter(env)
 
     def serve(name: str) -> Steps:
-        yield from Thread(env, queue, lock).compute(1.0)
+        yield from Thread(queue, lock).compute(1.0)
         ended[name] = env.now
 
     def place() -> Steps:
@@ -99,7 +99,7 @@ def test_a_thread_gives_up_the_interpreter_when_another_has_waited_for_a_turn() 
     queue, lock = Queue(env, Cores(env, 2, turn_s=0.001), slice_s=0.004), Interpreter(env)
 
     def compute(name: str, seconds: float) -> Steps:
-        yield from Thread(env, queue, lock).compute(seconds)
+        yield from Thread(queue, lock).compute(seconds)
         ended[name] = env.now
 
     env.process(compute("long", 1.0))
@@ -116,7 +116,7 @@ def test_a_thread_that_asks_for_something_leaves_the_interpreter_to_one_that_wai
     queue, lock = Queue(env, Cores(env, 2, turn_s=0.001), slice_s=0.004), Interpreter(env)
 
     def compute(name: str) -> Steps:
-        thread = Thread(env, queue, lock)
+        thread = Thread(queue, lock)
         yield from thread.compute(0.003)
         ended[name] = env.now
         yield env.timeout(0.001)
@@ -135,7 +135,7 @@ def test_a_thread_that_waited_goes_before_half_of_those_that_compute() -> None:
     queue, everybody_s = Queue(env, Cores(env, 1, turn_s=0.001), slice_s=0.004), 20 * 0.004
 
     def come_again() -> Steps:
-        thread = Thread(env, queue, Interpreter(env))
+        thread = Thread(queue, Interpreter(env))
         yield env.timeout(0.5)
         for _ in range(50):
             began = env.now
@@ -144,7 +144,7 @@ def test_a_thread_that_waited_goes_before_half_of_those_that_compute() -> None:
             yield env.timeout(dice.uniform(0, everybody_s))
 
     for _ in range(20):
-        env.process(Thread(env, queue, Interpreter(env)).compute(1.0))
+        env.process(Thread(queue, Interpreter(env)).compute(1.0))
     env.process(come_again())
     env.run(10.0)
 
@@ -154,7 +154,7 @@ def test_a_thread_that_waited_goes_before_half_of_those_that_compute() -> None:
 def test_a_thread_that_had_much_does_not_wait_for_those_that_come_later() -> None:
     env = simpy.Environment()
     queue = Queue(env, Cores(env, 1, turn_s=0.001), slice_s=0.004)
-    greedy, ended = Thread(env, queue, Interpreter(env)), []
+    greedy, ended = Thread(queue, Interpreter(env)), []
 
     def come_back() -> Steps:
         yield from greedy.compute(0.5)
@@ -165,7 +165,7 @@ def test_a_thread_that_had_much_does_not_wait_for_those_that_come_later() -> Non
     def come_later() -> Steps:
         yield env.timeout(1.49)
         while env.now < 3:
-            env.process(Thread(env, queue, Interpreter(env)).compute(0.004))
+            env.process(Thread(queue, Interpreter(env)).compute(0.004))
             yield env.timeout(0.004)
 
     env.process(come_back())

@@ -136,7 +136,6 @@ class Interpreter:
 class Thread:
     """A service's thread in a process that it shares, which computes while placement and its database do not."""
 
-    env: simpy.Environment
     queue: Queue
     lock: Interpreter
     had_s: float = 0.0  # of its cores, when it waited last

@@ -63,7 +63,7 @@ class Soak:
                 dice.choice(clouds),  # the worker that took its connection, which stays
                 place_of("soak", f"/{seed}/{number:04}/state"),
                 costs.hosts["soak"],
-                Thread(self.env, queue, lock),
+                Thread(queue, lock),
             )
             for number, lock in enumerate(locks * TOGETHER)
         ]
