@@ -22,7 +22,7 @@ from drivers.libvirt.capabilities import Offer
 from drivers.libvirt.listener import Listener
 from drivers.libvirt.loop import event_loop
 from drivers.libvirt.opening import OPENING_S
-from drivers.libvirt.plain import PlainFunctions
+from drivers.libvirt.plain import PlainDevices
 from drivers.libvirt.session import Session
 from reportclient.errors import mask
 
@@ -129,9 +129,9 @@ class LiveConnection:
         operation. ``opening_s`` limits the seconds that libvirtd may take to accept a connection. ``borrow`` returns an
         open ``virConnect`` that belongs to the caller, whose process runs libvirt's event loop; None: open one. Only of
         a connection of our own, answers are kept that rest on installed programs and on ``functions``, the kernel's
-        list of PCI functions.
+        list of PCI functions; and those on interfaces without hardware.
         """
-        self._session = Session(uri, told, opening_s, borrow, PlainFunctions(functions))
+        self._session = Session(uri, told, opening_s, borrow, PlainDevices(functions))
         self._keeps = borrow is None
         self._plain = self._session.plain if self._keeps and is_local(uri) else None
 
@@ -148,15 +148,16 @@ class LiveConnection:
         Return the kernel's host name, completed by libvirt, which asks the resolver.
 
         Without a resolver libvirt answers the short name, which would be another node. So a completed name is kept
-        until the kernel's name changes or the connection is opened again.
+        until the kernel's name changes or the connection is opened again, and so is a name with a dot, which libvirt
+        does not complete (src/util/virutil.c, virGetHostname).
         """
         kernels = os.uname().nodename
         completed = self._session.kept.completed
         if completed and completed[0] == kernels:
             return completed[1]
-        with self._session.explained("the host name", "virConnectGetHostname"):
+        with self.unheard(), self._session.explained("the host name", "virConnectGetHostname"):
             name = str(self._session.libvirt.getHostname())
-        self._session.kept.completed = (kernels, name) if name != kernels else None
+        self._session.kept.completed = (kernels, name) if name != kernels or "." in name else None
         return name
 
     def versions(self) -> Versions:
@@ -235,7 +236,7 @@ class LiveConnection:
         """Return name and XML of the node devices of all kinds, as libvirt has them now."""
         return self._devices(0, None)
 
-    def _devices(self, kinds: int, plain: PlainFunctions | None) -> tuple[tuple[str, Document], ...]:
+    def _devices(self, kinds: int, plain: PlainDevices | None) -> tuple[tuple[str, Document], ...]:
         """
         Return name and XML of the node devices of these kinds (VIR_CONNECT_LIST_NODE_DEVICES_*; 0: of all kinds).
 
@@ -250,7 +251,7 @@ class LiveConnection:
         with self._session.timed("virNodeDeviceGetXMLDesc"):
             return tuple((name, self._dump(device, name, plain)) for device in devices for name in (device.name(),))
 
-    def _dump(self, device: Any, name: str, plain: PlainFunctions | None) -> Document:
+    def _dump(self, device: Any, name: str, plain: PlainDevices | None) -> Document:
         """
         Return one device's XML, which ``plain`` may have kept.
 
@@ -272,16 +273,16 @@ class LiveConnection:
 
     def domains(self) -> tuple[Domain, ...]:
         with self._session.explained("the domains", "virConnectListAllDomains"):
-            found = [
-                Domain(
-                    domain.UUIDString(),
-                    DOMAIN_STATES[domain.state()[0]],
-                    self._session.document(f"domain {domain.name()}", domain.XMLDesc(0)),
-                    domain.isActive() and _is_migrating(domain),
-                )
-                for domain in self._session.libvirt.listAllDomains(0)
-            ]
+            found = [self._domain(domain) for domain in self._session.libvirt.listAllDomains(0)]
         return tuple(sorted(found, key=lambda domain: domain.uuid))
+
+    def _domain(self, domain: Any) -> Domain:
+        """Return one domain: three answers of libvirt, or two if it is shut off."""
+        number, reason = domain.state()[:2]
+        document = self._session.document(f"domain {domain.name()}", domain.XMLDesc(0))
+        name = DOMAIN_STATES[number]
+        migrating = name != "shutoff" and _is_migrating(domain, number, reason)
+        return Domain(domain.UUIDString(), name, document, migrating)
 
     def outdate(self) -> None:
         """Note an event of the host: the next look asks for everything. May be called from any thread."""
@@ -313,21 +314,21 @@ def is_local(uri: str) -> bool:
     return not parts.netloc and not parts.scheme.startswith("test")
 
 
-def _is_migrating(domain: Any) -> bool:
+def _is_migrating(domain: Any, state: int, reason: int) -> bool:
     """
-    Return whether an active domain migrates to or from this host now.
+    Return whether a domain in this state for this reason (virDomainGetState) migrates to or from this host now.
 
     From virDomainGetJobStats, and from the state in which an incoming domain waits.
     """
     import libvirt
 
     jobs = (libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_IN, libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT)
-    waiting = [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_MIGRATION]
+    waiting = (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_MIGRATION)
     try:
-        return domain.state()[:2] == waiting or domain.jobStats().get(libvirt.VIR_DOMAIN_JOB_OPERATION) in jobs
+        return (state, reason) == waiting or domain.jobStats().get(libvirt.VIR_DOMAIN_JOB_OPERATION) in jobs
     except libvirt.libvirtError as error:
         if error.get_error_code() in (libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_NO_SUPPORT):
-            return False  # the domain ended this moment, or this hypervisor has no jobs
+            return False  # the domain is not active, or this hypervisor has no jobs
         raise
 
 

@@ -80,8 +80,7 @@ class LibvirtDriver:
         self._seen: tuple[Survey | None, frozenset[str]] = None, frozenset()  # the names of the last survey
 
     def nodes(self) -> tuple[str, ...]:
-        with self._connection.unheard():
-            return (self._connection.hostname(),)
+        return (self._connection.hostname(),)
 
     def survey(self, node: str) -> Survey:
         files: dict[str, str] = {}

@@ -14,7 +14,7 @@ from drivers.host.archive import Document
 from drivers.libvirt.capabilities import Offer
 from drivers.libvirt.loop import event_loop
 from drivers.libvirt.opening import aside, open_connection
-from drivers.libvirt.plain import PlainFunctions
+from drivers.libvirt.plain import PlainDevices
 from reportclient.errors import mask
 
 LOG = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class Session:
         told: OnOperation,
         opening_s: float,
         borrow: Callable[[], Any] | None,
-        plain: PlainFunctions,
+        plain: PlainDevices,
     ) -> None:
         self.uri = uri
         self.plain = plain

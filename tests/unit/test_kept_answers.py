@@ -25,6 +25,8 @@ class Libvirt:
         self.asked: Counter[str] = Counter()
         self.machines = "pc-7.2"
         self.alive = True
+        self.domain = ""  # suffix of the completed host name
+        self.states = [1]  # of its domains (virDomainState)
 
     def getCapabilities(self) -> str:  # noqa: N802 - libvirt's name
         self.asked["capabilities"] += 1
@@ -42,7 +44,8 @@ class Libvirt:
         return 9_000_000
 
     def getHostname(self) -> str:  # noqa: N802 - libvirt's name
-        return f"{os.uname().nodename}.example.org"
+        self.asked["name"] += 1
+        return os.uname().nodename + self.domain
 
     def listAllDevices(self, _kinds: int) -> list["Libvirt"]:  # noqa: N802 - libvirt's name
         return [self]
@@ -54,8 +57,36 @@ class Libvirt:
         self.asked["devices"] += 1
         return xml()
 
+    def listAllDomains(self, _flags: int) -> list["Domain"]:  # noqa: N802 - libvirt's name
+        return [Domain(self.asked, state) for state in self.states]
+
     def isAlive(self) -> bool:  # noqa: N802 - libvirt's name
         return self.alive
+
+
+class Domain:
+    """A domain in one state, as libvirt-python has it, that does not migrate."""
+
+    def __init__(self, asked: Counter[str], state: int) -> None:
+        self._asked, self._state = asked, state
+
+    def state(self) -> list[int]:
+        self._asked["state"] += 1
+        return [self._state, 0]
+
+    def XMLDesc(self, _flags: int) -> str:  # noqa: N802 - libvirt's name
+        self._asked["domain"] += 1
+        return "<domain/>"
+
+    def jobStats(self) -> dict[str, int]:  # noqa: N802 - libvirt's name
+        self._asked["job"] += 1
+        return {}
+
+    def UUIDString(self) -> str:  # noqa: N802 - libvirt's name
+        return "1"
+
+    def name(self) -> str:
+        return "guest"
 
 
 ONCE = {"capabilities": 1, "offers": 2, "version": 1, "devices": 1}
@@ -161,6 +192,7 @@ def test_a_connection_that_broke_leaves_no_answer_behind(live: Live, opened: lis
 
 def test_a_connection_that_broke_leaves_the_name_that_libvirt_completed(live: Live, opened: list[Libvirt]) -> None:
     _, first = opened
+    first.domain = ".example.org"
     connection = live()
     name = connection.hostname()
 
@@ -169,6 +201,33 @@ def test_a_connection_that_broke_leaves_the_name_that_libvirt_completed(live: Li
 
     opened.clear()  # libvirtd does not come back
     assert connection.hostname() == name
+
+
+@pytest.mark.parametrize(
+    ("kernels", "domain", "asked"),
+    [
+        pytest.param("one", ".example.org", 1, id="completed"),
+        pytest.param("one.example.org", "", 1, id="whole by itself"),
+        pytest.param("one", "", 3, id="short: a resolver may come"),
+    ],
+)
+def test_the_host_s_name_is_asked_for_until_it_is_whole(
+    live: Live, opened: list[Libvirt], monkeypatch: pytest.MonkeyPatch, kernels: str, domain: str, asked: int
+) -> None:
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", kernels, "", "", "")))
+    libvirt, connection = opened[-1], live()
+    libvirt.domain = domain
+
+    assert {connection.hostname() for _ in range(3)} == {kernels + domain}
+    assert libvirt.asked["name"] == asked
+
+
+def test_a_domain_takes_three_answers_and_one_that_is_shut_off_two(live: Live, opened: list[Libvirt]) -> None:
+    libvirt, connection = opened[-1], live()
+    libvirt.states = [1, 3, 5]
+
+    assert [one.state for one in connection.domains()] == ["running", "paused", "shutoff"]
+    assert libvirt.asked == {"state": 3, "domain": 3, "job": 2}
 
 
 def test_the_devices_of_another_machine_are_not_compared_with_this_one_s(live: Live, opened: list[Libvirt]) -> None:
