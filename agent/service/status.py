@@ -1,16 +1,15 @@
 """The service's status, in a file that every user of the host can read, for the verb ``status`` and for probes."""
 
 import json
-import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from agent.audit.decide.findings import Kind
 from agent.errors import StateError
-from agent.state.files import temporary_path
+from agent.state.files import replace_quickly
 from agent.sync.outcome import Status
 
 _NAME = "status.json"
@@ -18,6 +17,7 @@ STUCK_S = 300  # the loop hangs if it made no progress for this time and for thr
 _NOTHING_TO_DO = (Status.UNCHANGED, Status.CHANGED, Status.AUDIT_ONLY)
 WELL = frozenset(status.value for status in _NOTHING_TO_DO)  # outcomes that need no action of a person
 _FORMAT = 1
+READABLE = 0o644  # probes of other users read the file, whatever our umask is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,28 +97,11 @@ def write_status(directory: Path, status: ServiceStatus) -> None:
     Raises:
         StateError: it cannot be written.
     """
-    path, data = directory / _NAME, f"{json.dumps(_encode(status))}\n".encode()
+    path, data = f"{directory}/{_NAME}", f"{json.dumps(_encode(status))}\n".encode()
     try:
-        _replace(path, data)
+        replace_quickly(path, data, READABLE)
     except OSError as error:
         raise StateError(f"cannot write {path}: {error.strerror}: set [agent] state_directory") from error
-
-
-def _replace(path: Path, data: bytes) -> None:
-    temporary = temporary_path(path)
-    with _opened(temporary) as file:
-        file.write(data)
-        os.fchmod(file.fileno(), 0o644)  # so that probes of other users can read it, whatever our umask is
-    temporary.rename(path)
-
-
-def _opened(path: Path) -> BinaryIO:
-    """Open a file to write it anew; a missing folder is made."""
-    try:
-        return path.open("wb")
-    except FileNotFoundError:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path.open("wb")
 
 
 def _encode(status: ServiceStatus) -> dict[str, object]:
