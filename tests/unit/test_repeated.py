@@ -91,6 +91,7 @@ def test_another_request_is_prepared_anew(prepared: list[str]) -> None:
         ("GET", {"headers": {"X-Auth-Token": "t"}, "params": {"name": "n"}}),
         ("GET", {"headers": {"X-Auth-Token": "t"}, "auth": ("user", "password")}),
         ("GET", {"headers": {"X-Auth-Token": "t"}, "cookies": {"a": "b"}}),
+        ("GET", {"headers": {"X-Auth-Token": "t"}, "hooks": {"response": [lambda answer, **_: answer]}}),
     )
     for method, settings in sent:
         repeating.request(method, URL, **settings)
@@ -101,6 +102,36 @@ def test_another_request_is_prepared_anew(prepared: list[str]) -> None:
     assert bodies[:5] == [b'{"a": 1}', '{"a": 2}', '{"a": 3}', b"{}", "4"]
     assert b"5" in bodies[5]
     assert all("Pragma" not in one.headers for one in server.sent[3:])
+
+
+def test_a_request_that_was_changed_after_it_was_sent_is_sent_as_it_was() -> None:
+    server = Server()
+    repeating = session(RepeatingSession, server)
+    repeating.request("GET", URL, headers=headers(1))
+    server.sent[0].url = "http://elsewhere/"
+    repeating.request("GET", URL, headers=headers(2))
+    assert server.sent[1].url == URL
+
+
+def test_a_login_in_the_url_counts_each_time() -> None:
+    ours, theirs = Server(), Server()
+    for kind, server in ((RepeatingSession, ours), (requests.Session, theirs)):
+        one = session(kind, server)
+        for _ in range(3):
+            one.request("GET", "http://url:secret@placement/p", headers={"Authorization": "Basic other"})
+            one.request("GET", "http://url:secret@placement/p", headers={"Accept": "*/*"})
+
+    assert [sent.headers["Authorization"] for sent in ours.sent] == [
+        sent.headers["Authorization"] for sent in theirs.sent
+    ]
+
+
+@pytest.mark.parametrize("value", ["a\nb: c", " a", 5])
+def test_a_header_that_cannot_be_sent_is_refused_each_time(value: Any) -> None:
+    repeating = session(RepeatingSession, Server())
+    repeating.request("GET", URL, headers={"X-Name": "a"})
+    with pytest.raises(requests.exceptions.InvalidHeader):
+        repeating.request("GET", URL, headers={"X-Name": value})
 
 
 def test_a_cookie_of_a_balancer_is_sent_from_then_on() -> None:
