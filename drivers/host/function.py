@@ -8,7 +8,7 @@ FOLDER = Path("/sys/bus/pci/devices")
 MDEV_TYPES = "mdev_supported_types"
 DIVISIBLE = ("sriov_totalvfs", MDEV_TYPES, "vpd")  # sysfs-bus-pci, vfio-mediated-device.rst
 """
-Files of functions about which libvirt has more to say, and something else from one moment to the next.
+Files of functions whose XML can change while inode and driver stay the same.
 
 These are the VFs of a PF, types of mediated devices, and the serial number, which a card does not always give.
 """

@@ -127,9 +127,9 @@ class LiveConnection:
 
         ``told`` is called after each operation with the name of libvirt's call; several calls may count as one
         operation. ``opening_s`` limits the seconds that libvirtd may take to accept a connection. ``borrow`` returns an
-        open ``virConnect`` that belongs to the caller, whose process runs libvirt's event loop; None: open one. Only of
-        a connection of our own, answers are kept that rest on installed programs and on ``functions``, the kernel's
-        list of PCI functions; and those on interfaces without hardware.
+        open ``virConnect`` that belongs to the caller, whose process runs libvirt's event loop; None: open one. Answers
+        about installed programs, PCI functions and interfaces without hardware are kept only on a connection that this
+        object opened. ``functions`` is the kernel's list of PCI functions.
         """
         self._session = Session(uri, told, opening_s, borrow, PlainDevices(functions))
         self._keeps = borrow is None
@@ -155,7 +155,7 @@ class LiveConnection:
         completed = self._session.kept.completed
         if completed and completed[0] == kernels:
             return completed[1]
-        with self.unheard(), self._session.explained("the host name", "virConnectGetHostname"):
+        with self._session.explained("the host name", "virConnectGetHostname"):
             name = str(self._session.libvirt.getHostname())
         self._session.kept.completed = (kernels, name) if name != kernels or "." in name else None
         return name
@@ -188,6 +188,7 @@ class LiveConnection:
         return CpuMap(total, frozenset(cpu for cpu in range(total) if online[cpu]))
 
     def capabilities(self) -> Document:
+        self._session.forget_outdated()
         with self._session.explained("the host's capabilities", "virConnectGetCapabilities"):
             text = self._session.libvirt.getCapabilities()
         self._session.agree_with(text)
@@ -230,6 +231,7 @@ class LiveConnection:
         return self._session.document(f"features of CPU {name}", text)
 
     def node_devices(self) -> tuple[tuple[str, Document], ...]:
+        self._session.forget_outdated()
         return self._devices(_device_kinds(), self._plain)
 
     def all_devices(self) -> tuple[tuple[str, Document], ...]:
@@ -278,8 +280,8 @@ class LiveConnection:
 
     def _domain(self, domain: Any) -> Domain:
         """Return one domain: three answers of libvirt, or two if it is shut off."""
-        number, reason = domain.state()[:2]
         document = self._session.document(f"domain {domain.name()}", domain.XMLDesc(0))
+        number, reason = domain.state()[:2]
         name = DOMAIN_STATES[number]
         migrating = name != "shutoff" and _is_migrating(domain, number, reason)
         return Domain(domain.UUIDString(), name, document, migrating)

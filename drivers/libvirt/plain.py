@@ -1,4 +1,4 @@
-"""Keeps the XML of node devices from which nothing is used that may change, while the kernel has them as they were."""
+"""Keeps the XML of node devices whose used parts cannot change while the kernel shows the same devices."""
 
 import re
 from collections.abc import Callable
@@ -36,9 +36,10 @@ class PlainDevices:
     The XML of functions that can only be used whole, and of interfaces without hardware.
 
     libvirt reads the kernel for each answer. Functions are bridges, VFs, and others without VFs, mediated devices and
-    serial number: what is parsed here of such a one changes with its driver, or when it is removed, and three calls of
-    the kernel show it. An XML that does not agree with the kernel, or during which the function changed, is not kept.
-    An interface without hardware, as each guest has, belongs to no function, and nothing of it is used.
+    serial number: the parts that ``nodedev.py`` parses change with the driver, or when the function is removed, and
+    three calls of the kernel show it. An XML that does not agree with the kernel, or during which the function changed,
+    is not kept. An interface without hardware, as each guest has, belongs to no function, and nothing of it is used; so
+    one look after the answer is enough.
     """
 
     def __init__(self, functions: Path, interfaces: Path = interface.FOLDER) -> None:

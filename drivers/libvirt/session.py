@@ -18,7 +18,7 @@ from drivers.libvirt.plain import PlainDevices
 from reportclient.errors import mask
 
 LOG = logging.getLogger(__name__)
-KEPT_S = 600.0  # after so long, the answers about installed programs and about PCI functions are read again
+KEPT_S = 600.0  # after so long, the answers about installed programs and about devices are read again
 
 
 @dataclass(slots=True)
@@ -79,22 +79,27 @@ class Session:
             self._forget()
         return lent
 
-    def agree_with(self, capabilities: str) -> None:
-        """Forget answers that may be others now, as the host has these capabilities."""
-        now_s = time.monotonic()
-        if self.outdated or capabilities != self.kept.beside or now_s >= self.kept.until_s:
+    def forget_outdated(self) -> None:
+        """Forget answers about programs and devices after an event of the host, and after ``KEPT_S``."""
+        if self.outdated or time.monotonic() >= self.kept.until_s:
             self.outdated = False
             self._ask_again()
-            self.kept.beside, self.kept.until_s = capabilities, now_s + KEPT_S
+
+    def agree_with(self, capabilities: str) -> None:
+        """Forget answers about programs and devices if the host had other capabilities."""
+        if capabilities != self.kept.beside:
+            self._ask_again()
+            self.kept.beside = capabilities
 
     def _ask_again(self) -> None:
-        """Keep no answer about programs and functions."""
-        self.kept = replace(self.kept, versions=None, offered={}, beside="")
+        """Keep no answer about programs and devices."""
+        until_s = time.monotonic() + KEPT_S
+        self.kept = replace(self.kept, versions=None, offered={}, beside="", until_s=until_s)
         self.plain.forget()
 
     def _forget(self) -> None:
         """Keep nothing, as the connection is another one."""
-        self.kept = Kept()
+        self.kept = Kept(until_s=time.monotonic() + KEPT_S)
         self.plain.forget()
 
     def drop_broken(self) -> bool:

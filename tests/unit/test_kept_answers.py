@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import libvirt
 import pytest
 
 from agent.settings.log import QUIET
 from beds.clock import Clock
 from beds.function import ADDRESS, NAME, made, rebind, xml
+from drivers.errors import DiscoveryError
 from drivers.libvirt.capabilities import Offer
 from drivers.libvirt.connection import LiveConnection
 from drivers.libvirt.session import KEPT_S
@@ -27,6 +29,7 @@ class Libvirt:
         self.alive = True
         self.domain = ""  # suffix of the completed host name
         self.states = [1]  # of its domains (virDomainState)
+        self.guests: list[Domain] = []  # further ones
 
     def getCapabilities(self) -> str:  # noqa: N802 - libvirt's name
         self.asked["capabilities"] += 1
@@ -58,21 +61,21 @@ class Libvirt:
         return xml()
 
     def listAllDomains(self, _flags: int) -> list["Domain"]:  # noqa: N802 - libvirt's name
-        return [Domain(self.asked, state) for state in self.states]
+        return [*(Domain(self.asked, state) for state in self.states), *self.guests]
 
     def isAlive(self) -> bool:  # noqa: N802 - libvirt's name
         return self.alive
 
 
 class Domain:
-    """A domain in one state, as libvirt-python has it, that does not migrate."""
+    """A domain in one state, as libvirt-python has it; ``job`` is its operation, or the code of libvirt's refusal."""
 
-    def __init__(self, asked: Counter[str], state: int) -> None:
-        self._asked, self._state = asked, state
+    def __init__(self, asked: Counter[str], state: int, reason: int = 0, job: int | None = None, code: int = 0) -> None:
+        self._asked, self._state, self._job, self._code = asked, [state, reason], job, code
 
     def state(self) -> list[int]:
         self._asked["state"] += 1
-        return [self._state, 0]
+        return self._state
 
     def XMLDesc(self, _flags: int) -> str:  # noqa: N802 - libvirt's name
         self._asked["domain"] += 1
@@ -80,7 +83,11 @@ class Domain:
 
     def jobStats(self) -> dict[str, int]:  # noqa: N802 - libvirt's name
         self._asked["job"] += 1
-        return {}
+        if self._code:
+            refusal = libvirt.libvirtError("no statistics")
+            refusal.err = (self._code, 0, "no statistics")
+            raise refusal
+        return {} if self._job is None else {libvirt.VIR_DOMAIN_JOB_OPERATION: self._job}
 
     def UUIDString(self) -> str:  # noqa: N802 - libvirt's name
         return "1"
@@ -123,56 +130,56 @@ def take_pass(connection: LiveConnection) -> object:
 
 
 def test_passes_after_the_first_ask_only_for_the_capabilities_and_for_a_list(live: Live, opened: list[Libvirt]) -> None:
-    libvirt, connection = opened[-1], live()
+    hypervisor, connection = opened[-1], live()
 
     seen = [take_pass(connection) for _ in range(3)]
 
     assert seen[0] == seen[1] == seen[2]
-    assert libvirt.asked == {**ONCE, "capabilities": 3}
+    assert hypervisor.asked == {**ONCE, "capabilities": 3}
 
 
 def test_another_qemu_is_asked_for_all(live: Live, opened: list[Libvirt]) -> None:
-    libvirt, connection = opened[-1], live()
+    hypervisor, connection = opened[-1], live()
     before = take_pass(connection)
 
-    libvirt.machines = "pc-10.0"
+    hypervisor.machines = "pc-10.0"
 
     assert take_pass(connection) != before
-    assert libvirt.asked == TWICE
+    assert hypervisor.asked == TWICE
 
 
 def test_all_is_asked_again_after_an_event_of_the_host(live: Live, opened: list[Libvirt]) -> None:
-    libvirt, connection = opened[-1], live()
+    hypervisor, connection = opened[-1], live()
     take_pass(connection)
 
     connection.outdate()
 
     take_pass(connection)
     take_pass(connection)
-    assert libvirt.asked == {**TWICE, "capabilities": 3}
+    assert hypervisor.asked == {**TWICE, "capabilities": 3}
 
 
 def test_all_is_asked_again_after_a_while(live: Live, opened: list[Libvirt], clock: Clock) -> None:
-    libvirt, connection = opened[-1], live()
+    hypervisor, connection = opened[-1], live()
     take_pass(connection)
 
     clock.now += KEPT_S - 1
     take_pass(connection)
-    assert libvirt.asked == {**ONCE, "capabilities": 2}
+    assert hypervisor.asked == {**ONCE, "capabilities": 2}
 
     clock.now += 1
     take_pass(connection)
-    assert libvirt.asked == {**TWICE, "capabilities": 3}
+    assert hypervisor.asked == {**TWICE, "capabilities": 3}
 
 
 def test_a_driver_that_changes_is_seen_without_any_event(live: Live, opened: list[Libvirt], tmp_path: Path) -> None:
-    libvirt, connection = opened[-1], live()
+    hypervisor, connection = opened[-1], live()
     take_pass(connection)
 
     rebind(tmp_path / ADDRESS)
 
     take_pass(connection)
-    assert libvirt.asked == {**ONCE, "capabilities": 2, "devices": 2}
+    assert hypervisor.asked == {**ONCE, "capabilities": 2, "devices": 2}
 
 
 def test_a_connection_that_broke_leaves_no_answer_behind(live: Live, opened: list[Libvirt]) -> None:
@@ -215,42 +222,85 @@ def test_the_host_s_name_is_asked_for_until_it_is_whole(
     live: Live, opened: list[Libvirt], monkeypatch: pytest.MonkeyPatch, kernels: str, domain: str, asked: int
 ) -> None:
     monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", kernels, "", "", "")))
-    libvirt, connection = opened[-1], live()
-    libvirt.domain = domain
+    hypervisor, connection = opened[-1], live()
+    hypervisor.domain = domain
 
     assert {connection.hostname() for _ in range(3)} == {kernels + domain}
-    assert libvirt.asked["name"] == asked
+    assert hypervisor.asked["name"] == asked
 
 
 def test_a_domain_takes_three_answers_and_one_that_is_shut_off_two(live: Live, opened: list[Libvirt]) -> None:
-    libvirt, connection = opened[-1], live()
-    libvirt.states = [1, 3, 5]
+    hypervisor, connection = opened[-1], live()
+    hypervisor.states = [1, 3, 5]
 
     assert [one.state for one in connection.domains()] == ["running", "paused", "shutoff"]
-    assert libvirt.asked == {"state": 3, "domain": 3, "job": 2}
+    assert hypervisor.asked == {"state": 3, "domain": 3, "job": 2}
+
+
+@pytest.mark.parametrize(
+    ("guest", "migrating"),
+    [
+        pytest.param({"state": 1}, False, id="runs"),
+        pytest.param({"state": 3, "reason": libvirt.VIR_DOMAIN_PAUSED_MIGRATION}, True, id="waits for its memory"),
+        pytest.param({"state": 3, "reason": libvirt.VIR_DOMAIN_PAUSED_USER}, False, id="paused by a person"),
+        pytest.param({"state": 1, "job": libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT}, True, id="leaves"),
+        pytest.param({"state": 1, "job": libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_IN}, True, id="comes"),
+        pytest.param({"state": 1, "job": libvirt.VIR_DOMAIN_JOB_OPERATION_BACKUP}, False, id="is backed up"),
+        pytest.param({"state": 1, "code": libvirt.VIR_ERR_OPERATION_INVALID}, False, id="ended this moment"),
+        pytest.param({"state": 1, "code": libvirt.VIR_ERR_NO_SUPPORT}, False, id="a hypervisor without jobs"),
+        pytest.param({"state": 5, "code": libvirt.VIR_ERR_INTERNAL_ERROR}, False, id="shut off: not asked"),
+    ],
+)
+def test_a_guest_migrates_as_its_state_or_its_job_says(
+    live: Live, opened: list[Libvirt], guest: dict[str, int], migrating: bool
+) -> None:
+    hypervisor, connection = opened[-1], live()
+    hypervisor.states, hypervisor.guests = [], [Domain(hypervisor.asked, **guest)]
+
+    assert [one.migrating for one in connection.domains()] == [migrating]
+
+
+def test_a_job_that_cannot_be_read_is_an_error(live: Live, opened: list[Libvirt]) -> None:
+    hypervisor, connection = opened[-1], live()
+    hypervisor.guests = [Domain(hypervisor.asked, 1, code=libvirt.VIR_ERR_INTERNAL_ERROR)]
+
+    with pytest.raises(DiscoveryError, match="no statistics"):
+        connection.domains()
+
+
+def test_the_look_at_devices_alone_asks_for_all_after_an_event(live: Live, opened: list[Libvirt]) -> None:
+    hypervisor, connection = opened[-1], live()
+    connection.node_devices()
+    connection.node_devices()
+    assert hypervisor.asked["devices"] == 1
+
+    connection.outdate()
+
+    connection.node_devices()
+    assert hypervisor.asked["devices"] == 2
 
 
 def test_the_devices_of_another_machine_are_not_compared_with_this_one_s(live: Live, opened: list[Libvirt]) -> None:
-    libvirt, connection = opened[-1], live("qemu+ssh://other/system")
+    hypervisor, connection = opened[-1], live("qemu+ssh://other/system")
     for _ in range(2):
         take_pass(connection)
-    assert libvirt.asked["devices"] == 2
+    assert hypervisor.asked["devices"] == 2
 
 
 def test_a_recording_asks_for_all_devices(live: Live, opened: list[Libvirt]) -> None:
-    libvirt, connection = opened[-1], live()
+    hypervisor, connection = opened[-1], live()
     take_pass(connection)
     connection.all_devices()
-    assert libvirt.asked["devices"] == 2
+    assert hypervisor.asked["devices"] == 2
 
 
 def test_a_borrowed_connection_is_asked_for_all_each_time(live: Live) -> None:
     """Inside nova-compute, whose calls keep a whole survey."""
-    libvirt = Libvirt()
-    connection = live(borrow=lambda: libvirt)
+    hypervisor = Libvirt()
+    connection = live(borrow=lambda: hypervisor)
     take_pass(connection)
     take_pass(connection)
-    assert libvirt.asked == TWICE
+    assert hypervisor.asked == TWICE
 
 
 def test_the_service_logs_no_answer_of_libvirt(live: Live, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,12 +1,14 @@
 """Devices that libvirt is not asked for again while they stay: functions that are used whole, interfaces of guests."""
 
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from beds.function import ADDRESS, NAME, PF, bind, made, rebind, unbind, xml
+from drivers.facts import PciFunction
 from drivers.host.function import is_whole
 from drivers.libvirt.plain import PlainDevices
 
@@ -149,6 +151,26 @@ def test_a_driver_whose_probe_fails_while_libvirt_answers_is_not_kept(
     (folder / "driver").unlink(missing_ok=True)
 
     assert read(plain, Libvirt(xml(driver=None))) == 1
+
+
+FIXED = {
+    "address",
+    "vendor_id",
+    "product_id",
+    "device_class",
+    "iommu_group",
+    "cell",
+    "pf",
+}  # while inode and driver are
+OF_OTHERS = {"total_vfs", "vfs", "serial_number"}  # of functions whose XML is not kept
+OF_THE_KERNEL = {"power_state", "attributes"}  # read in each pass
+OF_OTHER_DEVICES = {"net_devices"}
+
+
+def test_a_kept_xml_has_no_part_that_may_change() -> None:
+    """Before a field is added here: can it change while the function has the same inode and driver?"""
+    known = FIXED | OF_OTHERS | OF_THE_KERNEL | OF_OTHER_DEVICES | {"driver"}
+    assert {one.name for one in fields(PciFunction)} == known
 
 
 def test_an_error_of_libvirt_is_passed_on_and_nothing_is_kept(folder: Path) -> None:
