@@ -17,7 +17,7 @@ STUCK_S = 300  # the loop hangs if it made no progress for this time and for thr
 _NOTHING_TO_DO = (Status.UNCHANGED, Status.CHANGED, Status.AUDIT_ONLY)
 WELL = frozenset(status.value for status in _NOTHING_TO_DO)  # outcomes that need no action of a person
 _FORMAT = 1
-READABLE = 0o644  # probes of other users read the file, whatever our umask is
+_READABLE = 0o644  # probes of other users read the file, whatever our umask is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ def write_status(directory: Path, status: ServiceStatus) -> None:
     """
     path, data = f"{directory}/{_NAME}", f"{json.dumps(_encode(status))}\n".encode()
     try:
-        replace_quickly(path, data, READABLE)
+        replace_quickly(path, data, _READABLE)
     except OSError as error:
         raise StateError(f"cannot write {path}: {error.strerror}: set [agent] state_directory") from error
 

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 _PART = 1 << 16  # bytes read at a time
+_NEW = ".new"  # end of a temporary file's name
 
 
 def temporary_path(path: Path) -> Path:
     """Return the path of the temporary file that is written first and then renamed to ``path``."""
-    return path.with_name(f"{path.name}.new")
+    return path.with_name(f"{path.name}{_NEW}")
 
 
 def replace_durably(path: Path, text: str) -> None:
@@ -50,7 +51,7 @@ def replace_quickly(path: str, data: bytes, mode: int) -> None:
     Raises:
         OSError: the file cannot be written; the old one stays.
     """
-    temporary, flags = f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    temporary, flags = f"{path}{_NEW}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         descriptor = os.open(temporary, flags, mode)
     except FileNotFoundError:

@@ -1,6 +1,7 @@
 """What the service tells: alerts and dashboards speak of metrics that there are, and a status says how it is."""
 
 import json
+import os
 import re
 import socket
 from dataclasses import replace
@@ -103,6 +104,35 @@ def test_a_status_is_read_as_it_was_written(tmp_path: Path) -> None:
         read_status(tmp_path)
     with pytest.raises(StateError, match="never ran with this state directory: start the service"):
         read_status(tmp_path / "elsewhere")
+
+
+def test_each_user_of_the_host_may_read_the_status_whatever_the_umask_is(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        write_status(tmp_path / "made", STATUS)
+    finally:
+        os.umask(before)
+
+    assert (tmp_path / "made/status.json").stat().st_mode & 0o777 == 0o644
+    assert [file.name for file in (tmp_path / "made").iterdir()] == ["status.json"]
+
+
+def test_a_link_in_place_of_the_new_status_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "other").write_text("keep", encoding="utf-8")
+    (tmp_path / "status.json.new").symlink_to("other")
+
+    with pytest.raises(StateError, match=r"cannot write .*status\.json"):
+        write_status(tmp_path, STATUS)
+    assert (tmp_path / "other").read_text(encoding="utf-8") == "keep"
+
+
+def test_a_status_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
+    write_status(tmp_path, STATUS)
+    (tmp_path / "status.json.new").mkdir()
+
+    with pytest.raises(StateError, match=r"cannot write .*status\.json"):
+        write_status(tmp_path, STATUS.seen("host", "gone", 5.0))
+    assert read_status(tmp_path)["sources"] == {}
 
 
 def test_without_systemd_nothing_is_told_and_the_watchdog_is_its_own_process_alone() -> None:
