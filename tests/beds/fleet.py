@@ -21,6 +21,7 @@ from drivers.fake.shapes import SHAPES, options_of
 SECOND = re.compile(r"\[(\d+/\w+/\d+:\d+:\d+:\d+) ")
 LOOK_S = 0.5
 AGENTS, SPREADS_S = 1000, (0, 10, 30)  # services of the soak test, and how their starts are spread
+REST_S = 300  # how long they rest there
 
 
 @dataclass

@@ -79,11 +79,13 @@ def serving_on(
     port: int | None = None,
     auth: Auth = NoAuth(),
     random_candidates: bool = False,
+    pauses: bool = False,
 ) -> Iterator[PlacementServer]:
     """
     Serve what the database of this URL holds, with several workers; its tables are made when they are missing.
 
-    ``random_candidates`` gives allocation candidates in random order, which is otherwise the database's.
+    ``random_candidates`` gives allocation candidates in random order, which is otherwise the database's. With
+    ``pauses`` the log has those of the workers (``beds.wsgi.PAUSE``).
     """
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "placement.conf").write_text(_configuration(database, auth, sync=False))
@@ -102,6 +104,7 @@ def serving_on(
         environment=environment,
         workers=workers,
         threads=threads,
+        pauses=pauses,
     ) as log:
         yield PlacementServer(wsgi.base_url(port, None), directory, log, None)
 

@@ -1,5 +1,6 @@
 """One WSGI application behind gunicorn: one worker with one thread, unless told: SQLite locks under any more."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,25 @@ def when_ready(server):
     for listener in server.LISTENERS:
         listener.sock.setsockopt(IPPROTO_TCP, TCP_DEFER_ACCEPT, 5)
 """
+# A worker answers nothing while Python collects all its garbage. The log has a line on each such pause, written after
+# the request: a collection may begin while the log is written.
+PAUSING = """
+def post_worker_init(worker):
+    import gc
+    from time import thread_time
+    worker.pauses, began = [], [0.0]
+    def note(phase, info):
+        if info["generation"] == 2 and phase == "start":
+            began[0] = thread_time()
+        elif info["generation"] == 2:
+            worker.pauses.append(thread_time() - began[0])
+    gc.callbacks.append(note)
+
+def post_request(worker, req, environ, resp):
+    while worker.pauses:
+        worker.log.info("all garbage collected, CPU s: %.4f", worker.pauses.pop())
+"""
+PAUSE = re.compile(r"all garbage collected, CPU s: ([\d.]+)")
 
 
 @contextmanager
@@ -29,9 +49,10 @@ def serving(
     workers: int = 1,
     threads: int = 1,
     python: Path | None = None,
+    pauses: bool = False,
 ) -> Iterator[Path]:
     """
-    Serve ``module:application`` at :func:`base_url`; yields the log of requests and errors.
+    Serve ``module:application`` at :func:`base_url`; yields the log of requests and errors, with ``pauses`` of these.
 
     ``python`` is that of another virtual environment, which has gunicorn too; None: ours.
 
@@ -39,7 +60,7 @@ def serving(
     a worker meeting gunicorn's options there exits with 2.
     """
     log = directory / "server.log"
-    (directory / "gunicorn.conf.py").write_text(_settings(application, port, tls, workers, threads))
+    (directory / "gunicorn.conf.py").write_text(_settings(application, port, tls, workers, threads, pauses=pauses))
     if python:
         child = start([str(python), "-m", "gunicorn"], directory=directory, log=log, environment=environment)
     else:
@@ -53,7 +74,9 @@ def base_url(port: int, tls: Certificates | None) -> str:
     return f"{'https' if tls else 'http'}://{LOOPBACK}:{port}"
 
 
-def _settings(application: str, port: int, tls: Certificates | None, workers: int, threads: int) -> str:
+def _settings(
+    application: str, port: int, tls: Certificates | None, workers: int, threads: int, *, pauses: bool
+) -> str:
     settings: dict[str, str | int | bool] = {
         "wsgi_app": application,
         "bind": f"{LOOPBACK}:{port}",
@@ -67,4 +90,5 @@ def _settings(application: str, port: int, tls: Certificates | None, workers: in
     }
     if tls:
         settings |= {"certfile": str(tls.certificate), "keyfile": str(tls.key)}
-    return "".join(f"{name} = {value!r}\n" for name, value in settings.items()) + ACCEPTING
+    told = "".join(f"{name} = {value!r}\n" for name, value in settings.items())
+    return told + ACCEPTING + (PAUSING if pauses else "")

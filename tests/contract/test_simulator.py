@@ -151,6 +151,23 @@ def test_a_thread_that_waited_goes_before_half_of_those_that_compute() -> None:
     assert 0.3 * everybody_s < statistics.fmean(waits) < 0.7 * everybody_s
 
 
+def test_a_thread_begins_when_it_has_a_core() -> None:
+    """A service that waits for its turn does not know yet that its pass is due, and does not count the wait."""
+    env, begins, ends = simpy.Environment(), [], []
+    queue = Queue(env, Cores(env, 1, turn_s=0.001), slice_s=0.004)
+
+    def compute() -> Steps:
+        begins.append((yield from Thread(queue, Interpreter(env)).compute(0.004)))
+        ends.append(env.now)
+
+    for _ in range(2):
+        env.process(compute())
+    env.run()
+
+    assert begins == pytest.approx([0.0, 0.004])
+    assert ends == pytest.approx([0.004, 0.008])
+
+
 def test_a_thread_that_had_much_does_not_wait_for_those_that_come_later() -> None:
     env = simpy.Environment()
     queue = Queue(env, Cores(env, 1, turn_s=0.001), slice_s=0.004)
@@ -175,10 +192,11 @@ def test_a_thread_that_had_much_does_not_wait_for_those_that_come_later() -> Non
     assert ended[0] < 1.6
 
 
-def test_a_process_that_collects_its_garbage_lets_requests_wait_and_is_busy() -> None:
+@pytest.mark.parametrize("pauses_s", [(0.1,), (0.05, 0.15)])
+def test_a_process_that_collects_its_garbage_lets_requests_wait_and_is_busy(pauses_s: tuple[float, ...]) -> None:
     env, cost, took = simpy.Environment(), Cost(0.002, 0.0, 0.0, 1), []
     machine = Cores(env, 2)
-    service = Service(env, 1, 4, Cores(env, 1), pause=Pause(every=10, service_s=0.1), cores=machine)
+    service = Service(env, 1, 4, Cores(env, 1), pause=Pause(every=10, service_s=pauses_s), cores=machine)
 
     def ask() -> Steps:
         while True:
@@ -189,13 +207,14 @@ def test_a_process_that_collects_its_garbage_lets_requests_wait_and_is_busy() ->
 
     for _ in range(2):
         env.process(ask())
-    env.run(30)
+    env.run(100)
 
     pauses = len(took) // 10
-    assert service.busy_s == pytest.approx(len(took) * 0.002 + pauses * 0.1, rel=0.01)
-    assert pauses <= sum(one > 0.1 for one in took)
+    assert service.busy_s == pytest.approx(len(took) * 0.002 + pauses * 0.1, rel=0.1)
+    assert pauses <= sum(one > min(pauses_s) for one in took) <= 2 * (pauses + 1)  # both requests may wait
+    assert any(one > max(pauses_s) for one in took)
     assert statistics.median(took) < 0.01
-    assert max(took) < 0.11
+    assert max(took) < max(pauses_s) + 0.01
 
 
 def test_processes_of_a_machine_get_the_same_part_of_it_whatever_their_turns() -> None:
@@ -310,14 +329,14 @@ def test_the_page_tells_what_follows_from_the_costs_that_are_kept() -> None:
     assert TABLES.read_text(encoding="utf-8").startswith(origin())
 
 
-def test_all_figures_of_the_soak_test_are_foretold_within_a_fifth_but_for_two_of_its_slowest_passes() -> None:
+def test_all_figures_of_the_soak_test_but_two_are_foretold_within_a_fifth() -> None:
     table = TABLES.read_text(encoding="utf-8").partition("<!-- validation -->")[2].partition("<!-- end")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
     figures = {(row[0], row[1]): int(row[4].removesuffix("%")) for row in rows if row[-1].endswith("%")}
 
     assert len(figures) == 18
     assert {name for name, apart in figures.items() if abs(apart) > 20} == {
-        ("at rest", "worst_s"),
+        ("restarted, spread 0", "most"),
         ("restarted, spread 30", "worst_s"),
     }
 

@@ -23,7 +23,8 @@ def main() -> int:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         sys.exit(f"{COSTS} cannot be read ({type(error).__name__}: {error}): measure anew by SIMULATE=measure")
     found = answer(costs)
-    text = f"{validate.origin()}\n\n{tables(found, validate.read_kept(), validate.simulate(costs))}"
+    kept = validate.read_kept()
+    text = f"{validate.origin()}\n\n{tables(found, kept, validate.simulate(costs, kept))}"
     validate.TABLES.write_text(text, encoding="utf-8")
     draw(found, validate.TABLES.parent)
     print(text)

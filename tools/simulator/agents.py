@@ -3,7 +3,7 @@
 import hashlib
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 
 import simpy
@@ -183,9 +183,8 @@ class Agent:
         """Take a pass until it is good, with waits after failures."""
         env, ways = self.cloud.env, self.cloud.ways
         while True:
-            began = env.now
             try:
-                yield from self._pass(self.activities[activity])
+                began = yield from self._pass(self.activities[activity])
             except Refused as error:
                 self.failures += 1
                 self.cloud.record.failures[int(env.now)] += 1
@@ -197,20 +196,25 @@ class Agent:
             self.cloud.record.took.append((env.now, env.now - began))
             return
 
-    def _pass(self, activity: Activity) -> Steps:
+    def _pass(self, activity: Activity) -> Generator[simpy.Event, object, float]:
+        """Take a pass; return when it began, which an agent that has no core yet does not know."""
+        began: float | None = None
         *before, after = activity.parts_s
         kinds = [kind for kind, times in activity.requests for _ in range(times)]
         for seconds, kind in zip(before, kinds, strict=True):
-            yield from self.compute(seconds)
+            computed = yield from self.compute(seconds)
+            began = computed if began is None else began
             yield from self.cloud.ask(self, kind)
-        yield from self.compute(after)
+        computed = yield from self.compute(after)
+        return computed if began is None else began
 
-    def compute(self, seconds: float) -> Steps:
-        """Take so much CPU."""
+    def compute(self, seconds: float) -> Generator[simpy.Event, object, float]:
+        """Take so much CPU; return when it began, which is later than now where there is no core yet."""
         if self.thread:
-            yield from self.thread.compute(seconds)
-        else:
-            yield self.cloud.env.timeout(seconds)
+            return (yield from self.thread.compute(seconds))
+        began = self.cloud.env.now
+        yield self.cloud.env.timeout(seconds)
+        return began
 
 
 def _doubled_s(failures: int) -> float:

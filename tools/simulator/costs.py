@@ -4,10 +4,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
+
+from beds.spent import Spent
 
 COSTS = Path(__file__).with_name("costs.json")
 FIRST_SPREAD_S = 10  # of the services of the soak test that populate an empty placement
+SOAK, ALONE = "soak", "small flat"  # hosts: services of the soak test, and one with the same host by itself
+QUIET = "quiet"  # a pass at rest
 CLAIM, TOKEN, VALIDATION = "PUT /allocations/{uuid}", "POST /v3/auth/tokens", "GET /v3/auth/tokens"
 
 
@@ -30,12 +35,12 @@ class Pause:
     """
 
     every: int  # requests
-    service_s: float  # CPU, which the costs of requests do not have
+    service_s: tuple[float, ...]  # CPU of each one that was measured, which the costs of requests do not have
 
     @property
     def share_s(self) -> float:
         """CPU of the pauses for one request."""
-        return self.service_s / self.every
+        return fmean(self.service_s) / self.every
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,30 @@ class Costs:
             for kind, cost in self.kinds.items()
         }
 
+    def together(self, used: Mapping[str, Spent]) -> "Costs":
+        """
+        Return a copy with the services of the soak test as they are together, where some share a process.
+
+        ``used`` is what one of them took, placement and the database included, by activity: from its start for
+        restarts, and for a pass at rest. Their requests are those of a host of the same shape alone.
+        """
+        start = self.hosts[SOAK]["start"]
+        alone = {name: self.hosts[ALONE][name.partition(",")[0]] for name in used}
+        took_s = {name: one.services_s - (0 if name == QUIET else start.agent_s) for name, one in used.items()}
+        found = {name: alone[name].taking(took_s[name]) for name in used}
+        whole = self.hosts[ALONE]["whole"]
+        whole_s = whole.agent_s * found[QUIET].agent_s / alone[QUIET].agent_s
+        services = {**found, "start": start, "whole": whole.taking(whole_s)}
+        loads = {name: self._load(one, alone[name]) for name, one in used.items()}
+        return replace(self, hosts={**self.hosts, SOAK: services}, loads=loads)
+
+    def _load(self, used: Spent, activity: Activity) -> Load:
+        """Compare what placement took for an activity of one of many with the same requests alone, without pauses."""
+        pauses_s = self.pause.share_s * sum(times for _, times in activity.requests)
+        service_s = sum(times * self.kinds[kind].service_s for kind, times in activity.requests)
+        database_s = sum(times * self.kinds[kind].database_s for kind, times in activity.requests)
+        return Load(round((used.others_s - pauses_s) / service_s, 3), round(used.database_s / database_s, 3))
+
     def search_s(self, layout: str, hosts: int) -> float:
         """
         Return the seconds of a search for candidates with nova's limit, by a line through what was measured.
@@ -123,7 +152,7 @@ def read_costs(path: Path = COSTS) -> Costs:
             for host, activities in found["hosts"].items()
         },
         loads={name: Load(**load) for name, load in found["loads"].items()},
-        pause=Pause(**found["pause"]),
+        pause=Pause(found["pause"]["every"], tuple(found["pause"]["service_s"])),
         searches_s=found["searches_s"],
     )
 

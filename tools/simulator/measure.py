@@ -30,12 +30,13 @@ from agent.service.rounds import Rounds
 from agent.service.status import WELL
 from beds import databases, keystone
 from beds.by_hand import ByHand
-from beds.fleet import AGENTS, SPREADS_S, Fleet
+from beds.fleet import AGENTS, SPREADS_S, Fleet, requests_a_second
 from beds.keystone import AGENT, PLACEMENT, Login
-from beds.placement import serving_on
+from beds.placement import PlacementServer, serving_on
 from beds.spent import Spent, spent
 from beds.trees import add_consumer
 from beds.upgrades import write_config
+from beds.wsgi import PAUSE
 from drivers.fake.archives import write_archive
 from drivers.fake.fleet import make_hosts
 from drivers.fake.hosts import FakeHost
@@ -43,12 +44,12 @@ from drivers.fake.shapes import SHAPES, options_of
 from simulator.costs import (
     CLAIM,
     FIRST_SPREAD_S,
+    SOAK,
     TOKEN,
     VALIDATION,
     Activity,
     Cost,
     Costs,
-    Load,
     Pause,
     restart,
     write_costs,
@@ -56,12 +57,10 @@ from simulator.costs import (
 
 HOSTS = 12  # that are measured of each shape
 QUIET = 5  # quiet passes of each
-SERVICES, START_S = 500, 5  # that are measured together, and the seconds in which all of them start
+STARTS_S, STARTED_S = 60, 0.05  # all services start within this; they did when they take no more CPU in a second
 RESTARTS = 3  # with each spread
-QUIET_S, QUIETS = 30, 2  # seconds of a period, and periods in which quiet passes are measured
-SOAK = "soak"
-PAUSES = 2000  # requests in which pauses are looked for
-LONG = 5  # a request with a pause takes so many times the median and more
+QUIET_S, QUIETS = 30, 6  # seconds of a period, and periods in which quiet passes are measured
+RESTING = AGENTS * QUIET_S // 60  # services with that period, which take as many passes a second as all do at rest
 CLAIMS = 5  # of each, beside those of its guests
 TOKENS = 30
 HASH_ROUNDS = 12  # [identity] password_hash_rounds of Keystone, bcrypt
@@ -117,7 +116,7 @@ class Meter:
 
 
 def measure(scratch: Path) -> Costs:
-    """Measure everything; takes some six minutes."""
+    """Measure everything; takes some ten minutes."""
     meter, hosts = Meter(), {}
     with (
         databases.postgresql(scratch / "database") as url,
@@ -126,14 +125,13 @@ def measure(scratch: Path) -> Costs:
         for shape, layouts in LAYOUTS.items():
             for name, activities in _measure_shape(scratch / shape, server.url, shape, layouts, meter):
                 hosts[name] = activities
-        pause = _measure_pause(server.url)
     with (
         databases.postgresql(scratch / "soak-database") as url,
-        serving_on(databases.with_driver(url), scratch / "soak-placement") as server,
+        serving_on(databases.with_driver(url), scratch / "soak-placement", pauses=True) as server,
     ):
-        hosts[SOAK], loads = _measure_soak(scratch / "soak", server.url, hosts["small flat"], meter.costs(pause), pause)
+        used, start, pause = _measure_soak(scratch / "soak", server)
     _measure_keystone(scratch / "keystone", meter)
-    return Costs(
+    costs = Costs(
         measured={
             "date": datetime.now(UTC).date().isoformat(),
             "placement": version("openstack-placement"),
@@ -142,11 +140,12 @@ def measure(scratch: Path) -> Costs:
             "cores": str(os.cpu_count()),
         },
         kinds=meter.costs(pause),
-        hosts=hosts,
-        loads=loads,
+        hosts={**hosts, SOAK: {"start": Activity((start.services_s,), ())}},
+        loads={},
         pause=pause,
         searches_s=SEARCHES_S,
     )
+    return costs.together(used)
 
 
 def _measure_shape(
@@ -248,76 +247,55 @@ def _claim(by_hand: ByHand, host: FakeHost, meter: Meter) -> None:
         by_hand.send("DELETE", f"/allocations/{consumer}")
 
 
-def _measure_pause(url: str) -> Pause:
-    """Ask the same again and again, one at a time, and find the few requests that took much longer."""
-    by_hand, seen = ByHand(url), []
-    for _ in range(PAUSES):
-        before = spent()
-        by_hand.send("GET", "/resource_providers?in_tree=" + str(uuid.UUID(int=1)))
-        seen.append((spent() - before).others_s)
-    usual_s = statistics.median(seen)
-    long = [one for one in seen if one > LONG * usual_s]
-    if not long:
-        return Pause(PAUSES, 0.0)
-    return Pause(round(PAUSES / len(long)), round(statistics.fmean(long) - usual_s, 6))
-
-
-def _measure_soak(
-    folder: Path, url: str, alone: Mapping[str, Activity], kinds: Mapping[str, Cost], pause: Pause
-) -> tuple[Mapping[str, Activity], Mapping[str, Load]]:
+def _measure_soak(folder: Path, server: PlacementServer) -> tuple[dict[str, Spent], Spent, Pause]:
     """
-    Measure the CPU of services of which some share a process, as make soak has them, and of placement while many ask.
+    Measure what services of which some share a process take, as make soak has them, and placement while many ask.
 
-    Their requests are those of a host of the same shape.
+    Return what one service took for each activity, and for its start, and the pauses of placement's workers at rest.
     """
+    url = server.url
     start = _start_used(folder, url)
-    used = {"first": _fleet_used(folder, url, FIRST_SPREAD_S) - start}  # by one service
+    used = {"first": _fleet_used(folder, url, FIRST_SPREAD_S) - start}
     for spread_s in SPREADS_S:
         seen = [_fleet_used(folder, url, spread_s) for _ in range(RESTARTS)]
         used[restart(spread_s)] = sum(seen, Spent()) / RESTARTS - start
-    used["quiet"] = _rest_used(folder, url)
-    loads = {name: _load(one, _alone(alone, name), kinds, pause) for name, one in used.items()}
-    activities = {name: _alone(alone, name).taking(one.services_s) for name, one in used.items()}
-    activities["start"] = Activity((start.services_s,), ())
-    activities["whole"] = alone["whole"].taking(
-        activities["quiet"].agent_s * alone["whole"].agent_s / alone["quiet"].agent_s
-    )
-    return activities, loads
-
-
-def _alone(alone: Mapping[str, Activity], name: str) -> Activity:
-    return alone[name.partition(",")[0]]
+    used["quiet"], pause = _measure_rest(folder, server)
+    return used, start, pause
 
 
 def _fleet_used(folder: Path, url: str, spread_s: int) -> Spent:
     """Return what a service took from its start until all had done a pass."""
-    with _fleet(folder, url, spread_s) as fleet:
+    with Fleet(folder, url, AGENTS, start_spread_s=spread_s) as fleet:
         return _used(fleet)
 
 
-def _rest_used(folder: Path, url: str) -> Spent:
-    """Return what a pass took while all rest."""
-    with _fleet(folder, url, SPREADS_S[-1], interval_s=QUIET_S) as fleet:
+def _measure_rest(folder: Path, server: PlacementServer) -> tuple[Spent, Pause]:
+    """Return what a pass took while all rest, and the pauses of placement then."""
+    with Fleet(folder, server.url, RESTING, interval_s=QUIET_S, start_spread_s=QUIET_S // 2) as fleet:
         _used(fleet)
         time.sleep(2 * QUIET_S)
-        before, passes = spent(), fleet.passes()
+        before, passes, skip = spent(), fleet.passes(), server.log.stat().st_size
         time.sleep(QUIETS * QUIET_S)
-        return (spent() - before) / (fleet.passes() - passes)
+        used, requests = spent() - before, sum(requests_a_second(server.log, skip))
+        found = PAUSE.findall(server.log.read_bytes()[skip:].decode(errors="replace"))
+        count = fleet.passes() - passes
+    if not found:
+        raise SystemExit(f"placement's log has no pause in {requests} requests: let the services rest for longer")
+    return used / count, Pause(round(requests / len(found)), tuple(map(float, found)))
 
 
 def _start_used(folder: Path, url: str) -> Spent:
     """Return what one service that is made already takes from its start until it waits for its first pass."""
-    with Fleet(folder / "starts", url, SERVICES, start_spread_s=10_000) as fleet:
+    with Fleet(folder / "starts", url, AGENTS, start_spread_s=10_000) as fleet:
         fleet.prepare()
-        before = spent()
+        before = now = spent()
         fleet.start()
-        time.sleep(START_S)
-        return (spent() - before) / SERVICES
-
-
-def _fleet(folder: Path, url: str, spread_s: int, interval_s: int = 60) -> Fleet:
-    """Return a part of the soak test's fleet, whose services start as often."""
-    return Fleet(folder, url, SERVICES, interval_s=interval_s, start_spread_s=spread_s * SERVICES // AGENTS)
+        for _ in range(STARTS_S):
+            time.sleep(1)
+            last, now = now, spent()
+            if now.services_s - last.services_s < STARTED_S:
+                return (now - before) / AGENTS
+    raise SystemExit(f"{AGENTS} services still started after {STARTS_S} s")
 
 
 def _used(fleet: Fleet) -> Spent:
@@ -325,15 +303,7 @@ def _used(fleet: Fleet) -> Spent:
     before = spent()
     fleet.start()
     fleet.wait_until_ready(120)
-    return (spent() - before) / SERVICES
-
-
-def _load(used: Spent, activity: Activity, kinds: Mapping[str, Cost], pause: Pause) -> Load:
-    """Compare what placement took for an activity of one of many with the same requests alone, without pauses."""
-    pauses_s = pause.share_s * sum(times for _, times in activity.requests)
-    service_s = sum(times * kinds[kind].service_s for kind, times in activity.requests)
-    database_s = sum(times * kinds[kind].database_s for kind, times in activity.requests)
-    return Load(round((used.others_s - pauses_s) / service_s, 3), round(used.database_s / database_s, 3))
+    return (spent() - before) / fleet.count
 
 
 def _measure_keystone(folder: Path, meter: Meter) -> None:

@@ -87,9 +87,9 @@ def _converted(one: Converted) -> Sequence[object]:
 def _validated(
     real: Mapping[str, Mapping[str, float]], simulated: Mapping[str, Mapping[str, float]]
 ) -> Iterable[Sequence[object]]:
-    for run, figures in real.items():
-        for name, value in figures.items():
-            found = simulated[run][name]
+    for run, figures in simulated.items():
+        for name, found in figures.items():
+            value = real[run][name]
             yield run, name, f"{value:g}", f"{found:.4g}", f"{found / value - 1:+.0%}"
 
 

@@ -1,5 +1,6 @@
 """Services under load: requests wait for a free thread, compute in turns, and use the database's cores."""
 
+import random
 from collections import Counter, deque
 from collections.abc import Generator
 from dataclasses import dataclass, field
@@ -140,9 +141,10 @@ class Thread:
     lock: Interpreter
     had_s: float = 0.0  # of its cores, when it waited last
 
-    def compute(self, seconds: float) -> Steps:
-        """Compute for ``seconds`` of CPU."""
+    def compute(self, seconds: float) -> Generator[simpy.Event, object, float]:
+        """Compute for ``seconds`` of CPU; return when this thread first had a core and the lock."""
         switches: int | None = None  # before a whole turn for which this thread waited
+        began: float | None = None
         self.queue.join(self)
         while seconds > TICK_S:
             with self.queue.place(self) as place:
@@ -151,6 +153,8 @@ class Thread:
                     self.lock.take(self)
                 elif self.lock.holder is not self and self.lock.switches == switches:
                     self.lock.wanted = True
+                if began is None and self._may_go_on():
+                    began = self.queue.env.now
                 left_s = self.queue.slice_s
                 while self._may_go_on() and left_s > TICK_S and seconds > TICK_S:
                     turn_s = min(seconds, left_s, LOOK_S)
@@ -166,6 +170,7 @@ class Thread:
         self.queue.leave(self)
         if self.lock.holder is self:
             yield from self.lock.free()
+        return self.queue.env.now if began is None else began
 
     def _may_go_on(self) -> bool:
         return self.lock.holder is self and not self.lock.wanted
@@ -191,9 +196,10 @@ class Service:
     busy_s: float = 0.0  # CPU of the processes
     is_up: bool = True
     starts: int = 0  # how many times it was started again; requests of before are lost
+    dice: random.Random = field(default_factory=lambda: random.Random(0))  # for the moments and lengths of pauses
 
     def __post_init__(self) -> None:
-        self._served = 0
+        self._served = self.dice.randrange(self.pause.every) if self.pause else 0
         self.slots = simpy.Resource(self.env, self.processes * self.threads)
         self._computing = Cores(self.env, self.processes, self.cores) if self.threads > 1 or self.cores else None
 
@@ -217,7 +223,8 @@ class Service:
             yield from self._compute(cost.service_s)
             self._served += 1
             if self.pause and self._served % self.pause.every == 0:
-                yield from self._compute(self.pause.service_s, self.pause.service_s)
+                pause_s = self.dice.choice(self.pause.service_s)
+                yield from self._compute(pause_s, pause_s)
             yield from self.database.compute(cost.database_s)
             yield self.env.timeout(cost.wait_s)
             self.answered[int(self.env.now)] += 1

@@ -11,30 +11,40 @@ import re
 import statistics
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import simpy
 
-from beds.fleet import AGENTS, SPREADS_S
+from beds.fleet import AGENTS, REST_S, SPREADS_S
 from beds.services import TOGETHER
+from beds.spent import Spent
 from simulator.agents import Agent, Cloud, Record, Ways, place_of
-from simulator.costs import COSTS, FIRST_SPREAD_S, Costs, read_costs, restart
+from simulator.costs import COSTS, FIRST_SPREAD_S, QUIET, SOAK, Costs, read_costs, restart
 from simulator.stations import Cores, Interpreter, Queue, Service, Steps, Thread
 
+Kept = dict[str, dict[str, float]]  # by run, then by figure
 KEPT = Path(__file__).with_name("soak.json")
 TABLES = Path(__file__).parents[2] / "docs/_static/scale.md"
 CORES, PROCESSES, THREADS = 2, 2, 4  # tests/beds/placement.py
-RESTARTS = 5  # tests/soak/test_fleet.py
-REST_S = 300
+RESTARTS = 15  # with each spread: more than the test has, as the slowest pass is one of a thousand
 SHORT_TURN_S = 0.0002  # so soon placement and its database go before services; shorter changes nothing
 SLICE_S = 0.004  # a thread computes so long before another may: one tick of a kernel with CONFIG_HZ=250
+CPU = r".*CPU s: services (?P<services>[\d.]+), placement (?P<others>[\d.]+), database (?P<database>[\d.]+)"
 PATTERNS = {
-    "populated": r"populated an empty placement in (?P<ready_s>[\d.]+) s",
-    "restarted, spread {}": r"start_spread {} s: all ready after (?P<ready_s>[\d.]+) s, (?P<requests>\d+) requests, .*"
-    r"most in a second (?P<most>\d+), worst pass (?P<worst_s>[\d.]+) s",
-    "at rest": r"at rest for .*, (?P<requests>[\d.]+) a second, most in a second (?P<most>\d+); .* (?P<each>[\d.]+) "
-    r"requests a pass; passes took (?P<median_s>[\d.]+) s \(median\), (?P<worst_s>[\d.]+) s",
+    "populated": r"(?P<count>\d+) services populated an empty placement in (?P<ready_s>[\d.]+) s" + CPU,
+    "restarted, spread {}": r"restarted at once (?P<count>\d+) times, start_spread {} s: all ready after "
+    r"(?P<ready_s>[\d.]+) s, (?P<requests>\d+) requests, .*most in a second (?P<most>\d+), worst pass "
+    r"(?P<worst_s>[\d.]+) s" + CPU,
+    "at rest": r"at rest for .*, (?P<requests>[\d.]+) a second, most in a second (?P<most>\d+); (?P<count>\d+) passes, "
+    r"(?P<each>[\d.]+) requests a pass; passes took (?P<median_s>[\d.]+) s \(median\), (?P<worst_s>[\d.]+) s" + CPU,
 }
+ACTIVITIES = {  # what services do in each run
+    "populated": "first",
+    **{f"restarted, spread {spread_s}": restart(spread_s) for spread_s in SPREADS_S},
+    "at rest": QUIET,
+}
+USED = ("services", "others", "database")  # CPU of one service that starts, or of one pass at rest
 
 
 def origin() -> str:
@@ -51,7 +61,10 @@ class Soak:
         self.env = simpy.Environment()
         machine = Cores(self.env, CORES, turn_s=SHORT_TURN_S)
         database, dice = Cores(self.env, CORES, machine), random.Random(seed)
-        workers = [Service(self.env, 1, THREADS, database, pause=costs.pause, cores=machine) for _ in range(PROCESSES)]
+        workers = [
+            Service(self.env, 1, THREADS, database, pause=costs.pause, cores=machine, dice=dice)
+            for _ in range(PROCESSES)
+        ]
         self.first = first
         ways, kinds, self.record = Ways(token_s=None, start_spread_s=start_spread_s), costs.loaded(load), Record()
         clouds = [Cloud(self.env, worker, None, kinds, ways, dice, self.record) for worker in workers]
@@ -62,7 +75,7 @@ class Soak:
             Agent(
                 dice.choice(clouds),  # the worker that took its connection, which stays
                 place_of("soak", f"/{seed}/{number:04}/state"),
-                costs.hosts["soak"],
+                costs.hosts[SOAK],
                 Thread(queue, lock),
             )
             for number, lock in enumerate(locks * TOGETHER)
@@ -99,8 +112,13 @@ class Soak:
         yield from agent.run(self.first)
 
 
-def simulate(costs: Costs) -> dict[str, dict[str, float]]:
-    """Return the figures of the soak test, by run; those of several runs are their medians, as in the test."""
+def simulate(costs: Costs, kept: Kept) -> Kept:
+    """
+    Return the figures of the soak test, by run; those of several restarts are their medians, as in the test.
+
+    The CPU is that of the same test: the same machine may compute at another speed a quarter of an hour later.
+    """
+    costs = costs.together({ACTIVITIES[run]: _used(figures) for run, figures in kept.items()})
     found = {"populated": {"ready_s": Soak(costs, FIRST_SPREAD_S, "first", "first").start()}}
     for spread_s in SPREADS_S:
         runs = [_restart(costs, spread_s, seed) for seed in range(RESTARTS)]
@@ -114,6 +132,10 @@ def simulate(costs: Costs) -> dict[str, dict[str, float]]:
     return found
 
 
+def _used(figures: Mapping[str, float]) -> Spent:
+    return Spent(**{f"{name}_s": figures[name] for name in USED})
+
+
 def _restart(costs: Costs, spread_s: int, seed: int) -> dict[str, float]:
     soak = Soak(costs, spread_s, restart(spread_s), restart(spread_s), seed)
     ready_s, answered = soak.start(), soak.answered()
@@ -121,28 +143,32 @@ def _restart(costs: Costs, spread_s: int, seed: int) -> dict[str, float]:
     return {"ready_s": ready_s, "requests": answered.total(), "most": max(answered.values()), "worst_s": worst_s}
 
 
-def read_soak(text: str) -> dict[str, dict[str, float]]:
+def read_soak(text: str) -> Kept:
     """
-    Return the figures that the soak test printed, by run.
+    Return the figures that the soak test printed, by run, and the CPU of one service in each.
 
     Raises:
         ValueError: a run is missing, as the test was ended before it.
     """
-    found = {}
-    for name, pattern in PATTERNS.items():
-        for spread_s in SPREADS_S if "{}" in name else (0,):
-            seen = re.search(pattern.format(spread_s) if "{}" in name else pattern, text)
-            if seen is None:
-                raise ValueError(
-                    f"the log has no figures of the run {name.format(spread_s)!r}: run the test to its end"
-                )
-            found[name.format(spread_s)] = {key: float(value) for key, value in seen.groupdict().items()}
+    found: Kept = {}
+    for name in ACTIVITIES:
+        seen = re.search(_pattern(name), text)
+        if seen is None:
+            raise ValueError(f"the log has no figures of the run {name!r}: run the test to its end")
+        figures = {key: float(value) for key, value in seen.groupdict().items()}
+        count = figures.pop("count") * (AGENTS if name.startswith("restarted") else 1)
+        found[name] = figures | {used: figures[used] / count for used in USED}
     return found
 
 
-def read_kept() -> dict[str, dict[str, float]]:
+def _pattern(run: str) -> str:
+    name, _, spread_s = run.partition(", spread ")
+    return PATTERNS[f"{name}, spread {{}}"].format(spread_s) if spread_s else PATTERNS[name]
+
+
+def read_kept() -> Kept:
     """Return the figures of the soak test that were kept."""
-    found: dict[str, dict[str, float]] = json.loads(KEPT.read_text(encoding="utf-8"))
+    found: Kept = json.loads(KEPT.read_text(encoding="utf-8"))
     return found
 
 
@@ -155,7 +181,7 @@ def main() -> int:
             sys.exit(f"{sys.argv[1]}: {error}")
         KEPT.write_text(json.dumps(seen, indent=1) + "\n", encoding="utf-8")
     real = read_kept()
-    for run, figures in simulate(read_costs()).items():
+    for run, figures in simulate(read_costs(), real).items():
         for name, value in figures.items():
             print(f"{run:24} {name:10} {value:9.3f} {real[run][name]:9.3f} {value / real[run][name] - 1:+7.0%}")
     return 0
