@@ -24,6 +24,7 @@ from agent.connect import tokens
 from agent.service import pace, timetable
 from agent.settings.read import load_settings
 from beds.clock import Clock
+from beds.spent import Spent
 
 COSTS = read_costs()
 SMALL = Setup(hosts=200, workers=2, keystone_workers=2, database_cores=2)
@@ -149,6 +150,20 @@ def test_a_thread_that_waited_goes_before_half_of_those_that_compute() -> None:
     env.run(10.0)
 
     assert 0.3 * everybody_s < statistics.fmean(waits) < 0.7 * everybody_s
+
+
+def test_services_together_take_what_they_took_and_no_more() -> None:
+    starts = {"first": Spent(2.0, 0.030, 0.050), "restart, spread 0": Spent(2.0, 0.020, 0.020)}
+    rests = Spent(2.0, 0.004, 0.006)
+    costs = COSTS.together({**starts, "quiet": rests})
+
+    found, start_s = costs.hosts["soak"], costs.hosts["soak"]["start"].agent_s
+    assert start_s > 0
+    for name, took in starts.items():
+        assert found[name].agent_s + start_s == pytest.approx(took.services_s, rel=0.001)
+    assert found["quiet"].agent_s == pytest.approx(rests.services_s, rel=0.001)
+    placement_s = costs.loaded("quiet")["GET /resource_providers"].service_s + costs.pause.share_s
+    assert placement_s == pytest.approx(rests.others_s, rel=0.001)
 
 
 def test_a_thread_begins_when_it_has_a_core() -> None:

@@ -44,6 +44,7 @@ from drivers.fake.shapes import SHAPES, options_of
 from simulator.costs import (
     CLAIM,
     FIRST_SPREAD_S,
+    QUIET,
     SOAK,
     TOKEN,
     VALIDATION,
@@ -56,7 +57,7 @@ from simulator.costs import (
 )
 
 HOSTS = 12  # that are measured of each shape
-QUIET = 5  # quiet passes of each
+QUIET_PASSES = 5  # of each
 STARTS_S, STARTED_S = 60, 0.05  # all services start within this; they did when they take no more CPU in a second
 RESTARTS = 3  # with each spread
 QUIET_S, QUIETS = 30, 6  # seconds of a period, and periods in which quiet passes are measured
@@ -164,7 +165,7 @@ def _measure_shape(
                 if not before:
                     _claim(by_hand, host, meter)
                     _take(rounds, meter, deep=False)
-                for _ in range(QUIET):
+                for _ in range(QUIET_PASSES):
                     found[layout]["quiet"].append(_take(rounds, meter, deep=False))
                 found[layout]["whole"].append(_take(rounds, meter, deep=True))
             with _opened(config, meter) as rounds:
@@ -251,15 +252,16 @@ def _measure_soak(folder: Path, server: PlacementServer) -> tuple[dict[str, Spen
     """
     Measure what services of which some share a process take, as make soak has them, and placement while many ask.
 
-    Return what one service took for each activity, and for its start, and the pauses of placement's workers at rest.
+    Return what one service took for each activity, from its start where it starts; for its start alone; and the pauses
+    of placement's workers at rest.
     """
     url = server.url
     start = _start_used(folder, url)
-    used = {"first": _fleet_used(folder, url, FIRST_SPREAD_S) - start}
+    used = {"first": _fleet_used(folder, url, FIRST_SPREAD_S)}
     for spread_s in SPREADS_S:
         seen = [_fleet_used(folder, url, spread_s) for _ in range(RESTARTS)]
-        used[restart(spread_s)] = sum(seen, Spent()) / RESTARTS - start
-    used["quiet"], pause = _measure_rest(folder, server)
+        used[restart(spread_s)] = sum(seen, Spent()) / RESTARTS
+    used[QUIET], pause = _measure_rest(folder, server)
     return used, start, pause
 
 

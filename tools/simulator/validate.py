@@ -36,7 +36,8 @@ PATTERNS = {
     "restarted, spread {}": r"restarted at once (?P<count>\d+) times, start_spread {} s: all ready after "
     r"(?P<ready_s>[\d.]+) s, (?P<requests>\d+) requests, .*most in a second (?P<most>\d+), worst pass "
     r"(?P<worst_s>[\d.]+) s" + CPU,
-    "at rest": r"at rest for .*, (?P<requests>[\d.]+) a second, most in a second (?P<most>\d+); (?P<count>\d+) passes, "
+    "at rest": rf"at rest for {REST_S} s: .*, "
+    r"(?P<requests>[\d.]+) a second, most in a second (?P<most>\d+); (?P<count>\d+) passes, "
     r"(?P<each>[\d.]+) requests a pass; passes took (?P<median_s>[\d.]+) s \(median\), (?P<worst_s>[\d.]+) s" + CPU,
 }
 ACTIVITIES = {  # what services do in each run
@@ -148,15 +149,20 @@ def read_soak(text: str) -> Kept:
     Return the figures that the soak test printed, by run, and the CPU of one service in each.
 
     Raises:
-        ValueError: a run is missing, as the test was ended before it.
+        ValueError: a run is missing, as the test was ended before it, or had another size than the simulated one.
     """
     found: Kept = {}
     for name in ACTIVITIES:
         seen = re.search(_pattern(name), text)
         if seen is None:
-            raise ValueError(f"the log has no figures of the run {name!r}: run the test to its end")
+            raise ValueError(f"the log has no figures of the run {name!r}: run the test to its end, without FLEET_S")
         figures = {key: float(value) for key, value in seen.groupdict().items()}
-        count = figures.pop("count") * (AGENTS if name.startswith("restarted") else 1)
+        count = figures.pop("count")
+        if name == "populated" and count != AGENTS:
+            raise ValueError(
+                f"the log is of {count:.0f} services, and {AGENTS} are simulated: run the test without AGENTS"
+            )
+        count *= AGENTS if name.startswith("restarted") else 1
         found[name] = figures | {used: figures[used] / count for used in USED}
     return found
 
