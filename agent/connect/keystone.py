@@ -11,11 +11,11 @@ from keystoneauth1 import exceptions, loading
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.noauth import NoAuth
 from keystoneauth1.plugin import FixedEndpointPlugin
-from keystoneauth1.session import Session, TCPKeepAliveAdapter
+from keystoneauth1.session import Session
 from oslo_config import cfg
 
 from agent import VERSION
-from agent.connect.repeated import RepeatingSession
+from agent.connect.guarded import GuardedSession
 from agent.connect.tokens import look_after
 from agent.errors import ConfigError
 from agent.likeness import most_alike
@@ -69,10 +69,11 @@ def open_placement(settings: Settings) -> tuple[Adapter, str]:
     try:
         auth = loading.load_auth_from_conf_options(conf, "placement")
         _check_url(conf, "placement")
-        session = loading.load_session_from_conf_options(conf, "placement", auth=auth, session=RepeatingSession())
+        session = loading.load_session_from_conf_options(
+            conf, "placement", auth=auth, session=GuardedSession(settings.node_workers)
+        )
         adapter = loading.load_adapter_from_conf_options(conf, "placement", session=session)
         _settle(session, "placement")
-        _keep_connections(session, settings.node_workers)
     except (exceptions.ClientException, cfg.Error, ValueError, TypeError, RecursionError, ImportError) as error:
         raise ConfigError(f"[placement]: {' '.join(str(error).split())}") from error
     adapter.service_type = adapter.service_type or "placement"
@@ -191,7 +192,7 @@ def _open_service(conf: cfg.ConfigOpts, group: str, name: str, kind: str, missin
         if auth is None:
             raise ConfigError(missing)
         _check_url(conf, group)
-        session = loading.load_session_from_conf_options(conf, group, auth=auth)
+        session = loading.load_session_from_conf_options(conf, group, auth=auth, session=GuardedSession())
         adapter = loading.load_adapter_from_conf_options(conf, group, session=session)
         _settle(session, group)
     except (exceptions.ClientException, cfg.Error, ValueError, TypeError, RecursionError, ImportError) as error:
@@ -261,12 +262,6 @@ def _settle(session: Any, name: str) -> None:
         look_after(session.auth, name)
     if not any(name.lower() in ENVIRONMENT for name in os.environ):  # the look at each request would find nothing
         session.session.trust_env = False
-
-
-def _keep_connections(session: Session, count: int) -> None:
-    """Keep so many connections to a server open, as that many threads send; requests keeps ten."""
-    for scheme in ("http://", "https://"):
-        session.session.mount(scheme, TCPKeepAliveAdapter(pool_maxsize=count))
 
 
 def _ways_to_log_in() -> frozenset[str]:

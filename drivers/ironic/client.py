@@ -18,6 +18,7 @@ from reportclient.errors import KEYSTONE_AWAY
 from reportclient.keystone import FAILURES, NO_CONNECTION, Sender, describe, no_answer, request, speaks_plain_http
 
 PAGE = 1000  # nodes for each request; Ironic cuts it down to its own [api] max_limit
+_PAGES = 10_000  # a listing that does not end is no listing of Ironic; its max_limit may be small
 REQUEST_TRIES = 5  # at a request that a busy Ironic refused, and at a listing during which a node went away
 WITH_TRAITS, WITH_GROUPS, WITH_SHARDS = (1, 37), (1, 46), (1, 82)  # Ironic's API versions that introduced them
 
@@ -62,7 +63,7 @@ class IronicClient:
         """
         query = {"fields": ",".join(FIELDS), "limit": str(PAGE), **self._filters}
         markers: set[str] = set()
-        while True:
+        while len(markers) < _PAGES:
             body = self._get(f"/v1/nodes?{urlencode(query)}")
             try:
                 page, following = body["nodes"], body.get("next")
@@ -79,6 +80,7 @@ class IronicClient:
                 raise MalformedFact(f"{self.where} answers with the page after node {marker} again and again")
             markers.add(marker)
             query["marker"] = marker
+        raise MalformedFact(f"{self.where} lists nodes without an end, over {_PAGES} pages: see Ironic's log")
 
     def is_there(self, uuid: str) -> bool:
         """

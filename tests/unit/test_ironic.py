@@ -209,6 +209,14 @@ def test_a_page_that_leads_to_itself_ends_the_listing() -> None:
         one.survey()
 
 
+def test_a_listing_without_an_end_is_given_up() -> None:
+    one, ironic = driver(*(page(number, marker=number) for number in range(1, 10_002)))
+
+    with pytest.raises(DiscoveryError, match="without an end, over 10000 pages"):
+        one.survey()
+    assert len(ironic.asked) == 10_000
+
+
 def test_a_listing_begins_again_when_the_node_of_its_marker_is_deleted() -> None:
     one, ironic = driver(page(1, 2, marker=2), 404, page(1, marker=1), page(3))
 

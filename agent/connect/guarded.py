@@ -1,0 +1,146 @@
+"""HTTP sessions that take a login to no other server, and no answer that is too large or comes too slowly."""
+
+import time
+from http.client import HTTPResponse
+from io import BufferedReader, RawIOBase
+from socket import socket
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+import requests
+from keystoneauth1 import exceptions
+from keystoneauth1.session import TCPKeepAliveAdapter
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import ReadTimeoutError
+
+LIMIT_BYTES = 32 << 20  # of an answer once it is unpacked; 1,000 nodes of an Ironic take 2 MiB
+_PART_BYTES = 1 << 16
+_PORTS = {"http": 80, "https": 443}
+
+
+class UnusableAnswer(exceptions.ClientException):
+    """An answer that is too large, or leads to another server; the request is not sent again."""
+
+
+class GuardedSession(requests.Session):
+    """
+    A session that follows redirects only within one server, as keystoneauth sends token and password along.
+
+    An answer has at most ``LIMIT_BYTES``. It must be whole within the timeout of its request, which the libraries below
+    apply to each part of an answer only.
+    """
+
+    def __init__(self, connections: int = 10) -> None:
+        """``connections`` to one server stay open, as that many threads send."""
+        super().__init__()
+        for scheme in _PORTS:
+            self.mount(scheme + "://", _Adapter(pool_maxsize=connections))
+
+    def send(self, request: requests.PreparedRequest, **kwargs: Any) -> requests.Response:
+        """
+        Send a request and return its whole answer.
+
+        Raises:
+            UnusableAnswer: the answer is too large, or leads to another server.
+            requests.RequestException: no answer, or none in time.
+        """
+        answer = super().send(request, **{**kwargs, "stream": True})
+        with answer:
+            _check_redirect(answer)
+            answer._content = _read(answer)  # where requests itself keeps an answer that was read
+        return answer
+
+
+def _check_redirect(answer: requests.Response) -> None:
+    location = answer.headers.get("Location", "")
+    if location and 300 <= answer.status_code < 400 and _server(answer.url, location) != _server(answer.url):
+        raise UnusableAnswer(
+            f"it redirects to another server, {location}: the login is not sent there; if that is the right one, "
+            f"configure its URL instead of {answer.url}"
+        )
+
+
+def _server(url: str, location: str = "") -> tuple[str, str, int | None] | None:
+    """Return scheme, host and port to which ``location`` leads from a URL; None where it leads nowhere."""
+    try:
+        parts = urlsplit(urljoin(url, location))
+        return parts.scheme, parts.hostname or "", parts.port or _PORTS.get(parts.scheme)
+    except ValueError:
+        return None
+
+
+def _read(answer: requests.Response) -> bytes:
+    parts, size = [], 0
+    try:
+        for part in answer.iter_content(_PART_BYTES):
+            size += len(part)
+            if size > LIMIT_BYTES:
+                raise UnusableAnswer(f"{answer.url} answers with more than {LIMIT_BYTES >> 20} MiB")
+            parts.append(part)
+    except requests.ConnectionError as error:
+        if error.args and isinstance(error.args[0], ReadTimeoutError):
+            raise requests.ReadTimeout(error) from error
+        raise
+    return b"".join(parts)
+
+
+class _Until(RawIOBase):
+    """What is read from a socket, until the socket's timeout is over since this was made."""
+
+    def __init__(self, raw: RawIOBase, connection: socket) -> None:
+        self._raw, self._socket, self._limit_s = raw, connection, connection.gettimeout()
+        self._end_s = time.monotonic() + (self._limit_s or 0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        """Read as ``RawIOBase``; TimeoutError once the time is over."""
+        if self._limit_s is None:
+            return self._raw.readinto(buffer)
+        left_s = self._end_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError(f"the answer was not whole in {self._limit_s:g} s")
+        self._socket.settimeout(left_s)
+        try:
+            return self._raw.readinto(buffer)
+        finally:
+            self._socket.settimeout(self._limit_s)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Response(HTTPResponse):
+    def __init__(self, sock: socket, *args: Any, **kwargs: Any) -> None:
+        super().__init__(sock, *args, **kwargs)
+        self.fp = BufferedReader(_Until(self.fp.detach(), sock))
+
+
+class _Connection(HTTPConnection):
+    response_class = _Response
+
+
+class _TlsConnection(HTTPSConnection):
+    response_class = _Response
+
+
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _TlsPool(HTTPSConnectionPool):
+    ConnectionCls = _TlsConnection
+
+
+class _Adapter(TCPKeepAliveAdapter):
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        super().init_poolmanager(*args, **kwargs)
+        self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
+
+    def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
+        manager = super().proxy_manager_for(*args, **kwargs)
+        manager.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
+        return manager

@@ -1,0 +1,155 @@
+"""Servers that lead elsewhere, answer without an end, or too slowly: what a request takes from them."""
+
+import gzip
+import resource
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from keystoneauth1 import exceptions
+from keystoneauth1.session import Session
+
+from agent.connect.guarded import LIMIT_BYTES, GuardedSession, UnusableAnswer
+
+pytestmark = pytest.mark.live
+Answer = Callable[[BaseHTTPRequestHandler], None]
+
+
+class Server(ThreadingHTTPServer):
+    """A server on loopback that answers by path, and keeps the headers that it was sent."""
+
+    daemon_threads = True
+
+    def __init__(self, answers: dict[str, Answer]) -> None:
+        self.heard: list[dict[str, str]] = []
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(handler) -> None:  # noqa: N805
+                self.heard.append(dict(handler.headers))
+                answers[handler.path](handler)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        super().__init__(("127.0.0.1", 0), Handler)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+@contextmanager
+def served(answers: dict[str, Answer]) -> Iterator[Server]:
+    server = Server(answers)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def whole(body: bytes, **headers: str) -> Answer:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        for name, value in {"Content-Length": str(len(body)), **headers}.items():
+            handler.send_header(name.replace("_", "-"), value)
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    return answer
+
+
+def redirect(location: str, status: int = 307) -> Answer:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(status)
+        handler.send_header("Location", location)
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    return answer
+
+
+def drip(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response(200)
+    handler.send_header("Content-Length", "1000")
+    handler.end_headers()
+    for _ in range(100):
+        handler.wfile.write(b" ")
+        time.sleep(0.1)
+
+
+def drip_headers(handler: BaseHTTPRequestHandler) -> None:
+    for letter in b"HTTP/1.1 200 OK\r\nX-Long: " + b"x" * 100:
+        handler.wfile.write(bytes([letter]))
+        time.sleep(0.1)
+
+
+def get(url: str, *, timeout: float = 5.0) -> bytes:
+    session = Session(session=GuardedSession(), timeout=timeout)
+    return bytes(session.get(url, headers={"X-Auth-Token": "secret"}, authenticated=False).content)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 305, 307, 308])
+def test_a_token_does_not_follow_a_redirect_to_another_server(status: int) -> None:
+    with served({"/": whole(b"caught")}) as sink, served({"/": redirect(f"{sink.url}/", status)}) as server:
+        with pytest.raises(UnusableAnswer, match=f"another server, {sink.url}/") as caught:
+            get(f"{server.url}/")
+
+        assert sink.heard == []
+        assert server.url in str(caught.value)
+
+
+def test_a_redirect_within_a_server_is_followed() -> None:
+    answers = {"/there": whole(b"found")}
+    with served(answers) as server:
+        answers["/"] = redirect(f"{server.url}/there")
+        assert get(f"{server.url}/") == b"found"
+
+
+@pytest.mark.parametrize("location", ["https://127.0.0.1/", "//127.0.0.1:1/", "http://localhost:80/"])
+def test_another_scheme_port_or_host_is_another_server(location: str) -> None:
+    with served({"/": redirect(location)}) as server, pytest.raises(UnusableAnswer, match="another server"):
+        get(f"{server.url}/")
+
+
+@pytest.mark.parametrize("headers", [{}, {"Content_Encoding": "gzip"}], ids=["plain", "packed"])
+def test_an_answer_above_the_limit_is_refused_before_it_fills_the_memory(headers: dict[str, str]) -> None:
+    size = 1 << 30 if headers else LIMIT_BYTES + 1
+    body = gzip.compress(bytes(size), 1) if headers else bytes(size)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with served({"/": whole(body, **headers)}) as server, pytest.raises(UnusableAnswer, match="more than 32 MiB"):
+        get(f"{server.url}/", timeout=60)
+
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10
+
+
+def test_an_answer_as_large_as_the_limit_is_taken() -> None:
+    with served({"/": whole(bytes(LIMIT_BYTES))}) as server:
+        assert len(get(f"{server.url}/")) == LIMIT_BYTES
+
+
+@pytest.mark.parametrize("answer", [drip, drip_headers])
+def test_an_answer_must_be_whole_in_the_time_of_its_request(answer: Answer) -> None:
+    began = time.monotonic()
+    with served({"/": answer}) as server, pytest.raises(exceptions.ConnectTimeout):
+        get(f"{server.url}/", timeout=0.5)
+
+    assert time.monotonic() - began < 5  # the answer takes 10 s
+
+
+def test_a_connection_is_used_again_after_an_answer() -> None:
+    with served({"/": whole(b"one")}) as server:
+        session = Session(session=GuardedSession(), timeout=5)
+        ports = {session.get(f"{server.url}/", authenticated=False).content for _ in range(3)}
+
+        assert ports == {b"one"}
+        pools = session.session.get_adapter(server.url).poolmanager.pools  # type: ignore[attr-defined]
+        assert [pools[key].num_connections for key in pools.keys()] == [1]  # noqa: SIM118 - no iterator without
