@@ -7,17 +7,24 @@ import yaml
 
 from agent.errors import ConfigError
 
+LIMIT_BYTES = 1 << 20  # of a file; hundreds of providers take 100 KiB
+
 
 def load_once(file: Path, path: Path) -> Any:
     """
     Return what a file has, which messages call ``path``.
 
     Raises:
-        ConfigError: it cannot be read, is not YAML, or has a key twice in one group.
+        ConfigError: it cannot be read, is not YAML, is larger than ``LIMIT_BYTES``, has a key twice in one group, or an
+            alias, of which a few lines can stand for more than fits into memory.
     """
     try:
-        return yaml.load(file.read_text(encoding="utf-8"), _OnceLoader)
-    except _Twice as error:
+        with file.open("rb") as opened:
+            data = opened.read(LIMIT_BYTES + 1)
+        if len(data) > LIMIT_BYTES:
+            raise ConfigError(f"{path} is larger than {LIMIT_BYTES >> 20} MiB, the limit for such a file: divide it")
+        return yaml.load(data.decode(), _OnceLoader)
+    except _Refused as error:
         raise ConfigError(f"{path}:{error}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read {path}: {error}") from error
@@ -33,12 +40,18 @@ def load_once(file: Path, path: Path) -> Any:
         raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
 
 
-class _Twice(Exception):
-    """A key that stands twice in one group; the message begins with its line."""
+class _Refused(Exception):
+    """YAML allows it, and this agent does not; the message begins with the line."""
 
 
 class _OnceLoader(yaml.SafeLoader):
-    """Refuses a key that stands twice: of the two, YAML would take the last in silence."""
+    """Refuses aliases, and a key that stands twice: of the two, YAML would take the last in silence."""
+
+    def compose_node(self, parent: Any, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()
+            raise _Refused(f"{event.start_mark.line + 1}: *{event.anchor} repeats what stands elsewhere: write it out")
+        return super().compose_node(parent, index)
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
@@ -46,6 +59,6 @@ class _OnceLoader(yaml.SafeLoader):
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
                 if key.value in seen:
-                    raise _Twice(f"{key.start_mark.line + 1}: {key.value} stands twice in one group: join them")
+                    raise _Refused(f"{key.start_mark.line + 1}: {key.value} stands twice in one group: join them")
                 seen.add(key.value)
         return node

@@ -74,11 +74,23 @@ def test_a_file_of_another_form_is_refused_with_what_to_write(tmp_path: Path, te
     assert told in str(error.value)
 
 
-def test_a_key_that_a_merged_group_has_too_stands_once(tmp_path: Path) -> None:
-    base = "x: {deep: {base: &b {<<: &a {reserved: 1, total: 2}, total: 3}}}\ny: {<<: *b, total: 4}\n"
-    (tmp_path / "a.yaml").write_text(f"{base}meta: {{schema_version: '1.0'}}\n")
+def test_an_alias_is_refused_before_a_few_lines_fill_the_memory(tmp_path: Path) -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9)]
+    (tmp_path / "a.yaml").write_text("\n".join(lines))
 
+    with pytest.raises(ConfigError, match=r"a\.yaml:2: \*a0 repeats what stands elsewhere: write it out"):
+        read_additions(tmp_path)
+
+
+def test_a_file_above_the_limit_is_refused(tmp_path: Path) -> None:
+    text = "meta: {schema_version: '1.0'}\n"
+    (tmp_path / "a.yaml").write_text(text + "#" * ((1 << 20) - len(text)))
     assert read_additions(tmp_path) == ()
+    (tmp_path / "a.yaml").write_text(text + "#" * ((1 << 20) - len(text) + 1))
+
+    with pytest.raises(ConfigError, match=r"a\.yaml is larger than 1 MiB"):
+        read_additions(tmp_path)
 
 
 def test_an_inventory_that_nobody_could_have_is_refused(tmp_path: Path) -> None:
