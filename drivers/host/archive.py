@@ -40,6 +40,7 @@ class HostArchive:
             MalformedFact: it is not a regular file, not UTF-8 text, or too large.
         """
         path = self.root / name
+        refuse_outside(path, self.root)
         if os.path.exists(path) and not os.path.isfile(path):
             raise MalformedFact(f"{path} is not a regular file")
         try:
@@ -89,6 +90,7 @@ class HostArchive:
             MalformedFact: it is not a folder.
         """
         path = self.root / folder
+        refuse_outside(path, self.root)
         if os.path.exists(path) and not os.path.isdir(path):
             raise MalformedFact(f"{path} is not a folder")
         return tuple(sorted(file.name for file in path.iterdir())) if os.path.isdir(path) else ()
@@ -143,6 +145,13 @@ class HostArchive:
     def compute_id(self) -> str | None:
         """Return the text of the recorded ``compute_id`` file; None when the host had none."""
         return self.read("compute_id").text if (self.root / "compute_id").exists() else None
+
+
+def refuse_outside(path: Path | str, root: Path | str) -> None:
+    """Raise MalformedFact where a link leads a path out of an archive, which may come from somebody else."""
+    top = os.path.realpath(root)
+    if os.path.commonpath((os.path.realpath(path), top)) != top:
+        raise MalformedFact(f"{path} leads out of the host archive: replace the link by what it leads to")
 
 
 def encode_disk(disk: DiskFacts) -> str:

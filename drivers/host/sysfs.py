@@ -10,7 +10,7 @@ from collections.abc import MutableMapping
 from pathlib import Path
 
 from drivers.errors import DiscoveryError, MalformedFact, Vanished
-from drivers.host.archive import Document
+from drivers.host.archive import Document, refuse_outside
 
 MAX_FILE_BYTES = 64 * 1024  # the kernel writes attributes of one page; /proc/net/route of a large host is longer
 GONE = (errno.ENODEV, errno.ENXIO)  # the file's device was removed after the file was opened
@@ -35,10 +35,12 @@ class KernelFiles:
 
         Raises:
             DiscoveryError: the file cannot be read.
-            MalformedFact: it is not text, or too long.
+            MalformedFact: it is not text, or too long; or a link of an archive leads out of it.
             Vanished: its device went away.
         """
         path = f"{self._root}/{name}"
+        if not self.live:
+            refuse_outside(path, self._root or "/")
         try:
             data = _read(path)
         except (FileNotFoundError, NotADirectoryError):

@@ -15,6 +15,7 @@ BINDING = ("strict", "restrictive")  # modes of numatune in which the kernel tak
 UNITS_BYTES = {"b": 1, "bytes": 1, "KiB": 1024, "k": 1024, "MiB": 1024**2, "M": 1024**2, "GiB": 1024**3, "G": 1024**3}
 NOVA = ("http://openstack.org/xmlns/libvirt/nova/1.1", "http://openstack.org/xmlns/libvirt/nova/1.0")
 MIB = 1024**2
+MOST_PINS = 1 << 19  # CPUs in all different cpusets of a guest; libvirt runs at most 4,096 vCPUs
 DAX = "/dev/dax"  # begins the paths of namespaces of persistent memory in the mode devdax
 SEV_ES_POLICY = 0x4  # the bit for SEV-ES in a guest's policy (AMD's SEV API)
 
@@ -162,10 +163,17 @@ def _parse_vcpus(domain: Element, source: str) -> tuple[frozenset[int], ...]:
         raise MalformedFact(f"{source} has {count} vCPUs, more than any guest can have")
     switched_on = _vcpus_on(domain, number(vcpu.get("current") or vcpu.text, source), source)
     usual = _cpus(vcpu.get("cpuset", ""), source)
-    pins = {
-        number(attribute(pin, "vcpu", source), source): _cpus(attribute(pin, "cpuset", source), source)
+    texts = {
+        number(attribute(pin, "vcpu", source), source): attribute(pin, "cpuset", source)
         for pin in domain.iterfind("cputune/vcpupin")
     }
+    sets, size = {}, 0
+    for text in set(texts.values()):  # usually all vCPUs of a guest's cell have the same
+        sets[text] = _cpus(text, source)
+        size += len(sets[text])
+        if size > MOST_PINS:
+            raise MalformedFact(f"{source} pins vCPUs to more than {MOST_PINS} CPUs in all, more than any guest has")
+    pins = {index: sets[text] for index, text in texts.items()}
     return tuple(pins.get(index, usual) for index in range(count) if index in switched_on)
 
 

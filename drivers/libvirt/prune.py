@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 from xml.etree.ElementTree import Element, tostring
 
+from drivers.errors import MalformedFact
 from drivers.host.archive import Document
 from drivers.libvirt.domains import NOVA
 from drivers.libvirt.xml import parse_xml
@@ -32,9 +33,13 @@ def prune_domain(document: Document) -> str:
     Return a domain's XML that ``parse_guest`` and ``machine_of`` read alike, with nothing else in it.
 
     Raises:
-        MalformedFact: not in libvirt's form.
+        MalformedFact: not in libvirt's form, or with elements nested too deeply.
     """
-    return tostring(_only(parse_xml(document, "domain"), _DOMAIN), encoding="unicode")
+    domain = parse_xml(document, "domain")
+    try:
+        return tostring(_only(domain, _DOMAIN), encoding="unicode")
+    except RecursionError as error:
+        raise MalformedFact(f"{document.source} has elements that are nested too deeply") from error
 
 
 def _only(element: Element, kept: _Kept) -> Element:

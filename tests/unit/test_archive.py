@@ -5,12 +5,14 @@ import io
 import json
 import os
 import tarfile
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from drivers.errors import DiscoveryError, MalformedFact
 from drivers.host.archive import HostArchive
+from drivers.host.sysfs import KernelFiles
 from drivers.host.unpack import unpack
 from drivers.libvirt.recorded import RecordedConnection
 
@@ -46,6 +48,34 @@ def test_nothing_is_unpacked_outside_the_folder(tmp_path: Path, members: list[tu
         unpack(pack(tmp_path / "a.tar.gz", *members), folder)
 
     assert not list(tmp_path.glob("evil")) + list((tmp_path / "in").glob("evil"))
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE], ids=["long name", "extended header"])
+def test_a_header_that_would_fill_the_memory_is_refused_unread(tmp_path: Path, kind: bytes) -> None:
+    header = tarfile.TarInfo("long")
+    header.type, header.size = kind, 700 << 20
+    with gzip.open(tmp_path / "a.tar.gz", "wb", 1) as packed:
+        packed.write(header.tobuf(tarfile.GNU_FORMAT) + bytes(8 << 20))
+    (tmp_path / "out").mkdir()
+
+    tracemalloc.start()
+    with pytest.raises(DiscoveryError, match=r"it has a header of \d+ bytes"):
+        unpack(tmp_path / "a.tar.gz", tmp_path / "out")
+    assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("link", ["libvirt", "libvirt/cpumap.json", "sys", "sys/kernel"])
+def test_a_link_of_an_archive_that_is_a_folder_does_not_lead_out_of_it(tmp_path: Path, link: str) -> None:
+    (tmp_path / "outside" / "kernel").mkdir(parents=True)
+    (tmp_path / "outside" / "cpumap.json").write_text("{}")
+    root = tmp_path / "host"
+    (root / link).parent.mkdir(parents=True, exist_ok=True)
+    (root / link).symlink_to(tmp_path / "outside")
+
+    read = KernelFiles(root).read if link.startswith("sys") else HostArchive(root).read
+    with pytest.raises(MalformedFact, match="leads out of the host archive"):
+        read("sys/kernel/cpumap.json" if link.startswith("sys") else "libvirt/cpumap.json")
 
 
 def test_an_archive_in_a_folder_of_its_own_is_found(tmp_path: Path) -> None:

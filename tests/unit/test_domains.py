@@ -177,6 +177,9 @@ def test_a_guest_without_cpus_and_memory_in_its_document_has_none() -> None:
     assert (guest.vcpus, guest.memory, guest.emulator_cpus) == ((), (), frozenset())
 
 
+PIN = "<vcpupin vcpu='{0}' cpuset='0-65535,^{0}'/>"
+
+
 def test_the_emulator_and_each_vcpu_run_where_they_are_pinned() -> None:
     guest = guest_of(
         "<vcpu cpuset='4-5'>2</vcpu><cputune><vcpupin vcpu='0' cpuset='0-3,^2'/><emulatorpin cpuset='7'/></cputune>"
@@ -190,6 +193,11 @@ def test_the_emulator_and_each_vcpu_run_where_they_are_pinned() -> None:
     ("text", "message"),
     [
         pytest.param("<vcpu>65536</vcpu>", "has 65536 vCPUs, more than any guest can have", id="vCPUs"),
+        pytest.param(
+            f"<vcpu>65535</vcpu><cputune>{''.join(PIN.format(n) for n in range(2000))}</cputune>",
+            "guest.xml pins vCPUs to more than 524288 CPUs in all",
+            id="pins",
+        ),
         pytest.param("<vcpu cpuset='a-b'>2</vcpu>", "guest.xml: ", id="a set in words"),
         pytest.param("<memory unit='parsec'>1</memory>", "memory in the unit 'parsec'", id="a unit"),
         pytest.param(

@@ -63,3 +63,10 @@ def test_a_pruned_guest_has_no_secret() -> None:
 def test_what_is_no_domain_is_refused() -> None:
     with pytest.raises(MalformedFact, match=r"guest\.xml"):
         prune_domain(Document("<network/>", "guest.xml"))
+
+
+def test_a_guest_of_elements_in_elements_without_end_is_refused() -> None:
+    deep = f"<domain><cpu>{'<a>' * 50_000}{'</a>' * 50_000}</cpu></domain>"
+
+    with pytest.raises(MalformedFact, match=r"guest\.xml has elements that are nested too deeply"):
+        prune_domain(Document(deep, "guest.xml"))
