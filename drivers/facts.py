@@ -5,6 +5,10 @@ from dataclasses import dataclass, field
 
 from drivers.pci import PciAddress
 
+BRIDGE_CLASSES = frozenset({0x0600, 0x0604})  # PCI's classes of host bridges, and of bridges between two buses
+
+HIGHEST_DOMAIN = 0xFFFF  # nova knows PCI domains of 16 bits only (MAX_DOMAIN in nova/pci/devspec.py)
+
 
 @dataclass(frozen=True, slots=True)
 class HostCpu:
@@ -127,6 +131,7 @@ class PciFunction:
     vendor_id: str  # four lower-case hex digits
     product_id: str
     device_class: int | None = None  # base class, subclass and interface, for instance 0x020000: an Ethernet controller
+    has_bridge_header: bool = False  # its header is of type 1 or 2; libvirt shows it as pci-bridge or cardbus-bridge
     driver: str | None = None  # None: no driver is bound
     iommu_group: int | None = None
     cell: int | None = None  # NUMA cell; None: the kernel knows no affinity (numa_node is -1)
@@ -137,6 +142,20 @@ class PciFunction:
     power_state: str | None = None  # sysfs-bus-pci's power_state, for instance "D0" or "error"; None: unknown
     attributes: tuple[tuple[str, str], ...] = ()  # (path, first line) of each file that rules name and that exists
     serial_number: str | None = None  # of its card, from the vital product data (VPD); None: it has none
+
+    @property
+    def is_bridge(self) -> bool:
+        """
+        Return whether this only connects buses: vfio-pci takes functions with header type 0 only.
+
+        The base class 06 does not tell it: an NVSwitch has class 0680.
+        """
+        return self.has_bridge_header or (self.device_class or 0) >> 8 in BRIDGE_CLASSES
+
+    @property
+    def can_be_given(self) -> bool:
+        """Return whether nova can give this to a guest: it is no bridge, and its PCI domain has 16 bits."""
+        return not self.is_bridge and self.address.domain <= HIGHEST_DOMAIN
 
     @property
     def is_pf(self) -> bool:

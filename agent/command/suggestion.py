@@ -7,7 +7,7 @@ What is certain stands as an option; what a person must choose stands as a comme
 import json
 from collections.abc import Iterator, Sequence
 
-from drivers.devices.match import BRIDGE, NETWORK
+from drivers.devices.match import NETWORK
 from drivers.facts import Devices, MdevParent, PciFunction
 
 TYPE_FILE = "nvidia/current_vgpu_type"  # of a VF: its vGPU type (NVIDIA vGPU User Guide, SR-IOV vGPUs on Linux 6.8+)
@@ -36,11 +36,7 @@ def _pci(devices: Devices) -> Iterator[str]:
     rules += [
         ([{"address": str(one.address)}], f"bound to {FOR_GUESTS}: {_named(one)}")
         for one in devices.functions
-        if one.driver == FOR_GUESTS
-        and not one.is_vf
-        and not one.vfs
-        and _kind(one) != BRIDGE
-        and one.address not in makers
+        if one.driver == FOR_GUESTS and not one.is_vf and not one.vfs and one.can_be_given and one.address not in makers
     ]
     if not network and not rules:
         return

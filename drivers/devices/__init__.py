@@ -9,13 +9,13 @@ from collections.abc import Iterable
 
 from drivers.devices.encryption import encryption_stock
 from drivers.devices.expected import too_few
-from drivers.devices.match import rules_by_function
+from drivers.devices.match import beyond_nova, rules_by_function
 from drivers.devices.mdev import idle_types, mdev_stock
 from drivers.devices.pci import pci_stock
 from drivers.devices.pmem import pmem_stock
 from drivers.devices.stock import DeviceStock, libvirt_name, nova_name
 from drivers.errors import PolicyError
-from drivers.facts import HostFacts
+from drivers.facts import HIGHEST_DOMAIN, HostFacts
 from drivers.policy import DevicePolicy
 from drivers.standing import Standing
 
@@ -67,6 +67,11 @@ def idle(facts: HostFacts, policy: DevicePolicy) -> tuple[str, ...]:
     ]
     if policy.rules and not policy.report:
         found.append("[pci] device_spec has no effect without report_in_placement = true")
+    if far := beyond_nova(functions, policy):
+        found.append(
+            f"{', '.join(map(str, far))}: left out, as nova cannot give a guest a device whose PCI domain is above "
+            f"{HIGHEST_DOMAIN:x}"
+        )
     return (*found, *idle_types(facts, policy.mdevs), *too_few(facts, policy))
 
 

@@ -13,7 +13,7 @@ from reportclient.ownership import MANAGED
 
 PHYSNET = "CUSTOM_PHYSNET_"  # followed by the name of a physical network in Neutron
 OF_DEVICES = frozenset({MANAGED, "HW_NIC_SRIOV", "HW_PCI_LIVE_MIGRATABLE", "HW_PCI_ONE_TIME_USE"})
-BRIDGE, NETWORK = 0x06, 0x02  # PCI base classes
+NETWORK = 0x02  # PCI base class
 LIBVIRT_LIVE_VFIO, QEMU_LIVE_VFIO = (
     10_000_000,
     8_002_002,
@@ -34,7 +34,7 @@ def rules_by_function(
     functions: Mapping[PciAddress, PciFunction], policy: DevicePolicy
 ) -> dict[PciAddress, DeviceRule]:
     """
-    Return the first rule that matches each function, as in nova; no rule matches a bridge.
+    Return the first rule that matches each function, as in nova; none for what no guest can be given.
 
     A rule with ``remote_managed`` matches only what has a serial number, or whose PF has one: Neutron finds the card by
     it (nova/pci/devspec.py).
@@ -45,7 +45,7 @@ def rules_by_function(
     pfs = {address for address, function in functions.items() if function.is_pf}
     found = {}
     for function in functions.values():
-        if (function.device_class or 0) >> 16 == BRIDGE:
+        if not function.can_be_given:
             continue
         for rule in policy.rules:
             if not matches(rule, function, pf_exists=rule.exact in pfs):
@@ -74,6 +74,18 @@ def unknown_cards(
     }
 
 
+def beyond_nova(functions: Mapping[PciAddress, PciFunction], policy: DevicePolicy) -> tuple[PciAddress, ...]:
+    """Return the functions that the policy would offer if their PCI domains were lower, lowest address first."""
+    pfs = {address for address, function in functions.items() if function.is_pf}
+    far = [one for one in functions.values() if not (one.is_bridge or one.can_be_given)]
+    rules = policy.rules if policy.report else ()
+    return tuple(
+        one.address
+        for one in far
+        if (policy.discover_all and one.is_vf) or any(matches(rule, one, pf_exists=rule.exact in pfs) for rule in rules)
+    )
+
+
 def _card_is_known(function: PciFunction, functions: Mapping[PciAddress, PciFunction], rule: DeviceRule) -> bool:
     if function.pf is None:
         raise PolicyError(
@@ -97,7 +109,7 @@ def by_itself(
     policy: DevicePolicy,
 ) -> Match | None:
     """Return a VF of a network card, with ``discover = all``; None where a rule is about its card, on purpose then."""
-    if not (policy.discover_all and function.pf) or function.pf in spoken_of:
+    if not (policy.discover_all and function.pf and function.can_be_given) or function.pf in spoken_of:
         return None
     pf = functions.get(function.pf)
     is_nic = any((one.device_class or 0) >> 16 == NETWORK for one in (function, pf) if one)

@@ -11,7 +11,6 @@ from drivers.host.archive import Document
 from drivers.host.parse import parse_inet6, parse_routes
 from drivers.host.sysfs import KernelFiles
 
-BRIDGE = 0x06  # PCI's base class of host, ISA and PCI-to-PCI bridges, which are never passed to a guest
 REPRESENTOR = re.compile(r"(c\d+)?pf\d+\w*")  # devlink's names: "pf0vf1", "c1pf0sf2"; not an uplink's, "p0"
 POWER_STATES = frozenset({"D0", "D1", "D2", "D3hot", "D3cold", "unknown", "error"})  # sysfs-bus-pci, power_state
 
@@ -46,7 +45,7 @@ def probe_pci(
     host_interfaces = _probe_host_interfaces(files)
     return tuple(
         None
-        if (function.device_class or 0) >> 16 == BRIDGE
+        if function.is_bridge
         else _probe(files, function, host_interfaces, attributes.get(function.vendor_id, frozenset()))
         for function in functions
     )

@@ -10,6 +10,7 @@ from drivers.host.archive import Document, fields
 from drivers.libvirt.xml import attribute, number, parse_xml, require, text_of
 from drivers.pci import PciAddress
 
+BRIDGES = frozenset({"pci-bridge", "cardbus-bridge"})  # capabilities of functions with header type 1 and 2
 NO_SPEED_MBPS = 2_000_000  # faster than any link, and in kbit/s more than placement can count
 
 
@@ -88,6 +89,7 @@ def _parse_function(device: Element, pci: Element, source: str) -> PciFunction:
     total_vfs: int | None = None
     vfs: tuple[PciAddress, ...] = ()
     pf = serial = None
+    bridge = False
     for capability in pci.iterfind("capability"):
         kind = capability.get("type")
         if kind == "virt_functions":
@@ -98,6 +100,8 @@ def _parse_function(device: Element, pci: Element, source: str) -> PciFunction:
             pf = parse_address(found, source) if found is not None else None
         elif kind == "vpd":
             serial = capability.findtext("fields[@access='readonly']/serial_number", "").strip() or None
+        elif kind in BRIDGES:
+            bridge = True
     group, numa = pci.find("iommuGroup"), pci.find("numa")
     with fields(source):
         address = PciAddress(
@@ -108,6 +112,7 @@ def _parse_function(device: Element, pci: Element, source: str) -> PciFunction:
         vendor_id=_parse_id(pci, "vendor", source),
         product_id=_parse_id(pci, "product", source),
         device_class=_parse_class(pci, source),
+        has_bridge_header=bridge,
         driver=device.findtext("driver/name"),
         iommu_group=number(attribute(group, "number", source), source) if group is not None else None,
         cell=number(attribute(numa, "node", source), source) if numa is not None else None,

@@ -91,8 +91,31 @@ def test_a_rule_after_a_remote_managed_one_offers_what_it_passes_over() -> None:
     assert found == {"0000:81:00.0": {"CUSTOM_PCI_8086_1515": (3, 0)}}
 
 
-def test_bridges_are_never_offered() -> None:
-    assert offered(host(plain(device_class=BRIDGE)), rules(ANY)) == {}
+@pytest.mark.parametrize(
+    ("changes", "is_offered"),
+    [
+        pytest.param({"device_class": BRIDGE}, False, id="between two buses"),
+        pytest.param({"device_class": 0x060000}, False, id="of the host"),
+        pytest.param({"device_class": 0x060980, "has_bridge_header": True}, False, id="by its header"),
+        pytest.param({"device_class": None, "has_bridge_header": True}, False, id="by its header alone"),
+        pytest.param({"device_class": 0x068000}, True, id="NVSwitch"),
+    ],
+)
+def test_what_connects_buses_is_never_offered_and_a_switch_of_gpus_is(
+    changes: dict[str, object], is_offered: bool
+) -> None:
+    assert bool(offered(host(plain(**changes)), rules(ANY))) is is_offered
+
+
+def test_a_device_in_a_pci_domain_that_nova_does_not_know_is_left_out_and_told() -> None:
+    facts = host(plain("10000:01:00.0"), plain("0000:02:00.0"), *card("10001:81:00.0", 1))
+
+    for policy in (rules(ANY), replace(rules(ANY), discover_all=True)):
+        assert offered(facts, policy).keys() == {"0000:02:00.0"}
+        assert idle(facts, policy)[-1].startswith("10000:01:00.0, 10001:81:00.0, 10001:81:10.0: left out, as nova")
+    assert offered(facts, ALL) == {}
+    assert idle(facts, ALL)[0].startswith("10001:81:10.0: left out")
+    assert idle(facts, DevicePolicy()) == ()
 
 
 def test_without_reporting_no_rule_counts() -> None:

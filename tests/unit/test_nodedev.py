@@ -57,6 +57,16 @@ def test_a_pf_with_its_vfs_its_interface_and_where_it_is() -> None:
     assert (vf.pf, vf.is_pf, vf.cell, vf.driver) == (at("0000:81:00.0"), False, None, None)
 
 
+@pytest.mark.parametrize("kind", ["pci-bridge", "cardbus-bridge"])
+def test_a_function_with_the_header_of_a_bridge_is_one_whatever_its_class(kind: str) -> None:
+    text = "<device><name>{}</name><capability type='pci'>{}<domain>0</domain><bus>{}</bus><slot>0</slot>"
+    ids = "<function>0</function><product id='1'/><vendor id='1'/>{}</capability></device>"
+    other = (text + ids).format("other", "<class>0x068000</class>", 1, "")
+    bridge = (text + ids).format("bridge", "<class>0x060980</class>", 2, f"<capability type='{kind}'/>")
+
+    assert [one.is_bridge for one in parse(other, bridge).functions] == [False, True]
+
+
 @pytest.mark.parametrize(
     ("fields", "serial"),
     [

@@ -154,7 +154,7 @@ def test_a_driver_whose_probe_fails_while_libvirt_answers_is_not_kept(
 
 
 # What stays while inode and driver do.
-FIXED = {"address", "vendor_id", "product_id", "device_class", "iommu_group", "cell", "pf"}
+FIXED = {"address", "vendor_id", "product_id", "device_class", "has_bridge_header", "iommu_group", "cell", "pf"}
 OF_OTHERS = {"total_vfs", "vfs", "serial_number"}  # of functions whose XML is not kept
 OF_THE_KERNEL = {"power_state", "attributes"}  # read in each pass
 OF_OTHER_DEVICES = {"net_devices"}
