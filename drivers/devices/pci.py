@@ -1,6 +1,7 @@
 """The stock of PCI devices: a provider for each PF or plain device; VFs are counted on their PF."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from drivers.devices.health import ills
 from drivers.devices.match import (
@@ -15,10 +16,11 @@ from drivers.devices.match import (
     traits_of,
     unknown_cards,
 )
+from drivers.devices.ports import functions_by_interface, passed_through, tenants_of_devices, tenants_of_ports
 from drivers.devices.reserve import RULE, marks, short
 from drivers.devices.stock import DeviceStock, nova_name
 from drivers.errors import PolicyError
-from drivers.facts import HostFacts, PciFunction
+from drivers.facts import HostFacts, PciFunction, Tenant
 from drivers.pci import PciAddress
 from drivers.policy import Bandwidth, DevicePolicy, DeviceRule
 from drivers.reasons import Reason
@@ -27,7 +29,19 @@ from reportclient.ownership import MANAGED, others_marks
 from reportclient.reserve import reserved_by_operator_on
 from reportclient.tree import Inventory, ObservedProvider
 
+IN_A_PORT = "a guest has it through a port of Neutron, for which nova allocates nothing"
 EGRESS, INGRESS = "NET_BW_EGR_KILOBIT_PER_SEC", "NET_BW_IGR_KILOBIT_PER_SEC"
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """What guests, running or not, have of the host's functions."""
+
+    held: frozenset[PciAddress]  # by <hostdev> and <interface type='hostdev'>: their drivers are away from the host
+    given: frozenset[PciAddress]  # those, and the functions of interfaces that guests have whole
+    divided: frozenset[PciAddress]  # mediated devices exist on them, offered or not
+    ports: Mapping[PciAddress, Tenant]  # functions that nova's guests have as ports
+    devices: Mapping[PciAddress, Tenant]  # functions that nova's guests have as ports or otherwise
 
 
 def pci_stock(facts: HostFacts, policy: DevicePolicy, standing: Standing) -> list[DeviceStock]:
@@ -50,12 +64,11 @@ def pci_stock(facts: HostFacts, policy: DevicePolicy, standing: Standing) -> lis
         match = by_rule(function, rule) if rule else by_itself(function, functions, spoken_of, policy)
         if match:
             groups.setdefault(function.pf or function.address, []).append(match)
-    held = frozenset().union(*(guest.pci for guest in facts.guests))
-    divided = _divided(facts)
+    use = _use_of(facts)
     stock = {}
     for address, matched in sorted(groups.items()):
         check_group(address, matched, facts)
-        stock[address] = _pci_provider(address, matched, functions, held, divided, policy, standing)
+        stock[address] = _pci_provider(address, matched, functions, use, policy, standing)
     for address, silent in _silent(functions, ruled, hidden).items():
         rule = ruled.get(silent[0].address) or hidden[silent[0].address]
         kept = _with_silent_functions(stock.get(address), address, silent, rule, standing)
@@ -68,8 +81,7 @@ def _pci_provider(
     address: PciAddress,
     matched: list[Match],
     functions: Mapping[PciAddress, PciFunction],
-    held: frozenset[PciAddress],
-    divided: frozenset[PciAddress],
+    use: _Use,
     policy: DevicePolicy,
     standing: Standing,
 ) -> DeviceStock:
@@ -79,16 +91,17 @@ def _pci_provider(
         match.function.address: why
         for match in matched
         if (
-            why := _in_use(match.function, held, divided)
+            why := _in_use(match.function, use)
             or ills(match.function, functions.get(address), unruled=match.rule is None)
         )
     }
+    away = {match.function.address: IN_A_PORT for match in matched if _is_unbooked(match, use)} | sick
     stands = standing.provider(suffix)
-    before = reserved_by_operator_on(stands) | _used_for_good(matched, held)
+    before = reserved_by_operator_on(stands) | _used_for_good(matched, use.held)
     inventories: dict[str, tuple[Inventory, Reason]] = {}
     for name in sorted({match.resource_class for match in matched}):
         members = [match for match in matched if match.resource_class == name]
-        kept, note = _reserved(members, sick, held, before.get(name, 0))
+        kept, note = _reserved(members, sick, away, use.held, before.get(name, 0))
         stock = Inventory(total=len(members), max_unit=len(members), reserved=min(kept, len(members)))
         inventories[name] = stock, Reason(f"{listed(members)}{note}", rule_text(members[0]))
     all_ill = len(sick) == len(matched)
@@ -96,14 +109,14 @@ def _pci_provider(
     for name, kbps, reason in bandwidth:
         kept = kbps if all_ill else min(kbps, before.get(name, 0))
         inventories[name] = Inventory(total=kbps, max_unit=kbps, reserved=kept), reason
-    why = _told(sick)
+    why = _told(away)
     totals = {name: stock.total for name, (stock, _) in inventories.items()}
     traits = dict.fromkeys(traits_of(matched[0]), Reason(listed(matched), rule_text(matched[0])))
     return DeviceStock(
         suffix=suffix,
         cell=owner.cell,
         inventories=inventories,
-        traits=traits | (marks(why, before) if sick else short(before, totals)),
+        traits=traits | (marks(why, before) if away else short(before, totals)),
         members={str(match.function.address): match.resource_class for match in matched},
         hardware=_hardware(address, matched, owner),
         once=any(match.rule and match.rule.one_time_use for match in matched),
@@ -113,20 +126,36 @@ def _pci_provider(
     )
 
 
-def _divided(facts: HostFacts) -> frozenset[PciAddress]:
-    """Return the functions on which mediated devices exist, offered or not."""
+def _use_of(facts: HostFacts) -> _Use:
+    held = frozenset[PciAddress]().union(*(guest.pci for guest in facts.guests))
+    functions, ports = functions_by_interface(facts), tenants_of_ports(facts)
     parents = {mdev.parent for mdev in facts.devices.mdevs}
-    return frozenset(one.address for one in facts.devices.mdev_parents if one.address and one.name in parents)
+    return _Use(
+        held=held,
+        given=held.union(*(passed_through(guest, functions) for guest in facts.guests)),
+        divided=frozenset(one.address for one in facts.devices.mdev_parents if one.address and one.name in parents),
+        ports=ports,
+        devices={**tenants_of_devices(facts), **ports},
+    )
 
 
-def _in_use(function: PciFunction, held: frozenset[PciAddress], divided: frozenset[PciAddress]) -> str | None:
+def _is_unbooked(match: Match, use: _Use) -> bool:
+    """Return whether a guest has a function that nova gives to ports of networks, without an allocation of it."""
+    if match.rule and match.rule.physical_network is None:
+        return False
+    tenants = use.devices if match.rule else use.ports  # of a rule's network, also with the vnic_type direct-physical
+    tenant = tenants.get(match.function.address)
+    return tenant is not None and match.resource_class not in tenant.overridden
+
+
+def _in_use(function: PciFunction, use: _Use) -> str | None:
     """Return why a function cannot be offered, as it is in use in another form; None when it is not."""
     parts = {function.address, *function.vfs}
-    if made := sorted(parts & divided):
+    if made := sorted(parts & use.divided):
         return f"mediated devices exist on {made[0]}"
-    if taken := sorted(held & frozenset(function.vfs)):
+    if taken := sorted(use.given & frozenset(function.vfs)):
         return f"a guest has its VF {taken[0]}"
-    return f"a guest has its PF {function.pf}" if function.pf in held else None
+    return f"a guest has its PF {function.pf}" if function.pf in use.held else None
 
 
 def _hardware(address: PciAddress, matched: list[Match], owner: PciFunction) -> frozenset[str]:
@@ -152,10 +181,16 @@ def _told(sick: Mapping[PciAddress, str]) -> str:
 
 
 def _reserved(
-    members: list[Match], sick: Mapping[PciAddress, str], held: frozenset[PciAddress], others: int
+    members: list[Match],
+    sick: Mapping[PciAddress, str],
+    away: Mapping[PciAddress, str],
+    held: frozenset[PciAddress],
+    others: int,
 ) -> tuple[int, str]:
     """
     Return how many of a class are reserved, and a remark for people; ``others`` is what others reserved in placement.
+
+    ``away`` are the functions that no guest can get now: those that are ``sick``, and those in ports of networks.
 
     A reservation names no device: it may mean other devices than the unhealthy ones. So both count, and the sum may
     exceed the number of members. A one-time device that a guest has is reserved; this agent never releases it, only
@@ -165,8 +200,10 @@ def _reserved(
     once = any(match.rule and match.rule.one_time_use for match in members)
     if once and any(match.function.address in held for match in members):
         return len(members), "; a guest has it, so it is reserved for good"
+    gone = sum(match.function.address in away for match in members)
     note = f"; {ill} of them unhealthy" if ill else ""
-    return ill + others, note + (f"; {others} reserved in placement" if others else "")
+    note += f"; {gone - ill} of them in ports of Neutron" if gone > ill else ""
+    return gone + others, note + (f"; {others} reserved in placement" if others else "")
 
 
 def _bandwidth(

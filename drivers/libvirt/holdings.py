@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from drivers.cells import cpus_by_cell, page_mib, small_page_kib
 from drivers.devices.match import PHYSNET
+from drivers.devices.ports import functions_by_interface, passed_through
 from drivers.devices.stock import DeviceStock
 from drivers.facts import Guest, GuestMemory, HostFacts, NumaCell
 from drivers.libvirt.evidence import cards_of_mdevs, of_context, of_cpus, of_devices, of_memory
@@ -84,8 +85,8 @@ def _with_netdevs(guest: Guest, facts: HostFacts) -> Guest:
 
     An interface without a function on this host stays.
     """
-    functions = {net.name: one.address for one in facts.devices.functions for net in one.net_devices}
-    found = {functions[name] for name in guest.netdevs if name in functions}
+    functions = functions_by_interface(facts)
+    found = passed_through(guest, functions)
     left = guest.netdevs - functions.keys()
     return replace(guest, pci=guest.pci | found, ports=guest.ports | found, netdevs=left) if guest.netdevs else guest
 

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,7 @@ from agent.settings.devices import parse_rules
 from drivers.devices import device_stock, idle, present
 from drivers.devices.stock import DeviceStock
 from drivers.errors import PolicyError
-from drivers.facts import Guest, HostFacts, Mdev, MdevParent, MdevType, NetDevice, SevKernel, Versions
+from drivers.facts import Guest, HostFacts, Mdev, MdevParent, MdevType, NetDevice, SevKernel, Tenant, Versions
 from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, MdevRule
 from drivers.rules import parse_rule
 from drivers.standing import Standing
@@ -22,6 +23,11 @@ from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provide
 NOWHERE = Standing(None)
 ALL = DevicePolicy(discover_all=True)
 ANY = DeviceRule(number=1)
+VFS = DeviceRule(number=1, product_id="1515")
+OF_NETWORK = rules(replace(VFS, physical_network="net"))
+VF = frozenset({at("0000:81:10.0")})
+NOVAS = Tenant("project", "user", None)
+BOOKED = replace(NOVAS, overridden={"SRIOV_NET_VF": 1})
 
 
 def standing(suffix: str, traits: frozenset[str] = frozenset(), **stock: Inventory) -> Standing:
@@ -102,7 +108,7 @@ def test_a_rule_after_a_remote_managed_one_offers_what_it_passes_over() -> None:
     ],
 )
 def test_what_connects_buses_is_never_offered_and_a_switch_of_gpus_is(
-    changes: dict[str, object], is_offered: bool
+    changes: dict[str, Any], is_offered: bool
 ) -> None:
     assert bool(offered(host(plain(**changes)), rules(ANY))) is is_offered
 
@@ -273,6 +279,55 @@ def test_an_ill_pf_has_all_its_vfs_reserved_with_the_reason(changes: dict[str, o
     assert (stock.total, stock.reserved) == (4, 4)
     assert "4 of them unhealthy" in why.fact
     assert re.search(reason, one.traits[UNHEALTHY].fact)
+
+
+@pytest.mark.parametrize(
+    ("guest", "policy", "reserved"),
+    [
+        pytest.param({"ports": VF, "tenant": NOVAS}, ALL, 1, id="a VF in a port"),
+        pytest.param({"netdevs": frozenset({"ens1v0"}), "tenant": NOVAS}, ALL, 1, id="by its interface"),
+        pytest.param({"ports": VF, "tenant": NOVAS}, OF_NETWORK, 1, id="of a rule with a network"),
+        pytest.param({"tenant": NOVAS}, OF_NETWORK, 1, id="of such a rule, not as an interface"),
+        pytest.param({"tenant": NOVAS}, ALL, 0, id="a device, which is allocated"),
+        pytest.param({"ports": VF, "tenant": BOOKED}, ALL, 0, id="a port whose flavor names the class"),
+        pytest.param({"ports": VF}, ALL, 0, id="of another program, which may allocate it"),
+        pytest.param({"ports": VF, "tenant": NOVAS}, rules(VFS), 0, id="of a rule without a network"),
+    ],
+)
+def test_a_vf_that_neutron_gave_to_a_guest_is_not_on_offer(
+    guest: dict[str, Any], policy: DevicePolicy, reserved: int
+) -> None:
+    pf, vf, *rest = card(vfs=8)
+    vf = replace(vf, net_devices=(NetDevice("ens1v0", "up"),))
+    has = Guest(uuid="1", state="running", pci=frozenset() if "netdevs" in guest else VF, **guest)
+
+    one = only(replace(host(pf, vf, *rest), guests=(has,)), policy)
+
+    (stock,) = (stock for stock, _ in one.inventories.values())
+    assert (stock.total, stock.reserved, UNHEALTHY in one.traits) == (8, reserved, bool(reserved))
+
+
+def test_a_link_whose_vfs_are_all_in_ports_keeps_its_bandwidth() -> None:
+    functions = card(vfs=1)
+    guest = Guest(uuid="1", state="running", pci=VF, ports=VF, tenant=NOVAS)
+
+    one = only(replace(host(*functions), guests=(guest,)), replace(ALL, link_bandwidth=True))
+
+    assert {name: stock.reserved for name, (stock, _) in one.inventories.items()} == {
+        "NET_BW_EGR_KILOBIT_PER_SEC": 0,
+        "NET_BW_IGR_KILOBIT_PER_SEC": 0,
+        "SRIOV_NET_VF": 1,
+    }
+
+
+def test_a_pf_is_not_offered_whole_while_a_guest_has_the_interface_of_its_vf() -> None:
+    pf, vf = card(vfs=1)
+    functions = (pf, replace(vf, net_devices=(NetDevice("ens1v0", "up"),)))
+    facts = replace(host(*functions), guests=(Guest(uuid="1", state="running", netdevs=frozenset({"ens1v0"})),))
+
+    assert offered(facts, rules(DeviceRule(number=1, product_id="1528"))) == {
+        "0000:81:00.0": {"CUSTOM_PCI_8086_1528": (1, 1)}
+    }
 
 
 def test_what_ill_health_reserved_is_given_back_and_what_a_person_reserved_is_not() -> None:
