@@ -280,7 +280,7 @@ class HostFacts:
     cpu_map: CpuMap
     arch: str  # of the host's CPU, for instance "x86_64"
     guest_features: frozenset[str]  # CPU features that guests can have under cpu_mode, in libvirt's names; x86 only
-    cells: tuple[NumaCell, ...]  # lowest id first
+    cells: tuple[NumaCell, ...]  # lowest id first; empty where libvirt lists none
     domain_capabilities: tuple[DomainCapabilities, ...]
     disk: DiskFacts
     devices: Devices = Devices()
@@ -290,6 +290,7 @@ class HostFacts:
     sev: SevKernel | None = None  # None: unknown, or kvm_amd is not loaded
     tdx_guests: int | None = None  # how many guests can have Intel TDX at a time; None: the kernel does not tell
     boot: str | None = None  # the kernel's boot id (random(4)); None: unknown
+    whole_memory_mib: int | None = None  # virNodeGetInfo's; None: not asked, as the cells have the memory
     offline_cpus: tuple[tuple[int, int], ...] = ()  # (CPU, cell) of CPUs that libvirt's topology lacks, as offline ones
 
 

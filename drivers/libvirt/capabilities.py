@@ -29,7 +29,7 @@ class Capabilities:
     arch: str  # of the host
     cpu: str | None  # the host's <cpu> element; None where it names no model, so that libvirt cannot expand it
     features: frozenset[str]  # CPU features that the <cpu> element lists
-    cells: tuple[NumaCell, ...]  # lowest id first
+    cells: tuple[NumaCell, ...]  # lowest id first; empty where libvirt tells none
     guests: tuple[GuestArch, ...]  # in libvirt's order
 
 
@@ -55,7 +55,7 @@ def parse_capabilities(document: Document) -> Capabilities:
         cells = [_parse_cell(cell, document.source) for cell in root.iterfind("host/topology/cells/cell")]
     if len({cell.id for cell in cells}) < len(cells):
         raise MalformedFact(f"{document.source} lists a cell twice")
-    if not any(cell.memory_kib for cell in cells):
+    if cells and not any(cell.memory_kib for cell in cells):
         raise MalformedFact(f"{document.source} lists no memory in any cell")
     cpu = require(root, "host/cpu", document.source)
     return Capabilities(

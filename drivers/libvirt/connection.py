@@ -58,6 +58,10 @@ class Connection(Protocol):
         """Return which logical CPUs exist, and which of them are online."""
         ...
 
+    def memory_mib(self) -> int:
+        """Return the memory of the whole host in MiB, which libvirt tells also where it lists no NUMA cell."""
+        ...
+
     def capabilities(self) -> Document:
         """Return the XML of the host's capabilities (formatcaps.html)."""
         ...
@@ -186,6 +190,10 @@ class LiveConnection:
         with self._session.explained("the CPU map", "virNodeGetCPUMap"):
             total, online, _ = self._session.libvirt.getCPUMap()
         return CpuMap(total, frozenset(cpu for cpu in range(total) if online[cpu]))
+
+    def memory_mib(self) -> int:
+        with self._session.explained("the host's memory", "virNodeGetInfo"):
+            return int(self._session.libvirt.getInfo()[1])
 
     def capabilities(self) -> Document:
         self._session.forget_outdated()

@@ -215,6 +215,7 @@ class _Look:
             arch=capabilities.arch,
             guest_features=frozenset().union(*features.values()) or self._listed(capabilities),
             cells=capabilities.cells,
+            whole_memory_mib=None if capabilities.cells else self._connection.memory_mib(),
             domain_capabilities=tuple(self._parsers.domain_capabilities(document) for _, document in offered),
             disk=disk,
             devices=self.devices(),

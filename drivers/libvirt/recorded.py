@@ -14,6 +14,7 @@ from drivers.policy import CephPool, DiskPlace, InstancesFolder, VolumeGroup
 
 _VERSION = "libvirt/version.json"
 CPU_MAP = "libvirt/cpumap.json"
+MEMORY = "libvirt/memory.json"  # only written where libvirt lists no NUMA cell
 CAPABILITIES = "libvirt/capabilities.xml"
 _OFFERS = "libvirt/domcapabilities"
 MODELS = "libvirt/models"
@@ -50,6 +51,11 @@ class RecordedConnection:
             if total > HIGHEST_CPU + 1 or any(cpu >= total for cpu in online):
                 raise ValueError(f"CPUs beyond {min(total, HIGHEST_CPU + 1)}")
             return CpuMap(total, online)
+
+    def memory_mib(self) -> int:
+        record = self._archive.read_json(MEMORY)
+        with fields(f"{self._archive.root}/{MEMORY}"):
+            return whole(record["mib"])
 
     def capabilities(self) -> Document:
         return self._archive.read(CAPABILITIES)
@@ -168,6 +174,11 @@ class RecordingConnection:
     def cpu_map(self) -> CpuMap:
         found = self._connection.cpu_map()
         self._files[CPU_MAP] = _json({"total": found.total, "online": sorted(found.online)})
+        return found
+
+    def memory_mib(self) -> int:
+        found = self._connection.memory_mib()
+        self._files[MEMORY] = _json({"mib": found})
         return found
 
     def capabilities(self) -> Document:

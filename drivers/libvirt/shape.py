@@ -1,9 +1,10 @@
 """Shapes a libvirt host's facts and the operator's policy into the provider tree that the host should have."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from drivers.cells import memory_mib
+from drivers.cells import cpus_by_cell, memory_mib
 from drivers.devices import device_stock
 from drivers.devices.away import away
 from drivers.devices.expected import expected_slots
@@ -13,6 +14,7 @@ from drivers.devices.silence import shown, silent, untyped
 from drivers.devices.stock import DeviceStock, inherit, other_forms
 from drivers.errors import MalformedFact, PolicyError
 from drivers.facts import HostFacts
+from drivers.host.parse import format_cpu_set
 from drivers.libvirt.disk import disk_stock
 from drivers.libvirt.holdings import holdings
 from drivers.libvirt.numa import shape_cells
@@ -58,6 +60,8 @@ def shape(facts: HostFacts, policy: Policy, observed: ObservedTree | None) -> Sh
     """
     if not facts.cpu_map.online:
         raise MalformedFact(f"libvirt lists no online CPU on {facts.hostname}")
+    if not (facts.cells or facts.whole_memory_mib):
+        raise MalformedFact(f"libvirt reports neither NUMA cells nor memory of {facts.hostname}: see virsh nodeinfo")
     standing = Standing(observed)
     try:
         shaped = _shape(facts, policy, standing)
@@ -72,17 +76,14 @@ def shape(facts: HostFacts, policy: Policy, observed: ObservedTree | None) -> Sh
 
 
 def _shape(facts: HostFacts, policy: Policy, standing: Standing) -> Shaped:
+    if policy.layout in OF_CELLS:
+        _refuse_cells(facts, policy)
     devices = device_stock(facts, policy.devices, standing)
     of_root = () if policy.layout == "flat" else tuple(device for device in devices if device.of_root)
     if policy.layout != "flat":
         devices = inherit([device for device in devices if not device.of_root], standing)
     held = _held(facts, policy, devices, of_root, standing)
     if policy.layout in OF_CELLS:
-        if policy.file_backed_mib:
-            raise PolicyError(
-                f"[libvirt] file_backed_memory does not fit the layout {policy.layout}: guests' memory is in files "
-                f"then, and files are in no NUMA cell: use the layout devices or flat"
-            )
         stock, below = shape_cells(facts, policy, standing, devices)
         root = _root(facts, policy, {**stock, **disk_stock(facts, policy, standing), **_own(of_root, standing)})
         return Shaped((root, *below), holdings=held)
@@ -93,6 +94,33 @@ def _shape(facts: HostFacts, policy: Policy, standing: Standing) -> Shaped:
         kinds = {device.suffix: frozenset(device.inventories) for device in devices}
         return Shaped((whole,), tuple(below), replace(held, kinds=kinds))
     return Shaped((root, *(device_provider(one, facts.hostname, facts.hostname) for one in devices)), holdings=held)
+
+
+def _refuse_cells(facts: HostFacts, policy: Policy) -> None:
+    """
+    Refuse a layout with cells on a host whose CPUs and memory cannot be divided among its cells.
+
+    Raises:
+        PolicyError: guests' memory is in files, libvirt lists no cell, or several cells list the same CPU, as after
+            numa=fake or with a faulty table of the firmware: no cell has such a CPU for itself.
+    """
+    if policy.file_backed_mib:
+        raise PolicyError(
+            f"[libvirt] file_backed_memory does not fit the layout {policy.layout}: guests' memory is in files "
+            f"then, and files are in no NUMA cell: use the layout devices or flat"
+        )
+    if not facts.cells:
+        raise PolicyError(
+            f"libvirt lists no NUMA cell of {facts.hostname} (see virsh capabilities), so the layout {policy.layout} "
+            f"has no place for its CPUs and memory: use [compute] layout = devices or flat"
+        )
+    counts = Counter(cpu for cpus in cpus_by_cell(facts).values() for cpu in cpus)
+    if shared := frozenset(cpu for cpu, count in counts.items() if count > 1):
+        raise PolicyError(
+            f"libvirt lists CPU {format_cpu_set(shared)} of {facts.hostname} in several NUMA cells (see virsh "
+            f"capabilities), so the layout {policy.layout} would count it in each: use [compute] layout = devices or "
+            f"flat, or correct the firmware's NUMA settings or the kernel's option numa=fake"
+        )
 
 
 def _held(
@@ -160,9 +188,9 @@ def _whole_host(facts: HostFacts, policy: Policy, standing: Standing) -> dict[st
     """Return the inventories of the host itself, for a root without cells below it."""
     cpus = guest_cpus(facts.cpu_map, policy.cpus)
     files_mib = policy.file_backed_mib
-    found = "[libvirt] file_backed_memory" if files_mib else f"libvirt's capabilities: {_cells_text(facts)}"
+    found = "[libvirt] file_backed_memory" if files_mib else _memory_text(facts)
     memory = Reason(found, kept_text(policy.reserved_memory_mib, "memory_mb"))
-    total_mib = files_mib or memory_mib(facts.cells)
+    total_mib = files_mib or facts.whole_memory_mib or memory_mib(facts.cells)
     own = {
         "VCPU": (
             one_class("VCPU", len(cpus.shared), policy.cpus.reserved, policy.cpu_ratio, standing, ""),
@@ -289,5 +317,9 @@ def _also(one: Reason, other: Reason) -> Reason:
     return Reason(f"{one.fact}; {other.fact}", one.rule if one.rule == other.rule else f"{one.rule}; {other.rule}")
 
 
-def _cells_text(facts: HostFacts) -> str:
-    return ", ".join(f"cell {cell.id} has {cell.memory_kib} KiB" for cell in facts.cells)
+def _memory_text(facts: HostFacts) -> str:
+    """Return where the amount of the host's memory comes from, for people."""
+    if not facts.cells:
+        return f"libvirt's virNodeGetInfo, as libvirt lists no NUMA cell: {facts.whole_memory_mib} MiB"
+    cells = ", ".join(f"cell {cell.id} has {cell.memory_kib} KiB" for cell in facts.cells)
+    return f"libvirt's capabilities: {cells}"

@@ -129,7 +129,7 @@ def test_an_expanded_cpu_lists_its_features() -> None:
         pytest.param("", "not well-formed", id="empty"),
         pytest.param("<html/>", "begins with <html>", id="another document"),
         pytest.param("<!DOCTYPE x [<!ENTITY a 'b'>]><capabilities>&a;</capabilities>", "document type", id="entities"),
-        pytest.param("<capabilities/>", "lists no memory", id="nothing in it"),
+        pytest.param("<capabilities/>", "has no <host/cpu>", id="nothing in it"),
         pytest.param(HOST.replace("1024", "0").replace("unit='MiB'>2", ">0"), "lists no memory", id="no memory"),
         pytest.param(HOST.replace("x86_64</arch><model", "</arch><model"), "empty <host/cpu/arch>", id="no arch"),
         pytest.param(HOST.replace("cell id='4'", "cell"), "a <cell> without the attribute id", id="cell without id"),

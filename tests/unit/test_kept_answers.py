@@ -39,6 +39,9 @@ class Libvirt:
         self.asked["offers"] += 1
         return f"<domainCapabilities><arch>{arch}</arch>{self.asked['offers']}</domainCapabilities>"
 
+    def getInfo(self) -> list[object]:  # noqa: N802 - libvirt's name
+        return ["x86_64", 9000, 4, 2600, 1, 1, 4, 1]
+
     def getVersion(self) -> int:  # noqa: N802 - libvirt's name
         self.asked["version"] += 1
         return 7_002_000 + self.asked["version"]
@@ -311,3 +314,7 @@ def test_the_service_logs_no_answer_of_libvirt(live: Live, caplog: pytest.LogCap
 
     assert names
     assert names <= set(QUIET)
+
+
+def test_the_memory_of_a_host_without_cells_is_what_libvirt_tells_nova(live: Live) -> None:
+    assert live().memory_mib() == 9000

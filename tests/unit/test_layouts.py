@@ -335,3 +335,29 @@ def test_a_cpu_that_is_off_without_a_known_cell_is_never_stock_of_the_root() -> 
     with pytest.raises(PolicyError, match=r"cpu_dedicated_set names CPU 2, which is off, .* switch it on"):
         tree(facts, "numa", cpus=MANAGED_CPUS)
     assert sums(tree(facts, "devices", cpus=MANAGED_CPUS))["PCPU"] == 3
+
+
+@pytest.mark.parametrize("layout", OF_CELLS)
+@pytest.mark.parametrize("told", ["by libvirt", "by the kernel, as it is off"])
+def test_a_cpu_of_several_cells_is_counted_once_or_its_layout_is_refused(layout: Layout, told: str) -> None:
+    both = replace(FACTS.cells[1], cpus=(FACTS.cells[0].cpus[1], *FACTS.cells[1].cpus))
+    facts = replace(FACTS, cells=(FACTS.cells[0], both))
+    if told != "by libvirt":
+        facts = replace(FACTS, offline_cpus=((1, 1),))
+
+    with pytest.raises(PolicyError, match=r"CPU 1 of host in several NUMA cells .* layout = devices or flat"):
+        tree(facts, layout)
+    for each in ("flat", "devices"):
+        assert sums(tree(facts, each)) == sums(tree(FACTS, each))
+
+
+def test_a_host_without_cells_has_its_cpus_and_its_memory_on_the_root_and_no_layout_with_cells() -> None:
+    facts = replace(FACTS, cells=(), whole_memory_mib=9000)
+
+    for layout in ("flat", "devices"):
+        assert sums(tree(facts, layout)) == {"VCPU": 4, "MEMORY_MB": 9000, "DISK_GB": 100}
+    for layout in OF_CELLS:
+        with pytest.raises(PolicyError, match=r"libvirt lists no NUMA cell of host .* layout = devices or flat"):
+            tree(facts, layout)
+    with pytest.raises(MalformedFact, match="neither NUMA cells nor memory of host"):
+        tree(replace(facts, whole_memory_mib=0), "flat")

@@ -11,7 +11,7 @@ from drivers.facts import CpuMap
 from drivers.fake.fleet import generate_fleet
 from drivers.host.archive import FORMAT, HostArchive
 from drivers.libvirt.connection import HOST_CPU, Connection
-from drivers.libvirt.recorded import CPU_MAP, MIGRATING, RecordedConnection, RecordingConnection
+from drivers.libvirt.recorded import CPU_MAP, MEMORY, MIGRATING, RecordedConnection, RecordingConnection
 
 GUESTS = {"aa": "running", "bb": "shutoff"}
 MORE = {
@@ -21,6 +21,7 @@ MORE = {
     "libvirt/domains/aa.xml": "<domain><name>a</name></domain>",
     "libvirt/domains/bb.xml": "<domain><name>b</name></domain>",
     "libvirt/domains.json": json.dumps(GUESTS),
+    MEMORY: json.dumps({"mib": 9000}),
     MIGRATING: json.dumps({"migrating": ["aa"]}),
 }
 
@@ -45,6 +46,7 @@ def asked(one: Connection) -> dict[str, Any]:
         return {
             "versions": (one.versions(), one.hypervisor_type()),
             "cpus": one.cpu_map(),
+            "memory": one.memory_mib(),
             "capabilities": one.capabilities().text,
             "offers": [(name, document.text) for name, document in one.domain_capabilities("kvm", ())],
             "models": [(name, one.expand(f"x86_64-{name}", "").text) for name in one.cpu_models("x86_64")],
