@@ -2,21 +2,25 @@
 
 from collections.abc import Iterable
 
+from reportclient.names import CPUS
 from reportclient.ownership import is_marked
 from reportclient.tree import ObservedTree, Provider, ProviderTree
 
 ALIKE = 0.7  # the smaller of two amounts that may stand for the same hardware, as a part of the larger one
-KINDS = (frozenset({"VCPU", "PCPU"}), frozenset({"MEMORY_MB"}))  # classes that stand for the same hardware
+MEMORY = frozenset({"MEMORY_MB"})
 
 
 def doubled_kinds(observed: ObservedTree) -> tuple[frozenset[str], ...]:
     """
-    Return the kinds that the root and providers of ours below it both offer, in about the same amount; empty: none.
+    Return the kinds that the root and providers of ours below it both offer; empty: none.
 
-    In a layout with cells the root may keep a few CPUs, those without a cell.
+    Memory shows it: in a layout with cells the root has none, and nova puts all of the host's there, with all CPUs.
+    CPUs alone do not: the root keeps those without a known cell, and these can be any part of the host's.
     """
-    sides = {kind: sorted(_sides(observed, kind)) for kind in KINDS}
-    return tuple(kind for kind, (less, more) in sides.items() if less > 0 and less >= ALIKE * more)
+    less, more = sorted(_sides(observed, MEMORY))
+    if not less or less < ALIKE * more:
+        return ()
+    return tuple(kind for kind in (CPUS, MEMORY) if all(_sides(observed, kind)))
 
 
 def excused(observed: ObservedTree, desired: ProviderTree, fraction: float) -> dict[str, frozenset[str]]:
