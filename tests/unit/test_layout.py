@@ -8,12 +8,14 @@ import pytest
 
 from agent.audit.decide.findings import Kind
 from agent.audit.run import witness
+from agent.state.memory import NodeState
 from agent.sync.decide.layout import standing_layout
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
 from beds.one_host import Cut, OneHost
+from drivers.facts import CpuMap
 from drivers.libvirt.shape import EMITTED
-from drivers.policy import OF_CELLS, DevicePolicy, Layout, Policy
+from drivers.policy import OF_CELLS, CpuPolicy, DevicePolicy, Layout, Policy
 from drivers.rules import parse_rule
 from hardware import card, host
 from reportclient.ownership import MARKER, OWNER_NOVA, Names
@@ -65,6 +67,9 @@ def tree(*children: tuple[str, ...], root: str = "VCPU", stock: bool = True, mem
         pytest.param(
             tree((MARKER, CELL), (MARKER, HUGE), memory=HUGE), "flat", "numa", id="huge pages only, not as configured"
         ),
+        pytest.param(tree((MARKER, SMALL), memory=SMALL), "devices", "numa", id="no CPU of a cell is for guests"),
+        pytest.param(tree((MARKER, HUGE), memory=HUGE), "cells", "cells", id="no such CPU, and huge pages only"),
+        pytest.param(tree((SMALL,), memory=SMALL), "devices", "devices", id="somebody else's pages"),
         pytest.param(tree((CELL,)), "devices", "devices", id="somebody else's cell"),
         pytest.param(tree((CELL,), memory=CELL), "devices", "devices", id="somebody else's cell with memory"),
         pytest.param(tree((MARKER,)), "cells", "devices", id="a device of ours, and cells are wanted"),
@@ -196,3 +201,16 @@ def test_an_audit_takes_a_held_child_below_a_flat_root_for_no_layout(tmp_path: P
     one.sync(Wishes(reshape=True), policy=replace(one.policy, layout="flat"))
 
     assert found(one, Kind.OTHER_LAYOUT) == []
+
+
+@pytest.mark.parametrize("layout", OF_CELLS)
+def test_an_audit_knows_the_layout_of_a_host_whose_guests_have_no_cpu_of_a_cell(layout: Layout, tmp_path: Path) -> None:
+    facts = replace(host(), cpu_map=CpuMap(8, frozenset(range(8))))
+    one = OneHost(tmp_path, facts, Policy(layout=layout, cpus=CpuPolicy(shared=frozenset({4, 5}))))
+    one.sync()
+
+    assert "VCPU" not in one.stock("NUMA0")
+    assert one.node.standing_layout(one.tree(), NodeState()) == layout
+    assert found(one, *Kind) == []
+    one.reshape("devices")
+    assert found(one, *Kind) == []

@@ -7,10 +7,11 @@ from drivers.policy import OF_CELLS, Layout
 from reportclient.names import NO_DEVICES
 from reportclient.ownership import Names, is_marked, is_novas, others_marks
 from reportclient.reserve import HELD
-from reportclient.settings import SMALL
+from reportclient.settings import HUGE, SMALL
 from reportclient.tree import ObservedProvider, ObservedTree
 
 _CELL = "HW_NUMA_ROOT"
+_OF_CELLS = frozenset({_CELL, SMALL, HUGE})
 _MEMORY = "MEMORY_MB"
 
 
@@ -36,8 +37,8 @@ def standing_layout(
     if root is None:
         return configured
     children = [seen for seen in tree if _tells(seen)]
-    if cells := [seen for seen in children if is_marked(seen) and _CELL in seen.provider.traits]:
-        return _with_cells(cells, children, configured)
+    if of_cells := [seen for seen in children if is_marked(seen) and seen.provider.traits & _OF_CELLS]:
+        return _with_cells(of_cells, configured)
     classes = root.provider.inventories.keys() - added.classes - NO_DEVICES
     if classes & (emitted.classes | (reported or Names()).classes):
         return "flat"
@@ -57,15 +58,16 @@ def layout_of(tree: ObservedTree, left: NodeState, emitted: Names, configured: L
     return standing_layout(tree, emitted, configured, reported=reported, added=added) or configured
 
 
-def _with_cells(cells: Iterable[ObservedProvider], children: Iterable[ObservedProvider], configured: Layout) -> Layout:
+def _with_cells(of_cells: Iterable[ObservedProvider], configured: Layout) -> Layout:
     """
     Return the layout of a tree with cells, by the place of the memory of small pages.
 
-    A host has the same tree in both such layouts if all of its memory is in huge pages.
+    ``of_cells`` are our cells and pools of pages with stock; a cell has none where no CPU of it is for guests. A host
+    has the same tree in both such layouts if all of its memory is in huge pages.
     """
-    if any(_MEMORY in seen.provider.inventories for seen in cells):
+    if any(_CELL in seen.provider.traits and _MEMORY in seen.provider.inventories for seen in of_cells):
         return "cells"
-    if any(is_marked(seen) and SMALL in seen.provider.traits for seen in children):
+    if any(SMALL in seen.provider.traits for seen in of_cells):
         return "numa"
     return configured if configured in OF_CELLS else "numa"
 
