@@ -87,6 +87,7 @@ class DeviceRule:
     product_id: str | None = None
     address: tuple[re.Pattern[str], ...] = ()  # of domain, bus, slot and function in hex digits; empty: any
     exact: PciAddress | None = None  # the only address that matches; for a PF, its VFs match too
+    interface: str | None = None  # of a rule by devname, which counts for nothing: the name of a network interface
     resource_class: str | None = None  # None: CUSTOM_PCI_<vendor>_<product>
     class_attribute: str | None = None  # file below the function's folder in sysfs that gives the class; None: no file
     traits: frozenset[str] = frozenset()

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from drivers.facts import PciFunction
 from drivers.pci import PciAddress, parse_pci_address
@@ -17,6 +18,8 @@ TAGS = ("devname", "vendor_id", "product_id", "address", "resource_class", "trai
         "remote_managed", "trusted", "one_time_use", "live_migratable", "resource_class_attribute",
         "bandwidth")  # fmt: skip
 """The keys of a rule that nova or this agent knows; other keys are allowed, and ignored."""
+ALWAYS_CHECKED = frozenset({"vendor_id", "product_id", "address", "managed", "live_migratable", "one_time_use"})
+"""The keys that nova checks at start although it reports no devices; a wrong value stops nova-compute then."""
 NO_DEVICE = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB", "MEM_ENCRYPTION_CONTEXT"})
 ATTRIBUTE = re.compile(r"[\w-]+(/[\w-]+)*")
 MAX_KBPS = 0x7FFFFFFF  # the largest number that placement takes
@@ -31,7 +34,7 @@ def parse_rule(record: Mapping[str, object], number: int) -> DeviceRule:
     Raises:
         ValueError: the rule is wrong, or asks for what is not supported; the message continues "rule 1".
     """
-    if "devname" in record:
+    if record.get("devname"):
         raise ValueError("names a device by devname, which may change: use its address")
     resource_class = None
     if record.get("resource_class"):
@@ -51,7 +54,7 @@ def parse_rule(record: Mapping[str, object], number: int) -> DeviceRule:
         resource_class=resource_class,
         class_attribute=_parse_attribute(record),
         traits=frozenset(normalise_trait(name) for name in _text(record, "traits").split(",") if name.strip()),
-        physical_network=_parse_network(record),
+        physical_network=_text(record, "physical_network") or None,
         one_time_use=_switch(record, "one_time_use"),
         live_migratable=bool(_switch(record, "live_migratable")),
         remote_managed=bool(_switch(record, "remote_managed")),
@@ -60,12 +63,34 @@ def parse_rule(record: Mapping[str, object], number: int) -> DeviceRule:
     )
 
 
+def parse_idle_rule(record: Mapping[str, object], number: int) -> DeviceRule:
+    """
+    Parse a rule that counts for nothing, as no device is reported: only what nova refuses then is refused.
+
+    Nova's code: ``PciDeviceSpec._init_dev_details`` in nova/pci/devspec.py. It reads any unknown word of remote_managed
+    as false.
+
+    Raises:
+        ValueError: as ``parse_rule``.
+    """
+    devname = _text(record, "devname")
+    if devname and record.get("address"):
+        raise ValueError("has both devname and address: remove one of them")
+    rule = parse_rule({key: value for key, value in record.items() if key in ALWAYS_CHECKED}, number)
+    remote = SWITCHES.get(str(record.get("remote_managed")).strip().lower(), False)
+    if devname:  # about the whole card, whatever ids its functions have
+        return replace(rule, vendor_id=None, product_id=None, interface=devname)
+    return replace(rule, remote_managed=remote)
+
+
 def matches(rule: DeviceRule, function: PciFunction, *, pf_exists: bool) -> bool:
     """
     Return whether the rule matches this function.
 
     A rule with the address of a PF matches its VFs too; ``pf_exists``: there is a PF at the rule's ``exact`` address.
     """
+    if rule.interface and rule.interface not in {net.name for net in function.net_devices}:
+        return False
     if rule.vendor_id not in (None, function.vendor_id) or rule.product_id not in (None, function.product_id):
         return False
     if pf_exists and rule.exact is not None and function.pf == rule.exact:
@@ -73,6 +98,14 @@ def matches(rule: DeviceRule, function: PciFunction, *, pf_exists: bool) -> bool
     return not rule.address or all(
         pattern.match(part) for pattern, part in zip(rule.address, _parts(function.address), strict=True)
     )
+
+
+def network_trait(name: str) -> str:
+    """Return Neutron's trait of a physical network; empty where no trait can be made of its name."""
+    try:
+        return normalise_trait(f"PHYSNET_{name}") if re.search("[A-Za-z0-9]", name) else ""
+    except ValueError:
+        return ""
 
 
 def rule_attributes(policy: DevicePolicy) -> dict[str, frozenset[str]]:
@@ -141,16 +174,6 @@ def _parse_id(record: Mapping[str, object], name: str) -> str | None:
     if not re.fullmatch("(0x)?[0-9a-fA-F]{1,4}", text):
         raise ValueError(f"has {text!r} as its {name}, which must be four hex digits")
     return f"{int(text, 16):04x}"
-
-
-def _parse_network(record: Mapping[str, object]) -> str | None:
-    """Return the name of the physical network, which fits into a trait; None where the rule names none."""
-    name = _text(record, "physical_network")
-    if name and not re.search("[A-Za-z0-9]", name):
-        raise ValueError(f"has {name!r} as its physical_network, and no trait can be made of it: use letters or digits")
-    if name:
-        normalise_trait(f"PHYSNET_{name}")
-    return name or None
 
 
 def _parse_attribute(record: Mapping[str, object]) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from drivers.pci import parse_pci_address
 from drivers.policy import DeviceRule, MdevRule, ReservedPages
-from drivers.rules import parse_rule
+from drivers.rules import parse_idle_rule, parse_rule
 from reportclient.names import is_custom, is_name, normalise_class
 from reportclient.reserve import check_length
 
@@ -15,14 +15,17 @@ UNITS_KIB = {"kb": 1, "mb": 1024, "gb": 1024**2}
 PAGES_EXAMPLE = "node:0,size:2048,count:64"
 
 
-def parse_rules(texts: Iterable[str]) -> tuple[DeviceRule, ...]:
+def parse_rules(texts: Iterable[str], *, report: bool = True) -> tuple[DeviceRule, ...]:
     """
     Parse the rules of ``device_spec``: each text is one JSON object, or a list of them.
+
+    ``report`` False: they count for nothing, and only what nova refuses at its start is refused.
 
     Raises:
         ValueError: a text is not such JSON, or a rule is wrong; the message has the number of the rule.
     """
     rules: list[DeviceRule] = []
+    parse = parse_rule if report else parse_idle_rule
     for text in texts:
         try:
             found = json.loads(text)
@@ -33,7 +36,7 @@ def parse_rules(texts: Iterable[str]) -> tuple[DeviceRule, ...]:
             if not isinstance(record, dict):
                 raise ValueError(f"rule {number} is no JSON object: {text[:80]}")
             try:
-                rules.append(parse_rule(record, number))
+                rules.append(parse(record, number))
             except ValueError as error:
                 raise ValueError(f"rule {number} {error}") from error
     return tuple(rules)

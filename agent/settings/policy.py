@@ -1,6 +1,7 @@
 """Builds the policy of a host from the values of options."""
 
 import logging
+from functools import partial
 from typing import Literal, cast
 
 from agent.settings.devices import parse_mdev_rules, parse_pages, parse_pmem, parse_rules
@@ -149,7 +150,7 @@ def _unusable_images(values: Values) -> frozenset[str]:
 
 def _devices(values: Values) -> DevicePolicy:
     report = values.value("pci", "report_in_placement")
-    rules = values.parsed("pci", "device_spec", parse_rules) or ()
+    rules = values.parsed("pci", "device_spec", partial(parse_rules, report=report)) or ()
     if not report and any(rule.one_time_use for rule in rules):
         values.problem("pci", "device_spec", "has one_time_use, which needs report_in_placement = true")
     return DevicePolicy(

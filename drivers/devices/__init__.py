@@ -9,11 +9,12 @@ from collections.abc import Iterable
 
 from drivers.devices.encryption import encryption_stock
 from drivers.devices.expected import too_few
-from drivers.devices.match import beyond_nova, rules_by_function
+from drivers.devices.match import beyond_nova
 from drivers.devices.mdev import idle_types, mdev_stock
 from drivers.devices.pci import pci_stock
 from drivers.devices.pmem import pmem_stock
 from drivers.devices.stock import DeviceStock, libvirt_name, nova_name
+from drivers.devices.unused import unused_rules
 from drivers.errors import PolicyError
 from drivers.facts import HIGHEST_DOMAIN, HostFacts
 from drivers.policy import DevicePolicy
@@ -57,22 +58,17 @@ def _check_forms(whole: Iterable[DeviceStock], divided: Iterable[DeviceStock]) -
 
 def idle(facts: HostFacts, policy: DevicePolicy) -> tuple[str, ...]:
     """Return a sentence for each part of the policy that matches nothing here, or less than the operator expects."""
-    functions = {function.address: function for function in facts.devices.functions}
-    used = {rule.number for rule in rules_by_function(functions, policy).values()}
-    found = [
-        f"[pci] device_spec rule {rule.number} applies to no device of this host: none matches, or an earlier rule "
-        f"matches first"
-        for rule in policy.rules
-        if rule.number not in used
-    ]
-    if policy.rules and not policy.report:
-        found.append("[pci] device_spec has no effect without report_in_placement = true")
-    if far := beyond_nova(functions, policy):
-        found.append(
-            f"{', '.join(map(str, far))}: left out, as nova cannot give a guest a device whose PCI domain is above "
-            f"{HIGHEST_DOMAIN:x}"
-        )
-    return (*found, *idle_types(facts, policy.mdevs), *too_few(facts, policy))
+    far = beyond_nova({function.address: function for function in facts.devices.functions}, policy)
+    left_out = (
+        f"{', '.join(map(str, far))}: left out, as nova cannot give a guest a device whose PCI domain is above "
+        f"{HIGHEST_DOMAIN:x}"
+    )
+    return (
+        *unused_rules(facts, policy),
+        *((left_out,) if far else ()),
+        *idle_types(facts, policy.mdevs),
+        *too_few(facts, policy),
+    )
 
 
 def present(facts: HostFacts) -> frozenset[str]:

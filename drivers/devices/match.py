@@ -7,8 +7,8 @@ from drivers.errors import MalformedFact, PolicyError
 from drivers.facts import HostFacts, PciFunction
 from drivers.pci import PciAddress
 from drivers.policy import DevicePolicy, DeviceRule
-from drivers.rules import matches
-from reportclient.names import normalise_class, normalise_trait
+from drivers.rules import matches, network_trait
+from reportclient.names import normalise_class
 from reportclient.ownership import MANAGED
 
 PHYSNET = "CUSTOM_PHYSNET_"  # followed by the name of a physical network in Neutron
@@ -50,7 +50,7 @@ def rules_by_function(
         for rule in policy.rules:
             if not matches(rule, function, pf_exists=rule.exact in pfs):
                 continue
-            if not rule.remote_managed or _card_is_known(function, functions, rule):
+            if not rule.remote_managed or _card_is_known(function, functions, rule, policy):
                 found[function.address] = rule
                 break
     return found
@@ -86,13 +86,17 @@ def beyond_nova(functions: Mapping[PciAddress, PciFunction], policy: DevicePolic
     )
 
 
-def _card_is_known(function: PciFunction, functions: Mapping[PciAddress, PciFunction], rule: DeviceRule) -> bool:
-    if function.pf is None:
+def _card_is_known(
+    function: PciFunction, functions: Mapping[PciAddress, PciFunction], rule: DeviceRule, policy: DevicePolicy
+) -> bool:
+    """Return whether a function or its PF shows a serial number; refuse a function that is no VF, where nova does."""
+    counts = policy.report and rule.physical_network is None  # nova leaves out what is Neutron's
+    if function.pf is None and (counts or (function.is_pf and function.address == rule.exact)):
         raise PolicyError(
             f"[pci] device_spec rule {rule.number} has remote_managed for {function.address}, which is no VF: only VFs "
             f"can have it: add their product_id to the rule"
         )
-    pf = functions.get(function.pf)
+    pf = functions.get(function.pf or function.address)
     return bool(function.serial_number or (pf and pf.serial_number))
 
 
@@ -116,38 +120,89 @@ def by_itself(
     return Match(function, None, "SRIOV_NET_VF") if is_nic else None
 
 
-def check_group(address: PciAddress, matched: list[Match], facts: HostFacts) -> None:
+def offered_together(address: PciAddress, matched: list[Match], facts: HostFacts) -> list[Match]:
     """
-    Refuse the functions of one provider that nova refuses to offer together.
+    Return what one provider offers of the functions that rules match: all, or all but Neutron's.
+
+    Nova never reports what a rule with a physical_network matches (``_add_dev`` in its pci_placement_translator), so
+    it accepts such a rule whatever else it matches. Here it is reported where it fits with the rest.
 
     Raises:
-        PolicyError: a PF together with its VFs, different classes or traits, a one-time VF, no live migration here.
+        PolicyError: the functions are such that nova refuses to offer them together, or cannot migrate live here.
     """
+    refusal, others = _refusal(address, matched), without_neutrons(matched)
+    if refusal and len(others) < len(matched):
+        matched, refusal = others, _refusal(address, others)
+    if refusal:
+        raise PolicyError(refusal)
+    _check_live(matched, facts)
+    return matched
+
+
+def left_to_neutron(ruled: Mapping[PciAddress, DeviceRule], functions: Mapping[PciAddress, PciFunction]) -> list[str]:
+    """Return a sentence for each card of which devices are left out, as Neutron's rules do not fit the others."""
+    return [
+        f"{refusal}. What a rule with physical_network matches of this card is left to Neutron and is not reported, "
+        f"as in nova"
+        for address, matched in by_provider(ruled, functions).items()
+        if (refusal := _refusal(address, matched)) and len(without_neutrons(matched)) < len(matched)
+    ]
+
+
+def by_provider(
+    ruled: Mapping[PciAddress, DeviceRule], functions: Mapping[PciAddress, PciFunction]
+) -> dict[PciAddress, list[Match]]:
+    """Return the functions that rules match and that have a class, by the address of their PF, else by their own."""
+    groups: dict[PciAddress, list[Match]] = {}
+    for address, rule in sorted(ruled.items()):
+        function = functions[address]
+        if match := by_rule(function, rule):
+            groups.setdefault(function.pf or address, []).append(match)
+    return groups
+
+
+def without_neutrons(matched: Iterable[Match]) -> list[Match]:
+    """Return the functions whose rule names no physical network."""
+    return [match for match in matched if not (match.rule and match.rule.physical_network)]
+
+
+def _refusal(address: PciAddress, matched: list[Match]) -> str:
+    """Return why these functions cannot be offered by one provider; empty: they can."""
     whole = [match for match in matched if match.function.address == address]
     parts = [match for match in matched if match.function.address != address]
     if whole and parts:
-        raise PolicyError(
+        return (
             f"[pci] device_spec, rule {_numbers(matched)}, offers both {address} and its VF "
             f"{parts[0].function.address}: a PF is offered whole or as its VFs, never both: "
             f"{_tell_apart(whole[0].function, parts[0].function)}"
         )
     for match in parts:
         if match.rule and match.rule.one_time_use is not None:
-            raise PolicyError(
+            return (
                 f"[pci] device_spec rule {match.rule.number} has one_time_use for {match.function.address}, a VF: "
                 f"only PFs and plain devices can have it"
             )
+    networks = sorted({match.rule.physical_network for match in matched if match.rule and match.rule.physical_network})
+    if nameless := [name for name in networks if not network_trait(name)]:
+        return (
+            f"[pci] device_spec has {nameless[0][:40]!r} as a physical_network, and no trait can be made of it: use "
+            f"letters or digits"
+        )
     fixed = {match.resource_class for match in matched if not (match.rule and match.rule.class_attribute)}
     if len(fixed) > 1:
-        raise PolicyError(
+        return (
             f"[pci] device_spec offers VFs of {address} as {' and '.join(sorted(fixed))}: all VFs of one PF have one "
             f"resource class: correct the rules {_numbers(matched)}"
         )
     if len({traits_of(match) for match in matched}) > 1:
-        raise PolicyError(
+        return (
             f"[pci] device_spec gives VFs of {address} different traits, but all VFs of one PF must have the same "
             f"traits: correct the rules {_numbers(matched)}"
         )
+    return ""
+
+
+def _check_live(matched: list[Match], facts: HostFacts) -> None:
     wants_live = any(match.rule and match.rule.live_migratable for match in matched)
     versions = facts.versions
     if wants_live and (versions.libvirt < LIBVIRT_LIVE_VFIO or versions.hypervisor < QEMU_LIVE_VFIO):
@@ -171,7 +226,7 @@ def traits_by(rule: DeviceRule) -> frozenset[str]:
         MANAGED: rule.physical_network is None,
         "HW_NIC_SRIOV": rule.physical_network is not None,
     }
-    network = {normalise_trait(f"PHYSNET_{rule.physical_network}")} if rule.physical_network else set()
+    network = {network_trait(rule.physical_network)} if rule.physical_network else set()
     return rule.traits | {name for name, given in own.items() if given} | network
 
 

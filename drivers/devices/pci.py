@@ -7,9 +7,9 @@ from drivers.devices.health import ills
 from drivers.devices.match import (
     Match,
     by_itself,
-    by_rule,
-    check_group,
+    by_provider,
     listed,
+    offered_together,
     rule_text,
     rules_by_function,
     traits_by,
@@ -58,17 +58,15 @@ def pci_stock(facts: HostFacts, policy: DevicePolicy, standing: Standing) -> lis
     hidden = unknown_cards(functions, policy, ruled) if policy.report else {}
     spoken_of = {functions[address].pf or address for address in (*ruled, *hidden)}
     ruled = ruled if policy.report else {}
-    groups: dict[PciAddress, list[Match]] = {}
+    groups = by_provider(ruled, functions)
     for function in facts.devices.functions:
-        rule = ruled.get(function.address)
-        match = by_rule(function, rule) if rule else by_itself(function, functions, spoken_of, policy)
-        if match:
+        if match := by_itself(function, functions, spoken_of, policy):
             groups.setdefault(function.pf or function.address, []).append(match)
     use = _use_of(facts)
     stock = {}
     for address, matched in sorted(groups.items()):
-        check_group(address, matched, facts)
-        stock[address] = _pci_provider(address, matched, functions, use, policy, standing)
+        if together := offered_together(address, matched, facts):
+            stock[address] = _pci_provider(address, together, functions, use, policy, standing)
     for address, silent in _silent(functions, ruled, hidden).items():
         rule = ruled.get(silent[0].address) or hidden[silent[0].address]
         kept = _with_silent_functions(stock.get(address), address, silent, rule, standing)

@@ -151,7 +151,11 @@ def test_the_pin_set_of_old_clouds_is_the_shared_set_and_goes_with_reserved_cpus
         pytest.param({"fake": {"seed": "x"}}, "seed must be a whole number, got 'x'", id="seed in words"),
         pytest.param({"compute": {"layout": "num"}}, "layout is not valid", id="layout"),
         pytest.param({"pci": {"device_spec": "{"}}, "rule 1 is not JSON", id="no JSON"),
-        pytest.param({"pci": {"device_spec": '{"devname": "e"}'}}, "by devname", id="device by netdev name"),
+        pytest.param(
+            {"pci": {"device_spec": '{"devname": "e"}', "report_in_placement": "true"}},
+            "by devname",
+            id="device by netdev name",
+        ),
         pytest.param(
             {"pci": {"device_spec": '{"one_time_use": "true"}'}}, "needs report_in_placement", id="one-time, unreported"
         ),

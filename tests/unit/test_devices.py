@@ -1,5 +1,6 @@
 """Which devices are offered, as what, on which provider, and why."""
 
+import json
 import re
 from dataclasses import replace
 from typing import Any
@@ -629,11 +630,112 @@ def test_rules_that_are_about_nothing_here_are_told_as_slips_of_the_pen() -> Non
     policy = DevicePolicy(report=True, rules=(used, beside), mdevs=(MdevRule(type="a"), MdevRule(type="b")))
 
     assert idle(facts, policy) == (
-        "[pci] device_spec rule 2 applies to no device of this host: none matches, or an earlier rule matches first",
+        "[pci] device_spec rule 2 applies to no device of this host: rule 1 matches 0000:05:00.0 first",
         "[devices] enabled_mdev_types has b, which no card of this host can make: correct it or load the card's driver",
     )
     assert "has no effect without report_in_placement" in idle(facts, DevicePolicy(rules=(used,)))[-1]
     assert idle(facts, DevicePolicy()) == ()
+
+
+@pytest.mark.parametrize(
+    ("record", "reasons"),
+    [
+        pytest.param({"product_id": "ffff"}, "no device has product_id ffff", id="no such product"),
+        pytest.param({"address": "0000:99:00.0"}, "no device has its address", id="no such address"),
+        pytest.param(
+            {"address": "0000:82:00.0", "vendor_id": "8086", "product_id": "1515"},
+            "no device at its address has vendor_id 8086 and product_id 1515: 0000:82:00.0 is 8086:1528, a PF without "
+            "VFs now",
+            id="no VFs yet",
+        ),
+        pytest.param({"address": "0000:06:00.0"}, "0000:06:00.0 is a bridge, which cannot be offered", id="a bridge"),
+        pytest.param(
+            {"product_id": "1515", "remote_managed": "true"},
+            "rule 1 matches 0000:81:10.0 first; remote_managed needs the serial number of the card, and libvirt shows "
+            "none in the vital product data (VPD) of 0000:81:00.0 and of its VF 0000:81:10.1: look at virsh "
+            "nodedev-dumpxml",
+            id="some are another rule's, others of a card without a number",
+        ),
+    ],
+)
+def test_a_rule_about_nothing_here_is_told_with_each_reason(record: dict[str, object], reasons: str) -> None:
+    facts = host(*card(), *card("0000:82:00.0", 0), plain("0000:06:00.0", device_class=BRIDGE))
+    policy = rules(parse_rule({"address": "0000:81:10.0"}, 1), parse_rule(record, 2))
+
+    assert idle(facts, policy) == (f"[pci] device_spec rule 2 applies to no device of this host: {reasons}",)
+
+
+NEUTRONS = {"physical_network": "net"}
+
+
+@pytest.mark.parametrize(
+    ("records", "expected"),
+    [
+        pytest.param([NEUTRONS], {}, id="everything"),
+        pytest.param([{"address": "0000:81:00.0", **NEUTRONS}], {}, id="the PF's address"),
+        pytest.param([{"address": "*:81:*.*", **NEUTRONS}], {}, id="a glob"),
+        pytest.param([{"vendor_id": "8086", **NEUTRONS}], {}, id="the vendor"),
+        pytest.param([{"product_id": one, **NEUTRONS} for one in ("1515", "1528")], {}, id="a rule for each kind"),
+        pytest.param(
+            [{"product_id": "1515", **NEUTRONS}, {"product_id": "1528"}],
+            {"0000:81:00.0": {"CUSTOM_PCI_8086_1528": (1, 0)}},
+            id="VFs of Neutron, and the PF for flavors",
+        ),
+        pytest.param(
+            [{"product_id": "1528", **NEUTRONS}, {"product_id": "1515"}],
+            {"0000:81:00.0": {"CUSTOM_PCI_8086_1515": (2, 0)}},
+            id="the PF for Neutron, and VFs for flavors",
+        ),
+        pytest.param(
+            [{"address": "0000:81:10.0", **NEUTRONS}, {"product_id": "1515"}],
+            {"0000:81:00.0": {"CUSTOM_PCI_8086_1515": (1, 0)}},
+            id="one VF for Neutron, and one for flavors",
+        ),
+        pytest.param([{"product_id": "1515", "one_time_use": "false", **NEUTRONS}], {}, id="a key for PFs alone"),
+        pytest.param([{"product_id": "1515", "physical_network": "---"}], {}, id="a network without a trait"),
+        pytest.param([{"vendor_id": "8086", "remote_managed": "true", **NEUTRONS}], {}, id="of a SmartNIC"),
+    ],
+)
+def test_neutrons_rules_are_accepted_as_in_nova_and_left_out_where_they_do_not_fit(
+    records: list[dict[str, object]], expected: dict[str, dict[str, tuple[int, int]]]
+) -> None:
+    functions = [replace(one, serial_number="MT21") for one in card()]
+    policy = rules(*(parse_rule(one, number) for number, one in enumerate(records, 1)))
+
+    assert offered(host(*functions), policy) == expected
+    told = idle(host(*functions), policy)
+    assert len(told) == 1
+    assert "is left to Neutron and is not reported, as in nova" in told[0]
+
+
+def test_what_is_left_to_neutron_is_not_discovered_either() -> None:
+    policy = replace(rules(parse_rule({"address": "0000:81:00.0", **NEUTRONS}, 1)), discover_all=True)
+
+    assert offered(host(*card()), policy) == {}
+
+
+@pytest.mark.parametrize("record", [{"devname": "ens1"}, {"devname": "ens1", "product_id": "1515"}])
+def test_a_card_that_a_rule_without_effect_names_is_not_discovered(record: dict[str, object]) -> None:
+    quiet = DevicePolicy(rules=parse_rules([json.dumps(record | NEUTRONS)], report=False), discover_all=True)
+
+    assert offered(host(*card()), quiet) == {}
+    assert offered(host(*card(net_devices=(NetDevice("ens2", "up"),))), quiet) == {
+        "0000:81:00.0": {"SRIOV_NET_VF": (2, 0)}
+    }
+
+
+@pytest.mark.parametrize(("record", "refused"), [({"address": "0000:81:00.0"}, True), ({"vendor_id": "8086"}, False)])
+def test_a_remote_managed_pf_is_refused_by_its_address_though_nothing_is_reported(
+    record: dict[str, object], refused: bool
+) -> None:
+    """As nova's ``PciDeviceInvalidPFRemoteManaged``, which stops nova-compute at its start."""
+    quiet = DevicePolicy(rules=parse_rules([json.dumps(record | {"remote_managed": "true"})], report=False))
+
+    if refused:
+        with pytest.raises(PolicyError, match="which is no VF"):
+            device_stock(host(*card()), quiet, NOWHERE)
+    else:
+        assert offered(host(*card()), quiet) == {}
 
 
 def test_a_listed_card_that_cannot_make_its_type_is_told_with_those_that_can() -> None:

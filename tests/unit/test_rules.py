@@ -1,12 +1,13 @@
 """The text of ``[pci] device_spec`` and of vGPU options into rules."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from agent.settings.devices import parse_mdev_rules, parse_pages, parse_rules
-from drivers.policy import Bandwidth, DevicePolicy, MdevRule, ReservedPages
+from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, MdevRule, ReservedPages
 from drivers.rules import matches, parse_rule, rule_attributes
 from hardware import card, plain
 from reportclient.reserve import keeps
@@ -87,7 +88,6 @@ def test_the_one_address_of_a_pf_means_its_vfs_only_where_there_is_a_pf(address:
             "both resource_class and resource_class_attribute",
             id="two classes",
         ),
-        pytest.param({"physical_network": "---"}, "no trait can be made of it", id="a network without letters"),
         pytest.param({"traits": "a" * 300}, "no valid name for placement can be made", id="trait"),
         pytest.param(
             {"resource_class_attribute": "nvidia/current_vgpu_type"},
@@ -106,6 +106,49 @@ def test_the_one_address_of_a_pf_means_its_vfs_only_where_there_is_a_pf(address:
 def test_what_cannot_be_meant_is_refused(record: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_rule(record, 1)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        pytest.param({"devname": "eth0", "physical_network": "net"}, id="netdev name"),
+        pytest.param({"resource_class": "VCPU"}, id="a host's class"),
+        pytest.param({"resource_class": "X" * 300}, id="a class too long"),
+        pytest.param({"resource_class": 5}, id="a class that is a number"),
+        pytest.param({"traits": "a" * 300}, id="a trait too long"),
+        pytest.param({"traits": ["A"]}, id="a list of traits"),
+        pytest.param({"traits": "CUSTOM_DEVICE_HELD"}, id="a mark of ours"),
+        pytest.param({"physical_network": "---"}, id="a network without letters"),
+        pytest.param({"remote_managed": "perhaps"}, id="nova reads it as false"),
+        pytest.param({"resource_class_attribute": "../x", "bandwidth": "fast", "expect": 0}, id="our own keys"),
+    ],
+)
+def test_a_rule_that_counts_for_nothing_may_have_what_only_a_report_refuses(record: dict[str, Any]) -> None:
+    (rule,) = parse_rules([json.dumps(record)], report=False)
+
+    assert rule == replace(DeviceRule(number=1), interface=record.get("devname"))
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        pytest.param({"address": "0000:11:0*.*"}, "'0\\*' as the slot", id="address"),
+        pytest.param({"vendor_id": "xyz"}, "'xyz' as its vendor_id", id="vendor"),
+        pytest.param({"managed": "perhaps"}, "'perhaps' as managed", id="managed"),
+        pytest.param({"live_migratable": "perhaps"}, "'perhaps' as live_migratable", id="live migration"),
+        pytest.param({"devname": "eth0", "address": "05:00.0"}, "both devname and address", id="two places"),
+        pytest.param({"devname": 5}, "5 as its devname, which must be a string", id="a number"),
+    ],
+)
+def test_a_rule_that_counts_for_nothing_is_refused_where_nova_does_not_start(
+    record: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_rules([json.dumps(record)], report=False)
+
+
+def test_an_empty_devname_is_none() -> None:
+    assert parse_rule({"devname": "", "vendor_id": "8086"}, 1) == DeviceRule(number=1, vendor_id="8086")
 
 
 def test_rules_tell_the_files_of_each_vendors_driver_that_must_be_read() -> None:

@@ -1,0 +1,76 @@
+"""Say why a rule of ``[pci] device_spec`` applies to no device of this host."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from drivers.devices.match import left_to_neutron, rules_by_function, unknown_cards
+from drivers.facts import HIGHEST_DOMAIN, HostFacts, PciFunction
+from drivers.pci import PciAddress
+from drivers.policy import DevicePolicy, DeviceRule
+from drivers.rules import matches
+
+_FEW = 2  # devices that a sentence names
+_Functions = Mapping[PciAddress, PciFunction]
+_Ruled = Mapping[PciAddress, DeviceRule]
+
+
+def unused_rules(facts: HostFacts, policy: DevicePolicy) -> tuple[str, ...]:
+    """Return a sentence for each rule that offers nothing on this host, and for each card left to Neutron."""
+    functions = {function.address: function for function in facts.devices.functions}
+    ruled = rules_by_function(functions, policy)
+    used, ignored = {rule.number for rule in ruled.values()}, policy.rules and not policy.report
+    return (
+        *(
+            f"[pci] device_spec rule {rule.number} applies to no device of this host: "
+            f"{'; '.join(_reasons(rule, functions, policy, ruled))}"
+            for rule in policy.rules
+            if rule.number not in used
+        ),
+        *(left_to_neutron(ruled, functions) if policy.report else ()),
+        *(["[pci] device_spec has no effect without report_in_placement = true"] if ignored else ()),
+    )
+
+
+def _reasons(rule: DeviceRule, functions: _Functions, policy: DevicePolicy, ruled: _Ruled) -> list[str]:
+    """Return each reason once, with the first of the devices that it applies to."""
+    meant = _meant(rule, functions)
+    if not meant:
+        return [_other_ids(rule, functions)]
+    hidden = unknown_cards(functions, policy, ruled)
+    found = {_reason(one, rule, ruled, hidden): one.address for one in reversed(meant)}
+    return [why.format(address=address) for why, address in reversed(found.items())]
+
+
+def _meant(rule: DeviceRule, functions: _Functions) -> list[PciFunction]:
+    is_pf = rule.exact in {one.address for one in functions.values() if one.is_pf}
+    return [one for one in functions.values() if matches(rule, one, pf_exists=is_pf)]
+
+
+def _reason(one: PciFunction, rule: DeviceRule, ruled: _Ruled, hidden: _Ruled) -> str:
+    """Return why a function that matches does not count for a rule, with a place for its address."""
+    if not one.can_be_given:
+        why = "is a bridge" if one.is_bridge else f"has a PCI domain above {HIGHEST_DOMAIN:x}"
+        return f"{{address}} {why}, which cannot be offered"
+    if one.address in ruled:
+        return f"rule {ruled[one.address].number} matches {{address}} first"
+    return (
+        f"remote_managed needs the serial number of the card, and libvirt shows none in the vital product data (VPD) "
+        f"of {one.pf or one.address} and of its VF {{address}}: look at virsh nodedev-dumpxml"
+    )
+
+
+def _other_ids(rule: DeviceRule, functions: _Functions) -> str:
+    """Return which part of a rule no device matches: its ids, its address, or only both together."""
+    named = (("vendor_id", rule.vendor_id), ("product_id", rule.product_id))
+    ids = " and ".join(f"{name} {id_}" for name, id_ in named if id_)
+    there = _meant(replace(rule, vendor_id=None, product_id=None), functions)
+    if not there:
+        return f"no device has an interface {rule.interface}" if rule.interface else "no device has its address"
+    if not rule.address and rule.exact is None:
+        return f"no device has {ids}"
+    return f"no device at its address has {ids}: {', '.join(map(_told, there[:_FEW]))}"
+
+
+def _told(one: PciFunction) -> str:
+    bare = ", a PF without VFs now" if one.is_pf and not one.vfs else ""
+    return f"{one.address} is {one.vendor_id}:{one.product_id}{bare}"
