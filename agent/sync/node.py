@@ -108,14 +108,19 @@ class ComputeNode:
             memory, observed = self.look_at_tree(root_uuid, memory, deep=wishes.deep)
         settings, clock, disk = self.settings, self.clock(), survey.facts.disk
         pool = self._pool(disk, observed, force=wishes.force)
-        required = settings.provider_config_named or bool(memory.configured)
+        added = any(names.classes or names.traits for names in memory.configured.values())
         return View(
             node=self.name,
             root_uuid=root_uuid,
             identified=known is not None or settings.recorded,
             recorded=settings.recorded,
             policy=settings.policy,
-            additions=read_additions(settings.provider_config, required=required, shown=settings.provider_config_shown),
+            additions=read_additions(
+                settings.provider_config,
+                required=settings.provider_config_named or bool(memory.configured),
+                added=added and not wishes.force,
+                shown=settings.provider_config_shown,
+            ),
             survey=survey,
             observed=observed,
             went_back=self.client.went_back,

@@ -1,7 +1,8 @@
 """
 Read nova's provider.yaml (schema version 1): inventories and traits that operators add to providers of this host.
 
-The files are read anew at each pass; what they no longer name is withdrawn.
+The files are read anew at each pass; what they no longer name is withdrawn. A folder without any file says nothing: it
+may be of a mount that is missing.
 """
 
 import json
@@ -18,20 +19,33 @@ from reportclient.names import is_custom, spelled
 from reportclient.payload import decode_inventory
 
 _VERSION = re.compile(r"1\.\d+")
+_NOVAS = "__source_file"  # key that nova's code keeps for itself
+_TO_WITHDRAW = (
+    "To withdraw everything that its files added before, put a file there that says only meta: {schema_version: '1.0'}"
+)
 
 
-def read_additions(folder: Path, *, required: bool = False, shown: Path | None = None) -> tuple[Addition, ...]:
+def read_additions(
+    folder: Path, *, required: bool = False, added: bool = False, shown: Path | None = None
+) -> tuple[Addition, ...]:
     """
     Return the entries of every ``*.yaml`` in the folder, in the order of file names; empty when there is no folder.
 
-    Messages name the folder ``shown`` where that is given.
+    Messages name the folder ``shown`` where that is given. ``added``: the files added something before.
 
     Raises:
         ConfigError: the folder or a file in it cannot be read, a file breaks the schema, or two entries name one
-            provider by the same name or uuid; with ``required``, also when there is no folder.
+            provider by the same name or uuid; with ``required``, also when there is no folder; with ``added``, also
+            when there is no file.
     """
     additions: dict[str, Addition] = {}
-    for file in _files(folder, shown or folder, required):
+    files = _files(folder, shown or folder, required or added)
+    if added and not files:
+        raise ConfigError(
+            f"[compute] provider_config_location: {shown or folder} has no *.yaml file, so all that its files added "
+            f"would be withdrawn: put the files back. {_TO_WITHDRAW}, or run sync --force"
+        )
+    for file in files:
         path = (shown or folder) / file.name
         for addition in _read_file(file, path):
             if other := additions.get(addition.provider):
@@ -67,8 +81,8 @@ def _files(folder: Path, shown: Path, required: bool) -> list[Path]:
     except FileNotFoundError as error:
         if required:
             raise ConfigError(
-                f"[compute] provider_config_location: there is no folder {shown}: create it, and put its files "
-                f"back. Leave it empty only to withdraw everything that its files added before"
+                f"[compute] provider_config_location: there is no folder {shown}: create it, and put its files back. "
+                f"{_TO_WITHDRAW}"
             ) from error
         return []
     except OSError as error:
@@ -99,6 +113,8 @@ def _check_schema(content: object, path: Path) -> None:
     schema = json.loads(resources.files("agent.sync").joinpath("provider_yaml.json").read_text(encoding="utf-8"))
     if wrong := form_error(content, schema):
         raise ConfigError(f"{path}: {wrong}")
+    if isinstance(content, dict) and _NOVAS in content:
+        raise ConfigError(f"{path}: the file has {_NOVAS}, which nova keeps for itself and refuses: remove it")
 
 
 def _decode(entry: dict[str, Any], path: Path) -> Addition | None:

@@ -305,8 +305,16 @@ def test_a_provider_yaml_is_applied_changed_and_withdrawn(cloud_of_one: Recorded
     assert cloud.sync(compute=compute) == "unchanged"
 
     file.unlink()
+    refused = cloud.run("sync", compute=compute)
+    assert refused.code == 1
+    assert f"{folder} has no *.yaml file, so all that its files added would be withdrawn" in refused.err
+    assert ours() == ({"CUSTOM_LICENCE": 4}, {"CUSTOM_B", "CUSTOM_C"})
+
+    file.write_text("meta: {schema_version: '1.0'}\n")
     assert cloud.sync(compute=compute) == "changed"
     assert ours() == ({}, set())
+    file.unlink()
+    assert cloud.sync(compute=compute) == "unchanged"
 
 
 def test_what_guests_hold_of_a_provider_yaml_is_not_withdrawn(cloud_of_one: RecordedHost, tmp_path: Path) -> None:
@@ -316,7 +324,7 @@ def test_what_guests_hold_of_a_provider_yaml_is_not_withdrawn(cloud_of_one: Reco
     (folder / "a.yaml").write_text(PROVIDER_YAML % ("{CUSTOM_LICENCE: {total: 3}}", ""))
     cloud.sync(compute=compute)
     cloud.allocate(str(uuid.uuid4()), CUSTOM_LICENCE=2)
-    (folder / "a.yaml").unlink()
+    (folder / "a.yaml").write_text("meta: {schema_version: '1.0'}\n")
 
     refused = cloud.run("sync", compute=compute)
 

@@ -138,6 +138,11 @@ def test_no_folder_is_no_additions_unless_it_was_named(tmp_path: Path) -> None:
         pytest.param("meta: {schema_version: 1.0}", "schema_version is 1.0", id="a number"),
         pytest.param("meta: {schema_version: '1.0'}\nproviders: [{}]", "identification", id="no name"),
         pytest.param(
+            "meta: {schema_version: '1.0'}\n__source_file: a.yaml",
+            "__source_file, which nova keeps",
+            id="nova's own key",
+        ),
+        pytest.param(
             "meta: {schema_version: '1.0'}\nproviders: [{identification: {name: a, uuid: b}}]", "at ", id="two names"
         ),
     ],

@@ -7,7 +7,7 @@ import pytest
 from agent.command.check import try_details
 from agent.errors import ConfigError
 from agent.sync.outcome import Status
-from beds.one_host import OneHost
+from beds.one_host import FORCE, OneHost
 from drivers.policy import DevicePolicy, Policy
 from hardware import card, host
 
@@ -72,13 +72,34 @@ def test_a_uuid_that_is_nowhere_withdraws_nothing(one: OneHost) -> None:
         one.sync()
 
 
+def test_an_empty_folder_withdraws_nothing_unless_a_person_says_so(one: OneHost) -> None:
+    (one.settings.provider_config / "own.yaml").unlink()
+    before = one.tree()
+
+    for _ in range(4):
+        with pytest.raises(ConfigError, match=r"provider_config has no \*.yaml file, so all .* or run sync --force"):
+            one.sync()
+
+    assert one.tree().by_name == before.by_name
+    assert one.sync(FORCE).status is Status.CHANGED
+    assert CLASS not in one.stock(NIC)
+    assert one.sync().status is Status.UNCHANGED
+
+
+def test_a_file_without_providers_withdraws_everything(one: OneHost) -> None:
+    (one.settings.provider_config / "own.yaml").write_text("meta: {schema_version: '1.0'}\n")
+
+    assert one.sync().status is Status.CHANGED
+    assert (CLASS in one.stock(NIC), "CUSTOM_FAST" in one.traits(NIC)) == (False, False)
+
+
 def test_a_card_that_is_gone_is_no_wrong_name(one: OneHost) -> None:
     assert one.sync(facts=host()).status is not Status.FAILED
 
 
 def test_a_name_of_this_host_that_matches_nothing_is_told_at_each_pass(one: OneHost) -> None:
     (one.settings.provider_config / "own.yaml").unlink()
-    one.sync()
+    one.sync(FORCE)
     one.write_provider_config("0000:81:00.1", CLASS, 8)
 
     done = one.sync()
