@@ -59,18 +59,18 @@ def adopt(options: argparse.Namespace) -> Report:
         "written": False,
     }
     if not chosen:
-        return Report(data=data, table=_TABLE, exit=Exit.REFUSED, remark=why)
-    if not (options.yes or agreed(partial(print_adoption, data=data), f"write {chosen} into {path}?")):
+        return Report(data=data, table=_TABLE, exit=Exit.REFUSED, remarks=[why])
+    if not (options.yes or agreed(print_adoption, data, f"write {chosen} into {path}?")):
         return Report(
             data=data,
             table=_TABLE,
             exit=Exit.DIFFERENCES,
-            remark=f"nothing was written: adopt {chosen} --yes writes it",
+            remarks=[f"nothing was written: adopt {chosen} --yes writes it"],
         )
     keep_identity(path.parent, chosen)
     other = found.names[chosen] != node
-    remark = f"run sync --rename-from {found.names[chosen]}: the provider has this host's old name" if other else ""
-    return Report(data={**data, "written": True}, table=_TABLE, remark=remark)
+    rename = f"run sync --rename-from {found.names[chosen]}: the provider has this host's old name"
+    return Report(data={**data, "written": True}, table=_TABLE, remarks=[rename] if other else ())
 
 
 def _look(client: PlacementClient, node: str, guests: Iterable[str]) -> _Found:

@@ -69,7 +69,7 @@ def _report(ending: Ending, well: Collection[Result] = (Result.DONE,)) -> Report
     table = "agent.command.host_tables:print_ending"
     if ending.told in well:
         return Report(data=record, table=table)
-    return Report(data=record, table=table, exit=Exit.ERROR, remark=ending.note)
+    return Report(data=record, table=table, exit=Exit.ERROR, remarks=[ending.note] if ending.note else ())
 
 
 def _place(options: argparse.Namespace, act: Callable[[Operations, list[AllocationRequest]], Ending]) -> Report:

@@ -6,13 +6,17 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from agent import VERSION
 from agent.command.exits import Exit
 from agent.command.left_out import left_out
 from agent.command.options import Option
 from agent.command.verbs import VERBS, Verb
+from reportclient.errors import printable
+
+if TYPE_CHECKING:
+    import logging
 
 EPILOG = """\
 placement is chosen after the verb:
@@ -51,9 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader of our output went away
         return Exit.ERROR
     except OSError as error:
-        print(
-            f"reading or printing failed: {error}; writes that were sent to placement are not undone", file=sys.stderr
-        )
+        failed = f"reading or printing failed: {error}; writes that were sent to placement are not undone"
+        print(printable(failed), file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return Exit.ERROR
     except KeyboardInterrupt:
@@ -74,8 +77,15 @@ def _set_up_log(verbose: int) -> None:
     if verbose > 1:
         libraries = ours = logging.DEBUG
     logging.basicConfig(level=libraries, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    logging.getLogger().handlers[0].addFilter(_print_record)
     for package in ("agent", "drivers", "reportclient"):
         logging.getLogger(package).setLevel(ours)
+
+
+def _print_record(record: "logging.LogRecord") -> bool:
+    """Keep what other services wrote from acting on the terminal, or forging a line."""
+    record.msg, record.args = printable(record.getMessage()), None
+    return True
 
 
 def _run(verb: Verb, options: argparse.Namespace) -> int:
@@ -90,7 +100,8 @@ def _run(verb: Verb, options: argparse.Namespace) -> int:
         sys.stdout.flush()
         return result
     except USER_ERRORS as error:
-        print(error, *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)
+        lines = (error, *getattr(error, "__notes__", ()))
+        print(*(printable(str(line), lines=True) for line in lines), sep="\n", file=sys.stderr)
         print_failure(options, error, Exit.ERROR)
         return Exit.ERROR
     except KeyboardInterrupt as interrupt:

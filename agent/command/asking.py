@@ -1,15 +1,17 @@
 """Asks the person at the terminal."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from agent.command.screen import Screen
+from reportclient.errors import printable
 
 
-def agreed(show: Callable[[Screen], None], question: str) -> bool:
+def agreed(table: Callable[[Screen, Any], None], data: Mapping[str, object], question: str) -> bool:
     """Show what it is about and ask, and return whether the answer begins with y; without a terminal nobody agrees."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
-    show(Screen(stderr=True))
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    Screen(stderr=True).show(table, data)
+    print(f"{printable(question)} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower().startswith("y")

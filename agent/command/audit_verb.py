@@ -64,7 +64,7 @@ def audit(options: argparse.Namespace) -> Report:
         data=data,
         table="agent.command.host_tables:print_findings",
         exit=ending,
-        remark="\n".join(remarks),
+        remarks=remarks,
         subjects=subjects,
     )
 

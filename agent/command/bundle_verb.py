@@ -60,8 +60,8 @@ def bundle(options: argparse.Namespace) -> Report:
         ],
         "written": False,
     }
-    if not (options.yes or agreed(partial(print_bundle, data=data), f"write {path}?")):
-        return Report(data=data, table=_TABLE, exit=Exit.DIFFERENCES, remark="nothing was written: --yes writes it")
+    if not (options.yes or agreed(print_bundle, data, f"write {path}?")):
+        return Report(data=data, table=_TABLE, exit=Exit.DIFFERENCES, remarks=["nothing was written: --yes writes it"])
     files = {name: text for part in parts for name, text in part.files.items()}
     if options.mask and key is None:
         _keep_key(settings.state_directory, drawn)

@@ -17,6 +17,7 @@ from agent.connect.counts import Counts
 from agent.connect.trace import Trace
 from agent.errors import ConfigError, StateError
 from agent.sync.packing import check_folder
+from reportclient.errors import printable
 
 
 def carry_out(verb: Verb, options: argparse.Namespace) -> int:
@@ -47,8 +48,8 @@ def carry_out(verb: Verb, options: argparse.Namespace) -> int:
     if picture:
         report = _drawn(picture, verb, report)
     _print(options, report)
-    if report.remark:
-        print(report.remark, file=sys.stderr)
+    for remark in report.remarks:
+        print(printable(remark), file=sys.stderr)
     return report.exit
 
 
@@ -61,7 +62,7 @@ def _drawn(path: Path, verb: Verb, report: Report) -> Report:
             raise ConfigError(f"--picture {path}: there is nothing to draw")
         write_picture(path, f"{verb.name} of {', '.join(one.node for one in report.subjects)}", report.subjects)
     except (ConfigError, StateError) as error:
-        return replace(report, exit=Exit.ERROR, remark="\n".join(filter(None, (report.remark, str(error)))))
+        return replace(report, exit=Exit.ERROR, remarks=(*report.remarks, str(error)))
     return report
 
 
@@ -104,8 +105,7 @@ def _print(options: argparse.Namespace, report: Report) -> None:
         return
     from agent.command.data import about, print_data
 
-    told = report.remark.split("\n") if report.remark else []
-    print_data(options.format, {**report.data, "about": about(options), "remarks": told})
+    print_data(options.format, {**report.data, "about": about(options), "remarks": [*report.remarks]})
 
 
 def _print_table(report: Report, *, whole: bool) -> None:
@@ -115,6 +115,6 @@ def _print_table(report: Report, *, whole: bool) -> None:
     out = screen(whole=whole)
     with nullcontext() if out.is_terminal else out.capture() as captured:
         for data in (report.data,) if report.each is None else report.each:
-            table(out, data)
+            out.show(table, data)
     if captured:
         print(*(line.rstrip() for line in captured.get().split("\n")), sep="\n", end="")

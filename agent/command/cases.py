@@ -44,7 +44,7 @@ def save(verb: Verb, options: argparse.Namespace, act: Act) -> Report | None:
     unsaved = _save(verb, options, settings)
     if not unsaved or report is None:
         return report
-    return replace(report, exit=Exit.ERROR, remark="\n".join(filter(None, (report.remark, unsaved))))
+    return replace(report, exit=Exit.ERROR, remarks=[*report.remarks, unsaved])
 
 
 def _save(verb: Verb, options: argparse.Namespace, settings: Settings) -> str:

@@ -76,7 +76,7 @@ def discover(options: argparse.Namespace) -> Report:
             providers |= encode_tree(tree)["providers"]
             remarks += doubts(settings, driver, survey)
     data: TreeForm = {"providers": providers}
-    return Report(data=data, table="agent.command.host_tables:print_tree", remark="\n".join(remarks))
+    return Report(data=data, table="agent.command.host_tables:print_tree", remarks=remarks)
 
 
 def _suggest(options: argparse.Namespace) -> Report:
@@ -129,7 +129,7 @@ def show(options: argparse.Namespace) -> Report:
         data=shown,
         table="agent.command.host_tables:print_shown",
         exit=ending,
-        remark="\n".join(remarks),
+        remarks=remarks,
         subjects=subjects,
     )
 
@@ -174,7 +174,7 @@ def plan(options: argparse.Namespace) -> Report:
     ending = Exit.DIFFERENCES if any(record["operations"] for record in records) else Exit.DONE
     return replace(
         _for_each(records, "plans", "agent.command.plan_tables:print_foreseen", ending),
-        remark="\n".join(remarks),
+        remarks=remarks,
         subjects=subjects,
     )
 
@@ -233,7 +233,7 @@ def reshape(options: argparse.Namespace) -> Report:
     ending = Exit.REFUSED if stopped else Exit.DIFFERENCES if changes else Exit.DONE
     remarks += _to_configure(options) if options.approve and not stopped else []
     shown = _for_each(records, "plans", "agent.command.plan_tables:print_conversion", ending)
-    return replace(shown, remark="\n".join(remarks), subjects=subjects)
+    return replace(shown, remarks=remarks, subjects=subjects)
 
 
 def _to_configure(options: argparse.Namespace) -> list[str]:
@@ -270,13 +270,13 @@ def _withdraw(options: argparse.Namespace) -> Report:
     with locked(directory):
         gone, begun = withdraw(directory)
     data: WithdrawnForm = {"withdrawn": [str(path) for path in gone], "begun": [str(path) for path, _ in begun]}
-    remark = "\n".join(
+    remarks = [
         f"the conversion of {one.node} was begun, so its approval stays: complete it with reshape --apply --digest "
         f"{one.digest}, or look at undo"
         for _, one in begun
-    )
+    ]
     ending = Exit.REFUSED if begun else Exit.DONE
-    return Report(data=data, table="agent.command.plan_tables:print_withdrawn", exit=ending, remark=remark)
+    return Report(data=data, table="agent.command.plan_tables:print_withdrawn", exit=ending, remarks=remarks)
 
 
 def _look_for_api(options: argparse.Namespace) -> "ApiLook":
@@ -313,9 +313,9 @@ def _convert(options: argparse.Namespace) -> Report:
     table = (
         "agent.command.outcome_tables:print_start" if options.approved else "agent.command.outcome_tables:print_outcome"
     )
-    remark = _layout_remark(options) if ending is Exit.DONE else ""
+    remarks = _layout_remarks(options) if ending is Exit.DONE else ()
     drawn = [*map(_converted, outcomes)] if options.picture else []
-    return replace(_for_each(records, "nodes", table, ending), remark=remark, subjects=drawn)
+    return replace(_for_each(records, "nodes", table, ending), remarks=remarks, subjects=drawn)
 
 
 def _converted(outcome: Outcome) -> Subject:
@@ -349,7 +349,7 @@ def sync(options: argparse.Namespace) -> Report:
     ending = max(ENDINGS[outcome.status] for outcome in outcomes)
     records = [encode_outcome(outcome) for outcome in outcomes]
     shown = _for_each(records, "nodes", "agent.command.outcome_tables:print_outcome", ending)
-    return replace(shown, remark="\n".join(remarks))
+    return replace(shown, remarks=remarks)
 
 
 def retire(options: argparse.Namespace) -> Report:
@@ -494,12 +494,12 @@ def _other_layout(options: argparse.Namespace) -> str | None:
     return None if options.to == configured else options.to
 
 
-def _layout_remark(options: argparse.Namespace) -> str:
+def _layout_remarks(options: argparse.Namespace) -> Sequence[str]:
     other = _other_layout(options)
     wanted = (
         f"set [compute] layout = {other} in the configuration too: otherwise the next pass plans the old layout again"
     )
-    return wanted if other else ""
+    return [wanted] if other else ()
 
 
 def _for_each(records: Sequence[Mapping[str, object]], name: str, table: str, ending: Exit) -> Report:

@@ -62,13 +62,13 @@ def show(options: argparse.Namespace) -> Report:
         observed = bare_metal.client.observe(node)
         tree = encode_observed_tree(observed, bare_metal.client.allocations(observed))
     shown: ShownTreeForm = {**tree, "names": {}}
-    remark = "" if observed.root else f"placement has no provider {node}: run compute-node-agent sync first"
+    remarks = [] if observed.root else [f"placement has no provider {node}: run compute-node-agent sync first"]
     return Report(
         data=shown,
         table="agent.command.host_tables:print_shown",
-        exit=Exit.ERROR if remark else Exit.DONE,
-        remark=remark,
-        subjects=() if remark else (of_shown(shown),),
+        exit=Exit.ERROR if remarks else Exit.DONE,
+        remarks=remarks,
+        subjects=() if remarks else (of_shown(shown),),
     )
 
 
@@ -179,7 +179,7 @@ def _report(outcome: NodesOutcome, where: str, ending: Exit, *, dry: bool = Fals
         data=data,
         table="agent.command.node_tables:print_pass",
         exit=Exit.DIFFERENCES if empty else gravest,
-        remark=f"{where} has {NO_NODES}" if empty else "",
+        remarks=[f"{where} has {NO_NODES}"] if empty else (),
         subjects=() if empty else (of_pass(data, where),),
     )
 

@@ -37,14 +37,14 @@ def rehearse(act: Act, options: argparse.Namespace, archives: Sequence[Path]) ->
         assert report is not None
         plans.append(cast("RehearsedForm", {**_without_trees(report.data), "archive": str(archive)}))
         endings.append(Exit(report.exit))
-        remarks += [f"{archive}: {line}" for line in report.remark.split("\n") if line]
+        remarks += [f"{archive}: {line}" for line in report.remarks]
         subjects += report.subjects
     data: RehearsalForm = {"plans": plans, "summary": dict(Counter(one["outcome"] for one in plans))}
     return Report(
         data=data,
         table="agent.command.plan_tables:print_rehearsal",
         exit=max(endings, key=_GRAVITY.index),
-        remark="\n".join(remarks),
+        remarks=remarks,
         subjects=subjects,
     )
 

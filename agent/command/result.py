@@ -22,7 +22,7 @@ class Report:
     table: str  # the Printer as "module:function", which takes the form of the data: rich is loaded only to print
     each: Sequence[Mapping[str, object]] | None = None  # printed one by one instead of the data; None: the data is
     exit: int = Exit.DONE  # one of Exit, or of the verb's own codes
-    remark: str = ""  # text for people, on standard error
+    remarks: Sequence[str] = ()  # lines for people, on standard error
     subjects: Sequence["Subject"] = ()  # what --picture draws; empty: nothing
 
 

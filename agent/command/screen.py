@@ -1,9 +1,13 @@
 """Where tables for people are printed: in colour and as wide as the terminal, or plain in a pipe."""
 
 import sys
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from rich.console import Console
 from rich.table import Column
+
+from reportclient.errors import printable
 
 PIPE_WIDTH = 150
 LONG = 24  # providers: a tree of more is shortened, unless a person wants all of it
@@ -17,6 +21,10 @@ class Screen(Console):
         super().__init__(markup=False, highlight=False, **options)  # type: ignore[arg-type]
         self.whole = whole
 
+    def show(self, table: Callable[["Screen", Any], None], data: Mapping[str, object]) -> None:
+        """Print data by its printer; what other services wrote into it cannot act on the terminal."""
+        table(self, _printable(data))
+
 
 def screen(*, whole: bool = False) -> Screen:
     """Open standard output, as wide as the terminal or, in a pipe, wide enough for a line of a tree."""
@@ -26,3 +34,13 @@ def screen(*, whole: bool = False) -> Screen:
 def whole_column(title: str) -> Column:
     """Make a column that folds long names instead of cutting them off, because people copy them."""
     return Column(title, overflow="fold")
+
+
+def _printable(data: Any) -> Any:
+    if isinstance(data, str):
+        return printable(data)
+    if isinstance(data, Mapping):
+        return {_printable(key): _printable(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return type(data)(map(_printable, data))
+    return data

@@ -32,7 +32,7 @@ def undo(options: argparse.Namespace) -> Report:
             data={"conversions": []},
             table="agent.command.host_tables:print_journal",
             exit=Exit.REFUSED,
-            remark=f"nothing to take back: {settings.state_directory}/journal has no conversion in {where}",
+            remarks=[f"nothing to take back: {settings.state_directory}/journal has no conversion in {where}"],
         )
     undone = _conversion(entries[-1], settings.policy.layout)
     if settings.allow_reshape and settings.policy.layout != undone.layout:
@@ -44,7 +44,7 @@ def undo(options: argparse.Namespace) -> Report:
     vars(options).update({**VERBS["reshape"].defaults(), **vars(options), **said})
     shown = reshape(options)
     name = f"takes back the conversion of {entries[-1].began} from {undone.layout} to {entries[-1].target}"
-    return replace(shown, remark="\n".join(filter(None, (name, shown.remark))))
+    return replace(shown, remarks=[name, *shown.remarks])
 
 
 def _conversion(entry: Entry, configured: Layout) -> Conversion:

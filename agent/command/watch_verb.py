@@ -50,7 +50,7 @@ def _print(options: argparse.Namespace, change: Change) -> None:
         from agent.command.plan_tables import print_change
         from agent.command.screen import screen
 
-        print_change(screen(), data)
+        screen().show(print_change, data)
         sys.stdout.flush()
         return
     from agent.command.data import about, print_data

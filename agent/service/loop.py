@@ -28,6 +28,7 @@ from agent.state.locks import serving
 from agent.sync.outcome import Status
 from drivers.errors import DiscoveryError
 from drivers.events import Event
+from reportclient.errors import printable
 
 if TYPE_CHECKING:
     from agent.audit.heal import HealPolicy
@@ -81,7 +82,7 @@ class Daemon:
         except Exception:  # of a library: the signal after this one must be heard too
             LOG.exception("no report can be made")
         else:
-            sys.stderr.write(text)
+            sys.stderr.write(printable(text, lines=True))
             sys.stderr.flush()
 
     @property

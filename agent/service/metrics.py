@@ -16,6 +16,7 @@ from prometheus_client.exposition import ThreadingWSGIServer
 from agent import VERSION
 from agent.service.audits import Stock
 from agent.service.status import ServiceStatus
+from reportclient.errors import printable
 
 ASKING_S = 5  # how long a connection may stay silent before it is closed
 OPERATION = ("source", "operation")
@@ -108,12 +109,12 @@ class _StockMetrics:
         before, self._known = self._known, dict(stocks)
         for key in before.keys() - stocks.keys():
             for gauge in self._gauges.values():
-                gauge.remove(*key)
+                gauge.remove(*map(printable, key))
         for key, stock in stocks.items():
             if before.get(key) != stock:
                 values = (stock.total, stock.reserved, stock.allocation_ratio, stock.used)
                 for gauge, value in zip(self._gauges.values(), values, strict=True):
-                    gauge.labels(*key).set(value)
+                    gauge.labels(*map(printable, key)).set(value)
 
 
 class Metrics:

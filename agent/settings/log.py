@@ -6,7 +6,7 @@ from pathlib import Path
 from oslo_config import cfg
 from oslo_log import log
 
-from reportclient.errors import mask
+from reportclient.errors import mask, printable
 
 QUIET = (
     *("drivers.libvirt.session", "keystoneauth", "urllib3", "oslo_service", "oslo_concurrency", "stevedore"),
@@ -68,8 +68,8 @@ def register_log(conf: cfg.ConfigOpts) -> None:
 
 
 def _mask(record: logging.LogRecord) -> bool:
-    """Mask passwords in URLs, which libraries log at DEBUG."""
-    text = record.getMessage()
-    if "://" in text:
-        record.msg, record.args = mask(text), None
+    """Mask passwords in URLs, which libraries log at DEBUG; what other services wrote cannot forge a line."""
+    record.msg, record.args = printable(mask(record.getMessage())), None
+    if record.exc_info and not record.exc_text:
+        record.exc_text = printable(logging.Formatter().formatException(record.exc_info), lines=True)
     return True

@@ -49,7 +49,7 @@ class _OnceLoader(yaml.SafeLoader):
 
     def compose_node(self, parent: Any, index: Any) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()
+            event: Any = self.peek_event()  # type: ignore[no-untyped-call]
             raise _Refused(f"{event.start_mark.line + 1}: *{event.anchor} repeats what stands elsewhere: write it out")
         return super().compose_node(parent, index)
 

@@ -13,7 +13,7 @@ MAX_MEMBERS = 100_000
 MAX_TOTAL_BYTES = 1024 * 1024 * 1024
 MAX_DEPTH = 50  # folders in folders
 _PADDING_BYTES = 1024 * 1024  # most that a program writes after the last file; tar fills up 10 KiB
-_PART_BYTES = 1024 * 1024  # most that is read at once: files come in smaller parts, headers whole
+_PART_BYTES = 2 * _PADDING_BYTES  # most that is read at once: files come in smaller parts, headers whole
 
 
 def unpack(packed: Path, folder: Path, *, most_bytes: int = MAX_ARCHIVE_BYTES) -> Path:
@@ -27,8 +27,8 @@ def unpack(packed: Path, folder: Path, *, most_bytes: int = MAX_ARCHIVE_BYTES) -
         MalformedFact: a path or link leads out of the folder, or there are more or larger files than any host has.
     """
     try:
-        with gzip.open(packed) as whole:
-            with tarfile.open(fileobj=_Parts(whole), mode="r:") as tar:
+        with _Parts(packed) as whole:
+            with tarfile.open(fileobj=whole, mode="r:") as tar:
                 _extract(tar, folder, packed, most_bytes)
             if len(whole.read(_PADDING_BYTES + 1)) > _PADDING_BYTES:  # the end has the checksum
                 raise MalformedFact(f"{packed} is not a host archive or case: it goes on after its last file")
@@ -38,17 +38,13 @@ def unpack(packed: Path, folder: Path, *, most_bytes: int = MAX_ARCHIVE_BYTES) -
     return tops[0] if len(tops) == 1 and tops[0].is_dir() else folder
 
 
-class _Parts:
+class _Parts(gzip.GzipFile):
     """A file that is read in parts: tarfile reads long names and extended headers whole, whatever size they state."""
 
-    def __init__(self, file: gzip.GzipFile) -> None:
-        self._file = file
-        self.tell, self.seek = file.tell, file.seek
-
-    def read(self, size: int = -1) -> bytes:
-        if not 0 <= size <= _PART_BYTES:
+    def read(self, size: int | None = -1) -> bytes:
+        if size is None or not 0 <= size <= _PART_BYTES:
             raise ValueError(f"it has a header of {size} bytes")
-        return self._file.read(size)
+        return super().read(size)
 
 
 def _extract(tar: tarfile.TarFile, folder: Path, packed: Path, most_bytes: int) -> None:

@@ -402,7 +402,7 @@ def plan(tmp_path: Path, path: Path) -> argparse.Namespace:
     return argparse.Namespace(config_file=[tmp_path / "agent.conf"], config_dir=[], save=path, rename_from=None)
 
 
-REPORT = Report(data={}, table="", exit=Exit.DIFFERENCES, remark="remark")
+REPORT = Report(data={}, table="", exit=Exit.DIFFERENCES, remarks=["remark"])
 
 
 def test_a_case_that_cannot_be_begun_is_refused_before_anything_is_read(tmp_path: Path) -> None:
@@ -424,7 +424,7 @@ def test_the_report_of_a_verb_is_given_though_its_case_cannot_be_written(tmp_pat
 
     assert report is not None
     assert (report.data, report.exit) == (REPORT.data, Exit.ERROR)
-    assert re.match("remark\ncannot write the case .*: No such file", report.remark)
+    assert re.match("remark\ncannot write the case .*: No such file", "\n".join(report.remarks))
 
 
 @pytest.mark.parametrize("written", [True, False])

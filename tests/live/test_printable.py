@@ -1,0 +1,49 @@
+"""A name that another service wrote into placement acts on no terminal, and forges no line of a log."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from beds.agents import run_agent
+from beds.placement import PlacementServer
+from beds.upgrades import UPGRADES, Story, Upgrade
+
+pytestmark = pytest.mark.live
+
+EVIL = "four-cells_\x1b[2J\x9b31m\u202eevil\nERROR forged\u2028line"
+SHOWN = r"four-cells_\x1b[2J\x9b31m\u202eevil\nERROR forged\u2028line"
+ACTS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e\u2028]")
+VERBS = (
+    "show --all",
+    "plan",
+    "sync",
+    "sync -vv",
+    "audit",
+    "reshape --to numa",
+    "reshape --to flat",
+    "explain VCPU",
+    "check",
+    "status",
+    "hand-over",
+    "retire",
+)
+
+
+def test_no_verb_prints_a_character_that_acts(placement_server: PlacementServer, tmp_path: Path) -> None:
+    data = Story(UPGRADES / "01-flat-vgpu-to-gpus").data
+    data["guests"], data["before"], data["first"] = {}, {"providers": {}, "consumers": {}}, data["config"]
+    one = Upgrade(data, placement_server.url, tmp_path)
+    root = one.placement.send("GET", "/resource_providers?name=four-cells")["resource_providers"][0]
+    one.placement.add_child(root, EVIL, "VGPU", 4, "HW_NIC_SRIOV")
+
+    printed = {}
+    for verb in VERBS:
+        name, *more = verb.split()
+        done = run_agent(name, *(one.options if name != "status" else one.options[2:]), *more)
+        printed[verb] = done.out + done.err
+
+    assert {verb for verb, text in printed.items() if ACTS.search(text)} == set()
+    assert {verb for verb, text in printed.items() if re.search("^ERROR forged", text, re.MULTILINE)} == set()
+    assert SHOWN in "".join(printed["show --all"].split("\n")).replace("│", "")
+    assert {"audit", "plan"} <= {verb for verb, text in printed.items() if SHOWN in text}
