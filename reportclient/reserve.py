@@ -163,9 +163,7 @@ def _with_amounts(seen: ObservedProvider, amounts: Mapping[str, int] | None) -> 
 
 def _remembered(traits: Collection[str]) -> dict[str, int]:
     found: dict[str, int] = {}
-    for trait in traits:
-        if not trait.startswith(KEEP):
-            continue
+    for trait in traits:  # no trait of another kind begins with a number
         amount, _, resource_class = trait.removeprefix(KEEP).partition("_")
         if amount.isdecimal():
             found[resource_class] = max(int(amount), found.get(resource_class, 0))

@@ -132,7 +132,7 @@ def _decide(view: View, shaper: Shaper) -> Draft | Needs:
     for name, why in suspects.items():
         if not view.readings.providers[name]:
             raise ConfigError(why)
-    unseen = unseen_traits(view, standing, wanted)
+    unseen = unseen_traits(standing, wanted)
     if unread := unseen - view.readings.traits.keys():
         return Needs(traits=unread)
     known = frozenset(name for name in unseen if view.readings.traits[name])
@@ -141,7 +141,7 @@ def _decide(view: View, shaper: Shaper) -> Draft | Needs:
         return way
     if needs := _unread_signs(view, shaped, way):
         return needs
-    lacked = lacked_traits(view, standing) | unknown_standard(unseen, known)
+    lacked = lacked_traits(standing) | unknown_standard(unseen, known)
     return _draft(view, shaper, standing, shaped, wanted, way, lacked)
 
 

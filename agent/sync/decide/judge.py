@@ -150,7 +150,7 @@ def _twice(draft: Draft) -> tuple[str, ...]:
     root = draft.observed.root
     if root is None:
         return ()
-    carried = root.provider.inventories.keys() - draft.ours.classes(root) - draft.desired.root.inventories.keys()
+    carried = root.provider.inventories.keys() - draft.ours.classes(root)  # what is wanted on the root is ours
     children = [provider for provider in draft.desired if provider.parent]
     both = sorted(name for name in carried if any(name in provider.inventories for provider in children))
     if not both:

@@ -47,7 +47,7 @@ def _beyond(shaped: ProviderTree, emitted: Names) -> dict[str, Names]:
     return {name: names for name, names in found.items() if names.classes or names.traits}
 
 
-def unseen_traits(view: View, standing: Standing, wanted: Wanted) -> frozenset[str]:
+def unseen_traits(standing: Standing, wanted: Wanted) -> frozenset[str]:
     """
     Return the wanted traits that no provider here carries.
 
@@ -55,10 +55,10 @@ def unseen_traits(view: View, standing: Standing, wanted: Wanted) -> frozenset[s
     """
     names = frozenset[str]().union(*(provider.traits for provider in wanted.tree))
     carried = frozenset[str]().union(*(seen.provider.traits for seen in standing.observed))
-    return names - carried - lacked_traits(view, standing)
+    return names - carried - lacked_traits(standing)
 
 
-def lacked_traits(view: View, standing: Standing) -> frozenset[str]:
+def lacked_traits(standing: Standing) -> frozenset[str]:
     """Return the standard traits that placement lacked when the tree was last as it stands; empty if it changed."""
     memory = standing.memory
     return memory.lacked_traits if standing.observed == memory.observed else frozenset()
