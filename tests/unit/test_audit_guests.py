@@ -8,6 +8,10 @@ from agent.audit.decide.findings import MEANINGS, Finding, Kind
 from agent.audit.decide.guests import NOBODY, find_all
 from agent.audit.decide.snapshot import Snapshot, kin, suspects
 from agent.audit.decide.unknown_consumers import CLOCKS_S
+from agent.audit.heal import Healed, HealPolicy, decide_repairs
+from agent.audit.run import AuditResult
+from agent.state.audit import AuditMemory, Sighting
+from agent.state.clock import StoppedClock
 from reportclient.allocations import Allocation, Consumer, Float, GuestState, Holding, Holdings, Slots
 from reportclient.ownership import MARKER
 from reportclient.plan import ReplaceAllocations, Rewrite
@@ -67,6 +71,24 @@ def snapshot(*consumers: Consumer, holdings: Holdings | None = None, known: Gues
         present=frozenset(names.values()),
         consumers={one.uuid: one for one in consumers},
         sharing=frozenset({SHARED}),
+    )
+
+
+MISSING_ONES = HealPolicy(kinds=frozenset({Kind.MISSING}), move_s=600)
+
+
+def audit(*found: Finding, consumers: tuple[Consumer, ...] = ()) -> AuditResult:
+    """An audit that saw all this before, long ago."""
+    return AuditResult(
+        node="host",
+        root_uuid=ROOT,
+        tree=TREE,
+        findings=found,
+        young=(),
+        memory=AuditMemory(sightings={one.key: Sighting(first_s=0.0, looks=2) for one in found}),
+        clock=StoppedClock("", 0.0, 0.0),
+        before=AuditMemory(),
+        consumers={one.uuid: one for one in consumers},
     )
 
 
@@ -445,3 +467,43 @@ def test_a_guest_of_which_nobody_says_whose_it_is_is_read_only_where_a_stranger_
 
 def test_each_kind_of_finding_has_a_meaning() -> None:
     assert MEANINGS.keys() == set(Kind)
+
+
+@pytest.mark.parametrize(("keepers_s", "healed"), [(5.0, Healed.REPORTED), (5000.0, Healed.HEALED)])
+def test_a_repair_that_rewrites_a_guest_and_its_keeper_waits_until_neither_is_young(
+    keepers_s: float, healed: Healed
+) -> None:
+    keeper = replace(consumer("migration", kind="MIGRATION"), age_s=keepers_s)
+    (first, *_) = find_all(snapshot(keeper))
+
+    (outcome,) = decide_repairs(audit(first, consumers=(keeper,)), MISSING_ONES, now=10_000.0)
+
+    assert (outcome.healed, "it has been so for 5 s" in outcome.why) == (healed, healed is Healed.REPORTED)
+
+
+def test_of_two_repairs_that_rewrite_one_keeper_the_second_waits_for_the_next_audit() -> None:
+    keeper = consumer("migration", kind="MIGRATION")
+    (first, *_) = find_all(snapshot(keeper))
+    assert first.repair is not None
+    second = replace(first, consumer="another", repair=replace(first.repair, text="another repair"))
+
+    outcomes = decide_repairs(audit(first, second), MISSING_ONES, now=10_000.0)
+
+    assert [one.healed for one in outcomes] == [Healed.HEALED, Healed.REPORTED]
+    assert "another repair of the same consumer goes first" in outcomes[1].why
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "whole"),
+    [
+        pytest.param({SHARED: {"CUSTOM_TOKEN": 1}}, True, id="another service's provider gives it"),
+        pytest.param({SHARED: {"DISK_GB": 1}}, False, id="nobody gives it"),
+    ],
+)
+def test_a_guest_gets_its_set_back_only_with_what_its_flavor_names(elsewhere: Slots, whole: bool) -> None:
+    named = replace(RUNS, named={"CUSTOM_TOKEN": 1})
+
+    (found, *_) = find_all(snapshot(consumer(slots=elsewhere), known=named))
+
+    assert (found.kind, found.repair is not None) == (Kind.MISSING, whole)
+    assert whole or "how much CUSTOM_TOKEN the guest should have" in found.seen

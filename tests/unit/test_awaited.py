@@ -41,6 +41,15 @@ def vf_rule(number: int) -> DeviceRule:
     return parse_rule({"address": f"0000:81:10.{number}", "resource_class": VF}, number + 1)
 
 
+def totals(one: OneHost) -> dict[str, int]:
+    """Class -> total, over all providers."""
+    found: dict[str, int] = {}
+    for seen in one.tree():
+        for name, stock in seen.provider.inventories.items():
+            found[name] = found.get(name, 0) + stock.total
+    return found
+
+
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
     """Starts a host, and makes its first pass."""
@@ -281,6 +290,31 @@ def test_a_card_that_did_not_come_up_at_all_is_awaited(start: Start) -> None:
     one.sync(facts=booted("second"))
 
     assert one.stock(NIC) == {VF: (4, 0)}
+
+
+@pytest.mark.parametrize("layout", ["flat", "devices", "cells", "numa"])
+def test_cpus_and_memory_that_a_boot_took_away_are_not_awaited(start: Start, layout: Layout) -> None:
+    one = start(layout)
+    cpus = replace(FIRST.cpu_map, online=FIRST.cpu_map.online - {max(FIRST.cpu_map.online)})
+    cells = tuple(replace(cell, memory_kib=cell.memory_kib - 1024) for cell in FIRST.cells)
+    before = totals(one)
+
+    done = one.sync(FORCE, facts=replace(booted("second"), cpu_map=cpus, cells=cells))
+
+    assert totals(one) == {**before, "VCPU": before["VCPU"] - 1, "MEMORY_MB": before["MEMORY_MB"] - len(cells)}
+    assert done.notes == ()
+
+
+def test_of_two_cards_of_one_class_in_a_total_the_one_that_a_boot_took_away_is_awaited(start: Start) -> None:
+    """A person withdrew the other one meanwhile, so that nothing of the class is left."""
+    second = "0000:83:00.0"
+    one = start("flat", facts=replace(host(*card(NIC, 4), *card(second, 4)), boot="first"))
+    rule = parse_rule({"address": "0000:81:10.*", "resource_class": VF}, 1)
+
+    later = replace(host(*card(NIC, 0), *card(second, 4)), boot="second")
+    one.sync(FORCE, facts=later, policy=replace(one.policy, devices=DevicePolicy(report=True, rules=(rule,))))
+
+    assert one.stock()[VF] == (8, 8)
 
 
 def test_no_wait_is_configured(start: Start) -> None:

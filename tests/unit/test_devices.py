@@ -9,6 +9,7 @@ import pytest
 
 from agent.settings.devices import parse_rules
 from drivers.devices import device_stock, idle, present
+from drivers.devices.expected import short_rules
 from drivers.devices.stock import DeviceStock
 from drivers.errors import PolicyError
 from drivers.facts import Guest, HostFacts, Mdev, MdevParent, MdevType, NetDevice, SevKernel, Tenant, Versions
@@ -329,6 +330,18 @@ def test_a_pf_is_not_offered_whole_while_a_guest_has_the_interface_of_its_vf() -
     assert offered(facts, rules(DeviceRule(number=1, product_id="1528"))) == {
         "0000:81:00.0": {"CUSTOM_PCI_8086_1528": (1, 1)}
     }
+
+
+@pytest.mark.parametrize(
+    ("states", "reserved"), [(("down", "up"), 0), (("up", "down"), 0), (("down", "notpresent"), 4)]
+)
+def test_a_pf_with_several_links_is_ill_only_if_all_are_down(states: tuple[str, ...], reserved: int) -> None:
+    links = tuple(NetDevice(f"ens1d{number}", state) for number, state in enumerate(states))
+
+    one = only(host(*card(vfs=4, net_devices=links)), ALL)
+
+    assert one.inventories["SRIOV_NET_VF"][0].reserved == reserved
+    assert "(ens1d0, ens1d1)" in one.traits[UNHEALTHY].fact if reserved else UNHEALTHY not in one.traits
 
 
 def test_what_ill_health_reserved_is_given_back_and_what_a_person_reserved_is_not() -> None:
@@ -787,3 +800,9 @@ def test_a_rule_with_fewer_devices_than_it_expects_is_told(vfs: int, room: int, 
     found = idle(facts, replace(policy, mdevs=(MdevRule(type="a", expect=4),)))
 
     assert [one.partition(":")[0] for one in found] == said
+
+
+def test_rules_that_do_not_count_expect_nothing() -> None:
+    policy = replace(rules(DeviceRule(number=1, product_id="1515", expect=8)), report=False)
+
+    assert short_rules(host(*card(vfs=4)), policy) == ()

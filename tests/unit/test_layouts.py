@@ -28,6 +28,7 @@ from fakes import FACTS
 from hardware import card, gpu, host, hosts, parent, plain, policies, rules
 from reportclient.allocations import Holding
 from reportclient.ownership import MARKER
+from reportclient.reserve import KEEP, UNHEALTHY
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
@@ -189,6 +190,22 @@ def test_reserved_huge_pages_are_kept_in_their_pool() -> None:
     assert (pool.inventories["MEMORY_MB"].total, pool.inventories["MEMORY_MB"].reserved) == (200, 128)
 
 
+@pytest.mark.parametrize(
+    ("host_mib", "count", "fits"), [(1024, 786_432, True), (1024, 786_433, False), (0, 1 << 20, True)]
+)
+def test_small_pages_are_reserved_beside_the_hosts_memory_as_far_as_there_are_any(
+    host_mib: int, count: int, fits: bool
+) -> None:
+    facts = replace(FACTS, cells=(NumaCell(0, 4 << 20, FACTS.cells[0].cpus, (MemoryPages(4, 0),)),))
+    wishes = {"reserved_memory_mib": host_mib, "reserved_pages": (ReservedPages(0, 4, count),)}
+
+    if not fits:
+        with pytest.raises(PolicyError, match="keeps 786433 pages of 4 KiB in cell 0"):
+            tree(facts, "cells", None, **wishes)
+        return
+    assert sums(tree(facts, "cells", None, **wishes), "reserved")["MEMORY_MB"] == 4096
+
+
 def test_cpus_without_a_place_stay_on_the_root() -> None:
     facts = replace(FACTS, cpu_map=CpuMap(6, frozenset(range(6))))
 
@@ -260,6 +277,54 @@ def test_in_flat_what_a_person_reserved_on_the_root_stays() -> None:
     after = tree(host(*card(vfs=4)), "flat", ObservedTree((sick,)), devices=devices).root
 
     assert [one.inventories["SRIOV_NET_VF"].reserved for one in (well, ill, after)] == [1, 4, 1]
+
+
+@pytest.mark.parametrize("before", [19_000_000, 20_000_000])
+def test_in_flat_the_rest_of_a_link_without_a_speed_is_reserved_beside_the_links_of_ill_cards(before: int) -> None:
+    """What stood is the sum of both links; of 19 Gbit/s, one of 9 is silent now."""
+    stock = {"NET_BW_EGR_KILOBIT_PER_SEC": Inventory(total=before)}
+    root = ObservedProvider(uuid="r", generation=1, provider=Provider(name="host", inventories=stock))
+    ill = card("0000:81:00.0", power_state="error")
+    silent = card("0000:83:00.0", net_devices=(NetDevice("ens3", "down"),))
+    devices = DevicePolicy(discover_all=True, link_bandwidth=True)
+
+    found = tree(host(*ill, *silent), "flat", ObservedTree((root,)), devices=devices).root
+    (kept,) = [one for name, one in found.inventories.items() if name == "NET_BW_EGR_KILOBIT_PER_SEC"]
+
+    assert (kept.total, kept.reserved) == (before, before)
+
+
+@pytest.mark.parametrize(
+    ("before", "shares"),
+    [
+        pytest.param(15_000_001, [2_500_001, 2_500_000], id="one has a unit more"),
+        pytest.param(10_000_001, [1, None], id="one unit"),
+        pytest.param(10_000_000, [None, None], id="nothing is left"),
+        pytest.param(9_000_000, [None, None], id="less stood than is there"),
+    ],
+)
+def test_links_without_a_speed_share_the_rest_of_a_total_equally_and_reserved(
+    before: int, shares: list[int | None]
+) -> None:
+    stock = {"NET_BW_EGR_KILOBIT_PER_SEC": Inventory(total=before)}
+    root = ObservedProvider(uuid="r", generation=1, provider=Provider(name="host", inventories=stock))
+    silent = [card(f"0000:8{n}:00.0", net_devices=(NetDevice(f"ens{n}", "down"),)) for n in (3, 4)]
+    devices = DevicePolicy(discover_all=True, link_bandwidth=True)
+    facts = host(*card("0000:81:00.0"), *silent[0], *silent[1])
+
+    found = {one.name: one.inventories for one in tree(facts, "devices", ObservedTree((root,)), devices=devices)}
+    each = [found[f"host_0000:8{n}:00.0"].get("NET_BW_EGR_KILOBIT_PER_SEC") for n in (3, 4)]
+
+    assert [one and (one.total, one.reserved) for one in each] == [share and (share, share) for share in shares]
+
+
+def test_a_reservation_that_the_root_remembers_of_a_class_without_inventory_is_no_cards() -> None:
+    traits = frozenset({MARKER, UNHEALTHY, f"{KEEP}3_SRIOV_NET_VF"})
+    root = ObservedProvider(uuid="r", generation=1, provider=Provider(name="host", traits=traits))
+
+    found = tree(host(*card(vfs=4)), "devices", ObservedTree((root,)), devices=DevicePolicy(discover_all=True))
+
+    assert {one.inventories["SRIOV_NET_VF"].reserved for one in found if one.parent} == {0}
 
 
 def test_the_ratio_of_memory_is_not_taken_from_huge_pages() -> None:

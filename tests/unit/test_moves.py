@@ -14,6 +14,7 @@ from drivers.devices import present
 from drivers.facts import Devices, Guest, HostFacts, Mdev, MdevParent, MdevType
 from drivers.libvirt.shape import EMITTED, shape
 from drivers.moves import displaced, plan_moves
+from drivers.moves.floats import AS_BEFORE, IN_ITS_CELL
 from drivers.policy import DevicePolicy, Layout, MdevRule, Policy
 from drivers.reasons import Shaped
 from drivers.strangers import find_stand_ins
@@ -341,9 +342,13 @@ def known(*units: Holding, floats: tuple[Float, ...] = (), others: tuple[str, ..
     return Holdings(frozenset({*guests, *others}), units, floats)
 
 
+OFFERS = Ownership(
+    emitted=Names(frozenset({"VGPU", "VCPU", "PCPU", "MEMORY_MB", "SRIOV_NET_VF", "CUSTOM_A", "CUSTOM_B", "BW"}))
+)
+
+
 def moves(observed: Observed, desired: ProviderTree, holdings: Holdings = Holdings()) -> tuple[Move, ...]:
-    emitted = Names(frozenset({"VGPU", "VCPU", "PCPU", "MEMORY_MB", "SRIOV_NET_VF", "CUSTOM_A", "CUSTOM_B", "BW"}))
-    return plan_moves(observed, desired, holdings, Ownership(emitted=emitted))
+    return plan_moves(observed, desired, holdings, OFFERS)
 
 
 def test_the_only_place_below_takes_all_whatever_the_hypervisor_knows() -> None:
@@ -459,6 +464,38 @@ def test_what_floats_goes_nowhere_but_where_it_may_be() -> None:
 
     with pytest.raises(Unplaceable, match="consumer a has 2 MEMORY_MB on host"):
         moves(before, tree(card={"MEMORY_MB": 4}, other={"MEMORY_MB": 4}), known(floats=floats))
+
+
+def test_what_floats_takes_its_former_place_only_if_it_may_be_there() -> None:
+    row = Allocation("a", "host", "MEMORY_MB", 2)
+    before = holding(row, of=tree({"MEMORY_MB": 8}))
+    desired = tree(card={"MEMORY_MB": 4}, other={"MEMORY_MB": 4})
+    former = {("a", "host", "MEMORY_MB"): OTHER}
+
+    def place(*places: str) -> tuple[str, str]:
+        floats = (Float("a", "MEMORY_MB", 2, places, "its memory"),)
+        (move,) = plan_moves(before, desired, known(floats=floats), OFFERS, former=former)
+        return move.to_provider, move.because
+
+    assert place(CARD, OTHER) == (OTHER, AS_BEFORE)
+    assert place(CARD) == (CARD, "its memory")
+
+
+def test_what_floats_stays_in_its_cell_only_if_it_may_be_there() -> None:
+    before = holding(Allocation("a", CARD, "MEMORY_MB", 2), of=tree(card={"MEMORY_MB": 4}, other={"MEMORY_MB": 4}))
+    pools = (
+        Provider(name=f"{cell}_pool", parent=cell, inventories=_stock({"MEMORY_MB": 4}), traits=frozenset({MARKER}))
+        for cell in BOTH
+    )
+    desired = ProviderTree((*tree(card={"VCPU": 1}, other={"VCPU": 1}), *pools))
+
+    def place(*places: str) -> tuple[str, str]:
+        floats = (Float("a", "MEMORY_MB", 2, places, "its memory"),)
+        (move,) = moves(before, desired, known(floats=floats))
+        return move.to_provider, move.because
+
+    assert place(f"{OTHER}_pool", f"{CARD}_pool") == (f"{CARD}_pool", IN_ITS_CELL)
+    assert place(f"{OTHER}_pool") == (f"{OTHER}_pool", "its memory")
 
 
 def test_bound_memory_has_its_units_and_only_the_rest_floats() -> None:

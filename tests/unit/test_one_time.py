@@ -128,6 +128,15 @@ def test_what_an_operator_writes_is_no_use(start: Start) -> None:
     assert one.stock(NIC) == OFFERED
 
 
+def test_a_trait_that_somebody_puts_on_a_device_is_no_use(start: Start) -> None:
+    one = start()
+    for away in (False, True):
+        one.put_trait(NIC, "CUSTOM_RACK_7", away=away)
+        one.sync()
+
+    assert one.stock(NIC) == OFFERED
+
+
 @pytest.mark.parametrize("layout", ["numa", "cells", "devices"])
 def test_our_own_writes_are_no_use(start: Start, layout: str) -> None:
     one = start()

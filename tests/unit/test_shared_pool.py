@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from agent.sync.decide.pool import Pool
+from agent.sync.decide.sharing import below
 from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.outcome import Status
 from agent.sync.run import run_pass
@@ -15,7 +17,7 @@ from drivers.facts import DiskFacts, DiskSpace, DiskUnread, PoolSpace
 from drivers.policy import Layout, Policy, Ratio
 from drivers.pools import POOLS, SHARER, pool_aggregate, pool_provider, pool_uuid
 from fakes import FACTS
-from reportclient.tree import ObservedTree
+from reportclient.tree import Inventory, ObservedTree, Provider
 
 VMS = PoolSpace("vms", cluster_bytes=3000 << 30, pool_gib=900, fsid="9f4e7c1a-6c0e-4f6f-8a55-2d9b3c1f7e10")
 OWN = Policy()
@@ -194,6 +196,24 @@ def test_a_pool_that_is_too_small_is_refused(one: OneHost) -> None:
 
     assert (done.status, pool(one)) == (Status.UNSAFE, None)
     assert f"make room on {POOLS}" in done.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("used", "reserved"),
+    [
+        pytest.param(0, 5, id="by nobody"),
+        pytest.param(10, 10, id="with room for twice as much"),
+        pytest.param(11, 11, id="a part of a unit counts whole"),
+        pytest.param(500, 100, id="by more than there is"),
+    ],
+)
+def test_what_others_use_of_a_pool_is_no_room_for_a_hosts_disks(used: int, reserved: int) -> None:
+    stock = {"DISK_GB": Inventory(total=100, reserved=5, allocation_ratio=2.0)}
+    wanted = Provider(name="pool", inventories=stock)
+    found = below(Pool(stands=None, wanted=wanted, uuid="pool", aggregate="all", shared=True, used=used), "host")
+
+    assert found.provider.inventories["DISK_GB"].reserved == reserved
+    assert (found.name, found.provider.parent) == ("host_pool", "host")
 
 
 def test_a_pool_of_less_than_one_gib_offers_nothing_new() -> None:

@@ -214,6 +214,17 @@ def test_a_vf_that_a_guest_has_by_another_way_is_not_taken_from_it(has: dict[str
     assert findings(facts, placed(facts, vfs()), (*rows(), row), vfs()) == ()
 
 
+@pytest.mark.parametrize("allocated", [0, 1])
+def test_a_passthrough_interface_is_a_network_port_for_which_nova_need_not_allocate(allocated: int) -> None:
+    pf, first, *others = card(vfs=2)
+    named = replace(first, net_devices=(NetDevice("ens1v0", "up"),))
+    guest = replace(GUEST, mdevs=frozenset(), tenant=NOVAS, netdevs=frozenset({"ens1v0"}))
+    facts = replace(host(pf, named, *others), guests=(guest,))
+    row = Allocation("guest", "host_0000:81:00.0", "CUSTOM_VF", 1)
+
+    assert findings(facts, placed(facts, vfs()), (*rows(), *[row] * allocated), vfs()) == ()
+
+
 def test_an_encryption_context_of_a_kind_that_is_off_is_no_difference() -> None:
     guest = replace(GUEST, mdevs=frozenset(), encryption="amd_sev_es")
     facts = replace(FACTS, guests=(guest,), domain_capabilities=(SEV,))
@@ -239,6 +250,25 @@ def test_a_guest_without_allocations_is_not_given_a_part_of_what_it_has() -> Non
     (missing, *_) = findings(lost, placed(BOTH), ())
 
     assert (missing.kind.value, missing.repair, missing.safe) == ("missing", None, False)
+
+
+ALL_RENAMED = Policy(devices=DevicePolicy(mdevs=(MdevRule(type="a", resource_class="CUSTOM_A"),)))
+
+
+def test_a_guest_without_allocations_is_not_given_a_part_while_the_class_of_its_card_has_a_new_name() -> None:
+    facts = replace(BOTH, guests=(replace(GUEST, tenant=Tenant("p", "u", None)),))
+
+    (missing, *_) = findings(facts, placed(BOTH), (), ALL_RENAMED)
+
+    assert (missing.kind.value, missing.repair) == ("missing", None)
+
+
+def test_a_wrong_amount_of_memory_is_one_also_while_the_class_of_a_card_has_a_new_name() -> None:
+    own = (Allocation("guest", "host", "MEMORY_MB", 65), *rows(**ONE)[1:])
+
+    found = findings(BOTH, placed(BOTH), own, ALL_RENAMED)
+
+    assert [(one.resource_class, one.expected, one.actual) for one in found] == [("MEMORY_MB", 64, 65)]
 
 
 def test_a_guest_is_not_given_its_vcpus_alone_while_the_tree_does_not_have_its_pages() -> None:

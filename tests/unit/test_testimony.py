@@ -128,6 +128,23 @@ def test_a_stopped_server_without_rows_is_missing_by_nova_s_word_alone(
     assert find_all(replace(asked, nova=told(rests, migrations=(move("post-migrating", "stranger"),)))) == ()
 
 
+@pytest.mark.parametrize(
+    ("status", "of", "found"),
+    [
+        pytest.param("finished", "stranger", set(), id="its resize awaits a confirmation"),
+        pytest.param("confirmed", "stranger", {(Kind.MISSING, "stranger", True)}, id="its resize ended"),
+        pytest.param("finished", "another", {(Kind.MISSING, "stranger", True)}, id="the resize of another server"),
+    ],
+)
+def test_a_stopped_server_without_rows_is_not_missing_while_its_resize_awaits_a_confirmation(
+    status: str, of: str, found: set[tuple[Kind, str | None, bool]]
+) -> None:
+    off = snapshot(guests={"stranger": OFF})
+    nova = told(server(status="SHUTOFF"), migrations=(move(status, of),))
+
+    assert kinds(find_all(replace(off, doubted=off.without_rows_of_nova(running=False), nova=nova))) == found
+
+
 def test_a_domain_that_is_not_nova_s_is_not_asked_for() -> None:
     own = snapshot(guests={"own": replace(OFF, project=None)})
 

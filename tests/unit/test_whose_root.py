@@ -10,6 +10,7 @@ from agent.audit.decide.findings import Kind
 from agent.audit.run import witness
 from agent.nova.answers import NovaRecord
 from agent.settings.read import Role
+from agent.sync.decide.view import Wishes
 from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.outcome import Status
 from beds.one_host import FORCE, Cut, OneHost
@@ -76,6 +77,23 @@ def test_a_pass_that_is_cut_off_does_not_make_a_host_with_nova_s_trait_a_strange
     one.sender.left = None
 
     assert one.sync(FORCE).status is Status.CHANGED
+
+
+def test_what_a_person_overruled_stays_overruled_until_it_is_gone_and_nothing_else_does(start: Start) -> None:
+    one = start()
+    numbers = iter(range(5, 20))
+
+    def written(signs: ServiceSigns, *, take_over: bool = False) -> bool:
+        """Whether a pass over a card with one VF more is carried out."""
+        one.signs = signs
+        status = one.sync(Wishes(force=True, take_over=take_over), facts=host(*card(NIC, next(numbers)))).status
+        assert status in (Status.CHANGED, Status.CONTESTED)
+        return status is Status.CHANGED
+
+    assert [written(RUNS), written(RUNS, take_over=True)] == [False, True]
+    assert [written(RUNS), written(RUNS)] == [True, True]
+    assert not written(replace(RUNS, units=("nova-compute.service",)))
+    assert [written(NOTHING), written(RUNS)] == [True, False]
 
 
 def test_a_role_that_is_refused_takes_no_memory_away(start: Start) -> None:
