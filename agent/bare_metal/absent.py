@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from agent.bare_metal.nodes import BareMetalNodes, Look, Task, node_outcome
-from agent.state.nodes import KnownNode
+from agent.state.nodes import UNREAD, KnownNode
 from agent.sync.outcome import Status
 from drivers.errors import DiscoveryError
 from drivers.ironic.driver import IronicDriver
@@ -43,7 +43,7 @@ def judge_absent(
     look.nodes |= {uuid: known for uuid, known in absent.items() if uuid not in asked}
     leftovers = {uuid for uuid, known in absent.items() if known.may_go} - elsewhere
     missing, whole = len(absent) - len(elsewhere | leftovers), len(look.memory.nodes) - len(leftovers)
-    limit = whole if force else max(1.0, whole * bare_metal.settings.shrink_fraction) if missing < whole else 0
+    limit = whole if force else _limit(bare_metal, missing, whole)
     refused = 0
     for uuid in sorted(going):
         known = replace(absent[uuid], gone_s=min(absent[uuid].gone_s or now, now))  # the clock may have been ahead
@@ -65,6 +65,28 @@ def judge_absent(
     if len(absent) > len(asked):
         rest = "missing from the listing too: the next passes ask Ironic about them"
         look.outcomes.append(node_outcome(f"{len(absent) - len(asked)} nodes", Status.GOING, rest))
+
+
+def refuse_lost(bare_metal: BareMetalNodes, look: Look, *, force: bool) -> None:
+    """
+    Take the tasks away that would make providers anew, where placement lost too many: its database, or its URL.
+
+    A node whose allocations are lost is on offer although it is in use. In a placement that is another one than before
+    nothing is written at all, as the memory of the other one has to stay.
+    """
+    before = (look.memory.elsewhere or look.memory).nodes
+    written = {uuid for uuid, known in before.items() if known.seen.generation != UNREAD}
+    lost = {one.provider.name for one in look.tasks if one.generation is None} & written
+    if force or not lost or len(lost) <= _limit(bare_metal, len(lost), len(written)):
+        return
+    look.tasks = [one for one in look.tasks if not (look.memory.elsewhere or one.provider.name in lost)]
+    where = f"the placement {look.memory.elsewhere.where}" if look.memory.elsewhere else "this placement"
+    why = (
+        f"placement does not have the providers of {len(lost)} of {len(written)} nodes, which {where} had at an "
+        f"earlier pass. Providers that are made anew have no allocations, so nodes in use are on offer. Check that "
+        f"this is the right placement, and that its database is whole; then run sync --force to make them"
+    )
+    look.outcomes.append(node_outcome(f"{len(lost)} nodes", Status.REFUSED, why))
 
 
 def judge_left(bare_metal: BareMetalNodes, look: Look, marked: Mapping[str, int], share: Share) -> None:
@@ -119,6 +141,11 @@ def _reserve_absent(look: Look, known: KnownNode, generation: int, why: str) -> 
     provider = Provider(name=uuid)
     look.tasks.append(Task(provider, known, current, generation, why, reserves=known.given, status=Status.GOING))
     return True
+
+
+def _limit(bare_metal: BareMetalNodes, missing: int, whole: int) -> float:
+    """Return how many nodes may be missing at once: a part, but at least one, and never all."""
+    return max(1.0, whole * bare_metal.settings.shrink_fraction) if missing < whole else 0
 
 
 def _patience(gone_s: float, grace_s: int) -> str:

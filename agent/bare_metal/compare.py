@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
-from agent.bare_metal.absent import add_strays, judge_absent, judge_left
+from agent.bare_metal.absent import add_strays, judge_absent, judge_left, refuse_lost
 from agent.bare_metal.nodes import BareMetalNodes, Look, Task, node_outcome
 from agent.state.nodes import KnownNode
 from agent.sync.outcome import Status
@@ -44,6 +44,7 @@ def look_at_nodes(bare_metal: BareMetalNodes, *, force: bool = False) -> Look:
     _choose_depth(bare_metal, look, marked)
     look.outcomes += [node_outcome(uuid, Status.MISFIT, one.why) for uuid, one in sorted(share.misfits.items())]
     _compare_share(client, look, share, marked)
+    refuse_lost(bare_metal, look, force=force)
     _look_at_known(look, share, marked)
     _reserve_collisions(look, share, marked)
     here = share.providers.keys() | share.misfits.keys() | share.others

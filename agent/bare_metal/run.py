@@ -86,7 +86,8 @@ def run_nodes(bare_metal: BareMetalNodes, wishes: Wishes = Wishes(), progress: P
     after = replace(kept, microversion=bare_metal.client.microversion, nodes=nodes)
     if look.whole and all(one.status is not Status.UNFINISHED for one in outcomes):
         after = replace(after, whole_s=bare_metal.now_s())
-    if look.tasks or after != look.memory:
+    other_placement = look.memory.elsewhere and any(one.status is Status.REFUSED for one in look.outcomes)
+    if not other_placement and (look.tasks or after != replace(look.memory, elsewhere=None)):
         write_nodes(bare_metal.settings.state_directory, after, clock=bare_metal.noted)
     return NodesOutcome.of(outcomes, look.unchanged)
 

@@ -150,6 +150,11 @@ class Metrics:
         )
         self._stocked: Mapping[str, Mapping[str, int]] = {}
         self._stocks = _StockMetrics(self.registry)
+        self._lost = Gauge(
+            f"{name}_lost_roots",
+            "Hosts whose provider placement does not have at the last pass, and had at an earlier one.",
+            registry=self.registry,
+        )
         self._last_pass = Gauge(
             f"{name}_last_pass_timestamp_seconds",
             "Time at which the last pass ended; a pass that an error stopped does not count.",
@@ -199,8 +204,9 @@ class Metrics:
         """Set what each provider has of each class, by (provider, class)."""
         self._stocks.set(stocks)
 
-    def done(self) -> None:
-        """Note the end of a pass over all nodes of this agent."""
+    def done(self, lost: int) -> None:
+        """Note the end of a pass over all nodes of this agent; ``lost`` of their roots stood once and do not now."""
+        self._lost.set(lost)
         self._last_pass.set_to_current_time()
 
     def write(self, path: Path) -> None:

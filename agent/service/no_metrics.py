@@ -27,5 +27,5 @@ class NoMetrics:
     def held(self, stocks: Mapping[tuple[str, str], object]) -> None:
         """Set nothing."""
 
-    def done(self) -> None:
+    def done(self, lost: int) -> None:
         """Note nothing."""

@@ -102,7 +102,7 @@ class Reporter:
             self._metrics.found({kind: taken.findings.get(kind, 0) for kind in _KINDS})
             self._metrics.stocked(desired=taken.desired, observed=taken.observed)
             self._metrics.held(taken.stocks)
-        self._metrics.done()
+        self._metrics.done(taken.lost)
         for node, outcome in taken.outcomes.items():
             self._metrics.passed(outcome, seconds)
             if before.outcomes.get(node) != outcome and outcome not in WELL and not again:

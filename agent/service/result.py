@@ -24,6 +24,7 @@ class RoundResult:
     desired: Mapping[str, int] = field(default_factory=dict)  # total by resource class, after the plan
     stocks: Mapping[tuple[str, str], Stock] = field(default_factory=dict)  # by (provider, class), as its audit saw it
     hardware: frozenset[str] = frozenset()  # PCI addresses of all devices that count in reported inventory
+    lost: int = 0  # roots that placement does not have, and that stood at an earlier pass
     storage: str | None = None  # why the cluster with the guests' disks did not answer; empty: it did; None: none asked
 
 
@@ -37,6 +38,7 @@ def result_of(outcome: Outcome, audited: Audited) -> RoundResult:
         observed=_totals(seen.provider for seen in outcome.observed),
         desired=_totals(seen.provider for seen in forecast(outcome.plan, outcome.observed)),
         hardware=outcome.hardware,
+        lost=int(outcome.lost),
         storage=_storage(outcome.survey),
     )
 
@@ -55,6 +57,7 @@ def together(taken: Iterable[RoundResult]) -> RoundResult:
         observed=sum((Counter(one.observed) for one in taken), Counter()),
         desired=sum((Counter(one.desired) for one in taken), Counter()),
         hardware=frozenset().union(*(one.hardware for one in taken)),
+        lost=sum(one.lost for one in taken),
         storage=next((one.storage for one in taken if one.storage is not None), None),
     )
 

@@ -33,6 +33,8 @@ class StateFile:
         """
         Return what is remembered about this placement; an empty memory if no file can be trusted.
 
+        A memory of another placement becomes part of an empty one (``NodeState.elsewhere``): it only adds doubt.
+
         Raises:
             StateError: the file exists and cannot be read.
         """
@@ -52,7 +54,9 @@ class StateFile:
             )
             return NodeState(where=where)
         if not same_place(state.where, where):
-            return NodeState(where=where)
+            if not state.stood:
+                return NodeState(where=where)
+            return NodeState(where=where, elsewhere=state, smaller=state.smaller, smaller_seen=state.smaller_seen)
         return state if state.where == where else replace(state, where=where)
 
     def begin(self, state: NodeState) -> None:

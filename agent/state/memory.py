@@ -49,6 +49,8 @@ class NodeState:
     shares: str = ""  # uuid of the provider of the shared storage that guests' disks are counted on; empty: of none
     wrote: bool = False  # whether this agent put its mark on this root, or a person said that it reports it
     beside: bool = False  # whether the last pass was in the role beside, in which nothing of the root is ours
+    stood: bool = False  # whether the root stood in this placement at the end of a pass
+    elsewhere: "NodeState | None" = None  # of another placement, where the root stood; never written as part of this
 
 
 def encode_state(state: NodeState) -> str:
@@ -77,6 +79,7 @@ def encode_state(state: NodeState) -> str:
         "taken_over": sorted(state.taken_over),
         "beside": state.beside,
         "wrote": state.wrote,
+        "stood": state.stood,
         "shares": state.shares,
         "waiting": {
             "boot": state.waiting.boot,
@@ -120,6 +123,7 @@ def decode_state(text: str) -> NodeState:
         shares=body.get("shares", ""),
         waiting=_decode_waiting(body.get("waiting")),
         wrote=body.get("wrote", seen is not None),  # older files do not say it
+        stood=body.get("stood", bool(seen and seen["providers"])),  # nor this
     )
 
 

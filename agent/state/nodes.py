@@ -10,7 +10,7 @@ nodes gave before, and providers of nodes that Ironic no longer has. A mark that
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from sys import intern
 from typing import Any
@@ -52,11 +52,14 @@ class NodesMemory:
     left: Mapping[str, KnownNode] = field(default_factory=dict)  # by uuid: nodes that are no longer in the share
     whole_s: float = 0.0  # when (seconds since the epoch) all providers were last read, also the remembered ones
     behind: frozenset[str] = frozenset()  # uuids of nodes whose provider's generation was below the remembered one
+    elsewhere: "NodesMemory | None" = None  # of another placement, for the same Ironic; never written as part of this
 
 
 def read_nodes(directory: Path, where: str, ironic: str, *, clock: Clock | None = None) -> NodesMemory:
     """
     Read the memory about this placement and this Ironic; an empty one if no file can be trusted.
+
+    A memory of another placement becomes part of an empty one: it only adds doubt.
 
     ``clock`` is the clock now, by default this host's. If the wall clock was set since the file was written, the
     moments are corrected. After a reboot the wait for nodes that Ironic lacks starts again.
@@ -72,14 +75,12 @@ def read_nodes(directory: Path, where: str, ironic: str, *, clock: Clock | None 
         if (record["format"], record.pop("checksum")) != (_FORMAT, checksum(record, body)):
             raise ValueError("another format or checksum")
         before = record["ironic"].partition(", ")[0]  # 0.1.0 added the share
-        if not (same_place(record["where"], where) and same_place(before, ironic)):
-            raise ValueError(
-                f"it was written for another Ironic or placement: {record['ironic']} and {record['where']}"
-            )
+        if not same_place(before, ironic):
+            raise ValueError(f"it was written for another Ironic: {record['ironic']}")
         version = record["microversion"]
         noted, now = decode_clock(record["clock"]), clock or probe_clock()
-        return NodesMemory(
-            where=where,
+        found = NodesMemory(
+            where=record["where"],
             ironic=ironic,
             lacked=frozenset(map(str, record["lacked"])),
             microversion=(int(version[0]), int(version[1])) if version else None,
@@ -88,6 +89,7 @@ def read_nodes(directory: Path, where: str, ironic: str, *, clock: Clock | None 
             whole_s=_since(record.get("whole_s"), noted, now) or 0.0,
             behind=frozenset(map(str, record.get("behind", []))),
         )
+        return replace(found, where=where) if same_place(found.where, where) else replace(fresh, elsewhere=found)
     except FileNotFoundError:
         return fresh
     except OSError as error:

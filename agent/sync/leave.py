@@ -256,6 +256,8 @@ def _try(
     plan = plan_(seen)
     if why := against(seen, held):
         return Outcome(node=node.name, status=Status.UNSAFE, plan=plan, observed=observed, notes=why)
+    if not dry and observed.root is None and not seen.memory.elsewhere:  # nothing is left that the memory is about
+        _forget(node, seen.root_uuid)
     if dry or not plan.operations:
         return Outcome(node=node.name, status=Status.UNCHANGED, plan=plan, observed=observed)
     node.state_file(seen.root_uuid).begin(seen.memory)  # so a run that is cut off is not taken for a second writer
@@ -265,9 +267,13 @@ def _try(
     node.client.execute(plan, observed)
     if storage:  # of hosts that retire at the same time each saw the others before
         remove_pool_if_last(node, storage, seen.root_uuid)
-    node.state_file(seen.root_uuid).forget()
-    forget_memory(node.settings.state_directory, seen.root_uuid)
+    _forget(node, seen.root_uuid)
     return Outcome(node=node.name, status=Status.CHANGED, plan=plan, observed=observed, notes=(then,))
+
+
+def _forget(node: ComputeNode, root_uuid: str) -> None:
+    node.state_file(root_uuid).forget()
+    forget_memory(node.settings.state_directory, root_uuid)
 
 
 def _leaves_first(observed: ObservedTree) -> Iterable[ObservedProvider]:

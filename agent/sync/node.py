@@ -182,7 +182,8 @@ class ComputeNode:
                 self.name,
                 self.where,
             )
-            memory = replace(memory, observed=None, reserved={}, used=memory.used | used_up_ones(memory))
+            used_up = frozenset(seen.uuid for seen in used_up_ones(memory))
+            memory = replace(memory, observed=None, reserved={}, used=memory.used | used_up)
         return replace(memory, whole_s=now_s) if whole or memory.observed is None else memory, observed
 
     def check_name(self, draft: Draft | Sight) -> None:
@@ -325,6 +326,7 @@ class ComputeNode:
             microversion=memory.microversion,
             taken_over=memory.taken_over,
             wrote=memory.wrote,
+            stood=memory.stood,
             beside=beside,
         )
 

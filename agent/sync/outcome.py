@@ -47,4 +47,5 @@ class Outcome:
     hardware: frozenset[str] = frozenset()  # PCI addresses of the devices behind the stock; empty for bare metal
     allocations: tuple[Allocation, ...] = ()  # on the tree before the pass, as far as it read them
     survey: Survey | None = None  # of a hypervisor; None: the pass failed before its survey, or bare metal
+    lost: bool = False  # placement does not have the root of this hypervisor, which stood at an earlier pass
     made: ObservedTree | None = None  # the tree that this pass made, without allocations yet; None: not known

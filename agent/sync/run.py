@@ -11,7 +11,7 @@ from agent.state.memory import NodeState
 from agent.sync.attempts import repeat_on_conflict
 from agent.sync.decide.beside import against_root
 from agent.sync.decide.draft import Draft
-from agent.sync.decide.judge import Verdict, judge, notes_on
+from agent.sync.decide.judge import Verdict, judge, lost_root, notes_on
 from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
@@ -144,10 +144,14 @@ def _carry_out(node: ComputeNode, draft: Draft, wishes: Wishes, agree: Agree) ->
     if verdict.refused is None and (other := agree(node, draft)):
         verdict = replace(verdict, refused=Status.OTHER_PLAN, notes=other)
     if verdict.refused is None:
+        for why in lost_root(draft):
+            LOG.warning("the tree is made anew node=%s where=%s why=%s", node.name, node.where, why)
         return _write(node, draft, verdict.memory, wishes)
     if not (draft.beside and against_root(node.name, draft.observed)):  # that role is not taken up then
         node.state_file(draft.root_uuid).write(_after_refusal(draft, verdict))
-    notes = (*verdict.notes, *notes_on(draft)) if verdict.refused is Status.UNSAFE else verdict.notes
+    notes = (
+        tuple(dict.fromkeys((*verdict.notes, *notes_on(draft)))) if verdict.refused is Status.UNSAFE else verdict.notes
+    )
     return outcome_of(node, draft, verdict.refused, notes)
 
 
@@ -162,6 +166,7 @@ def outcome_of(node: ComputeNode, draft: Draft, status: Status, notes: tuple[str
         hardware=draft.hardware,
         allocations=draft.allocations,
         survey=draft.survey,
+        lost=bool(lost_root(draft)),
     )
 
 
@@ -171,8 +176,12 @@ def _after_refusal(draft: Draft, verdict: Verdict) -> NodeState:
 
     The next pass compares with what was seen now, so that it does not see one change twice. But a lost memory stays
     lost until a pass is carried out: only then it is known what is ours. And where this agent only audits what it
-    reported before, it does not take the work of others for its own.
+    reported before, it does not take the work of others for its own. The memory of a root that is missing stays,
+    whichever placement it is about: it may come back.
     """
+    if lost_root(draft):
+        before = draft.memory.elsewhere or replace(draft.refused, observed=draft.memory.observed)
+        return replace(before, smaller=verdict.memory.smaller, smaller_seen=verdict.memory.smaller_seen)
     left, stands = draft.memory.observed, draft.refused
     kept = left if verdict.refused is Status.AUDIT_ONLY and draft.memory.wrote else stands.observed
     return replace(
@@ -212,6 +221,8 @@ def after_writes(draft: Draft, memory: NodeState, observed: ObservedTree, microv
     """Return what to remember once a plan is carried out, and the tree stands as ``observed``."""
     return replace(
         memory,
+        stood=True,
+        elsewhere=None,
         observed=observed,
         configured=draft.lasting.configured,
         reported=draft.lasting.reported,

@@ -13,6 +13,7 @@ import os_resource_classes
 from agent.bare_metal.nodes import BareMetalNodes
 from agent.bare_metal.run import NodesOutcome, foresee_nodes, run_nodes
 from agent.settings.read import load_settings
+from agent.sync.decide.view import Wishes
 from beds.memory import MemoryPlacement
 from drivers.ironic.client import IronicClient
 from drivers.ironic.driver import IronicDriver
@@ -73,20 +74,21 @@ class World:
         )
         self._named: dict[tuple[int, str], str] = {}  # (node, class in placement) -> the text that last meant it
 
-    def sync(self) -> NodesOutcome:
+    def sync(self, wishes: Wishes = Wishes()) -> NodesOutcome:
         for number, text in self.nodes.classes.items():
             if text:
                 self._named[number, os_resource_classes.normalize_name(text)] = text
-        return run_nodes(self.bare_metal)
+        return run_nodes(self.bare_metal, wishes)
 
     def plan(self) -> NodesOutcome:
         return foresee_nodes(self.bare_metal)
 
-    def restore(self, backup: MemoryPlacement) -> None:
-        """Replace placement by a backup of it."""
-        self.placement = backup
-        self.client = PlacementClient(Transport(backup, where="placement"))
-        self.bare_metal = replace(self.bare_metal, client=self.client)
+    def restore(self, backup: MemoryPlacement, where: str = "placement") -> MemoryPlacement:
+        """Replace placement by a backup of it, or by another one; returns the one before."""
+        before, self.placement = self.placement, backup
+        self.client = PlacementClient(Transport(backup, where=where))
+        self.bare_metal = replace(self.bare_metal, client=self.client, where=where)
+        return before
 
     def wait(self, seconds: float) -> None:
         now_s = self.bare_metal.now_s() + seconds

@@ -11,7 +11,7 @@ from agent.nova.answers import NovaRecord
 from agent.settings.read import Role, Settings, load_settings
 from agent.state.clock import StoppedClock, probe_clock
 from agent.sync.decide.view import Wishes
-from agent.sync.leave import hand_over_node
+from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome
 from agent.sync.quiet import QuietPass
@@ -84,6 +84,7 @@ class OneHost:
     uptime_s: float = 0.0
     expect_s: int = 3600
     signs: ServiceSigns | None = None  # what shows nova-compute on this live host; None: a recorded host
+    where: str = "placement"  # name of the placement that the configuration gives
     record: NovaRecord | None = None  # what nova answers; None: no login to nova
     quiet: QuietPass = field(default_factory=QuietPass)  # kept from pass to pass, as the service keeps it
 
@@ -110,9 +111,9 @@ class OneHost:
         return ComputeNode(
             name=self.facts.hostname,
             driver=PresentDriver(self.facts, ROOT),
-            client=PlacementClient(Transport(self.sender, where="placement")),
+            client=PlacementClient(Transport(self.sender, where=self.where)),
             settings=self.settings,
-            where="placement",
+            where=self.where,
             probe=lambda _: self.signs or ServiceSigns(),
             nova=(lambda _: self.record or NovaRecord()) if self.record else None,
             clock=lambda: StoppedClock("", 0.0, self.uptime_s) if self.uptime_s else probe_clock(),
@@ -130,6 +131,9 @@ class OneHost:
 
     def hand_over(self) -> Outcome:
         return hand_over_node(self.node, force=True)
+
+    def retire(self) -> Outcome:
+        return retire_node(self.node)
 
     def mark_as_nova(self) -> None:
         """Each provider carries nova's mark too, as our driver inside nova-compute leaves it."""

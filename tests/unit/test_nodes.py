@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.state.nodes import MEMORY_NAME, KnownNode, NodesMemory, read_nodes, write_nodes
+from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
+from beds.memory import MemoryPlacement
 from beds.nodes_world import CLASS, DASH, DOT, uuid_of, world
 from reportclient.plan import Delete, Plan
 from reportclient.tree import ObservedProvider, ObservedTree, Provider
@@ -344,3 +346,25 @@ def test_no_two_resource_classes_are_on_offer_under_one_class(history: list[dict
             one.sync()
 
             assert all(len(texts) == 1 for texts in one.offered().values()), one.offered()
+
+
+@pytest.mark.parametrize("where", ["placement", "https://other.example"])
+def test_nodes_that_placement_lost_are_made_anew_only_on_a_persons_word(where: str) -> None:
+    with world() as one:
+        one.nodes.classes = dict.fromkeys(range(1, 5), "gold")
+        one.sync()
+        memory = (one.folder / MEMORY_NAME).read_text()
+        before = one.restore(MemoryPlacement(), where)
+
+        for _ in range(3):
+            done = one.sync()
+            assert [told.status for told in done.outcomes] == [Status.REFUSED]
+            assert "which " + ("this" if where == "placement" else "the") + " placement" in done.outcomes[0].notes[0]
+            assert one.stock(1) == {}
+        empty = one.restore(before)
+        assert one.sync().unchanged == 4
+        assert where == "placement" or (one.folder / MEMORY_NAME).read_text() == memory
+
+        one.restore(empty, where)
+        assert one.sync(Wishes(force=True)).count(Status.CREATED) == 4
+        assert one.sync().unchanged == 4

@@ -9,7 +9,7 @@ import pytest
 
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
-from beds.one_host import FORCE, RESHAPE, OneHost
+from beds.one_host import FORCE, RESHAPE, OneHost, Sender
 from drivers.policy import DevicePolicy, DeviceRule, Policy
 from hardware import card, host, plain
 
@@ -183,3 +183,20 @@ def test_a_used_device_is_used_in_a_placement_that_was_restored_from_before_its_
     one.sync()
 
     assert one.stock(NIC) == USED
+
+
+@pytest.mark.parametrize("where", ["placement", "https://other.example/placement"])
+def test_a_used_device_is_reserved_where_a_lost_tree_is_made_anew(start: Start, where: str) -> None:
+    one = start()
+    claim(one)
+    one.sync()
+    one.claim({})
+    one.sync()
+    one.sender, one.where = Sender(), where
+
+    assert [one.sync().status for _ in range(3)] == [Status.UNSAFE, Status.UNSAFE, Status.CHANGED]
+    assert one.stock(NIC) == USED
+    assert one.sync().status is Status.UNCHANGED
+    one.set_by_hand(NIC, CLASS, reserved=0)
+    one.sync()
+    assert one.stock(NIC) == OFFERED

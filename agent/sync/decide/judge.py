@@ -80,7 +80,7 @@ def judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
         return Verdict(refused=Status.UNSAFE, notes=other, memory=memory)
     if draft.plan.moves and not wishes.reshape:
         return Verdict(refused=Status.RESHAPE_NEEDED, notes=_needs_reshape(draft, terms.node), memory=memory)
-    shrinking = shrinkage(draft.plan, draft.observed, _limits(draft, terms.shrink_fraction))
+    shrinking = (*lost_root(draft), *shrinkage(draft.plan, draft.observed, _limits(draft, terms.shrink_fraction)))
     digest, before = draft.plan.digest, draft.memory
     seen = (before.smaller_seen if before.smaller == digest else 0) + wishes.counts
     if not shrinking or wishes.force or wishes.agreed or seen >= PATIENCE:
@@ -91,6 +91,24 @@ def judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
         f"that reshape shows, or wait for the third pass",
     )
     return Verdict(refused=Status.UNSAFE, notes=notes, memory=replace(memory, smaller=digest, smaller_seen=seen))
+
+
+def lost_root(draft: Draft) -> tuple[str, ...]:
+    """
+    Return why it is doubtful that placement has no root of this host, a sentence; empty where nothing speaks for one.
+
+    It stood at an earlier pass, here or in another placement: the database may be empty, or the URL wrong. Guests that
+    run here have no allocations in such a placement, so a tree that is made anew offers what they use.
+    """
+    before = draft.memory.elsewhere
+    if draft.observed.root or draft.beside or not (draft.plan.operations and (before or draft.memory.stood)):
+        return ()
+    where = f"the placement {before.where} had it" if before else "this placement had it"
+    return (
+        f"placement does not have the provider {draft.desired.root.name}, and at an earlier pass {where}: a tree that "
+        f"is made anew has no allocations, so what running guests use is on offer. Check that this is the right "
+        f"placement, and that its database is whole",
+    )
 
 
 def _not_undone(draft: Draft, undone: "Conversion", node: str) -> tuple[str, ...]:
@@ -115,7 +133,7 @@ def _not_undone(draft: Draft, undone: "Conversion", node: str) -> tuple[str, ...
 
 def notes_on(draft: Draft) -> tuple[str, ...]:
     """Return what a person should know of a pass beside its plan, a sentence each."""
-    notes = []
+    notes = [*lost_root(draft)]
     if draft.contest:
         changes = "; ".join(draft.contest.changes)
         notes.append(f"another writer changed {draft.contest.provider} since the last pass: {changes}")

@@ -63,10 +63,10 @@ def find_uses(
     )
 
 
-def used_up_ones(memory: NodeState) -> frozenset[str]:
-    """Return the one-time devices that the last pass left used up, by uuid."""
-    return frozenset(
-        seen.uuid
+def used_up_ones(memory: NodeState) -> tuple[ObservedProvider, ...]:
+    """Return the one-time devices that the last pass left used up."""
+    return tuple(
+        seen
         for seen in memory.observed or ()
         if ONE_TIME in seen.provider.traits and is_used_up(seen, memory.configured.get(seen.name, Names()).classes)
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from agent.state.memory import NodeState, Waiting
 from agent.sync.decide.additions import without
 from agent.sync.decide.awaited import Sides, told, wait
-from agent.sync.decide.one_time import Uses, find_uses, one_time, to_ask
+from agent.sync.decide.one_time import Uses, find_uses, one_time, to_ask, used_up_ones
 from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import Needs, Shaper, View
 from drivers.base import Survey
@@ -79,7 +79,9 @@ def with_used(view: View, standing: Standing, shaped: Shaped) -> Shaped:
     asked = to_ask(devices, standing.memory)
     holding = {seen.name for seen in asked if view.readings.allocations[seen.uuid]}
     uses = find_uses(devices, holding, shaped.tree, standing.memory)
-    tree = ProviderTree(tuple(used_up(one) if one.name in uses.names else one for one in shaped.tree))
+    before, stands = used_up_ones(standing.memory.elsewhere or standing.memory), standing.observed.by_name
+    names = uses.names.union(seen.name for seen in before if seen.name not in stands)  # they are made anew
+    tree = ProviderTree(tuple(used_up(one) if one.name in names else one for one in shaped.tree))
     return replace(shaped, tree=tree, uses=uses)
 
 

@@ -1,0 +1,133 @@
+"""A placement without the root that stood at an earlier pass: a wiped database, or another placement's URL."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.state.memory import NodeState
+from agent.sync.decide.view import Wishes
+from agent.sync.outcome import Outcome, Status
+from beds.memory import MemoryPlacement
+from beds.one_host import FORCE, ROOT, Cut, OneHost, Sender
+from drivers.policy import Policy
+from hardware import host, plain
+
+LOST = "placement does not have the provider host, and at an earlier pass "
+
+
+def one_host(folder: Path) -> OneHost:
+    return OneHost(folder, host(plain()), Policy())
+
+
+def lose(one: OneHost, where: str = "placement") -> MemoryPlacement:
+    """Put an empty placement in the place of the one that stands; returns that one."""
+    before = one.sender.placement
+    one.sender, one.where = Sender(), where
+    return before
+
+
+def memory(one: OneHost) -> NodeState:
+    return one.node.state_file(ROOT).read(one.where)
+
+
+def statuses(*outcomes: Outcome) -> list[Status]:
+    return [one.status for one in outcomes]
+
+
+def test_a_first_start_makes_its_tree_at_once(tmp_path: Path) -> None:
+    assert one_host(tmp_path).sync().status is Status.CHANGED
+
+
+@pytest.mark.parametrize("where", ["placement", "https://other.example/placement"])
+def test_a_known_root_that_placement_lacks_is_made_at_the_third_pass(tmp_path: Path, where: str) -> None:
+    one = one_host(tmp_path)
+    one.sync()
+    lose(one, where)
+
+    outcomes = one.sync(), one.sync(), one.sync(), one.sync()
+
+    assert statuses(*outcomes) == [Status.UNSAFE, Status.UNSAFE, Status.CHANGED, Status.UNCHANGED]
+    assert [any(note.startswith(LOST) for note in each.notes) for each in outcomes] == [True, True, True, False]
+    had = "this placement had it" if where == "placement" else "the placement placement had it"
+    assert f"{LOST}{had}" in outcomes[0].notes[0]
+    assert outcomes[0].notes[1].startswith("seen 1 of 3 times in a row")
+
+
+def test_a_known_root_that_placement_lacks_is_made_at_once_on_a_persons_word(tmp_path: Path) -> None:
+    one = one_host(tmp_path)
+    one.sync()
+    lose(one)
+
+    assert one.sync(FORCE).status is Status.CHANGED
+
+
+def test_looks_that_do_not_count_do_not_bring_the_third_pass(tmp_path: Path) -> None:
+    one = one_host(tmp_path)
+    one.sync()
+    lose(one)
+
+    outcomes = [one.sync(Wishes(counts=False)) for _ in range(4)]
+
+    assert statuses(*outcomes) == [Status.UNSAFE] * 4
+
+
+@pytest.mark.parametrize("where", ["placement", "https://other.example/placement"])
+def test_a_root_that_comes_back_is_known_as_it_was(tmp_path: Path, where: str) -> None:
+    one = one_host(tmp_path)
+    one.sync()
+    stood, before = lose(one, where), replace(memory(one).elsewhere or memory(one), smaller="", smaller_seen=0)
+    one.sync()
+
+    one.sender, one.where = Sender(stood), "placement"
+
+    assert one.sync().status is Status.UNCHANGED
+    assert replace(memory(one), whole_s=before.whole_s) == before
+
+
+def test_a_placement_with_another_name_that_has_the_root_is_no_doubt(tmp_path: Path) -> None:
+    one = one_host(tmp_path)
+    one.sync()
+    one.where = "https://other.example/placement"
+
+    assert one.sync().status is Status.UNCHANGED
+    assert memory(one).elsewhere is None
+
+
+def test_a_first_start_that_was_cut_off_knew_no_root(tmp_path: Path) -> None:
+    one = one_host(tmp_path)
+    one.sender.left = 0
+    with pytest.raises(Cut):
+        one.sync()
+    one.sender.left = None
+
+    assert one.sync().status is Status.CHANGED
+
+
+def test_a_root_that_went_while_a_pass_was_cut_off_was_known(tmp_path: Path) -> None:
+    one = one_host(tmp_path)
+    one.sync()
+    one.sync()
+    one.sender.left = 0
+    with pytest.raises(Cut):
+        one.sync(FORCE, policy=Policy(layout="numa"))
+    lose(one)
+
+    assert one.sync().status is Status.UNSAFE
+
+
+def test_a_host_that_retired_starts_anew(tmp_path: Path) -> None:
+    one = one_host(tmp_path)
+    one.sync()
+    assert one.retire().status is Status.CHANGED
+
+    assert one.sync().status is Status.CHANGED
+
+
+def test_a_retirement_that_was_cut_off_before_it_forgot_is_ended_by_the_next_one(tmp_path: Path) -> None:
+    one = one_host(tmp_path)
+    one.sync()
+    lose(one)
+
+    assert one.retire().status is Status.UNCHANGED
+    assert one.sync().status is Status.CHANGED
