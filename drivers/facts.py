@@ -59,6 +59,15 @@ class GuestArch:
 
 
 @dataclass(frozen=True, slots=True)
+class HostModel:
+    """The CPU of guests with cpu_mode = host-model, from ``<mode name=host-model>``; without KVM the best of QEMU."""
+
+    model: str
+    has: frozenset[str]  # features beyond the model's own
+    lacks: frozenset[str]  # features of the model that guests do not get
+
+
+@dataclass(frozen=True, slots=True)
 class DomainCapabilities:
     """Features that one emulator offers guests of one machine type, from virConnectGetDomainCapabilities."""
 
@@ -71,6 +80,9 @@ class DomainCapabilities:
     sev_guests: int = 0  # how many SEV guests can run at a time; 0: SEV is not supported
     sev_es_guests: int = 0  # how many SEV-ES or SEV-SNP guests can run at a time; 0: neither is supported
     tdx: bool = False  # guests can have Intel TDX; older releases of libvirt do not tell
+    cpu_modes: frozenset[str] = frozenset()  # CPU modes that guests can have; empty: libvirt does not tell
+    cpu_models: tuple[tuple[str, str], ...] = ()  # (CPU model, "yes", "no" or "unknown": whether this host can run it)
+    host_model: HostModel | None = None  # None: libvirt does not tell
     launch_security: frozenset[str] = frozenset()  # for instance "sev-snp"; libvirt before 10.5 reports none
 
 
@@ -292,6 +304,8 @@ class HostFacts:
     boot: str | None = None  # the kernel's boot id (random(4)); None: unknown
     whole_memory_mib: int | None = None  # virNodeGetInfo's; None: not asked, as the cells have the memory
     offline_cpus: tuple[tuple[int, int], ...] = ()  # (CPU, cell) of CPUs that libvirt's topology lacks, as offline ones
+    cpu_vendor: str = ""  # as libvirt names it, for instance "Intel"; empty: unknown
+    refusals: tuple[str, ...] = ()  # a sentence on each option whose value libvirt refuses on this host
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,11 @@
 """Parses libvirt's capabilities and domain capabilities (formatcaps.html, formatdomaincaps.html)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element, tostring
 
 from drivers.errors import MalformedFact
-from drivers.facts import DomainCapabilities, GuestArch, HostCpu, MemoryPages, NumaCell
+from drivers.facts import DomainCapabilities, GuestArch, HostCpu, HostModel, MemoryPages, NumaCell
 from drivers.host.archive import Document, fields
 from drivers.host.parse import parse_cpu_set
 from drivers.libvirt.xml import attribute, number, parse_xml, require, text_of
@@ -31,6 +32,8 @@ class Capabilities:
     features: frozenset[str]  # CPU features that the <cpu> element lists
     cells: tuple[NumaCell, ...]  # lowest id first; empty where libvirt tells none
     guests: tuple[GuestArch, ...]  # in libvirt's order
+    machines: Mapping[str, frozenset[str]]  # by guests' architecture: names of all machine types that its QEMU has
+    vendor: str  # of the host's CPU, for instance "Intel"; empty: libvirt does not tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,11 @@ def parse_capabilities(document: Document) -> Capabilities:
         features=_features(cpu, document.source),
         cells=tuple(sorted(cells, key=lambda cell: cell.id)),
         guests=tuple(_parse_guest(arch, document.source) for arch in root.iterfind("guest/arch")),
+        machines={
+            attribute(arch, "name", document.source): frozenset(one.text or "" for one in arch.iterfind(".//machine"))
+            for arch in root.iterfind("guest/arch")
+        },
+        vendor=cpu.findtext("vendor") or "",
     )
 
 
@@ -87,6 +95,12 @@ def parse_domain_capabilities(document: Document) -> DomainCapabilities:
         sev_guests=_count(sev, "maxGuests", document.source),
         sev_es_guests=_count(sev, "maxESGuests", document.source),
         tdx=root.find("features/tdx[@supported='yes']") is not None,
+        cpu_modes=frozenset(str(mode.get("name")) for mode in root.iterfind("cpu/mode[@supported='yes']")),
+        cpu_models=tuple(
+            (model.text or "", model.get("usable", "unknown"))
+            for model in root.iterfind("cpu/mode[@name='custom']/model")
+        ),
+        host_model=_host_model(root, document.source),
         launch_security=_values(root, "features/launchSecurity[@supported='yes']/enum[@name='sectype']"),
     )
 
@@ -101,6 +115,15 @@ def _text_of_cpu(cpu: Element, source: str) -> str:
 def _count(element: Element | None, name: str, source: str) -> int:
     text = element.findtext(name) if element is not None else None
     return 0 if text is None else number(text, source)
+
+
+def _host_model(root: Element, source: str) -> HostModel | None:
+    mode = root.find("cpu/mode[@name='host-model'][@supported='yes']")
+    model = mode.findtext("model") if mode is not None else None
+    if mode is None or not model:
+        return None
+    off = {attribute(one, "name", source) for one in mode.iterfind("feature[@policy='disable']")}
+    return HostModel(model, _features(mode, source), frozenset(off))
 
 
 def parse_cpu_features(document: Document) -> frozenset[str]:

@@ -234,6 +234,7 @@ class _Look:
             tdx_guests=probe_tdx(self._files) if self._files else None,
             boot=probe_boot(self._files) if self._files else None,
             offline_cpus=self._homes(capabilities, cpu_map),
+            cpu_vendor=capabilities.vendor,
         )
 
     def _homes(self, capabilities: Capabilities, cpu_map: CpuMap) -> tuple[tuple[int, int], ...]:

@@ -1,16 +1,18 @@
 """Finds the traits of a libvirt host's root: what its CPU, emulators and versions let a guest have."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from drivers.facts import HostFacts
 from drivers.policy import GuestPolicy
 from drivers.reasons import Reason
 from reportclient.names import is_standard_trait, standard_traits
 
-CPU_FEATURES = {  # libvirt's feature (cpu_map) -> traits, without HW_CPU_X86_
+CPU_FEATURES = {  # libvirt's feature (cpu_map) -> traits, without HW_CPU_X86_; tools/cpu_traits.py compares both
     "3dnow": ("3DNOW",),
     "abm": ("ABM",),
     "aes": ("AESNI",),
+    "amd-no-ssb": ("AMD_NO_SSB",),
+    "amd-ssbd": ("AMD_SSBD",),
     "amx-bf16": ("AMXBF16",),
     "amx-int8": ("AMXINT8",),
     "amx-tile": ("AMXTILE",),
@@ -35,20 +37,29 @@ CPU_FEATURES = {  # libvirt's feature (cpu_map) -> traits, without HW_CPU_X86_
     "fma": ("FMA3",),
     "fma4": ("FMA4",),
     "gfni": ("AVX512GFNI",),
+    "ibpb": ("AMD_IBPB",),
+    "md-clear": ("INTEL_MD_CLEAR",),
     "mmx": ("MMX",),
     "mpx": ("MPX",),
+    "pcid": ("INTEL_PCID",),
     "pclmuldq": ("CLMUL",),
+    "pdpe1gb": ("PDPE1GB",),
+    "pni": ("SSE3",),  # "sse3" is QEMU's name of it alone
+    "rtm": ("TSX",),  # hle alone changes nothing that a program can tell
     "sha-ni": ("SHA",),
+    "spec-ctrl": ("INTEL_SPEC_CTRL",),
+    "ssbd": ("INTEL_SSBD",),
     "sse": ("SSE",),
     "sse2": ("SSE2",),
-    "sse3": ("SSE3",),
     "sse4.1": ("SSE41",),
     "sse4.2": ("SSE42",),
     "sse4a": ("SSE4A",),
     "ssse3": ("SSSE3",),
+    "stibp": ("STIBP",),
     "svm": ("SVM", "AMD_SVM"),
     "tbm": ("TBM",),
     "vaes": ("AVX512VAES",),
+    "virt-ssbd": ("AMD_VIRT_SSBD",),
     "vmx": ("VMX", "INTEL_VMX"),
     "vpclmulqdq": ("AVX512VPCLMULQDQ",),
     "xop": ("XOP",),
@@ -122,6 +133,8 @@ def _cpu_traits(facts: HostFacts, policy: GuestPolicy) -> dict[str, Reason]:
     flags = {} if policy.cpu_mode == "none" else policy.cpu_flags
     features = facts.guest_features | {name for name, wanted in flags.items() if wanted}
     features -= {name for name, wanted in flags.items() if not wanted}
+    if policy.cpu_mode == "none" and policy.virt_type == "kvm":
+        features -= {"svm"}  # QEMU's default CPU has it, and KVM's defaults take it away (target/i386/kvm/kvm-cpu.c)
     mode = f"[libvirt] cpu_mode is {policy.cpu_mode or 'unset, so host-model'}"
     traits = {
         f"HW_CPU_X86_{name}": Reason(
@@ -130,11 +143,23 @@ def _cpu_traits(facts: HostFacts, policy: GuestPolicy) -> dict[str, Reason]:
             mode,
         )
         for feature in sorted(features)
-        for name in CPU_FEATURES.get(feature, ())
+        for name in _traits_of(feature, features, facts.cpu_vendor)
     }
     if any(len(cpu.siblings) > 1 for cell in facts.cells for cpu in cell.cpus):
         traits |= _all("libvirt's capabilities: CPUs with siblings", ALWAYS, ["HW_CPU_HYPERTHREADING"])
     return traits
+
+
+def _traits_of(feature: str, features: Collection[str], vendor: str) -> tuple[str, ...]:
+    """
+    Return the traits of a CPU feature, without HW_CPU_X86_.
+
+    Without AVX-512 the vector forms of AES, GFNI and CLMUL are those of AVX, for which os-traits has no name. A trait
+    of the other vendor's CPUs is none of this host: AMD's have Intel's feature PCID, too.
+    """
+    other = {"AMD": "INTEL_", "Intel": "AMD_"}.get(vendor, " ")
+    lacks = "AVX512" if "avx512f" not in features else " "
+    return tuple(name for name in CPU_FEATURES.get(feature, ()) if not name.startswith((other, lacks)))
 
 
 def _model_traits(facts: HostFacts, policy: GuestPolicy, archs: set[str]) -> dict[str, Reason]:
