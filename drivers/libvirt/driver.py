@@ -8,9 +8,9 @@ from types import MappingProxyType
 
 from drivers.base import Survey
 from drivers.devices import idle, present
-from drivers.errors import DiscoveryError, PolicyError, Vanished
+from drivers.errors import DiscoveryError, Vanished
 from drivers.events import Event, Wake
-from drivers.facts import CpuMap, Devices, DiskFacts, HostFacts
+from drivers.facts import CpuMap, Devices, DiskFacts, DomainCapabilities, HostFacts
 from drivers.host.archive import DISK, Document, encode_disk
 from drivers.host.cpu import probe_boot, probe_isolated, probe_offline, probe_sev, probe_tdx
 from drivers.host.parse import format_cpu_set
@@ -31,6 +31,7 @@ from drivers.libvirt.connection import HOST_CPU, Connection, LiveConnection
 from drivers.libvirt.domains import machine_of, parse_guest
 from drivers.libvirt.nodedev import check_whole, parse_devices
 from drivers.libvirt.recorded import RecordingConnection
+from drivers.libvirt.refusals import check_virt_type, known_models, refusals, unusable_models, with_machines
 from drivers.policy import GuestPolicy, Policy
 from drivers.reasons import Shaped
 from reportclient.allocations import Holdings
@@ -129,7 +130,7 @@ class LibvirtDriver:
         return self._seen[1]
 
     def idle(self, survey: Survey, policy: Policy) -> tuple[str, ...]:
-        return idle(survey.facts, policy.devices)
+        return (*survey.facts.refusals, *idle(survey.facts, policy.devices))
 
     @contextmanager
     def watching(self, wake: Wake) -> Iterator[None]:
@@ -202,21 +203,19 @@ class _Look:
     def facts(self, node: str, disk: DiskFacts) -> HostFacts:
         """Read all facts of the host; errors as ``Driver.survey``."""
         capabilities = self._parsers.capabilities(self._connection.capabilities())
-        offered = self._connection.domain_capabilities(self._guests.virt_type, self._offers(capabilities))
-        features = {
-            name: self._parsers.cpu_features(self._connection.expand(name, cpu))
-            for name, cpu in self._models(capabilities).items()
-        }
+        documents = self._connection.domain_capabilities(self._guests.virt_type, self._offers(capabilities))
+        offered = tuple(self._parsers.domain_capabilities(document) for _, document in documents)
+        features = self._features(capabilities, offered)
         cpu_map = self._connection.cpu_map()
         return HostFacts(
             hostname=node,
             versions=self._connection.versions(),
             cpu_map=cpu_map,
             arch=capabilities.arch,
-            guest_features=frozenset().union(*features.values()) or self._listed(capabilities),
+            guest_features=features or self._listed(capabilities),
             cells=capabilities.cells,
             whole_memory_mib=None if capabilities.cells else self._connection.memory_mib(),
-            domain_capabilities=tuple(self._parsers.domain_capabilities(document) for _, document in offered),
+            domain_capabilities=offered,
             disk=disk,
             devices=self.devices(),
             guests=tuple(
@@ -235,6 +234,7 @@ class _Look:
             boot=probe_boot(self._files) if self._files else None,
             offline_cpus=self._homes(capabilities, cpu_map),
             cpu_vendor=capabilities.vendor,
+            refusals=refusals(self._guests, capabilities, offered),
         )
 
     def _homes(self, capabilities: Capabilities, cpu_map: CpuMap) -> tuple[tuple[int, int], ...]:
@@ -277,38 +277,68 @@ class _Look:
         Raises:
             PolicyError: libvirt runs no guests of this virt type on the host's own architecture.
         """
-        native = capabilities.arch
-        for guest in capabilities.guests:
-            if guest.name == native and self._guests.virt_type not in dict(guest.emulators):
-                raise PolicyError(
-                    f"[libvirt] virt_type is {self._guests.virt_type}, and libvirt offers "
-                    f"{', '.join(sorted(dict(guest.emulators)))} for {native} on this host: "
-                    f"make /dev/kvm usable (see virt-host-validate), or set [libvirt] virt_type = qemu"
-                )
-        return offers(capabilities.guests, self._guests.virt_type, dict(self._guests.machine_types))
+        check_virt_type(self._guests, capabilities)
+        every = offers(capabilities.guests, self._guests.virt_type, dict(self._guests.machine_types))
+        return with_machines(every, capabilities)
 
-    def _models(self, capabilities: Capabilities) -> dict[str, str]:
+    def _features(self, capabilities: Capabilities, offered: tuple[DomainCapabilities, ...]) -> frozenset[str]:
+        """
+        Return the CPU features that guests can have; empty where libvirt expands no CPU.
+
+        With KVM no guest starts with a model that this host cannot run (qemu_process.c, qemuProcessUpdateGuestCPU).
+        Without it QEMU leaves out what it does not emulate.
+        """
+        arch = capabilities.arch
+        custom = self._guests.cpu_mode == "custom"
+        unusable = {f"{arch}-{name}" for name in unusable_models(arch, offered)} if custom else set[str]()
+        emulated = self._emulated(arch, offered) if unusable and self._guests.virt_type == "qemu" else frozenset[str]()
+        found = frozenset[str]()
+        for name, cpu in self._models(capabilities, offered).items():
+            if name not in unusable:
+                found |= self._expanded(name, cpu)
+            elif emulated:
+                found |= self._expanded(name, cpu) & emulated
+        return found
+
+    def _emulated(self, arch: str, offered: tuple[DomainCapabilities, ...]) -> frozenset[str]:
+        """Return what QEMU emulates, which is the host-model of guests without KVM; empty: it is not told."""
+        best = next((one.host_model for one in offered if one.arch == arch and one.host_model), None)
+        if best is None or best.model not in self._connection.cpu_models(arch):
+            return frozenset()
+        return (self._expanded(f"{arch}-{best.model}", _model(arch, best.model)) | best.has) - best.lacks
+
+    def _expanded(self, name: str, cpu: str) -> frozenset[str]:
+        return self._parsers.cpu_features(self._connection.expand(name, cpu))
+
+    def _models(self, capabilities: Capabilities, offered: tuple[DomainCapabilities, ...]) -> dict[str, str]:
         """
         Return the ``<cpu>`` elements that decide which features guests can have under ``cpu_mode``, by name.
 
         Empty where libvirt expands no CPU; then ``_listed`` has the features.
+
+        Raises:
+            PolicyError: libvirt does not know a configured model.
         """
         arch = capabilities.arch
         if self._guests.cpu_mode == "none":
             models: tuple[str, ...] = (DEFAULT_MODELS.get(arch, "qemu64"),)
         elif self._guests.cpu_mode == "custom":
-            known = {name.lower(): name for name in self._connection.cpu_models(arch)}
-            models = tuple(known.get(model.lower(), model) for model in self._guests.cpu_models)
+            models = known_models(self._guests, arch, self._connection.cpu_models(arch), offered)
             models = models or (("max",) if arch == "aarch64" else ())
         elif arch in X86 and capabilities.cpu:
             return {HOST_CPU: capabilities.cpu}
         else:
             return {}  # only features of x86 have traits, and libvirt can expand few other CPUs
-        return {f"{arch}-{model}": f"<cpu><arch>{arch}</arch><model>{model}</model></cpu>" for model in models}
+        return {f"{arch}-{model}": _model(arch, model) for model in models}
 
     def _listed(self, capabilities: Capabilities) -> frozenset[str]:
         """Return the features in the capabilities' ``<cpu>``; empty where guests get another CPU than the host's."""
         return frozenset() if self._guests.cpu_mode in ("custom", "none") else capabilities.features
+
+
+def _model(arch: str, name: str) -> str:
+    """Return a ``<cpu>`` of a model for libvirt to expand."""
+    return f"<cpu><arch>{arch}</arch><model>{name}</model></cpu>"
 
 
 def _placed(capabilities: Capabilities) -> frozenset[int]:
