@@ -82,6 +82,24 @@ def test_it_installs_without_proc_works_and_leaves_nothing_when_it_is_purged(pac
     assert root.run("getent", "group", "compute-node-agent", check=False) == ""
 
 
+def test_it_takes_over_what_root_left_in_the_state_directory(package: Path, root: Root) -> None:
+    """A first look as root, before the package: its files were root's for ever, and the service could not write."""
+    state, secret = "/var/lib/compute-node-agent", "/etc/secret"
+    root.run("mkdir", "-p", f"{state}/audits", "/etc/others")
+    root.run("touch", f"{state}/compute_id", f"{state}/audits/root.json", secret)
+    root.run("ln", secret, f"{state}/second-name")
+    root.run("ln", "-s", "/etc/others", f"{state}/link")
+
+    root.run("dpkg", "-i", root.put(package))
+
+    owners = root.run("find", state, "/etc/others", secret, "-printf", "%p %u:%g\\n").splitlines()
+    kept = {f"{state}/second-name", secret, "/etc/others"}
+    assert {line for line in owners if line.endswith(" root:root")} == {f"{one} root:root" for one in kept}
+    assert {line.split()[1] for line in owners if line.split()[0] not in kept} == {
+        "compute-node-agent:compute-node-agent"
+    }
+
+
 def test_what_an_administrator_changed_survives_an_upgrade(package: Path, root: Root) -> None:
     deb = root.put(package)
     root.run("dpkg", "-i", deb)
