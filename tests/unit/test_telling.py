@@ -88,6 +88,17 @@ def test_metrics_that_nobody_can_read_are_counted_from_the_reload_on_that_names_
         assert 'compute_node_agent_passes_total{outcome="unchanged"} 1.0' in (tmp_path / name).read_text()
 
 
+def test_a_root_that_placement_lost_is_a_metric_until_it_stands_again(tmp_path: Path) -> None:
+    settings = replace(default_settings(), state_directory=tmp_path, metrics_textfile=tmp_path / "a.prom")
+    reporter = Reporter(settings, Notifier())
+
+    for lost in (1, 0):
+        reporter.done(RoundResult(outcomes={"host": "unsafe" if lost else "changed"}, lost=lost), 1.0, 0.5, again=False)
+        reporter.publish()
+
+        assert f"compute_node_agent_lost_roots {lost}.0" in (tmp_path / "a.prom").read_text()
+
+
 def test_sources_that_serve_together_are_noted_as_one_by_one() -> None:
     before = STATUS.seen("host", "gone", 5.0).seen("configuration", "wrong", 6.0).seen("placement", "", 7.0)
 
