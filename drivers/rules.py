@@ -8,6 +8,7 @@ from drivers.facts import PciFunction
 from drivers.pci import PciAddress, parse_pci_address
 from drivers.policy import Bandwidth, DevicePolicy, DeviceRule
 from reportclient.names import normalise_class, normalise_trait
+from reportclient.ownership import check_no_marks
 from reportclient.reserve import check_length
 from reportclient.tree import MAX_INT
 
@@ -43,6 +44,8 @@ def parse_rule(record: Mapping[str, object], number: int) -> DeviceRule:
         raise ValueError(f"has resource_class {resource_class}, which is not a class for devices: name another")
     if record.get("resource_class") and record.get("resource_class_attribute"):
         raise ValueError("has both resource_class and resource_class_attribute: remove one of them")
+    traits = frozenset(normalise_trait(name) for name in _text(record, "traits").split(",") if name.strip())
+    check_no_marks(traits)
     patterns, exact = _parse_address(record.get("address"))
     _switch(record, "managed")  # only nova's code that starts guests uses it; a wrong value is refused here too
     return DeviceRule(
@@ -53,7 +56,7 @@ def parse_rule(record: Mapping[str, object], number: int) -> DeviceRule:
         exact=exact,
         resource_class=resource_class,
         class_attribute=_parse_attribute(record),
-        traits=frozenset(normalise_trait(name) for name in _text(record, "traits").split(",") if name.strip()),
+        traits=traits,
         physical_network=_text(record, "physical_network") or None,
         one_time_use=_switch(record, "one_time_use"),
         live_migratable=bool(_switch(record, "live_migratable")),

@@ -5,10 +5,11 @@ On the root, a closed set of resource classes and traits is ours: those that the
 operator configured. On a child that carries our marker trait, every class is ours. Everything else stays unchanged.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reportclient.names import NO_DEVICES
+from reportclient.reserve import is_mark
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 MARKER = "CUSTOM_OWNER_COMPUTE_NODE_AGENT"
@@ -107,6 +108,19 @@ def is_novas(observed: ObservedProvider) -> bool:
 def is_marked(observed: ObservedProvider) -> bool:
     """Return whether the provider carries our marker trait."""
     return MARKER in observed.provider.traits
+
+
+def check_no_marks(traits: Iterable[str]) -> None:
+    """
+    Refuse traits that a person lists and by which this agent knows its own providers and reservations again.
+
+    Raises:
+        ValueError: one of them is such a mark.
+    """
+    if marks := sorted(name for name in traits if name == MARKER or name.startswith(f"{MARKER}_") or is_mark(name)):
+        raise ValueError(
+            f"has {', '.join(marks)}, by which this agent marks its own providers and reservations: remove it"
+        )
 
 
 def others_marks(observed: ObservedProvider) -> frozenset[str]:

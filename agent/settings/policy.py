@@ -11,6 +11,7 @@ from drivers import INSIDE
 from drivers.host.parse import parse_cpu_set
 from drivers.policy import CpuPolicy, DevicePolicy, GuestPolicy, Layout, MdevRule, Policy, Ratio
 from reportclient.names import is_custom, is_name, is_standard_trait
+from reportclient.ownership import check_no_marks
 
 LOG = logging.getLogger(__name__)
 
@@ -191,6 +192,7 @@ def _mdevs(values: Values) -> tuple[MdevRule, ...]:
 def _trait_names(names: list[str]) -> list[str]:
     if unknown := [name for name in names if not ((is_custom(name) and is_name(name)) or is_standard_trait(name))]:
         raise ValueError(f"names {', '.join(unknown)}, which is neither a standard trait nor starts with CUSTOM_")
+    check_no_marks(names)
     return names
 
 

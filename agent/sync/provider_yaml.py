@@ -16,6 +16,7 @@ from agent.errors import ConfigError
 from agent.form_errors import form_error, nearest
 from agent.sync.decide.additions import COMPUTE_NODE, Addition
 from reportclient.names import is_custom, spelled
+from reportclient.ownership import check_no_marks
 from reportclient.payload import decode_inventory
 
 _VERSION = re.compile(r"1\.\d+")
@@ -131,6 +132,7 @@ def _decode(entry: dict[str, Any], path: Path) -> Addition | None:
     if foreign := sorted(name for name in (*records, *traits) if not is_custom(name)):
         raise ConfigError(f"{path}: {', '.join(foreign)} of provider {provider}: only CUSTOM_ names can be added")
     try:
+        check_no_marks(traits)
         inventories = {name: decode_inventory(record) for name, record in records.items()}
     except (ValueError, OverflowError) as error:
         raise ConfigError(f"{path}: provider {provider}: {error}") from error

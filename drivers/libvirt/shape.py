@@ -8,7 +8,7 @@ from drivers.cells import cpus_by_cell, memory_mib
 from drivers.devices import device_stock
 from drivers.devices.away import away
 from drivers.devices.expected import expected_slots
-from drivers.devices.match import OF_DEVICES, PHYSNET
+from drivers.devices.match import OF_DEVICES
 from drivers.devices.reserve import RULE, marks, short
 from drivers.devices.silence import shown, silent, untyped
 from drivers.devices.stock import DeviceStock, inherit, other_forms
@@ -44,7 +44,7 @@ LONGEST_NAME = 200  # characters of a provider's name, in placement's schema
 ROOT_CLASSES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})
 FLAT_CLASSES = frozenset({"VGPU", "MEM_ENCRYPTION_CONTEXT", "SRIOV_NET_VF"})  # of a flat root, by the agent or nova
 
-BELOW = Names(traits=OF_DEVICES, prefixes=(PHYSNET,))  # for devices only; on a root they are an operator's
+BELOW = Names(traits=OF_DEVICES)  # for devices only; on a root they are an operator's
 EMITTED = Names(ROOT_CLASSES | FLAT_CLASSES, emitted_traits() | {MARKER, UNHEALTHY, HELD, SHARER}, (KEEP,), BELOW)
 
 

@@ -115,10 +115,9 @@ def test_a_trait_of_ours_goes_from_a_child_though_nobody_remembers_it(
     one = lab(placement_server, tmp_path, pci={"discover": "all"})
     name = f"{ROOT}_0000:81:00.0"
     rows = one.placement.send("GET", f"/resource_providers?name={name}")["resource_providers"]
-    one.placement.send("PUT", "/traits/CUSTOM_PHYSNET_OLD")
     path = f"/resource_providers/{rows[0]['uuid']}/traits"
     stands = one.placement.send("GET", path)
-    one.placement.send("PUT", path, stands | {"traits": [*stands["traits"], "CUSTOM_PHYSNET_OLD"]})
+    one.placement.send("PUT", path, stands | {"traits": [*stands["traits"], "HW_PCI_LIVE_MIGRATABLE"]})
 
     assert one.run("sync").json["outcome"] == "changed"
     assert set(one.placement.send("GET", path)["traits"]) == set(stands["traits"])

@@ -117,6 +117,9 @@ def test_the_pin_set_of_old_clouds_is_the_shared_set_and_goes_with_reserved_cpus
         pytest.param({"DEFAULT": {"ram_allocation_ratio": "nan"}}, "must be finite", id="no number"),
         pytest.param({"DEFAULT": {"ram_allocation_ratio": "inf"}}, "must be finite", id="without bound"),
         pytest.param({"agent": {"root_traits": "get_traits"}}, "get_traits, which is neither", id="no trait"),
+        pytest.param(
+            {"agent": {"root_traits": "CUSTOM_DEVICE_HELD"}}, "root_traits has CUSTOM_DEVICE_HELD, by", id="our mark"
+        ),
         pytest.param({"libvirt": {"images_type": "ploop"}}, "images_type ploop is not supported: only", id="ploop"),
         pytest.param(
             {"libvirt": {"images_type": "rbd"}, "DEFAULT": {"force_raw_images": False}},

@@ -222,3 +222,15 @@ def test_a_rules_trait_on_a_card_that_another_service_had_goes_once_the_card_is_
     one.sync(policy=with_rule(one, VFS))
 
     assert own(one, NIC) == frozenset()
+
+
+def test_a_network_that_a_person_puts_on_a_card_stays_and_one_that_a_rule_gave_goes_with_it(start: Start) -> None:
+    one = start(host(*nic()), rules(replace(VFS, physical_network="red")))
+    one.put_trait(NIC, "CUSTOM_PHYSNET_BLUE")
+
+    assert one.sync().status is Status.UNCHANGED
+    one.sync(policy=with_rule(one, VFS))
+    one.forget()
+    one.sync()
+
+    assert own(one, NIC) == {"CUSTOM_PHYSNET_BLUE"}

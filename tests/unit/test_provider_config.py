@@ -7,8 +7,9 @@ import pytest
 from agent.errors import ConfigError
 from agent.sync.decide.additions import add
 from agent.sync.provider_yaml import read_additions
-from reportclient.ownership import Names
+from reportclient.ownership import MARKER, Names
 from reportclient.renaming import child_uuid
+from reportclient.reserve import UNHEALTHY
 from reportclient.tree import Inventory, Provider, ProviderTree
 
 ROOT_UUID = "00000000-0000-0000-0000-000000000001"
@@ -170,6 +171,8 @@ def test_a_file_that_breaks_the_schema_is_an_error_that_names_it(tmp_path: Path,
         pytest.param((entry("name: host"), entry("name: host")), "named in .* already", id="twice by name"),
         pytest.param((entry("name: host"), entry(f"uuid: {ROOT_UUID}")), "already", id="by name and by uuid"),
         pytest.param((entry("name: host", "[CUSTOM_OURS]"),), "reported by the driver", id="the driver's own"),
+        pytest.param((entry("name: host", f"[{MARKER}_X]"),), f"host: has {MARKER}_X, by which", id="a mark of ours"),
+        pytest.param((entry("name: host_gpu", f"[{UNHEALTHY}]"),), f"has {UNHEALTHY}, by which", id="another mark"),
     ],
 )
 def test_contradictions_are_refused(tmp_path: Path, entries: tuple[str, ...], message: str) -> None:
