@@ -76,6 +76,11 @@ A consumer that is neither a server nor a migration of nova is certain.
 Where nova manages the host (nova-compute runs here, or the root has the trait `OWNER_NOVA`) and was not asked, or did
 not answer, `orphaned`, `leaked-migration` and `doubled` are not safe.
 
+The findings of a consumer show each amount that its repair changes, with what placement has and what it should be.
+The repair itself says, as a sentence and in the JSON's `writes`, what each consumer has afterwards, and of which
+project, user and type it is.
+`--heal` writes nothing else: if a repair changed since an earlier audit showed it, the finding begins anew.
+
 `--heal` never carries out a repair that is not safe: a person must decide.
 Nova gives its consumers no type, so a repair that takes allocations from a consumer without a type is carried out only
 if the policy says `untyped: true`.

@@ -111,7 +111,10 @@ def witness(
         young=tuple(sorted(young)),
         early=early,
         memory=_to_remember(
-            node, snapshot, generations, {one.key: _seen_again(memory.sightings.get(one.key), now) for one in findings}
+            node,
+            snapshot,
+            generations,
+            {one.key: _seen_again(memory.sightings.get(one.key), one, now) for one in findings},
         ),
         clock=noted,
         before=memory,
@@ -301,6 +304,13 @@ def _young(node: ComputeNode, snapshot: Snapshot) -> frozenset[str]:
     )
 
 
-def _seen_again(before: Sighting | None, now: float) -> Sighting:
-    """Return a sighting with one more look; a clock that was set back does not make a finding older than it is."""
-    return Sighting(min(before.first_s, now), before.looks + 1) if before else Sighting(now)
+def _seen_again(before: Sighting | None, finding: Finding, now: float) -> Sighting:
+    """
+    Return a sighting with one more look; a clock that was set back does not make a finding older than it is.
+
+    A finding whose repair would write something else than before was not shown yet: it begins anew.
+    """
+    shown = finding.repair.digest if finding.repair else ""
+    if before is None or before.shown != shown:
+        return Sighting(now, shown=shown)
+    return Sighting(min(before.first_s, now), before.looks + 1, shown)

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 
+from agent.audit.decide.findings import Repair
 from agent.audit.heal import UNASKED, Healed, HealPolicy, RepairOutcome, decide_repairs, heal, read_policy
 from agent.audit.run import AskNova, AuditResult, witness
 from agent.command.doubts import never_repaired
 from agent.command.exits import Exit
-from agent.command.forms import AuditForm, FindingForm
+from agent.command.forms import AuditForm, FindingForm, WrittenForm
 from agent.command.picture.subjects import Subject, of_audit
 from agent.command.result import Report, choice_of
 from agent.connect.choice import node_of, open_client, open_driver, open_nova, settings_for
@@ -145,7 +146,21 @@ def _encode(result: AuditResult, outcome: RepairOutcome) -> FindingForm:
         "seen": finding.seen,
         "since": datetime.fromtimestamp(since, UTC).isoformat(timespec="seconds"),
         "repair": finding.repair.text if finding.repair else None,
+        "writes": _encode_writes(result, finding.repair),
         "safe": finding.safe,
         "outcome": outcome.healed.value,
         "why": outcome.why,
+    }
+
+
+def _encode_writes(result: AuditResult, repair: Repair | None) -> dict[str, WrittenForm]:
+    names = {uuid: seen.name for uuid, seen in result.tree.by_uuid.items()}
+    return {
+        one.consumer: {
+            "project": one.project,
+            "user": one.user,
+            "type": one.kind,
+            "allocations": {names.get(uuid, uuid): dict(resources) for uuid, resources in one.after.items()},
+        }
+        for one in (repair.rewrites if repair else ())
     }

@@ -170,6 +170,17 @@ class ChangeForm(PlanForm):
     notes: list[str]
 
 
+class WrittenForm(TypedDict):
+    """One consumer as a repair leaves it."""
+
+    project: str
+    user: str
+    type: str | None  # None: placement tells none, and it stays as it is
+    allocations: dict[
+        str, Amounts
+    ]  # all of them, by provider: its name, or its uuid where it is not of this host; empty: deleted
+
+
 class FindingForm(TypedDict):
     """One finding of an audit, its repair, and what became of it."""
 
@@ -182,6 +193,7 @@ class FindingForm(TypedDict):
     seen: str
     since: str  # ISO 8601, UTC: the first audit that saw it
     repair: str | None  # a sentence; None: a person must decide
+    writes: dict[str, WrittenForm]  # by consumer: all that the repair writes; empty: it writes no allocations
     safe: bool  # the repair may be carried out by --heal
     outcome: str  # a value of agent.audit.heal.Healed
     why: str  # why the repair was not carried out, or failed; empty: it was

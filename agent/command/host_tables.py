@@ -27,6 +27,7 @@ from agent.command.forms import (
     SuggestionForm,
     UpgradeForm,
     UsagesForm,
+    WrittenForm,
 )
 from agent.command.screen import LONG, SHOWN_GUESTS, Screen, whole_column
 from agent.command.wording import alike, amounts, counted, families, guest
@@ -155,12 +156,20 @@ def _print_subject(out: Screen, several: list[FindingForm]) -> None:
     if first["repair"]:
         doing = {"healed": "done", "failed": f"failed: {first['why']}"}.get(first["outcome"], first["why"])
         lines.append(Text(f"repair: {first['repair']} ({doing})"))
+        lines += [Text(f"it writes: {_written(uuid, one)}") for uuid, one in first["writes"].items()]
     else:
         lines.append(Text(first["why"]))
     if first["repair"] and first["safe"] and first["why"] in (UNASKED, UNLISTED):
         lines.append(Text(f"to mend it: compute-node-agent audit --heal --policy FILE, with heal: [{first['kind']}]"))
     for line in lines:
         out.print(Padding(line, (0, 0, 0, 4)))
+
+
+def _written(consumer: str, one: WrittenForm) -> str:
+    """Return what a repair makes of a consumer."""
+    kept = [f"{amounts(resources)} on {place}" for place, resources in one["allocations"].items()]
+    owner = f"project {one['project']}, user {one['user']}, {one['type'] or 'no type'}"
+    return f"{consumer} ({owner}) has {', '.join(kept) or 'nothing'}"
 
 
 def print_journal(out: Screen, data: JournalForm) -> None:

@@ -28,6 +28,7 @@ class Sighting:
 
     first_s: float  # when an audit first found it, in seconds since the epoch
     looks: int = 1  # audits in a row that found it
+    shown: str = ""  # digest of the repair that they showed; empty: none, or an older version did not note it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +72,8 @@ def read_memory(directory: Path, root_uuid: str, where: str, *, clock: Clock | N
             ),
             sightings={
                 key: sighting
-                for key, (first_s, looks) in body["sightings"].items()
-                if (sighting := _read_sighting(first_s, looks, noted, now)) is not None
+                for key, row in body["sightings"].items()
+                if (sighting := _read_sighting(*row, noted=noted, now=now)) is not None
             },
         )
     except FileNotFoundError:
@@ -100,7 +101,7 @@ def write_memory(directory: Path, root_uuid: str, memory: AuditMemory, *, clock:
             [one.consumer, one.provider, one.resource_class, one.amount] for one in sorted(memory.allocations)
         ],
         "clock": encode_clock(clock or probe_clock()),
-        "sightings": {key: [one.first_s, one.looks] for key, one in sorted(memory.sightings.items())},
+        "sightings": {key: [one.first_s, one.looks, one.shown] for key, one in sorted(memory.sightings.items())},
     }
     try:
         replace_durably(path, seal(body, form=_FORMAT))
@@ -127,11 +128,11 @@ def _unseal(text: str) -> Mapping[str, Any]:
     return unseal(text, form=_FORMAT)
 
 
-def _read_sighting(first_s: float, looks: int, noted: Clock, now: Clock) -> Sighting | None:
+def _read_sighting(first_s: float, looks: int, shown: str = "", *, noted: Clock, now: Clock) -> Sighting | None:
     if not 0 <= first_s < FAR_FUTURE_S or looks < 1:
         raise ValueError(f"seen since {first_s} in {looks} audits")
     since_s = now.since(float(first_s), noted)
-    return None if since_s is None else Sighting(max(0.0, since_s), int(looks))
+    return None if since_s is None else Sighting(max(0.0, since_s), int(looks), str(shown))
 
 
 def _path(directory: Path, root_uuid: str) -> Path:

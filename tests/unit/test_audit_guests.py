@@ -99,6 +99,11 @@ def rewrites(finding: Finding) -> dict[str, Rewrite]:
     return {one.consumer: one for one in finding.repair.operation.rewrites}
 
 
+def shown(found: tuple[Finding, ...]) -> set[tuple[str | None, str | None, int | None, int | None]]:
+    """What the findings show: provider, class, what should be, and what is."""
+    return {(one.provider, one.resource_class, one.expected, one.actual) for one in found}
+
+
 def test_a_guest_with_allocations_of_what_it_has_is_no_finding_and_no_suspect() -> None:
     sound = snapshot(consumer())
 
@@ -203,6 +208,7 @@ def test_a_guest_without_allocations_gets_what_it_has_and_its_disk() -> None:
     assert {(one.kind, one.resource_class, one.expected, one.actual) for one in found} == {
         (Kind.MISSING, "VCPU", 2, 0),
         (Kind.MISSING, "MEMORY_MB", 512, 0),
+        (Kind.MISSING, "DISK_GB", 10, 0),
     }
     assert all(one.safe for one in found)
     claim = rewrites(found[0])["guest"]
@@ -255,6 +261,7 @@ def test_what_a_migration_keeps_of_a_guest_that_runs_here_goes_back_to_it(kind: 
     back = rewrites(found[0])
     assert back["keeper"].after == {}
     assert (back["guest"].generation, back["guest"].kind) == (None, "INSTANCE" if kind else None)
+    assert shown(found) == {("host", name, amount, 0) for name, amount in SET.items()}
     assert back["guest"].after == {ROOT: SET}
 
 
@@ -266,6 +273,10 @@ def test_what_a_migration_keeps_takes_the_place_of_what_the_guest_got_elsewhere(
 
     assert {(one.kind, one.safe) for one in found} == {(Kind.MISSING, True)}
     assert rewrites(found[0])["guest"].after == {ROOT: FLAVOR, SHARED: {"DISK_GB": 10}}
+    assert shown(found) == {
+        *(("host", name, amount, 0) for name, amount in FLAVOR.items()),
+        *((AWAY, name, 0, amount) for name, amount in FLAVOR.items()),
+    }
 
 
 def test_of_two_migrations_that_may_keep_a_guests_set_none_is_taken_for_certain() -> None:

@@ -196,6 +196,14 @@ def test_findings_begin_with_their_sums_and_end_with_the_command_that_mends_them
                     "seen": "the hypervisor runs it",
                     "since": "2026-11-23T20:00:00+00:00",
                     "repair": "add what is missing",
+                    "writes": {
+                        GUEST: {
+                            "project": "p",
+                            "user": "u",
+                            "type": None,
+                            "allocations": {"host": {"VCPU": 2, "DISK_GB": 40}},
+                        }
+                    },
                     "safe": True,
                     "outcome": "reported",
                     "why": "not done: no --policy allows it",
@@ -211,4 +219,5 @@ def test_findings_begin_with_their_sums_and_end_with_the_command_that_mends_them
     lines = [line.strip() for line in out.getvalue().splitlines()]
     assert lines[:2] == ["1 missing: about 1 consumer", f"web-1 {GUEST}"]
     assert "VCPU on host: 0, should be 2" in lines
+    assert f"it writes: {GUEST} (project p, user u, no type) has 2 VCPU, 40 DISK_GB on host" in lines
     assert lines[-1] == "to mend it: compute-node-agent audit --heal --policy FILE, with heal: [missing]"

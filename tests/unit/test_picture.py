@@ -59,7 +59,7 @@ def conversion(name: str = "db-primary") -> ConversionForm:
 def finding(**fields: object) -> FindingForm:
     usual: Any = {
         "kind": "misplaced", "consumer": GUEST, "provider": "host", "resource_class": "VCPU", "expected": 2,
-        "actual": 4, "seen": "4 VCPU", "since": "", "repair": None, "safe": False, "outcome": "reported",
+        "actual": 4, "seen": "4 VCPU", "since": "", "repair": None, "writes": {}, "safe": False, "outcome": "reported",
         "why": "a person must decide",
     }  # fmt: skip
     return {**usual, **fields}  # type: ignore[typeddict-item]

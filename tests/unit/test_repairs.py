@@ -252,8 +252,32 @@ def test_an_orphan_goes_with_all_its_rows(make: Any) -> None:
     found = findings(world)
     world.audit()
 
+    assert ("host:NIC Switch agent", 0, 2) in {(one.provider, one.expected, one.actual) for one in found}
     assert {one.repair.text for one in found if one.repair} == {f"remove all allocations of consumer {ORPHAN}"}
     assert world.rows(ORPHAN) == {}
+
+
+def test_a_repair_that_would_write_something_else_than_was_shown_waits_anew(make: Any) -> None:
+    """Its owner or its disk changed between two looks: what a person saw is not what would be written."""
+    world: World = make(shared=False)
+    world.take()
+    world.spawn("bound", 0, 2)
+    (uuid,) = world.guests
+    world._send("DELETE", f"/allocations/{uuid}")
+    lax = HealPolicy(kinds=frozenset({Kind.MISSING}), grace_s=0, again_s=0)
+
+    def look(disk_gb: int) -> set[str]:
+        tenant = Tenant("p", "u", disk_gb)
+        world.guests[uuid] = replace(world.guests[uuid], guest=replace(world.guests[uuid].guest, tenant=tenant))
+        world.clock.now += LONG_S
+        result = witness(world.node(), clock=world.clock)
+        write_memory(world.settings.state_directory, result.root_uuid, result.memory)
+        return {one.why for one in heal(world.node(), result, lax, clock=world.clock)}
+
+    assert look(10) == look(20) == {"a later audit must find it again, 0 s or more after the first"}
+    assert world.rows(uuid) == {}
+    assert look(20) == {""}
+    assert world.rows(uuid)["host"]["DISK_GB"] == 20
 
 
 def test_a_light_audit_remembers_rows_of_a_host_that_is_called_otherwise(make: Any) -> None:

@@ -1,9 +1,10 @@
 """Findings of an audit: what is wrong between placement and a host, and the repair of each."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from reportclient.plan import Delete, ReplaceAllocations, SetInventories
+from reportclient.plan import Delete, Plan, ReplaceAllocations, Rewrite, SetInventories
 
 
 class Kind(Enum):
@@ -79,6 +80,16 @@ class Repair:
     text: str
     operation: ReplaceAllocations | SetInventories | Delete
 
+    @property
+    def rewrites(self) -> tuple[Rewrite, ...]:
+        """The consumers that are written; empty where none is."""
+        return self.operation.rewrites if isinstance(self.operation, ReplaceAllocations) else ()
+
+    @property
+    def digest(self) -> str:
+        """Covers all that is written, owners included, and what was there before; no generations."""
+        return Plan((self.operation,)).digest
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
@@ -102,9 +113,7 @@ class Finding:
     def consumers(self) -> frozenset[str]:
         """The consumers that the finding is about and that its repair rewrites, by uuid."""
         named = {self.consumer} if self.consumer else set()
-        if self.repair and isinstance(self.repair.operation, ReplaceAllocations):
-            named |= {one.consumer for one in self.repair.operation.rewrites}
-        return frozenset(named)
+        return frozenset(named | {one.consumer for one in self.repair.rewrites} if self.repair else named)
 
     @property
     def key(self) -> str:
@@ -117,3 +126,22 @@ class Finding:
             *(("nova",) if self.by_nova else ()),
         )
         return "/".join(map(str, parts))
+
+
+def changed_rows(rewrite: Rewrite, names: Mapping[str, str]) -> dict[tuple[str, str], tuple[int, int]]:
+    """
+    Return (provider, class) -> (amount after the write, amount before it) of each amount that a rewrite changes.
+
+    ``names`` are those of this host's providers, by uuid; another provider is called by its uuid.
+    """
+    slots = [
+        (uuid, name) for one in (rewrite.before, rewrite.after) for uuid, resources in one.items() for name in resources
+    ]
+    rows = {
+        (names.get(uuid, uuid), name): (
+            rewrite.after.get(uuid, {}).get(name, 0),
+            rewrite.before.get(uuid, {}).get(name, 0),
+        )
+        for uuid, name in dict.fromkeys(slots)
+    }
+    return {row: pair for row, pair in rows.items() if pair[0] != pair[1]}

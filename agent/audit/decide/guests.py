@@ -10,7 +10,7 @@ for, a consumer that another service owns. A finding about one consumer hides no
 from collections.abc import Mapping
 
 from agent.allocations.decide.sets import INSTANCE, added, replace_set, rewrite, settled
-from agent.audit.decide.findings import Finding, Kind, Repair
+from agent.audit.decide.findings import Finding, Kind, Repair, changed_rows
 from agent.audit.decide.providers import audit_providers
 from agent.audit.decide.snapshot import Snapshot
 from agent.audit.decide.testimony import doubt_of, move_of, rests_here, why_undecided
@@ -135,15 +135,22 @@ def _missing(snapshot: Snapshot, uuid: str) -> list[Finding]:
         seen += doubt
         sure = {name for _, name in rows}.isdisjoint(snapshot.disputed)
         safe = sure and repair is not None and not (doubt or keeper or (consumer and snapshot.elsewhere(consumer)))
-    slots = sorted(rows) or [(snapshot.tree.providers[0].name, "VCPU")]
+    shown: Mapping[tuple[str, str], tuple[int | None, int]]
+    if repair:
+        (written,) = (one for one in repair.rewrites if one.consumer == uuid)
+        shown = changed_rows(written, snapshot.names)
+    else:
+        shown = {row: (amount, 0) for row, amount in rows.items()} or {
+            (snapshot.tree.providers[0].name, "VCPU"): (None, 0)
+        }
     return [
         Finding(
             kind=Kind.MISSING,
             consumer=uuid,
             provider=place,
             resource_class=name,
-            expected=rows.get((place, name)),
-            actual=0,
+            expected=after,
+            actual=before,
             seen=seen,
             repair=repair,
             safe=safe,
@@ -151,7 +158,7 @@ def _missing(snapshot: Snapshot, uuid: str) -> list[Finding]:
             untyped=keeper is not None and keeper.kind is None,
             by_nova=not snapshot.is_settled(uuid),
         )
-        for place, name in slots
+        for (place, name), (after, before) in sorted(shown.items())
     ]
 
 
@@ -195,7 +202,8 @@ def _swap_back(snapshot: Snapshot, keeper: Consumer, guest: str) -> Repair:
     else:
         back = rewrite(consumer, replace_set(snapshot.others(consumer), keeper.slots, snapshot.others(consumer)))
     return Repair(
-        text=f"revert the migration: guest {guest} gets back what migration {keeper.uuid} keeps",
+        text=f"revert the migration: guest {guest} of project {back.project} and user {back.user} gets back what "
+        f"migration {keeper.uuid} keeps",
         operation=ReplaceAllocations((rewrite(keeper, {}), back)),
     )
 
@@ -251,5 +259,5 @@ def _claim_again(
         before=consumer.slots if consumer else {},
         after=added(others, slots),
     )
-    text = f"set the allocations of guest {uuid} to what the guest really has"
+    text = f"set the allocations of guest {uuid} of project {project} and user {user} to what the guest really has"
     return Repair(text=text, operation=ReplaceAllocations((claim,)))

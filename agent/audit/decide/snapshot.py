@@ -47,6 +47,11 @@ class Snapshot:
                 found.setdefault(one.consumer, {})[one.provider, one.resource_class] = one.amount
         return found
 
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """The names of this host's providers, by uuid."""
+        return {uuid: seen.name for uuid, seen in self.tree.by_uuid.items()}
+
     @property
     def holders(self) -> frozenset[str]:
         """The consumers that have some of our stock, by uuid."""

@@ -5,10 +5,11 @@ Placement does not tell to which guest a migration belongs. Nova tells it where 
 user and allocations tell it in most cases; where a doubt is left, a person decides.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agent.allocations.decide.sets import INSTANCE, MIGRATION, rewrite, settled
-from agent.audit.decide.findings import Finding, Kind, Repair
+from agent.audit.decide.findings import Finding, Kind, Repair, changed_rows
 from agent.audit.decide.snapshot import Snapshot
 from agent.audit.decide.testimony import (
     Word,
@@ -68,15 +69,20 @@ def audit_strangers(snapshot: Snapshot) -> list[Finding]:
         if _is_explained(snapshot, one, several):
             continue
         judged = _judge(snapshot, one)
-        repair = None if judged.kind is Kind.GUEST_LOST else _take_away(snapshot, one)
+        shown: Mapping[tuple[str, str], tuple[int | None, int]]
+        if judged.kind is Kind.GUEST_LOST:
+            repair, shown = None, {row: (None, amount) for row, amount in snapshot.rows(one.uuid).items()}
+        else:
+            repair = _take_away(snapshot, one)
+            shown = changed_rows(repair.rewrites[0], snapshot.names)
         found += [
             Finding(
                 kind=judged.kind,
                 consumer=one.uuid,
                 provider=place,
                 resource_class=name,
-                expected=None if judged.kind is Kind.GUEST_LOST else 0,
-                actual=amount,
+                expected=after,
+                actual=before,
                 seen=judged.seen,
                 repair=repair,
                 safe=judged.safe,
@@ -84,7 +90,7 @@ def audit_strangers(snapshot: Snapshot) -> list[Finding]:
                 untyped=one.kind is None,
                 by_nova=judged.by_nova,
             )
-            for (place, name), amount in sorted(snapshot.rows(one.uuid).items())
+            for (place, name), (after, before) in sorted(shown.items())
         ]
     return found
 
