@@ -264,6 +264,11 @@ class Guest:
     migrating: bool = False  # to or from this host, at this moment
     tenant: Tenant | None = None  # None: the domain has no metadata of nova
 
+    @property
+    def active(self) -> bool:
+        """Whether it has its resources now: neither shut off nor crashed."""
+        return self.state not in ("shutoff", "crashed")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Devices:

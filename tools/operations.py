@@ -16,12 +16,17 @@ those files, not this page.
 Each operation is one write to placement, or none.
 It keeps project, user and consumer type.
 A guest keeps its allocations of shared storage if the new set has none of the same resource class.
-If the answer to a write is lost, the agent looks up what placement holds; it never repeats the write without that look.
+If the answer to a write is lost, the agent looks up what placement holds; it never repeats the write without that look,
+and never with other amounts.
 The same operations are a Python API: `agent.allocations.operations.Operations`.
 
 The outcome is `done`, `no-room`, `exists`, `absent` (the consumer has no allocations) or `conflict` (the allocations
 are not, or no longer, as the operation expects), with a `note` that gives the reason.
 The exit code is 0 for `done`, for `release` and `confirm` also for `absent`, and 1 otherwise.
+`release` of a guest that runs on this host ends with 4 and changes nothing: placement would offer what the guest uses
+to another one. The note says what that is. `release --force` does it, and says it too.
+The same holds for `confirm` and `release` of a consumer that may be the migration of a guest that runs here without
+allocations here. Both read this host where the consumer has something on it.
 
 A request is one of the `allocation_requests` of `GET /allocation_candidates`, in a file:
 

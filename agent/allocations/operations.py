@@ -97,14 +97,15 @@ class Operations:
         Claim the first of these requests that fits for a guest whose host is down, beside what the guest has there.
 
         The host that is down removes its part when it is back. A guest that already has something on a requested
-        provider was evacuated before: it is not claimed again.
+        host, or on two hosts, was evacuated before: it is not claimed again.
         """
 
         def make_set(held: Slots, request: Slots, sharing: frozenset[str]) -> Slots:
-            if there := sorted(held.keys() & request.keys() - sharing):
+            there, asked = self._hosts(held.keys() - sharing), self._hosts(request.keys() - sharing)
+            if len(there) > 1 or there & asked:
                 note = (
-                    f"guest {consumer} has allocations on provider {there[0]} already: look with compute-node-agent "
-                    f"show whether the guest was evacuated there before; if so, do not claim again"
+                    f"guest {consumer} has allocations on {' and '.join(sorted(there))} already: look with "
+                    f"compute-node-agent show whether the guest was evacuated before; if so, do not claim again"
                 )
                 raise _Ended(Ending(told=Result.EXISTS, consumer=consumer, held=held, note=note))
             return evacuated_set(held, request, sharing)
@@ -270,6 +271,8 @@ class Operations:
                     return ending
                 if isinstance(error, LeftBehind):
                     make = partial(_reborn, write)
+                elif lost:
+                    make = partial(_itself, write)  # one that was read anew could add what may still be carried out
         if lost:
             raise lost
         note = f"others wrote on the providers of consumer {consumer} at each of {TRIES} tries: try again later"
@@ -278,9 +281,18 @@ class Operations:
     def _judge(self, rule: Rule, consumer: str, write: Write) -> Ending | None:
         """Return the ending if another writer changed one of the consumers; None if the write is to be tried again."""
         changed = self._changed(write)
-        if not changed or rule.consumer_changed is Reaction.ANEW:
+        if not changed:
             return None
         uuid = changed[0]
+        if rule.consumer_changed is Reaction.ANEW:
+            if not self._is_done(write):
+                return None
+            note = (
+                f"consumer {uuid} was changed at the same moment, and now has just what this request makes of it: the "
+                f"request may have been carried out, as a proxy may send it twice, or another client has made the "
+                f"same change. Look with compute-node-agent show, and try again only if it was another client"
+            )
+            return self._ending(Result.CONFLICT, consumer, note)
         if _generations(write)[uuid] is None:
             note = (
                 f"consumer {uuid} has allocations already: is it the uuid of another consumer, or was this done "
@@ -303,16 +315,30 @@ class Operations:
         Raises:
             Unavailable: placement does not tell that either.
         """
+        try:
+            return self._is_done(write)
+        except PlacementError as error:
+            raise Unavailable(_perhaps_done(lost)) from error
+
+    def _is_done(self, write: Write) -> bool:
+        """Return whether all consumers are as this write, and no other one since, leaves them."""
         generations = _generations(write)
         for uuid, after in _sets(write).items():
-            try:
-                now = self._read(uuid)
-            except PlacementError as error:
-                raise Unavailable(_perhaps_done(lost)) from error
+            now = self._read(uuid)
             written = now is not None and now.slots == after and now.generation == (generations[uuid] or 0) + 1
             if not (written if after else now is None):
                 return False
         return True
+
+    def _hosts(self, providers: Iterable[str]) -> set[str]:
+        """Return the roots of these providers, as name and uuid; a provider that is gone by its uuid alone."""
+        found: dict[str, str] = {}  # the root of each provider of the trees that were read
+        for uuid in sorted(providers):
+            if uuid not in found:
+                tree = self.client.tree_of(uuid)
+                root = next((f"{name} {own}" for own, (name, parent) in tree.items() if parent is None), uuid)
+                found |= dict.fromkeys((uuid, *tree), root)
+        return {found[uuid] for uuid in providers}
 
     def _existing(self, consumer: str) -> Consumer:
         found = self._read(consumer)
@@ -337,6 +363,10 @@ def _perhaps_done(lost: Unavailable) -> str:
         f"{lost}; the request may have been carried out: look with compute-node-agent show, and try again only if it "
         f"was not"
     )
+
+
+def _itself(write: Write) -> Write:
+    return write
 
 
 def _reborn(write: Write) -> Write:

@@ -2,18 +2,22 @@
 
 import argparse
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from agent.allocations.decide.fit import Claimant, misfits, others_stock
+from agent.allocations.decide.in_use import in_use
 from agent.allocations.decide.sets import merge_set
 from agent.allocations.operations import Ending, Operations, Result
 from agent.command.exits import Exit
 from agent.command.forms import EndingForm
 from agent.command.result import Report, choice_of
-from agent.connect.choice import open_client, open_driver, settings_for
+from agent.connect.choice import lists_nodes, node_of, open_client, open_driver, settings_for
 from agent.errors import ConfigError
+from agent.state.identity import read_identity
 from agent.sync.node import ComputeNode
+from drivers.errors import DiscoveryError
 from drivers.looks import look
 from reportclient.allocations import AllocationRequest
 from reportclient.client import PlacementClient
@@ -36,7 +40,9 @@ def move(options: argparse.Namespace) -> Report:
 
 def confirm(options: argparse.Namespace) -> Report:
     """Remove the allocations that a migration kept; a migration without allocations counts as done."""
-    client, _ = _open(options)
+    client, where = _open(options)
+    if used := _still_used(options, client, where):
+        return _refused(client, options.consumer, f"{used}: revert the move, or run release {options.consumer} --force")
     return _report(Operations(client).confirm(options.consumer), well=(Result.DONE, Result.ABSENT))
 
 
@@ -47,11 +53,58 @@ def revert(options: argparse.Namespace) -> Report:
 
 
 def release(options: argparse.Namespace) -> Report:
-    """Remove all allocations of a guest; a guest without allocations counts as done."""
-    client, _ = _open(options)
-    operations = Operations(client)
+    """Remove all allocations of a guest; a guest without allocations counts as done. One that runs here needs force."""
+    client, where = _open(options)
+    operations, used = Operations(client), ""
+    try:
+        used = _still_used(options, client, where)
+    except DiscoveryError as error:
+        if not options.force:
+            raise
+        used = f"it is not known whether guest {options.consumer} runs on this host: {error}"
+    if used and not options.force:
+        note = f"{used}: stop the guest first, or run release {options.consumer} --force"
+        return _refused(client, options.consumer, note)
     let_go = operations.release_forced if options.force else operations.release
-    return _report(let_go(options.consumer), well=(Result.DONE, Result.ABSENT))
+    ending = let_go(options.consumer)
+    ending = replace(ending, note=used) if used and ending.told is Result.DONE else ending
+    return _report(ending, well=(Result.DONE, Result.ABSENT))
+
+
+def _still_used(options: argparse.Namespace, client: PlacementClient, where: str) -> str:
+    """
+    Return which guest that runs here uses what the consumer has on this host, as ``in_use``; empty: none does.
+
+    The host is read only where the consumer has something on it.
+
+    Raises:
+        DiscoveryError: the host cannot be read. PlacementError: placement cannot.
+    """
+    choice = choice_of(options)
+    settings = settings_for(choice)
+    consumer = client.consumer(options.consumer)
+    if consumer is None or lists_nodes(settings):
+        return ""
+    if not settings.recorded:
+        known = read_identity(settings.identity_folders)
+        if known is None or client.tree_of(known).keys().isdisjoint(consumer.slots):
+            return ""
+    with open_driver(settings, choice) as driver:
+        for name in driver.nodes():
+            survey = look(partial(driver.survey, name))
+            root_uuid = node_of(name, driver, client, settings, where, choice).known_uuid(survey)
+            names = {uuid: one for uuid, (one, _) in client.tree_of(root_uuid).items()} if root_uuid else {}
+            if not names.keys().isdisjoint(consumer.slots):
+                running = {guest.uuid for guest in survey.facts.guests if guest.active}
+                suspects = sorted(running & {consumer.uuid} or running)
+                return in_use(consumer, names, {uuid: client.consumer(uuid) for uuid in suspects})
+    return ""
+
+
+def _refused(client: PlacementClient, uuid: str, note: str) -> Report:
+    now = client.consumer(uuid)
+    ending = Ending(told=Result.CONFLICT, consumer=uuid, held=now.slots if now else {}, note=note)
+    return replace(_report(ending), exit=Exit.REFUSED)
 
 
 def _open(options: argparse.Namespace) -> tuple[PlacementClient, str]:
@@ -68,7 +121,9 @@ def _report(ending: Ending, well: Collection[Result] = (Result.DONE,)) -> Report
     }
     table = "agent.command.host_tables:print_ending"
     if ending.told in well:
-        return Report(data=record, table=table)
+        return Report(
+            data=record, table=table, remarks=[ending.note] if ending.note and ending.told is Result.DONE else ()
+        )
     return Report(data=record, table=table, exit=Exit.ERROR, remarks=[ending.note] if ending.note else ())
 
 

@@ -415,7 +415,7 @@ _TABLE = (
         doing="asking placement",
         example=MIGRATED,
         writes=True,
-        options=(Option("consumer", "a migration's uuid", metavar="MIGRATION", type=parse_uuid, required=True),),
+        options=(*HOST, Option("consumer", "a migration's uuid", metavar="MIGRATION", type=parse_uuid, required=True)),
     ),
     Verb(
         name="revert",
@@ -433,7 +433,11 @@ _TABLE = (
         doing="asking placement",
         example=GUEST,
         writes=True,
-        options=(*CONSUMER, Option("--force", "even if another service changes the guest at the same time")),
+        options=(
+            *HOST,
+            *CONSUMER,
+            Option("--force", "even if the guest runs here, or another service changes it at the same time"),
+        ),
     ),
     Verb(
         name="audit",

@@ -104,7 +104,7 @@ def _known(guest: Guest, of_devices: Set[str], ports: Iterable[Holding], offered
     named = tenant.overridden if tenant else {}
     overridden = HOST_CLASSES & named.keys()
     return GuestState(
-        active=guest.state not in ("shutoff", "crashed"),
+        active=guest.active,
         migrating=guest.migrating,
         project=tenant.project if tenant else None,
         user=tenant.user if tenant else None,

@@ -3,7 +3,9 @@
 import json
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -30,22 +32,26 @@ DISK = {"DISK_GB": 50}
 
 @dataclass
 class Claims:
-    """Two hosts and storage that both share, on a placement; a guest i1 and its migration."""
+    """Three hosts and storage that all share, on a placement; a guest i1 and its migration."""
 
     sender: Any
-    rp: dict[str, str] = field(default_factory=lambda: {name: str(uuid.uuid4()) for name in ("A", "B", "C")})
+    rp: dict[str, str] = field(default_factory=lambda: {name: str(uuid.uuid4()) for name in ("A", "B", "C", "D")})
     i1: str = field(default_factory=lambda: str(uuid.uuid4()))
     migration: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     def __post_init__(self) -> None:
-        for name, stock in {"A": HOST, "B": HOST, "C": {"DISK_GB": 1000}}.items():
-            own = self.rp[name]
-            self.send("POST", "/resource_providers", {"name": f"{name} {own}", "uuid": own})
-            inventories = {key: {"total": total} for key, total in stock.items()}
-            self.send("PUT", f"/resource_providers/{own}/inventories", {"inventories": inventories}, own)
+        for name, stock in {"A": HOST, "B": HOST, "C": {"DISK_GB": 1000}, "D": HOST}.items():
+            self.add(name, stock)
         self.send(
             "PUT", f"/resource_providers/{self.rp['C']}/traits", {"traits": ["MISC_SHARES_VIA_AGGREGATE"]}, self.rp["C"]
         )
+
+    def add(self, name: str, stock: Mapping[str, int], parent: str | None = None) -> None:
+        own = self.rp.setdefault(name, str(uuid.uuid4()))
+        above = {"parent_provider_uuid": self.rp[parent]} if parent else {}
+        self.send("POST", "/resource_providers", {"name": f"{name} {own}", "uuid": own, **above})
+        inventories = {key: {"total": total} for key, total in stock.items()}
+        self.send("PUT", f"/resource_providers/{own}/inventories", {"inventories": inventories}, own)
 
     def send(self, method: str, path: str, body: dict[str, Any] | None = None, of: str = "") -> Any:
         if of:
@@ -385,6 +391,76 @@ def test_a_guest_is_evacuated_to_a_host_once(world: Claims) -> None:
 
     assert tolds == [Result.DONE, Result.EXISTS]
     assert world.held(world.i1) == {"A": SMALL, "B": SMALL, "C": DISK}
+
+
+def test_a_guest_that_was_evacuated_is_not_evacuated_to_another_host_too(world: Claims) -> None:
+    world.give(world.i1, world.slots(A=SMALL, C=DISK))
+
+    endings = [world.operations().evacuate(world.i1, [world.request(**{name: SMALL})]) for name in ("B", "D")]
+
+    assert [ending.told for ending in endings] == [Result.DONE, Result.EXISTS]
+    assert all(f"{name} {world.rp[name]}" in endings[1].note for name in ("A", "B"))
+    assert world.held(world.i1) == {"A": SMALL, "B": SMALL, "C": DISK}
+
+
+def test_a_guest_is_not_evacuated_to_another_cell_of_a_host_that_it_is_on(world: Claims) -> None:
+    for name in ("B0", "B1"):
+        world.add(name, HOST, parent="B")
+    world.give(world.i1, world.slots(B0=SMALL))
+
+    ending = world.operations().evacuate(world.i1, [world.request(B1=SMALL)])
+
+    assert (ending.told, world.held(world.i1)) == (Result.EXISTS, {"B0": SMALL})
+
+
+@dataclass
+class Late:
+    """A write whose answer does not come in time, and that placement carries out ``after`` so many more reads."""
+
+    sender: Any
+    after: int
+    writes: int = 0
+    waiting: Callable[[], Any] | None = None
+
+    def request(self, url: str, method: str, **kwargs: Any) -> Any:
+        if method == "GET":
+            self.after -= 1
+            if self.waiting and self.after < 0:
+                self.waiting()
+                self.waiting = None
+            return self.sender.request(url, method, **kwargs)
+        self.writes += 1
+        if self.writes == 1:
+            self.waiting = partial(self.sender.request, url, method, **kwargs)
+            raise exceptions.ConnectTimeout("no answer")
+        return self.sender.request(url, method, **kwargs)
+
+
+@pytest.mark.parametrize("after", range(6))
+def test_a_merge_that_placement_carries_out_late_is_added_once(after: int, world: Claims) -> None:
+    """Whenever that is: between any two reads that look whether it was done, or after the last one."""
+    world.give(world.i1, world.slots(A=SMALL))
+
+    with suppress(Unavailable):  # where two reads do not agree on whether it was done
+        ending = world.operations(Late(world.sender, after)).merge(world.i1, [world.request(B=SMALL)])
+        assert ending.told is Result.DONE or "may have been carried out" in ending.note
+
+    assert world.held(world.i1) == {"A": SMALL, "B": SMALL}
+
+
+def test_a_merge_that_a_proxy_sends_twice_is_added_once(world: Claims) -> None:
+    """The proxy's second request meets what the first one did; another client that merges the same looks like it."""
+    world.give(world.i1, world.slots(A=SMALL))
+
+    def twice(send: Callable[[], Any]) -> Any:
+        send()
+        return send()
+
+    ending = world.operations(Meddler(world.sender, twice)).merge(world.i1, [world.request(B=SMALL)])
+
+    assert ending.told is Result.CONFLICT
+    assert "may have been carried out" in ending.note
+    assert world.held(world.i1) == {"A": SMALL, "B": SMALL}
 
 
 @pytest.mark.parametrize("amount", ["1.9", '"2"', "true", "Infinity", "1e400", "NaN", "0", "-1"])

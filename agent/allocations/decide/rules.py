@@ -35,7 +35,10 @@ class Reaction(Enum):
     FAIL = "fails, and nothing changes"
     EXISTS = "fails hard as `exists`: two guests with one uuid, or a claim made twice"
     AGAIN = f"sends the same request again, {TRIES} times at most, then fails as `conflict`"
-    ANEW = f"reads and merges again, {TRIES} times at most, then fails as `conflict`"
+    ANEW = (
+        f"reads and merges again, {TRIES} times at most, then fails as `conflict`; at once where the consumer has just "
+        f"what the request makes of it, which may then have been carried out"
+    )
     ALTERNATE = "tries the next alternate; if none is left, fails as `no-room`"
     NONE = "cannot happen"
 
@@ -85,7 +88,7 @@ RULES: dict[ChangeKind, Rule] = {
     ChangeKind.EVACUATE: Rule(
         verb="claim CONSUMER --evacuate",
         sends="GET, then PUT with the consumer's generation: its allocations on the host that is down, plus "
-        "the request",
+        "the request; `exists` where it has allocations on the requested host, or on two hosts",
         consumer_changed=Reaction.FAIL,
         provider_raced=Reaction.AGAIN,
         no_room=Reaction.ALTERNATE,
