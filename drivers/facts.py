@@ -152,7 +152,7 @@ class PciFunction:
     vfs: tuple[PciAddress, ...] = ()  # existing VFs of a PF, lowest address first
     net_devices: tuple[NetDevice, ...] = ()
     power_state: str | None = None  # sysfs-bus-pci's power_state, for instance "D0" or "error"; None: unknown
-    attributes: tuple[tuple[str, str], ...] = ()  # (path, first line) of each file that rules name and that exists
+    attributes: tuple[tuple[str, str], ...] = ()  # (path, number) of each file that rules name and that exists
     serial_number: str | None = None  # of its card, from the vital product data (VPD); None: it has none
 
     @property
@@ -210,6 +210,18 @@ class Mdev:
     uuid: str
     type: str
     parent: str  # libvirt's name of the parent device
+
+
+@dataclass(frozen=True, slots=True)
+class OddDevice:
+    """A device of which something cannot be read or understood, or that hangs on such a device; in no other list."""
+
+    name: str  # a PCI address, or libvirt's name of what is not on PCI
+    because: str  # what is wrong, and where: part of a sentence, the same as long as it lasts
+    address: PciAddress | None = None  # None: not on PCI, or a mediated device
+    pf: PciAddress | None = None  # of a VF; None: it is none, or no PF that is listed names it
+    card: str = ""  # libvirt's name of the parent that makes mediated devices; empty: there is none
+    hangs: bool = False  # nothing is wrong with it but its PF
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +289,7 @@ class Devices:
     functions: tuple[PciFunction, ...] = ()  # lowest address first
     mdev_parents: tuple[MdevParent, ...] = ()  # by name
     mdevs: tuple[Mdev, ...] = ()  # by uuid
+    odd: tuple[OddDevice, ...] = ()  # by name, those that hang on others last
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,9 @@ class Holdings:
     shown: Mapping[str, int] = field(default_factory=dict)  # VFs that a card shows, offered or not, by its provider
     away: frozenset[str] = frozenset()  # classes that the root has, partly reserved, and that no device has now
     expected: frozenset[tuple[str, str]] = frozenset()  # (provider, class): the operator expects more than is there
+    odd: Mapping[str, str] = field(default_factory=dict)  # a sentence on each device that is undecided, by provider
+    undecided_units: Mapping[str, int] = field(default_factory=dict)  # how much of a provider these are at most
+    undecided_stock: frozenset[tuple[str, str]] = frozenset()  # (provider, class) of which these may be a part
     kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)  # classes of the devices in a total, by suffix
     hardware: frozenset[str] = frozenset()  # PCI addresses of all devices that count in what is offered
     novas: frozenset[str] = frozenset()  # names of the providers that nova-compute makes too, where it reports the host

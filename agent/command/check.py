@@ -65,7 +65,8 @@ def check_host(choice: Choice, read_settings: Callable[[], Settings]) -> tuple[C
                 choice.trace.nodes.append(node)
                 surveys[node] = look(partial(driver.survey, node))
                 checks.append(_try("host", partial(_check_shape, driver, surveys[node], settings)))
-                checks += [Check("devices", False, text) for text in driver.idle(surveys[node], settings.policy)]
+                told = (*driver.idle(surveys[node], settings.policy), *_odd_devices(driver, surveys[node], settings))
+                checks += [Check("devices", False, text) for text in told]
             checks += _check_placement(settings, choice, driver, surveys)
     except USER_ERRORS as error:
         checks.append(Check("host", False, str(error)))
@@ -214,6 +215,13 @@ def _check_shape(driver: Driver, survey: Survey, settings: Settings) -> str:
     tree, _ = driver.shape(survey, settings.policy, None)
     stock = ", ".join(f"{stock.total} {name}" for name, stock in tree.root.inventories.items())
     return f"{tree.root.name} can be read: {stock}, {len(tree.root.traits)} traits"
+
+
+def _odd_devices(driver: Driver, survey: Survey, settings: Settings) -> tuple[str, ...]:
+    try:
+        return tuple(driver.shape(survey, settings.policy, None)[1].odd.values())
+    except USER_ERRORS:
+        return ()  # _check_shape reports this error
 
 
 def _check_placement(settings: Settings, choice: Choice, driver: Driver, surveys: Mapping[str, Survey]) -> list[Check]:

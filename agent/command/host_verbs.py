@@ -69,12 +69,12 @@ def discover(options: argparse.Namespace) -> Report:
         for node in driver.nodes():
             choice.trace.nodes.append(node)
             survey = look(partial(driver.survey, node))
-            tree, _ = driver.shape(survey, settings.policy, None)
+            tree, holdings = driver.shape(survey, settings.policy, None)
             told = survey.compute_id and parse_identity(survey.compute_id, "compute_id of the host archive")
             identity = told if settings.recorded else read_identity(settings.identity_folders)
             tree, _ = add(tree, identity or planned_identity(node), additions)
             providers |= encode_tree(tree)["providers"]
-            remarks += doubts(settings, driver, survey)
+            remarks += [*doubts(settings, driver, survey), *holdings.odd.values()]
     data: TreeForm = {"providers": providers}
     return Report(data=data, table="agent.command.host_tables:print_tree", remarks=remarks)
 

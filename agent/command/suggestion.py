@@ -29,7 +29,7 @@ def _pci(devices: Devices) -> Iterator[str]:
     network = [one for one in cards if _kind(one) == NETWORK]
     by_address = {one.address: one for one in devices.functions}
     rules = [
-        (_virtual(one, [by_address[vf] for vf in one.vfs]), f"{len(one.vfs)} VFs of {_named(one)}")
+        (_virtual(one, [by_address[vf] for vf in one.vfs if vf in by_address]), f"{len(one.vfs)} VFs of {_named(one)}")
         for one in cards
         if _kind(one) != NETWORK
     ]

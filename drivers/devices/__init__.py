@@ -11,6 +11,7 @@ from drivers.devices.encryption import encryption_stock
 from drivers.devices.expected import too_few
 from drivers.devices.match import beyond_nova
 from drivers.devices.mdev import idle_types, mdev_stock
+from drivers.devices.odd import undecided_units
 from drivers.devices.pci import pci_stock
 from drivers.devices.pmem import pmem_stock
 from drivers.devices.stock import DeviceStock, libvirt_name, nova_name
@@ -75,4 +76,5 @@ def present(facts: HostFacts) -> frozenset[str]:
     """Return the suffixes of the providers whose hardware is on this host, offered or not."""
     functions = [str(function.address) for function in facts.devices.functions]
     parents = [parent.name for parent in facts.devices.mdev_parents]
-    return frozenset((*map(nova_name, functions), *map(libvirt_name, functions), *parents))
+    odd = undecided_units(facts.devices)
+    return frozenset((*map(nova_name, functions), *map(libvirt_name, functions), *parents, *odd))

@@ -27,11 +27,11 @@ def away(policy: DevicePolicy, standing: Standing, here: Iterable[str]) -> dict[
             Reason(f"{amount} {name} were reserved, and no device of this host has any now", SHORT),
         )
         for name, amount in sorted(missing.items())
-        if _is_offered(name, policy)
+        if is_offered(name, policy)
     }
 
 
-def _is_offered(name: str, policy: DevicePolicy) -> bool:
+def is_offered(name: str, policy: DevicePolicy) -> bool:
     """Return whether the configuration offers a class where there is hardware for it."""
     rules = policy.rules if policy.report else ()
     if name in BANDWIDTH:

@@ -3,7 +3,7 @@
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
-from drivers.errors import MalformedFact, PolicyError
+from drivers.errors import PolicyError
 from drivers.facts import HostFacts, PciFunction
 from drivers.pci import PciAddress
 from drivers.policy import DevicePolicy, DeviceRule
@@ -248,10 +248,8 @@ def _class_of(function: PciFunction, rule: DeviceRule) -> str | None:
     """Return the class that a function counts as; None when its class comes from a file that names no type."""
     if rule.class_attribute is None:
         return rule.resource_class or f"CUSTOM_PCI_{function.vendor_id}_{function.product_id}".upper()
-    kind = dict(function.attributes).get(rule.class_attribute, NO_TYPE)
-    if not (kind.isdecimal() and len(kind) < 10):
-        raise MalformedFact(f"{function.address}: {rule.class_attribute} has {kind[:40]!r}, which is no number")
-    return None if int(kind) == int(NO_TYPE) else normalise_class(f"{rule.class_attribute.split('/')[0]}_{int(kind)}")
+    kind = int(dict(function.attributes).get(rule.class_attribute, NO_TYPE))
+    return normalise_class(f"{rule.class_attribute.split('/')[0]}_{kind}") if kind else None
 
 
 def _tell_apart(pf: PciFunction, vf: PciFunction) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 
 from drivers.devices.health import ills
+from drivers.devices.odd import undecided_units
 from drivers.devices.reserve import marks, short
 from drivers.devices.stock import DeviceStock, libvirt_name, silenced
 from drivers.facts import HostFacts, Mdev, MdevParent, PciFunction
@@ -27,7 +28,7 @@ def mdev_stock(
     functions = {function.address: function for function in facts.devices.functions}
     chosen = [(parent, rule) for parent in facts.devices.mdev_parents if (rule := rule_of(parent, rules))]
     made = _made(facts, rules, chosen)
-    room = _room(chosen, made)
+    room = _room(chosen, made, _out_of_sight(facts, rules, chosen, standing))
     found = []
     for parent, rule in chosen:
         total = len(made[parent.name]) + room[parent.name]
@@ -105,10 +106,31 @@ def _rule_for(names: Collection[str], rules: Iterable[MdevRule]) -> MdevRule | N
     return by_address or next((rule for rule in rules if not rule.addresses), None)
 
 
-def _room(chosen: Iterable[tuple[MdevParent, MdevRule]], made: Mapping[str, list[Mdev]]) -> dict[str, int]:
-    """Return how many more each parent can make, until ``max_instances`` of its type is reached on the host."""
+def _out_of_sight(
+    facts: HostFacts,
+    rules: Iterable[MdevRule],
+    chosen: Iterable[tuple[MdevParent, MdevRule]],
+    standing: Standing,
+) -> dict[str, int]:
+    """Return how many devices of each type cards have in placement that show none of their types now."""
+    speaking = {parent.name for parent, _ in chosen}
+    here = {libvirt_name(str(one.address)) for one in facts.devices.functions} | undecided_units(facts.devices).keys()
+    stood = [seen.provider.inventories for name in here - speaking if (seen := standing.provider(name))]
+    return {
+        rule.type: sum(one[rule.resource_class].total for one in stood if rule.resource_class in one) for rule in rules
+    }
+
+
+def _room(
+    chosen: Iterable[tuple[MdevParent, MdevRule]], made: Mapping[str, list[Mdev]], before: Mapping[str, int]
+) -> dict[str, int]:
+    """
+    Return how many more each parent can make, until ``max_instances`` of its type is reached on the host.
+
+    ``before`` is how many of each type others have.
+    """
     chosen = list(chosen)
-    used: dict[str, int] = {}
+    used = dict(before)
     for parent, rule in chosen:
         used[rule.type] = used.get(rule.type, 0) + len(made[parent.name])
     room = {}

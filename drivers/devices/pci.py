@@ -1,7 +1,7 @@
 """The stock of PCI devices: a provider for each PF or plain device; VFs are counted on their PF."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from drivers.devices.health import ills
 from drivers.devices.match import (
@@ -24,6 +24,7 @@ from drivers.facts import HostFacts, PciFunction, Tenant
 from drivers.pci import PciAddress
 from drivers.policy import Bandwidth, DevicePolicy, DeviceRule
 from drivers.reasons import Reason
+from drivers.rules import matches
 from drivers.standing import Standing
 from reportclient.ownership import MANAGED, others_marks
 from reportclient.reserve import reserved_by_operator_on
@@ -56,7 +57,7 @@ def pci_stock(facts: HostFacts, policy: DevicePolicy, standing: Standing) -> lis
     functions = {function.address: function for function in facts.devices.functions}
     ruled = rules_by_function(functions, policy)
     hidden = unknown_cards(functions, policy, ruled) if policy.report else {}
-    spoken_of = {functions[address].pf or address for address in (*ruled, *hidden)}
+    spoken_of = {functions[address].pf or address for address in (*ruled, *hidden)} | _perhaps_ruled(facts, policy)
     ruled = ruled if policy.report else {}
     groups = by_provider(ruled, functions)
     for function in facts.devices.functions:
@@ -121,6 +122,17 @@ def _pci_provider(
         ill=why,
         untold=untold,
         novas=any(match.rule and match.rule.novas for match in matched),
+    )
+
+
+def _perhaps_ruled(facts: HostFacts, policy: DevicePolicy) -> frozenset[PciAddress]:
+    """Return the cards with a VF that is odd, and that a rule would match if it were like another VF of its card."""
+    alike = {one.pf: one for one in facts.devices.functions if one.pf}
+    odd = (replace(alike[one.pf], address=one.address) for one in facts.devices.odd if one.address and one.pf in alike)
+    return frozenset(
+        one.pf
+        for one in odd
+        if one.pf and any(matches(rule, one, pf_exists=rule.exact == one.pf) for rule in policy.rules)
     )
 
 

@@ -5,13 +5,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from drivers.errors import MalformedFact, Vanished
-from drivers.facts import NetDevice, PciFunction
+from drivers.devices.odd import set_apart
+from drivers.errors import DiscoveryError, MalformedFact, Vanished
+from drivers.facts import Devices, NetDevice, OddDevice, PciFunction
 from drivers.host.archive import Document
 from drivers.host.parse import parse_inet6, parse_routes
 from drivers.host.sysfs import KernelFiles
 
 REPRESENTOR = re.compile(r"(c\d+)?pf\d+\w*")  # devlink's names: "pf0vf1", "c1pf0sf2"; not an uplink's, "p0"
+LONGEST_TYPE = 9  # digits
 POWER_STATES = frozenset({"D0", "D1", "D2", "D3hot", "D3cold", "unknown", "error"})  # sysfs-bus-pci, power_state
 
 
@@ -32,36 +34,50 @@ class PciReading(NamedTuple):
 
 def probe_pci(
     files: KernelFiles, functions: Iterable[PciFunction], attributes: Mapping[str, frozenset[str]]
-) -> tuple[PciReading | None, ...]:
+) -> tuple[PciReading | str | None, ...]:
     """
-    Read power state, host traffic and the vendor driver's files of each function; None for a bridge.
+    Read power state, host traffic and the vendor driver's files of each function.
+
+    None for a bridge; a text says why a function cannot be read, and is the same as long as that lasts.
 
     ``attributes``: vendor id -> files to read below the folder of each function of this vendor.
 
     Raises:
-        DiscoveryError, MalformedFact: a file cannot be read.
-        Vanished: a function went away.
+        DiscoveryError: no function at all can be read, of several; or the host's routes or addresses.
     """
     host_interfaces = _probe_host_interfaces(files)
-    return tuple(
-        None
-        if function.is_bridge
-        else _probe(files, function, host_interfaces, attributes.get(function.vendor_id, frozenset()))
-        for function in functions
-    )
+    found: list[PciReading | str | None] = []
+    errors: list[DiscoveryError] = []
+    for function in functions:
+        try:
+            names = attributes.get(function.vendor_id, frozenset())
+            found.append(None if function.is_bridge else _probe(files, function, host_interfaces, names))
+        except DiscoveryError as error:
+            errors.append(error)
+            found.append(str(error))
+    if len(errors) > 1 and len(errors) == len(found) - found.count(None):
+        raise errors[0]  # the fault is not theirs
+    return tuple(found)
 
 
-def completed(functions: Iterable[PciFunction], readings: Iterable[PciReading | None]) -> tuple[PciFunction, ...]:
+def completed(devices: Devices, readings: Iterable[PciReading | str | None]) -> Devices:
     """
-    Return the functions with what ``probe_pci`` read of each, in the same order; bridges stay as they are.
+    Return the devices, each function with what ``probe_pci`` read of it; bridges stay as they are.
 
-    Raises:
-        MalformedFact: a file cannot be understood.
+    Functions of which a file cannot be read or understood are odd.
     """
-    return tuple(
-        _complete(function, reading) if reading else function
-        for function, reading in zip(functions, readings, strict=True)
-    )
+    functions: list[PciFunction] = []
+    odd: list[OddDevice] = []
+    for function, reading in zip(devices.functions, readings, strict=True):
+        try:
+            functions.append(_complete(function, reading) if isinstance(reading, PciReading) else function)
+            why = reading if isinstance(reading, str) else ""
+        except MalformedFact as error:
+            functions.append(function)
+            why = str(error)
+        odd += [OddDevice(str(function.address), why, address=function.address)] if why else []
+    found = replace(devices, functions=tuple(functions))
+    return set_apart(found, odd) if odd else found
 
 
 def _probe(
@@ -86,7 +102,7 @@ def _complete(function: PciFunction, reading: PciReading) -> PciFunction:
         net_devices=tuple(
             _complete_net(device, net) for device, net in zip(function.net_devices, reading.nets, strict=True)
         ),
-        attributes=tuple((name, _first_line(text)) for name, text in reading.attributes if text),
+        attributes=tuple((name, parse_type(text)) for name, text in reading.attributes if text),
     )
 
 
@@ -125,8 +141,9 @@ def _probe_host_interfaces(files: KernelFiles) -> frozenset[str]:
     return found | (parse_inet6(addresses) if addresses else frozenset())
 
 
-def _first_line(document: Document) -> str:
-    lines = document.text.split("\n", 1)
-    if not lines[0].strip():
-        raise MalformedFact(f"{document.source} is empty")
-    return lines[0].strip()
+def parse_type(document: Document) -> str:
+    """Return the first line of a driver's file that gives the class, a number; MalformedFact for another text."""
+    line = document.text.partition("\n")[0].strip()
+    if not (line.isdecimal() and line.isascii() and len(line) <= LONGEST_TYPE):
+        raise MalformedFact(f"{document.source} holds {line[:40]!r}, which is no number")
+    return line

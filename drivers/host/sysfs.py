@@ -13,6 +13,7 @@ from drivers.errors import DiscoveryError, MalformedFact, Vanished
 from drivers.host.archive import Document, refuse_outside
 
 MAX_FILE_BYTES = 64 * 1024  # the kernel writes attributes of one page; /proc/net/route of a large host is longer
+UNREAD = "\0"  # in a host archive: the file could not be read; no file of text has this byte
 GONE = (errno.ENODEV, errno.ENXIO)  # the file's device was removed after the file was opened
 
 
@@ -48,6 +49,8 @@ class KernelFiles:
         except OSError as error:
             if error.errno == errno.EOPNOTSUPP:
                 return None
+            if self._record is not None:
+                self._record[name] = UNREAD
             if error.errno in GONE:
                 raise Vanished(f"{path} went away while it was read") from error
             raise DiscoveryError(f"cannot read {path}: {error.strerror}: is this agent run as root?") from error

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from drivers.errors import DiscoveryError, Vanished
+from drivers.errors import DiscoveryError
 from drivers.events import OnOperation, Wake, untold
 from drivers.facts import CpuMap, Versions
 from drivers.host.archive import Document
@@ -24,6 +24,7 @@ from drivers.libvirt.loop import event_loop
 from drivers.libvirt.opening import OPENING_S
 from drivers.libvirt.plain import PlainDevices
 from drivers.libvirt.session import Session
+from drivers.libvirt.xml import unread
 from reportclient.errors import mask
 
 HOST_CPU = "host"  # name of the host's own CPU in ``expand``, beside the names of CPU models
@@ -86,8 +87,7 @@ class Connection(Protocol):
         """
         Return name and XML of at least each PCI function, network interface, mediated device and parent of those.
 
-        Raises:
-            Vanished: a device went away after it was listed and before its XML was read.
+        A text with ``unread`` stands for XML that could not be read: a device may go away after it was listed.
         """
         ...
 
@@ -263,11 +263,11 @@ class LiveConnection:
 
     def _dump(self, device: Any, name: str, plain: PlainDevices | None) -> Document:
         """
-        Return one device's XML, which ``plain`` may have kept.
+        Return one device's XML, which ``plain`` may have kept; a text with ``unread`` where libvirt has none.
+
+        libvirt can still list a device that the kernel has removed; the error code then varies.
 
         Raises:
-            Vanished: libvirt has no XML of the device. libvirt can still list a device that the kernel has removed;
-                the error code then varies.
             DiscoveryError: the connection broke.
         """
         import libvirt
@@ -279,7 +279,7 @@ class LiveConnection:
             failed = mask(f"cannot read node device {name} from libvirt at {self.uri}: {error}")
             if self._session.drop_broken():
                 raise DiscoveryError(f"{failed}: see libvirtd's log") from error
-            raise Vanished(f"{failed}: it went away while the host was read, or see libvirtd's log") from error
+            return Document(unread(failed), f"node device {name}")
 
     def domains(self) -> tuple[Domain, ...]:
         with self._session.explained("the domains", "virConnectListAllDomains"):

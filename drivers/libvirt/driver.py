@@ -29,7 +29,7 @@ from drivers.libvirt.capabilities import (
 )
 from drivers.libvirt.connection import HOST_CPU, Connection, LiveConnection
 from drivers.libvirt.domains import machine_of, parse_guest
-from drivers.libvirt.nodedev import check_whole, parse_devices
+from drivers.libvirt.nodedev import parse_devices
 from drivers.libvirt.recorded import RecordingConnection
 from drivers.libvirt.refusals import check_virt_type, known_models, refusals, unusable_models, with_machines
 from drivers.policy import GuestPolicy, Policy
@@ -78,6 +78,7 @@ class LibvirtDriver:
         self._facts: HostFacts | None = None  # of the last survey
         self._asked: tuple[object, ...] = (None, None, None)
         self._answer: tuple[ProviderTree, Holdings]
+        self._odd: frozenset[str] = frozenset()  # names of odd devices at the last look
         self._seen: tuple[Survey | None, frozenset[str]] = None, frozenset()  # the names of the last survey
 
     def nodes(self) -> tuple[str, ...]:
@@ -96,6 +97,7 @@ class LibvirtDriver:
         with self._connection.unheard():
             disk, identity = self._disk(), self._compute_id()
             facts = look.facts(node, disk)
+        self._check_odd(facts.devices)
         files[DISK] = encode_disk(disk)
         if self._namespaces:
             listed = self._namespaces()
@@ -104,15 +106,17 @@ class LibvirtDriver:
             self._facts = facts  # equal facts stay one object, so that what rests on them is compared at once
         return Survey(self._facts, identity, files)
 
-    def devices(self) -> Devices:
+    def _check_odd(self, devices: Devices) -> None:
         """
-        Return all PCI functions and mediated devices, as ``survey`` reads them.
+        Ask for another look at a live host if a device is odd that was not at the last look: it may come or go now.
 
         Raises:
-            DiscoveryError: something could not be read.
-            Vanished: the list of devices lacks one.
+            Vanished: there is such a device.
         """
-        return _Look(self._connection, self._files, self._parsers, self._guests, self._attributes).devices()
+        before, self._odd = self._odd, frozenset(one.name for one in devices.odd)
+        passing = [one for one in devices.odd if one.name not in before and not one.hangs]
+        if passing and (self._files is None or self._files.live):
+            raise Vanished(f"{passing[0].name}: {passing[0].because}")
 
     def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
         asked = (survey, policy, observed)
@@ -169,13 +173,13 @@ class _Parsers:
         self.domain_capabilities = lru_cache(64)(parse_domain_capabilities)
         self.cpu_features = lru_cache(16)(parse_cpu_features)
         self.devices = lru_cache(1)(parse_devices)
-        self._completed: tuple[Devices, tuple[PciReading | None, ...], Devices] | None = None
+        self._completed: tuple[Devices, tuple[PciReading | str | None, ...], Devices] | None = None
 
-    def completed(self, found: Devices, readings: tuple[PciReading | None, ...]) -> Devices:
+    def completed(self, found: Devices, readings: tuple[PciReading | str | None, ...]) -> Devices:
         """Return devices with what the kernel says of them; the same object where both are as at the last pass."""
         last = self._completed
         if last is None or last[0] is not found or last[1] != readings:
-            last = found, readings, replace(found, functions=completed(found.functions, readings))
+            last = found, readings, completed(found, readings)
             self._completed = last
         return last[2]
 
@@ -257,11 +261,9 @@ class _Look:
         Return all PCI functions and mediated devices, from libvirt and, where they can be read, the kernel's files.
 
         Raises:
-            DiscoveryError: something could not be read.
-            Vanished: the list of devices lacks one.
+            DiscoveryError: the list of devices, or more than one device, could not be read.
         """
-        found = self._parsers.devices(tuple(document for _, document in self._connection.node_devices()))
-        check_whole(found)
+        found = self._parsers.devices(self._connection.node_devices())
         if self._files is None:
             return found
         return self._parsers.completed(found, probe_pci(self._files, found.functions, self._attributes))

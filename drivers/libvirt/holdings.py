@@ -154,9 +154,11 @@ def _undecided(
     """Yield the guest's devices whose class and provider are not known, each with the reason."""
     shown = {str(function.address) for function in facts.devices.functions}
     mdevs = {mdev.uuid: mdev for mdev in facts.devices.mdevs}
+    odd = {one.name: one.because for one in facts.devices.odd}
     for address in sorted(map(str, guest.pci)):
         if address not in owners:
             why = "[pci] device_spec does not offer it" if address in shown else "the host does not show it"
+            why = odd.get(address, why)
             yield Undecided(guest.uuid, address, why)
     for uuid in sorted(guest.mdevs):
         if uuid not in owners:

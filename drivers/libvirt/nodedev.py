@@ -1,80 +1,133 @@
 """Parses libvirt's node devices (formatnode.html): PCI functions, their interfaces, mediated devices."""
 
-from collections.abc import Iterable
-from dataclasses import replace
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from xml.etree.ElementTree import Element
 
-from drivers.errors import MalformedFact, Vanished
-from drivers.facts import Devices, Mdev, MdevParent, MdevType, NetDevice, PciFunction
+from drivers.devices.match import NETWORK
+from drivers.devices.odd import set_apart
+from drivers.errors import MalformedFact
+from drivers.facts import Devices, Mdev, MdevParent, MdevType, NetDevice, OddDevice, PciFunction
 from drivers.host.archive import Document, fields
 from drivers.libvirt.xml import attribute, number, parse_xml, require, text_of
 from drivers.pci import PciAddress
 
 BRIDGES = frozenset({"pci-bridge", "cardbus-bridge"})  # capabilities of functions with header type 1 and 2
+MOST_MDEVS = 0xFFFF  # far above what any card makes
+_NAME = re.compile(r"pci_([0-9a-f]{4,8})_([0-9a-f]{2})_([01][0-9a-f])_([0-7])")
 NO_SPEED_MBPS = 2_000_000  # faster than any link, and in kbit/s more than placement can count
 
 
-def parse_devices(documents: tuple[Document, ...]) -> Devices:
+def parse_devices(listed: tuple[tuple[str, Document], ...]) -> Devices:
     """
-    Parse the XML of all node devices; other kinds (storage, USB ...) are skipped.
+    Parse the XML of all node devices, each with the name in the list; other kinds (storage, USB ...) are skipped.
 
-    Raises:
-        MalformedFact: a device is not in libvirt's form.
+    What is not in libvirt's form, or is there twice, is odd, and so is what hangs on it.
     """
-    functions: dict[str, PciFunction] = {}
-    parents: list[MdevParent] = []
-    mdevs: list[Mdev] = []
+    found = [_parse_device(name, document) for name, document in listed]
     nets: dict[str, list[NetDevice]] = {}
-    names: set[str] = set()
-    for document in documents:
+    for one in found:
+        for net in one.nets:
+            nets.setdefault(one.parent, []).append(net)
+    functions = [_with_net(one.function, nets.get(one.name)) for one in found if one.function]
+    everything = Devices(
+        functions=tuple(sorted(functions, key=_by_address)),
+        mdev_parents=tuple(sorted((one.maker for one in found if one.maker), key=lambda maker: maker.name)),
+        mdevs=tuple(sorted((mdev for one in found for mdev in one.mdevs), key=lambda mdev: mdev.uuid)),
+    )
+    return set_apart(everything, (*_unparsed(found, everything), *_twofold(found)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parsed:
+    """One node device; empty: of another kind."""
+
+    name: str
+    parent: str = ""
+    function: PciFunction | None = None
+    nets: tuple[NetDevice, ...] = ()
+    maker: MdevParent | None = None
+    mdevs: tuple[Mdev, ...] = ()
+    odd: str = ""  # why it cannot be understood
+
+
+def _parse_device(listed: str, document: Document) -> _Parsed:
+    name, parent = listed, ""
+    try:
         device = parse_xml(document, "device")
-        name = text_of(device, "name", document.source)
-        if name in names:
-            raise MalformedFact(f"{document.source} is a second device called {name}")
-        names.add(name)
-        address = None
-        for capability in device.iterfind("capability"):
-            kind = capability.get("type")
-            if kind == "pci":
-                function = _parse_function(device, capability, document.source)
-                functions[name], address = function, function.address
-            elif kind == "net":
-                nets.setdefault(device.findtext("parent") or "", []).append(_parse_net(capability, document.source))
-            elif kind == "mdev":
-                mdevs.append(_parse_mdev(device, capability, name, document.source))
-        types = device.findall(".//capability[@type='mdev_types']/type")
-        if types:
-            parents.append(MdevParent(name, address, _parse_types(types, document.source)))
-    if len({function.address for function in functions.values()}) < len(functions):
-        raise MalformedFact("libvirt lists two PCI functions at one address")
-    if len({mdev.uuid for mdev in mdevs}) < len(mdevs):
-        raise MalformedFact("libvirt lists two mediated devices of one uuid")
-    return Devices(
-        functions=tuple(
-            sorted((_with_net(function, nets.get(name)) for name, function in functions.items()), key=_by_address)
-        ),
-        mdev_parents=tuple(sorted(parents, key=lambda parent: parent.name)),
-        mdevs=tuple(sorted(mdevs, key=lambda mdev: mdev.uuid)),
+        name, parent = (device.findtext("name") or listed).strip(), (device.findtext("parent") or "").strip()
+        return _parse_parts(device, name, parent, document.source)
+    except MalformedFact as error:
+        return _Parsed(name=name, parent=parent, odd=str(error))
+
+
+def _parse_parts(device: Element, name: str, parent: str, source: str) -> _Parsed:
+    text_of(device, "name", source)
+    function = None
+    nets: list[NetDevice] = []
+    mdevs: list[Mdev] = []
+    for capability in device.iterfind("capability"):
+        kind = capability.get("type")
+        if kind == "pci":
+            function = _parse_function(device, capability, source)
+        elif kind == "net":
+            nets.append(_parse_net(capability, source))
+        elif kind == "mdev":
+            mdevs.append(_parse_mdev(device, capability, name, source))
+    types = device.findall(".//capability[@type='mdev_types']/type")
+    address = function.address if function else None
+    return _Parsed(
+        name=name,
+        parent=parent,
+        function=function,
+        nets=tuple(nets),
+        maker=MdevParent(name, address, _parse_types(types, source)) if types else None,
+        mdevs=tuple(mdevs),
     )
 
 
-def check_whole(devices: Devices) -> None:
+def _unparsed(found: Iterable[_Parsed], devices: Devices) -> Iterator[OddDevice]:
     """
-    Refuse a list without the VFs of a listed PF.
+    Yield what could not be understood, by its name.
 
-    libvirt reads the VFs in a PF's XML from the kernel, but lists a VF only after udev's event for it.
-
-    Raises:
-        Vanished: a PF names a VF that is not listed.
+    An interface makes its function odd. Where not even that is known, each card of its kind may be it.
     """
-    listed = {function.address for function in devices.functions}
-    for pf in devices.functions:
-        missing = [vf for vf in pf.vfs if vf not in listed]
-        if missing:
-            raise Vanished(
-                f"libvirt's PF {pf.address} has VF {missing[0]}, which the list of node devices lacks: it came or went "
-                f"while the host was read; if it stays so, restart virtnodedevd or libvirtd (or record the host again)"
-            )
+    cards = [one.name for one in devices.mdev_parents]
+    for one in found:
+        if not one.odd:
+            continue
+        if one.name.startswith("mdev_"):
+            yield from (OddDevice(one.name, one.odd, card=card) for card in ([one.parent] if one.parent else cards))
+        elif not one.name.startswith("net_"):
+            yield _odd(one.name, one.odd)
+        elif one.parent:
+            yield _odd(one.parent, one.odd)
+        else:
+            networks = (one for one in devices.functions if (one.device_class or 0) >> 16 == NETWORK)
+            yield from (OddDevice(str(each.address), one.odd, address=each.address) for each in networks)
+
+
+def _twofold(found: Iterable[_Parsed]) -> Iterator[OddDevice]:
+    """Yield what libvirt lists twice: by its name, its address, or its uuid."""
+    names: dict[str, list[_Parsed]] = {}
+    for one in found:
+        units = (*((str(one.function.address),) if one.function else ()), *(mdev.uuid for mdev in one.mdevs))
+        for unit in (one.name, *units):
+            names.setdefault(unit, []).append(one)
+    for unit, several in names.items():
+        for one in several if len(several) > 1 else ():
+            why = f"libvirt lists two devices called {unit}"
+            cards = [mdev.parent for mdev in one.mdevs]
+            yield OddDevice(one.name, why, card=cards[0]) if cards else _odd(one.name, why, one.function)
+
+
+def _odd(name: str, why: str, function: PciFunction | None = None) -> OddDevice:
+    """Return an odd device by libvirt's name, which for functions tells the address."""
+    found = _NAME.fullmatch(name)
+    address = PciAddress(*(int(part, 16) for part in found.groups())) if found else None
+    address = function.address if function else address
+    return OddDevice(str(address or name), why, address=address, card="" if address else name)
 
 
 def parse_address(element: Element, source: str) -> PciAddress:
@@ -176,6 +229,8 @@ def _parse_types(types: Iterable[Element], source: str) -> tuple[MdevType, ...]:
     for one in types:
         id_ = attribute(one, "id", source)
         available = number(text_of(one, "availableInstances", source), source)
+        if available > MOST_MDEVS:
+            raise MalformedFact(f"{source} can make {available} of {id_}, more than any card can")
         found.setdefault(id_, MdevType(id_, (one.findtext("name") or "").strip(), available))
     return tuple(found[id_] for id_ in sorted(found))
 

@@ -4,12 +4,13 @@ import json
 from collections.abc import MutableMapping
 from contextlib import AbstractContextManager, nullcontext
 
-from drivers.errors import DiscoveryError
+from drivers.errors import DiscoveryError, MalformedFact
 from drivers.facts import CpuMap, DiskFacts, DiskSpace, DiskUnread, PoolSpace, Versions
 from drivers.host.archive import Document, HostArchive, fields, whole
 from drivers.host.parse import HIGHEST_CPU
 from drivers.libvirt.capabilities import Offer
 from drivers.libvirt.connection import HOST_CPU, Connection, Domain
+from drivers.libvirt.xml import unread
 from drivers.policy import CephPool, DiskPlace, InstancesFolder, VolumeGroup
 
 _VERSION = "libvirt/version.json"
@@ -91,7 +92,13 @@ class RecordedConnection:
 
     def node_devices(self) -> tuple[tuple[str, Document], ...]:
         names = (name.removesuffix(".xml") for name in self._archive.names(DEVICES) if name.endswith(".xml"))
-        return tuple((name, self._archive.read(f"{DEVICES}/{name}.xml")) for name in names)
+        return tuple((name, self._device(f"{DEVICES}/{name}.xml")) for name in names)
+
+    def _device(self, path: str) -> Document:
+        try:
+            return self._archive.read(path)
+        except MalformedFact as error:
+            return Document(unread(str(error)), path)
 
     def domains(self) -> tuple[Domain, ...]:
         files = [name for name in self._archive.names(DOMAINS) if name.endswith(".xml")]

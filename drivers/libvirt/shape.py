@@ -9,6 +9,7 @@ from drivers.devices import device_stock
 from drivers.devices.away import away
 from drivers.devices.expected import expected_slots
 from drivers.devices.match import OF_DEVICES
+from drivers.devices.odd import odd_sentences, undecided_slots, undecided_units
 from drivers.devices.reserve import RULE, marks, short
 from drivers.devices.silence import shown, silent, untyped
 from drivers.devices.stock import DeviceStock, inherit, other_forms
@@ -149,6 +150,12 @@ def _held(
         expected=frozenset(
             (f"{facts.hostname}_{suffix}" if suffix else facts.hostname, name)
             for suffix, name in expected_slots(facts, policy.devices, standing)
+        ),
+        odd={f"{facts.hostname}_{name}": text for name, text in odd_sentences(facts, policy.devices).items()},
+        undecided_units={f"{facts.hostname}_{suffix}": most for suffix, most in undecided_units(facts.devices).items()},
+        undecided_stock=frozenset(
+            (f"{facts.hostname}_{suffix}" if suffix else facts.hostname, name)
+            for suffix, name in undecided_slots(facts, policy.devices, standing, flat=policy.layout == "flat")
         ),
         hardware=frozenset().union(*(device.hardware for device in devices)),
         novas=frozenset(f"{facts.hostname}_{device.suffix}" for device in devices if device.novas),

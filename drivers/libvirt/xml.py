@@ -1,10 +1,12 @@
 """Reads libvirt's XML strictly: a missing or malformed part is a MalformedFact that names its source."""
 
 from xml.etree.ElementTree import Element, ParseError, fromstring
+from xml.sax.saxutils import escape
 
 from drivers.errors import MalformedFact
 from drivers.host.archive import Document
 
+UNREAD = "unread"
 _DIGITS = 20  # digits of the largest number that libvirt writes
 
 
@@ -22,9 +24,16 @@ def parse_xml(document: Document, tag: str) -> Element:
         root = fromstring(document.text)
     except ParseError as error:
         raise MalformedFact(f"{document.source} is not well-formed XML: {error}") from error
+    if root.tag == UNREAD and root.text:
+        raise MalformedFact(root.text)
     if root.tag != tag:
         raise MalformedFact(f"{document.source} begins with <{root.tag}> where libvirt writes <{tag}>")
     return root
+
+
+def unread(why: str) -> str:
+    """Return a text that stands for XML that libvirt did not give, also in a host archive; ``parse_xml`` raises it."""
+    return f"<{UNREAD}>{escape(why)}</{UNREAD}>"
 
 
 def require(element: Element, path: str, source: str) -> Element:

@@ -11,6 +11,7 @@ from drivers.facts import Devices, Guest, GuestMemory, Mdev, MdevParent, MdevTyp
 from drivers.host.archive import Document
 from drivers.libvirt.domains import parse_guest
 from drivers.libvirt.nodedev import parse_devices
+from drivers.libvirt.xml import unread
 from hardware import at
 
 PF = """<device><name>pci_0000_81_00_0</name><parent>pci_0000_80_02_0</parent><driver><name>ixgbe</name></driver>
@@ -40,11 +41,15 @@ MTTY = """<device><name>mtty_mtty</name><parent>computer</parent><capability typ
 </capability></capability></device>"""
 MDEV = """<device><name>mdev_c2177883_f1bb_47f0_914d_32a22e3a8804_0000_84_00_0</name><parent>pci_0000_84_00_0</parent>
 <capability type='mdev'><type id='nvidia-222'/>{uuid}<iommuGroup number='1'/></capability></device>"""
+VF2 = VF.replace("pci_0000_81_10_0", "pci_0000_81_10_2").replace("<function>0<", "<function>2<")
+MDEV_CARD, MDEV_NAME = "pci_0000_84_00_0", "mdev_c2177883_f1bb_47f0_914d_32a22e3a8804_0000_84_00_0"
 UUID = "c2177883-f1bb-47f0-914d-32a22e3a8804"
 
 
 def parse(*texts: str) -> Devices:
-    return parse_devices(tuple(Document(text, f"document {number}") for number, text in enumerate(texts)))
+    return parse_devices(
+        tuple((f"name {number}", Document(text, f"document {number}")) for number, text in enumerate(texts))
+    )
 
 
 def test_a_pf_with_its_vfs_its_interface_and_where_it_is() -> None:
@@ -116,10 +121,25 @@ def test_other_kinds_of_devices_are_passed_over() -> None:
     assert parse("<device><name>computer</name><capability type='system'/></device>") == Devices()
 
 
-def test_a_device_that_is_told_twice_is_not_counted_twice() -> None:
-    for again in (PF, PF.replace("pci_0000_81_00_0<", "another<"), MDEV.format(uuid="")):
-        with pytest.raises(MalformedFact, match=r"a second device|two PCI functions|two mediated"):
-            parse(PF, MDEV.format(uuid=""), again)
+@pytest.mark.parametrize(
+    ("again", "odd"),
+    [
+        pytest.param(PF, {"0000:81:00.0"}, id="the same document"),
+        pytest.param(PF.replace("pci_0000_81_00_0<", "another<"), {"0000:81:00.0"}, id="another name"),
+        pytest.param(PF.replace("<bus>129</bus>", "<bus>130</bus>"), {"0000:81:00.0", "0000:82:00.0"}, id="a name"),
+        pytest.param(
+            MDEV.format(uuid="").replace("_84_", "_85_", 1), {MDEV_NAME, MDEV_NAME.replace("_84_", "_85_")}, id="a uuid"
+        ),
+    ],
+)
+def test_what_is_told_twice_is_odd_and_counted_not_at_all(again: str, odd: set[str]) -> None:
+    found = parse(PF, VF, VF2, GPU, MDEV.format(uuid=""), again)
+
+    assert {one.name for one in found.odd if not one.hangs} == odd
+    left = {"0000:81:00.0", "0000:81:10.0", "0000:81:10.2", "0000:84:00.0"}
+    gone = {one.name for one in found.odd}
+    assert {str(one.address) for one in found.functions} == left - gone
+    assert bool(found.mdevs) is (MDEV_NAME not in odd)
 
 
 @pytest.mark.parametrize(
@@ -143,10 +163,55 @@ def test_a_device_that_is_told_twice_is_not_counted_twice() -> None:
         pytest.param(MDEV.replace("<type id='nvidia-222'/>", ""), "has no <type>", id="type of an mdev"),
     ],
 )
-def test_malformed_devices_are_errors_that_name_their_document(text: str, message: str) -> None:
-    with pytest.raises(MalformedFact, match=message) as error:
-        parse(text)
-    assert "document 0" in str(error.value)
+def test_malformed_devices_are_odd_and_name_their_document(text: str, message: str) -> None:
+    (odd,) = parse(text).odd
+
+    assert re.search(message, odd.because)
+    assert "document 0" in odd.because
+
+
+@pytest.mark.parametrize(
+    ("broken", "gone"),
+    [
+        pytest.param(PF.replace("0x8086'", "8o86'"), {"0000:81:00.0", "0000:81:10.0", "0000:81:10.2"}, id="PF"),
+        pytest.param(VF.replace("0x8086'", "8o86'"), {"0000:81:10.0"}, id="VF"),
+        pytest.param(
+            NET.replace("'10000'", "'fast'"), {"0000:81:00.0", "0000:81:10.0", "0000:81:10.2"}, id="interface of a PF"
+        ),
+        pytest.param(GPU.replace(">15<", ">many<"), {"0000:84:00.0", MDEV_CARD}, id="vGPU card"),
+        pytest.param(MDEV.replace("<type id='nvidia-222'/>", ""), {MDEV_CARD}, id="mediated device"),
+        pytest.param(unread("gone"), set(), id="of unknown kind"),
+    ],
+)
+def test_a_device_that_is_odd_takes_what_hangs_on_it_along_and_nothing_else(broken: str, gone: set[str]) -> None:
+    whole = (PF, VF, VF2, NET, GPU, MDEV.format(uuid=""), MTTY)
+    name = re.search("<name>(.*)</name>", broken)
+    kept = tuple(one for one in whole if not (name and f"<name>{name[1]}</name>" in one))
+
+    before, after = parse(*whole), parse(*kept, broken)
+
+    functions, cards = (
+        ({str(one.address) for one in found.functions} for found in (before, after)),
+        ({one.name for one in found.mdev_parents} for found in (before, after)),
+    )
+    assert (set.difference(*functions) | set.difference(*cards)) == gone
+    assert before.odd == ()
+    assert all(one.because for one in after.odd)
+
+
+def test_an_interface_of_which_nothing_is_known_may_be_of_each_network_card() -> None:
+    found = parse_devices(
+        (("a", Document(PF, "a")), ("b", Document(GPU, "b")), ("net_ens2_00_11", Document("<device", "c")))
+    )
+
+    assert [str(one.address) for one in found.functions] == ["0000:84:00.0"]
+
+
+def test_a_vf_that_its_pf_names_and_the_list_lacks_is_odd_alone() -> None:
+    found = parse(PF, VF)
+
+    assert [(one.name, one.pf) for one in found.odd] == [("0000:81:10.2", at("0000:81:00.0"))]
+    assert len(found.functions) == 2
 
 
 @given(
@@ -155,16 +220,10 @@ def test_malformed_devices_are_errors_that_name_their_document(text: str, messag
     st.integers(0, 30),
     st.text("<>/'=a0 x", max_size=5),
 )
-def test_a_damaged_document_is_read_or_is_an_error_that_names_it(
-    text: str, start: int, length: int, patch: str
-) -> None:
+def test_a_damaged_document_is_read_or_odd_and_names_itself(text: str, start: int, length: int, patch: str) -> None:
     damaged = text[:start] + patch + text[start + length :]
-    said = "document 0"
-    try:
-        parse(damaged)
-    except MalformedFact as error:
-        said = str(error)
-    assert "document 0" in said
+
+    assert all("document 0" in one.because or "lacks" in one.because for one in parse(damaged).odd if not one.hangs)
 
 
 def test_a_guest_has_vfs_cards_and_mediated_devices() -> None:

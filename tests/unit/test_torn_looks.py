@@ -11,6 +11,7 @@ from drivers.facts import CpuMap
 from drivers.host.archive import Document, HostArchive
 from drivers.host.sysfs import KernelFiles
 from drivers.libvirt.driver import LibvirtDriver
+from drivers.libvirt.nodedev import parse_devices
 from drivers.libvirt.recorded import RecordedConnection
 from drivers.policy import GuestPolicy
 
@@ -85,8 +86,30 @@ def test_a_list_of_devices_that_lacks_vfs_of_a_pf_means_another_look() -> None:
     pf, vf, vf2 = (Document(text, "libvirt") for text in (PF, VF.format(0), VF.format(2)))
     look(Moving(devices=(pf, vf, vf2)))
 
-    with pytest.raises(Vanished, match=r"PF 0000:81:00.0 has VF 0000:81:10.2, which the list of node devices lacks"):
-        look(Moving(devices=(pf, vf)))
+    driver = LibvirtDriver(Moving(devices=(pf, vf)), GuestPolicy(virt_type="qemu"), HostArchive(RECORDED).disk)
+
+    with pytest.raises(Vanished, match=r"0000:81:10.2: libvirt's PF 0000:81:00.0 has this VF, which the list .* lacks"):
+        driver.survey("host")
+    assert [one.name for one in driver.survey("host").facts.devices.odd] == ["0000:81:10.2"]  # it stays so
+
+
+def test_a_recorded_device_that_is_no_text_is_odd_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "libvirt/nodedevs"
+    folder.mkdir(parents=True)
+    (folder / "pci_0000_81_10_0.xml").write_bytes(b"\xff\xfe")
+    (folder / "pci_0000_81_00_0.xml").write_text(PF)
+
+    found = parse_devices(RecordedConnection(HostArchive(tmp_path)).node_devices())
+
+    assert {one.name for one in found.odd} == {"0000:81:10.0", "0000:81:10.2"}
+    assert "is not UTF-8 text" in found.odd[0].because
+
+
+def test_a_recorded_host_with_an_odd_device_is_looked_at_once(tmp_path: Path) -> None:
+    connection, files = Moving(devices=(Document(PF, "libvirt"),)), KernelFiles(tmp_path)
+    driver = LibvirtDriver(connection, GuestPolicy(virt_type="qemu"), HostArchive(RECORDED).disk, files=files)
+
+    assert len(driver.survey("host").facts.devices.odd) == 2
 
 
 def test_a_host_that_stays_is_one_object_and_one_that_changes_is_read_in_full() -> None:

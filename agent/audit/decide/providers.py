@@ -24,7 +24,8 @@ def audit_providers(snapshot: Snapshot) -> list[Finding]:
     used = {name for name, _ in used_slots}
     used |= {unit.provider for unit in snapshot.holdings.units}
     parents = {seen.provider.parent for seen in snapshot.tree}
-    found: list[Finding] = []
+    odd = snapshot.holdings.odd.items()
+    found = [Finding(kind=Kind.ODD_DEVICE, provider=name, seen=sentence) for name, sentence in odd]
     for seen in snapshot.tree:
         name, provider = seen.name, seen.provider
         awaited = _awaited(seen, snapshot.awaited)

@@ -45,7 +45,7 @@ def wait(before: Waiting, boot: str | None, uptime_s: float, timeout_s: float, s
     boot = boot or before.boot
     if not boot or not timeout_s:
         return replace(before, stock={})
-    missing = dict(_missing(sides))
+    missing = dict(missing_of(sides))
     if boot != before.boot:
         before = Waiting(boot=boot, since_s=uptime_s, seen=bool(before.boot))
     elif uptime_s - before.since_s >= timeout_s:
@@ -70,7 +70,7 @@ def told(waiting: Waiting, wanted: ProviderTree) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def _missing(sides: Sides) -> Iterator[tuple[Slot, int]]:
+def missing_of(sides: Sides) -> Iterator[tuple[Slot, int]]:
     """Yield the stock of devices, and of their links, of which less is wanted than stands, with the standing total."""
     wanted = {one.name: one for one in sides.wanted}
     for seen in sides.observed:

@@ -10,7 +10,7 @@ from agent.sync.decide.beside import Side, own_side
 from agent.sync.decide.layout import layout_of
 from agent.sync.decide.pool import Pool, leaves
 from agent.sync.decide.remembered import lasting, meanwhile, signs_on
-from agent.sync.decide.shaped import Shaped, shape, unread_uses, with_awaited, with_used
+from agent.sync.decide.shaped import Shaped, shape, unread_uses, with_awaited, with_undecided, with_used
 from agent.sync.decide.sharing import by_real_names, child_name, with_pool, without_pool
 from agent.sync.decide.standing import Standing, stand
 from agent.sync.decide.unmatched import lost_entries
@@ -45,7 +45,7 @@ class Draft:
     allocations: tuple[Allocation, ...]  # on the whole tree if consumers hold stock that shrinks, else empty
     elsewhere: frozenset[str]  # names of providers whose hardware, if they stand, is on offer in another form
     away: frozenset[str]  # classes that the root has, partly reserved, while no device has them now
-    held: tuple[str, ...]  # a sentence on each device that is held, reserved as used, or awaited
+    held: tuple[str, ...]  # a sentence on each device that is held, reserved as used, undecided, or awaited
     awaited: tuple[str, ...]  # the sentences on the awaited ones
     stands_in: Layout  # the layout of the standing tree
     layout: Layout  # the wanted one
@@ -123,7 +123,8 @@ def _decide(view: View, shaper: Shaper) -> Draft | Needs:
     shaped = shape(view, shaper, standing)
     if needs := unread_uses(view, standing, shaped):
         return needs
-    shaped = with_awaited(view, shaper, standing, with_used(view, standing, shaped))
+    shaped = with_undecided(view, standing, with_used(view, standing, shaped))
+    shaped = with_awaited(view, shaper, standing, shaped)
     check_names(view.additions, view.observed, standing.observed, standing.formerly)
     wanted = want(view, shaper, standing, shaped)
     suspects = lost_entries(wanted.strays, standing.memory.configured, standing.observed, view.additions)
@@ -178,7 +179,7 @@ def _draft(
         elsewhere=shaped.holdings.elsewhere,
         away=shaped.holdings.away,
         strays=wanted.strays,
-        held=(*shaped.uses.notes, *shaped.awaited, *way.held),
+        held=(*shaped.uses.notes, *shaped.holdings.odd.values(), *shaped.awaited, *way.held),
         awaited=shaped.awaited,
         stands_in=layout_of(standing.observed, standing.memory, shaper.emitted, view.policy.layout),
         layout=view.policy.layout,

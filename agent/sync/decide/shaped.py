@@ -1,11 +1,11 @@
 """Second step of a draft: what the host gives, with the devices that are used, awaited or lost."""
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import dataclass, field, replace
 
 from agent.state.memory import NodeState, Waiting
 from agent.sync.decide.additions import without
-from agent.sync.decide.awaited import Sides, told, wait
+from agent.sync.decide.awaited import Sides, Slot, missing_of, told, wait
 from agent.sync.decide.one_time import Uses, find_uses, one_time, to_ask, used_up_ones
 from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import Needs, Shaper, View
@@ -93,31 +93,69 @@ def with_uses(observed: ObservedTree, uses: Uses) -> ObservedTree:
     )
 
 
+def with_undecided(view: View, standing: Standing, shaped: Shaped) -> Shaped:
+    """Return the shape with what stands of odd devices, reserved: nothing tells whether it is still there."""
+    units, slots = shaped.holdings.undecided_units, shaped.holdings.undecided_stock
+    if not slots or view.wishes.force:
+        return shaped
+    lost = units.keys() | {view.node}
+    sides = _sides(view, standing, shaped, lost=lambda name: name in lost, expected=slots)
+    gave = frozenset[str]().union(*(sides.kinds.get(name, ()) for name in units))
+    most = {**units, view.node: sum(units.values())}
+    wanted = {one.name: one.inventories for one in shaped.tree}
+    stock = {}
+    for slot, total in missing_of(sides):
+        name, resource_class = slot
+        now = wanted.get(name, {}).get(resource_class)
+        if slot in slots and (name != view.node or not sides.kinds or resource_class in gave):
+            stock[slot] = min(total, (now.total if now else 0) + most[name])
+    return replace(shaped, tree=_with_stock(shaped, standing, sides, stock)) if stock else shaped
+
+
 def with_awaited(view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> Shaped:
     """Return the shape with the stock that a boot of the host took away, reserved, while it is expected back."""
     before, boot = standing.memory.waiting, view.survey.facts.boot
     if not (before.stock or before.seen) and (boot or "") == before.boot and not shaped.holdings.expected:
         return replace(shaped, waiting=before)
     lost = lost_by(view, shaper, shaped)
-    sides = Sides(
-        observed=with_uses(standing.with_reservations(shaped.reserved), shaped.uses),
-        wanted=shaped.tree,
-        ours=shaped.ours,
-        lost=lambda name: lost(name) or name in shaped.holdings.untyped,
-        expected=shaped.holdings.expected,
-        kinds={f"{view.node}_{suffix}": classes for suffix, classes in standing.memory.kinds.items()},
-        elsewhere=shaped.holdings.elsewhere,
-        besides={name: each.classes for name, each in standing.named.items()},
+    sides = replace(
+        _sides(
+            view,
+            standing,
+            shaped,
+            lost=lambda name: lost(name) or name in shaped.holdings.untyped,
+            expected=shaped.holdings.expected,
+        ),
         shown=shaped.holdings.shown,
         forced=view.wishes.force,
     )
     waiting = wait(before, boot, view.uptime_s, view.expect_s, sides)
     if not waiting.stock:
         return replace(shaped, waiting=waiting, timed=True)
-    tree = keep_whole(shaped.tree, sides.observed, waiting.stock, sides.besides)
+    tree = _with_stock(shaped, standing, sides, waiting.stock)
+    return replace(shaped, tree=tree, waiting=waiting, awaited=told(waiting, shaped.tree), timed=True)
+
+
+def _sides(
+    view: View, standing: Standing, shaped: Shaped, *, lost: Callable[[str], bool], expected: Collection[Slot]
+) -> Sides:
+    return Sides(
+        observed=with_uses(standing.with_reservations(shaped.reserved), shaped.uses),
+        wanted=shaped.tree,
+        ours=shaped.ours,
+        lost=lost,
+        expected=expected,
+        kinds={f"{view.node}_{suffix}": classes for suffix, classes in standing.memory.kinds.items()},
+        elsewhere=shaped.holdings.elsewhere,
+        besides={name: each.classes for name, each in standing.named.items()},
+    )
+
+
+def _with_stock(shaped: Shaped, standing: Standing, sides: Sides, stock: Mapping[Slot, int]) -> ProviderTree:
+    """Return the tree with at least this stock, as ``keep_whole``."""
+    tree = keep_whole(shaped.tree, sides.observed, stock, sides.besides)
     there = {one.name for one in shaped.tree}
-    kept = ProviderTree(tuple(one if one.name in there else _without_added(one, standing.named) for one in tree))
-    return replace(shaped, tree=kept, waiting=waiting, awaited=told(waiting, shaped.tree), timed=True)
+    return ProviderTree(tuple(one if one.name in there else _without_added(one, standing.named) for one in tree))
 
 
 def _without_added(provider: Provider, named: Mapping[str, Names]) -> Provider:

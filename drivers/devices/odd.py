@@ -1,0 +1,101 @@
+"""
+Set devices apart of which something cannot be read or understood, with what hangs on them. Pure.
+
+Such a device is undecided: what stands of it in placement stays, reserved, and nothing of it is offered anew.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from drivers.devices.away import is_offered
+from drivers.devices.encryption import CONTEXT
+from drivers.devices.stock import libvirt_name, nova_name
+from drivers.facts import Devices, HostFacts, OddDevice
+from drivers.policy import DevicePolicy
+from drivers.standing import Standing
+from reportclient.tree import MAX_INT
+
+NAMED = 3  # devices that a sentence names
+
+
+def set_apart(devices: Devices, odd: Iterable[OddDevice]) -> Devices:
+    """
+    Return the devices without the odd ones, and without what hangs on these: VFs, and mediated devices.
+
+    VFs that a listed PF names and that are not listed are odd too: libvirt reads the VFs in a PF's XML from the kernel,
+    and lists a VF only after udev's event for it, and if it can read its configuration space.
+    """
+    pfs = {vf: pf.address for pf in devices.functions for vf in pf.vfs}
+    own = {one.name: replace(one, pf=pfs.get(one.address) if one.address else None) for one in (*devices.odd, *odd)}
+    listed = {one.address for one in devices.functions} | {one.address for one in own.values()}
+    for vf, pf in sorted(pfs.items()):
+        if vf not in listed:
+            why = f"libvirt's PF {pf} has this VF, which the list of node devices lacks"
+            own[str(vf)] = OddDevice(str(vf), why, address=vf, pf=pf)
+    bad = {one.address for one in own.values() if one.address}
+    hanging = [
+        OddDevice(str(one.address), f"its PF {one.pf} is undecided", address=one.address, pf=one.pf, hangs=True)
+        for one in devices.functions
+        if one.pf in bad and one.address not in bad
+    ]
+    bad |= {one.address for one in hanging if one.address}
+    cards = {one.card for one in own.values()} | {one.name for one in devices.mdev_parents if one.address in bad}
+    return Devices(
+        functions=tuple(one for one in devices.functions if one.address not in bad),
+        mdev_parents=tuple(one for one in devices.mdev_parents if one.name not in cards),
+        mdevs=tuple(one for one in devices.mdevs if one.parent not in cards),
+        odd=(*(own[name] for name in sorted(own)), *hanging),
+    )
+
+
+def undecided_units(devices: Devices) -> dict[str, int]:
+    """
+    Return the suffixes of the providers of which odd devices may be a part, with the most units that they are.
+
+    That is known of VFs only, and MAX_INT elsewhere.
+    """
+    whole = {one.address for one in devices.odd if one.address}
+    found = {one.card: MAX_INT for one in devices.odd if one.card}
+    found |= {name(str(address)): MAX_INT for address in whole for name in (nova_name, libvirt_name)}
+    for one in devices.odd:
+        if one.pf and one.pf not in whole:
+            suffix = nova_name(str(one.pf))
+            found[suffix] = found.get(suffix, 0) + 1
+    return found
+
+
+def undecided_slots(
+    facts: HostFacts, policy: DevicePolicy, standing: Standing, *, flat: bool
+) -> Iterator[tuple[str, str]]:
+    """
+    Yield (suffix, class) of the stock in placement that odd devices may be a part of; the root's suffix is empty.
+
+    Classes that the configuration no longer offers are left out: a person withdrew them. With ``flat`` the root's
+    totals are such stock too.
+    """
+    suffixes = undecided_units(facts.devices).keys()
+    for suffix in sorted(suffixes | {""} if flat and suffixes else suffixes):
+        seen = standing.provider(suffix)
+        for name in seen.provider.inventories if seen else ():
+            if name != CONTEXT and is_offered(name, policy):
+                yield suffix, name
+
+
+def odd_sentences(facts: HostFacts, policy: DevicePolicy) -> dict[str, str]:
+    """Return a sentence for each cause of odd devices, by the first device's name; empty: no option asks for any."""
+    if not (policy.discover_all or policy.mdevs or (policy.report and policy.rules)):
+        return {}
+    causes: dict[str, list[str]] = {}
+    for one in facts.devices.odd:
+        if not one.hangs:
+            causes.setdefault(one.because, []).append(one.name)
+    return {
+        names[0]: f"{_listed(names)}: undecided, as {because}: what placement has of it stays, reserved, and nothing "
+        f"is offered anew: repair or reset the device, or restart virtnodedevd or libvirtd"
+        for because, names in causes.items()
+    }
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"{', '.join(names[:NAMED])}{more}"

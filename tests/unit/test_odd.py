@@ -1,0 +1,237 @@
+"""A device that is odd is undecided: what stands of it stays reserved, and the rest of the host is reported as ever."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.audit.decide.findings import Kind
+from agent.audit.run import witness
+from agent.sync.outcome import Status
+from beds.one_host import FORCE, GUEST, OneHost
+from drivers.devices.odd import set_apart
+from drivers.facts import Guest, GuestMemory, HostFacts, Mdev, OddDevice
+from drivers.libvirt.shape import shape
+from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy
+from drivers.rules import parse_rule
+from hardware import at, card, gpu, host, hosts, parent, plain, policies
+from reportclient.reserve import HELD
+from reportclient.tree import ObservedTree
+
+LAYOUTS: tuple[Layout, ...] = get_args(Layout)
+NIC, GPU, PLAIN = "0000:81:00.0", "pci_0000_84_00_0", "0000:05:00.0"
+FIRST_VF, VF = "0000:81:10.0", "SRIOV_NET_VF"
+RULES = (DeviceRule(number=1, product_id="1533", resource_class="CUSTOM_PLAIN"),)
+ALL = DevicePolicy(report=True, rules=RULES, discover_all=True, mdevs=(MdevRule(type="a"),))
+WELL = host(*card(NIC, 4), plain(PLAIN), gpu(), parents=(parent(gpu(), a=8),))
+Start = Callable[..., OneHost]
+
+
+def odd(facts: HostFacts, *addresses: str, cards: Iterable[str] = ()) -> HostFacts:
+    """The same host, of which these functions, and these makers of mediated devices, cannot be read."""
+    several = [OddDevice(address, "cannot be read", address=at(address)) for address in addresses]
+    several += [OddDevice(card, "cannot be read", card=card) for card in cards]
+    return replace(facts, devices=set_apart(facts.devices, several))
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    """Starts a host that is well, and makes its first pass."""
+
+    def begin(layout: Layout = "devices", facts: HostFacts = WELL, devices: DevicePolicy = ALL) -> OneHost:
+        one = OneHost(tmp_path, facts, Policy(layout=layout, devices=devices, reserved_memory_mib=0))
+        assert one.sync().status is Status.CHANGED
+        return one
+
+    return begin
+
+
+@pytest.mark.parametrize("layout", ["devices", "cells", "numa"])
+@pytest.mark.parametrize("remembers", [True, False])
+@pytest.mark.parametrize(
+    ("sick", "stock"),
+    [
+        pytest.param(odd(WELL, FIRST_VF), ((4, 1), (8, 0), (1, 0)), id="a VF"),
+        pytest.param(odd(WELL, NIC), ((4, 4), (8, 0), (1, 0)), id="a PF"),
+        pytest.param(odd(WELL, "0000:84:00.0"), ((4, 0), (8, 8), (1, 0)), id="a vGPU card"),
+        pytest.param(odd(WELL, cards=[GPU]), ((4, 0), (8, 8), (1, 0)), id="its mediated devices"),
+        pytest.param(odd(WELL, PLAIN), ((4, 0), (8, 0), (1, 1)), id="a plain device"),
+    ],
+)
+def test_what_stands_of_an_odd_device_stays_reserved_until_it_is_well(
+    start: Start, layout: Layout, remembers: bool, sick: HostFacts, stock: tuple[tuple[int, int], ...]
+) -> None:
+    one = start(layout)
+    before = {suffix: (one.stock(suffix), one.traits(suffix)) for suffix in ("", NIC, GPU, PLAIN)}
+    if not remembers:
+        one.forget()
+
+    done = one.sync(facts=sick)
+    assert (one.stock(NIC), one.stock(GPU), one.stock(PLAIN)) == tuple(
+        {name: amounts} for name, amounts in zip((VF, "VGPU", "CUSTOM_PLAIN"), stock, strict=True)
+    )
+    assert one.stock() == before[""][0]
+    assert sum(HELD in one.marks(suffix) for suffix in before) == 1
+    assert len(done.notes) == 1
+    assert (one.sync().status, one.sync().notes) == (Status.UNCHANGED, done.notes)
+    (found,) = witness(one.node).findings
+    assert (found.kind, found.seen) == (Kind.ODD_DEVICE, done.notes[0])
+    done = one.sync(facts=WELL)
+
+    assert {suffix: (one.stock(suffix), one.traits(suffix)) for suffix in before} == before
+    assert (done.notes, witness(one.node).findings) == ((), ())
+
+
+@pytest.mark.parametrize("remembers", [True, False])
+def test_of_a_total_as_much_stays_reserved_as_the_odd_device_had_at_most(start: Start, remembers: bool) -> None:
+    one = start("flat")
+    before = one.stock()
+    if not remembers:
+        one.forget()
+
+    one.sync(facts=odd(WELL, FIRST_VF))
+    assert one.stock() == {**before, VF: (4, 1)}
+    one.sync(facts=odd(WELL, "0000:84:00.0"))
+    assert one.stock() == {**before, "VGPU": (8, 8)}
+    one.sync(facts=WELL)
+
+    assert one.stock() == before
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_is_new_and_odd_is_not_offered_and_told(start: Start, layout: Layout) -> None:
+    one = start(layout, facts=odd(WELL, FIRST_VF, PLAIN))
+
+    stock = one.stock("" if layout == "flat" else NIC)
+
+    assert (stock[VF], one.stock(PLAIN), "CUSTOM_PLAIN" in one.stock()) == ((3, 0), {}, False)
+    (told,) = one.sync().notes
+    assert told.startswith(f"{PLAIN}, {FIRST_VF}: undecided, as cannot be read: ")
+
+
+def test_where_no_option_asks_for_devices_nothing_is_told_of_them(start: Start) -> None:
+    one = start(facts=odd(WELL, NIC, PLAIN), devices=DevicePolicy())
+
+    assert one.sync().notes == ()
+    assert {"VCPU", "MEMORY_MB"} <= one.stock().keys()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_a_person_takes_away_goes_although_it_is_odd(start: Start, layout: Layout) -> None:
+    one = start(layout)
+    one.sync(facts=odd(WELL, FIRST_VF, PLAIN))
+
+    one.sync(FORCE, policy=replace(one.policy, devices=replace(ALL, rules=())))
+    assert (one.stock(PLAIN), "CUSTOM_PLAIN" in one.stock()) == ({}, False)
+    one.sync(FORCE)
+
+    assert one.stock("" if layout == "flat" else NIC)[VF] == (3, 0)
+
+
+@pytest.mark.parametrize("reserved", [1, 4])
+def test_what_an_operator_reserved_counts_beside_what_is_odd(start: Start, reserved: int) -> None:
+    one = start()
+    one.set_by_hand(NIC, VF, reserved=reserved)
+    one.sync()
+
+    one.sync(facts=odd(WELL, FIRST_VF))
+    assert one.stock(NIC) == {VF: (4, min(4, 1 + reserved))}
+    one.sync(facts=WELL)
+
+    assert one.stock(NIC) == {VF: (4, reserved)}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_guest_keeps_its_odd_device_and_no_audit_takes_it_away(start: Start, layout: Layout) -> None:
+    guest = Guest(
+        uuid=GUEST, state="running", pci=frozenset({at(FIRST_VF)}), vcpus=(frozenset(),), memory=(GuestMemory(64),)
+    )
+    facts = replace(WELL, guests=(guest,))
+    one = start(layout, facts=facts)
+    place = "" if layout == "flat" else NIC
+    one.claim({place: {VF: 1}})
+    held = one.held()
+
+    one.sync(facts=odd(facts, FIRST_VF))
+
+    assert (one.held(), one.stock(place)[VF]) == (held, (4, 1))
+    kinds = {one.kind for one in witness(one.node).findings if one.resource_class in (None, VF)}
+    assert Kind.WRONG_AMOUNT not in kinds
+    assert Kind.WRONG_PROVIDER not in kinds
+
+
+def test_a_card_with_a_rule_for_its_odd_vf_is_left_to_that_rule(start: Start) -> None:
+    own = parse_rule({"address": FIRST_VF, "product_id": "1515", "resource_class": "CUSTOM_VF"}, 1)
+
+    one = start(devices=DevicePolicy(report=True, rules=(own,), discover_all=True))
+    one.sync(facts=odd(WELL, FIRST_VF))
+
+    assert one.stock(NIC) == {"CUSTOM_VF": (1, 1)}
+
+
+def test_the_limit_of_a_type_counts_what_odd_cards_had() -> None:
+    first, second = gpu("0000:84:00.0"), gpu("0000:85:00.0")
+    made = tuple(Mdev(f"00000000-0000-0000-0000-00000000000{n}", "a", GPU) for n in range(2))
+    facts = host(first, second, parents=(parent(first, a=4), parent(second, a=4)), mdevs=made)
+    policy = Policy(devices=DevicePolicy(mdevs=(MdevRule(type="a", max_instances=4),)))
+    with TemporaryDirectory() as folder:
+        one = OneHost(Path(folder), facts, policy)
+        one.sync()
+        before = one.stock(GPU), one.stock("pci_0000_85_00_0")
+
+        one.sync(facts=odd(facts, "0000:84:00.0"))
+
+        assert before == ({"VGPU": (4, 0)}, {})
+        assert (one.stock(GPU), one.stock("pci_0000_85_00_0")) == ({"VGPU": (4, 4)}, {})
+
+
+def free(tree: ObservedTree) -> dict[tuple[str, str], int]:
+    return {
+        (seen.name, name): stock.total - stock.reserved
+        for seen in tree
+        for name, stock in seen.provider.inventories.items()
+    }
+
+
+@given(hosts(), policies, st.sampled_from(LAYOUTS), st.data())
+def test_odd_devices_offer_nothing_more_anywhere_and_come_back_as_they_were(
+    facts: HostFacts, devices: DevicePolicy, layout: Layout, data: st.DataObject
+) -> None:
+    names = [str(one.address) for one in facts.devices.functions]
+    sick = odd(facts, *(data.draw(st.lists(st.sampled_from(names), unique=True)) if names else ()))
+    with TemporaryDirectory() as folder:
+        one = OneHost(Path(folder), facts, Policy(layout=layout, devices=devices, reserved_memory_mib=0))
+        one.sync()
+        before = one.tree()
+        alone = {seen.name for seen in before} - {f"host_{name}" for name in ("", *sick_names(sick))}
+
+        done = one.sync(facts=sick)
+        meanwhile = one.tree()
+        one.sync(facts=facts)
+
+        assert done.status in (Status.CHANGED, Status.UNCHANGED), done.notes
+        assert all(amount <= free(before).get(slot, 0) for slot, amount in free(meanwhile).items())
+        totals = shape(sick, one.policy, None).tree
+        assert all(
+            free(meanwhile)[provider.name, name] <= stock.total
+            for provider in totals
+            for name, stock in provider.inventories.items()
+        )
+        assert {name: meanwhile.by_name[name].provider for name in alone if layout != "flat"} == {
+            name: before.by_name[name].provider for name in alone if layout != "flat"
+        }
+        assert {seen.name: seen.provider for seen in one.tree()} == {seen.name: seen.provider for seen in before}
+
+
+def sick_names(facts: HostFacts) -> set[str]:
+    """The suffixes of providers of which odd devices may be a part."""
+    found = set()
+    for one in facts.devices.odd:
+        for address in filter(None, (one.address, one.pf)):
+            found |= {str(address).upper(), "pci_" + str(address).replace(":", "_").replace(".", "_")}
+    return found
