@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from drivers.errors import MalformedFact, PolicyError
 from drivers.facts import HostFacts, MemoryPages, NumaCell
-from drivers.policy import ReservedPages
+from drivers.policy import OF_CELLS, WITHOUT_CPUS, Policy, ReservedPages
 
 SMALL_PAGE_KIB = 4  # of x86; used where libvirt does not report a cell's page sizes
 
@@ -78,33 +78,82 @@ def small_page_kib(cell: NumaCell) -> int:
     return min((pages.size_kib for pages in cell.pages), default=SMALL_PAGE_KIB)
 
 
-def reserved_mib(
-    cells: tuple[NumaCell, ...], pools: Mapping[tuple[int, int], int], host_mib: int, pages: Iterable[ReservedPages]
-) -> dict[tuple[int, int], int]:
+def cells_without_cpus(facts: HostFacts) -> frozenset[int]:
+    """
+    Return the ids of cells that have memory and no CPUs, while other cells have both: a device's, or a slower kind.
+
+    Empty where no cell has both: the CPUs of that host have no other memory.
+    """
+    with_memory = {cell.id for cell in facts.cells if cell.memory_kib}
+    with_both = {id_ for id_, cpus in cpus_by_cell(facts).items() if cpus and id_ in with_memory}
+    return frozenset(with_memory - with_both) if with_both else frozenset()
+
+
+def reserved_cells(facts: HostFacts, policy: Policy) -> frozenset[int]:
+    """
+    Return the ids of cells whose memory is kept from guests, by ``[agent] reserved_cells``.
+
+    By default these are the cells without CPUs in a layout with cells, and none in others, where nova offers them.
+    """
+    wanted = policy.reserved_cells
+    if wanted is None:
+        wanted = WITHOUT_CPUS if policy.layout in OF_CELLS else frozenset()
+    return cells_without_cpus(facts) if isinstance(wanted, str) else wanted
+
+
+def cells_mib(facts: HostFacts, cells: frozenset[int]) -> int:
+    """Return how much memory these cells have together, as their providers report it."""
+    return sum(mib for (id_, _), mib in page_mib(facts.cells).items() if id_ in cells) if cells else 0
+
+
+def reserved_mib(facts: HostFacts, pools: Mapping[tuple[int, int], int], policy: Policy) -> dict[tuple[int, int], int]:
     """
     Return the MiB to keep for the host, by (cell, page size in KiB).
 
-    These are ``host_mib`` of small pages, divided in proportion to each cell's, and the ``pages`` that the operator
-    listed. ``pools`` is as ``page_mib`` returns it.
+    These are all of the cells that are reserved whole; of the others the pages that the operator listed, and
+    ``reserved_memory_mib`` of the small pages in cells with CPUs, divided in proportion to each cell's. Where one has
+    less than its part left, the parts are in proportion to what is left. ``pools`` is as ``page_mib`` returns it.
 
     Raises:
         PolicyError: more is to be kept than there is, or pages that no cell has.
     """
-    smallest = {cell.id: small_page_kib(cell) for cell in cells if (cell.id, small_page_kib(cell)) in pools}
-    small = {id_: pools[id_, size] for id_, size in smallest.items()}
-    if host_mib > sum(small.values()):
+    kept, whole = _listed_mib(pools, policy.reserved_pages), reserved_cells(facts, policy)
+    sizes = {cell.id: small_page_kib(cell) for cell in facts.cells if cell.id not in whole}
+    small = _with_cpus(facts, {id_: pools[id_, size] for id_, size in sizes.items() if (id_, size) in pools})
+    left = {id_: mib - kept.get((id_, sizes[id_]), 0) for id_, mib in small.items()}
+    host_mib = policy.reserved_memory_mib
+    if host_mib > sum(left.values()):
         raise PolicyError(
-            f"[DEFAULT] reserved_host_memory_mb is {host_mib} MiB, but the small pages of all cells are only "
-            f"{sum(small.values())} MiB: lower that option, or allocate fewer huge pages on this host"
+            f"[DEFAULT] reserved_host_memory_mb is {host_mib} MiB, but the cells have only {sum(left.values())} MiB of "
+            f"small pages left for it: lower that option, or reserve or allocate fewer pages on this host"
         )
-    kept = {(id_, smallest[id_]): share for id_, share in apportion(host_mib, small).items()}
+    shares = apportion(host_mib, small)
+    if any(shares[id_] > left[id_] for id_ in small):
+        shares = apportion(host_mib, left)
+    kept |= {(id_, sizes[id_]): share + kept.get((id_, sizes[id_]), 0) for id_, share in shares.items()}
+    return kept | {pool: mib for pool, mib in pools.items() if pool[0] in whole}
+
+
+def _with_cpus(facts: HostFacts, small: Mapping[int, int]) -> dict[int, int]:
+    """Return the cells with CPUs of those that have small pages; all of these where none has CPUs."""
+    cpus = cpus_by_cell(facts)
+    return {id_: mib for id_, mib in small.items() if cpus[id_]} or dict(small)
+
+
+def _listed_mib(pools: Mapping[tuple[int, int], int], pages: Iterable[ReservedPages]) -> dict[tuple[int, int], int]:
+    """
+    Return the MiB of the pages that the operator listed.
+
+    Raises:
+        PolicyError: no cell has that many.
+    """
+    kept: dict[tuple[int, int], int] = {}
     for wish in pages:
         pool = wish.cell, wish.size_kib
-        mib = -(-wish.count * wish.size_kib // 1024)
-        if mib + kept.get(pool, 0) > pools.get(pool, 0):
+        kept[pool] = kept.get(pool, 0) - (-wish.count * wish.size_kib // 1024)
+        if kept[pool] > pools.get(pool, 0):
             raise PolicyError(
                 f"[DEFAULT] reserved_huge_pages keeps {wish.count} pages of {wish.size_kib} KiB in cell {wish.cell}, "
                 f"but that cell has {pools.get(pool, 0) * 1024 // wish.size_kib}: lower the count in that option"
             )
-        kept[pool] = kept.get(pool, 0) + mib
     return kept

@@ -9,6 +9,8 @@ from typing import Literal
 from drivers.pci import PciAddress
 
 Layout = Literal["flat", "devices", "cells", "numa"]
+WITHOUT_CPUS: Literal["without_cpus"] = "without_cpus"
+ReservedCells = frozenset[int] | Literal["without_cpus"]  # ids of NUMA cells
 OF_CELLS: tuple[Layout, ...] = ("cells", "numa")  # layouts with a provider for each NUMA cell
 
 
@@ -162,6 +164,8 @@ class Policy:
     reserved_pages: tuple[ReservedPages, ...] = ()
     file_backed_mib: int = 0  # memory of guests that is in files; 0: it is the host's own
     reserved_memory_mib: int = 512
+    # cells whose memory is kept from guests; None: as drivers/cells.py says for the layout
+    reserved_cells: ReservedCells | None = None
     reserved_disk_mib: int = 0
     disk_by_pool: bool = False  # of a Ceph cluster, report what its pool can hold, and not all that the cluster has
     disk_shared: bool = False  # a pool of Ceph has a provider of its own, which all its hosts share

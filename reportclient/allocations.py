@@ -100,6 +100,7 @@ class Holdings:
         default_factory=dict
     )  # PCI addresses of each device not in ``novas``
     offered: Mapping[str, frozenset[str]] = field(default_factory=dict)  # PCI addresses that each provider offers
+    notes: tuple[str, ...] = ()  # a sentence on each choice that a person should make
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,7 +74,7 @@ def discover(options: argparse.Namespace) -> Report:
             identity = told if settings.recorded else read_identity(settings.identity_folders)
             tree, _ = add(tree, identity or planned_identity(node), additions)
             providers |= encode_tree(tree)["providers"]
-            remarks += [*doubts(settings, driver, survey), *holdings.odd.values()]
+            remarks += [*holdings.notes, *doubts(settings, driver, survey), *holdings.odd.values()]
     data: TreeForm = {"providers": providers}
     return Report(data=data, table="agent.command.host_tables:print_tree", remarks=remarks)
 

@@ -5,8 +5,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from drivers.host.parse import parse_id_list
 from drivers.pci import parse_pci_address
-from drivers.policy import DeviceRule, MdevRule, ReservedPages
+from drivers.policy import WITHOUT_CPUS, DeviceRule, MdevRule, ReservedCells, ReservedPages
 from drivers.rules import parse_idle_rule, parse_rule
 from reportclient.names import is_custom, is_name, normalise_class
 from reportclient.reserve import check_length
@@ -90,6 +91,21 @@ def parse_pages(records: Iterable[Mapping[str, str]]) -> tuple[ReservedPages, ..
         ValueError: a record is not in this form.
     """
     return tuple(map(_parse_page, records))
+
+
+def parse_reserved_cells(text: str) -> ReservedCells:
+    """
+    Parse ``reserved_cells``: ids and ranges of cells, or one of the words ``without_cpus`` and ``none``.
+
+    Raises:
+        ValueError: something else.
+    """
+    if text == WITHOUT_CPUS:
+        return WITHOUT_CPUS
+    try:
+        return frozenset() if text == "none" else parse_id_list(text)
+    except ValueError as error:
+        raise ValueError(f"has {text!r}: ids of cells such as 250-255, {WITHOUT_CPUS} or none are needed") from error
 
 
 def _parse_page(record: Mapping[str, str]) -> ReservedPages:

@@ -157,6 +157,12 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
         cfg.ListOpt("root_traits", default=[],
                     help="Traits to report on the root for what other services on this host can do, for instance "
                          "COMPUTE_RESCUE_BFV."),
+        cfg.StrOpt("reserved_cells",
+                   help="NUMA cells whose memory is reserved whole, as guests are not to have it: ids such as 250-255, "
+                        "or without_cpus for the cells without CPUs, or none. GPUs of POWER9 and Grace hosts show "
+                        "their memory as such cells; HBM, CXL and persistent memory can be ones too "
+                        "(docs/layouts.md). Unset: without_cpus in the layouts cells and numa, and none in flat and "
+                        "devices, as nova."),
         cfg.StrOpt("role", choices=("sole", "beside", "audit"),
                    help="What this agent does on a hypervisor. sole: it reports the host. beside: nova-compute reports "
                         "the host and its devices, and this agent reports, below nova's root, the devices that nova "

@@ -4,7 +4,7 @@ import logging
 from functools import partial
 from typing import Literal, cast
 
-from agent.settings.devices import parse_mdev_rules, parse_pages, parse_pmem, parse_rules
+from agent.settings.devices import parse_mdev_rules, parse_pages, parse_pmem, parse_reserved_cells, parse_rules
 from agent.settings.options import MDEV_OPTIONS, register_mdevs
 from agent.settings.values import Values
 from drivers import INSIDE
@@ -25,6 +25,7 @@ def build_policy(values: Values) -> Policy:
         guests=_guests(values),
         devices=_devices(values),
         reserved_pages=tuple(values.parsed("DEFAULT", "reserved_huge_pages", parse_pages) or ()),
+        reserved_cells=values.parsed("agent", "reserved_cells", parse_reserved_cells),
         reserved_memory_mib=values.value("DEFAULT", "reserved_host_memory_mb"),
         reserved_disk_mib=values.value("DEFAULT", "reserved_host_disk_mb"),
         disk_by_pool=values.value("agent", "rbd_capacity") == "pool",

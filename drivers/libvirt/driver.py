@@ -134,7 +134,8 @@ class LibvirtDriver:
         return self._seen[1]
 
     def idle(self, survey: Survey, policy: Policy) -> tuple[str, ...]:
-        return (*survey.facts.refusals, *idle(survey.facts, policy.devices))
+        cells = shape.unknown_cells(survey.facts, policy)
+        return (*survey.facts.refusals, *idle(survey.facts, policy.devices), *cells)
 
     @contextmanager
     def watching(self, wake: Wake) -> Iterator[None]:

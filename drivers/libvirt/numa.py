@@ -6,7 +6,7 @@ In the layout cells the small pages are stock of the cell itself, and only huge 
 
 from dataclasses import dataclass
 
-from drivers.cells import apportion, page_mib, place_cpus, reserved_mib, small_page_kib
+from drivers.cells import apportion, page_mib, place_cpus, reserved_cells, reserved_mib, small_page_kib
 from drivers.devices.stock import DeviceStock
 from drivers.errors import PolicyError
 from drivers.facts import HostFacts
@@ -21,6 +21,7 @@ from drivers.libvirt.stock import (
     one_class,
     present_only,
     refuse_reserve,
+    reserved_cells_text,
     with_cpus,
 )
 from drivers.policy import Policy
@@ -37,7 +38,8 @@ def shape_cells(
     """
     Return the root's inventories of CPUs without a known cell, and all providers below the root, parents first.
 
-    A device without a known cell gets its provider below the root.
+    A cell without CPUs for guests, memory and devices has no provider. A device without a known cell gets its provider
+    below the root.
 
     Raises:
         PolicyError, MalformedFact: as ``drivers.cells``.
@@ -47,22 +49,21 @@ def shape_cells(
     cpus = _cpus_by_cell(facts, policy, standing)
     pools = page_mib(facts.cells)
     small = {cell.id: small_page_kib(cell) for cell in facts.cells}
-    kept = reserved_mib(facts.cells, pools, policy.reserved_memory_mib, policy.reserved_pages)
+    kept, whole = reserved_mib(facts, pools, policy), reserved_cells(facts, policy)
     providers: list[Reasoned] = []
     for id_, name in cells.items():
         place = Reason(f"libvirt's capabilities: cell {id_}", f"[compute] layout = {policy.layout}")
         mine = [
-            _Pages(id_, size, mib, kept.get((id_, size), 0), is_small=size == small[id_])
+            _Pages(id_, size, mib, kept.get((id_, size), 0), is_small=size == small[id_], whole=id_ in whole)
             for (cell, size), mib in pools.items()
             if cell == id_
         ]
         own = [pages for pages in mine if pages.is_small and policy.layout == "cells"]
         memory = present_only({"MEMORY_MB": own[0].stock(policy, standing)}) if own else {}
-        providers.append(
-            Reasoned(
-                name=name, parent=root, inventories={**cpus[id_], **memory}, traits={"HW_NUMA_ROOT": place, **MARK}
-            )
-        )
+        stock = {**cpus[id_], **memory}
+        if stock or mine or any(device.cell == id_ for device in devices):
+            traits = {"HW_NUMA_ROOT": place, **MARK}
+            providers.append(Reasoned(name=name, parent=root, inventories=stock, traits=traits))
         providers += [pages.provider(root, policy, standing) for pages in mine if pages not in own]
     for device in devices:
         cell = cells.get(device.cell) if device.cell is not None else None
@@ -79,6 +80,7 @@ class _Pages:
     mib: int
     reserved_mib: int
     is_small: bool
+    whole: bool  # all memory of the cell is kept from guests
 
     @property
     def suffix(self) -> str:
@@ -109,9 +111,8 @@ class _Pages:
             elsewhere=other,
             step=max(1, self.size_kib // 1024),
         )
-        return stock, Reason(
-            self.fact, kept_text(self.reserved_mib, "memory_mb or reserved_huge_pages, in pages of this size")
-        )
+        kept = kept_text(self.reserved_mib, "memory_mb or reserved_huge_pages, in pages of this size")
+        return stock, Reason(self.fact, reserved_cells_text(policy) if self.whole else kept)
 
     def provider(self, root: str, policy: Policy, standing: Standing) -> Reasoned:
         """Return the provider of these pages, below their cell."""

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from drivers.cells import cpus_by_cell, memory_mib
+from drivers.cells import cells_mib, cells_without_cpus, cpus_by_cell, memory_mib, reserved_cells
 from drivers.devices import device_stock
 from drivers.devices.away import away
 from drivers.devices.expected import expected_slots
@@ -28,6 +28,7 @@ from drivers.libvirt.stock import (
     kept_text,
     one_class,
     present_only,
+    reserved_cells_text,
     with_cpus,
 )
 from drivers.libvirt.traits import emitted_traits, root_traits
@@ -165,7 +166,32 @@ def _held(
             if not device.novas
         },
         offered={f"{facts.hostname}_{device.suffix}": _functions(device) for device in devices},
+        notes=_notes(facts, policy),
     )
+
+
+def unknown_cells(facts: HostFacts, policy: Policy) -> tuple[str, ...]:
+    """Return a sentence on cells that the operator reserves and that are not on this host."""
+    named = policy.reserved_cells
+    lacked = frozenset() if named is None or isinstance(named, str) else named - {cell.id for cell in facts.cells}
+    return (
+        (f"[agent] reserved_cells names cells that are not on this host: {format_cpu_set(lacked)}",) if lacked else ()
+    )
+
+
+def _notes(facts: HostFacts, policy: Policy) -> tuple[str, ...]:
+    """Return a sentence where nobody said whether guests may have the memory of cells without CPUs."""
+    cells = cells_without_cpus(facts)
+    if not cells or policy.reserved_cells is not None or policy.file_backed_mib:
+        return ()
+    mib = cells_mib(facts, cells)
+    which = f"{mib} MiB of memory are in NUMA cells without CPUs ({format_cpu_set(cells)}), and may be those of a GPU"
+    if policy.layout in OF_CELLS:
+        return (
+            f"{which}: they are reserved. Set [agent] reserved_cells = none if guests may have them, else without_cpus",
+        )
+    return (f"{which}: they count as MEMORY_MB, as nova counts them. Set [agent] reserved_cells = without_cpus to "
+            f"reserve them, or none if guests may have them",)  # fmt: skip
 
 
 def _functions(device: DeviceStock) -> frozenset[str]:
@@ -194,10 +220,6 @@ def _own(devices: Iterable[DeviceStock], standing: Standing) -> dict[str, Entry]
 def _whole_host(facts: HostFacts, policy: Policy, standing: Standing) -> dict[str, Entry]:
     """Return the inventories of the host itself, for a root without cells below it."""
     cpus = guest_cpus(facts.cpu_map, policy.cpus)
-    files_mib = policy.file_backed_mib
-    found = "[libvirt] file_backed_memory" if files_mib else _memory_text(facts)
-    memory = Reason(found, kept_text(policy.reserved_memory_mib, "memory_mb"))
-    total_mib = files_mib or facts.whole_memory_mib or memory_mib(facts.cells)
     own = {
         "VCPU": (
             one_class("VCPU", len(cpus.shared), policy.cpus.reserved, policy.cpu_ratio, standing, ""),
@@ -207,12 +229,23 @@ def _whole_host(facts: HostFacts, policy: Policy, standing: Standing) -> dict[st
             one_class("PCPU", len(cpus.dedicated), 0, FIXED, standing, ""),
             with_cpus(cpus.because["PCPU"], cpus.dedicated),
         ),
-        "MEMORY_MB": (
-            one_class("MEMORY_MB", total_mib, policy.reserved_memory_mib, policy.ram_ratio, standing, ""),
-            memory,
-        ),
+        "MEMORY_MB": _whole_memory(facts, policy, standing),
     }
     return {**present_only(own), **disk_stock(facts, policy, standing)}
+
+
+def _whole_memory(facts: HostFacts, policy: Policy, standing: Standing) -> tuple[Inventory | None, Reason]:
+    """Return all memory of the host, or the files that stand for it, less what is kept for the host."""
+    kept_mib, rule = policy.reserved_memory_mib, kept_text(policy.reserved_memory_mib, "memory_mb")
+    if policy.file_backed_mib:
+        stock = one_class("MEMORY_MB", policy.file_backed_mib, kept_mib, policy.ram_ratio, standing, "")
+        return stock, Reason("[libvirt] file_backed_memory", rule)
+    if whole_mib := cells_mib(facts, reserved_cells(facts, policy)):
+        kept_mib, rule = kept_mib + whole_mib, f"{rule}; {whole_mib} MiB more, as {reserved_cells_text(policy)}"
+    total_mib = facts.whole_memory_mib or memory_mib(facts.cells)
+    return one_class("MEMORY_MB", total_mib, kept_mib, policy.ram_ratio, standing, ""), Reason(
+        _memory_text(facts), rule
+    )
 
 
 def _with_totals(root: Reasoned, devices: tuple[DeviceStock, ...], policy: Policy, standing: Standing) -> Reasoned:

@@ -7,7 +7,7 @@ from drivers.devices.stock import DeviceStock
 from drivers.errors import PolicyError
 from drivers.facts import CpuMap
 from drivers.host.parse import format_cpu_set
-from drivers.policy import CpuPolicy, Ratio
+from drivers.policy import CpuPolicy, Policy, Ratio
 from drivers.reasons import Reason, Reasoned
 from drivers.standing import Standing
 from reportclient.ownership import MARKER
@@ -121,6 +121,15 @@ def with_cpus(reason: Reason, cpus: frozenset[int]) -> Reason:
 def kept_text(amount: int, option: str) -> str:
     """Return a text that says how much ``[DEFAULT] reserved_host_<option>`` keeps for the host."""
     return f"{amount} MiB kept for the host by [DEFAULT] reserved_host_{option}"
+
+
+def reserved_cells_text(policy: Policy) -> str:
+    """Return the rule by which the memory of a cell is reserved whole."""
+    if policy.reserved_cells is None:
+        return (
+            f"a cell without CPUs is reserved whole in the layout {policy.layout}, as [agent] reserved_cells is not set"
+        )
+    return "the cell is reserved whole by [agent] reserved_cells"
 
 
 def device_provider(stock: DeviceStock, root: str, parent: str) -> Reasoned:

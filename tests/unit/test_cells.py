@@ -441,3 +441,53 @@ def test_every_layout_can_be_planned_by_name() -> None:
     choices = {option.choices for option in VERBS["reshape"].flat() if option.name == "--to"}
 
     assert choices == {get_args(Layout)}
+
+
+def with_gpu(*guests: Guest) -> HostFacts:
+    """The host with a cell of 16 GiB that has no CPUs, as a GPU shows its memory."""
+    facts = cells(*guests)
+    return replace(facts, cells=(*facts.cells, NumaCell(255, 16 << 20, (), (MemoryPages(4, 0), MemoryPages(2048, 0)))))
+
+
+LARGE = guest(FLOATING, ANYWHERE, memory=(GuestMemory(6000),))
+
+
+@pytest.mark.parametrize("layout", OF_CELLS)
+def test_no_guest_comes_to_the_memory_of_a_gpu_on_the_way_to_cells_and_all_is_as_it_was_back(
+    start: Start, layout: Layout
+) -> None:
+    """Guests with most of their memory there too: the kernel may put it there."""
+    there = replace(LARGE, resident=((255, 6000 << 10),))
+    one = start("devices", with_gpu(there), {FLOATING: {"": {"VCPU": 1, "MEMORY_MB": 6000}}})
+    before = [seen.provider for seen in one.tree()]
+
+    converted = one.reshape(layout, force=False)
+
+    assert converted.status is Status.CHANGED, converted.notes
+    assert any("NUMA cells without CPUs (255)" in note for note in converted.notes)
+    assert one.stock(MEMORY[layout].format(255))["MEMORY_MB"] == (16384, 16384)
+    assert one.held(FLOATING) == {
+        f"host_{name}": slots
+        for name, slots in with_memory("NUMA0", {"VCPU": 1}, MEMORY[layout].format(0), 6000).items()
+    }
+    assert one.sync().status is Status.UNCHANGED
+    assert witness(one.node).findings == ()
+    one.reshape("devices", force=False)
+    assert [seen.provider for seen in one.tree()] == before
+
+
+@pytest.mark.parametrize("layout", OF_CELLS)
+def test_a_guest_that_was_given_memory_without_cpus_is_not_robbed_of_it(start: Start, layout: Layout) -> None:
+    pool = MEMORY[layout].format(255)
+    given = {FLOATING: with_memory("NUMA0", {"VCPU": 1}, pool, 6000)}
+    one = start(layout, with_gpu(LARGE), given, reserved_cells=frozenset())
+    assert one.stock(pool)["MEMORY_MB"] == (16384, 0)
+
+    refused = one.sync(policy=replace(one.policy, reserved_cells=None))
+
+    assert refused.status is Status.UNSAFE
+    assert f"6000 MEMORY_MB on host_{pool} are allocated, and the plan would leave room for 0" in refused.notes[0]
+    assert one.sync(policy=replace(one.policy, reserved_cells=frozenset())).status is Status.UNCHANGED
+    assert one.sync(FORCE, policy=replace(one.policy, reserved_cells=None)).status is Status.CHANGED
+    assert one.held(FLOATING) == {f"host_{name}": slots for name, slots in given[FLOATING].items()}
+    assert one.sync().status is Status.UNCHANGED

@@ -10,7 +10,16 @@ from agent.connect.keystone import open_ironic, open_nova, open_placement
 from agent.errors import ConfigError
 from agent.settings.read import _tell_reading, load_settings
 from agent.settings.slips import slips_of_the_pen, types_left_out
-from drivers.policy import CpuPolicy, InstancesFolder, MdevRule, Policy, Ratio, ReservedPages
+from drivers.policy import (
+    WITHOUT_CPUS,
+    CpuPolicy,
+    InstancesFolder,
+    MdevRule,
+    Policy,
+    Ratio,
+    ReservedCells,
+    ReservedPages,
+)
 from reportclient.errors import mask
 
 Write = Callable[..., Path]
@@ -172,6 +181,7 @@ def test_the_pin_set_of_old_clouds_is_the_shared_set_and_goes_with_reserved_cpus
             "neither VGPU nor CUSTOM_",
             id="class",
         ),
+        pytest.param({"agent": {"reserved_cells": "all"}}, "'all': ids of cells such as 250-255, without", id="cells"),
         pytest.param({"DEFAULT": {"reserved_huge_pages": "node:0"}}, "node, size and count are needed", id="pages"),
     ],
 )
@@ -741,3 +751,17 @@ def test_a_reference_to_an_option_of_a_group_in_capitals_is_resolved(write_confi
     path = write_config(Vendor={"folder": "/srv"}, DEFAULT={"instances_path": "${vendor.folder}/guests"})
 
     assert load_settings([path]).disk == InstancesFolder(instances=Path("/srv/guests"))
+
+
+@pytest.mark.parametrize(
+    ("text", "cells"),
+    [
+        ("250-251,255", frozenset({250, 251, 255})),
+        ("0", frozenset({0})),
+        ("without_cpus", WITHOUT_CPUS),
+        ("none", frozenset()),
+    ],
+)
+def test_cells_are_reserved_by_their_ids_or_by_a_word(text: str, cells: ReservedCells, write_config: Write) -> None:
+    assert load_settings([write_config(agent={"reserved_cells": text})]).policy.reserved_cells == cells
+    assert load_settings([write_config()]).policy.reserved_cells is None

@@ -2,18 +2,19 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drivers.cells import apportion, page_mib
+from drivers.cells import apportion, cells_without_cpus, page_mib
 from drivers.errors import MalformedFact, PolicyError
-from drivers.facts import CpuMap, Guest, HostFacts, MemoryPages, NetDevice, NumaCell
-from drivers.libvirt.shape import shape
+from drivers.facts import CpuMap, Devices, Guest, HostFacts, MemoryPages, NetDevice, NumaCell
+from drivers.libvirt.shape import shape, unknown_cells
 from drivers.policy import (
     OF_CELLS,
+    WITHOUT_CPUS,
     Bandwidth,
     CpuPolicy,
     DevicePolicy,
@@ -22,6 +23,7 @@ from drivers.policy import (
     MdevRule,
     Policy,
     Ratio,
+    ReservedCells,
     ReservedPages,
 )
 from fakes import FACTS
@@ -46,14 +48,18 @@ def sums(providers: Iterable[Provider], term: str = "total") -> dict[str, int]:
     return found
 
 
-@given(hosts(), policies, st.integers(0, 600))
+@given(hosts(), policies, st.integers(0, 600), st.sampled_from((None, WITHOUT_CPUS, "none", "last")))
 def test_the_totals_of_every_class_are_the_same_in_each_layout(
-    facts: HostFacts, devices: DevicePolicy, reserved_mib: int
+    facts: HostFacts, devices: DevicePolicy, reserved_mib: int, whole: str | None
 ) -> None:
-    cpus = CpuPolicy(reserved=len(facts.cpu_map.online) // 3)
-    shapes = [tree(facts, layout, devices=devices, cpus=cpus, reserved_memory_mib=reserved_mib) for layout in LAYOUTS]
+    """What is reserved too, unless the layouts with cells keep those without CPUs from guests by themselves."""
+    last = frozenset(cell.id for cell in facts.cells[1:][-1:])
+    named = {"none": frozenset(), "last": last}.get(str(whole), whole)
+    policy: dict[str, Any] = {"devices": devices, "cpus": CpuPolicy(reserved=len(facts.cpu_map.online) // 3)}
+    policy |= {"reserved_memory_mib": reserved_mib, "reserved_cells": named}
+    shapes = [tree(facts, layout, **policy) for layout in LAYOUTS]
 
-    for term in ("total", "reserved"):
+    for term in ("total", "reserved") if whole or not cells_without_cpus(facts) else ("total",):
         assert all(sums(one, term) == sums(shapes[0], term) for one in shapes)
 
 
@@ -66,7 +72,9 @@ def test_a_child_is_under_a_cell_only_if_the_host_has_that_cell(
     cells = {f"host_NUMA{cell.id}" for cell in facts.cells}
     parents = {provider.parent for provider in found if provider.parent}
     assert parents <= cells | {"host"}
-    assert {provider.name for provider in found if "HW_NUMA_ROOT" in provider.traits} == cells
+    shown = {provider.name for provider in found if "HW_NUMA_ROOT" in provider.traits}
+    assert shown == {provider.name for provider in found if provider.name in cells}
+    assert all(provider.inventories for provider in found if provider.name in shown - parents)
 
 
 @given(st.integers(0, 1000), st.dictionaries(st.integers(0, 9), st.integers(0, 500), min_size=1))
@@ -200,7 +208,7 @@ def test_small_pages_are_reserved_beside_the_hosts_memory_as_far_as_there_are_an
     wishes = {"reserved_memory_mib": host_mib, "reserved_pages": (ReservedPages(0, 4, count),)}
 
     if not fits:
-        with pytest.raises(PolicyError, match="keeps 786433 pages of 4 KiB in cell 0"):
+        with pytest.raises(PolicyError, match="reserved_host_memory_mb is 1024 MiB, but the cells have only 1023"):
             tree(facts, "cells", None, **wishes)
         return
     assert sums(tree(facts, "cells", None, **wishes), "reserved")["MEMORY_MB"] == 4096
@@ -426,3 +434,99 @@ def test_a_host_without_cells_has_its_cpus_and_its_memory_on_the_root_and_no_lay
             tree(facts, layout)
     with pytest.raises(MalformedFact, match="neither NUMA cells nor memory of host"):
         tree(replace(facts, whole_memory_mib=0), "flat")
+
+
+GPUS = tuple(NumaCell(id_, 16 << 20, (), (MemoryPages(4, 0), MemoryPages(2048, 0))) for id_ in (254, 255))
+WITH_GPUS = replace(FACTS, cells=(*FACTS.cells, *GPUS, NumaCell(256, 0, ())))
+KEPT = {"NUMA254": (16384, 16384), "NUMA255": (16384, 16384)}
+OFFERED = {"NUMA254": (16384, 0), "NUMA255": (16384, 0)}
+
+
+def memory(found: Iterable[Provider]) -> dict[str, tuple[int, int]]:
+    """Total and reserved MEMORY_MB, by the cell of the provider; of the root by an empty name."""
+    stock = {one.name.removeprefix("host").removeprefix("_").removesuffix("_PAGES_4"): one.inventories for one in found}
+    return {name: (s["MEMORY_MB"].total, s["MEMORY_MB"].reserved) for name, s in stock.items() if "MEMORY_MB" in s}
+
+
+@pytest.mark.parametrize("layout", OF_CELLS)
+@pytest.mark.parametrize(
+    ("option", "cells"),
+    [
+        pytest.param(None, KEPT, id="not set"),
+        pytest.param(WITHOUT_CPUS, KEPT, id="those without CPUs"),
+        pytest.param(frozenset({255}), {**OFFERED, "NUMA255": (16384, 16384)}, id="one of them"),
+        pytest.param(frozenset(), OFFERED, id="none"),
+    ],
+)
+def test_the_reserve_of_the_host_is_in_cells_with_cpus_and_a_cell_is_reserved_whole(
+    layout: Layout, option: ReservedCells | None, cells: dict[str, tuple[int, int]]
+) -> None:
+    found = memory(tree(WITH_GPUS, layout, reserved_cells=option))
+
+    assert found == {"NUMA0": (1001, 256), "NUMA1": (1000, 256), **cells}
+
+
+@pytest.mark.parametrize("layout", ["flat", "devices"])
+@pytest.mark.parametrize(
+    ("option", "reserved"), [(None, 512), (frozenset(), 512), (WITHOUT_CPUS, 512 + 32768), (frozenset({255}), 16896)]
+)
+def test_without_cells_nova_s_numbers_stay_unless_cells_are_reserved(
+    layout: Layout, option: ReservedCells | None, reserved: int
+) -> None:
+    assert memory(tree(WITH_GPUS, layout, reserved_cells=option)) == {"": (34769, reserved)}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("option", [None, WITHOUT_CPUS, frozenset()])
+def test_a_person_is_told_of_memory_without_cpus_until_the_option_is_set(
+    layout: Layout, option: ReservedCells | None
+) -> None:
+    policy = Policy(layout=layout, reserved_cells=option)
+
+    notes = shape(WITH_GPUS, policy, None).holdings.notes
+
+    assert [note.partition(":")[0] for note in notes] == (
+        ["32768 MiB of memory are in NUMA cells without CPUs (254-255), and may be those of a GPU"]
+        if option is None
+        else []
+    )
+    assert shape(FACTS, policy, None).holdings.notes == ()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_where_no_cell_has_cpus_and_memory_all_memory_is_the_cpus_own(layout: Layout) -> None:
+    cpus = NumaCell(2, 0, tuple(cpu for cell in FACTS.cells for cpu in cell.cpus))
+    facts = replace(FACTS, cells=(*(replace(cell, cpus=()) for cell in FACTS.cells), cpus))
+
+    assert sums(tree(facts, layout), "reserved")["MEMORY_MB"] == 512
+
+
+@pytest.mark.parametrize("layout", OF_CELLS)
+def test_a_cell_with_neither_stock_nor_devices_has_no_provider(layout: Layout) -> None:
+    assert "host_NUMA256" not in {one.name for one in tree(WITH_GPUS, layout)}
+    with_card = replace(WITH_GPUS, devices=Devices(functions=(plain(cell=256),)))
+    devices = rules(DeviceRule(number=1, product_id="1533"))
+
+    found = {one.name: one.parent for one in tree(with_card, layout, devices=devices)}
+
+    assert found["host_0000:05:00.0"] == "host_NUMA256"
+    assert found["host_NUMA256"] == "host"
+
+
+@pytest.mark.parametrize("cell", [0, 254])
+def test_a_cell_whose_pages_are_all_listed_is_reserved_whole_and_the_others_bear_the_host_s_part(cell: int) -> None:
+    """By nova's own option; the part of a cell with CPUs goes to the other one."""
+    size = {0: 1001, 254: 16384}[cell]
+    pages = (ReservedPages(cell, 4, size * 256),)
+
+    found = memory(tree(WITH_GPUS, "cells", reserved_pages=pages, reserved_cells=frozenset()))
+
+    assert found[f"NUMA{cell}"] == (size, size)
+    assert found["NUMA1"] == (1000, 256 if cell else 512)
+
+
+def test_a_cell_that_is_not_on_the_host_is_named() -> None:
+    policy = Policy(reserved_cells=frozenset({1, 7, 8}))
+
+    assert unknown_cells(FACTS, policy) == ("[agent] reserved_cells names cells that are not on this host: 7-8",)
+    assert unknown_cells(WITH_GPUS, Policy(reserved_cells=WITHOUT_CPUS)) == ()

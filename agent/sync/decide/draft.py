@@ -45,7 +45,8 @@ class Draft:
     allocations: tuple[Allocation, ...]  # on the whole tree if consumers hold stock that shrinks, else empty
     elsewhere: frozenset[str]  # names of providers whose hardware, if they stand, is on offer in another form
     away: frozenset[str]  # classes that the root has, partly reserved, while no device has them now
-    held: tuple[str, ...]  # a sentence on each device that is held, reserved as used, undecided, or awaited
+    # a sentence on each open choice, and on each device that is held, reserved as used, undecided, or awaited
+    held: tuple[str, ...]
     awaited: tuple[str, ...]  # the sentences on the awaited ones
     stands_in: Layout  # the layout of the standing tree
     layout: Layout  # the wanted one
@@ -163,6 +164,7 @@ def _draft(
     lacked: frozenset[str],
 ) -> Draft:
     """Put the draft together, with the memory to keep; ``lacked`` are standard traits that placement does not have."""
+    choices = () if view.beside else shaped.holdings.notes
     memory = replace(standing.memory, used=shaped.uses.uuids, reserved=shaped.reserved, waiting=shaped.waiting)
     return Draft(
         root_uuid=view.root_uuid,
@@ -179,7 +181,7 @@ def _draft(
         elsewhere=shaped.holdings.elsewhere,
         away=shaped.holdings.away,
         strays=wanted.strays,
-        held=(*shaped.uses.notes, *shaped.holdings.odd.values(), *shaped.awaited, *way.held),
+        held=(*choices, *shaped.uses.notes, *shaped.holdings.odd.values(), *shaped.awaited, *way.held),
         awaited=shaped.awaited,
         stands_in=layout_of(standing.observed, standing.memory, shaper.emitted, view.policy.layout),
         layout=view.policy.layout,
