@@ -12,6 +12,7 @@ import copy
 import difflib
 import hashlib
 import itertools
+import multiprocessing
 import os
 import queue
 import random
@@ -23,6 +24,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -34,7 +36,8 @@ from hypothesis import Phase, settings
 from tools.coverage import TOP, files_of, pure_modules
 
 KEPT = TOP / ".mutants"
-PYTEST = (sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "tools.mutants")
+OPTIONS = ("-q", "-x", "-p", "no:cacheprovider")
+QUIET = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # what is loaded before pytest is not rewritten
 MEASURED = ("agent/", "drivers/", "reportclient/", "tests/")  # folders: after a change, it is measured anew
 UNNOTICED = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 SLOWER = 5  # times the seconds that tests took when they were measured, until a mutant counts as endless
@@ -53,6 +56,7 @@ _PAIRS: tuple[tuple[type[ast.AST], type[ast.AST]], ...] = (
 _SWAPS: dict[type[ast.AST], type[Any]] = {one: other for pair in _PAIRS for one, other in (pair, pair[::-1])}
 _CALLS = {"any": "all", "all": "any", "min": "max", "max": "min"}
 _DECIDED = (ast.Constant(True), ast.Constant(False))  # stand instead of a whole condition
+_OWN = {"agent", "drivers", "reportclient", "beds", "tools", "conftest", "__main__", "__mp_main__"}
 _FIELDS = {"annotation", "returns", "decorator_list", "type_params"}  # of types and decorators: never changed
 
 
@@ -208,6 +212,7 @@ class Beds:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(TOP / name, target)
             self._free.put(folder / str(number))
+        self._context = _warm(folder / "0")
         own = [name for name in files if name.startswith(MEASURED)]
         self.digest = hashlib.sha256(b"".join(name.encode() + (TOP / name).read_bytes() for name in own)).hexdigest()
 
@@ -226,13 +231,24 @@ class Beds:
         """
         bed = self._free.get()
         report = ["--cov", "--cov-context=test", "--cov-report=", "-o", "junit_family=xunit1", "--junitxml=report.xml"]
-        if subprocess.run([*PYTEST, *report, "tests/unit"], cwd=bed, env=_environment(bed)).returncode:
+        command = [sys.executable, "-m", "pytest", *OPTIONS, "-p", "tools.mutants", *report, "tests/unit"]
+        if subprocess.run(command, cwd=bed, env=_environment(bed)).returncode:
             raise SystemExit("a unit test fails without any change of the code")
         KEPT.mkdir(exist_ok=True)
         for name in (".coverage", "report.xml"):
             shutil.move(bed / name, KEPT / name)
         (KEPT / "digest").write_text(self.digest)
         self._free.put(bed)
+
+    def _exit_code(self, bed: Path, limit_s: float) -> int | None:
+        """Return pytest's exit code; when it takes too long, it is ended with its children, and that is -9."""
+        process = self._context.Process(target=_run, args=(bed, [*OPTIONS, *QUIET, "@tests.txt"]))
+        process.start()
+        process.join(limit_s)
+        if process.is_alive():
+            os.killpg(process.pid, signal.SIGKILL)
+            process.join()
+        return process.exitcode
 
     def survives(self, mutant: Mutant, reach: Reach, limit_s: float) -> bool:
         """Return whether all tests that reach a mutant pass in time; also where there are none."""
@@ -246,10 +262,7 @@ class Beds:
         (bed / "tests.txt").write_text("\n".join(tests))
         limit_s = min(limit_s, 60 + SLOWER * sum(reach.seconds.get(test, 0.0) for test in tests))
         try:
-            return _exit_code([*PYTEST, "@tests.txt"], bed, limit_s) in (
-                pytest.ExitCode.OK,
-                pytest.ExitCode.NO_TESTS_COLLECTED,
-            )
+            return self._exit_code(bed, limit_s) in UNNOTICED
         finally:
             self._write(file, source)
             self._free.put(bed)
@@ -259,15 +272,34 @@ def _environment(bed: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(bed)}
 
 
-def _exit_code(command: Sequence[str], bed: Path, limit_s: float) -> int:
-    """Return the exit code of a command; one that takes too long is ended with its children, and its code is not 0."""
-    quiet: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
-    with subprocess.Popen(command, cwd=bed, env=_environment(bed), **quiet) as process:
-        try:
-            return process.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            return process.wait()
+def _warm(bed: Path) -> BaseContext:
+    """
+    Return a context whose processes begin with all that the tests import from elsewhere.
+
+    To load it takes longer than most tests.
+    """
+    code = (
+        "import sys, pytest\n"
+        "pytest.main(['-q', '--co', '-p', 'no:cacheprovider', '-p', 'no:terminal', 'tests/unit'])\n"
+        "print(*(name for name, one in list(sys.modules.items()) if getattr(one, '__spec__', None)"
+        " and not str(getattr(one, '__file__', None)).startswith(sys.argv[1])))"
+    )
+    command = [sys.executable, "-c", code, str(bed)]
+    names = subprocess.run(command, cwd=bed, env=_environment(bed), check=True, capture_output=True, text=True).stdout
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([name for name in names.split() if name.partition(".")[0] not in _OWN])
+    return context
+
+
+def _run(bed: Path, args: list[str]) -> None:
+    """Run tests in this process, which was made for it; its exit code is pytest's."""
+    os.setsid()
+    os.chdir(bed)
+    for stream in (1, 2):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+    os.environ.update(_environment(bed))
+    sys.path[:] = [str(bed), *(one for one in sys.path if one not in ("", str(TOP)))]
+    os._exit(pytest.main(args, plugins=[sys.modules[__name__]]))
 
 
 def kept_reach() -> Reach:
