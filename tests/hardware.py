@@ -109,7 +109,7 @@ def hosts(draw: st.DrawFn) -> HostFacts:
         cell = draw(st.sampled_from([*ids, 77, None]))
         kind = draw(st.sampled_from(("nic", "plain", "gpu")))
         if kind == "nic":
-            functions += card(f"0000:{bus:02x}:00.0", draw(st.integers(0, 9)), cell=cell)
+            functions += draw(_nics(f"0000:{bus:02x}:00.0", cell))
         elif kind == "plain":
             functions.append(plain(f"0000:{bus:02x}:00.0", cell=cell))
         else:
@@ -117,6 +117,17 @@ def hosts(draw: st.DrawFn) -> HostFacts:
             parents.append(parent(functions[-1], a=draw(st.integers(0, 16)), b=draw(st.integers(0, 4))))
     facts = host(*functions, parents=tuple(parents))
     return replace(facts, cells=tuple(cells), cpu_map=CpuMap(len(everyone), frozenset(everyone)))
+
+
+@st.composite
+def _nics(draw: st.DrawFn, address: str, cell: int | None) -> tuple[PciFunction, ...]:
+    """An SR-IOV network card with up to three links, some down, and VFs with an interface each or without."""
+    links = st.builds(NetDevice, st.just("ens1"), st.sampled_from(("up", "down")), st.sampled_from((None, 10_000)))
+    named = draw(st.lists(links, max_size=3))
+    pf, *vfs = card(address, draw(st.integers(0, 9)), cell=cell, net_devices=tuple(named))
+    if draw(st.booleans()):
+        vfs = [replace(vf, net_devices=(NetDevice(f"v{vf.address}", "up"),)) for vf in vfs]
+    return (pf, *vfs)
 
 
 policies = st.builds(
@@ -147,6 +158,7 @@ def occupied_hosts(draw: st.DrawFn) -> HostFacts:
         for number in range(draw(st.integers(0, 3)))
     )
     free_vfs = [function.address for function in facts.devices.functions if function.is_vf]
+    names = {one.address: one.net_devices[0].name for one in facts.devices.functions if one.is_vf and one.net_devices}
     free_mdevs = [mdev.uuid for mdev in mdevs]
     homes = [cell for cell in facts.cells if cell.cpus and cell.memory_kib >= 8 << 20]
     guests = []
@@ -160,8 +172,17 @@ def occupied_hosts(draw: st.DrawFn) -> HostFacts:
             memory = (GuestMemory(draw(st.integers(1, 300)), frozenset({home.id})),)
         vfs = frozenset(free_vfs.pop() for _ in range(min(len(free_vfs), draw(st.integers(0, 2)))))
         held = frozenset(free_mdevs.pop() for _ in range(min(len(free_mdevs), draw(st.integers(0, 2)))))
+        passed = {one: names[one] for one in vfs if one in names and draw(st.booleans())}  # as passthrough interfaces
         guests.append(
-            Guest(uuid=str(UUID(int=number)), state="running", pci=vfs, mdevs=held, vcpus=vcpus, memory=memory)
+            Guest(
+                uuid=str(UUID(int=number)),
+                state="running",
+                pci=vfs - passed.keys(),
+                netdevs=frozenset(passed.values()),
+                mdevs=held,
+                vcpus=vcpus,
+                memory=memory,
+            )
         )
     return replace(facts, devices=replace(facts.devices, mdevs=mdevs), guests=tuple(guests))
 

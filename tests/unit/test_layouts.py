@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drivers.cells import apportion, cells_without_cpus, page_mib
+from drivers.devices.stock import nova_name
 from drivers.errors import MalformedFact, PolicyError
 from drivers.facts import CpuMap, Devices, Guest, HostFacts, MemoryPages, NetDevice, NumaCell
 from drivers.libvirt.shape import shape, unknown_cells
@@ -61,6 +62,17 @@ def test_the_totals_of_every_class_are_the_same_in_each_layout(
 
     for term in ("total", "reserved") if whole or not cells_without_cpus(facts) else ("total",):
         assert all(sums(one, term) == sums(shapes[0], term) for one in shapes)
+
+
+@given(hosts())
+def test_the_vfs_of_a_card_are_reserved_if_it_has_links_and_all_are_down_and_else_on_offer(facts: HostFacts) -> None:
+    found = {one.name: one for one in tree(facts, "devices", devices=DevicePolicy(discover_all=True))}
+
+    for pf in facts.devices.functions:
+        if pf.vfs:
+            stock = found[f"host_{nova_name(str(pf.address))}"].inventories["SRIOV_NET_VF"]
+            down = [link.state == "down" for link in pf.net_devices]
+            assert (stock.total, stock.reserved) == (len(pf.vfs), len(pf.vfs) if down and all(down) else 0)
 
 
 @given(hosts(), policies, st.sampled_from(OF_CELLS))
