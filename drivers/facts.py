@@ -129,7 +129,7 @@ class NetDevice:
     """A network interface of a PCI function."""
 
     name: str
-    state: str | None = None  # the kernel's operstate, for instance "up" or "down"; None: unknown
+    state: str | None = None  # the kernel's operstate, for instance "up" or "down"; None: unknown, or InfiniBand
     speed_mbps: int | None = None  # speed of the link; None while the link has none
     carries_host_traffic: bool = False  # it has the host's own routes or addresses, or is part of a bond or bridge
     represents: str | None = None  # port of another function that it represents, for instance "pf0vf1"; None: none

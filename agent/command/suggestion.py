@@ -7,12 +7,12 @@ What is certain stands as an option; what a person must choose stands as a comme
 import json
 from collections.abc import Iterator, Sequence
 
+from drivers.devices.health import FOR_GUESTS
 from drivers.devices.match import NETWORK
 from drivers.facts import Devices, MdevParent, PciFunction
 
 TYPE_FILE = "nvidia/current_vgpu_type"  # of a VF: its vGPU type (NVIDIA vGPU User Guide, SR-IOV vGPUs on Linux 6.8+)
 TYPE_FILES = {"10de": frozenset({TYPE_FILE})}  # files to read for a suggestion, by vendor id
-FOR_GUESTS = "vfio-pci"  # driver of a device that is bound for guests (kernel, Documentation/driver-api/vfio.rst)
 
 
 def suggestion(devices: Devices) -> str:

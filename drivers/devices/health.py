@@ -2,7 +2,14 @@
 
 from drivers.facts import NetDevice, PciFunction
 
-DOWN = frozenset({"down", "lowerlayerdown", "notpresent"})  # operstate, RFC 2863
+DOWN = frozenset({"down", "lowerlayerdown", "notpresent"})
+"""
+States in which an interface can transmit nothing (operstate, the kernel's networking/operstates.rst).
+
+An interface that is off by administration is down too. Whether the VFs of such a PF have a link depends on its driver,
+and on the link state that ip-link(8) sets for a VF; nothing in sysfs tells it, so they are not offered.
+"""
+FOR_GUESTS = "vfio-pci"  # driver of a device that is bound for guests (the kernel's driver-api/vfio.rst)
 
 
 def ills(function: PciFunction, pf: PciFunction | None, *, unruled: bool = False) -> str | None:
@@ -26,6 +33,8 @@ def _ills_of_pf(pf: PciFunction | None) -> str | None:
         return f"the kernel reports the power state of its PF {pf.address} as error"
     if pf.driver is None:
         return f"its PF {pf.address} has no driver"
+    if pf.driver == FOR_GUESTS:  # such VFs open only with the PF's token (vfio_pci_core.c), which libvirt cannot give
+        return f"its PF {pf.address} is bound to {FOR_GUESTS}, and guests cannot have the VFs of such a PF"
     if pf.links and all(_is_down(net) for net in pf.links):
         return f"the link of its PF is down ({', '.join(net.name for net in pf.links)})"
     return None

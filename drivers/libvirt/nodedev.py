@@ -14,7 +14,8 @@ from drivers.libvirt.xml import attribute, number, parse_xml, require, text_of
 from drivers.pci import PciAddress
 
 BRIDGES = frozenset({"pci-bridge", "cardbus-bridge"})  # capabilities of functions with header type 1 and 2
-MOST_MDEVS = 0xFFFF  # far above what any card makes
+INFINIBAND_OCTETS = 20  # of the address of an interface of IP over InfiniBand (the kernel's if_infiniband.h)
+MOST_MDEVS = 1_000_000  # above what any parent makes: vfio_ap of s390 has 65,536
 _NAME = re.compile(r"pci_([0-9a-f]{4,8})_([0-9a-f]{2})_([01][0-9a-f])_([0-7])")
 NO_SPEED_MBPS = 2_000_000  # faster than any link, and in kbit/s more than placement can count
 
@@ -195,9 +196,11 @@ def _parse_class(pci: Element, source: str) -> int | None:
 def _parse_net(capability: Element, source: str) -> NetDevice:
     link = capability.find("link")
     speed = _parse_speed(link.get("speed", ""), source) if link is not None else None
+    # The state of IP over InfiniBand is not that of the port, which VFs use also while the host has no such interface.
+    of_port = len((capability.findtext("address") or "").split(":")) != INFINIBAND_OCTETS
     return NetDevice(
         name=text_of(capability, "interface", source),
-        state=link.get("state") if link is not None else None,
+        state=link.get("state") if link is not None and of_port else None,
         speed_mbps=speed,
     )
 

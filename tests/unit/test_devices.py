@@ -262,6 +262,9 @@ def test_a_vf_that_carries_the_hosts_own_traffic_is_reserved_unless_a_rule_offer
     [
         pytest.param({"driver": None}, "PF 0000:81:00.0 has no driver", id="driver gone"),
         pytest.param(
+            {"driver": "vfio-pci", "net_devices": ()}, "0000:81:00.0 is bound to vfio-pci", id="PF given away"
+        ),
+        pytest.param(
             {"net_devices": (NetDevice("ens1", "down"),)}, "link of its PF is down \\(ens1\\)", id="link down"
         ),
         pytest.param(

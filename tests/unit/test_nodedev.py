@@ -96,6 +96,22 @@ def test_a_link_without_a_speed_has_none(speed: str) -> None:
     assert [net.speed_mbps for net in found.functions[0].net_devices] == [None]
 
 
+@pytest.mark.parametrize(
+    ("address", "state"),
+    [
+        pytest.param("52:54:00:12:34:56", "down", id="Ethernet"),
+        pytest.param(":".join(["80", "00", "02", "08", "fe"] + ["80"] * 15), None, id="InfiniBand"),
+        pytest.param("", "down", id="unknown"),
+    ],
+)
+def test_ip_over_infiniband_does_not_tell_the_link_of_its_port(address: str, state: str | None) -> None:
+    net = NET.replace("'up'", "'down'").replace("</interface>", f"</interface><address>{address}</address>", 1)
+
+    (pf, *_) = parse(PF, VF, VF2, net).functions
+
+    assert [one.state for one in pf.net_devices] == [state]
+
+
 def test_a_pf_whose_vfs_are_not_made_yet_is_a_pf() -> None:
     empty = re.sub("<address domain='0x0000' bus='0x81' slot='0x10'[^>]*>", "", PF)
 
@@ -115,6 +131,13 @@ def test_mediated_devices_and_their_parents_on_pci_or_not(uuid: str) -> None:
         )
         or found.mdev_parents[0].types[0].available_instances == 24
     )
+
+
+def test_a_parent_on_s390_can_make_65536() -> None:
+    """vfio_ap tells 256 cards of 256 domains each."""
+    (maker,) = parse(MTTY.replace(">24<", ">65536<")).mdev_parents
+
+    assert maker.types[0].available_instances == 65536
 
 
 def test_other_kinds_of_devices_are_passed_over() -> None:
@@ -160,6 +183,7 @@ def test_what_is_told_twice_is_odd_and_counted_not_at_all(again: str, odd: set[s
         pytest.param(PF.replace("node='2'", "node='-'"), "'-' where a whole", id="cell"),
         pytest.param(NET.replace("<interface>ens2</interface>", ""), "has no <interface>", id="interface"),
         pytest.param(GPU.replace(">15<", "><"), "empty <availableInstances>", id="instances"),
+        pytest.param(GPU.replace(">15<", ">99999999<"), "more than any card can", id="too many instances"),
         pytest.param(MDEV.replace("<type id='nvidia-222'/>", ""), "has no <type>", id="type of an mdev"),
     ],
 )
