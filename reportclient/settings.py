@@ -1,11 +1,11 @@
-"""Find plans that would lose what operators set in placement by hand: reservations of devices, allocation ratios."""
+"""Keep what operators set in placement by hand (reservations and limits of devices, ratios), or say what is lost."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import isclose
 from types import MappingProxyType
 
-from reportclient.names import NO_DEVICES, ONE_TIME
+from reportclient.names import BANDWIDTH, NO_DEVICES, ONE_TIME
 from reportclient.reserve import keep_trait, reserved_by_operator, without_classes
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
@@ -23,6 +23,31 @@ class _Flow:
     name: str  # of the class
     sources: tuple[ObservedProvider, ...]  # lose all of it
     targets: tuple[Provider, ...]  # had none of it, or less
+
+
+def with_limits(tree: ProviderTree, observed: ObservedTree) -> ProviderTree:
+    """
+    Return the tree with the limits of device classes that stand on the same providers and that only a hand sets.
+
+    That is a ``max_unit`` below the total, as the agent writes the total or a limit of the device itself. A ratio above
+    1 stays for bandwidth alone: a device serves one guest.
+    """
+    stood = observed.by_name
+    return ProviderTree(tuple(_limited(one, stood.get(one.name)) for one in tree))
+
+
+def set_back(observed: ObservedTree, desired: ProviderTree) -> tuple[str, ...]:
+    """Return a sentence for each ratio above 1 that a hand set on a class of devices, and that a plan sets back."""
+    return tuple(
+        f"{name} on {one.name} has allocation_ratio {stands.allocation_ratio:g}, set by hand: it is set back to "
+        f"{stock.allocation_ratio:g}, as a device serves one guest"
+        for one in desired
+        if (seen := observed.by_name.get(one.name))
+        for name, stock in one.inventories.items()
+        if name not in NO_DEVICES | BANDWIDTH
+        and (stands := seen.provider.inventories.get(name))
+        and stands.allocation_ratio > max(1, stock.allocation_ratio)
+    )
 
 
 def lost_settings(
@@ -53,14 +78,67 @@ def lost_settings(
     flows = list(_flows(observed, desired, owned))
     sentences = [_lost_reservation(flow) for flow in flows if flow.name not in NO_DEVICES]
     sentences += [_lost_ratio(flow, observed, desired) for flow in flows if flow.name in free_ratios]
+    sentences += [
+        _lost_limit(seen, flow.name, (one.inventories[flow.name] for one in flow.targets))
+        for flow in flows
+        for seen in flow.sources
+    ]
     sentences += [_lost_total(observed.root, name) for name in sorted(away) if observed.root]
     related = _relations(observed, desired)
     for seen in observed:
         if seen.name in owned:
             flown = {flow.name for flow in flows if seen in flow.sources}
             near = [one for one in desired if one.name == seen.name or related(one.name, seen.name)]
-            sentences.append(_lost_name(seen, near, flown, observed, is_elsewhere=seen.name in elsewhere))
+            is_elsewhere = seen.name in elsewhere
+            sentences.append(_lost_name(seen, near, flown, observed, is_elsewhere=is_elsewhere))
+            stays = {name for one in near if one.name == seen.name for name in one.inventories}
+            sentences += [
+                _lost_limit(seen, name)
+                for name in sorted(seen.provider.inventories.keys() - stays - flown)
+                if is_elsewhere or _new_classes(near, observed, name)
+            ]
     return tuple(filter(None, sentences))
+
+
+def _limited(provider: Provider, seen: ObservedProvider | None) -> Provider:
+    stock = {
+        name: _with_limit(name, one, seen.provider.inventories.get(name) if seen else None)
+        for name, one in provider.inventories.items()
+    }
+    return replace(provider, inventories=stock)
+
+
+def _with_limit(name: str, stock: Inventory, stands: Inventory | None) -> Inventory:
+    if stands is None or name in NO_DEVICES:
+        return stock
+    largest = min(stock.max_unit, stands.max_unit) if stands.max_unit < stands.total else stock.max_unit
+    ratio = stands.allocation_ratio if name in BANDWIDTH or stands.allocation_ratio < 1 else stock.allocation_ratio
+    return replace(stock, max_unit=largest, allocation_ratio=ratio)
+
+
+def _lost_limit(seen: ObservedProvider, name: str, after: Iterable[Inventory] = ()) -> str:
+    """
+    Return why a limit of a class of devices is lost when its stock goes to other providers; empty: none is lost.
+
+    ``after`` is the stock of the class there: it has a limit of the device itself, too.
+    """
+    stock = seen.provider.inventories[name]
+    free = replace(stock, max_unit=stock.total, allocation_ratio=1.0)
+    kept, there = _with_limit(name, free, stock), list(after)
+    set_by_hand = []
+    if kept.max_unit < free.max_unit and not (there and all(one.max_unit <= kept.max_unit for one in there)):
+        set_by_hand.append(("max_unit", f"{kept.max_unit}", f"{stock.total}"))
+    if not isclose(kept.allocation_ratio, 1, rel_tol=1e-5):
+        set_by_hand.append(("allocation_ratio", f"{kept.allocation_ratio:g}", "1"))
+    if not set_by_hand or name in NO_DEVICES:
+        return ""
+    told = " and ".join(f"{field} {value}" for field, value, _ in set_by_hand)
+    options = " ".join(f"--resource {name}:{field}={default}" for field, _, default in set_by_hand)
+    return (
+        f"{name} on {seen.name} has {told}, set by hand, and this change would lose that: set it back (openstack "
+        f"resource provider inventory set {seen.uuid} --amend {options}), and set it again afterwards on the providers "
+        f"that then have the devices"
+    )
 
 
 def _lost_total(root: ObservedProvider, name: str) -> str:

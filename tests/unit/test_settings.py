@@ -19,6 +19,7 @@ from beds.one_host import FORCE, RESHAPE, OneHost
 from drivers.facts import CpuMap, HostCpu, HostFacts, NetDevice, NumaCell, PciFunction
 from drivers.policy import OF_CELLS, DevicePolicy, Layout, MdevRule, Policy, Ratio
 from drivers.rules import parse_rule
+from fakes import PC
 from hardware import card, gpu, host, parent
 from reportclient.names import NO_DEVICES
 from reportclient.reserve import reserved_by_operator
@@ -600,3 +601,88 @@ def test_what_is_reserved_of_a_lost_card_adds_to_what_a_flat_root_has_reserved_s
 
     assert one.stock()[VF] == (8, 3)
     assert one.sync().status is Status.UNCHANGED
+
+
+def limits(one: OneHost, suffix: str, name: str) -> tuple[int, float]:
+    """The most that a consumer may have of a class, and the ratio."""
+    stock = one.tree().by_name[f"host_{suffix}" if suffix else "host"].provider.inventories[name]
+    return stock.max_unit, stock.allocation_ratio
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("largest", "ratio"), [(1, 1.0), (8, 0.5), (2, 0.25)])
+def test_limits_of_devices_that_a_hand_set_stay(start: Start, layout: Layout, largest: int, ratio: float) -> None:
+    one = start(*card(ONE, 8), layout=layout)
+    place = "" if layout == "flat" else ONE
+    one.set_by_hand(place, VF, max_unit=largest, allocation_ratio=ratio)
+
+    assert one.sync().status is Status.UNCHANGED
+    one.sync(facts=host(*card(ONE, 8, driver=None)))
+    one.sync(facts=host(*card(ONE, 8)))
+
+    assert limits(one, place, VF) == (largest, ratio)
+    one.sync(FORCE, facts=host(*card(ONE, 4)))
+    assert limits(one, place, VF) == (min(largest, 4), ratio)
+
+
+def test_a_ratio_that_gives_devices_to_several_guests_is_set_back_with_a_word(start: Start) -> None:
+    one = start(*card(ONE, 8), layout="devices")
+    one.set_by_hand(ONE, VF, allocation_ratio=2.0)
+
+    done = one.sync()
+
+    assert (done.status, limits(one, ONE, VF)) == (Status.CHANGED, (8, 1.0))
+    assert done.notes == (
+        f"SRIOV_NET_VF on host_{ONE} has allocation_ratio 2, set by hand: it is set back to 1, as a device serves one "
+        f"guest",
+    )
+    assert one.sync().notes == ()
+
+
+def test_a_ratio_of_bandwidth_is_the_operators(start: Start) -> None:
+    one = start(*card(ONE, 8), layout="devices")
+    one.sync(policy=replace(one.policy, devices=replace(VFS, link_bandwidth=True)))
+    one.set_by_hand(ONE, EGRESS, allocation_ratio=3.0)
+
+    assert one.sync().status is Status.UNCHANGED
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        pytest.param({"max_unit": 1}, "has max_unit 1, set by hand", id="the most for one"),
+        pytest.param({"allocation_ratio": 0.5}, "has allocation_ratio 0.5, set by hand", id="ratio"),
+        pytest.param({"max_unit": 2, "allocation_ratio": 0.5}, "max_unit 2 and allocation_ratio 0.5", id="both"),
+    ],
+)
+@pytest.mark.parametrize(("first", "second"), [("flat", "devices"), ("numa", "flat"), ("cells", "flat")])
+def test_a_conversion_that_would_lose_limits_of_devices_is_refused(
+    start: Start, first: Layout, second: Layout, changes: dict[str, object], told: str
+) -> None:
+    one = start(*card(ONE, 4), layout=first)
+    one.set_by_hand("" if first == "flat" else ONE, VF, **changes)
+
+    refused(one.reshape(second), told, "openstack resource provider inventory set")
+
+    one.set_by_hand("" if first == "flat" else ONE, VF, max_unit=4, allocation_ratio=1.0)
+    assert one.reshape(second).status is Status.CHANGED
+
+
+def test_a_new_class_for_the_same_devices_loses_no_limit_in_silence(start: Start) -> None:
+    one = start(*card(ONE, 4), layout="devices")
+    one.set_by_hand(ONE, VF, max_unit=1)
+    ruled = DevicePolicy(report=True, rules=(parse_rule({"product_id": "1515"}, 1),))
+
+    refused(one.sync(FORCE, policy=replace(one.policy, devices=ruled)), "has max_unit 1, set by hand")
+
+
+@pytest.mark.parametrize("second", ["flat", "numa"])
+def test_a_limit_of_the_device_itself_is_nobodys_setting(tmp_path: Path, second: Layout) -> None:
+    sev = replace(PC, sev_guests=15)
+    facts = replace(host(*card(ONE, 4)), domain_capabilities=(sev,))
+    one = OneHost(tmp_path, facts, Policy(layout="devices", devices=VFS))
+    one.sync()
+    assert limits(one, "amd_sev", "MEM_ENCRYPTION_CONTEXT") == (1, 1.0)
+
+    for layout in (second, "devices"):
+        assert one.reshape(layout).status is Status.CHANGED

@@ -18,7 +18,7 @@ from reportclient.errors import UnsafePlan
 from reportclient.names import NO_DEVICES
 from reportclient.ownership import MARKER, Names
 from reportclient.plan import Limits, Plan, Reparent, check_use, shrinkage
-from reportclient.settings import lost_settings
+from reportclient.settings import lost_settings, set_back
 
 if TYPE_CHECKING:
     from agent.sync.decide.undoing import Conversion
@@ -150,6 +150,7 @@ def notes_on(draft: Draft) -> tuple[str, ...]:
         what = "stays as it is in placement" if shared else "is not reported"
         notes.append(f"DISK_GB {what}: {disk.because}")
     notes += tell_pool(draft.pool) if draft.pool else ()
+    notes += set_back(draft.said, draft.desired)
     notes += misspelt(draft.strays, draft.desired)
     novas = () if draft.beside else stranded(draft.observed, draft.ours)
     notes += [advice(seen) for seen in novas if open_stock(seen)]

@@ -15,6 +15,7 @@ from reportclient.diff import adopted
 from reportclient.hold import keep_whole
 from reportclient.ownership import Contest, Names, Ownership, contest, joined
 from reportclient.reserve import Reservations, set_by_operator, used_up, with_reservations
+from reportclient.settings import with_limits
 from reportclient.tree import ObservedTree, Provider, ProviderTree
 
 
@@ -44,8 +45,9 @@ def shape(view: View, shaper: Shaper, standing: Standing) -> Shaped:
     if found:
         reserved = set_by_operator(observed, memory.observed, memory.reserved, tried=view.tried, contested=found.uuids)
         as_left = with_reservations(_as_left(memory.observed, observed, found.uuids), reserved)
-        tree, holdings = shaper.shape(view.survey, view.policy, without(as_left, standing.named))
-    return Shaped(tree=tree, holdings=holdings, ours=ours, contest=found, reserved=reserved)
+        said = without(as_left, standing.named)
+        tree, holdings = shaper.shape(view.survey, view.policy, said)
+    return Shaped(tree=with_limits(tree, said), holdings=holdings, ours=ours, contest=found, reserved=reserved)
 
 
 def ownership(
