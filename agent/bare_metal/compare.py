@@ -1,14 +1,15 @@
 """Compare Ironic's nodes with their providers, before anything is written: as they should be, different, or absent."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from agent.bare_metal.absent import add_strays, judge_absent, judge_left, refuse_lost
 from agent.bare_metal.nodes import BareMetalNodes, Look, Task, node_outcome
 from agent.state.nodes import KnownNode
 from agent.sync.outcome import Status
-from drivers.ironic.nodes import Misfit
+from drivers.ironic.nodes import Misfit, Node
 from drivers.ironic.shape import BARE_METAL, MARKS, SET_CLASS, Share, why_reserved
 from reportclient.client import PlacementClient
 from reportclient.names import unknown_standard
@@ -37,13 +38,19 @@ def look_at_nodes(bare_metal: BareMetalNodes, *, force: bool = False) -> Look:
     nodes = bare_metal.driver.survey()
     marked = client.generations(BARE_METAL)
     reported = {uuid: known.spelling for uuid, known in memory.nodes.items() if known.spelling and uuid in marked}
-    share = bare_metal.driver.shape(nodes, reported=reported, standing=marked)
+    standing = marked.keys() - (set() if bare_metal.driver.lists_all else _renamed(nodes, reported))
+    shape = partial(bare_metal.driver.shape, nodes, reported=reported, standing=standing)
+    share = shape()
     back = {uuid: one for uuid, one in memory.left.items() if uuid in share.providers or uuid in share.misfits}
     memory = replace(memory, nodes={**memory.nodes, **back})
     look = Look(memory, nodes={}, lacked=_still_lacked(client, memory.lacked))
     _choose_depth(bare_metal, look, marked)
-    look.outcomes += [node_outcome(uuid, Status.MISFIT, one.why) for uuid, one in sorted(share.misfits.items())]
     _compare_share(client, look, share, marked)
+    others = bare_metal.driver.elsewhere() if look.whole or _comes_on_offer(look, share) else {}
+    if (beside_others := shape(elsewhere=others)) != share:
+        share, look = beside_others, replace(look, nodes={}, tasks=[], believed=[], unchanged=0)
+        _compare_share(client, look, share, marked)
+    look.outcomes += [node_outcome(uuid, Status.MISFIT, one.why) for uuid, one in sorted(share.misfits.items())]
     refuse_lost(bare_metal, look, force=force)
     _look_at_known(look, share, marked)
     _reserve_collisions(look, share, marked)
@@ -102,6 +109,35 @@ def _compare_share(client: PlacementClient, look: Look, share: Share, marked: Ma
             look.nodes[uuid] = replace(known, spelling=task.spelling)
         else:
             look.tasks.append(replace(task, provider=provider))
+
+
+def _renamed(nodes: Iterable[Node | Misfit], reported: Mapping[str, str]) -> set[str]:
+    """
+    Return the nodes that stand by another resource class than they have now, by uuid.
+
+    Agents of other shards cannot tell, and look less often, so such a node does not count for its new one.
+    """
+    return {
+        one.uuid
+        for one in nodes
+        if isinstance(one, Node) and reported.get(one.uuid, one.resource_class) != one.resource_class
+    }
+
+
+def _comes_on_offer(look: Look, share: Share) -> bool:
+    """
+    Return whether a resource class comes on offer that this agent does not offer by another node already.
+
+    Another agent's resource class of the same name in placement then stays a misfit: no more of it stands there.
+    """
+    before = {uuid: known.spelling for uuid, known in look.memory.nodes.items()}
+    doing = {task.provider.name for task in look.tasks}
+    coming: set[str] = set()
+    offered: set[str] = set()
+    for uuid in share.providers.keys() - share.reserved.keys():
+        text = share.spellings[uuid]
+        (coming if uuid in doing or before.get(uuid) != text else offered).add(text)
+    return bool(coming - offered)
 
 
 def _look_at_known(look: Look, share: Share, marked: Mapping[str, int]) -> None:

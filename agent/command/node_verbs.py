@@ -39,7 +39,7 @@ def discover(options: argparse.Namespace) -> Report:
     """Return the provider of each node, and the nodes that cannot be reported; needs no placement."""
     choice = _choice(options)
     with open_nodes(settings_of(options), choice) as driver:
-        share = driver.shape(driver.survey())
+        share = driver.shape(driver.survey(), elsewhere=driver.elsewhere())
     data: NodesForm = {
         "providers": {uuid: encode_provider(provider) for uuid, provider in sorted(share.providers.items())},
         "reserved": dict(sorted(share.reserved.items())),
@@ -108,7 +108,7 @@ def check(options: argparse.Namespace) -> Report:
     choice = _choice(options)
     settings = settings_of(options)
     with open_nodes(settings, choice) as driver:
-        share = driver.shape(driver.survey())
+        share = driver.shape(driver.survey(), elsewhere=driver.elsewhere())
         where = driver.where
     count = len(share.providers) + len(share.misfits)
     detail = f"{where} has {count if count else NO_NODES}{' nodes for this agent' if count else ''}"

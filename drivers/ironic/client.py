@@ -13,7 +13,7 @@ from keystoneauth1 import exceptions
 from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from drivers.errors import DiscoveryError, MalformedFact, Vanished
-from drivers.ironic.nodes import FIELDS
+from drivers.ironic.nodes import CLASS_FIELDS, FIELDS
 from reportclient.errors import KEYSTONE_AWAY
 from reportclient.keystone import FAILURES, NO_CONNECTION, Sender, describe, no_answer, request, speaks_plain_http
 
@@ -53,15 +53,18 @@ class IronicClient:
         """True if nothing narrows the listing."""
         return not self._filters
 
-    def records(self) -> Iterator[object]:
+    def records(self, *, everywhere: bool = False) -> Iterator[object]:
         """
         Yield every listed node as Ironic's JSON has it, ``PAGE`` nodes for each request.
+
+        With ``everywhere`` nothing narrows the listing, and it has only what tells a node's class.
 
         Raises:
             Vanished: the node at which a page begins was deleted meanwhile.
             DiscoveryError: Ironic did not answer whole. Never a shorter listing.
         """
-        query = {"fields": ",".join(FIELDS), "limit": str(PAGE), **self._filters}
+        fields, filters = (CLASS_FIELDS, {}) if everywhere else (FIELDS, self._filters)
+        query = {"fields": ",".join(fields), "limit": str(PAGE), **filters}
         markers: set[str] = set()
         while len(markers) < _PAGES:
             body = self._get(f"/v1/nodes?{urlencode(query)}")

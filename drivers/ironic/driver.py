@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from drivers.errors import DiscoveryError, Vanished
 from drivers.ironic.client import REQUEST_TRIES, IronicClient, unique
-from drivers.ironic.nodes import Misfit, Node, parse_node
+from drivers.ironic.nodes import Misfit, Node, parse_class, parse_node
 from drivers.ironic.shape import NOTHING, Share, shape_share
 
 
@@ -31,9 +31,14 @@ class IronicDriver:
         return self._client.where
 
     @property
+    def lists_all(self) -> bool:
+        """True if the listing has all nodes of Ironic, also those of other agents of a ring."""
+        return self._client.lists_all
+
+    @property
     def sees_all(self) -> bool:
         """True if the share is all that Ironic has: then no other agent reports a marked provider without a node."""
-        return self._mine is None and self._client.lists_all
+        return self._mine is None and self.lists_all
 
     def survey(self) -> tuple[Node | Misfit, ...]:
         """
@@ -44,9 +49,22 @@ class IronicDriver:
         Raises:
             DiscoveryError: Ironic could not be read whole. Never a shorter listing.
         """
+        return tuple(map(parse_node, self._listed()))
+
+    def elsewhere(self) -> dict[str, str]:
+        """
+        Return the resource class, by uuid, of each node that has one, of all shards and groups.
+
+        Empty where the listing has them all. Errors as ``survey``.
+        """
+        if self.lists_all:
+            return {}
+        return dict(filter(None, map(parse_class, self._listed(everywhere=True))))
+
+    def _listed(self, *, everywhere: bool = False) -> list[object]:
         for _ in range(REQUEST_TRIES):
             with suppress(Vanished):
-                return tuple(parse_node(record) for record in unique(self._client.records()))
+                return list(unique(self._client.records(everywhere=everywhere)))
         raise DiscoveryError(
             f"nodes went away while they were listed, {REQUEST_TRIES} times in a row: the next pass tries again"
         )
@@ -57,9 +75,15 @@ class IronicDriver:
         *,
         reported: Mapping[str, str] = NOTHING,
         standing: Container[str] = (),
+        elsewhere: Mapping[str, str] = NOTHING,
     ) -> Share:
-        """Return the share of this agent, judged among all listed nodes; parameters as ``shape_share``."""
-        share = shape_share(nodes, reported=reported, standing=standing)
+        """
+        Return the share of this agent, judged among all listed nodes; parameters as ``shape_share``.
+
+        What this agent ``reported`` does not count in a ring, where each agent remembers something else.
+        """
+        counted = reported if self._mine is None else NOTHING
+        share = shape_share(nodes, reported=counted, standing=standing, elsewhere=elsewhere)
         if self._mine is None:
             return share
         others = {uuid for uuid in (*share.providers, *share.misfits) if uuid and not self._mine(uuid)}

@@ -15,6 +15,7 @@ FIELDS = (
     "instance_uuid",
 )
 """The fields that a listing asks for: everything that decides about a node's provider."""
+CLASS_FIELDS = ("uuid", "resource_class")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,15 @@ def parse_node(record: Any) -> Node | Misfit:
         return Misfit(uuid, f"Ironic's record of it lacks the field {error.args[0]}")
     except (TypeError, ValueError, AttributeError) as error:
         return Misfit(uuid, f"Ironic's record of it is not in its documented form: {str(error)[:200]}")
+
+
+def parse_class(record: Any) -> tuple[str, str] | None:
+    """Parse one element of a listing of ``CLASS_FIELDS``: uuid and resource class; None: the node has no class."""
+    try:
+        text = _text(record, "resource_class")
+        return (str(UUID(record["uuid"])), text) if text else None
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None  # no agent reports such a node: it is a misfit
 
 
 def _text(record: Mapping[str, object], name: str) -> str | None:

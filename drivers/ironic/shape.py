@@ -7,6 +7,7 @@ That unit is reserved while the node cannot be deployed or is in use.
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 
 import os_resource_classes
@@ -42,6 +43,7 @@ def shape_share(
     *,
     reported: Mapping[str, str] = NOTHING,
     standing: Container[str] = (),
+    elsewhere: Mapping[str, str] = NOTHING,
 ) -> Share:
     """
     Return the providers of these nodes.
@@ -49,6 +51,9 @@ def shape_share(
     Several resource classes may become one class in placement. They are not mixed: one resource class stays, and nodes
     of the others are misfits. The resource class stays that most nodes were ``reported`` with (by uuid, for nodes that
     stand in placement); then the one of most ``standing`` nodes (by uuid); then the one of most nodes.
+
+    ``elsewhere`` are resource classes of nodes by uuid, also of nodes that other agents list. Where one of those
+    collides, what this agent ``reported`` does not count, and nobody's class may stay.
     """
     misfits: dict[str, Misfit] = {}
     fitting: dict[str, tuple[Node, str]] = {}
@@ -58,7 +63,8 @@ def shape_share(
             misfits[found.uuid or f"record {number}"] = found
         elif isinstance(node, Node):
             fitting[node.uuid] = node, found
-    for uuid, misfit in _colliding(fitting, reported, standing).items():
+    others = {uuid: text for uuid, text in elsewhere.items() if uuid not in fitting and uuid not in misfits}
+    for uuid, misfit in _colliding(fitting, reported, standing, others).items():
         misfits[uuid] = misfit
     return Share(
         providers={uuid: _provider(node, name) for uuid, (node, name) in fitting.items() if uuid not in misfits},
@@ -76,7 +82,7 @@ def _fit(node: Node) -> str | Misfit:
         return Misfit(node.uuid, f"it has {len(node.traits)} traits, and Ironic allows {MOST_TRAITS}", node)
     if strange := sorted(trait for trait in node.traits if not is_name(trait)):
         return Misfit(node.uuid, f"no trait can have the name {strange[0][:80]!r}", node)
-    name = str(os_resource_classes.normalize_name(node.resource_class))
+    name = _class_of(node.resource_class)
     if not is_name(name):
         why = (
             f"its resource class {node.resource_class[:80]!r} cannot become a class of placement. The name of "
@@ -88,40 +94,70 @@ def _fit(node: Node) -> str | Misfit:
 
 
 def _colliding(
-    fitting: Mapping[str, tuple[Node, str]], reported: Mapping[str, str], standing: Container[str]
+    fitting: Mapping[str, tuple[Node, str]],
+    reported: Mapping[str, str],
+    standing: Container[str],
+    elsewhere: Mapping[str, str],
 ) -> dict[str, Misfit]:
     """Return the misfits, by uuid: nodes whose class in placement stays with another resource class."""
-    texts: dict[str, dict[str, _Weight]] = {}
-    for uuid, (node, name) in fitting.items():
-        weight = texts.setdefault(name, {}).setdefault(node.resource_class or "", _Weight())
-        weight.nodes += 1
-        weight.standing += uuid in standing
+    classes = {uuid: node.resource_class or "" for uuid, (node, _) in fitting.items()}
+    texts: dict[str, dict[str, _Weight]] = {name: {} for _, name in fitting.values()}
+    for uuid, text in (*classes.items(), *elsewhere.items()):
+        weights = texts.get(_class_of(text))
+        if weights is not None:
+            weight = weights.setdefault(text, _Weight())
+            weight.nodes += 1
+            weight.standing += uuid in standing and uuid in classes
+            weight.at_most += uuid in standing
+    shared = set(map(_class_of, elsewhere.values()))
     for uuid, text in reported.items():
-        if uuid in fitting and fitting[uuid][0].resource_class != text:
+        if classes.get(uuid, text) != text:
             continue  # its resource class was changed: this pass reports or reserves it anew
-        name = str(os_resource_classes.normalize_name(text))
-        if name in texts:
+        name = _class_of(text)
+        if name in texts and name not in shared:
             texts[name].setdefault(text, _Weight()).reported += 1
-    first = {name: min(weights, key=lambda text: (*weights[text].rank, text)) for name, weights in texts.items()}
     return {
-        uuid: Misfit(uuid, _collision(node.resource_class or "", name, first[name]), node, name)
+        uuid: Misfit(uuid, _collision(classes[uuid], name, rival), node, name)
         for uuid, (node, name) in fitting.items()
-        if node.resource_class != first[name]
+        if (rival := _rival(classes[uuid], texts[name]))
     }
+
+
+def _rival(text: str, weights: Mapping[str, "_Weight"]) -> str:
+    """Return the resource class because of which another one is not reported; empty: it is."""
+    others = {other: weight.most for other, weight in weights.items() if other != text}
+    rival = min(others, key=lambda other: (*others[other], other), default="")
+    return rival if rival and (*others[rival], rival) < (*weights[text].rank, text) else ""
+
+
+@lru_cache(1000)
+def _class_of(text: str) -> str:
+    return str(os_resource_classes.normalize_name(text))
 
 
 @dataclass(slots=True)
 class _Weight:
-    """How many nodes count for one of several colliding resource classes."""
+    """
+    How many nodes count for one of several colliding resource classes.
+
+    Which class a node of another agent had when it was reported is not known: it counts for the others alone. So two
+    agents that see the same never both keep their own.
+    """
 
     reported: int = 0
-    standing: int = 0
+    standing: int = 0  # of those listed
+    at_most: int = 0  # with those of other agents
     nodes: int = 0
 
     @property
     def rank(self) -> tuple[int, int, int]:
         """Sort key; the lowest resource class stays."""
         return -self.reported, -self.standing, -self.nodes
+
+    @property
+    def most(self) -> tuple[int, int, int]:
+        """The sort key that it may have for another agent."""
+        return -self.reported, -self.at_most, -self.nodes
 
 
 def _collision(text: str, name: str, first: str) -> str:

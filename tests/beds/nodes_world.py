@@ -40,8 +40,10 @@ class Nodes:
     traits: list[str] = field(default_factory=list)
     maintenance: bool = False
     elsewhere: set[int] = field(default_factory=set)  # nodes of another shard, which are not listed
+    listings: int = 0  # of all shards
 
-    def records(self) -> Iterator[Mapping[str, Any]]:
+    def records(self, *, everywhere: bool = False) -> Iterator[Mapping[str, Any]]:
+        self.listings += everywhere
         usual = {
             "traits": self.traits,
             "maintenance": self.maintenance,
@@ -49,7 +51,7 @@ class Nodes:
             "instance_uuid": None,
         }
         for number, text in self.classes.items():
-            if number in self.elsewhere:
+            if number in self.elsewhere and not everywhere:
                 continue
             yield {**usual, "uuid": uuid_of(number), "resource_class": text, "provision_state": "available"}
 
@@ -138,6 +140,18 @@ class World:
             if stock and stock.reserved < stock.total:
                 found.setdefault(name, set()).add(text)
         return found
+
+
+@contextmanager
+def shards() -> Iterator[tuple[World, World]]:
+    """Two agents for one Ironic and one placement: nodes with odd numbers are in the first shard, the others not."""
+    with world() as one, world() as two:
+        two.nodes.classes = one.nodes.classes
+        two.restore(one.placement)
+        for shard, rest in ((one, 0), (two, 1)):
+            shard.nodes.lists_all = False
+            shard.nodes.elsewhere = {number for number in range(100) if number % 2 == rest}
+        yield one, two
 
 
 @contextmanager

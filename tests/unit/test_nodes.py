@@ -3,6 +3,8 @@
 import copy
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +14,9 @@ from agent.state.nodes import MEMORY_NAME, KnownNode, NodesMemory, read_nodes, w
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
 from beds.memory import MemoryPlacement
-from beds.nodes_world import CLASS, DASH, DOT, uuid_of, world
+from beds.nodes_world import CLASS, DASH, DOT, shards, uuid_of, world
+from drivers.ironic.client import IronicClient
+from drivers.ironic.driver import IronicDriver
 from reportclient.plan import Delete, Plan
 from reportclient.tree import ObservedProvider, ObservedTree, Provider
 
@@ -329,6 +333,73 @@ def test_a_memory_file_of_version_0_1_0_has_no_spelling(tmp_path: Path) -> None:
     assert read_nodes(tmp_path, "w", "i") == memory
 
 
+def test_a_resource_class_of_another_shard_keeps_its_name_in_placement() -> None:
+    with shards() as (one, two):
+        one.nodes.classes |= {1: DASH}
+        one.sync()
+        one.nodes.classes |= {2: DOT, 4: DOT}
+
+        assert two.sync().count(Status.MISFIT) == 2
+
+        assert two.offered() == {CLASS: {DASH}}
+        assert two.sync().count(Status.MISFIT) == 2
+        one.nodes.classes[1] = "silver"
+        one.sync()
+        two.sync()
+        assert two.offered()[CLASS] == {DOT}
+
+
+def test_two_resource_classes_that_two_shards_offer_as_one_become_one() -> None:
+    """As versions before left them, which looked at their own shard alone."""
+    with shards() as (one, two):
+        one.nodes.classes |= {1: DASH, 2: DOT, 4: DOT}
+        for agent in (one, two):
+            agent.nodes.lists_all = True
+            agent.sync()
+            agent.nodes.lists_all = False
+        assert one.offered() == {CLASS: {DASH, DOT}}
+
+        for agent in (one, two):
+            agent.wait(agent.bare_metal.settings.full_audit_interval_s)
+            agent.sync()
+
+        assert one.offered() == {CLASS: {DOT}}
+        assert [agent.sync().count(Status.MISFIT) for agent in (one, two)] == [1, 0]
+        assert one.offered() == {CLASS: {DOT}}
+
+
+def test_a_quiet_shard_does_not_list_the_others() -> None:
+    with shards() as (one, two):
+        one.nodes.classes |= {1: "gold", 2: DOT}
+        one.sync()
+        two.sync()
+        before = one.nodes.listings
+        one.nodes.classes |= {3: "gold"}
+
+        assert one.sync().count(Status.CREATED) == 1
+        assert one.sync().unchanged == 2
+
+        assert one.nodes.listings == before
+
+
+def test_agents_of_a_ring_agree_on_a_node_that_is_renamed_into_a_collision() -> None:
+    """Each remembers only what it reported itself."""
+    with shards() as (one, two):
+        one.nodes.classes |= {1: DOT, 2: DOT}
+        for agent, ours in ((one, 1), (two, 0)):
+            agent.nodes.lists_all, agent.nodes.elsewhere = True, set()
+            client = cast(IronicClient, agent.nodes)
+            driver = IronicDriver(client, mine=lambda uuid, ours=ours: UUID(uuid).int % 2 == ours)  # type: ignore[misc]
+            agent.bare_metal = replace(agent.bare_metal, driver=driver)
+            agent.sync()
+        one.nodes.classes[1] = DASH
+
+        for agent in (one, two):
+            agent.sync()
+
+        assert len(one.offered()[CLASS]) == 1
+
+
 CHANGES = st.lists(
     st.dictionaries(st.integers(1, 5), st.sampled_from((DASH, DOT, "gold_x", "silver", None, "gone")), max_size=3),
     min_size=1,
@@ -368,3 +439,15 @@ def test_nodes_that_placement_lost_are_made_anew_only_on_a_persons_word(where: s
         one.restore(empty, where)
         assert one.sync(Wishes(force=True)).count(Status.CREATED) == 4
         assert one.sync().unchanged == 4
+
+
+@settings(max_examples=30)
+@given(st.lists(st.dictionaries(st.integers(1, 5), st.sampled_from((DASH, DOT, "silver")), max_size=3), max_size=6))
+def test_no_two_resource_classes_of_two_shards_are_on_offer_under_one_class(history: list[dict[int, str]]) -> None:
+    with shards() as (one, two):
+        for change in history:
+            one.nodes.classes |= change
+            for agent in (one, two) * 2:
+                agent.sync()
+
+            assert all(len(texts) == 1 for texts in one.offered().values()), one.offered()
