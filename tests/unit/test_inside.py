@@ -251,6 +251,17 @@ def test_aggregates_of_a_plan_are_set(make: Callable[[str], Inside]) -> None:
     assert inside.tree.data(ROOT).aggregates == {ABROAD}
 
 
+def test_aggregates_that_nova_knows_are_seen(make: Callable[[str], Inside]) -> None:
+    inside = make("full-guest")
+    inside.call("flat")
+    inside.tree.update_aggregates(ROOT, {ABROAD})
+
+    root = decode_tree(inside.tree, "full-guest").root
+
+    assert root is not None
+    assert root.provider.aggregates == {ABROAD}
+
+
 @pytest.mark.parametrize(
     "operation",
     [

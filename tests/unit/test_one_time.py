@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from agent.state.memory import NodeState
+from agent.sync.decide.one_time import find_uses
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
 from beds.one_host import FORCE, RESHAPE, OneHost, Sender
 from drivers.policy import DevicePolicy, DeviceRule, Policy
 from hardware import card, host, plain
+from reportclient.tree import Provider, ProviderTree
 
 NIC, OTHER = "0000:05:00.0", "0000:81:00.0"
 CLASS = "CUSTOM_NIC"
@@ -200,3 +203,13 @@ def test_a_used_device_is_reserved_where_a_lost_tree_is_made_anew(start: Start, 
     one.set_by_hand(NIC, CLASS, reserved=0)
     one.sync()
     assert one.stock(NIC) == OFFERED
+
+
+def test_a_used_device_whose_inventory_somebody_deleted_is_still_told(start: Start) -> None:
+    one = start()
+    seen = one.tree().by_name[f"host_{NIC}"]
+    bare = replace(seen, provider=replace(seen.provider, inventories={}))
+
+    found = find_uses([bare], (), ProviderTree((Provider(name="host"),)), NodeState(used=frozenset({seen.uuid})))
+
+    assert "--resource CLASS:reserved=0" in found.notes[0]

@@ -86,6 +86,18 @@ def test_what_is_in_a_box_lies_inside_it_and_apart_from_its_siblings() -> None:
         for chip in outer.chips:
             assert chip.x + chip.width <= outer.x + outer.width
             assert chip.y + 19 <= outer.y + outer.height
+        for before, after in zip(outer.chips, outer.chips[1:], strict=False):
+            assert after.x > before.x + before.width or after.y > before.y + 19
+
+
+def test_as_many_boxes_stand_in_a_row_as_there_is_room_for_and_at_least_one() -> None:
+    box = Box(name="host", label="host", mark=" ", below=tuple(Box(name=n, label=n, mark=" ") for n in "abc"))
+
+    def rows(width: float) -> list[int]:
+        ys = [one.y for one in place(box, 0, 0, width).below]
+        return [ys.count(y) for y in sorted(set(ys))]
+
+    assert (rows(2000), rows(400), rows(50)) == ([3], [2, 1], [1, 1, 1])
 
 
 def test_a_text_without_room_is_cut_off_in_the_drawing_alone() -> None:

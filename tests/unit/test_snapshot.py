@@ -214,15 +214,21 @@ def test_a_vf_that_a_guest_has_by_another_way_is_not_taken_from_it(has: dict[str
     assert findings(facts, placed(facts, vfs()), (*rows(), row), vfs()) == ()
 
 
-@pytest.mark.parametrize("allocated", [0, 1])
-def test_a_passthrough_interface_is_a_network_port_for_which_nova_need_not_allocate(allocated: int) -> None:
-    pf, first, *others = card(vfs=2)
+@pytest.mark.parametrize(("allocated", "said"), [(0, [(1, 0)]), (1, []), (3, []), (4, [(3, 4)])])
+def test_a_passthrough_interface_is_a_network_port_for_which_nova_need_not_allocate(
+    allocated: int, said: list[tuple[int, int]]
+) -> None:
+    """Beside it the guest has a VF by its flavor's alias, and one in a port."""
+    pf, first, second, third, fourth = card(vfs=4)
     named = replace(first, net_devices=(NetDevice("ens1v0", "up"),))
-    guest = replace(GUEST, mdevs=frozenset(), tenant=NOVAS, netdevs=frozenset({"ens1v0"}))
-    facts = replace(host(pf, named, *others), guests=(guest,))
-    row = Allocation("guest", "host_0000:81:00.0", "CUSTOM_VF", 1)
+    pci, ports = frozenset({second.address, third.address}), frozenset({third.address})
+    guest = replace(GUEST, mdevs=frozenset(), tenant=NOVAS, pci=pci, ports=ports, netdevs=frozenset({"ens1v0"}))
+    facts = replace(host(pf, named, second, third, fourth), guests=(guest,))
+    row = [Allocation("guest", "host_0000:81:00.0", "CUSTOM_VF", allocated)] if allocated else []
 
-    assert findings(facts, placed(facts, vfs()), (*rows(), *[row] * allocated), vfs()) == ()
+    found = findings(facts, placed(facts, vfs()), (*rows(), *row), vfs())
+
+    assert [(one.expected, one.actual) for one in found if one.resource_class == "CUSTOM_VF"] == said
 
 
 def test_an_encryption_context_of_a_kind_that_is_off_is_no_difference() -> None:
