@@ -103,6 +103,8 @@ def mutants_of(file: str, source: bytes) -> Iterator[Mutant]:
     for line in source.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
     for statement, inside in _statements(ast.parse(source), False):
+        if not inside and _is_type(statement):
+            continue
         own = tuple(_own(statement))
         reached = {line for node in own for line in range(node.lineno, node.end_lineno + 1)}
         for node in own:
@@ -136,6 +138,14 @@ def _own(statement: ast.AST) -> Iterator[Any]:
                 if isinstance(node, ast.expr):
                     yield node
                 yield from _own(node)
+
+
+def _is_type(statement: ast.stmt) -> bool:
+    """Return whether a statement names a union of types, which Python itself makes no use of."""
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.BinOp):
+        return False
+    names = [one.id for one in ast.walk(statement.value) if isinstance(one, ast.Name)]
+    return not any(name.isupper() for name in names)
 
 
 def _changes(node: ast.AST) -> Iterator[ast.AST]:

@@ -20,7 +20,7 @@ class Floats:
 
     def spread(self, going: list[Parcel], places: Sequence[str], load: Load) -> None:
         """Send parcels whose amount the flavor gives to the first of these places with room, whole if possible."""
-        if going and places:
+        if places:
             why = "the guest's flavor gives the amount, and the guest is bound to this provider"
             self._demand(going, places, why, load)
 

@@ -799,6 +799,12 @@ def test_what_a_flavor_overrides_goes_whole_if_it_can_and_else_over_all_that_the
     assert ends(10) == {OTHER: 8, CARD: 2}
 
 
+def test_what_a_flavor_overrides_of_a_class_that_nothing_offers_any_more_goes_nowhere() -> None:
+    observed = holding(Allocation("a", CARD, "VCPU", 2), of=tree(card={"VCPU": 8, "PCPU": 1}))
+
+    assert moves(observed, tree(card={"PCPU": 8}), overriding("VCPU", of=guest_of(told=("VCPU",)))) == ()
+
+
 def test_a_cpu_that_is_dedicated_no_longer_leaves_a_cell_that_its_overridden_guest_is_not_bound_to() -> None:
     rows = (Allocation("a", CARD, "VCPU", 1), Allocation("a", CARD, "PCPU", 1), Allocation("a", OTHER, "PCPU", 1))
     observed = holding(*rows, of=tree(card={"VCPU": 6, "PCPU": 2}, other={"VCPU": 6, "PCPU": 2}))

@@ -10,7 +10,7 @@ import pytest
 
 TOP = Path(__file__).parents[2]
 CODE = b"""\
-LIMIT = 3
+LIMIT = 3; Change = list[int] | None
 def f(xs, *, ok: int | None = None):
     if any(x < 1 for x in xs if x) and ok:
         return {**xs, 'y': 0}
