@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 from agent.settings.read import load_settings
-from drivers.base import Driver
+from drivers.base import Driver, Survey
+from drivers.devices.odd import odd_sentences
 from drivers.host.disk import DiskProbe
 from drivers.host.pmem import read_namespaces
 from drivers.host.sysfs import KernelFiles
@@ -55,6 +56,7 @@ class Host:
         self._starting = True
         self._given_s: float | None = None  # when nova gave allocations; None: it did not
         self._kept: tuple[str, ...] = ()
+        self._odd: tuple[str, ...] = ()  # sentences on odd devices, as they were logged last
 
     def outdate(self) -> None:
         """Note an event of the host: the next call looks again. May be called from any thread."""
@@ -90,6 +92,7 @@ class Host:
         ended = self._clock()
         LOG.debug("shaped the tree node=%s reading_s=%.4f deciding_s=%.4f", node, read - began, ended - read)
         self._tell(node, answer)
+        self._tell_odd(node, survey)
 
     def _tries_again(self, now_s: float) -> bool:
         """Whether this call follows so soon on one with allocations that nova must be at its start again."""
@@ -113,6 +116,13 @@ class Host:
                 "; ".join(answer.kept),
             )
         self._kept = answer.kept
+
+    def _tell_odd(self, node: str, survey: Survey) -> None:
+        """Log the devices that are undecided, once while they stay the same."""
+        odd = tuple(odd_sentences(survey.facts, self._policy.devices).values())
+        if odd and odd != self._odd:
+            LOG.warning("devices of this host are undecided node=%s devices=%s", node, "; ".join(odd))
+        self._odd = odd
 
 
 def open_host(

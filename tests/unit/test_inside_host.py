@@ -241,6 +241,17 @@ def test_stock_that_stays_without_its_card_is_told_once(caplog: pytest.LogCaptur
     assert "SRIOV_NET_VF of full-guest_0000:99:00.0" in told
 
 
+def test_an_odd_device_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    inside = Inside("missing-vf", MemoryTree("missing-vf", ROOT))
+    inside_nova = host(inside, FakeConnection())
+
+    for _ in range(2):
+        inside_nova.update(inside.tree, "missing-vf", None)
+
+    (told,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert "0000:81:10.2: undecided, as libvirt's PF 0000:81:00.0 has this VF" in told
+
+
 @pytest.mark.parametrize(
     ("provider", "named"),
     [
