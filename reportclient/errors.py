@@ -13,6 +13,7 @@ PlacementError
         TreeMismatch  the tree in placement is not this host's to write
     UnsafePlan      the plan would take away more than it may: nothing was sent
         Unplaceable   what a guest holds has no place in the new tree: nothing was sent
+        Unlawful      the plan does what no plan may do, a fault of this agent: nothing was sent
 """
 
 import re
@@ -104,3 +105,11 @@ class UnsafePlan(PlacementError):
 
 class Unplaceable(UnsafePlan):
     """What a consumer holds has no place in the desired tree, or no certain one; nothing was sent."""
+
+
+class Unlawful(UnsafePlan):
+    """The plan does what no plan may do: a fault of this agent; nothing was sent."""
+
+    def __init__(self, message: str, laws: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.laws = laws  # the law of each breach

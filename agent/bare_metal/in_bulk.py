@@ -10,7 +10,7 @@ from agent.sync.batches import Lot, Refused, Stocked, Unanswered, as_written, wr
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
 from drivers.ironic.shape import BARE_METAL
-from reportclient.errors import Conflict, Rejected
+from reportclient.errors import Conflict, Rejected, Unlawful
 from reportclient.plan import Plan, SetInventories
 from reportclient.tree import ObservedProvider, ObservedTree
 
@@ -53,7 +53,7 @@ def _make(bare_metal: BareMetalNodes, task: Task, lacked: frozenset[str], wishes
         plan = plan_node(task, None, lacked, wishes)
         early = Plan(tuple(step for step in plan.operations if not isinstance(step, SetInventories)))
         stands = bare_metal.client.execute(early, ObservedTree()).root
-    except (Conflict, Rejected, Contested):
+    except (Conflict, Rejected, Contested, Unlawful):
         return settle(bare_metal, task, lacked, wishes)
     return _Made(task, plan, stands) if stands else settle(bare_metal, task, lacked, wishes)
 

@@ -15,12 +15,13 @@ from agent.bare_metal.nodes import BareMetalNodes, Look, Task, node_outcome
 from agent.state.nodes import UNREAD, KnownNode
 from agent.sync.attempts import repeat_on_conflict
 from agent.sync.batches import still_answers
+from agent.sync.decide.laws import Given, lawful
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Outcome, Status
 from drivers.errors import DiscoveryError
 from drivers.ironic.shape import MARKS
 from reportclient.diff import diff
-from reportclient.errors import Conflict, PlacementError, Rejected, Unavailable
+from reportclient.errors import Conflict, PlacementError, Rejected, Unavailable, Unlawful
 from reportclient.names import is_custom, unknown_standard
 from reportclient.ownership import MARKER, OWNER_NOVA, Names, Ownership, others_marks
 from reportclient.plan import Delete, EnsureClasses, EnsureTraits, Plan, SetInventories
@@ -69,6 +70,8 @@ def plan_task(bare_metal: BareMetalNodes, task: Task, lacked: frozenset[str], wi
         return node_outcome(uuid, Status.CONTESTED, str(error)), None
     except (Conflict, Rejected) as error:
         return node_outcome(uuid, Status.FAILED, str(error)), None
+    except Unlawful as error:
+        return replace(node_outcome(uuid, Status.UNSAFE, str(error)), broken=error.laws), None
     return node_outcome(uuid, _status(task, seen, plan), note_on(task, lacked), plan, seen), None
 
 
@@ -98,6 +101,8 @@ def settle(bare_metal: BareMetalNodes, task: Task, lacked: frozenset[str], wishe
         return held or (node_outcome(uuid, Status.FAILED, str(error)), task.known)
     except Rejected as error:
         return node_outcome(uuid, Status.FAILED, str(error)), task.known
+    except Unlawful as error:
+        return replace(node_outcome(uuid, Status.UNSAFE, str(error)), broken=error.laws), task.known
 
 
 def delete(bare_metal: BareMetalNodes, known: KnownNode) -> Outcome:
@@ -118,10 +123,13 @@ def delete(bare_metal: BareMetalNodes, known: KnownNode) -> Outcome:
             return node_outcome(uuid, Status.CONTESTED, why)
         if marks := others_marks(root) - known.given:
             return node_outcome(uuid, Status.CONTESTED, f"its node is gone, and {_claimed(marks)}")
-        bare_metal.client.execute(plan, ObservedTree())
+        given = Given(observed=ObservedTree((root,)), emitted=Names(), ends=True)
+        bare_metal.client.execute(lawful(plan, given), ObservedTree())
     except (Conflict, Rejected) as error:
         held = _held(bare_metal, Task(Provider(name=uuid), known, None, None), Wishes())
         return held[0] if held else node_outcome(uuid, Status.FAILED, str(error), plan)
+    except Unlawful as error:
+        return replace(node_outcome(uuid, Status.UNSAFE, str(error), plan), broken=error.laws)
     except PlacementError as error:
         return node_outcome(uuid, Status.UNFINISHED, str(error), plan)
     return node_outcome(uuid, Status.DELETED, "", plan)
@@ -180,6 +188,9 @@ def plan_node(task: Task, seen: ObservedProvider | None, lacked: frozenset[str],
     Plan what the task wants of its provider, ``seen`` before (None: not in placement); errors as ``_adopted``.
 
     Classes and traits themselves are not part of the plan: ``learn_names`` made them for all nodes.
+
+    Raises:
+        Unlawful: the plan breaks a law; placement itself guards what consumers hold.
     """
     if task.reserves:
         return _reserve(task, seen)
@@ -191,7 +202,8 @@ def plan_node(task: Task, seen: ObservedProvider | None, lacked: frozenset[str],
     ours = Ownership(emitted=Names(classes=names, traits=names))
     tree = ObservedTree((seen,)) if seen else ObservedTree()
     plan = diff(tree, ProviderTree((wanted,)), ours, root_uuid=wanted.name, known_traits=wanted.traits)
-    return Plan(tuple(step for step in plan.operations if not isinstance(step, EnsureClasses | EnsureTraits)))
+    plan = Plan(tuple(step for step in plan.operations if not isinstance(step, EnsureClasses | EnsureTraits)))
+    return lawful(plan, Given(observed=tree, emitted=Names(classes=names, traits=names)))
 
 
 def _reserve(task: Task, seen: ObservedProvider | None) -> Plan:
@@ -207,7 +219,8 @@ def _reserve_whole(seen: ObservedProvider, names: frozenset[str]) -> Plan:
     stock = seen.provider.inventories
     free = {name for name in names & stock.keys() if stock[name].reserved != stock[name].total}
     after = {**stock, **{name: replace(stock[name], reserved=stock[name].total) for name in free}}
-    return Plan((SetInventories(seen.uuid, seen.name, after),) if free else ())
+    plan = Plan((SetInventories(seen.uuid, seen.name, after),) if free else ())
+    return lawful(plan, Given(observed=ObservedTree((seen,)), emitted=Names(classes=names)))
 
 
 def _adopted(task: Task, seen: ObservedProvider, wishes: Wishes) -> frozenset[str]:

@@ -16,6 +16,7 @@ from prometheus_client.exposition import ThreadingWSGIServer
 from agent import VERSION
 from agent.service.audits import Stock
 from agent.service.status import ServiceStatus
+from agent.sync.decide.laws import LAWS
 from reportclient.errors import printable
 
 ASKING_S = 5  # how long a connection may stay silent before it is closed
@@ -155,6 +156,14 @@ class Metrics:
             "Hosts whose provider placement does not have at the last pass, and had at an earlier one.",
             registry=self.registry,
         )
+        self._broken = Counter(
+            f"{name}_broken_laws",
+            "Places at which a plan broke a law, so that it was refused: a fault of this agent, to be reported.",
+            ["law"],
+            registry=self.registry,
+        )
+        for law in LAWS:
+            self._broken.labels(law)
         self._last_pass = Gauge(
             f"{name}_last_pass_timestamp_seconds",
             "Time at which the last pass ended; a pass that an error stopped does not count.",
@@ -199,6 +208,10 @@ class Metrics:
         for name in _names(before) - names:
             for side in before:
                 self._stock.remove(name, side)
+
+    def broke(self, law: str) -> None:
+        """Count a place at which a plan broke a law."""
+        self._broken.labels(law).inc()
 
     def held(self, stocks: Mapping[tuple[str, str], Stock]) -> None:
         """Set what each provider has of each class, by (provider, class)."""

@@ -24,6 +24,9 @@ class NoMetrics:
     def stocked(self, **sides: Mapping[str, int]) -> None:
         """Set nothing."""
 
+    def broke(self, law: str) -> None:
+        """Count nothing."""
+
     def held(self, stocks: Mapping[tuple[str, str], object]) -> None:
         """Set nothing."""
 

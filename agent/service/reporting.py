@@ -102,6 +102,8 @@ class Reporter:
             self._metrics.found({kind: taken.findings.get(kind, 0) for kind in _KINDS})
             self._metrics.stocked(desired=taken.desired, observed=taken.observed)
             self._metrics.held(taken.stocks)
+        for law in taken.broken:
+            self._metrics.broke(law)
         self._metrics.done(taken.lost)
         for node, outcome in taken.outcomes.items():
             self._metrics.passed(outcome, seconds)

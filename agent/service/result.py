@@ -25,6 +25,7 @@ class RoundResult:
     stocks: Mapping[tuple[str, str], Stock] = field(default_factory=dict)  # by (provider, class), as its audit saw it
     hardware: frozenset[str] = frozenset()  # PCI addresses of all devices that count in reported inventory
     lost: int = 0  # roots that placement does not have, and that stood at an earlier pass
+    broken: tuple[str, ...] = ()  # laws that plans break, of each breach; a fault of this agent
     storage: str | None = None  # why the cluster with the guests' disks did not answer; empty: it did; None: none asked
 
 
@@ -39,6 +40,7 @@ def result_of(outcome: Outcome, audited: Audited) -> RoundResult:
         desired=_totals(seen.provider for seen in forecast(outcome.plan, outcome.observed)),
         hardware=outcome.hardware,
         lost=int(outcome.lost),
+        broken=outcome.broken,
         storage=_storage(outcome.survey),
     )
 
@@ -58,6 +60,7 @@ def together(taken: Iterable[RoundResult]) -> RoundResult:
         desired=sum((Counter(one.desired) for one in taken), Counter()),
         hardware=frozenset().union(*(one.hardware for one in taken)),
         lost=sum(one.lost for one in taken),
+        broken=tuple(law for one in taken for law in one.broken),
         storage=next((one.storage for one in taken if one.storage is not None), None),
     )
 

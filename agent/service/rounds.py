@@ -235,4 +235,5 @@ def _of_nodes(outcome: "NodesOutcome") -> RoundResult:
     return RoundResult(
         outcomes={one.node: one.status.value for one in unwell} or {"nodes": status.value},
         notes=tuple(note for one in unwell[:_NAMED] for note in one.notes),
+        broken=tuple(law for one in unwell for law in one.broken),
     )

@@ -15,6 +15,7 @@ from agent.state.audit import forget_memory
 from agent.state.locks import locked, serving
 from agent.sync.attempts import repeat_on_conflict
 from agent.sync.decide.draft import Draft
+from agent.sync.decide.laws import Given, breaches, sentences
 from agent.sync.decide.novas import advice, stranded
 from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode, Sight
@@ -254,7 +255,7 @@ def _try(
     observed = seen.observed
     held = node.client.allocations(one for one in observed if one.provider.inventories)
     plan = plan_(seen)
-    if why := against(seen, held):
+    if why := against(seen, held) or sentences(breaches(plan, _given(node, seen, held))):
         return Outcome(node=node.name, status=Status.UNSAFE, plan=plan, observed=observed, notes=why)
     if not dry and observed.root is None and not seen.memory.elsewhere:  # nothing is left that the memory is about
         _forget(node, seen.root_uuid)
@@ -274,6 +275,18 @@ def _try(
 def _forget(node: ComputeNode, root_uuid: str) -> None:
     node.state_file(root_uuid).forget()
     forget_memory(node.settings.state_directory, root_uuid)
+
+
+def _given(node: ComputeNode, seen: Draft | Sight, held: tuple[Allocation, ...]) -> Given:
+    """Return what the plan of a host that ends is held against."""
+    return Given(
+        observed=seen.observed,
+        emitted=node.driver.emitted,
+        files=seen.memory.configured,
+        reported=seen.memory.reported,
+        rows={one.uuid: tuple(row for row in held if row.provider == one.name) for one in seen.observed},
+        ends=True,
+    )
 
 
 def _leaves_first(observed: ObservedTree) -> Iterable[ObservedProvider]:

@@ -152,7 +152,7 @@ def _carry_out(node: ComputeNode, draft: Draft, wishes: Wishes, agree: Agree) ->
     notes = (
         tuple(dict.fromkeys((*verdict.notes, *notes_on(draft)))) if verdict.refused is Status.UNSAFE else verdict.notes
     )
-    return outcome_of(node, draft, verdict.refused, notes)
+    return replace(outcome_of(node, draft, verdict.refused, notes), broken=verdict.broken)
 
 
 def outcome_of(node: ComputeNode, draft: Draft, status: Status, notes: tuple[str, ...] = ()) -> Outcome:

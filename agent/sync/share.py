@@ -3,11 +3,12 @@
 import logging
 from contextlib import suppress
 
+from agent.sync.decide.laws import Given, lawful
 from agent.sync.decide.pool import Pool, leaves_nothing
 from agent.sync.node import ComputeNode, count_takers
 from drivers.pools import SHARER, aggregate_of
 from reportclient.errors import Conflict, Rejected
-from reportclient.ownership import MARKER
+from reportclient.ownership import MARKER, Names
 from reportclient.plan import Delete, Plan, SetAggregates, SetTraits
 from reportclient.tree import ObservedTree
 
@@ -56,7 +57,8 @@ def leave_pool(node: ComputeNode, pool: Pool, root_uuid: str) -> bool:
     mark = root.provider.traits & {SHARER}
     unmarked = SetTraits(root.uuid, root.name, root.provider.traits - mark, frozenset(), mark)
     left = SetAggregates(root.uuid, root.name, root.provider.aggregates - {pool.aggregate})
-    node.client.execute(Plan((*((unmarked,) if mark else ()), *(() if pool.operators else (left,)))), tree)
+    plan = Plan((*((unmarked,) if mark else ()), *(() if pool.operators else (left,))))
+    node.client.execute(lawful(plan, _given(tree, pool.aggregate)), tree)
     remove_pool_if_last(node, pool.uuid, root_uuid)  # of hosts that leave at the same time each saw the others before
     return True
 
@@ -80,7 +82,8 @@ def leave_former(node: ComputeNode, former: str, root_uuid: str) -> bool:
     aggregate = aggregate_of(former)
     if aggregate in root.provider.aggregates:
         left = SetAggregates(root.uuid, root.name, root.provider.aggregates - {aggregate})
-        node.client.execute(Plan((left,)), ObservedTree((root,)))
+        alone = ObservedTree((root,))
+        node.client.execute(lawful(Plan((left,)), _given(alone, aggregate)), alone)
     remove_pool_if_last(node, former, root_uuid)
     return True
 
@@ -94,5 +97,11 @@ def remove_pool_if_last(node: ComputeNode, pool: str, root_uuid: str) -> None:
     if not leaves_nothing(pool, others, len(node.client.allocations((seen,)))):
         return
     with suppress(Conflict, Rejected):  # a host came to it meanwhile
-        node.client.execute(Plan((Delete(seen.uuid, seen.name),)), ObservedTree((seen,)))
+        alone = ObservedTree((seen,))
+        node.client.execute(lawful(Plan((Delete(seen.uuid, seen.name),)), _given(alone)), alone)
         LOG.info("no other host shares the pool, so its provider was deleted name=%s", seen.name)
+
+
+def _given(tree: ObservedTree, *left: str) -> Given:
+    """Return what a plan beside that of the tree is held against: a root leaves the aggregates ``left``, or ends."""
+    return Given(observed=tree, emitted=Names(traits=frozenset({SHARER})), aggregates=frozenset(left), ends=True)

@@ -7,8 +7,10 @@ from agent.errors import ConfigError
 from agent.state.memory import NodeState
 from agent.sync.decide.additions import Addition, check_names, without
 from agent.sync.decide.beside import Side, own_side
+from agent.sync.decide.hardware import Host
+from agent.sync.decide.laws import Breach, Given, breaches
 from agent.sync.decide.layout import layout_of
-from agent.sync.decide.pool import Pool, leaves
+from agent.sync.decide.pool import DISK, Pool, leaves
 from agent.sync.decide.remembered import lasting, meanwhile, signs_on
 from agent.sync.decide.shaped import Shaped, shape, unread_uses, with_awaited, with_undecided, with_used
 from agent.sync.decide.sharing import by_real_names, child_name, with_pool, without_pool
@@ -19,9 +21,9 @@ from agent.sync.decide.wanted import Wanted, lacked_traits, unseen_traits, want
 from agent.sync.decide.way import Way, find_way
 from drivers.base import Survey
 from drivers.policy import Layout
-from reportclient.allocations import Allocation, apply_moves
+from reportclient.allocations import Allocation, Holdings, apply_moves
 from reportclient.names import unknown_standard
-from reportclient.ownership import Contest, Ownership
+from reportclient.ownership import Contest, Names, Ownership
 from reportclient.plan import Plan
 from reportclient.tree import ObservedTree, ProviderTree
 
@@ -63,6 +65,8 @@ class Draft:
     forgotten: str = ""  # as in ``View``
     former: str = ""  # as in ``View``
     timed: bool = False  # True: the time since the boot decided something, so the same view may give another draft
+    holdings: Holdings = field(default_factory=Holdings)  # what guests hold, and what each provider offers
+    breaches: tuple[Breach, ...] = ()  # laws that the plan breaks: a fault of this agent
 
     @property
     def allocations_after(self) -> tuple[Allocation, ...]:
@@ -80,12 +84,45 @@ def draft(view: View, shaper: Shaper) -> Draft | Needs:
         TreeMismatch: placement has another host's tree under this name.
         Absent: nova is to report the root, and has not.
     """
+    found = _draft_in_role(view, shaper)
+    return found if isinstance(found, Needs) else replace(found, breaches=_breaches(found, view, shaper.emitted))
+
+
+def _draft_in_role(view: View, shaper: Shaper) -> Draft | Needs:
     if not view.beside:
         found = _decide(*with_pool(view, shaper))
         return _without_pool(found, view.pool) if view.pool and isinstance(found, Draft) else found
     side = own_side(view, shaper)
     found = _decide(side.view, side.shaper)
     return found if isinstance(found, Needs) else _with_novas(found, view, side)
+
+
+def _breaches(found: Draft, view: View, emitted: Names) -> tuple[Breach, ...]:
+    """Return the laws that the plan for a tree breaks, and that for its shared pool."""
+    pool, policy, root = found.pool, view.policy, view.observed.root
+    novas = found.novas | ({root.uuid} if root and view.beside else frozenset())
+    given = Given(
+        observed=view.observed,
+        emitted=emitted,
+        files=found.meanwhile.configured,
+        reported=found.meanwhile.reported,
+        foreign=novas,
+        rows=view.readings.allocations,
+        consumers=view.readings.consumers,
+        pools=frozenset({pool.uuid} if pool else ()),
+        forced=view.wishes.force,
+        host=Host(
+            facts=view.survey.facts,
+            dedicated=policy.cpus.dedicated or frozenset(),
+            file_backed_mib=policy.file_backed_mib,
+            offered=found.holdings.offered,
+            in_total=found.holdings.kinds,
+        ),
+    )
+    shared = pool.plan if pool else Plan()
+    stands = ObservedTree((pool.stands,) if pool and pool.stands else ())
+    of_pool = breaches(shared, Given(observed=stands, emitted=Names(frozenset({DISK})))) if shared.operations else ()
+    return (*(breaches(found.plan, given) if found.plan.operations else ()), *of_pool)
 
 
 def _with_novas(found: Draft, view: View, side: Side) -> Draft:
@@ -192,6 +229,7 @@ def _draft(
         forgotten=view.forgotten,
         former=view.former,
         timed=shaped.timed,
+        holdings=shaped.holdings,
         beside=view.beside,
         memory=memory,
         refused=replace(view.memory, observed=view.observed, used=shaped.uses.uuids),

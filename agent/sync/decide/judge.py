@@ -7,6 +7,7 @@ from agent.state.memory import NodeState
 from agent.sync.decide.beside import against_root, twice_on_root
 from agent.sync.decide.doubled import excused
 from agent.sync.decide.draft import Draft
+from agent.sync.decide.laws import sentences
 from agent.sync.decide.novas import advice, open_stock, stranded
 from agent.sync.decide.owner import against_writing, only_audits, outlook
 from agent.sync.decide.pool import DISK, leaves, tell_pool
@@ -36,6 +37,7 @@ class Verdict:
     refused: Status | None = None  # None: the plan may be carried out
     notes: tuple[str, ...] = ()  # why it is refused, a sentence each
     memory: NodeState
+    broken: tuple[str, ...] = ()  # the laws that the plan breaks, of each breach: it is refused for nothing else then
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +80,9 @@ def judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
         return Verdict(refused=Status.UNSAFE, notes=(str(error),), memory=memory)
     if wishes.undone and (other := _not_undone(draft, wishes.undone, terms.node)):
         return Verdict(refused=Status.UNSAFE, notes=other, memory=memory)
+    if draft.breaches:
+        broken = tuple(one.law for one in draft.breaches)
+        return Verdict(refused=Status.UNSAFE, notes=sentences(draft.breaches), memory=memory, broken=broken)
     if draft.plan.moves and not wishes.reshape:
         return Verdict(refused=Status.RESHAPE_NEEDED, notes=_needs_reshape(draft, terms.node), memory=memory)
     shrinking = (*lost_root(draft), *shrinkage(draft.plan, draft.observed, _limits(draft, terms.shrink_fraction)))

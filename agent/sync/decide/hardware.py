@@ -1,0 +1,108 @@
+"""
+What a host's hardware can give at most, and what running guests have of it: evidence for the laws of plans. Pure.
+
+It counts for itself, from facts, and shares no code with the shape of a tree.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
+
+from drivers.facts import Guest, HostFacts
+from reportclient.names import device_address
+
+_CELL = re.compile(r"_NUMA(\d+)$")  # ends the name of a cell's provider
+_SHUT = ("shutoff", "crashed")  # states of guests that do not run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """A host's hardware, and what its guests have of it."""
+
+    facts: HostFacts
+    dedicated: frozenset[int] = frozenset()  # CPUs of which PCPU consists
+    file_backed_mib: int = 0  # as in ``Policy``
+    offered: Mapping[str, frozenset[str]] = field(default_factory=dict)  # as in ``Holdings``
+    in_total: Mapping[str, frozenset[str]] = field(default_factory=dict)  # ``Holdings.kinds``
+
+
+class Hardware:
+    """The units of a host's hardware, and which of them running guests have."""
+
+    def __init__(self, host: Host) -> None:
+        facts = host.facts
+        running = [guest for guest in facts.guests if guest.state not in _SHUT]
+        self._host = host
+        self.cpus = facts.cpu_map.online | host.dedicated
+        self.memory_mib = max(host.file_backed_mib, sum(cell.memory_kib for cell in facts.cells) // 1024)
+        self._vfs: dict[str, set[str]] = {}  # of each function
+        for one in facts.devices.functions:
+            self._vfs.setdefault(str(one.address), set()).update(map(str, one.vfs))
+            if one.pf:
+                self._vfs.setdefault(str(one.pf), set()).add(str(one.address))
+        divided = {str(one.address): one.name for one in facts.devices.mdev_parents if one.address}
+        made = Counter(one.parent for one in facts.devices.mdevs)
+        self._divided = {address for address, name in divided.items() if made[name]}
+        self._mdevs = {
+            one.name: made[one.name] + max((kind.available_instances for kind in one.types), default=0)
+            for one in facts.devices.mdev_parents
+        }
+        self._held = {str(address) for guest in running for address in guest.pci}
+        self._pinned = frozenset(cpu for guest in running for cpu in _pins(guest, host.dedicated))
+        self._cells = {
+            cell.id: {cpu.id for cpu in cell.cpus} | {cpu for cpu, home in facts.offline_cpus if home == cell.id}
+            for cell in facts.cells
+        }
+
+    def units(self, name: str, *, written: bool) -> int | None:
+        """
+        Return how many units the device of a provider can offer at most; None: not known.
+
+        ``written``: its stock is now as it is wanted, so that it offers just what it is to offer.
+        """
+        for parent, count in self._mdevs.items():
+            if name.endswith(f"_{parent}"):
+                return count
+        address = device_address(name)
+        if address is None or address not in self._vfs:
+            return None
+        if written and (members := self._host.offered.get(name)):
+            return sum(not self._is_taken(one, address) for one in members)
+        return max(1, len(self._vfs[address]))
+
+    def _is_taken(self, member: str, address: str) -> bool:
+        """Return whether a function is in use in another form: a part of it, or the whole of which it is a part."""
+        parts = self._vfs.get(member, set())
+        whole = {address} - {member}
+        return bool((parts | whole) & self._held or (parts | {member}) & self._divided)
+
+    def claims(self, name: str, *, written: bool) -> list[str]:
+        """Return the PCI functions that a provider offers: a whole PF its VFs too; ``written`` is as for ``units``."""
+        address = device_address(name)
+        if address is None:
+            return []
+        if ":" not in name:  # divided into mediated devices
+            return [address]
+        members = self._host.offered.get(name)
+        if members is None:
+            return [address, *self._vfs.get(address, ())]
+        found = [part for one in members for part in (one, *self._vfs.get(one, ()))]
+        return found if written else sorted(set(found))
+
+    def in_total(self, root: str, classes: Set[str]) -> list[str]:
+        """Return the PCI functions that the totals on the root offer."""
+        counted = (suffix for suffix, names in self._host.in_total.items() if names & classes)
+        return [part for suffix in counted for part in self.claims(f"{root}_{suffix}", written=False)]
+
+    def idle(self, name: str) -> int:
+        """Return how many dedicated CPUs of a provider no running guest is pinned to; without a cell, of the host."""
+        cell = _CELL.search(name)
+        mine = self._host.dedicated & self._cells.get(int(cell[1]), set()) if cell else self._host.dedicated
+        return len(mine - self._pinned)
+
+
+def _pins(guest: Guest, dedicated: frozenset[int]) -> frozenset[int]:
+    """Return the dedicated CPUs to which a guest is pinned, with that of its emulator's threads."""
+    alone = frozenset[int]().union(*(cpus for cpus in guest.vcpus if len(cpus) == 1)) & dedicated
+    return alone | guest.emulator_cpus & dedicated if alone and len(guest.emulator_cpus) == 1 else alone

@@ -1,0 +1,443 @@
+"""The second opinion on plans: every wrong plan is found by the laws alone, and a right one is never refused."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from agent.sync.decide.hardware import Host
+from agent.sync.decide.laws import LAWS, Given, breaches, lawful
+from drivers.facts import CpuMap, Guest, HostCpu, NumaCell
+from drivers.libvirt.shape import EMITTED
+from fakes import FACTS
+from hardware import at, card, gpu, host, parent
+from reportclient.allocations import Allocation, Consumer, Move
+from reportclient.errors import Unlawful
+from reportclient.ownership import MARKER, Names
+from reportclient.plan import (
+    Create,
+    Delete,
+    DropAllocations,
+    Operation,
+    Plan,
+    Rename,
+    Reparent,
+    Reshape,
+    Rewrite,
+    SetAggregates,
+    SetInventories,
+    SetTraits,
+)
+from reportclient.renaming import child_uuid
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
+
+Stocks = Mapping[str, Inventory]
+ROOT = str(UUID(int=1))
+NIC, GPU = "0000:81:00.0", "pci_0000_84_00_0"
+GUEST, OTHER = str(UUID(int=11)), str(UUID(int=12))
+NEUTRON, CYBORG = str(UUID(int=21)), str(UUID(int=22))
+
+
+def uuid_of(suffix: str) -> str:
+    return child_uuid(ROOT, "host", f"host_{suffix}") if suffix else ROOT
+
+
+def stock(**totals: int) -> dict[str, Inventory]:
+    return {name: Inventory(total=total) for name, total in totals.items()}
+
+
+def seen(suffix: str, inventories: Stocks, *traits: str, uuid: str = "", parent: str = "host") -> ObservedProvider:
+    name = f"host_{suffix}" if suffix else "host"
+    marks = frozenset(traits or {MARKER})
+    aggregates = frozenset() if suffix else frozenset({"an operator's"})
+    one = Provider(
+        name=name, parent=parent if suffix else None, inventories=inventories, traits=marks, aggregates=aggregates
+    )
+    return ObservedProvider(uuid=uuid or uuid_of(suffix), generation=1, provider=one)
+
+
+CELLS = tuple(
+    NumaCell(id_, 4 << 20, tuple(HostCpu(cpu, id_, cpu, frozenset({cpu})) for cpu in range(4 * id_, 4 * id_ + 4)))
+    for id_ in (0, 1)
+)
+DEVICES = host(*card(NIC, 2), gpu(), parents=(parent(gpu(), a=4),)).devices
+HARDWARE = replace(FACTS, cpu_map=CpuMap(8, frozenset(range(8))), cells=CELLS, devices=DEVICES)
+VFS = frozenset(str(one.address) for one in HARDWARE.devices.functions if one.is_vf)
+OFFERED = {f"host_{NIC}": VFS, f"host_{GPU}": frozenset({"0000:84:00.0"})}
+WHOLE_ROOT = stock(VCPU=8, MEMORY_MB=8192, DISK_GB=100)
+TREE = ObservedTree(
+    (
+        seen("", {**WHOLE_ROOT, **stock(CUSTOM_LICENSE=3)}, MARKER, "HW_CPU_X86_AVX", "CUSTOM_OF_AN_OPERATOR"),
+        seen(NIC, stock(SRIOV_NET_VF=2)),
+        seen(GPU, stock(VGPU=4)),
+        seen("agent", stock(NET_BW_EGR_KILOBIT_PER_SEC=1000), "CUSTOM_OWNER_NEUTRON", "CUSTOM_PHYSNET_A", uuid=NEUTRON),
+        seen("fpga", stock(FPGA=1), "OWNER_CYBORG", uuid=CYBORG),
+    )
+)
+HAS = {ROOT: {"VCPU": 2, "MEMORY_MB": 512}, uuid_of(GPU): {"VGPU": 1}, NEUTRON: {"NET_BW_EGR_KILOBIT_PER_SEC": 10}}
+CONSUMER = Consumer(uuid=GUEST, generation=5, project="p", user="u", kind="INSTANCE", slots=HAS)
+CELL0, CELL1 = uuid_of("NUMA0"), uuid_of("NUMA1")
+MOVE = Move(
+    consumer=GUEST,
+    from_provider="host",
+    to_provider="host_NUMA0",
+    moved_resources={"VCPU": 2, "MEMORY_MB": 512},
+    because="",
+)
+GETS = {CELL0: HAS[ROOT], **{uuid: HAS[uuid] for uuid in HAS if uuid != ROOT}}
+REWRITE = Rewrite(consumer=GUEST, generation=5, project="p", user="u", kind="INSTANCE", before=HAS, after=GETS)
+LEFT = {**stock(DISK_GB=100), **stock(CUSTOM_LICENSE=3)}
+
+
+def rows(tree: ObservedTree, *consumers: Consumer) -> dict[str, tuple[Allocation, ...]]:
+    return {
+        one.uuid: tuple(
+            Allocation(consumer.uuid, one.name, name, amount)
+            for consumer in consumers
+            for name, amount in consumer.slots.get(one.uuid, {}).items()
+        )
+        for one in tree
+    }
+
+
+def given(tree: ObservedTree = TREE, *, consumers: tuple[Consumer, ...] = (CONSUMER,), **changes: Any) -> Given:
+    told = Given(
+        observed=tree,
+        emitted=EMITTED,
+        rows=rows(tree, *consumers),
+        consumers={one.uuid: one for one in consumers},
+        host=Host(facts=HARDWARE, offered=OFFERED),
+    )
+    return replace(told, **changes)
+
+
+def cell(number: int) -> tuple[Operation, ...]:
+    name, uuid, traits = f"host_NUMA{number}", uuid_of(f"NUMA{number}"), frozenset({MARKER, "HW_NUMA_ROOT"})
+    return Create(uuid, name, ROOT), SetTraits(uuid, name, traits, traits, frozenset())
+
+
+def put(suffix: str, inventories: Stocks, uuid: str = "") -> SetInventories:
+    return SetInventories(uuid or uuid_of(suffix), f"host_{suffix}" if suffix else "host", inventories)
+
+
+def to_cells(*more: SetInventories, root: Stocks = LEFT, rewrite: Rewrite | None = REWRITE, **cpus: Any) -> Plan:
+    """The conversion of the tree to cells: right, as it is."""
+    each = cpus.get("each", stock(VCPU=4, MEMORY_MB=4096))
+    stocks = (put("", root), put("NUMA0", each), put("NUMA1", each), *more)
+    reshape = Reshape(stocks, (rewrite,) if rewrite else ())
+    return Plan((*cell(0), *cell(1), reshape), (MOVE,))
+
+
+def write(*steps: Operation) -> Plan:
+    return Plan(steps)
+
+
+def gets(after: Mapping[str, Mapping[str, int]], **changes: Any) -> Plan:
+    return to_cells(rewrite=replace(REWRITE, after=after, **changes))
+
+
+def pinned(*cpus: int) -> Host:
+    """The host, with CPUs for pinned guests, to some of which a running one is pinned."""
+    guest = Guest(uuid=OTHER, state="running", vcpus=tuple(frozenset({cpu}) for cpu in cpus))
+    return Host(facts=replace(HARDWARE, guests=(guest,)), dedicated=frozenset({2, 3, 6, 7}), offered=OFFERED)
+
+
+def has_pci(address: str, state: str = "running") -> Host:
+    guest = Guest(uuid=OTHER, state=state, pci=frozenset({at(address)}))
+    whole = {f"host_{NIC}": frozenset({NIC})}
+    return Host(facts=replace(HARDWARE, guests=(guest,)), offered=OFFERED | whole)
+
+
+def traits_of(suffix: str, *, plus: frozenset[str] = frozenset(), less: frozenset[str] = frozenset()) -> SetTraits:
+    one = TREE.by_uuid[{"agent": NEUTRON, "fpga": CYBORG}.get(suffix) or uuid_of(suffix)]
+    return SetTraits(one.uuid, one.name, (one.provider.traits | plus) - less, plus, less)
+
+
+def as_device(*inventories: tuple[str, Stocks], offered: Mapping[str, frozenset[str]]) -> tuple[Plan, Given]:
+    """A plan that writes the stock of devices at once, of which each provider offers these functions."""
+    reshape = Reshape(tuple(put(suffix, each) for suffix, each in inventories))
+    names = [suffix for suffix, _ in inventories if uuid_of(suffix) not in TREE.by_uuid]
+    made = tuple(Create(uuid_of(suffix), f"host_{suffix}", ROOT) for suffix in names)
+    told = {f"host_{suffix}": each for suffix, each in offered.items()}
+    return Plan((*made, reshape)), given(consumers=(), host=Host(facts=HARDWARE, offered=told))
+
+
+FREE = given(consumers=())
+SPLIT = stock(VCPU=4, PCPU=4, DISK_GB=100, MEMORY_MB=8192, CUSTOM_LICENSE=3)
+RIGHT: dict[str, tuple[Plan, Given]] = {
+    "nothing to do": (Plan(), given()),
+    "a conversion": (to_cells(), given()),
+    "guests that exceed what there is from before": (
+        write(traits_of("", plus=frozenset({"HW_CPU_X86_AVX2"}))),
+        given(consumers=(replace(CONSUMER, slots={ROOT: {"VCPU": 99}}),)),
+    ),
+    "a smaller root that a person forces": (
+        write(put("", {**LEFT, **stock(VCPU=1, MEMORY_MB=8192)})),
+        given(forced=True),
+    ),
+    "PCPU for CPUs that nobody has": (write(put("", SPLIT)), given(host=pinned())),
+    "PCPU whose CPUs guests have, with allocations": (
+        write(put("", SPLIT)),
+        given(
+            TREE,
+            consumers=(replace(CONSUMER, slots={ROOT: {"PCPU": 2}}),),
+            host=pinned(2, 3),
+            observed=ObservedTree((seen("", {**LEFT, **stock(VCPU=8, PCPU=2, MEMORY_MB=8192)}), *TREE.providers[1:])),
+        ),
+    ),
+    "PCPU of CPUs to which a guest that is off is pinned": (
+        write(put("", SPLIT)),
+        given(host=replace(pinned(2, 3), facts=HARDWARE)),
+    ),
+    "a host that is new": (
+        write(
+            Create(ROOT, "host", None),
+            SetTraits(ROOT, "host", frozenset({MARKER}), frozenset({MARKER}), frozenset()),
+            put("", stock(VCPU=4, PCPU=4)),
+        ),
+        given(ObservedTree(), consumers=(), host=pinned(2, 3)),
+    ),
+    "a root that was doubled by nova": (
+        write(put("", LEFT)),
+        given(
+            ObservedTree((*TREE.providers, seen("NUMA0", stock(VCPU=8, MEMORY_MB=8192)))),
+            consumers=(),
+        ),
+    ),
+    "other VFs of a card whose first is divided": as_device(
+        (NIC, stock(SRIOV_NET_VF=1)),
+        ("pci_0000_81_10_0", stock(VGPU=1)),
+        offered={NIC: frozenset({"0000:81:10.1"}), "pci_0000_81_10_0": frozenset({"0000:81:10.0"})},
+    ),
+    "a card that is offered in another form, all at once": (
+        write(Create(uuid_of("pci_0000_81_00_0"), "host_pci_0000_81_00_0", ROOT),
+              Reshape((put(NIC, {}), put("pci_0000_81_00_0", stock(VGPU=2)))),
+              Delete(uuid_of(NIC), f"host_{NIC}")),
+        FREE,
+    ),
+    "what an operator's file puts on another service's provider": (
+        write(traits_of("fpga", plus=frozenset({"CUSTOM_FAST"})), put("fpga", stock(FPGA=1, CUSTOM_X=4), CYBORG)),
+        given(files={"host_fpga": Names(frozenset({"CUSTOM_X"}), frozenset({"CUSTOM_FAST"}))}),
+    ),
+    "a host that ends": (
+        write(Reshape(tuple(SetInventories(one.uuid, one.name, {}) for one in TREE.providers[:3])),
+              *(Delete(one.uuid, one.name) for one in reversed(TREE.providers[:3]))),
+        given(ObservedTree(TREE.providers[:3]), consumers=(), ends=True,
+              reported={"host": Names(frozenset({"CUSTOM_LICENSE"}))}),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", RIGHT.values(), ids=RIGHT)
+def test_a_right_plan_breaks_no_law(case: tuple[Plan, Given]) -> None:
+    assert breaches(*case) == ()
+    assert lawful(*case) is case[0]
+
+
+UNREAD = {uuid: found for uuid, found in given().rows.items() if uuid != ROOT}  # type: ignore[union-attr]
+SMALLER = stock(VCPU=2, MEMORY_MB=4096)
+FULL = Consumer(uuid=GUEST, generation=5, project="p", user="u", kind=None, slots={ROOT: {"VCPU": 5}})
+ACROSS = replace(MOVE, to_resources={"VGPU": 2, "MEMORY_MB": 512})
+WRONG: dict[str, tuple[str, Plan, Given]] = {
+    # 1. Rows of consumers that are lost, invented or renamed
+    "a row elsewhere is forgotten": (
+        "consumers",
+        gets({uuid: had for uuid, had in GETS.items() if uuid != NEUTRON}),
+        given(),
+    ),
+    "an amount grows": ("consumers", gets({**GETS, CELL0: {"VCPU": 3, "MEMORY_MB": 512}}), given()),
+    "a class gets another name that no move says": (
+        "consumers",
+        gets({**GETS, CELL0: {"PCPU": 2, "MEMORY_MB": 512}}),
+        given(host=None),
+    ),
+    "CPUs become vGPUs": (
+        "consumers",
+        replace(gets({**GETS, CELL0: {"MEMORY_MB": 512}, uuid_of(GPU): {"VGPU": 3}}), moves=(ACROSS,)),
+        given(),
+    ),
+    "a consumer that is to move is not written": ("consumers", to_cells(rewrite=None), FREE),
+    # 2. Consumers that are written otherwise than they were read
+    "a consumer has an older generation": ("consumers", to_cells(rewrite=replace(REWRITE, generation=4)), given()),
+    "a consumer gets another project": ("consumers", to_cells(rewrite=replace(REWRITE, project="q")), given()),
+    "a consumer was not read": ("consumers", to_cells(), replace(given(), consumers={})),
+    "a row that was read is not known any more": (
+        "consumers",
+        to_cells(rewrite=replace(REWRITE, before={ROOT: HAS[ROOT]}, after={CELL0: HAS[ROOT]})),
+        given(),
+    ),
+    # 3. Use beyond what there is
+    "a class that is used is removed": ("capacity", write(put(GPU, {})), given()),
+    "a class that is used is removed, by force": ("capacity", write(put(GPU, {})), given(forced=True)),
+    "a class shrinks below its use": (
+        "capacity",
+        write(put("", {**LEFT, **SMALLER})),
+        given(consumers=(FULL,)),
+    ),
+    "guests move to where they do not fit": (
+        "capacity",
+        to_cells(each=stock(VCPU=1, MEMORY_MB=4096)),
+        given(),
+    ),
+    "stock shrinks whose use was not read": ("capacity", write(put("", {**LEFT, **SMALLER})), given(rows=UNREAD)),
+    "a provider with guests is deleted": ("capacity", write(Delete(uuid_of(GPU), f"host_{GPU}")), given()),
+    # 4. Providers of others
+    "Neutron's provider is deleted": ("foreign", write(Delete(NEUTRON, "host_agent")), FREE),
+    "Cyborg's provider gets another parent": (
+        "foreign",
+        write(*cell(0), Reparent(CYBORG, "host_fpga", CELL0, "host_NUMA0", "host")),
+        given(),
+    ),
+    "Cyborg's provider gets another name": ("foreign", write(Rename(CYBORG, "renamed_fpga", "host_fpga")), given()),
+    "nova's root is written beside nova": (
+        "foreign",
+        write(put("", {**WHOLE_ROOT, **stock(CUSTOM_LICENSE=3, CUSTOM_MORE=1)})),
+        given(foreign=frozenset({ROOT})),
+    ),
+    "the root is deleted": (
+        "foreign",
+        write(Delete(ROOT, "host")),
+        given(ObservedTree(TREE.providers[:1]), consumers=()),
+    ),
+    # 5. Traits and aggregates of others
+    "an operator's trait goes": ("foreign", write(traits_of("", less=frozenset({"CUSTOM_OF_AN_OPERATOR"}))), given()),
+    "Neutron's trait goes": ("foreign", write(traits_of("agent", less=frozenset({"CUSTOM_PHYSNET_A"}))), given()),
+    "Cyborg's provider gets our mark": ("foreign", write(traits_of("fpga", plus=frozenset({MARKER}))), given()),
+    "a trait goes that the plan does not show": (
+        "foreign",
+        write(replace(traits_of(""), traits=frozenset({MARKER}))),
+        given(),
+    ),
+    "an operator's aggregate goes": ("foreign", write(SetAggregates(ROOT, "host", frozenset({"ours"}))), given()),
+    # 6. Classes of others
+    "an operator's class goes": ("foreign", write(put("", WHOLE_ROOT)), given()),
+    "an operator's class changes": ("foreign", write(put("", {**WHOLE_ROOT, **stock(CUSTOM_LICENSE=2)})), given()),
+    "Neutron's bandwidth changes": (
+        "foreign",
+        write(put("agent", stock(NET_BW_EGR_KILOBIT_PER_SEC=2000), NEUTRON)),
+        given(),
+    ),
+    # 7. Allocations that are not ours to write
+    "Neutron's row moves to our provider": (
+        "foreign",
+        replace(
+            gets({CELL0: {**HAS[ROOT], "NET_BW_EGR_KILOBIT_PER_SEC": 10}, uuid_of(GPU): {"VGPU": 1}}),
+        ),
+        given(),
+    ),
+    "a row of another host goes": (
+        "foreign",
+        gets({**GETS, str(UUID(int=99)): {"VCPU": 1}}),
+        given(),
+    ),
+    "a consumer loses all it has": ("foreign", write(DropAllocations(GUEST)), given()),
+    # 8. CPUs and memory on offer twice
+    "nova's root stays beside the cells": ("twice", to_cells(root={**WHOLE_ROOT, **LEFT}, rewrite=None), FREE),
+    "CPUs count in each cell that lists them": (
+        "twice",
+        to_cells(each=stock(VCPU=8, MEMORY_MB=4096)),
+        given(),
+    ),
+    "PCPU come beside all VCPU": (
+        "twice",
+        write(put("", {**WHOLE_ROOT, **stock(PCPU=4, CUSTOM_LICENSE=3)})),
+        given(host=pinned()),
+    ),
+    "memory counts twice": ("twice", to_cells(each=stock(VCPU=4, MEMORY_MB=8192)), given()),
+    # 9. Devices on offer twice, also for a moment
+    "VGPU are on the root and on their card": (
+        "twice",
+        write(put("", {**WHOLE_ROOT, **LEFT, **stock(VGPU=4)})),
+        given(),
+    ),
+    "a PF is offered whole, and its VFs too": (
+        "twice",
+        *as_device((NIC, stock(CUSTOM_PF=1, SRIOV_NET_VF=1)), offered={NIC: frozenset({NIC, "0000:81:10.0"})}),
+    ),
+    "a card is offered whole and divided": (
+        "twice",
+        *as_device(
+            ("0000:84:00.0", stock(CUSTOM_GPU=1)),
+            offered={"0000:84:00.0": frozenset({"0000:84:00.0"}), GPU: frozenset({"0000:84:00.0"})},
+        ),
+    ),
+    "a total counts cards that have their own providers, by another name": (
+        "twice",
+        write(put("", {**WHOLE_ROOT, **LEFT, **stock(CUSTOM_B=4)})),
+        given(host=Host(facts=HARDWARE, offered=OFFERED, in_total={GPU: frozenset({"CUSTOM_B"})}),
+              reported={"host": Names(frozenset({"CUSTOM_B"}))}),
+    ),
+    "a card has more vGPUs than it can make": ("twice", write(put(GPU, stock(VGPU=5))), given()),
+    "a PF is free while a guest has its VF": (
+        "twice",
+        write(put(NIC, stock(CUSTOM_PF=1))),
+        given(host=has_pci("0000:81:10.0")),
+    ),
+    "a card is free in its new form before its old one goes": (
+        "twice",
+        write(Create(uuid_of("0000:84:00.0"), "host_0000:84:00.0", ROOT),
+              put("0000:84:00.0", stock(CUSTOM_GPU=1)), put(GPU, {}), Delete(uuid_of(GPU), f"host_{GPU}")),
+        FREE,
+    ),
+    "cells are stocked before the root gives": (
+        "twice",
+        write(*cell(0), put("NUMA0", stock(VCPU=4)), put("", {**LEFT, **stock(VCPU=4, MEMORY_MB=8192)})),
+        given(),
+    ),
+    # 10. Steps before their time
+    "a child is made before its parent": ("order", write(Create(uuid_of("x"), "host_x", CELL0), *cell(0)), given()),
+    "stock is written before its provider is made": (
+        "order",
+        write(put("NUMA0", stock(VCPU=4)), *cell(0)),
+        given(),
+    ),
+    "a provider goes before what is below it": (
+        "order",
+        write(Delete(uuid_of(GPU), f"host_{GPU}"), Delete(uuid_of("y"), "host_y")),
+        given(ObservedTree((*TREE.providers, seen("y", {}, parent=f"host_{GPU}"))), consumers=()),
+    ),
+    "a provider comes below itself": (
+        "order",
+        write(Reparent(uuid_of(GPU), f"host_{GPU}", uuid_of("y"), "host_y", "host")),
+        given(ObservedTree((*TREE.providers, seen("y", {}, parent=f"host_{GPU}"))), consumers=()),
+    ),
+    "a second root is made": ("order", write(Create(str(UUID(int=2)), "other", None)), given()),
+    "a provider is made twice": ("order", write(*cell(0), *cell(0)), given()),
+    # 11. Dedicated CPUs that guests have
+    "PCPU come on offer whose CPUs a guest without allocations has": (
+        "pinned",
+        write(put("", SPLIT)),
+        given(host=pinned(2, 3)),
+    ),
+    "PCPU come on offer in a cell whose CPUs a guest has": (
+        "pinned",
+        to_cells(each=stock(VCPU=2, PCPU=2, MEMORY_MB=4096)),
+        given(host=pinned(6)),
+    ),
+    "more dedicated CPUs come than guests have allocations for": (
+        "pinned",
+        write(put("", SPLIT)),
+        given(
+            ObservedTree((seen("", {**LEFT, **stock(VCPU=6, PCPU=2, MEMORY_MB=8192)}), *TREE.providers[1:])),
+            consumers=(replace(CONSUMER, slots={ROOT: {"PCPU": 2}}),),
+            host=pinned(2, 3, 6, 7),
+        ),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG.values(), ids=WRONG)
+def test_a_wrong_plan_is_found_by_the_laws_alone(case: tuple[str, Plan, Given]) -> None:
+    law, plan, told = case
+
+    assert law in {one.law for one in breaches(plan, told)}
+    with pytest.raises(Unlawful, match=f"breaks the law of .*{law}") as raised:
+        lawful(plan, told)
+    assert law in raised.value.laws
+
+
+def test_at_least_thirty_wrong_plans_break_each_of_the_laws() -> None:
+    assert len(WRONG) >= 30
+    assert {law for law, _, _ in WRONG.values()} == LAWS.keys()
