@@ -518,3 +518,20 @@ def test_a_guest_gets_its_set_back_only_with_what_its_flavor_names(elsewhere: Sl
 
     assert (found.kind, found.repair is not None) == (Kind.MISSING, whole)
     assert whole or "how much CUSTOM_TOKEN the guest should have" in found.seen
+
+
+@pytest.mark.parametrize(
+    ("stands", "kind"),
+    [
+        pytest.param((), "INSTANCE", id="no consumer"),
+        pytest.param((consumer(slots={SHARED: {"DISK_GB": 10}}, kind=None),), None, id="without a type"),
+        pytest.param((consumer(slots={SHARED: {"DISK_GB": 10}}, kind="SERVER"),), "SERVER", id="of another type"),
+    ],
+)
+def test_a_guest_that_gets_its_set_back_keeps_the_type_of_its_consumer(
+    stands: tuple[Consumer, ...], kind: str | None
+) -> None:
+    (found, *_) = find_all(snapshot(*stands))
+
+    assert found.kind is Kind.MISSING
+    assert rewrites(found)["guest"].kind == kind

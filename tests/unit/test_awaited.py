@@ -1,10 +1,14 @@
 """Devices that a boot of the host took away: their stock stays, reserved, until they are back or the wait is over."""
 
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agent.audit.decide.findings import Kind
 from agent.audit.run import witness
@@ -305,13 +309,53 @@ def test_cpus_and_memory_that_a_boot_took_away_are_not_awaited(start: Start, lay
     assert done.notes == ()
 
 
+SECOND = "0000:83:00.0"
+amounts = st.none() | st.integers(0, 4)  # VFs that a card shows; None: it is out of sight itself
+
+
+def two_cards(boot: str, first: int | None, second: int | None, types: int) -> HostFacts:
+    functions = [
+        *(card(NIC, first) if first is not None else ()),
+        *(card(SECOND, second) if second is not None else ()),
+        gpu(),
+    ]
+    return replace(host(*functions, parents=(parent(gpu(), a=types),) if types else ()), boot=boot)
+
+
+@given(
+    st.sampled_from(get_args(Layout)),
+    st.lists(st.tuples(amounts, amounts, st.sampled_from((0, 8))), min_size=1, max_size=3),
+)
+@settings(max_examples=30)
+def test_whatever_is_gone_after_a_boot_stays_reserved_and_no_more_is_on_offer_than_is_there(
+    layout: Layout, looks: list[tuple[int | None, int | None, int]]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        one = OneHost(Path(folder), two_cards("first", 4, 4, 8), Policy(layout=layout, devices=ALL))
+        one.sync()
+        before, whole = [seen.provider for seen in one.tree()], totals(one)
+
+        for first, second, types in looks:
+            one.sync(facts=two_cards("second", first, second, types))
+            assert totals(one) == whole
+            assert (on_offer(one, VF), on_offer(one, "VGPU")) == ((first or 0) + (second or 0), types)
+        one.sync(facts=two_cards("second", 4, 4, 8))
+
+        assert [seen.provider for seen in one.tree()] == before
+
+
+def on_offer(one: OneHost, name: str) -> int:
+    """What is not reserved of a class, over all providers."""
+    stocks = (seen.provider.inventories.get(name) for seen in one.tree())
+    return sum(stock.total - stock.reserved for stock in stocks if stock)
+
+
 def test_of_two_cards_of_one_class_in_a_total_the_one_that_a_boot_took_away_is_awaited(start: Start) -> None:
     """A person withdrew the other one meanwhile, so that nothing of the class is left."""
-    second = "0000:83:00.0"
-    one = start("flat", facts=replace(host(*card(NIC, 4), *card(second, 4)), boot="first"))
+    one = start("flat", facts=replace(host(*card(NIC, 4), *card(SECOND, 4)), boot="first"))
     rule = parse_rule({"address": "0000:81:10.*", "resource_class": VF}, 1)
 
-    later = replace(host(*card(NIC, 0), *card(second, 4)), boot="second")
+    later = replace(host(*card(NIC, 0), *card(SECOND, 4)), boot="second")
     one.sync(FORCE, facts=later, policy=replace(one.policy, devices=DevicePolicy(report=True, rules=(rule,))))
 
     assert one.stock()[VF] == (8, 8)
