@@ -20,7 +20,7 @@ from agent.command.record import host_files
 from agent.command.result import Report, choice_of
 from agent.connect.choice import host_driver, settings_for
 from agent.errors import StateError
-from agent.state.files import checksum, replace_durably, temporary_path
+from agent.state.files import checksum, read_whole, replace_durably
 from agent.sync.packing import check_folder, pack, write_packed
 
 _TABLE = "agent.command.host_tables:print_bundle"
@@ -129,7 +129,7 @@ def _read_key(folder: Path) -> bytes | None:
     """
     path = folder / _KEY
     try:
-        key = bytes.fromhex(path.read_text(encoding="ascii"))
+        key = bytes.fromhex(read_whole(path).decode("ascii"))
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -153,8 +153,6 @@ def _keep_key(folder: Path, key: bytes) -> None:
     """
     path = folder / _KEY
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        temporary_path(path).touch(0o600)
-        replace_durably(path, key.hex())
+        replace_durably(path, key.hex(), mode=0o600)
     except OSError as error:
         raise StateError(f"cannot keep the key of the masks: {error.strerror}: {path}") from error

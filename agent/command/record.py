@@ -9,6 +9,7 @@ from agent.connect.choice import HypervisorNeeded, host_driver
 from agent.errors import StateError
 from agent.settings.read import Settings
 from agent.state.identity import read_identity
+from agent.state.rights import owners_rights
 from agent.sync.archive import archive_files
 from drivers.host.disk import probe_disk
 from drivers.host.pmem import read_namespaces
@@ -74,9 +75,10 @@ def _check_new(folder: Path) -> None:
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:
     try:
-        for name, text in files.items():
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+        with owners_rights(folder):
+            for name, text in files.items():
+                path = folder / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise StateError(f"cannot write the host archive: {error.strerror}: {error.filename or folder}") from error

@@ -12,7 +12,8 @@ from pathlib import Path
 from agent.connect.choice import Choice
 from agent.errors import StateError
 from agent.settings.read import Settings
-from agent.state.files import files_in
+from agent.state.files import files_in, remove
+from agent.state.rights import owners_rights
 from agent.sync.packing import remove_left_over, write_packed
 from agent.sync.recorder import Recorder, begin_anew, keep_state, new_recorder, packed_case
 from drivers.base import Driver
@@ -90,7 +91,7 @@ class KeptCases:
             self._write(node, {"rename_from": None, "deep": deep})
             self._reasons.append(reason)
             for old in case_files(self._settings.state_directory)[: -self._settings.keep_cases]:
-                old.unlink(missing_ok=True)
+                remove(old)
         except (StateError, OSError) as error:
             if reason not in self._unkept:
                 LOG.warning(
@@ -101,8 +102,9 @@ class KeptCases:
     def _write(self, node: str, options: Mapping[str, object]) -> None:
         """Write a case, with the highest number, if it is not too large; StateError, OSError: it cannot be written."""
         folder = self._settings.state_directory / _FOLDER
-        folder.mkdir(parents=True, exist_ok=True)
-        remove_left_over(folder)
+        with owners_rights(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            remove_left_over(folder)
         packed = packed_case(self.recorder, self._settings, "plan", options)
         if len(packed) > MOST_BYTES:
             return

@@ -9,7 +9,7 @@ from typing import Any
 
 from agent.audit.decide.findings import Kind
 from agent.errors import StateError
-from agent.state.files import replace_quickly
+from agent.state.files import read_whole, replace_quickly
 from agent.sync.outcome import Status
 
 _NAME = "status.json"
@@ -119,7 +119,7 @@ def read_status(directory: Path) -> dict[str, Any]:
     """
     path = directory / _NAME
     try:
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        record: dict[str, Any] = json.loads(read_whole(path))
         if record["format"] != _FORMAT:
             raise ValueError("another format")
     except FileNotFoundError as error:

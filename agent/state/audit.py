@@ -13,7 +13,7 @@ from typing import Any
 
 from agent.errors import StateError
 from agent.state.clock import Clock, decode_clock, encode_clock, probe_clock
-from agent.state.files import read_whole, replace_durably, seal, unseal
+from agent.state.files import read_whole, remove, replace_durably, seal, unseal
 from agent.state.places import same_place
 from reportclient.allocations import Allocation
 
@@ -118,7 +118,7 @@ def forget_memory(directory: Path, root_uuid: str) -> None:
     """
     path = _path(directory, root_uuid)
     try:
-        path.unlink(missing_ok=True)
+        remove(path)
     except OSError as error:
         raise StateError(f"cannot remove {path}: {error.strerror}") from error
 

@@ -3,9 +3,13 @@
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from agent.state.rights import owners_rights
 
 _PART = 1 << 16  # bytes read at a time
 _NEW = ".new"  # end of a temporary file's name
@@ -16,30 +20,51 @@ def temporary_path(path: Path) -> Path:
     return path.with_name(f"{path.name}{_NEW}")
 
 
-def replace_durably(path: Path, text: str) -> None:
+def replace_durably(path: Path, text: str, mode: int = 0o666) -> None:
     """
     Replace a file, whole or not at all, and wait until it is on disk; a missing folder is made.
+
+    ``mode`` is that of a new file, before the umask.
 
     Raises:
         OSError: the file cannot be written; the old one stays.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_durably(temporary_path(path), text)
-    temporary_path(path).rename(path)
-    sync_folder(path.parent)
+    with owners_rights(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_durably(temporary_path(path), text, mode)
+        temporary_path(path).rename(path)
+        sync_folder(path.parent)
 
 
-def write_durably(path: Path, text: str) -> None:
+def write_durably(path: Path, text: str, mode: int = 0o666) -> None:
     """
-    Write a file and wait until it is on disk.
+    Write a file and wait until it is on disk; ``mode`` is that of a new file, before the umask.
 
-    A file that is there is overwritten in place, so that the disk space it reserves is used.
+    A file that is there is overwritten in place, so that the disk space it reserves is used; a link, or a file of
+    another user, is replaced.
     """
-    with path.open("r+b" if path.exists() else "wb") as file:
+    with owners_rights(path), os.fdopen(_open_own(path, mode), "wb") as file:
         file.write(text.encode())
         file.truncate()
         file.flush()
         os.fsync(file.fileno())
+
+
+def _open_own(path: Path, mode: int) -> int:
+    """Open a file for writing that belongs to this user alone, and make it where there is none."""
+    flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    with suppress(OSError):
+        descriptor = os.open(path, flags)
+        found = os.fstat(descriptor)
+        if (
+            stat.S_ISREG(found.st_mode)
+            and (found.st_uid, found.st_nlink) == (os.geteuid(), 1)
+            and not found.st_mode & 0o777 & ~mode
+        ):
+            return descriptor
+        os.close(descriptor)
+    path.unlink(missing_ok=True)
+    return os.open(path, flags | os.O_CREAT | os.O_EXCL, mode)
 
 
 def replace_quickly(path: str, data: bytes, mode: int) -> None:
@@ -52,18 +77,19 @@ def replace_quickly(path: str, data: bytes, mode: int) -> None:
         OSError: the file cannot be written; the old one stays.
     """
     temporary, flags = f"{path}{_NEW}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-    try:
-        descriptor = os.open(temporary, flags, mode)
-    except FileNotFoundError:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(temporary, flags, mode)
-    try:
-        while data:
-            data = data[os.write(descriptor, data) :]
-        os.fchmod(descriptor, mode)
-    finally:
-        os.close(descriptor)
-    os.replace(temporary, path)  # noqa: PTH105 - as said above
+    with owners_rights(path):
+        try:
+            descriptor = os.open(temporary, flags, mode)
+        except FileNotFoundError:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(temporary, flags, mode)
+        try:
+            while data:
+                data = data[os.write(descriptor, data) :]
+            os.fchmod(descriptor, mode)
+        finally:
+            os.close(descriptor)
+        os.replace(temporary, path)  # noqa: PTH105 - as said above
 
 
 def read_whole(path: Path | str) -> bytes:
@@ -73,7 +99,8 @@ def read_whole(path: Path | str) -> bytes:
     Raises:
         OSError: the file does not exist or cannot be read.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    with owners_rights(path):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         parts = []
         while part := os.read(descriptor, _PART):
@@ -81,6 +108,17 @@ def read_whole(path: Path | str) -> bytes:
         return b"".join(parts)
     finally:
         os.close(descriptor)
+
+
+def remove(path: Path) -> None:
+    """
+    Remove a file; nothing happens where there is none.
+
+    Raises:
+        OSError: it cannot be removed.
+    """
+    with owners_rights(path):
+        path.unlink(missing_ok=True)
 
 
 def files_in(folder: Path, *suffixes: str) -> list[Path]:
@@ -91,7 +129,7 @@ def files_in(folder: Path, *suffixes: str) -> list[Path]:
         OSError: the folder cannot be read. (``Path.glob`` takes it for an empty one.)
     """
     try:
-        with os.scandir(folder) as found:
+        with owners_rights(folder), os.scandir(folder) as found:
             return sorted(folder / one.name for one in found if one.name.endswith(suffixes))
     except FileNotFoundError:
         return []

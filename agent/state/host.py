@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent.errors import StateError
-from agent.state.files import read_whole, replace_durably, temporary_path, write_durably
+from agent.state.files import read_whole, remove, replace_durably, temporary_path, write_durably
 from agent.state.memory import NodeState, decode_state, encode_state
 from agent.state.places import same_place
 
@@ -75,7 +75,7 @@ class StateFile:
             write_durably(temporary, " " * max(RESERVE_BYTES, 2 * len(encode_state(state))))
         except OSError as error:
             with suppress(OSError):
-                temporary.unlink(missing_ok=True)
+                remove(temporary)
             raise StateError(
                 f"cannot write state below {self._path.parent}: {error.strerror}: nothing was sent to placement; "
                 f"free disk space or set [agent] state_directory"
@@ -104,7 +104,7 @@ class StateFile:
             StateError: the file cannot be removed.
         """
         try:
-            self._path.unlink(missing_ok=True)
+            remove(self._path)
         except OSError as error:
             raise StateError(f"cannot remove {self._path}: {error.strerror}") from error
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from agent.errors import StateError
 from agent.state.files import read_whole, sync_folder, write_durably
+from agent.state.rights import owners_rights
 
 FILE = "compute_id"
 _NAMESPACE = uuid.UUID("0d1b1c86-6b0e-45d7-9a5e-0a1d9a0f6f0e")
@@ -72,18 +73,19 @@ def keep_identity(folder: Path, identity: str) -> None:
         StateError: the file cannot be written, or there is one.
     """
     path, temporary = folder / FILE, folder / f".{FILE}.{os.getpid()}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_durably(temporary, identity)
-        os.link(temporary, path)  # unlike a rename, this fails if the file exists
-        sync_folder(folder)
-    except OSError as error:
-        nowhere = (
-            f", a link to {path.readlink()}, which is not there" if path.is_symlink() and not path.exists() else ""
-        )
-        raise StateError(f"cannot write {path}, this host's identity: {error.strerror}{nowhere}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    with owners_rights(folder):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_durably(temporary, identity)
+            os.link(temporary, path)  # unlike a rename, this fails if the file exists
+            sync_folder(folder)
+        except OSError as error:
+            nowhere = (
+                f", a link to {path.readlink()}, which is not there" if path.is_symlink() and not path.exists() else ""
+            )
+            raise StateError(f"cannot write {path}, this host's identity: {error.strerror}{nowhere}") from error
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def planned_identity(hostname: str) -> str:

@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from oslo_concurrency import lockutils
 
 from agent.errors import StateError
+from agent.state.rights import owners_rights
 
 _PATIENCE_S = 10  # wait for another process that writes
 
@@ -44,8 +45,11 @@ def serving(directory: Path) -> Iterator[None]:
 def _holding(name: str, directory: Path, otherwise: str, *, patience_s: int) -> Iterator[None]:
     """Inside the context, no other process has the lock of this name."""
     try:
-        lock = lockutils.external_lock(name, lock_path=str(directory))
-        if not lock.acquire(blocking=patience_s > 0, timeout=patience_s):
+        with owners_rights(directory):
+            _make_private(directory, name)
+            lock = lockutils.external_lock(name, lock_path=str(directory))
+            taken = lock.acquire(blocking=patience_s > 0, timeout=patience_s)
+        if not taken:
             raise StateError(otherwise)
     except OSError as error:
         raise StateError(
@@ -56,18 +60,14 @@ def _holding(name: str, directory: Path, otherwise: str, *, patience_s: int) -> 
         yield
     finally:
         lock.release()
-        _give_back(directory)
 
 
-def _give_back(directory: Path) -> None:
-    """Give files that root made to the folder's owner, the service's user, who could not replace them otherwise."""
-    owner = directory.stat() if os.geteuid() == 0 and directory.exists() else None
-    if owner is None or owner.st_uid == 0:
-        return
-    for folder, folders, files in os.walk(directory):
-        for name in (*folders, *files):
-            path = Path(folder, name)
-            with suppress(OSError):  # another process may have removed the file
-                made = path.lstat()
-                if made.st_uid == 0 and (made.st_nlink == 1 or path.is_dir()):
-                    os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+def _make_private(directory: Path, name: str) -> None:
+    """Let nobody else open a lock's file: who can read it can hold it, and so stop this agent."""
+    directory.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(directory / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        if os.fstat(descriptor).st_uid == os.geteuid():
+            os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)

@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from agent.errors import StateError
 from agent.state.clock import Clock, decode_clock, encode_clock, probe_clock
-from agent.state.files import checksum, replace_durably
+from agent.state.files import checksum, read_whole, replace_durably
 from agent.state.places import same_place
 from reportclient.payload import decode_inventory, encode_inventory
 from reportclient.tree import ObservedProvider, Provider
@@ -69,7 +69,7 @@ def read_nodes(directory: Path, where: str, ironic: str, *, clock: Clock | None 
     """
     path, fresh = directory / MEMORY_NAME, NodesMemory(where=where, ironic=ironic)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_whole(path).decode()
         head, _, body = text.partition("\n")
         record = json.loads(head)
         if (record["format"], record.pop("checksum")) != (_FORMAT, checksum(record, body)):
@@ -138,7 +138,7 @@ def own_mark(directory: Path, *, writes: bool) -> str:
     """
     path = directory / "agent_id"
     try:
-        return path.read_text(encoding="utf-8").strip()
+        return read_whole(path).decode().strip()
     except FileNotFoundError:
         mark = str(uuid4())
     except (OSError, UnicodeDecodeError) as error:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from agent.errors import StateError
-from agent.state.files import files_in, replace_durably, seal, sync_folder, unseal
+from agent.state.files import files_in, read_whole, remove, replace_durably, seal, sync_folder, unseal
 from agent.state.places import same_place
 from agent.sync.decide.draft import Draft
 from agent.sync.node import ComputeNode
@@ -88,7 +88,7 @@ def read_approval(path: Path) -> Approval | None:
         UntrustedApproval: it is damaged. StateError: it cannot be read.
     """
     try:
-        return _decode(path.read_text(encoding="utf-8", errors="replace"))
+        return _decode(read_whole(path).decode(errors="replace"))
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -130,7 +130,7 @@ def withdraw(directory: Path) -> tuple[tuple[Path, ...], tuple[tuple[Path, Appro
 def _remove(path: Path, why: str) -> None:
     try:
         if path.exists():
-            path.unlink()
+            remove(path)
             sync_folder(path.parent)
     except OSError as error:
         raise StateError(f"cannot remove {path}, which is {why}: {error.strerror}: remove it by hand") from error

@@ -17,7 +17,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from agent.state.files import replace_durably
+from agent.state.files import files_in, read_whole, remove, replace_durably
 from agent.state.locks import locked
 from agent.state.places import same_place
 from agent.sync.approval import UntrustedApproval, find_approval, forget_approval
@@ -199,15 +199,15 @@ def remember_plan(node: ComputeNode, draft: Draft) -> None:
     text = json.dumps(encode_kept(draft.plan, draft.observed))
     with suppress(OSError):
         replace_durably(folder / f"{draft.plan.digest}.json", text)
-        for old in sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)[:-_KEPT]:
-            old.unlink()
+        for old in sorted(files_in(folder, ".json"), key=lambda path: path.lstat().st_mtime)[:-_KEPT]:
+            remove(old)
 
 
 def read_plan(node: ComputeNode, digest: str) -> ReadPlanForm | None:
     """The plan of a digest as it was shown on this host; None when it was not, or is not readable."""
     path: Path = node.settings.state_directory / "plans" / f"{digest}.json"
     with suppress(OSError, ValueError, RecursionError):
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(read_whole(path))
         whole = isinstance(found, dict) and all(isinstance(found.get(key), list) for key in ("moves", "operations"))
         return found if whole else None
     return None

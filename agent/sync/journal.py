@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import StateError
-from agent.state.files import checksum, files_in, replace_durably
+from agent.state.files import checksum, files_in, read_whole, remove, replace_durably
 from agent.sync.decide.draft import Draft
 from agent.sync.json_form import encode_after, encode_observed_tree, encode_plan
 from agent.sync.node import ComputeNode
@@ -69,8 +69,8 @@ def journaled(node: ComputeNode, draft: Draft, agreed: str | None, undoes: str |
             raise StateError(f"{node.name} was converted, but that cannot be remembered: {error}") from error
     finally:
         with suppress(OSError):
-            for old in sorted(folder.glob("*.json"))[:-_KEPT]:
-                old.unlink()
+            for old in files_in(folder, ".json")[:-_KEPT]:
+                remove(old)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ def read_journal(folder: Path) -> tuple[Entry, ...]:
         raise StateError(f"cannot read {folder / _FOLDER}: {error.strerror}") from error
     for path in paths:
         try:
-            found.append(_decode(path, json.loads(path.read_text(encoding="utf-8"))))
+            found.append(_decode(path, json.loads(read_whole(path))))
         except OSError as error:
             raise StateError(f"cannot read {path}: {error.strerror}") from error
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from agent.errors import StateError
+from agent.state.rights import owners_rights
 from drivers.host.archive import MAX_ARCHIVE_BYTES
 
 MAX_MEMBER_BYTES = 256 << 20  # limit for one file of a case: the answers about 10,000 nodes have about 50 MiB
@@ -24,7 +25,7 @@ def check_folder(path: Path, what: str = "case") -> None:
         StateError: no file can be made in its folder.
     """
     try:
-        with tempfile.TemporaryFile(dir=path.parent):
+        with owners_rights(path), tempfile.TemporaryFile(dir=path.parent):
             pass
     except OSError as error:
         raise _unwritten(path, error, what) from error
@@ -67,20 +68,25 @@ def write_packed(path: Path, data: bytes, what: str = "case") -> None:
     Raises:
         StateError: the file cannot be written; nothing is left of it.
     """
-    prefix, suffix = _TEMPORARY
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=prefix, suffix=suffix)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(handle)
-            Path(name).rename(path)
-        finally:
-            with suppress(OSError):
-                Path(name).unlink(missing_ok=True)
+        with owners_rights(path):
+            _write_packed(path, data)
     except OSError as error:
         raise _unwritten(path, error, what) from error
+
+
+def _write_packed(path: Path, data: bytes) -> None:
+    prefix, suffix = _TEMPORARY
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=prefix, suffix=suffix)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(handle)
+        Path(name).rename(path)
+    finally:
+        with suppress(OSError):
+            Path(name).unlink(missing_ok=True)
 
 
 def remove_left_over(folder: Path) -> None:

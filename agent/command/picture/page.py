@@ -14,6 +14,8 @@ from agent import VERSION
 from agent.command.picture.drawing import clean, draw, guest_rules
 from agent.command.picture.subjects import Subject
 from agent.errors import ConfigError
+from agent.state.files import temporary_path, write_durably
+from agent.state.rights import owners_rights
 
 HTML, SVG = ".html", ".svg"
 
@@ -28,12 +30,11 @@ def write_picture(path: Path, title: str, subjects: Sequence[Subject]) -> None:
     if path.suffix == SVG and len(subjects) != 1:
         raise ConfigError(f"{path}: a drawing alone shows one node, and there are {len(subjects)}: name a file {HTML}")
     text = page(title, subjects) if path.suffix == HTML else alone(subjects[0])
-    temporary = path.with_name(f".{path.name}.new")
     try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.rename(path)
+        with owners_rights(path):
+            write_durably(temporary_path(path), text)
+            temporary_path(path).rename(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise ConfigError(f"cannot write the picture {path}: {error.strerror}") from error
 
 

@@ -1,0 +1,63 @@
+"""Keeps root from acting for somebody else: below the folder of another user it has only that user's rights."""
+
+import os
+import pwd
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_ONE = threading.RLock()  # rights are those of the whole process
+
+
+@contextmanager
+def owners_rights(path: Path | str) -> Iterator[None]:
+    """
+    Inside the context, root has the rights of the user whose folder ``path`` leads through first; nobody else changes.
+
+    Who owns a folder can exchange everything below it at any moment, by a link to a file of root's too. What is made
+    inside the context belongs to that user, so nothing has to be given to it. The groups are those of the user, without
+    those that a unit adds.
+
+    Raises:
+        OSError: a folder of the path cannot be looked at.
+    """
+    owner = _first_owner(Path(path)) if os.getuid() == 0 else None
+    if owner is None or owner.st_uid == os.geteuid():
+        yield
+        return
+    with _ONE:
+        before = os.geteuid(), os.getegid(), os.getgroups()
+        _become(owner.st_uid, owner.st_gid, _groups(owner))
+        try:
+            yield
+        finally:
+            _become(*before)
+
+
+def _first_owner(path: Path) -> os.stat_result | None:
+    """Return the first folder or file on the way to a path that is not root's; None where all that exist are root's."""
+    path = path.absolute()
+    for part in (*reversed(path.parents), path):
+        try:
+            found = part.stat()
+        except FileNotFoundError:
+            return None
+        if found.st_uid:
+            return found
+    return None
+
+
+def _groups(owner: os.stat_result) -> list[int]:
+    try:
+        user = pwd.getpwuid(owner.st_uid)
+    except KeyError:  # a user of a container
+        return [owner.st_gid]
+    return os.getgrouplist(user.pw_name, user.pw_gid)
+
+
+def _become(user: int, group: int, groups: list[int]) -> None:
+    os.seteuid(0)
+    os.setgroups(groups)
+    os.setegid(group)
+    os.seteuid(user)
