@@ -2,18 +2,29 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from agent.service.audits import Audited
+from agent.service.metrics import Metrics
+from agent.service.result import result_of
 from agent.sync.decide.hardware import Host
-from agent.sync.decide.laws import LAWS, Given, breaches, lawful
+from agent.sync.decide.laws import LAWS, Breach, Given, breaches, lawful, sentences
+from agent.sync.decide.view import Wishes
+from agent.sync.outcome import Status
+from agent.sync.run import run_pass
+from beds.one_host import ROOT as ONE_ROOT
+from beds.one_host import OneHost, PresentDriver
+from drivers.base import Survey
 from drivers.facts import CpuMap, Guest, HostCpu, NumaCell
 from drivers.libvirt.shape import EMITTED
+from drivers.policy import Policy
 from fakes import FACTS
 from hardware import at, card, gpu, host, parent
-from reportclient.allocations import Allocation, Consumer, Move
+from reportclient.allocations import Allocation, Consumer, Holdings, Move
 from reportclient.errors import Unlawful
 from reportclient.ownership import MARKER, Names
 from reportclient.plan import (
@@ -31,7 +42,7 @@ from reportclient.plan import (
     SetTraits,
 )
 from reportclient.renaming import child_uuid
-from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 Stocks = Mapping[str, Inventory]
 ROOT = str(UUID(int=1))
@@ -441,3 +452,40 @@ def test_a_wrong_plan_is_found_by_the_laws_alone(case: tuple[str, Plan, Given]) 
 def test_at_least_thirty_wrong_plans_break_each_of_the_laws() -> None:
     assert len(WRONG) >= 30
     assert {law for law, _, _ in WRONG.values()} == LAWS.keys()
+
+
+class Doubling(PresentDriver):
+    """A driver with a fault: it counts each CPU twice."""
+
+    def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
+        tree, holdings = super().shape(survey, policy, observed)
+        cpus = tree.root.inventories["VCPU"]
+        twice = replace(cpus, total=2 * cpus.total, max_unit=2 * cpus.total)
+        root = replace(tree.root, inventories={**tree.root.inventories, "VCPU": twice})
+        return ProviderTree((root, *tree.providers[1:])), holdings
+
+
+def test_a_pass_whose_plan_breaks_a_law_writes_nothing_and_is_counted(tmp_path: Path) -> None:
+    one = OneHost(tmp_path, HARDWARE, Policy())
+    faulty = replace(one.node, driver=Doubling(HARDWARE, ONE_ROOT))
+
+    done = run_pass(faulty, Wishes(force=True, reshape=True))
+
+    assert (done.status, done.broken, one.sender.writes) == (Status.UNSAFE, ("twice",), 0)
+    assert done.notes[0] == (
+        "the plan breaks the law of twice: 16 CPUs are on offer on all providers together, and this host has 8"
+    )
+    assert "report it with the case" in done.notes[1]
+    metrics = Metrics()
+    for law in result_of(done, Audited()).broken:
+        metrics.broke(law)
+    name = "compute_node_agent_broken_laws_total"
+    assert metrics.registry.get_sample_value(name, {"law": "twice"}) == 1
+    assert metrics.registry.get_sample_value(name, {"law": "order"}) == 0
+
+
+def test_a_refusal_names_a_few_breaches_and_counts_the_others() -> None:
+    told = sentences([Breach("order", f"step {number}") for number in range(9)])
+
+    assert told[3:5] == ("the plan breaks the law of order: step 3", "it breaks laws at 5 more places")
+    assert sentences(()) == ()

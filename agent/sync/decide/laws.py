@@ -86,7 +86,7 @@ def breaches(plan: Plan, given: Given) -> tuple[Breach, ...]:
         if any(one.law == "order" for one in against):
             break
         walk.take(step)
-        if isinstance(step, SetInventories | Reshape | Delete):
+        if isinstance(step, SetInventories | Reshape) or step is plan.operations[-1]:
             for key, (number, breach) in walk.wrongs().items():
                 stood = before.get(key) or before.get((key[0], ""), (0, breach))
                 found += [breach] if number > max(0, stood[0]) else []
