@@ -140,6 +140,17 @@ def test_a_trait_that_somebody_puts_on_a_device_is_no_use(start: Start) -> None:
     assert one.stock(NIC) == OFFERED
 
 
+@pytest.mark.parametrize("ratio", [2.0, 0.5])
+def test_a_ratio_that_somebody_sets_on_a_device_is_no_use(start: Start, ratio: float) -> None:
+    one = start()
+    one.set_by_hand(NIC, CLASS, allocation_ratio=ratio)
+
+    outcome = one.sync()
+
+    assert one.stock(NIC) == OFFERED
+    assert not any("one-time" in note for note in outcome.notes)
+
+
 @pytest.mark.parametrize("layout", ["numa", "cells", "devices"])
 def test_our_own_writes_are_no_use(start: Start, layout: str) -> None:
     one = start()

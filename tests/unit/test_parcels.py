@@ -1,8 +1,11 @@
 """Parcels: what becomes of pieces of one class when the units of their guest are known."""
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 import pytest
 
-from drivers.parcels import Parcel, deal
+from drivers.parcels import Parcel, conversions, deal, relabel
 
 
 def parcel(provider: str, amount: int) -> Parcel:
@@ -34,3 +37,63 @@ def test_what_is_left_goes_to_the_unit_that_is_near_first() -> None:
     found, _ = deal([parcel("one", 3)], {"two": 2, "three": 2}, str, lambda _: "two")
 
     assert {one.to_provider: one.amount for one in found} == {"two": 2, "three": 1}
+
+
+def cpus(**amounts: int) -> list[Parcel]:
+    """VCPU of one consumer, by provider."""
+    return [replace(parcel(place, amount), resource_class="VCPU", to_class="VCPU") for place, amount in amounts.items()]
+
+
+def by_place(parcels: Iterable[Parcel]) -> dict[tuple[str, str], int]:
+    found: dict[tuple[str, str], int] = {}
+    for one in parcels:
+        assert one.amount > 0
+        found[one.provider, one.to_class] = found.get((one.provider, one.to_class), 0) + one.amount
+    return found
+
+
+@pytest.mark.parametrize(
+    ("amount", "units", "pinned"),
+    [
+        pytest.param(2, {"one": 1, "two": 1}, {"one": 1, "two": 1}, id="as the units are"),
+        pytest.param(2, {"two": 2}, {"two": 2}, id="where all units are"),
+        pytest.param(3, {"two": 1}, {"two": 2, "one": 1}, id="then what is near, whatever place it is"),
+        pytest.param(3, {}, {"two": 2, "one": 1}, id="near first where no unit is known"),
+        pytest.param(1, {"one": 2, "two": 2}, {"one": 1}, id="no more than is asked for"),
+        pytest.param(4, {"one": 9}, {"one": 2, "two": 2}, id="no more than there is"),
+        pytest.param(0, {"one": 2}, {}, id="nothing"),
+    ],
+)
+def test_the_units_of_a_guest_decide_which_parcels_get_another_class(
+    amount: int, units: dict[str, int], pinned: dict[str, int]
+) -> None:
+    found = relabel(cpus(one=2, two=2), "VCPU", "PCPU", amount, units, lambda each: each.provider == "one")
+
+    wanted = {(place, "PCPU"): each for place, each in pinned.items()}
+    rest = {(place, "VCPU"): 2 - pinned.get(place, 0) for place in ("one", "two")}
+    assert by_place(found) == wanted | {slot: each for slot, each in rest.items() if each}
+
+
+def test_units_that_are_allocated_as_the_other_class_already_take_no_more() -> None:
+    already = [replace(one, to_class="PCPU") for one in cpus(one=1)]
+
+    found = relabel([*cpus(one=2, two=2), *already], "VCPU", "PCPU", 1, {"one": 1, "two": 1}, lambda _: 0)
+
+    assert by_place(found) == {("one", "VCPU"): 2, ("one", "PCPU"): 1, ("two", "VCPU"): 1, ("two", "PCPU"): 1}
+
+
+@pytest.mark.parametrize(
+    ("surplus", "missing", "found"),
+    [
+        pytest.param({"A": 2}, {"B": 2}, [("A", "B", 2)], id="one into another"),
+        pytest.param({"A": 3}, {"B": 1, "C": 2}, [("A", "B", 1), ("A", "C", 2)], id="one into several"),
+        pytest.param({"A": 1, "B": 2}, {"C": 3}, [("A", "C", 1), ("B", "C", 2)], id="several into one"),
+        pytest.param({"A": 2}, {"B": 1}, [], id="the sums differ"),
+        pytest.param({"A": 1, "B": 1}, {"C": 1, "D": 1}, [], id="several into several: nothing tells which"),
+        pytest.param({"A": 1}, {"X": 1}, [], id="a class that it may not become"),
+    ],
+)
+def test_a_class_becomes_another_only_where_the_sums_allow_one_answer(
+    surplus: dict[str, int], missing: dict[str, int], found: list[tuple[str, str, int]]
+) -> None:
+    assert conversions(surplus, missing, lambda _, other: other != "X") == found
