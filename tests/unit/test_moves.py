@@ -854,6 +854,17 @@ def test_a_new_name_comes_with_another_layout_where_the_guests_card_is_known(
     assert (move.to_provider, dict(move.to_resources)) == (unit, {"CUSTOM_A": 2})
 
 
+@pytest.mark.parametrize(("stood", "renamed"), [(0, True), (2, True), (4, False), (5, False)])
+def test_a_class_that_its_card_offers_no_more_of_than_before_is_no_other_name(stood: int, renamed: bool) -> None:
+    row = Allocation("a", CARD, "CUSTOM_A", 1)
+    observed = holding(row, of=tree(card={"CUSTOM_A": 4, **({"CUSTOM_B": stood} if stood else {})}))
+
+    found = moves(observed, tree(card={"CUSTOM_B": 4}), known(Holding("a", CARD, "CUSTOM_B", 1)))
+
+    after = apply_moves(observed.allocations, found)
+    assert after == ((replace(row, resource_class="CUSTOM_B"),) if renamed else (row,))
+
+
 def test_each_of_two_cards_gets_a_name_of_its_own() -> None:
     observed = holding(Allocation("a", "host", "VGPU", 3), of=tree({"VGPU": 8}))
     units = (Holding("a", CARD, "CUSTOM_A", 1), Holding("a", OTHER, "CUSTOM_B", 2))

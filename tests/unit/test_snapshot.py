@@ -250,10 +250,11 @@ def test_vcpus_that_are_to_become_dedicated_are_no_difference_before_they_are() 
     assert findings(facts, placed(facts, Policy()), own, dedicated) == ()
 
 
-def test_a_guest_without_allocations_is_not_given_a_part_of_what_it_has() -> None:
-    lost = replace(BOTH, guests=(replace(GUEST, tenant=Tenant("p", "u", None)),), devices=host().devices)
+@pytest.mark.parametrize("policy", [VGPUS, Policy()])
+def test_a_guest_without_allocations_is_not_given_a_part_of_what_it_has(policy: Policy) -> None:
+    lost = replace(BOTH, guests=(replace(GUEST, tenant=NOVAS),), devices=host().devices)
 
-    (missing, *_) = findings(lost, placed(BOTH), ())
+    (missing, *_) = findings(lost, placed(BOTH), (), policy)
 
     assert (missing.kind.value, missing.repair, missing.safe) == ("missing", None, False)
 
@@ -261,12 +262,15 @@ def test_a_guest_without_allocations_is_not_given_a_part_of_what_it_has() -> Non
 ALL_RENAMED = Policy(devices=DevicePolicy(mdevs=(MdevRule(type="a", resource_class="CUSTOM_A"),)))
 
 
-def test_a_guest_without_allocations_is_not_given_a_part_while_the_class_of_its_card_has_a_new_name() -> None:
-    facts = replace(BOTH, guests=(replace(GUEST, tenant=Tenant("p", "u", None)),))
+@pytest.mark.parametrize("policy", [VGPUS, ALL_RENAMED])
+def test_a_guest_without_allocations_is_not_given_a_part_while_the_class_of_its_card_has_a_new_name(
+    policy: Policy,
+) -> None:
+    facts = replace(BOTH, guests=(replace(GUEST, tenant=NOVAS),))
 
-    (missing, *_) = findings(facts, placed(BOTH), (), ALL_RENAMED)
+    (missing, *_) = findings(facts, placed(BOTH), (), policy)
 
-    assert (missing.kind.value, missing.repair) == ("missing", None)
+    assert (missing.kind.value, missing.repair is not None) == ("missing", policy is VGPUS)
 
 
 def test_a_wrong_amount_of_memory_is_one_also_while_the_class_of_a_card_has_a_new_name() -> None:
@@ -278,7 +282,7 @@ def test_a_wrong_amount_of_memory_is_one_also_while_the_class_of_a_card_has_a_ne
 
 
 def test_a_guest_is_not_given_its_vcpus_alone_while_the_tree_does_not_have_its_pages() -> None:
-    guest = replace(GUEST, mdevs=frozenset(), memory=(GuestMemory(64, frozenset({0})),), tenant=Tenant("p", "u", None))
+    guest = replace(GUEST, mdevs=frozenset(), memory=(GuestMemory(64, frozenset({0})),), tenant=NOVAS)
     numa = Policy(layout="numa")
     whole = placed(FACTS, numa)
     tree = ObservedTree(tuple(seen for seen in whole if seen.name != "host_NUMA0_PAGES_4"))
