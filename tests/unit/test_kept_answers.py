@@ -15,6 +15,7 @@ from beds.function import ADDRESS, NAME, made, rebind, xml
 from drivers.errors import DiscoveryError
 from drivers.libvirt.capabilities import Offer
 from drivers.libvirt.connection import LiveConnection
+from drivers.libvirt.nodedev import parse_devices
 from drivers.libvirt.session import KEPT_S
 
 OFFERS = (Offer("/usr/bin/qemu", "x86_64", "pc", "qemu"), Offer("/usr/bin/qemu", "i686", "pc", "qemu"))
@@ -30,6 +31,7 @@ class Libvirt:
         self.domain = ""  # suffix of the completed host name
         self.states = [1]  # of its domains (virDomainState)
         self.guests: list[Domain] = []  # further ones
+        self.broken = ""  # why it has no XML of its device
 
     def getCapabilities(self) -> str:  # noqa: N802 - libvirt's name
         self.asked["capabilities"] += 1
@@ -61,6 +63,8 @@ class Libvirt:
 
     def XMLDesc(self, _flags: int) -> str:  # noqa: N802 - libvirt's name
         self.asked["devices"] += 1
+        if self.broken:
+            raise libvirt.libvirtError(self.broken)
         return xml()
 
     def listAllDomains(self, _flags: int) -> list["Domain"]:  # noqa: N802 - libvirt's name
@@ -139,6 +143,21 @@ def test_passes_after_the_first_ask_only_for_the_capabilities_and_for_a_list(liv
 
     assert seen[0] == seen[1] == seen[2]
     assert hypervisor.asked == {**ONCE, "capabilities": 3}
+
+
+def test_a_device_without_xml_is_odd_as_long_as_the_connection_lives(live: Live, opened: list[Libvirt]) -> None:
+    hypervisor, connection = opened[-1], live()
+    hypervisor.broken = "unknown PCI header type '127'"
+
+    ((name, document),) = connection.node_devices()
+    assert (name, "<unread>cannot read node device" in document.text) == (NAME, True)
+    assert "unknown PCI header type '127'" in parse_devices(((name, document),)).odd[0].because
+    hypervisor.broken = ""
+    assert "unread" not in connection.node_devices()[0][1].text
+    connection.outdate()
+    hypervisor.broken, hypervisor.alive = "no answer", False
+    with pytest.raises(DiscoveryError, match="no answer"):
+        connection.node_devices()
 
 
 def test_another_qemu_is_asked_for_all(live: Live, opened: list[Libvirt]) -> None:
