@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from drivers.cells import apportion, cells_without_cpus, page_mib
 from drivers.devices.stock import nova_name
 from drivers.errors import MalformedFact, PolicyError
-from drivers.facts import CpuMap, Devices, Guest, HostFacts, MemoryPages, NetDevice, NumaCell
+from drivers.facts import CpuMap, Devices, Guest, HostFacts, MdevParent, MdevType, MemoryPages, NetDevice, NumaCell
 from drivers.libvirt.shape import shape, unknown_cells
 from drivers.policy import (
     OF_CELLS,
@@ -266,6 +266,29 @@ def test_devices_stand_under_the_root_or_under_their_cell() -> None:
         "flat": {},
         "devices": dict.fromkeys(("host_0000:05:00.0", "host_0000:81:00.0", "host_pci_0000_84_00_0"), "host"),
         **dict.fromkeys(OF_CELLS, in_cells),
+    }
+
+
+def test_each_provider_of_devices_is_known_with_the_pci_addresses_that_it_offers() -> None:
+    """VFs, a device itself, a GPU that makes mediated devices, and a parent of these without an address."""
+    graphics = gpu("0000:84:00.0")
+    parents = (parent(graphics, a=2), MdevParent("mtty_mtty", None, (MdevType("a", "", 1),)))
+    offer = DevicePolicy(
+        report=True,
+        discover_all=True,
+        rules=(DeviceRule(number=1, product_id="1533"),),
+        mdevs=(MdevRule(type="a"),),
+    )
+
+    found = shape(
+        host(*card("0000:81:00.0"), plain("0000:05:00.0"), graphics, parents=parents), Policy(devices=offer), None
+    )
+
+    assert found.holdings.offered == {
+        "host_0000:05:00.0": {"0000:05:00.0"},
+        "host_0000:81:00.0": {"0000:81:10.0", "0000:81:10.1"},
+        "host_pci_0000_84_00_0": {"0000:84:00.0"},
+        "host_mtty_mtty": set(),
     }
 
 
