@@ -1,6 +1,7 @@
 """Pure planner: compares what placement holds with what it should hold, and returns the operations between them."""
 
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 
 from reportclient.allocations import Consumer, Move
 from reportclient.errors import TreeMismatch
@@ -25,6 +26,8 @@ from reportclient.renaming import as_called, child_uuid, is_unmarked
 from reportclient.reserve import is_mark, is_reserved_by_us
 from reportclient.reshape import rewrites
 from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree, same_stock
+
+_NONE: Mapping[str, Provider] = MappingProxyType({})
 
 
 def adopted(observed: ObservedTree, names: Collection[str]) -> frozenset[str]:
@@ -59,11 +62,13 @@ def diff(
     formerly: str | None = None,
     moves: tuple[Move, ...] = (),
     consumers: Iterable[Consumer] = (),
+    others: Mapping[str, Provider] = _NONE,
 ) -> Plan:
     """
     Return the plan that makes ``observed`` equal to ``desired`` in what is ours, and that carries out ``moves``.
 
-    ``consumers`` are the consumers of ``moves``, with all their allocations.
+    ``consumers`` are the consumers of ``moves``, with all their allocations. ``others`` is what providers of other
+    services are to become as a whole, by name.
 
     ``root_uuid`` is this host's identity; ``known_traits`` are the names of the desired traits that placement has
     (None: take them all as known); ``rename`` allows a root of this uuid under another name; ``formerly`` is the name
@@ -93,6 +98,7 @@ def diff(
     _check_foreign(pairs, ours)
     parents = {seen.name: provider.name for provider, seen in pairs if seen}
     changes = [_changes(provider, seen, identity, parents, ours, dropped) for provider, seen in pairs]
+    changes += [_set_whole(seen, others[seen.name]) for seen in observed if seen.name in others]
     kept = {seen.uuid for _, seen in pairs if seen}
     doomed = _doomed(observed, kept, ours, parents)
     renames = _renames(stands, pairs)
@@ -218,6 +224,14 @@ def _changes(
     if not same_stock(inventories, seen.provider.inventories):
         operations.append(SetInventories(uuid_, provider.name, inventories))
     return operations
+
+
+def _set_whole(seen: ObservedProvider, provider: Provider) -> list[Operation]:
+    """Return the operations that give a provider exactly these traits and this stock."""
+    steps = _set_traits(seen, provider, provider.traits)
+    if not same_stock(provider.inventories, seen.provider.inventories):
+        steps.append(SetInventories(seen.uuid, seen.name, provider.inventories))
+    return steps
 
 
 def _set_traits(seen: ObservedProvider, provider: Provider, traits: frozenset[str]) -> list[Operation]:

@@ -39,12 +39,9 @@ class Ownership:
 
     def classes(self, observed: ObservedProvider) -> frozenset[str]:
         """Return the classes on this provider that we may change or remove."""
-        if self._is_others(observed):
-            return frozenset()
-        if observed.provider.parent is not None and self.writes(observed):
-            return frozenset(observed.provider.inventories)
-        emitted = self.emitted.classes if observed.provider.parent is None else frozenset()
-        return emitted | self.configured.get(observed.name, Names()).classes
+        if observed.provider.parent is not None:
+            return frozenset(observed.provider.inventories) if self.writes(observed) else frozenset()
+        return self.emitted.classes | self.configured.get(observed.name, Names()).classes
 
     def traits(self, observed: ObservedProvider) -> frozenset[str]:
         """Return the traits on this provider that we may remove."""

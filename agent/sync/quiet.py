@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from agent.state.memory import NodeState
+from agent.sync.decide.additions import Addition
 from agent.sync.decide.draft import Draft
 from agent.sync.decide.judge import Terms
 from agent.sync.decide.view import View
@@ -28,6 +29,12 @@ class QuietPass:
 
     def __init__(self) -> None:
         self._kept: _Kept | None = None
+        self._strays: frozenset[str] = frozenset()  # providers in the operator's files that the last draft lacked
+
+    def new_strays(self, draft: Draft) -> tuple[Addition, ...]:
+        """Return the entries of the operator's files that match no provider now, without those of the last draft."""
+        before, self._strays = self._strays, frozenset(entry.provider for entry in draft.strays)
+        return tuple(entry for entry in draft.strays if entry.provider not in before)
 
     def again(self, view: View, terms: Terms) -> Outcome | None:
         """Return the outcome of a pass with this view, if the kept pass had the same; None: it has to be decided."""

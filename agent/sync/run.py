@@ -64,6 +64,7 @@ def run_locked(
     """
     left: NodeState | None = None  # the memory to compare with at all attempts, so that no sign of a writer is lost
     tried: list[tuple[Plan, ObservedTree]] = []  # plans of cut-off attempts: what they wrote is no other writer's
+    kept = QuietPass()  # of this pass alone
     contest: Contest | None = None  # the first sign of a second writer: a cut-off attempt may have undone the change
     node.client.begin()
     writes = node.client.writes
@@ -76,6 +77,14 @@ def run_locked(
         if quiet and (same := quiet.again(view, node.terms())):
             return same
         draft, completed = node.complete(view)
+        for entry in (quiet or kept).new_strays(draft):
+            LOG.warning(
+                "an entry of provider.yaml matches no provider of this host, and is ignored: correct its name, unless "
+                "it is another host's file=%s provider=%s node=%s",
+                entry.source,
+                entry.provider,
+                node.name,
+            )
         left, contest = draft.memory, contest or draft.contest
         draft = replace(draft, contest=contest)
         tried.append((draft.plan, draft.observed))

@@ -49,6 +49,45 @@ def add(
     return ProviderTree(tuple(providers)), added
 
 
+def add_to_others(
+    observed: ObservedTree,
+    others: Iterable[ObservedProvider],
+    before: Mapping[str, Names],
+    additions: Iterable[Addition],
+) -> tuple[dict[str, Provider], dict[str, Names]]:
+    """
+    Return what providers of other services below the root become by the files, and what of it is the files', by name.
+
+    ``others`` are these providers of ``observed``; ``before`` is what the files gave at the last pass. What stands
+    there and no file gave is never the files', also where they name the same.
+
+    Raises:
+        ConfigError: an entry adds a class that stands there with other numbers, and that no file gave.
+    """
+    entries, found, added = _entries(observed, additions), {}, {}
+    for seen in others:
+        entry, ours = entries.get(seen.name), before.get(seen.name, Names())
+        stock = {name: one for name, one in seen.provider.inventories.items() if name not in ours.classes}
+        traits = seen.provider.traits - ours.traits
+        if entry:
+            _check_others_stock(entry, seen, stock)
+        more = {name: one for name, one in entry.inventories.items() if name not in stock} if entry else {}
+        names = entry.traits - traits if entry else frozenset()
+        found[seen.name] = replace(seen.provider, inventories={**stock, **more}, traits=traits | names)
+        if more or names:
+            added[seen.name] = Names(frozenset(more), names)
+    return found, added
+
+
+def _check_others_stock(entry: Addition, seen: ObservedProvider, stock: Mapping[str, Inventory]) -> None:
+    both = sorted(name for name, one in entry.inventories.items() if name in stock and not one.equals(stock[name]))
+    if both:
+        raise ConfigError(
+            f"{entry.source}: {', '.join(both)} of {seen.name} is there already, with other numbers, and no file of "
+            f"this host gave it: remove it from this file, or from the provider"
+        )
+
+
 def still_named(before: Mapping[str, Names], observed: ObservedTree, additions: Iterable[Addition]) -> dict[str, Names]:
     """
     Return what the files named before and still name on the standing providers, wanted or not, by provider name.
@@ -64,12 +103,18 @@ def still_named(before: Mapping[str, Names], observed: ObservedTree, additions: 
 
 def now_named(observed: ObservedTree, additions: Iterable[Addition]) -> dict[str, Names]:
     """Return what the files name now on the standing providers, wanted or not, by provider name."""
+    entries = _entries(observed, additions)
+    return {name: Names(frozenset(entry.inventories), entry.traits) for name, entry in entries.items()}
+
+
+def _entries(observed: ObservedTree, additions: Iterable[Addition]) -> dict[str, Addition]:
+    """Return the entry for each standing provider that has one, by the provider's name."""
     by_provider = {addition.provider: addition for addition in additions}
     found = {}
     for seen in observed:
         keys = (seen.name, seen.uuid, *((COMPUTE_NODE,) if seen.provider.parent is None else ()))
         if addition := next((by_provider[key] for key in keys if key in by_provider), None):
-            found[seen.name] = Names(frozenset(addition.inventories), addition.traits)
+            found[seen.name] = addition
     return found
 
 

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from agent.sync.decide.additions import Addition, add
+from agent.sync.decide.additions import Addition, add, add_to_others
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
 from agent.sync.decide.unmatched import unmatched
 from agent.sync.decide.view import Shaper, View
 from reportclient.ownership import Names, Ownership, joined
-from reportclient.tree import ProviderTree
+from reportclient.tree import ObservedProvider, Provider, ProviderTree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +17,7 @@ class Wanted:
     """The wanted tree, and the source of each part of it."""
 
     tree: ProviderTree
+    others: Mapping[str, Provider]  # what providers of other services become by the operator's files, by name
     added: Mapping[str, Names]  # what the operator's files add, by provider name
     reported: Mapping[str, Names]  # what devices and rules add beyond the driver's fixed names, by provider name
     strays: tuple[Addition, ...]  # entries of the operator's files that match no provider of this host
@@ -27,11 +28,23 @@ def want(view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> Want
     """Return the host's tree with what the operator's files add."""
     tree, added = add(shaped.tree, view.root_uuid, view.additions, observed=standing.observed)
     strays = unmatched(view.additions, view.root_uuid, tree, (view.observed, standing.observed))
+    before = standing.memory.configured
     reported = _beyond(shaped.tree, shaper.emitted)
     configured = joined(joined(shaped.ours.configured, reported), added)
-    return Wanted(
-        tree=tree, added=added, reported=reported, strays=strays, ours=replace(shaped.ours, configured=configured)
-    )
+    ours = replace(shaped.ours, configured=configured)
+    others, lent = add_to_others(standing.observed, _others(view, standing, tree, ours), before, view.additions)
+    return Wanted(tree=tree, others=others, added={**added, **lent}, reported=reported, strays=strays, ours=ours)
+
+
+def _others(view: View, standing: Standing, tree: ProviderTree, ours: Ownership) -> list[ObservedProvider]:
+    """Return the standing children of other services; none beside nova, which reads the same files and adds to them."""
+    wanted, pool = {one.name for one in tree}, view.pool.uuid if view.pool else ""
+    return [
+        seen
+        for seen in standing.observed
+        if seen.provider.parent and seen.uuid != pool and seen.name not in wanted and not ours.writes(seen)
+        if not view.beside
+    ]
 
 
 def _beyond(shaped: ProviderTree, emitted: Names) -> dict[str, Names]:

@@ -44,6 +44,7 @@ def find_way(
         known_traits=carried | known,
         rename=root is not None and root.name == view.wishes.rename_from,
         formerly=formerly,
+        others=wanted.others,
     )
     plan = make(wanted.tree)
     recast_as = exchanged(standing.memory.kinds, shaped.holdings.kinds)
