@@ -14,7 +14,7 @@ LAYOUTS = get_args(Layout)
 
 @dataclass(frozen=True, slots=True)
 class GoldenHost:
-    """A host archive, the configuration that its story needs, and the expected tree in each layout."""
+    """A host archive, the configuration of its story, and the expected tree in each layout, or why it is refused."""
 
     folder: Path
 
@@ -31,6 +31,11 @@ class GoldenHost:
 
     def read(self, layout: str) -> Any:
         return json.loads(self.expected(layout).read_text(encoding="utf-8"))
+
+    @property
+    def layouts(self) -> tuple[str, ...]:
+        """Those in which it is reported; of the others the file has a sentence in place of the providers."""
+        return tuple(layout for layout in LAYOUTS if "providers" in self.read(layout))
 
     def write(self, layout: str, tree: Any) -> None:
         text = json.dumps(tree, indent=1, sort_keys=True) + "\n"

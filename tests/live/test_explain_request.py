@@ -11,7 +11,7 @@ import requests
 
 from beds import placement
 from beds.agents import Result, run_agent
-from beds.golden import LAYOUTS, GoldenHost, golden_hosts, write_layout
+from beds.golden import GoldenHost, golden_hosts, write_layout
 from beds.placement import NOAUTH_HEADERS
 from beds.requests import adds_up_wrongly, without
 from reportclient.request import Kind, Wish, format_request
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.live
 
 EACH = 6  # requests on each of the hosts
 ABSENT = ("HW_CPU_X86_SGX", "STORAGE_DISK_SSD", "HW_GPU_API_VULKAN")
-STOCKS = [(host, LAYOUTS[number % len(LAYOUTS)]) for number, host in enumerate(golden_hosts())]
+STOCKS = [(host, host.layouts[number % len(host.layouts)]) for number, host in enumerate(golden_hosts())]
 
 
 class Lab:
