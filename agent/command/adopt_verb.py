@@ -11,7 +11,7 @@ from agent.command.exits import Exit
 from agent.command.forms import AdoptionForm, FoundRootForm
 from agent.command.host_tables import print_adoption
 from agent.command.result import Report, choice_of, settings_of
-from agent.connect.choice import host_driver, open_client, open_driver
+from agent.connect.choice import host_driver, node_of, open_client, open_driver
 from agent.errors import ConfigError
 from agent.state.identity import FILE, keep_identity, read_identity
 from drivers.looks import look
@@ -35,19 +35,20 @@ def adopt(options: argparse.Namespace) -> Report:
     settings = settings_of(options)
     host_driver(settings)
     known = read_identity(settings.identity_folders)
-    if known:
-        raise ConfigError(
-            f"this host has the compute_id {known}: nothing is lost; to give it another one, retire first"
-        )
-    client, _ = open_client(settings, choice_of(options))
+    client, where = open_client(settings, choice_of(options))
     with open_driver(settings, choice_of(options)) as driver:
         nodes = driver.nodes()
         if len(nodes) != 1:
             raise ConfigError(f"adopt is for one host, and this driver reports {len(nodes)}")
         (node,) = nodes
-        guests = [one.uuid for one in look(partial(driver.survey, node)).facts.guests]
-    found = _look(client, node, guests)
-    chosen, why = _choose(found, node, options.uuid, sure=options.yes)
+        survey = look(partial(driver.survey, node))
+        here = node_of(node, driver, client, settings, where, choice_of(options))
+    if known and not here.unlike_before(known, survey):
+        raise ConfigError(
+            f"this host has the compute_id {known}: nothing is lost; to give it another one, retire first"
+        )
+    found = _look(client, node, [one.uuid for one in survey.facts.guests])
+    chosen, why = _choose(found, node, options.uuid, sure=options.yes, known=known)
     path = settings.identity_folders[0] / FILE
     data: AdoptionForm = {
         "node": node,
@@ -67,10 +68,12 @@ def adopt(options: argparse.Namespace) -> Report:
             exit=Exit.DIFFERENCES,
             remarks=[f"nothing was written: adopt {chosen} --yes writes it"],
         )
-    keep_identity(path.parent, chosen)
-    other = found.names[chosen] != node
-    rename = f"run sync --rename-from {found.names[chosen]}: the provider has this host's old name"
-    return Report(data={**data, "written": True}, table=_TABLE, remarks=[rename] if other else ())
+    if not known:
+        keep_identity(path.parent, chosen)
+    here.tie(chosen, survey, anew=True)
+    name = found.names.get(chosen, node)
+    rename = f"run sync --rename-from {name}: the provider has this host's old name"
+    return Report(data={**data, "written": True}, table=_TABLE, remarks=[rename] if name != node else ())
 
 
 def _look(client: PlacementClient, node: str, guests: Iterable[str]) -> _Found:
@@ -100,8 +103,16 @@ def _add(client: PlacementClient, found: _Found, provider: str) -> None:
     found.members[root] = frozenset(tree)
 
 
-def _choose(found: _Found, node: str, named: str | None, *, sure: bool) -> tuple[str | None, str]:
-    """Return the root to adopt, and why this one; or None, and why none. Without a person, guests must tell."""
+def _choose(found: _Found, node: str, named: str | None, *, sure: bool, known: str | None) -> tuple[str | None, str]:
+    """
+    Return the root to adopt, and why this one; or None, and why none. Without a person, guests must tell.
+
+    ``known`` is the compute_id that another machine had: only a person can say that this machine took its place.
+    """
+    if known:
+        if named == known:
+            return known, "you named it"
+        return None, f"the compute_id {known} here is another machine's: remove the file, or name it, adopt {known}"
     by_name = next((uuid for uuid, name in found.names.items() if name == node), None)
     if named:
         if named in found.names:

@@ -9,6 +9,7 @@ from agent.settings.read import Settings
 from agent.state.clock import Clock, probe_clock
 from agent.state.host import StateFile
 from agent.state.identity import parse_identity, planned_identity, read_identity
+from agent.state.machine import Machine, probe_machine, read_machine, tie_machine
 from agent.state.memory import NodeState
 from agent.sync.decide.beside import against_root
 from agent.sync.decide.draft import Draft, draft
@@ -57,6 +58,7 @@ class ComputeNode:
     where: str  # the placement's name
     clock: Callable[[], Clock] = probe_clock
     probe: Callable[[str], ServiceSigns] = probe_service  # what shows a service on this host, by its program
+    machine: Callable[[str, str | None], Machine] = probe_machine  # this machine, by product uuid and boot id
     nova: Callable[[str], NovaRecord] | None = None  # asks nova about the hypervisor with a uuid; None: no nova
 
     def draft(
@@ -98,7 +100,7 @@ class ComputeNode:
         ``absent``: placement is known to have nothing of this node, and is not asked for its tree.
         """
         survey = survey or look(lambda: self.driver.survey(self.name))
-        known = identity or self.known_uuid(survey)
+        known = self.known_uuid(survey, identity)
         root_uuid = known or planned_identity(self.name)
         memory = left or self._in_this_role(self.state_file(root_uuid).read(self.where))
         self.client.microversion = memory.microversion or self.client.microversion
@@ -261,13 +263,42 @@ class ComputeNode:
         """Return the file that keeps this node's memory."""
         return StateFile(self.settings.state_directory, root_uuid)
 
-    def known_uuid(self, survey: Survey) -> str | None:
-        """Return the uuid of this node, None if it has none; a recorded host without one takes the root of its name."""
+    def known_uuid(self, survey: Survey, identity: str | None = None) -> str | None:
+        """
+        Return the uuid of this node, None if it has none; a recorded host without one takes the root of its name.
+
+        ``identity`` is that of a live host, where it was read already.
+
+        Raises:
+            TreeMismatch: this live host's identity is another machine's. StateError: a file of it cannot be used.
+        """
         if not self.settings.recorded:
-            return read_identity(self.settings.identity_folders)
+            known = identity or read_identity(self.settings.identity_folders)
+            if known and (why := self.unlike_before(known, survey)):
+                raise TreeMismatch(self._cloned(known, why))
+            return known
         if survey.compute_id is not None:
             return parse_identity(survey.compute_id, "compute_id of the host archive")
         return self.client.find(self.name)
+
+    def unlike_before(self, identity: str, survey: Survey) -> str:
+        """Return what shows that a live host's identity is another machine's, as ``Machine.unlike``; empty: nothing."""
+        before = read_machine(self.settings.state_directory, identity)
+        return self.machine(survey.facts.product, survey.facts.boot).unlike(before)
+
+    def tie(self, identity: str, survey: Survey, *, anew: bool = False) -> None:
+        """Tie a live host's identity to this machine; parameters and errors as ``tie_machine``."""
+        machine = self.machine(survey.facts.product, survey.facts.boot)
+        tie_machine(self.settings.state_directory, identity, machine, anew=anew)
+
+    def _cloned(self, identity: str, why: str) -> str:
+        files = [folder / "compute_id" for folder in self.settings.identity_folders]
+        path = next((one for one in files if one.exists()), files[0])
+        return (
+            f"this host's compute_id {identity} is that of {why}: if this disk is a clone, remove {path} and "
+            f"{self.settings.state_directory} here, and give this host another name; if the mainboard was replaced, or "
+            f"the disk was moved and the other machine is gone, run compute-node-agent adopt {identity}"
+        )
 
     def _pool(self, disk: DiskFacts, observed: ObservedTree, *, force: bool) -> Pool | None:
         """Return the storage that this host shares with others, or did; None where it neither does nor did."""

@@ -76,6 +76,8 @@ def run_locked(
         view = node.view(wishes, identity=identity, left=left, tried=cut_off)
         if quiet and (same := quiet.again(view, node.terms())):
             return same
+        if identity:
+            node.tie(identity, view.survey)
         draft, completed = node.complete(view)
         for entry in (quiet or kept).new_strays(draft):
             LOG.warning(

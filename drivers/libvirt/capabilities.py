@@ -34,6 +34,7 @@ class Capabilities:
     guests: tuple[GuestArch, ...]  # in libvirt's order
     machines: Mapping[str, frozenset[str]]  # by guests' architecture: names of all machine types that its QEMU has
     vendor: str  # of the host's CPU, for instance "Intel"; empty: libvirt does not tell
+    uuid: str = ""  # of the machine: SMBIOS's product uuid, or host_uuid of libvirtd.conf; empty: libvirt does not tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,7 @@ def parse_capabilities(document: Document) -> Capabilities:
             for arch in root.iterfind("guest/arch")
         },
         vendor=cpu.findtext("vendor") or "",
+        uuid=root.findtext("host/uuid") or "",
     )
 
 

@@ -237,6 +237,7 @@ class _Look:
             sev=probe_sev(self._files) if self._files else None,
             tdx_guests=probe_tdx(self._files) if self._files else None,
             boot=probe_boot(self._files) if self._files else None,
+            product=capabilities.uuid,
             offline_cpus=self._homes(capabilities, cpu_map),
             cpu_vendor=capabilities.vendor,
             refusals=refusals(self._guests, capabilities, offered),
