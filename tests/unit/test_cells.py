@@ -16,10 +16,11 @@ from agent.settings.read import Role
 from agent.state.memory import NodeState
 from agent.sync.outcome import Status
 from beds.one_host import FORCE, RESHAPE, OneHost
+from drivers.errors import PolicyError
 from drivers.facts import CpuMap, Guest, GuestMemory, HostCpu, HostFacts, MemoryPages, NumaCell, Tenant
 from drivers.policy import OF_CELLS, CpuPolicy, DevicePolicy, Layout, Policy, Ratio, ReservedPages
 from hardware import at, card, host
-from reportclient.ownership import MANAGED, OWNER_NOVA
+from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 CPUS = {0: frozenset({0, 1, 2, 3}), 1: frozenset({4, 5, 6, 7})}
@@ -491,3 +492,37 @@ def test_a_guest_that_was_given_memory_without_cpus_is_not_robbed_of_it(start: S
     assert one.sync(FORCE, policy=replace(one.policy, reserved_cells=None)).status is Status.CHANGED
     assert one.held(FLOATING) == {f"host_{name}": slots for name, slots in given[FLOATING].items()}
     assert one.sync().status is Status.UNCHANGED
+
+
+def test_a_host_whose_cells_overlap_goes_back_by_force_from_what_an_older_release_counted(start: Start) -> None:
+    """Each cell had all CPUs; a guest that is pinned to two of them has these, and no more, on the root."""
+    one = start("cells", cells(IS_PINNED), {PINNED: with_memory("NUMA1", {"PCPU": 2}, "NUMA1", 1024)})
+    for cell in (0, 1):
+        one.set_by_hand(f"NUMA{cell}", "VCPU", total=4, max_unit=4)
+        one.set_by_hand(f"NUMA{cell}", "PCPU", total=4, max_unit=4)
+    every = tuple(cpu for cell in one.facts.cells for cpu in cell.cpus)
+    overlapping = replace(one.facts, cells=tuple(replace(cell, cpus=every) for cell in one.facts.cells))
+    with pytest.raises(PolicyError, match="CPU 0-7 of host in several NUMA cells"):
+        one.sync(facts=overlapping)
+
+    refused = one.reshape("devices", force=False)
+    converted = one.reshape("devices")
+
+    assert refused.status is Status.UNSAFE
+    assert "VCPU would shrink from 16 to 8, more than 30%" in refused.notes[0]
+    assert converted.status is Status.CHANGED, converted.notes
+    assert one.held(PINNED) == {"host": {"PCPU": 2, "MEMORY_MB": 1024}}
+    assert {name: one.stock()[name] for name in ("VCPU", "PCPU")} == {"VCPU": (4, 0), "PCPU": (4, 0)}
+    assert one.sync().status is Status.UNCHANGED
+
+
+@pytest.mark.parametrize("layout", OF_CELLS)
+def test_the_provider_of_a_cell_that_an_older_release_made_for_nothing_goes(start: Start, layout: Layout) -> None:
+    one = start(layout, with_gpu(), {})
+    made = {"name": "host_NUMA9", "uuid": FLOATING, "parent_provider_uuid": one.tree().providers[0].uuid}
+    one.send("POST", "/resource_providers", made)
+    for trait in ("HW_NUMA_ROOT", MARKER):
+        one.put_trait("NUMA9", trait)
+
+    assert one.sync().status is Status.CHANGED
+    assert "host_NUMA9" not in one.tree().by_name
