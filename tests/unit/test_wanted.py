@@ -30,7 +30,6 @@ def test_a_standard_trait_that_placement_lacked_is_asked_for_again_once_the_tree
     standing = Standing(formerly=None, observed=TREE, memory=memory, named={})
     tree = ProviderTree((replace(ROOT, traits=ROOT.traits | {"HW_LACKED"}),))
 
-    assert (
-        unseen_traits(standing, Wanted(tree=tree, added={}, reported={}, strays=(), ours=Ownership(emitted=Names())))
-        == asked
-    )
+    wanted = Wanted(tree=tree, others={}, added={}, reported={}, strays=(), ours=Ownership(emitted=Names()))
+
+    assert unseen_traits(standing, wanted) == asked
