@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from agent.connect.choice import Choice, open_driver, settings_for
 from agent.service.audits import Audited
 from agent.service.metrics import Metrics
 from agent.service.result import result_of
@@ -16,6 +17,7 @@ from agent.sync.decide.laws import LAWS, Breach, Given, breaches, lawful, senten
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
 from agent.sync.run import run_pass
+from beds.golden import GoldenHost, golden_hosts
 from beds.one_host import ROOT as ONE_ROOT
 from beds.one_host import OneHost, PresentDriver
 from drivers.base import Survey
@@ -209,6 +211,14 @@ RIGHT: dict[str, tuple[Plan, Given]] = {
             put("", stock(VCPU=4, PCPU=4)),
         ),
         given(ObservedTree(), consumers=(), host=pinned(2, 3)),
+    ),
+    "a host whose cells libvirt does not list": (
+        write(put("", {**WHOLE_ROOT, **stock(CUSTOM_LICENSE=3, MEMORY_MB=8193)})),
+        given(host=Host(facts=replace(HARDWARE, cells=(), whole_memory_mib=8193))),
+    ),
+    "guests' memory in files": (
+        write(put("", {**WHOLE_ROOT, **stock(CUSTOM_LICENSE=3, MEMORY_MB=99999)})),
+        given(host=Host(facts=HARDWARE, file_backed_mib=99999)),
     ),
     "a root that was doubled by nova": (
         write(put("", LEFT)),
@@ -454,6 +464,20 @@ def test_at_least_thirty_wrong_plans_break_each_of_the_laws() -> None:
     assert {law for law, _, _ in WRONG.values()} == LAWS.keys()
 
 
+def claim_units(one: OneHost, guest: str) -> None:
+    """Give a guest what it really has, as far as that has a place of its own."""
+    survey = one.node.driver.survey(one.facts.hostname)
+    _, holdings = one.node.driver.shape(survey, one.policy, one.tree())
+    slots: dict[str, dict[str, int]] = {}
+    for unit in holdings.units:
+        if unit.consumer == guest:
+            slots.setdefault(unit.provider.removeprefix(one.facts.hostname).removeprefix("_"), {})[
+                unit.resource_class
+            ] = unit.amount
+    if slots:
+        one.claim(slots, guest)
+
+
 class Doubling(PresentDriver):
     """A driver with a fault: it counts each CPU twice."""
 
@@ -489,3 +513,20 @@ def test_a_refusal_names_a_few_breaches_and_counts_the_others() -> None:
 
     assert told[3:5] == ("the plan breaks the law of order: step 3", "it breaks laws at 5 more places")
     assert sentences(()) == ()
+
+
+@pytest.mark.parametrize("golden", tuple(golden_hosts()), ids=lambda golden: golden.folder.name)
+def test_no_law_refuses_a_recorded_host_in_any_layout_or_conversion(golden: GoldenHost, tmp_path: Path) -> None:
+    choice = Choice(config_files=(golden.config,), host=golden.archive)
+    settings = settings_for(choice)
+    with open_driver(settings, choice) as driver:
+        (node,) = driver.nodes()
+        one = OneHost(tmp_path, driver.survey(node).facts, settings.policy)
+
+    for layout in (*golden.layouts, *reversed(golden.layouts)):
+        done = one.reshape(layout)
+        assert not done.broken, done.notes
+        assert done.status in (Status.CHANGED, Status.UNCHANGED), done.notes
+        for guest in one.facts.guests:
+            if layout == golden.layouts[0] and not one.held(guest.uuid):
+                claim_units(one, guest.uuid)

@@ -35,7 +35,8 @@ class Hardware:
         running = [guest for guest in facts.guests if guest.state not in _SHUT]
         self._host = host
         self.cpus = facts.cpu_map.online | host.dedicated
-        self.memory_mib = max(host.file_backed_mib, sum(cell.memory_kib for cell in facts.cells) // 1024)
+        of_cells_mib = sum(cell.memory_kib for cell in facts.cells) // 1024
+        self.memory_mib = max(host.file_backed_mib, of_cells_mib, facts.whole_memory_mib or 0)
         self._vfs: dict[str, set[str]] = {}  # of each function
         for one in facts.devices.functions:
             self._vfs.setdefault(str(one.address), set()).update(map(str, one.vfs))
