@@ -121,3 +121,33 @@ def test_a_trait_of_ours_goes_from_a_child_though_nobody_remembers_it(
 
     assert one.run("sync").json["outcome"] == "changed"
     assert set(one.placement.send("GET", path)["traits"]) == set(stands["traits"])
+
+
+def test_a_provider_yaml_adds_to_another_services_provider_and_takes_only_that_away(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    folder = tmp_path / "provider_config"
+    folder.mkdir()
+    compute = {"layout": "devices", "provider_config_location": str(folder)}
+    one = lab(placement_server, tmp_path, compute=compute)
+    name = f"{ROOT}:agent:br0"
+    one.placement.add_child(root_of(one), name, "NET_BW_EGR_KILOBIT_PER_SEC", 1000, "OWNER_CYBORG")
+    before = provider(one, name)
+    assert before
+    head = "meta: {schema_version: '1.0'}\n"
+    added = "traits: {additional: [CUSTOM_FAST]}, inventories: {additional: [{CUSTOM_LICENCE: {total: 3}}]}"
+    (folder / "a.yaml").write_text(f"{head}providers: [{{identification: {{name: '{name}'}}, {added}}}]\n")
+
+    assert one.run("sync").json["outcome"] == "changed"
+
+    stands = provider(one, name)
+    assert stands
+    assert {each: stock["total"] for each, stock in stands["inventories"].items()} == {
+        "CUSTOM_LICENCE": 3,
+        "NET_BW_EGR_KILOBIT_PER_SEC": 1000,
+    }
+    assert set(stands["traits"]) == {*before["traits"], "CUSTOM_FAST"}
+    assert one.run("sync").json["outcome"] == "unchanged"
+    (folder / "a.yaml").write_text(head)
+    assert one.run("sync").json["outcome"] == "changed"
+    assert provider(one, name) == before
