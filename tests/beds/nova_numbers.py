@@ -35,7 +35,7 @@ from agent.settings.read import load_settings
 from drivers import DRIVERS, DriverOptions, HostDriver
 from drivers.host.archive import HostArchive
 from drivers.libvirt.connection import HOST_CPU
-from drivers.libvirt.recorded import CPU_MAP, MEMORY, RecordedConnection
+from drivers.libvirt.recorded import CAPABILITIES, CPU_MAP, MEMORY, RecordedConnection
 from drivers.rules import rule_attributes
 
 ROOT = "11111111-1111-1111-1111-111111111111"
@@ -292,8 +292,11 @@ def _why(case: Case, provider: str, name: str, theirs: dict[str, int], own: dict
 
 
 def _why_refused(case: Case, theirs: Numbers | str) -> str:
-    own_key = isinstance(theirs, str) and "class_attribute" in case.config.read_text()
-    return "rules with `class_attribute`" if own_key else ""
+    """Return why one of both refuses what the other reports."""
+    if isinstance(theirs, str):
+        return "rules with `class_attribute`" if "class_attribute" in case.config.read_text(encoding="utf-8") else ""
+    cells = ElementTree.parse(case.archive / CAPABILITIES).getroot().find("host/topology/cells/cell")
+    return "hosts without cells" if cells is None and not (case.archive / MEMORY).exists() else ""
 
 
 def _class_code(archive: Path, address: str) -> str:
