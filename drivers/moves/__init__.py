@@ -20,6 +20,7 @@ from drivers.packing import Load, pack
 from drivers.parcels import Parcel, amounts, assemble
 from reportclient.allocations import Holdings, Move, Observed
 from reportclient.errors import Unplaceable
+from reportclient.names import CPUS
 from reportclient.ownership import Ownership
 from reportclient.tree import ProviderTree
 
@@ -89,6 +90,8 @@ def _moves(question: Question) -> tuple[Move, ...]:
             to_class=one.resource_class,
         )
         by_consumer.setdefault(one.consumer, []).append(parcel)
+    if any(name in CPUS for _, name in question.before):  # a host that is reported for the first time begins with all
+        classes.check_unallocated(by_consumer)
     decided: list[Parcel] = []
     floating: list[Load] = []
     for consumer, parcels in by_consumer.items():

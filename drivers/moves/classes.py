@@ -1,6 +1,6 @@
 """The classes of what consumers have: what a guest really has, and classes that got another name."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -69,6 +69,21 @@ class Classes:
         if any(self._question.related(parcel.provider, provider) for provider in units):
             return 0
         return 1 if (parcel.provider, parcel.to_class) not in self._question.stock else 2
+
+    def check_unallocated(self, by_consumer: Mapping[str, Iterable[Parcel]]) -> None:
+        """Refuse to offer CPUs to which guests are pinned that have no CPUs allocated here, as far as is known."""
+        has = {consumer for consumer, parcels in by_consumer.items() if _by_class(parcels).keys() & CPUS}
+        covered = {self._question.stand_ins.get(consumer, consumer) for consumer in has}
+        for guest in sorted(self._question.words.guests - covered):
+            units = self._question.words.of(guest, "PCPU").units
+            if grown := [provider for provider in sorted(units) if self._question.grows(provider, "PCPU")]:
+                self._problems.append(
+                    f"guest {guest} is pinned to {sum(units[one] for one in grown)} CPUs that {', '.join(grown)} would "
+                    f"offer as PCPU, and has no CPUs allocated here, nor is it certain which consumer has them for it. "
+                    f"Other guests would be given the same CPUs. If the guest is on the move, wait for the end of its "
+                    f"migration, or confirm or revert its resize; if not, run compute-node-agent audit, and give the "
+                    f"guest its allocations, or undefine it if it is of no use. Then plan again"
+                )
 
     def _check_pinned(self, consumer: str, guest: str, parcels: Iterable[Parcel]) -> None:
         """Refuse to offer CPUs to which a guest is pinned without as many PCPU allocated; other sums do not matter."""

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 
 from drivers.moves.slots import leaving_of, relations_of, stock_of
 from drivers.parcels import Slot
+from drivers.strangers import without_host_classes
 from drivers.words import Words
 from reportclient.allocations import Holdings, Observed
 from reportclient.names import NO_DEVICES
@@ -51,10 +52,18 @@ class Question:
         return stock is None or stock.total < self.before.get((provider, name), 0)
 
     def grows(self, provider: str, name: str) -> bool:
-        """Return whether a provider offers more of a class than it and the providers above and below it did before."""
-        stock = self.stock.get((provider, name))
-        before = (total for (one, each), total in self.before.items() if each == name and self.related(one, provider))
-        return stock is not None and stock.total > sum(before)
+        """
+        Return whether a provider offers more of a class than it and the providers above and below it did before.
+
+        What was on a provider above counts for all that have their part of it now: for one cell with all that the root
+        had, another cell offers more.
+        """
+        if (provider, name) not in self.stock:
+            return False
+        before = {one: total for (one, each), total in self.before.items() if each == name}
+        related = {one for one in before if self.related(one, provider)}
+        now = {one for one in self.candidates(name) if any(self.related(each, one) for each in related)} | {provider}
+        return sum(self.stock[one, name].total for one in now) > sum(before[one] for one in related)
 
     def candidates(self, name: str) -> list[str]:
         """Return the providers that offer a class."""
@@ -73,9 +82,8 @@ class Question:
         return found[0] if len(found) == 1 else None
 
     def absent(self) -> frozenset[str]:
-        """Return the guests that have no allocation here, neither their own nor by a migration."""
-        here = {one.consumer for one in self.observed.allocations} | set(self.stand_ins.values())
-        return self.words.guests - here
+        """Return the guests without CPUs and memory allocated here, neither their own nor by a migration."""
+        return without_host_classes(self.words.guests, self.observed.allocations) - frozenset(self.stand_ins.values())
 
 
 def named(consumer: str, guest: str) -> str:

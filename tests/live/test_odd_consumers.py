@@ -148,6 +148,65 @@ def test_a_guest_with_an_emulator_thread_of_its_own_is_refused_until_it_is_alloc
     assert converted(found)["guest"] == {"four-cells": {"PCPU": 3, "MEMORY_MB": 512}}
 
 
+CPUS = {"VCPU": 2, "MEMORY_MB": 512}
+SETS = {"layout": "devices", "cpu_shared_set": "4-15", "cpu_dedicated_set": "0-3,16-31"}
+
+
+def pinned(server: PlacementServer, folder: Path, names: str, **consumers: Any) -> Upgrade:
+    """The host where these guests are pinned to CPUs 16 and 17, 18 and 19 and so on, which are to be dedicated now."""
+    found = lab(server, folder, {}, **consumers)
+    pins = (("16", "17"), ("18", "19"))
+    guests = zip(names, pins, strict=False)
+    add_guests(folder / "host", {identity(one): GuestSpec(vcpus=2, memory_mib=512, pins=on) for one, on in guests})
+    found.configured({**found.data["config"], "compute": SETS})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("names", "consumers"),
+    [
+        pytest.param("a", {}, id="it has no allocations at all"),
+        pytest.param(
+            "a",
+            {"m": {"four-cells": CPUS}, "a": {"other-host": {"VCPU": 4, "MEMORY_MB": 512}}},
+            id="its resize to another host awaits confirmation",
+        ),
+        pytest.param(
+            "ab",
+            {"m": {"four-cells": CPUS}, "a": {"other-host": CPUS}, "b": {"other-host": CPUS}},
+            id="one of two alike guests migrates",
+        ),
+    ],
+)
+def test_cpus_to_which_a_guest_without_allocations_is_pinned_do_not_come_on_offer(
+    names: str, consumers: dict[str, Any], placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    note = refused(pinned(placement_server, tmp_path, names, **consumers))
+
+    assert f"guest {identity('a')} is pinned to 2 CPUs that four-cells would offer as PCPU" in note
+    assert "run compute-node-agent audit" in note
+
+
+@pytest.mark.parametrize(
+    ("names", "elsewhere"),
+    [
+        pytest.param("ab", {"other-host": CPUS}, id="two alike guests"),
+        pytest.param("a", {"other-host": CPUS, "storage": {"DISK_GB": 5}}, id="a disk on shared storage"),
+    ],
+)
+def test_what_migrations_keep_of_pinned_guests_becomes_pcpu(
+    names: str, elsewhere: dict[str, Any], placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    migrations = {f"m{one}": {"type": "MIGRATION", "allocations": {"four-cells": CPUS}} for one in names}
+
+    after = converted(pinned(placement_server, tmp_path, names, **migrations, **dict.fromkeys(names, elsewhere)))
+
+    assert {one: after[one] for one in migrations} == {
+        one: {"four-cells": {"PCPU": 2, "MEMORY_MB": 512}} for one in migrations
+    }
+    assert {one: after[one] for one in names} == dict.fromkeys(names, elsewhere)
+
+
 def test_a_guest_whose_flavor_overrides_its_vcpus_goes_to_the_cell_where_it_is_bound(
     placement_server: PlacementServer, tmp_path: Path
 ) -> None:

@@ -771,6 +771,41 @@ def test_cpus_that_were_on_offer_before_are_the_audits_business() -> None:
     assert [move.to_provider for move in moves(cells, tree({"VCPU": 8, "PCPU": 8}), guest_of(ISOLATED))] == ["host"]
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param((), id="nobody has anything"),
+        pytest.param((Allocation("a", "host", "MEMORY_MB", 4),), id="it has only memory"),
+        pytest.param(
+            (Allocation("stranger", "host", "VCPU", 5),), id="a consumer of which it is not known whose it is"
+        ),
+    ],
+)
+def test_cpus_come_not_on_offer_while_a_guest_without_cpus_allocated_is_pinned_to_them(
+    rows: tuple[Allocation, ...],
+) -> None:
+    observed = holding(*rows, of=tree({"VCPU": 16, "MEMORY_MB": 16}))
+    desired = tree({"VCPU": 8, "PCPU": 8, "MEMORY_MB": 16})
+
+    with pytest.raises(Unplaceable, match="guest a is pinned to 5 CPUs that host would offer as PCPU"):
+        moves(observed, desired, guest_of(ISOLATED))
+
+
+def test_a_host_that_is_reported_for_the_first_time_offers_all_that_it_has() -> None:
+    observed = holding(of=tree({"MEMORY_MB": 16}))
+
+    assert moves(observed, tree({"VCPU": 8, "PCPU": 8, "MEMORY_MB": 16}), guest_of(ISOLATED)) == ()
+
+
+def test_cpus_of_another_cell_come_on_offer_though_no_cell_has_more_than_the_root_had() -> None:
+    rows = (Allocation("a", "host", "VCPU", 4),)
+    pinned = replace(ISOLATED, provider=OTHER)
+    desired = tree(card={"VCPU": 2, "PCPU": 5}, other={"VCPU": 2, "PCPU": 5})
+
+    with pytest.raises(Unplaceable, match="has 4 VCPU and 0 PCPU allocated"):
+        moves(holding(*rows, of=tree({"VCPU": 9, "PCPU": 5})), desired, guest_of(pinned))
+
+
 def overriding(*names: str, of: Holdings) -> Holdings:
     """The same, where the flavor of the guest ``a`` says how much of these classes it is to have."""
     return replace(of, known={"a": GuestState(active=True, untold=frozenset(names), overridden=frozenset(names))})
@@ -903,14 +938,43 @@ def person(uuid: str, project: str = "p", **amounts: int) -> Consumer:
 
 
 def test_a_migration_is_the_one_guest_that_fits_it() -> None:
-    here = (Allocation("migration", "host", "VGPU", 1),)
-    holdings = known(Holding("guest", CARD, "VGPU", 1), others=("alike", "unlike"))
-    stranger = person("migration", VGPU=1)
+    here = (Allocation("migration", "host", "VCPU", 1),)
+    holdings = known(Holding("guest", CARD, "VCPU", 1), others=("alike", "unlike"))
+    stranger = person("migration", VCPU=1)
 
-    assert find_stand_ins([stranger], [person("guest", VGPU=1)], holdings, here) == {"migration": "guest"}
-    assert find_stand_ins([stranger], [person("guest", VGPU=1), person("alike", VGPU=1)], holdings, here) == {}
-    assert find_stand_ins([stranger], [person("unlike", project="q", VGPU=1)], holdings, here) == {}
-    assert find_stand_ins([stranger], [person("elsewhere", VGPU=1)], holdings, here) == {}
+    assert find_stand_ins([stranger], [person("guest", VCPU=1)], holdings, here) == {"migration": "guest"}
+    assert find_stand_ins([stranger], [person("guest", VCPU=1), person("alike", VCPU=1)], holdings, here) == {}
+    assert find_stand_ins([stranger], [person("unlike", project="q", VCPU=1)], holdings, here) == {}
+    assert find_stand_ins([stranger], [person("elsewhere", VCPU=1)], holdings, here) == {}
+
+
+@pytest.mark.parametrize(
+    ("amounts", "fits"),
+    [
+        pytest.param({"VCPU": 2, "MEMORY_MB": 64, "DISK_GB": 9}, True, id="its disk on shared storage"),
+        pytest.param({"PCPU": 2, "MEMORY_MB": 64}, True, id="another class of CPUs at the destination"),
+        pytest.param({"VCPU": 2, "MEMORY_MB": 64, "CUSTOM_A": 1}, True, id="a device of another class there"),
+        pytest.param({"VCPU": 3, "MEMORY_MB": 64}, False, id="another size: a resize"),
+    ],
+)
+def test_only_cpus_and_memory_tell_whose_a_migration_is(amounts: dict[str, int], fits: bool) -> None:
+    here = (Allocation("migration", "host", "VCPU", 2), Allocation("guest", "host", "DISK_GB", 9))
+    stranger = person("migration", VCPU=2, MEMORY_MB=64)
+
+    found = find_stand_ins([stranger], [person("guest", **amounts)], known(others=("guest",)), here)
+
+    assert found == ({"migration": "guest"} if fits else {})
+
+
+def test_as_many_alike_migrations_as_alike_guests_are_no_doubt_where_the_hypervisor_gives_the_guests_the_same() -> None:
+    strangers, guests = ([person(one + number, VCPU=2) for number in "12"] for one in ("m", "g"))
+    alike = known(Holding("g1", "host", "PCPU", 2), Holding("g2", "host", "PCPU", 2))
+    apart = known(Holding("g1", CARD, "PCPU", 2), Holding("g2", OTHER, "PCPU", 2))
+
+    assert find_stand_ins(strangers, guests, alike, ()) == {"m1": "g1", "m2": "g2"}
+    assert find_stand_ins(strangers[:1], guests, alike, ()) == {}
+    assert find_stand_ins(strangers, guests[:1], alike, ()) == {}
+    assert find_stand_ins(strangers, guests, apart, ()) == {}
 
 
 def test_a_consumer_that_changed_since_it_was_listed_makes_the_plan_begin_again() -> None:

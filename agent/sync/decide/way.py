@@ -4,19 +4,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from agent.allocations.decide.sets import INSTANCE
 from agent.sync.decide.shaped import Shaped, lost_by, with_uses
 from agent.sync.decide.sharing import coming_back
 from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import Needs, Shaper, View
 from agent.sync.decide.wanted import Wanted
 from drivers.moves import displaced, exchanged, plan_moves
-from drivers.strangers import find_stand_ins
+from drivers.strangers import find_stand_ins, without_host_classes
 from reportclient.allocations import Allocation, Consumer, Holdings, Move, Observed, apply_moves
 from reportclient.diff import diff
 from reportclient.errors import Unplaceable
 from reportclient.hold import hold
 from reportclient.plan import Plan, lessened, recast
-from reportclient.tree import ObservedTree, ProviderTree
+from reportclient.tree import ObservedTree, ProviderTree, total_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +49,12 @@ def find_way(
     )
     plan = make(wanted.tree)
     recast_as = exchanged(standing.memory.kinds, shaped.holdings.kinds)
-    allocations = _allocations(view, plan, standing.observed, anyhow=bool(recast_as))
+    dedicates = _dedicates(standing.observed, wanted.tree, shaped.holdings)
+    allocations = _allocations(view, plan, standing.observed, anyhow=bool(recast_as), dedicates=dedicates)
     if isinstance(allocations, Needs):
         return allocations
-    moved = _moves(view, Observed(standing.observed, allocations), wanted, shaped.holdings, recast_as)
+    before = Observed(standing.observed, allocations)
+    moved = _moves(view, before, wanted, shaped.holdings, recast_as) if allocations or dedicates else ((), (), "")
     if isinstance(moved, Needs):
         return moved
     moves, consumers, unplaceable = moved
@@ -68,16 +71,26 @@ def find_way(
     return Way(tree=tree, plan=plan, allocations=allocations, held=held, unplaceable=unplaceable)
 
 
-def _allocations(view: View, plan: Plan, observed: ObservedTree, *, anyhow: bool) -> tuple[Allocation, ...] | Needs:
+def _dedicates(observed: ObservedTree, desired: ProviderTree, holdings: Holdings) -> bool:
+    """Return whether a provider gets more PCPU to which guests are pinned, whether or not they have allocations."""
+    before = {seen.name: total_of(seen.provider.inventories, "PCPU") for seen in observed}
+    grown = {one.name for one in desired if total_of(one.inventories, "PCPU") > before.get(one.name, 0)}
+    return any(unit.resource_class == "PCPU" and unit.provider in grown for unit in holdings.units)
+
+
+def _allocations(
+    view: View, plan: Plan, observed: ObservedTree, *, anyhow: bool, dedicates: bool
+) -> tuple[Allocation, ...] | Needs:
     """
     Return the allocations of the whole tree if consumers hold something on a provider that loses stock, else none.
 
-    With ``anyhow`` the root counts as such a provider, whatever the plan does with its stock.
+    With ``anyhow`` the root counts as such a provider, whatever the plan does with its stock. ``dedicates`` is as
+    ``_dedicates`` returns it: then all are needed.
     """
     losing = lessened(plan, observed) | recast(plan, observed)
     losing |= {observed.root.uuid} if anyhow and observed.root else set()
     first = _rows(view, (seen.uuid for seen in observed if seen.uuid in losing), observed)
-    if isinstance(first, Needs) or not first:
+    if isinstance(first, Needs) or not (first or dedicates):
         return first
     others = (seen.uuid for seen in observed if seen.uuid not in losing and seen.provider.inventories)
     rest = _rows(view, others, observed)
@@ -101,15 +114,15 @@ def _moves(
     Nothing moves while the root is being renamed, nor beside nova, whose allocations these are.
     """
     root, rows, desired = observed.tree.root, observed.allocations, wanted.tree
-    if view.beside or not rows or root is None or root.name != desired.root.name:
+    if view.beside or root is None or root.name != desired.root.name:
         return (), (), ""
     here = {one.consumer for one in rows}
-    absent = holdings.guests - here  # guests whose rows a migration may have, as long as they migrate
+    absent = without_host_classes(holdings.guests, rows)  # a migration may have their rows, as long as they migrate
     strangers = (here if absent else displaced(observed, desired, wanted.ours)) - holdings.guests
     known = _consumers(view, strangers | absent) if strangers else ()
     if isinstance(known, Needs):
         return known
-    unknown = [one for one in known if one.uuid in strangers]
+    unknown = [one for one in known if one.uuid in strangers and one.kind != INSTANCE]
     stand_ins = find_stand_ins(unknown, known, holdings, rows)
     try:
         moves = plan_moves(
