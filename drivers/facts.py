@@ -250,7 +250,8 @@ class Tenant:
     user: str
     disk_gb: int | None  # on the host's own disk, by the flavor; None: unknown
     # amounts that the flavor's extra specs name, by class; None: the amount cannot be read
-    overridden: Mapping[str, int | None] = field(default_factory=dict)
+    # None instead of the mapping: nova up to 2025.1 started the domain, and did not write the extra specs
+    overridden: Mapping[str, int | None] | None = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,6 +71,7 @@ class GuestState:
     named: Mapping[str, int | None] = field(
         default_factory=dict
     )  # amounts that the flavor sets, by class; None: unknown
+    flavor_unseen: bool = False  # True: a guest of nova's whose metadata does not show what its flavor sets
 
 
 @dataclass(frozen=True, slots=True)

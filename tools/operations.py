@@ -65,7 +65,8 @@ migration that has just what a guest uses that is shut off or moves here, a cons
 consumer that changed less than `[agent] audit_grace` seconds ago.
 A finding about one guest hides no finding about another one.
 Where a flavor overrides amounts (`resources:VCPU=1`), the amounts of the guest's VCPU, PCPU and MEMORY_MB are not
-judged, as far as nova's metadata shows the override.
+judged, as far as nova's metadata shows the override. nova up to 2025.1 does not write it: a wrong amount of such a
+guest is not safe, and its lost allocations are for a person to write.
 Their provider is judged where the guest is bound to one with all its CPUs, or all its memory, and where that provider
 can give the amount.
 The CPUs of a guest that is pinned to a CPU in neither CPU set (`cpu_shared_set`, `cpu_dedicated_set`) are not judged.
@@ -78,6 +79,8 @@ If a consumer has no guest here, the audit asks nova about it, where `[nova]` ha
 ([allocations.md](allocations.md)).
 A server that nova knows is `guest-lost`, or `doubled` if nova has it at rest on another host; it is never `orphaned`.
 A consumer that is neither a server nor a migration of nova is certain.
+An orphan with a disk on shared storage is not safe without nova's word: its data may still be there, and no audit sees
+the disk once it is all that the consumer has.
 Where nova manages the host (nova-compute runs here, or the root has the trait `OWNER_NOVA`) and was not asked, or did
 not answer, `orphaned`, `leaked-migration` and `doubled` are not safe.
 
@@ -109,7 +112,7 @@ Never repaired are NEVER.
 heal: [orphaned, leaked-migration, doubled]  # kinds
 grace_s: 600    # seconds since the finding was first seen, and since the allocations were last written
 again_s: 60     # seconds since an earlier audit saw the finding: nothing is repaired at the first look
-move_s: 86400   # replaces grace_s where a guest may be on its way: orphaned and doubled without nova's word
+move_s: 86400   # replaces grace_s where a guest may be on its way, as far as nova does not say otherwise
 untyped: false  # true: consumers without a type are nova's, because no other service claims on this host's inventory
 at_once: false  # true: no waiting for rows of a guest that are on the wrong provider of this host; see below
 limit: 5        # repairs in one audit; those that fail do not count
@@ -121,8 +124,8 @@ are right, it has no allocations on another host, and no consumer here can be it
 login in `[nova]`: without nova's answer any consumer without a guest can be one, and the move waits.
 Use it with the layouts `cells` and `numa` on a host with nova-compute: nova chooses the NUMA cell of a guest itself,
 and that cell can differ from the cell of the guest's allocations.
-Where the right provider has no room, placement refuses the repair, and the next audit tries it again. Two guests that
-have each other's last units stay so: move one of them away.
+Where the right provider has no room, placement refuses the repair, and the next audit tries it again. Guests that have
+each other's last units are put right together, by one write.
 """
 
 

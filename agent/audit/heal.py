@@ -179,7 +179,8 @@ def _repair(node: ComputeNode, result: AuditResult, finding: Finding) -> str:
     operation = finding.repair.operation
     try:
         if isinstance(operation, ReplaceAllocations):
-            if finding.misplaced and (why := _meanwhile(node, result, operation.rewrites[0])):
+            moves = operation.rewrites if finding.misplaced else ()
+            if why := next(filter(None, (_meanwhile(node, result, move) for move in moves)), ""):
                 return why
             subject = finding.consumer or operation.rewrites[0].consumer
             ending = Operations(node.client).carry_out(ChangeKind.REPAIR, subject, operation.rewrites)

@@ -155,7 +155,7 @@ def _is_unbooked(match: Match, use: _Use) -> bool:
         return False
     tenants = use.devices if match.rule else use.ports  # of a rule's network, also with the vnic_type direct-physical
     tenant = tenants.get(match.function.address)
-    return tenant is not None and match.resource_class not in tenant.overridden
+    return tenant is not None and match.resource_class not in (tenant.overridden or {})
 
 
 def _in_use(function: PciFunction, use: _Use) -> str | None:

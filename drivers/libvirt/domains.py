@@ -115,12 +115,15 @@ def _parse_tenant(domain: Element, source: str) -> Tenant | None:
     return None
 
 
-def _overridden(nova: Element, version: str) -> dict[str, int | None]:
+def _overridden(nova: Element, version: str) -> dict[str, int | None] | None:
     """
     Return the amounts in the flavor's extra specs, by class, from ``resources:VCPU`` and ``resources_GROUP:VCPU``.
 
-    None: an amount of the class is no number.
+    None as an amount: it is no number. None in place of all: nova up to 2025.1 wrote no extra specs; later ones write
+    the element even if it is empty (``LibvirtConfigGuestMetaNovaFlavor`` in nova/virt/libvirt/config.py).
     """
+    if nova.find(f"{{{version}}}flavor/{{{version}}}extraSpecs") is None:
+        return None
     found: dict[str, int | None] = {}
     for one in nova.iter(f"{{{version}}}extraSpec"):
         group, _, name = one.get("name", "").partition(":")

@@ -96,12 +96,13 @@ def _known(guest: Guest, of_devices: Set[str], ports: Iterable[Holding], offered
     Return what is known of a guest; ``of_devices`` are the classes that its undecided devices may count as.
 
     A vCPU that is pinned to one CPU that is not ``offered`` counts as neither class: the sets changed since it started.
-    Nova allocates nothing for the devices of Neutron's ports, unless the flavor names their class. Without nova's
-    metadata, another program made the guest, and may allocate them or not.
+    Nova allocates nothing for the devices of Neutron's ports, unless the flavor names their class, which is not known
+    where the flavor is not shown. Without nova's metadata, another program made the guest, and may allocate or not.
     """
     tenant = guest.tenant
     of_ports = {one.resource_class for one in ports}
-    named = tenant.overridden if tenant else {}
+    named = (tenant.overridden or {}) if tenant else {}
+    is_seen = tenant is not None and tenant.overridden is not None  # whether the flavor is nova's, and shown
     overridden = HOST_CLASSES & named.keys()
     return GuestState(
         active=guest.active,
@@ -110,12 +111,13 @@ def _known(guest: Guest, of_devices: Set[str], ports: Iterable[Holding], offered
         user=tenant.user if tenant else None,
         disk_gb=tenant.disk_gb if tenant else None,
         untold=frozenset(of_devices)
-        | (of_ports & named.keys() if tenant else of_ports)
+        | (of_ports & named.keys() if is_seen else of_ports)
         | (frozenset() if guest.vcpus and not _pinned_outside(guest, offered) else CPUS)
         | (frozenset() if guest.memory else {"MEMORY_MB"})
         | overridden,
         overridden=overridden,
         named=named,
+        flavor_unseen=tenant is not None and not is_seen,
     )
 
 

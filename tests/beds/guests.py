@@ -11,7 +11,7 @@ METADATA = """\
 <nova:instance xmlns:nova="http://openstack.org/xmlns/libvirt/nova/1.1">
   <nova:flavor name="small">
     <nova:memory>{memory_mib}</nova:memory><nova:disk>0</nova:disk><nova:swap>0</nova:swap>
-    <nova:ephemeral>0</nova:ephemeral><nova:vcpus>{vcpus}</nova:vcpus>
+    <nova:ephemeral>0</nova:ephemeral><nova:vcpus>{vcpus}</nova:vcpus><nova:extraSpecs/>
   </nova:flavor>
   <nova:owner><nova:user uuid="{user}">u</nova:user><nova:project uuid="{project}">p</nova:project></nova:owner>
 </nova:instance>"""

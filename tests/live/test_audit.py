@@ -98,16 +98,31 @@ def test_a_sound_host_has_no_findings(placement_server: PlacementServer, tmp_pat
     assert found(one) == []
 
 
-def test_a_consumer_without_a_guest_is_orphaned_and_its_shared_storage_stays(
-    placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    one = lab(placement_server, tmp_path, {}, gone={ROOT: SMALL, "storage": {"DISK_GB": 5}})
+def test_a_consumer_without_a_guest_is_orphaned(placement_server: PlacementServer, tmp_path: Path) -> None:
+    one = lab(placement_server, tmp_path, {}, gone={ROOT: SMALL})
 
     assert told(found(one)) == {
         ("orphaned", ROOT, "VCPU", 0, 1),
         ("orphaned", ROOT, "MEMORY_MB", 0, 512),
     }
-    assert healed(one, tmp_path) == {"gone": {"storage": {"DISK_GB": 5}}}
+    assert healed(one, tmp_path) == {"gone": {}}
+
+
+def test_an_orphan_with_a_disk_on_shared_storage_is_told_until_a_person_decides(
+    placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    """No audit would see the disk alone."""
+    whole = {ROOT: SMALL, "storage": {"DISK_GB": 5}}
+    one = lab(placement_server, tmp_path, {}, gone=whole)
+
+    assert {(each["kind"], each["resource_class"], each["safe"]) for each in found(one)} == {
+        ("orphaned", name, False) for name in (*SMALL, "DISK_GB")
+    }
+    before = one.stands()
+    for _ in range(2):
+        one.run("audit", "--heal", "--policy", policy(tmp_path))
+    assert one.stands() == before
+    assert all(f"run compute-node-agent release {identity('gone')}" in each["seen"] for each in found(one))
 
 
 def test_a_consumer_whose_guest_may_be_on_its_way_is_not_judged(

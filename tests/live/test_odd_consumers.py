@@ -212,8 +212,8 @@ def test_a_guest_whose_flavor_overrides_its_vcpus_goes_to_the_cell_where_it_is_b
 ) -> None:
     found = lab(placement_server, tmp_path, {}, guest={"four-cells": {"VCPU": 1, "MEMORY_MB": 512}})
     overriding = METADATA.format(memory_mib=512, vcpus=4, user="user", project="project").replace(
-        "</nova:flavor>",
-        '<nova:extraSpecs><nova:extraSpec name="resources:VCPU">1</nova:extraSpec></nova:extraSpecs></nova:flavor>',
+        "<nova:extraSpecs/>",
+        '<nova:extraSpecs><nova:extraSpec name="resources:VCPU">1</nova:extraSpec></nova:extraSpecs>',
     )
     bound = GuestSpec(vcpus=4, memory_mib=512, cpuset="8-11", cells=(2,), metadata=overriding)
     add_guests(tmp_path / "host", {identity("guest"): bound})

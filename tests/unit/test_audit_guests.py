@@ -326,6 +326,48 @@ def test_what_cannot_be_a_guests_migration_does_not_speak_for_it(stranger: Consu
     assert "stranger" in {one.consumer for one in found}
 
 
+# -- guests of which not all is known ----------------------------------------------------------------------------------
+
+
+UNSEEN = "nova up to 2025.1 started the guest"
+
+
+def test_an_amount_that_a_flavor_may_set_is_for_a_person_where_the_flavor_is_not_shown() -> None:
+    known = replace(RUNS, flavor_unseen=True)
+
+    (found,) = find_all(snapshot(consumer(slots={ROOT: {**SET, "VCPU": 1}}), known=known))
+    missing = find_all(snapshot(known=known))
+
+    assert (found.kind, found.safe, UNSEEN in found.seen) == (Kind.WRONG_AMOUNT, False, True)
+    assert {(one.kind, one.repair, UNSEEN in one.seen) for one in missing} == {(Kind.MISSING, None, True)}
+    assert find_all(snapshot(consumer(), known=known)) == ()
+
+
+def test_a_guest_that_lost_a_class_gets_its_disk_back_too() -> None:
+    found = find_all(snapshot(consumer(slots={ROOT: {"VCPU": 2}})))
+
+    assert {(one.resource_class, one.expected, one.actual, one.safe) for one in found} == {
+        ("MEMORY_MB", 512, 0, True),
+        ("DISK_GB", 10, 0, True),
+    }
+    assert rewrites(found[0])["guest"].after == {ROOT: SET}
+
+
+@pytest.mark.parametrize(
+    ("known", "why"),
+    [
+        pytest.param(replace(RUNS, disk_gb=None), "how much DISK_GB the guest should have", id="its disk is not told"),
+        pytest.param(replace(RUNS, named={"CUSTOM_X": 1}), "how much CUSTOM_X the guest", id="a class of its flavor"),
+        pytest.param(replace(RUNS, untold=frozenset({"VGPU"})), "how much VGPU the guest", id="a device out of sight"),
+    ],
+)
+def test_a_guest_that_lost_a_class_is_not_repaired_in_part(known: GuestState, why: str) -> None:
+    found = find_all(snapshot(consumer(slots={ROOT: {"VCPU": 2}}), known=known))
+
+    assert {(one.safe, one.repair, why in one.seen) for one in found} == {(False, None, True)}
+    assert all("compute-node-agent claim guest --replace --request FILE" in one.seen for one in found)
+
+
 # -- consumers that are no guests here ---------------------------------------------------------------------------------
 
 
@@ -333,11 +375,9 @@ def test_what_cannot_be_a_guests_migration_does_not_speak_for_it(stranger: Consu
     ("slots", "kind", "finding", "after"),
     [
         pytest.param({ROOT: SET}, "INSTANCE", Kind.ORPHANED, {}, id="nowhere"),
-        pytest.param(
-            {ROOT: SET, SHARED: {"DISK_GB": 5}}, "INSTANCE", Kind.ORPHANED, {SHARED: {"DISK_GB": 5}}, id="storage stays"
-        ),
         pytest.param({ROOT: SET, AWAY: SET}, "INSTANCE", Kind.DOUBLED, {AWAY: SET}, id="on another host too"),
         pytest.param({ROOT: SET}, "MIGRATION", Kind.LEAKED, {}, id="a migration"),
+        pytest.param({ROOT: SET, SHARED: {"CUSTOM_X": 5}}, "MIGRATION", Kind.LEAKED, {}, id="a migration has no data"),
     ],
 )
 def test_a_consumer_that_is_no_guest_here_loses_what_it_has_here(
@@ -347,9 +387,27 @@ def test_a_consumer_that_is_no_guest_here_loses_what_it_has_here(
 
     assert {(one.kind, one.consumer, one.safe) for one in found} == {(finding, "stranger", True)}
     assert {(one.resource_class, one.expected, one.actual) for one in found} == {
-        (name, 0, amount) for name, amount in SET.items()
+        (name, 0, amount) for place in slots.keys() - after for name, amount in slots[place].items()
     }
     assert rewrites(found[0])["stranger"].after == after
+
+
+def test_an_orphan_with_a_disk_on_shared_storage_is_told_at_each_audit_until_a_person_decides() -> None:
+    """No audit of any host would see the disk alone, and its data may be there."""
+    found = find_all(snapshot(consumer("stranger", {ROOT: SET, SHARED: {"DISK_GB": 5}}), holdings=Holdings()))
+
+    assert {(one.kind, one.safe) for one in found} == {(Kind.ORPHANED, False)}
+    assert all("it has 5 DISK_GB on storage too" in one.seen for one in found)
+    assert all("run compute-node-agent release stranger" in one.seen for one in found)
+    assert rewrites(found[0])["stranger"].after == {}
+
+
+@pytest.mark.parametrize("kind", ["INSTANCE", "MIGRATION"])
+def test_a_consumer_without_a_guest_here_looks_like_one_that_our_own_verbs_make(kind: str) -> None:
+    """A claim whose guest is still to come; the source's part of a resize that awaits its confirmation."""
+    found = find_all(snapshot(consumer("stranger", {ROOT: SET}, kind), holdings=Holdings()))
+
+    assert {(one.safe, one.arriving) for one in found} == {(True, True)}
 
 
 def test_a_consumer_of_another_service_is_no_finding() -> None:

@@ -398,11 +398,11 @@ def test_the_cpus_of_a_guest_are_not_judged_that_is_pinned_to_one_that_is_in_nei
 
 
 def test_repairs_that_fail_do_not_keep_others_off(start: Start) -> None:
-    """Two guests have each other's dedicated CPUs, so that neither can get its own; a third one can, later."""
+    """Two guests are pinned to the same CPUs, of which one has the allocations: the other's place has no room."""
     third = FLAVORED
     several = (
         guest(A_GUEST, frozenset({2}), frozenset({3}), memory=(GuestMemory(256, frozenset({0})),)),
-        guest(ANOTHER, frozenset({6}), frozenset({7}), memory=(GuestMemory(256, frozenset({1})),)),
+        guest(ANOTHER, frozenset({2}), frozenset({3}), memory=(GuestMemory(256, frozenset({0})),)),
         guest(third, frozenset({0, 1}), memory=(GuestMemory(256, frozenset({0})),)),
     )
     given = {
@@ -416,8 +416,28 @@ def test_repairs_that_fail_do_not_keep_others_off(start: Start) -> None:
     outcomes = heal(node, witness(node), HealPolicy(kinds=frozenset({Kind.WRONG_PROVIDER}), at_once=True, limit=1))
 
     assert {(each.finding.consumer, each.healed) for each in outcomes} == {
-        (A_GUEST, Healed.FAILED), (ANOTHER, Healed.FAILED), (third, Healed.HEALED),
+        (A_GUEST, Healed.FAILED), (third, Healed.HEALED),
     }  # fmt: skip
+
+
+def test_two_guests_that_have_each_others_dedicated_cpus_get_their_own_at_once(start: Start) -> None:
+    several = (
+        guest(A_GUEST, frozenset({2}), frozenset({3}), memory=(GuestMemory(256, frozenset({0})),)),
+        guest(ANOTHER, frozenset({6}), frozenset({7}), memory=(GuestMemory(256, frozenset({1})),)),
+    )
+    given = {
+        A_GUEST: {"NUMA1": {"PCPU": 2, "MEMORY_MB": 256}},
+        ANOTHER: {"NUMA0": {"PCPU": 2, "MEMORY_MB": 256}},
+    }
+    one = start("cells", cells(*several), given)
+    node = replace(one.node, settings=replace(one.settings, audit_grace_s=0))
+
+    outcomes = heal(node, witness(node), HealPolicy(kinds=frozenset({Kind.WRONG_PROVIDER}), at_once=True, limit=1))
+
+    assert {(each.finding.consumer, each.healed) for each in outcomes} == {
+        (A_GUEST, Healed.HEALED), (ANOTHER, Healed.HEALED),
+    }  # fmt: skip
+    assert witness(node).findings == ()
 
 
 @pytest.mark.parametrize(("role", "layout"), [("audit", "flat"), ("sole", "devices")])

@@ -39,7 +39,9 @@ def tenant_of(text: str, version: str = NOVA[0]) -> Tenant | None:
 
 @pytest.mark.parametrize("version", NOVA)
 def test_nova_tells_whose_a_guest_is_in_either_of_its_forms(version: str) -> None:
-    assert tenant_of(OWNER + FLAVOR + IMAGE, version) == Tenant("p", "u", 27)
+    assert tenant_of(OWNER + FLAVOR + IMAGE, version) == Tenant("p", "u", 27, None)
+    shown = FLAVOR.replace("</n:flavor>", "<n:extraSpecs/></n:flavor>")
+    assert tenant_of(OWNER + shown + IMAGE, version) == Tenant("p", "u", 27)
 
 
 @pytest.mark.parametrize(

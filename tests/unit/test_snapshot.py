@@ -155,6 +155,7 @@ def test_vfs_of_networks_ports_are_allocated_or_not(
     said: tuple[int, int],
 ) -> None:
     pci = frozenset({FIRST_VF, SECOND_VF})
+    tenant = tenant and replace(tenant, disk_gb=0)
     guest = replace(GUEST, mdevs=frozenset(), pci=pci, ports=frozenset(ports), tenant=tenant)
     facts = replace(host(*card(vfs=4), *card("0000:83:00.0")), guests=(guest,))
     policy = replace(vfs(network), layout=layout)

@@ -7,9 +7,10 @@ explanation is no finding: a guest that migrates, a migration that nova knows or
 for, a consumer that another service owns. A finding about one consumer hides no finding about another one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from agent.allocations.decide.sets import INSTANCE, added, replace_set, rewrite, settled
+from agent.audit.decide.exchanges import joined
 from agent.audit.decide.findings import Finding, Kind, Repair, changed_rows
 from agent.audit.decide.providers import audit_providers
 from agent.audit.decide.snapshot import Snapshot
@@ -17,6 +18,7 @@ from agent.audit.decide.testimony import doubt_of, move_of, rests_here, why_unde
 from agent.audit.decide.unknown_consumers import audit_strangers, explains, keeper_of, may_move_with, surely_stays
 from agent.nova.answers import FINISHED, NovaMigration
 from reportclient.allocations import Consumer, GuestState
+from reportclient.names import NO_DEVICES
 from reportclient.plan import ReplaceAllocations, Rewrite
 
 # The default of placement's options [placement] incomplete_consumer_project_id and incomplete_consumer_user_id.
@@ -25,7 +27,7 @@ NOBODY = "00000000-0000-0000-0000-000000000000"
 
 def find_all(snapshot: Snapshot) -> tuple[Finding, ...]:
     """Return all findings, those of consumers first; ``snapshot.consumers`` must cover ``suspects(snapshot)``."""
-    return (*_audit_guests(snapshot), *audit_strangers(snapshot), *audit_providers(snapshot))
+    return (*joined(snapshot, _audit_guests(snapshot)), *audit_strangers(snapshot), *audit_providers(snapshot))
 
 
 def _audit_guests(snapshot: Snapshot) -> list[Finding]:
@@ -47,22 +49,26 @@ def _audit_guests(snapshot: Snapshot) -> list[Finding]:
 
 def _wrong(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
     """Return the findings of a guest whose allocations here differ from what it really has."""
-    differences = snapshot.differences(consumer.uuid)
+    differences, known = snapshot.differences(consumer.uuid), snapshot.holdings.known[consumer.uuid]
     if not differences:
         return []
     unrelated = not may_move_with(snapshot, consumer.uuid)
     doubt = "" if unrelated else "; a consumer of the same project and user here may be its migration"
-    safe = unrelated and differences.keys().isdisjoint(snapshot.disputed)
+    kinds = {
+        name: Kind.WRONG_AMOUNT if sum(has - booked for has, booked in places.values()) else Kind.WRONG_PROVIDER
+        for name, places in differences.items()
+    }
+    doubt += _UNSEEN if known.flavor_unseen and Kind.WRONG_AMOUNT in kinds.values() else ""
+    lost, unsure = _went_too(snapshot, consumer, differences)
+    differences |= lost
+    kinds |= dict.fromkeys(lost, Kind.WRONG_AMOUNT)
+    safe = not doubt and differences.keys().isdisjoint(snapshot.disputed)
     slots = {uuid: dict(resources) for uuid, resources in consumer.slots.items()}
     for name, places in differences.items():
         for place, (has, _) in places.items():
             slots.setdefault(snapshot.tree.by_name[place].uuid, {})[name] = has
     text = f"set the allocations of guest {consumer.uuid} to what the guest really has"
     repair = Repair(text=text, operation=ReplaceAllocations((rewrite(consumer, settled(slots)),)))
-    kinds = {
-        name: Kind.WRONG_AMOUNT if sum(has - booked for has, booked in places.values()) else Kind.WRONG_PROVIDER
-        for name, places in differences.items()
-    }
     stays = surely_stays(snapshot, consumer.uuid) and not snapshot.elsewhere(consumer)
     misplaced = safe and stays and set(kinds.values()) == {Kind.WRONG_PROVIDER}
     return [
@@ -73,14 +79,35 @@ def _wrong(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
             resource_class=name,
             expected=has,
             actual=booked,
-            seen=f"the hypervisor gives it {has} {name} of {place}, and {booked} are allocated{doubt}",
-            repair=repair,
-            safe=safe,
-            misplaced=misplaced,
+            seen=f"the hypervisor gives it {has} {name} of {place}, and {booked} are allocated{doubt}{unsure}",
+            repair=None if unsure else repair,
+            safe=safe and not unsure,
+            misplaced=misplaced and not unsure,
         )
         for name, places in differences.items()
         for place, (has, booked) in places.items()
     ]
+
+
+_Differences = dict[str, dict[str, tuple[int, int]]]
+
+
+def _went_too(snapshot: Snapshot, consumer: Consumer, differences: _Differences) -> tuple[_Differences, str]:
+    """
+    Return what else a guest lost that lost all rows of a class, as ``Snapshot.differences``, and what is not known.
+
+    Some that the hypervisor does not tell may have gone with what it tells: the disk, and classes of the flavor. The
+    text is empty where all that is lacking is known. A device alone may never have been allocated, so a disk of unknown
+    size is no doubt then.
+    """
+    gone = {name for name, places in differences.items() if not sum(booked for _, booked in places.values())}
+    if not gone:
+        return {}, ""
+    uuid, booked = consumer.uuid, {name for resources in consumer.slots.values() for name in resources}
+    root, disk_gb = snapshot.tree.providers[0].name, _disk(snapshot, snapshot.holdings.known[uuid])
+    lost = {"DISK_GB": {root: (disk_gb, 0)}} if disk_gb and "DISK_GB" not in booked else {}
+    kept = booked if gone & NO_DEVICES else booked | {"DISK_GB"}
+    return lost, _unsure(snapshot, uuid, consumer, differences.keys() | lost.keys(), kept)
 
 
 def _without_owner_or_type(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
@@ -181,7 +208,8 @@ def _unallocated(snapshot: Snapshot, uuid: str, rows: Mapping[tuple[str, str], i
     """Return what was seen of a guest whose allocations no migration keeps for certain, and the repair, if any."""
     consumer = snapshot.consumers.get(uuid)
     abroad = consumer is not None and bool(snapshot.elsewhere(consumer))
-    unsure = _unsure(snapshot, uuid, consumer, rows)
+    held = {name for resources in (snapshot.others(consumer) if consumer else {}).values() for name in resources}
+    unsure = _unsure(snapshot, uuid, consumer, {name for _, name in rows}, held)
     here = "it runs here" if snapshot.is_settled(uuid) else "it is shut off here, and by nova's word this is its host"
     seen = f"{here}, and has no allocations here" + (", only on another host" if abroad else "") + unsure
     return seen, None if unsure else _claim_again(snapshot, uuid, consumer, rows)
@@ -208,23 +236,36 @@ def _swap_back(snapshot: Snapshot, keeper: Consumer, guest: str) -> Repair:
     )
 
 
-def _unsure(snapshot: Snapshot, uuid: str, consumer: Consumer | None, rows: Mapping[tuple[str, str], int]) -> str:
-    """Return why the full set of a guest is not known, and what to do; empty where it is known."""
-    known, others = snapshot.holdings.known[uuid], snapshot.others(consumer) if consumer else {}
-    held = {name for resources in others.values() for name in resources}
-    lacking = snapshot.undecided(uuid) | (known.named.keys() - {name for _, name in rows} - held)
-    if _disk(snapshot, known) is None and "DISK_GB" not in held:
+def _unsure(
+    snapshot: Snapshot, uuid: str, consumer: Consumer | None, given: Collection[str], kept: Collection[str]
+) -> str:
+    """
+    Return why the full set of a guest is not known, and what to do; empty where it is known.
+
+    ``given`` are the classes that a repair would give it, ``kept`` those that it has and keeps.
+    """
+    known = snapshot.holdings.known[uuid]
+    lacking = {*snapshot.undecided(uuid), *known.named} - {*given, *kept}
+    if _disk(snapshot, known) is None and "DISK_GB" not in kept:
         lacking |= {"DISK_GB"}
     if None in snapshot.owner(uuid):
-        why = "its project and user are not known"
+        why = "; its project and user are not known"
+    elif known.flavor_unseen:
+        why = _UNSEEN
     elif lacking:
         names = ", ".join(sorted(lacking))
-        why = f"this host does not show how much {names} the guest should have, nor on which provider"
+        why = f"; this host does not show how much {names} the guest should have, nor on which provider"
     else:
-        return "" if rows else "; this host offers none of the resources that the guest uses"
+        return "" if given else "; this host offers none of the resources that the guest uses"
     how = "--replace" if consumer else "--project P --user U --type T"
     command = f"compute-node-agent claim {uuid} {how} --request FILE"
-    return f"; {why}. Write one request with all that the guest should have to FILE. Then run {command}"
+    return f"{why}. Write one request with all that the guest should have to FILE. Then run {command}"
+
+
+_UNSEEN = (
+    "; nova up to 2025.1 started the guest, and did not write what its flavor sets (resources:CLASS, by openstack "
+    "flavor show), which can be another amount"
+)
 
 
 def _disk(snapshot: Snapshot, known: GuestState) -> int | None:

@@ -117,15 +117,30 @@ def _fits(snapshot: Snapshot, stranger: Consumer, guest: str) -> bool:
 def _take_away(snapshot: Snapshot, one: Consumer) -> Repair:
     """Return the repair that takes away what a stranger has here."""
     abroad = snapshot.elsewhere(one)
-    rest = _rest(snapshot, one) if abroad else _beyond(snapshot, one)
-    part = "on this host in classes that this agent reports" if abroad else "in this host's tree, on all providers"
-    text = f"remove the allocations of consumer {one.uuid} {part}; the rest stays" if rest else _ALL.format(one.uuid)
+    rest = _rest(snapshot, one) if abroad else {}
+    part = "on this host in classes that this agent reports; the rest stays"
+    text = f"remove the allocations of consumer {one.uuid} {part}" if rest else _ALL.format(one.uuid)
     return Repair(text=text, operation=ReplaceAllocations((rewrite(one, rest),)))
 
 
-def _beyond(snapshot: Snapshot, one: Consumer) -> dict[str, dict[str, int]]:
-    """Return what a consumer has outside of this tree, such as shared storage: its data may still be there."""
-    return {uuid: dict(resources) for uuid, resources in one.slots.items() if uuid not in snapshot.tree.by_uuid}
+def _stored(snapshot: Snapshot, one: Consumer) -> str:
+    """
+    Return what a consumer has on shared storage, and what to do, as the end of a sentence; empty where it has nothing.
+
+    Its data may still be there, and no host's audit sees a consumer that has nothing else any more.
+    """
+    beyond = [
+        f"{amount} {name} on {uuid}"
+        for uuid, resources in one.slots.items()
+        if uuid not in snapshot.tree.by_uuid
+        for name, amount in resources.items()
+    ]
+    if not beyond:
+        return ""
+    return (
+        f"; it has {', '.join(sorted(beyond))} too, shared storage where its disk may still be: look there. If there "
+        f"is no disk of it, run compute-node-agent release {one.uuid}"
+    )
 
 
 def _rest(snapshot: Snapshot, one: Consumer) -> dict[str, dict[str, int]]:
@@ -199,10 +214,11 @@ def _judge(snapshot: Snapshot, one: Consumer) -> _Judged:
         kind = Kind.DOUBLED
         seen = "its guest is not on this host, and the consumer has allocations on another host too"
     else:
-        kind, seen = Kind.ORPHANED, "its guest is neither defined nor running on this host"
-    arriving = kind is not Kind.LEAKED and word is not Word.NEITHER
-    by_nova = word is Word.NEITHER
-    return _Judged(kind=kind, seen=seen + told, safe=not doubt, arriving=arriving, by_nova=by_nova)
+        stored = "" if word is Word.NEITHER else _stored(snapshot, one)
+        kind, seen = Kind.ORPHANED, f"its guest is neither defined nor running on this host{stored}"
+        doubt += stored
+    by_nova = word is Word.NEITHER  # else a resize that awaits its confirmation, or a claim, may look the same
+    return _Judged(kind=kind, seen=seen + told, safe=not doubt, arriving=not by_nova, by_nova=by_nova)
 
 
 _REBOOT = "openstack server reboot --hard {} makes its guest again"
