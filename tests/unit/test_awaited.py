@@ -303,7 +303,7 @@ def test_cpus_and_memory_that_a_boot_took_away_are_not_awaited(start: Start, lay
     cells = tuple(replace(cell, memory_kib=cell.memory_kib - 1024) for cell in FIRST.cells)
     before = totals(one)
 
-    done = one.sync(FORCE, facts=replace(booted("second"), cpu_map=cpus, cells=cells))
+    done = one.sync(facts=replace(booted("second"), cpu_map=cpus, cells=cells))
 
     assert totals(one) == {**before, "VCPU": before["VCPU"] - 1, "MEMORY_MB": before["MEMORY_MB"] - len(cells)}
     assert done.notes == ()

@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 from drivers.cells import apportion, cells_without_cpus, page_mib
 from drivers.devices.stock import nova_name
 from drivers.errors import MalformedFact, PolicyError
-from drivers.facts import CpuMap, Devices, Guest, HostFacts, MdevParent, MdevType, MemoryPages, NetDevice, NumaCell
+from drivers.facts import (
+    CpuMap,
+    Devices,
+    Guest,
+    HostFacts,
+    MdevParent,
+    MdevType,
+    MemoryPages,
+    NetDevice,
+    NumaCell,
+    PciFunction,
+)
 from drivers.libvirt.shape import shape, unknown_cells
 from drivers.policy import (
     OF_CELLS,
@@ -322,18 +333,23 @@ def test_in_flat_what_a_person_reserved_on_the_root_stays() -> None:
     assert [one.inventories["SRIOV_NET_VF"].reserved for one in (well, ill, after)] == [1, 4, 1]
 
 
-@pytest.mark.parametrize("before", [19_000_000, 20_000_000])
-def test_in_flat_the_rest_of_a_link_without_a_speed_is_reserved_beside_the_links_of_ill_cards(before: int) -> None:
-    """What stood is the sum of both links; of 19 Gbit/s, one of 9 is silent now."""
+@pytest.mark.parametrize(
+    ("others", "before"),
+    [
+        pytest.param(card("0000:81:00.0", power_state="error"), 20_000_000, id="beside the link of an ill card"),
+        pytest.param(card("0000:81:00.0", power_state="error"), 19_000_000, id="another amount"),
+        pytest.param((), 10_000_000, id="alone"),
+    ],
+)
+def test_in_flat_the_rest_of_a_link_without_a_speed_is_reserved(others: tuple[PciFunction, ...], before: int) -> None:
     stock = {"NET_BW_EGR_KILOBIT_PER_SEC": Inventory(total=before)}
     root = ObservedProvider(uuid="r", generation=1, provider=Provider(name="host", inventories=stock))
-    ill = card("0000:81:00.0", power_state="error")
     silent = card("0000:83:00.0", net_devices=(NetDevice("ens3", "down"),))
     devices = DevicePolicy(discover_all=True, link_bandwidth=True)
 
-    found = tree(host(*ill, *silent), "flat", ObservedTree((root,)), devices=devices).root
-    (kept,) = [one for name, one in found.inventories.items() if name == "NET_BW_EGR_KILOBIT_PER_SEC"]
+    found = tree(host(*others, *silent), "flat", ObservedTree((root,)), devices=devices).root
 
+    kept = found.inventories["NET_BW_EGR_KILOBIT_PER_SEC"]
     assert (kept.total, kept.reserved) == (before, before)
 
 
