@@ -16,11 +16,13 @@ import multiprocessing
 import os
 import queue
 import random
+import resource
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -40,7 +42,9 @@ OPTIONS = ("-q", "-x", "-p", "no:cacheprovider")
 QUIET = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # what is loaded before pytest is not rewritten
 MEASURED = ("agent/", "drivers/", "reportclient/", "tests/")  # folders: after a change, it is measured anew
 UNNOTICED = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
-SLOWER = 5  # times the seconds that tests took when they were measured, until a mutant counts as endless
+SLOWER = 3  # times the seconds that tests took when they were measured, until a mutant counts as endless
+FIRST = 4  # files of tests that are loaded first
+ASLEEP = 20  # times that on a busy machine, until a mutant that waits counts as endless
 
 _PAIRS: tuple[tuple[type[ast.AST], type[ast.AST]], ...] = (
     (ast.Lt, ast.LtE),
@@ -88,13 +92,29 @@ class Reach:
     seconds: dict[str, float]  # of each test
     tests: dict[str, dict[int, frozenset[str]]]  # by file and line
 
-    def of(self, mutant: Mutant) -> list[str]:
-        """Return the tests that reach a mutant, quick ones first: at import, all that reach its file, or else all."""
+    def of(self, mutant: Mutant) -> tuple[list[str], list[str]]:
+        """
+        Return the tests that reach a mutant, those to run first and the others, quick ones first.
+
+        To load the files of all takes longer than those of some that reach it often: these are first. Where the mutant
+        is run at import, all tests that reach its file do, or else all tests.
+        """
         by_line = self.tests.get(mutant.file, {})
         found = {test for line in mutant.lines or by_line for test in by_line.get(line, ())}
         if not mutant.lines and not found:
             found = set(self.seconds)
-        return sorted(found, key=lambda test: (self.seconds.get(test, 0.0), test))
+        often = Counter(_file_of(test) for test in found)
+        seconds = {file: sum(self._seconds(test) for test in found if _file_of(test) == file) for file in often}
+        first = set(sorted(often, key=lambda file: (-often[file] / (1 + seconds[file]), file))[:FIRST])
+        quick = sorted(found, key=lambda test: (self._seconds(test), test))
+        return [one for one in quick if _file_of(one) in first], [one for one in quick if _file_of(one) not in first]
+
+    def _seconds(self, test: str) -> float:
+        return self.seconds.get(test, 0.0)
+
+
+def _file_of(test: str) -> str:
+    return test.partition("::")[0]
 
 
 def mutants_of(file: str, source: bytes) -> Iterator[Mutant]:
@@ -251,10 +271,10 @@ class Beds:
         self._free.put(bed)
 
     def _exit_code(self, bed: Path, limit_s: float) -> int | None:
-        """Return pytest's exit code; when it takes too long, it is ended with its children, and that is -9."""
-        process = self._context.Process(target=_run, args=(bed, [*OPTIONS, *QUIET, "@tests.txt"]))
+        """Return pytest's exit code; below 0 if it took these seconds of a CPU, or ``ASLEEP`` times as long."""
+        process = self._context.Process(target=_run, args=(bed, [*OPTIONS, *QUIET, "@tests.txt"], int(limit_s)))
         process.start()
-        process.join(limit_s)
+        process.join(limit_s * ASLEEP)
         if process.is_alive():
             os.killpg(process.pid, signal.SIGKILL)
             process.join()
@@ -262,20 +282,20 @@ class Beds:
 
     def survives(self, mutant: Mutant, reach: Reach, limit_s: float) -> bool:
         """Return whether all tests that reach a mutant pass in time; also where there are none."""
-        tests = reach.of(mutant)
-        if not tests:
-            return True
         bed = self._free.get()
         file = bed / mutant.file
         source = file.read_bytes()
         self._write(file, mutant.applied(source))
-        (bed / "tests.txt").write_text("\n".join(tests))
-        limit_s = min(limit_s, 60 + SLOWER * sum(reach.seconds.get(test, 0.0) for test in tests))
         try:
-            return self._exit_code(bed, limit_s) in UNNOTICED
+            return all(self._pass(bed, tests, reach, limit_s) for tests in reach.of(mutant) if tests)
         finally:
             self._write(file, source)
             self._free.put(bed)
+
+    def _pass(self, bed: Path, tests: list[str], reach: Reach, limit_s: float) -> bool:
+        (bed / "tests.txt").write_text("\n".join(tests))
+        limit_s = min(limit_s, 30 + SLOWER * sum(reach.seconds.get(test, 0.0) for test in tests))
+        return self._exit_code(bed, limit_s) in UNNOTICED
 
 
 def _environment(bed: Path) -> dict[str, str]:
@@ -301,9 +321,10 @@ def _warm(bed: Path) -> BaseContext:
     return context
 
 
-def _run(bed: Path, args: list[str]) -> None:
+def _run(bed: Path, args: list[str], limit_s: int) -> None:
     """Run tests in this process, which was made for it; its exit code is pytest's."""
     os.setsid()
+    resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
     os.chdir(bed)
     for stream in (1, 2):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
@@ -348,7 +369,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=200, help="size of the sample")
     parser.add_argument("--seed", type=int, default=random.randrange(10**8))
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--limit", type=float, default=600, help="seconds at most for one mutant")
+    parser.add_argument("--limit", type=float, default=600, help="seconds of a CPU at most for one mutant")
     args = parser.parse_args()
     files = sorted(files_of(pure_modules((TOP / "pyproject.toml").read_text()), TOP))
     every = [mutant for file in files for mutant in mutants_of(file, (TOP / file).read_bytes())]
@@ -370,7 +391,7 @@ def _told(beds: Beds, mutant: Mutant, reach: Reach, limit_s: float) -> bool:
     source = (TOP / mutant.file).read_bytes()
     survives = beds.survives(mutant, reach, limit_s)
     told = (
-        f"survives {len(reach.of(mutant))} tests: {mutant.shown(source)}"
+        f"survives {sum(map(len, reach.of(mutant)))} tests: {mutant.shown(source)}"
         if survives
         else f"killed: {mutant.file}:{mutant.line}"
     )

@@ -66,18 +66,17 @@ def test_a_change_is_told_with_its_place_and_as_a_diff(tool: ModuleType) -> None
     ]
 
 
-def test_the_tests_that_reach_the_statement_run_and_quick_ones_first(tool: ModuleType) -> None:
-    reach = tool.Reach(
-        {"slow": 2.0, "quick": 0.1, "other": 0.0, "away": 0.0},
-        {"f.py": {3: frozenset({"slow", "quick"}), 5: frozenset({"other"})}},
-    )
+def test_the_tests_that_reach_the_statement_run_and_those_of_few_files_and_quick_ones_first(tool: ModuleType) -> None:
+    names = [f"{file}::{number}" for file in "abcde" for number in range(2)]
+    seconds = dict.fromkeys(names, 0.1) | {"a::0": 9.0, "b::1": 0.2, "z::0": 0.0}
+    reach = tool.Reach(seconds, {"f.py": {3: frozenset(names), 5: frozenset({"z::0"})}})
     by_line = {one.line: reach.of(one) for one in tool.mutants_of("f.py", CODE)}
 
-    assert by_line[3] == ["quick", "slow"]
-    assert by_line[4] == []
-    assert by_line[1] == ["other", "quick", "slow"]  # at import: all that reach the file
+    assert by_line[3] == (["b::0", "c::0", "c::1", "d::0", "d::1", "e::0", "e::1", "b::1"], ["a::1", "a::0"])
+    assert by_line[4] == ([], [])
+    assert {*by_line[1][0], *by_line[1][1]} == {*names, "z::0"}  # at import: all that reach the file
     (elsewhere, *_) = tool.mutants_of("g.py", b"LIMIT = 3\n")
-    assert set(reach.of(elsewhere)) == {"slow", "quick", "other", "away"}
+    assert {*reach.of(elsewhere)[0], *reach.of(elsewhere)[1]} == set(seconds)
 
 
 def test_a_seed_gives_the_same_sample_again_whatever_the_order(tool: ModuleType) -> None:
