@@ -203,6 +203,16 @@ def test_a_pass_over_bare_metal_is_drawn_as_sums() -> None:
     assert [one.lines for one in sums.trees[0][1].below] == [("2 nodes",)]
 
 
+@pytest.mark.parametrize(("count", "more"), [(500, ""), (503, ", and 3 more: --format json has all")])
+def test_of_very_many_nodes_that_differ_the_first_are_in_the_table(count: int, more: str) -> None:
+    nodes = [{"node": f"n{n}", "outcome": "failed", "notes": ["gone"], "operations": []} for n in range(count)]
+    data: Any = {"nodes": nodes, "summary": {"failed": count}, "dry_run": False}
+
+    [table] = of_pass(data, "https://ironic").tables
+
+    assert (table.title, len(table.rows)) == (f"Nodes that do not stay as they are{more}", 500)
+
+
 def test_a_drawing_joins_the_chips_of_a_guest_and_can_be_read_aloud() -> None:
     guests: dict[str, int] = {}
     drawing = fromstring(draw(of_conversion(conversion(), ()), guests))
