@@ -5,7 +5,7 @@ import stat
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -90,7 +90,7 @@ def untouched(folder: Path) -> bool:
     return found == [folder / "file.json"] and (found[0].read_text(), found[0].stat().st_uid) == ("root's", 0)
 
 
-ACTS = {
+ACTS: dict[str, Callable[[Path], object]] = {
     "replace_durably": lambda folder: replace_durably(folder / "file.json", "new"),
     "replace_quickly": lambda folder: replace_quickly(f"{folder}/file.json", b"new", 0o644),
     "remove": lambda folder: remove(folder / "file.json"),
