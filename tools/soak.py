@@ -44,6 +44,18 @@ LAWS = (  # the longest first: so the lanes end at about the same time
         )
         for part in UNIT_LAWS
     ),
+    *(
+        Step(
+            f"law of guests on the move, {EXAMPLES} worlds: {what}",
+            ("tests/contract/test_moving.py", "-k", name),
+            {"WORLDS": str(EXAMPLES)},
+        )
+        for name, what in (
+            ("comes_on_offer", "no pinned CPU comes on offer as PCPU"),
+            ("own_verbs", "what our own verbs make is not repaired too early"),
+            ("repair_writes", "a repair writes what was shown"),
+        )
+    ),
     Step(
         "10,000 histories of guests in memory, 300 on placement's own application",
         ("-s", "tests/contract/test_histories.py"),

@@ -742,7 +742,7 @@ class World:
 
 
 @contextmanager
-def worlds() -> Iterator[Callable[..., World]]:
+def worlds(kind: type[World] = World) -> Iterator[Callable[..., Any]]:
     """Makes worlds, each of which begins with an agent that remembers nothing; files go with the next one."""
     memory = Path("/dev/shm")
     settings = load_settings([])
@@ -751,6 +751,6 @@ def worlds() -> Iterator[Callable[..., World]]:
 
         def make(**setup: Any) -> World:
             shutil.rmtree(state, ignore_errors=True)
-            return World(replace(settings, state_directory=state, recorded=True, audit_grace_s=0), Setup(**setup))
+            return kind(replace(settings, state_directory=state, recorded=True, audit_grace_s=0), Setup(**setup))
 
         yield make
