@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ HOSTS = [odd_host(seed) for seed in range(60)]
 
 
 def discover(host: OddHost, layout: str, folder: Path) -> ProviderTree:
-    options = {
+    options: dict[str, dict[str, Any]] = {
         "compute": {"layout": layout},
         "DEFAULT": {"reserved_host_memory_mb": 0},
         "pci": {"report_in_placement": "true", "device_spec": json.dumps(RULES)},
