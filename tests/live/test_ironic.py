@@ -48,9 +48,9 @@ def shard(server: IronicServer, name: str, count: int) -> list[str]:
     return [node["uuid"] for node in nodes]
 
 
-def available(server: IronicServer, name: str, count: int) -> list[str]:
+def available(server: IronicServer, name: str, count: int, resource_class: str = "gold") -> list[str]:
     """Enroll new nodes that can be deployed in a shard of this name; return their uuids."""
-    usual = {"provision_state": "available", "power_state": "power off", "resource_class": "gold", "traits": []}
+    usual = {"provision_state": "available", "power_state": "power off", "resource_class": resource_class, "traits": []}
     nodes = [{"uuid": uuid_of(number, name), "name": f"{name}-{number}", "shard": name} for number in range(count)]
     ironic.enroll(server, [usual | node for node in nodes])
     return [node["uuid"] for node in nodes]
@@ -504,6 +504,20 @@ def test_three_agents_have_each_a_shard(
     assert [agent.sums() for agent in agents] == [{"created": 10}] * 3
     assert owners(agents) == list(uuids.values())
     assert [agent.sums() for agent in agents] == [{"unchanged": 10}] * 3
+
+
+def test_resource_classes_of_two_shards_that_placement_cannot_tell_apart_are_not_mixed(
+    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    texts = {"dashed": "thin-x", "dotted": "thin.x"}
+    nodes = {name: available(server, name, 2, text) for name, text in texts.items()}
+    agents = [nodes_agent(tmp_path / name, server.url, placement_server.url, ironic={"shard": name}) for name in nodes]
+
+    assert [agent.sums() for agent in agents] == [{"created": 2}, {"misfit": 2}]
+    assert [agent.sums() for agent in agents] == [{"unchanged": 2}, {"misfit": 2}]
+    send = ByHand(placement_server.url).send
+    offering = send("GET", "/resource_providers?resources=CUSTOM_THIN_X:1")["resource_providers"]
+    assert {one["uuid"] for one in offering} == set(nodes["dashed"])
 
 
 def sync_twice(agents: list[NodesAgent]) -> None:
