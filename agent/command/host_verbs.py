@@ -163,7 +163,8 @@ def plan(options: argparse.Namespace) -> Report:
             records.append(_foreseen(one.name, draft, verdict))
             stopped.add(verdict.refused)
             subjects.append(of_conversion(records[-1], verdict.notes))
-            remarks += [*doubts(one.settings, one.driver, draft.survey), *notes_on(draft), *tell_more_searched(draft)]
+            notes = [note for note in notes_on(draft) if note not in verdict.notes]
+            remarks += [*doubts(one.settings, one.driver, draft.survey), *notes, *tell_more_searched(draft)]
             doing = "stop here" if verdict.refused is Status.RESHAPE_NEEDED else "refuse this"
             remarks += [f"sync would {doing}: {note}" for note in verdict.notes]
             if not draft.identified:
