@@ -498,6 +498,15 @@ def test_what_floats_stays_in_its_cell_only_if_it_may_be_there() -> None:
     assert place(f"{OTHER}_pool") == (f"{OTHER}_pool", "its memory")
 
 
+def test_the_root_is_no_part_of_a_cell_that_goes() -> None:
+    before = holding(Allocation("a", CARD, "VCPU", 2), of=tree(card={"VCPU": 4}, other={"VCPU": 4}))
+    floats = (Float("a", "VCPU", 2, (OTHER, "host"), "its memory"),)
+
+    (move,) = moves(before, tree({"VCPU": 4}, other={"VCPU": 4}), known(floats=floats))
+
+    assert (move.to_provider, move.because) == (OTHER, "its memory")
+
+
 def test_bound_memory_has_its_units_and_only_the_rest_floats() -> None:
     before = holding(Allocation("a", "host", "MEMORY_MB", 5), of=tree({"MEMORY_MB": 8}))
     floats = (Float("a", "MEMORY_MB", 2, (CARD,), ""),)
