@@ -88,6 +88,22 @@ def test_what_is_in_a_box_lies_inside_it_and_apart_from_its_siblings() -> None:
             assert chip.y + 19 <= outer.y + outer.height
         for before, after in zip(outer.chips, outer.chips[1:], strict=False):
             assert after.x > before.x + before.width or after.y > before.y + 19
+            if after.y > before.y:  # it had no room beside the other
+                assert before.x + before.width + after.width > outer.x + outer.width - 24
+
+
+@pytest.mark.parametrize(
+    ("fields", "height"),
+    [
+        pytest.param({}, 33, id="a label"),
+        pytest.param({"lines": ("VCPU 0/8", "PCPU 0/8")}, 67, id="two lines"),
+        pytest.param({"chips": (Chip("g", "guest", moves=False),)}, 60, id="a guest"),
+        pytest.param({"chips": (Chip("g", "guest" * 9, moves=False),) * 2}, 83, id="two guests below each other"),
+        pytest.param({"below": (Box(name="b", label="b", mark=" "),)}, 74, id="a box"),
+    ],
+)
+def test_a_box_is_as_high_as_what_is_in_it(fields: dict[str, Any], height: int) -> None:
+    assert place(Box(name="a", label="a", mark=" ", **fields), 0, 0, 400).height == height
 
 
 def test_as_many_boxes_stand_in_a_row_as_there_is_room_for_and_at_least_one() -> None:
