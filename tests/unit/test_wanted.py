@@ -1,13 +1,18 @@
 """The traits that a pass has to ask placement for."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from agent.state.memory import NodeState
 from agent.sync.decide.standing import Standing
 from agent.sync.decide.wanted import Wanted, unseen_traits
+from agent.sync.outcome import Status
+from beds.one_host import OneHost
 from drafts import ROOT, stands
+from drivers.policy import Policy
+from fakes import FACTS
 from reportclient.ownership import Names, Ownership
 from reportclient.tree import Inventory, ObservedTree, ProviderTree
 
@@ -33,3 +38,13 @@ def test_a_standard_trait_that_placement_lacked_is_asked_for_again_once_the_tree
     wanted = Wanted(tree=tree, others={}, added={}, reported={}, strays=(), ours=Ownership(emitted=Names()))
 
     assert unseen_traits(standing, wanted) == asked
+
+
+def test_a_trait_that_placement_is_too_old_to_know_is_left_out_and_told(tmp_path: Path) -> None:
+    one = OneHost(tmp_path, FACTS, Policy(root_traits=frozenset({"HW_CPU_X86_FUTURE"})))
+
+    first, second = one.sync(), one.sync()
+
+    assert (first.status, second.status) == (Status.CHANGED, Status.UNCHANGED)
+    assert first.notes == second.notes == ("this placement is too old to know the traits HW_CPU_X86_FUTURE",)
+    assert "HW_CPU_X86_FUTURE" not in one.traits()
