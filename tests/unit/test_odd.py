@@ -174,7 +174,8 @@ def test_a_card_with_a_rule_for_its_odd_vf_is_left_to_that_rule(start: Start) ->
     assert one.stock(NIC) == {"CUSTOM_VF": (1, 1)}
 
 
-def test_the_limit_of_a_type_counts_what_odd_cards_had() -> None:
+@pytest.mark.parametrize("is_odd", [True, False], ids=["odd", "without driver"])
+def test_the_limit_of_a_type_counts_what_cards_out_of_sight_had(is_odd: bool) -> None:
     first, second = gpu("0000:84:00.0"), gpu("0000:85:00.0")
     made = tuple(Mdev(f"00000000-0000-0000-0000-00000000000{n}", "a", GPU) for n in range(2))
     facts = host(first, second, parents=(parent(first, a=4), parent(second, a=4)), mdevs=made)
@@ -184,7 +185,8 @@ def test_the_limit_of_a_type_counts_what_odd_cards_had() -> None:
         one.sync()
         before = one.stock(GPU), one.stock("pci_0000_85_00_0")
 
-        one.sync(facts=odd(facts, "0000:84:00.0"))
+        mute = host(replace(first, driver=None), second, parents=(parent(second, a=4),))
+        one.sync(facts=odd(facts, "0000:84:00.0") if is_odd else mute)
 
         assert before == ({"VGPU": (4, 0)}, {})
         assert (one.stock(GPU), one.stock("pci_0000_85_00_0")) == ({"VGPU": (4, 4)}, {})

@@ -64,6 +64,13 @@ def test_vfs_with_a_type_count_as_what_their_file_says() -> None:
     ]
 
 
+def test_a_card_whose_vfs_are_not_all_listed_gets_rules_for_those_that_are() -> None:
+    listed = replace(function("0000:06:10.0"), pf=function(CARD).address)
+    pf = replace(function(CARD), total_vfs=2, vfs=(listed.address, function("0000:06:10.1").address))
+
+    assert suggestion(Devices(functions=(pf, listed))).splitlines()[3:] == ['device_spec = {"address": "0000:06:10.0"}']
+
+
 def test_cards_of_a_network_are_found_without_rules() -> None:
     vf = replace(function("0000:06:10.0", device_class=0x020000), pf=function(CARD).address)
     pf = replace(function(CARD, device_class=0x020000), total_vfs=1, vfs=(vf.address,))
