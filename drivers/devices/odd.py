@@ -16,6 +16,7 @@ from drivers.standing import Standing
 from reportclient.tree import MAX_INT
 
 NAMED = 3  # devices that a sentence names
+CAUSES = 10  # that are told one by one
 
 
 def set_apart(devices: Devices, odd: Iterable[OddDevice]) -> Devices:
@@ -89,10 +90,14 @@ def odd_sentences(facts: HostFacts, policy: DevicePolicy) -> dict[str, str]:
     for one in facts.devices.odd:
         if not one.hangs:
             causes.setdefault(one.because, []).append(one.name)
+    told = list(causes.items())[:CAUSES]
+    others = [name for names in list(causes.values())[CAUSES:] for name in names]
+    if others:
+        told.append(("much the same is wrong with them", others))
     return {
         names[0]: f"{_listed(names)}: undecided, as {because}: what placement has of it stays, reserved, and nothing "
         f"is offered anew: repair or reset the device, or restart virtnodedevd or libvirtd"
-        for because, names in causes.items()
+        for because, names in told
     }
 
 

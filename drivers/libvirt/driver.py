@@ -263,7 +263,7 @@ class _Look:
         Return all PCI functions and mediated devices, from libvirt and, where they can be read, the kernel's files.
 
         Raises:
-            DiscoveryError: the list of devices, or more than one device, could not be read.
+            DiscoveryError: the list of devices could not be read.
         """
         found = self._parsers.devices(self._connection.node_devices())
         if self._files is None:

@@ -114,6 +114,20 @@ def test_what_is_new_and_odd_is_not_offered_and_told(start: Start, layout: Layou
     assert told.startswith(f"{PLAIN}, {FIRST_VF}: undecided, as cannot be read: ")
 
 
+def test_of_many_odd_devices_each_cause_is_told_and_not_without_end(start: Start) -> None:
+    several = [OddDevice(f"0000:{n:02x}:00.0", f"cause {n}", address=at(f"0000:{n:02x}:00.0")) for n in range(20)]
+
+    one = start(facts=replace(WELL, devices=set_apart(WELL.devices, several)))
+
+    notes = one.sync().notes
+    assert [note.partition(": what")[0] for note in notes[:2]] == [
+        "0000:00:00.0: undecided, as cause 0",
+        "0000:01:00.0: undecided, as cause 1",
+    ]
+    assert notes[10].startswith("0000:0a:00.0, 0000:0b:00.0, 0000:0c:00.0 and 7 more: undecided, as much the same")
+    assert len(notes) == 11
+
+
 def test_where_no_option_asks_for_devices_nothing_is_told_of_them(start: Start) -> None:
     one = start(facts=odd(WELL, NIC, PLAIN), devices=DevicePolicy())
 
@@ -210,7 +224,8 @@ def test_odd_devices_offer_nothing_more_anywhere_and_come_back_as_they_were(
         one = OneHost(Path(folder), facts, Policy(layout=layout, devices=devices, reserved_memory_mib=0))
         one.sync()
         before = one.tree()
-        alone = {seen.name for seen in before} - {f"host_{name}" for name in ("", *sick_names(sick))}
+        stocked = {seen.name for seen in before if seen.provider.inventories}  # an empty cell goes with its only device
+        alone = stocked - {f"host_{name}" for name in sick_names(sick)}
 
         done = one.sync(facts=sick)
         meanwhile = one.tree()
