@@ -326,9 +326,9 @@ WRONG: dict[str, tuple[str, Plan, Given]] = {
     "an operator's trait goes": ("foreign", write(traits_of("", less=frozenset({"CUSTOM_OF_AN_OPERATOR"}))), given()),
     "Neutron's trait goes": ("foreign", write(traits_of("agent", less=frozenset({"CUSTOM_PHYSNET_A"}))), given()),
     "Cyborg's provider gets our mark": ("foreign", write(traits_of("fpga", plus=frozenset({MARKER}))), given()),
-    "a trait goes that the plan does not show": (
+    "a trait comes that the plan does not show": (
         "foreign",
-        write(replace(traits_of(""), traits=frozenset({MARKER}))),
+        write(replace(traits_of(""), traits=TREE.providers[0].provider.traits | {"CUSTOM_MORE"})),
         given(),
     ),
     "an operator's aggregate goes": ("foreign", write(SetAggregates(ROOT, "host", frozenset({"ours"}))), given()),

@@ -300,10 +300,10 @@ class _Walk:
     ) -> Iterator[Breach]:
         """Yield what a write on one provider takes from others, or does before its time."""
         match step:
-            case SetTraits(_, name, traits, added, removed):
+            case SetTraits(_, name, traits, added):
                 stood = stands.provider.traits
-                if traits != (stood | added) - removed:
-                    yield Breach("foreign", f"{name} loses or gets traits that the plan does not show: {_list(traits)}")
+                if put := traits - stood - added:
+                    yield Breach("foreign", f"{name} gets {_list(put)}, which the plan does not show")
                 if taken := (stood - traits) - self._traits(stands):
                     yield Breach("foreign", f"{name} loses {_list(taken)}, which this agent did not set")
                 if not self._is_ours(stands) and (put := traits - stood - self._files(stands).traits):
