@@ -805,6 +805,12 @@ def test_a_rule_with_fewer_devices_than_it_expects_is_told(vfs: int, room: int, 
     assert [one.partition(":")[0] for one in found] == said
 
 
+def test_a_rule_without_any_device_shows_none() -> None:
+    (one,) = short_rules(host(), rules(DeviceRule(number=1, product_id="1515", expect=1)))
+
+    assert (one.expected, one.shown) == (1, 0)
+
+
 def test_rules_that_do_not_count_expect_nothing() -> None:
     policy = replace(rules(DeviceRule(number=1, product_id="1515", expect=8)), report=False)
 
