@@ -96,6 +96,7 @@ def test_what_is_in_a_box_lies_inside_it_and_apart_from_its_siblings() -> None:
     ("fields", "height"),
     [
         pytest.param({}, 33, id="a label"),
+        pytest.param({"label": "a-long-label " * 5}, 50, id="a label of two lines"),
         pytest.param({"lines": ("VCPU 0/8", "PCPU 0/8")}, 67, id="two lines"),
         pytest.param({"chips": (Chip("g", "guest", moves=False),)}, 60, id="a guest"),
         pytest.param({"chips": (Chip("g", "guest" * 9, moves=False),) * 2}, 83, id="two guests below each other"),
@@ -103,7 +104,9 @@ def test_what_is_in_a_box_lies_inside_it_and_apart_from_its_siblings() -> None:
     ],
 )
 def test_a_box_is_as_high_as_what_is_in_it(fields: dict[str, Any], height: int) -> None:
-    assert place(Box(name="a", label="a", mark=" ", **fields), 0, 0, 400).height == height
+    box = Box(**{"name": "a", "label": "a", "mark": " ", **fields})
+
+    assert place(box, 0, 0, 400).height == height
 
 
 def test_as_many_boxes_stand_in_a_row_as_there_is_room_for_and_at_least_one() -> None:

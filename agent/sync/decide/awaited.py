@@ -108,7 +108,7 @@ def _is_withdrawn(seen: ObservedProvider, resource_class: str, sides: Sides) -> 
     if seen.provider.parent is None:
         cards = [name for name, classes in sides.kinds.items() if resource_class in classes]
     shown = [sides.shown[name] for name in cards if name in sides.shown]
-    return bool(shown) and len(shown) == len(cards) and sum(shown) >= seen.provider.inventories[resource_class].total
+    return len(shown) == len(cards) and sum(shown) >= seen.provider.inventories[resource_class].total
 
 
 def _may_come_back(seen: ObservedProvider, resource_class: str, sides: Sides) -> bool:
