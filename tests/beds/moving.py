@@ -83,6 +83,8 @@ class MovingWorld(World):
             return
         held, truth = self.held(uuid), self.guests[uuid]
         asked, after = {OTHER: self._request(held, more=how == "resize")}, truth
+        if not asked[OTHER]:
+            return  # it lost all that another host would give it
         if how == "here":
             asked = {place: dict(resources) for place, resources in held.items() if place != STORAGE}
             place = next((one for one, resources in asked.items() if "MEMORY_MB" in resources), "")
