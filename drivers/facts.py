@@ -322,7 +322,7 @@ class HostFacts:
     tdx_guests: int | None = None  # how many guests can have Intel TDX at a time; None: the kernel does not tell
     boot: str | None = None  # the kernel's boot id (random(4)); None: unknown
     product: str = ""  # uuid of the machine, by libvirt; empty: unknown
-    whole_memory_mib: int | None = None  # virNodeGetInfo's; None: not asked, as the cells have the memory
+    whole_memory_mib: int | None = None  # virNodeGetInfo's; None: not known; or not asked, as the cells have the memory
     offline_cpus: tuple[tuple[int, int], ...] = ()  # (CPU, cell) of CPUs that libvirt's topology lacks, as offline ones
     cpu_vendor: str = ""  # as libvirt names it, for instance "Intel"; empty: unknown
     refusals: tuple[str, ...] = ()  # a sentence on each option whose value libvirt refuses on this host

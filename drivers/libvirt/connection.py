@@ -59,8 +59,12 @@ class Connection(Protocol):
         """Return which logical CPUs exist, and which of them are online."""
         ...
 
-    def memory_mib(self) -> int:
-        """Return the memory of the whole host in MiB, which libvirt tells also where it lists no NUMA cell."""
+    def memory_mib(self) -> int | None:
+        """
+        Return the memory of the whole host in MiB, which libvirt tells also where it lists no NUMA cell.
+
+        None: a host archive does not tell it.
+        """
         ...
 
     def capabilities(self) -> Document:

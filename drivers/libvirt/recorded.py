@@ -53,7 +53,9 @@ class RecordedConnection:
                 raise ValueError(f"CPUs beyond {min(total, HIGHEST_CPU + 1)}")
             return CpuMap(total, online)
 
-    def memory_mib(self) -> int:
+    def memory_mib(self) -> int | None:
+        if not (self._archive.root / MEMORY).exists():
+            return None
         record = self._archive.read_json(MEMORY)
         with fields(f"{self._archive.root}/{MEMORY}"):
             return whole(record["mib"])
@@ -183,9 +185,10 @@ class RecordingConnection:
         self._files[CPU_MAP] = _json({"total": found.total, "online": sorted(found.online)})
         return found
 
-    def memory_mib(self) -> int:
+    def memory_mib(self) -> int | None:
         found = self._connection.memory_mib()
-        self._files[MEMORY] = _json({"mib": found})
+        if found is not None:
+            self._files[MEMORY] = _json({"mib": found})
         return found
 
     def capabilities(self) -> Document:

@@ -62,7 +62,7 @@ def shape(facts: HostFacts, policy: Policy, observed: ObservedTree | None) -> Sh
     """
     if not facts.cpu_map.online:
         raise MalformedFact(f"libvirt lists no online CPU on {facts.hostname}")
-    if not (facts.cells or facts.whole_memory_mib):
+    if not facts.cells and facts.whole_memory_mib == 0:
         raise MalformedFact(f"libvirt reports neither NUMA cells nor memory of {facts.hostname}: see virsh nodeinfo")
     standing = Standing(observed)
     try:
@@ -180,7 +180,12 @@ def unknown_cells(facts: HostFacts, policy: Policy) -> tuple[str, ...]:
 
 
 def _notes(facts: HostFacts, policy: Policy) -> tuple[str, ...]:
-    """Return a sentence where nobody said whether guests may have the memory of cells without CPUs."""
+    """Return a sentence on memory that is not known, or of which nobody said whether guests may have it."""
+    if not facts.cells and facts.whole_memory_mib is None:
+        return (
+            "MEMORY_MB is not reported: libvirt listed no NUMA cell, and this host archive does not tell the memory: "
+            "record the host again",
+        )
     cells = cells_without_cpus(facts)
     if not cells or policy.reserved_cells is not None or policy.file_backed_mib:
         return ()

@@ -51,6 +51,20 @@ def test_an_odd_host_is_reported_as_an_own_count_says(host: OddHost, layout: str
     assert +found == host.right(layout)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_host_without_cells_whose_archive_tells_no_memory_has_its_cpus(layout: str, tmp_path: Path) -> None:
+    host = OddHost(name="bare", cells=(), online=frozenset(range(8)), total=8)
+    if layout in ("cells", "numa"):
+        with pytest.raises(PolicyError, match=f"no NUMA cell.*{layout}"):
+            discover(host, layout, tmp_path)
+        return
+
+    assert {name: stock.total for name, stock in discover(host, layout, tmp_path).root.inventories.items()} == {
+        "VCPU": 8,
+        "DISK_GB": 100,
+    }
+
+
 def test_the_generated_hosts_have_every_oddity() -> None:
     devices = [device for host in HOSTS for device in host.devices]
 
