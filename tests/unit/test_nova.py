@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from keystoneauth1 import exceptions
 
-from agent.nova.answers import NovaRecord, NovaWitness, essential, parse_migration, parse_server
+from agent.nova.answers import NovaRecord, NovaWitness, essential, parse_host, parse_migration, parse_server
 from agent.nova.client import NovaClient
 from beds.nova import HOST, SECRET, Direct, FakeNova, as_json, failing
 from beds.proxy import Answer, Request
@@ -192,6 +192,8 @@ def test_a_nova_that_is_away_is_told_with_advice_and_without_passwords(error: Ex
     [
         (parse_server, {}),
         (parse_server, {"id": 5, "status": "ACTIVE"}),
+        (parse_server, {"id": "s", "status": ""}),
+        (parse_host, {"hypervisor": {"service": {"host": ""}}}),
         (parse_server, None),
         (parse_migration, {"uuid": "m", "status": "done"}),
         (parse_migration, {"id": 3, "status": "done", "instance_uuid": "s"}),
