@@ -42,7 +42,7 @@ OPTIONS = ("-q", "-x", "-p", "no:cacheprovider")
 QUIET = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # what is loaded before pytest is not rewritten
 MEASURED = ("agent/", "drivers/", "reportclient/", "tests/")  # folders: after a change, it is measured anew
 UNNOTICED = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
-SLOWER = 3  # times the seconds that tests took when they were measured, until a mutant counts as endless
+SLOWER = 1  # times the seconds that tests took when they were measured, until a mutant counts as endless
 FIRST = 4  # files of tests that are loaded first
 ASLEEP = 20  # times that on a busy machine, until a mutant that waits counts as endless
 

@@ -7,7 +7,7 @@ from drivers.devices.reserve import RULE, SHORT, marks, short
 from drivers.facts import PciFunction
 from drivers.reasons import Reason
 from drivers.standing import Standing
-from reportclient.names import NO_DEVICES, spelled
+from reportclient.names import spelled
 from reportclient.ownership import is_marked, others_marks
 from reportclient.reserve import UNHEALTHY, is_reserved_by_us, keeps, reserved_by_operator_on
 from reportclient.tree import Inventory
@@ -67,7 +67,7 @@ def inherit(devices: Iterable[DeviceStock], standing: Standing) -> tuple[DeviceS
         new = [number for number, one in enumerate(found) if name in one.inventories and not _has(one, name, standing)]
         whole = sum(found[number].inventories[name][0].total for number in new)
         told = not any(name in found[number].untold for number in new)
-        if name in NO_DEVICES or name not in stood:
+        if name not in stood:
             continue
         if len(new) != 1 and not (told and stood[name].total <= amount == whole):
             continue

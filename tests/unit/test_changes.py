@@ -112,6 +112,7 @@ def test_one_sentence_says_what_happens_to_the_tree_and_to_whom() -> None:
         "and no guest is touched"
     )
     assert "no guest's accounting changes" in summary(plan(BEFORE, AFTER))
+    assert summary(plan(AFTER, BEFORE)).startswith("1 put under another parent, 1 changed, 1 removed; ")
     assert summary({**plan(BEFORE, AFTER), "operations": []}) == "nothing to change"
 
 

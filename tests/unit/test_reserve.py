@@ -17,7 +17,8 @@ from drivers.facts import Guest, GuestMemory, HostFacts, MdevParent, NetDevice, 
 from drivers.policy import CpuPolicy, DevicePolicy, DeviceRule, Layout, MdevRule, Policy
 from hardware import card, gpu, host, parent, plain, rules
 from reportclient.ownership import MANAGED, MARKER
-from reportclient.reserve import KEEP
+from reportclient.reserve import HELD, KEEP, UNHEALTHY, used_up
+from reportclient.tree import Inventory, Provider
 
 EGRESS = "NET_BW_EGR_KILOBIT_PER_SEC"
 NIC, GPU = "0000:81:00.0", "pci_0000_84_00_0"
@@ -617,3 +618,15 @@ def test_cpus_of_a_guest_that_migrates_do_not_come_on_offer(tmp_path: Path) -> N
 
     assert outcome.status is Status.RESHAPE_NEEDED
     assert "PCPU" not in one.stock()
+
+
+@pytest.mark.parametrize(
+    ("mark", "kept"), [(UNHEALTHY, {f"{KEEP}2_NIC"}), (HELD, {f"{KEEP}2_NIC"}), ("CUSTOM_X", set())]
+)
+def test_what_is_used_up_is_reserved_for_good_also_once_our_own_reason_is_gone(mark: str, kept: set[str]) -> None:
+    before = Provider(name="nic", inventories={"NIC": Inventory(total=2)}, traits=frozenset({mark}))
+
+    after = used_up(before)
+
+    assert after.inventories["NIC"].reserved == 2
+    assert after.traits == {mark, *kept}
