@@ -942,7 +942,7 @@ def test_foreign_stock_on_a_root_is_nobodys_to_move() -> None:
     assert plan_moves(before, desired, Holdings(), Ownership(emitted=Names())) == ()
 
 
-def person(uuid: str, project: str = "p", **amounts: int) -> Consumer:
+def person(uuid: str, /, project: str = "p", **amounts: int) -> Consumer:
     return Consumer(uuid=uuid, generation=1, project=project, user="u", kind=None, slots={ABROAD: amounts})
 
 
@@ -970,7 +970,7 @@ def test_only_cpus_and_memory_tell_whose_a_migration_is(amounts: dict[str, int],
     here = (Allocation("migration", "host", "VCPU", 2), Allocation("guest", "host", "DISK_GB", 9))
     stranger = person("migration", VCPU=2, MEMORY_MB=64)
 
-    found = find_stand_ins([stranger], [person("guest", **amounts)], known(others=("guest",)), here)
+    found = find_stand_ins([stranger], [person("guest", "p", **amounts)], known(others=("guest",)), here)
 
     assert found == ({"migration": "guest"} if fits else {})
 
