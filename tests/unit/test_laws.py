@@ -204,6 +204,14 @@ RIGHT: dict[str, tuple[Plan, Given]] = {
         write(put("", SPLIT)),
         given(host=replace(pinned(2, 3), facts=HARDWARE)),
     ),
+    "PCPU of a cell, where those of another cell that guests have were not read": (
+        write(put("NUMA1", stock(PCPU=2))),
+        given(
+            ObservedTree((seen("", LEFT), seen("NUMA0", stock(PCPU=2)), seen("NUMA1", stock(VCPU=4)))),
+            rows={CELL1: ()},
+            host=pinned(2, 3),
+        ),
+    ),
     "a host that is new": (
         write(
             Create(ROOT, "host", None),

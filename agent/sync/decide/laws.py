@@ -493,7 +493,8 @@ class _Walk:
 
     def _pinned(self, ours: list[_Stands], host: Hardware) -> _Wrongs:
         """Return where more PCPU are free than dedicated CPUs to which no running guest is pinned."""
-        free = {one.uuid: (one.name, self._free_pcpu(one)) for one in ours if "PCPU" in one.stock}
+        known = [one for one in ours if one.made or one.uuid in (self._given.rows or {})]  # of others it is not read
+        free = {one.uuid: (one.name, self._free_pcpu(one)) for one in known if "PCPU" in one.stock}
         free[""] = "all providers together", sum(number for _, number in free.values())
         found: _Wrongs = {}
         for uuid, (name, number) in free.items():
