@@ -279,11 +279,12 @@ def _forget(node: ComputeNode, root_uuid: str) -> None:
 
 def _given(node: ComputeNode, seen: Draft | Sight, held: tuple[Allocation, ...]) -> Given:
     """Return what the plan of a host that ends is held against."""
+    memory = seen.meanwhile if isinstance(seen, Draft) else seen.memory  # a lost memory does not know what files add
     return Given(
         observed=seen.observed,
         emitted=node.driver.emitted,
-        files=seen.memory.configured,
-        reported=seen.memory.reported,
+        files=memory.configured,
+        reported=memory.reported,
         rows={one.uuid: tuple(row for row in held if row.provider == one.name) for one in seen.observed},
         ends=True,
     )

@@ -10,7 +10,7 @@ from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Outcome, Status
 from beds.memory import MemoryPlacement
 from beds.one_host import FORCE, ROOT, Cut, OneHost, Sender
-from drivers.policy import Policy
+from drivers.policy import DevicePolicy, DeviceRule, Policy
 from hardware import host, plain
 
 LOST = "placement does not have the provider host, and at an earlier pass "
@@ -122,6 +122,19 @@ def test_a_host_that_retired_starts_anew(tmp_path: Path) -> None:
     assert one.retire().status is Status.CHANGED
 
     assert one.sync().status is Status.CHANGED
+
+
+def test_a_host_whose_memory_is_lost_retires_with_what_files_and_rules_put_on_its_root(tmp_path: Path) -> None:
+    rule = DeviceRule(number=1, product_id="1533", resource_class="CUSTOM_PLAIN")
+    policy = Policy(layout="flat", devices=DevicePolicy(report=True, rules=(rule,)), reserved_memory_mib=0)
+    one = OneHost(tmp_path, host(plain()), policy)
+    one.write_provider_config("", "CUSTOM_LICENSE", 3)
+    one.sync()
+    one.forget()
+
+    done = one.retire()
+
+    assert (done.status, one.tree().root) == (Status.CHANGED, None), done.notes
 
 
 def test_a_retirement_that_was_cut_off_before_it_forgot_is_ended_by_the_next_one(tmp_path: Path) -> None:
