@@ -27,12 +27,15 @@ def set_apart(devices: Devices, odd: Iterable[OddDevice]) -> Devices:
     and lists a VF only after udev's event for it, and if it can read its configuration space.
     """
     pfs = {vf: pf.address for pf in devices.functions for vf in pf.vfs}
-    own = {one.name: replace(one, pf=pfs.get(one.address) if one.address else None) for one in (*devices.odd, *odd)}
+    own = {  # what may be on several cards is there once for each
+        (one.name, one.card): replace(one, pf=pfs.get(one.address) if one.address else None)
+        for one in (*devices.odd, *odd)
+    }
     listed = {one.address for one in devices.functions} | {one.address for one in own.values()}
     for vf, pf in sorted(pfs.items()):
         if vf not in listed:
             why = f"libvirt's PF {pf} has this VF, which the list of node devices lacks"
-            own[str(vf)] = OddDevice(str(vf), why, address=vf, pf=pf)
+            own[str(vf), ""] = OddDevice(str(vf), why, address=vf, pf=pf)
     bad = {one.address for one in own.values() if one.address}
     hanging = [
         OddDevice(str(one.address), f"its PF {one.pf} is undecided", address=one.address, pf=one.pf, hangs=True)
@@ -45,7 +48,7 @@ def set_apart(devices: Devices, odd: Iterable[OddDevice]) -> Devices:
         functions=tuple(one for one in devices.functions if one.address not in bad),
         mdev_parents=tuple(one for one in devices.mdev_parents if one.name not in cards),
         mdevs=tuple(one for one in devices.mdevs if one.parent not in cards),
-        odd=(*(own[name] for name in sorted(own)), *hanging),
+        odd=(*(own[key] for key in sorted(own)), *hanging),
     )
 
 
@@ -86,10 +89,11 @@ def odd_sentences(facts: HostFacts, policy: DevicePolicy) -> dict[str, str]:
     """Return a sentence for each cause of odd devices, by the first device's name; empty: no option asks for any."""
     if not (policy.discover_all or policy.mdevs or (policy.report and policy.rules)):
         return {}
-    causes: dict[str, list[str]] = {}
+    found: dict[str, dict[str, None]] = {}  # names once, in their order
     for one in facts.devices.odd:
         if not one.hangs:
-            causes.setdefault(one.because, []).append(one.name)
+            found.setdefault(one.because, {})[one.name] = None
+    causes = {because: list(names) for because, names in found.items()}
     told = list(causes.items())[:CAUSES]
     others = [name for names in list(causes.values())[CAUSES:] for name in names]
     if others:

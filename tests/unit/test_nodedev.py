@@ -42,6 +42,7 @@ MTTY = """<device><name>mtty_mtty</name><parent>computer</parent><capability typ
 MDEV = """<device><name>mdev_c2177883_f1bb_47f0_914d_32a22e3a8804_0000_84_00_0</name><parent>pci_0000_84_00_0</parent>
 <capability type='mdev'><type id='nvidia-222'/>{uuid}<iommuGroup number='1'/></capability></device>"""
 VF2 = VF.replace("pci_0000_81_10_0", "pci_0000_81_10_2").replace("<function>0<", "<function>2<")
+SECOND_GPU = GPU.replace("_84_", "_85_").replace("<bus>132<", "<bus>133<")
 MDEV_CARD, MDEV_NAME = "pci_0000_84_00_0", "mdev_c2177883_f1bb_47f0_914d_32a22e3a8804_0000_84_00_0"
 UUID = "c2177883-f1bb-47f0-914d-32a22e3a8804"
 
@@ -229,6 +230,15 @@ def test_an_interface_of_which_nothing_is_known_may_be_of_each_network_card() ->
     )
 
     assert [str(one.address) for one in found.functions] == ["0000:84:00.0"]
+
+
+def test_a_mediated_device_of_which_nothing_is_known_may_be_of_each_card() -> None:
+    listed = (("a", Document(SECOND_GPU, "a")), ("b", Document(GPU, "b")), (MDEV_NAME, Document("<device", "c")))
+
+    found = parse_devices(listed)
+
+    assert found.mdev_parents == ()
+    assert [(one.name, one.card) for one in found.odd] == [(MDEV_NAME, MDEV_CARD), (MDEV_NAME, "pci_0000_85_00_0")]
 
 
 def test_a_vf_that_its_pf_names_and_the_list_lacks_is_odd_alone() -> None:
