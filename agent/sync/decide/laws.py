@@ -316,7 +316,8 @@ class _Walk:
                 if not self._is_ours(stands):
                     yield Breach("foreign", f"{name} is another service's, and gets other aggregates")
             case Rename() | Reparent() | Delete():
-                if not self._is_ours(stands):
+                named = replace(stands, provider=replace(stands.provider, name=step.name))  # its uuid follows our name
+                if not self._is_ours(named):
                     yield Breach("foreign", f"{step.name} is another service's, and is to have a {type(step).__name__}")
                 if isinstance(step, Reparent):
                     yield from self._against_parent(step)
