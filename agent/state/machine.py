@@ -4,7 +4,8 @@ Which machine this host's identity belongs to: a file beside the agent's memory,
 Lost, damaged or of another identity, the file says nothing: the next pass writes it anew.
 """
 
-from dataclasses import dataclass
+import re
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from agent.errors import StateError
@@ -13,6 +14,7 @@ from agent.state.files import read_whole, replace_durably, seal, unseal
 FILE = "machine.json"
 _FORMAT = 1
 _FIRMWARE = "sys/class/dmi/id/product_uuid"  # only root may read it, and everybody may see whether there is one
+_RANDOM = re.compile(r".{14}4.{4}[89ab]")  # a uuid of version 4, as libvirt makes one up (its viruuid.c)
 _CONTAINER = (".dockerenv", "run/.containerenv", "run/systemd/container", "run/host/container-manager")
 
 
@@ -23,17 +25,29 @@ class Machine:
     product: str = ""  # uuid of the mainboard, by libvirt
     machine_id: str = ""  # machine-id(5); of a container it would be the container's
     boot: str = ""  # the kernel's boot id (random(4))
+    lasting: bool = False  # the product uuid was the same after a boot
+
+    @property
+    def has_product(self) -> bool:
+        """
+        Return whether the product uuid is known to be the mainboard's.
+
+        Where the firmware's uuid is one digit throughout, libvirt makes up another at each of its starts.
+        """
+        return self.lasting or bool(self.product and not _RANDOM.match(self.product))
 
     def unlike(self, before: "Machine") -> str:
         """
         Return what shows that this is another machine than before, as the rest of a sentence; empty: nothing does.
 
-        The mainboard decides where it is known. Within one boot the machine is the same: there libvirt, which makes up
-        a uuid at each of its starts where the firmware's is not valid, has only been started again.
+        The mainboard decides where it is known. Within one boot the machine is the same: there libvirt has only been
+        started again.
         """
         if self.boot and self.boot == before.boot:
             return ""
         if self.product and before.product:
+            if not before.has_product:
+                return ""
             pair, what = (before.product, self.product), "a machine with the product uuid"
         elif self.machine_id and before.machine_id:
             pair, what = (before.machine_id, self.machine_id), "a machine with the machine-id"
@@ -72,7 +86,8 @@ def read_machine(directory: Path, identity: str) -> Machine:
         body = unseal(read_whole(path).decode(), form=_FORMAT)
         if body.pop("identity") != identity:
             return Machine()
-        return Machine(**{name: str(value) for name, value in body.items()})
+        lasting = body.pop("lasting", False) is True
+        return Machine(**{name: str(value) for name, value in body.items()}, lasting=lasting)
     except FileNotFoundError:
         return Machine()
     except OSError as error:
@@ -93,11 +108,17 @@ def tie_machine(directory: Path, identity: str, machine: Machine, *, anew: bool 
         product=machine.product or before.product,
         machine_id=machine.machine_id or before.machine_id,
         boot=machine.boot,
+        lasting=machine.product in ("", before.product) and (before.lasting or _is_later(machine, before)),
     )
     if told == before:
         return
-    body = {"identity": identity, "product": told.product, "machine_id": told.machine_id, "boot": told.boot}
+    body = {"identity": identity, **asdict(told)}
     try:
         replace_durably(directory / FILE, seal(body, form=_FORMAT))
     except OSError as error:
         raise StateError(f"cannot write {directory / FILE}: {error.strerror}: set [agent] state_directory") from error
+
+
+def _is_later(machine: Machine, before: Machine) -> bool:
+    """Return whether the same product uuid is told in another boot."""
+    return bool(machine.product and before.boot and machine.boot) and machine.boot != before.boot

@@ -80,6 +80,23 @@ def test_the_same_machine_goes_on(room: Room, now: Machine) -> None:
     assert run_pass(room.node(replace(HERE, boot="wednesday", product=now.product or "aa"))).status is Status.UNCHANGED
 
 
+MADE_UP = tuple(f"6f1f6a0c-4d3c-4b7e-8b9a-2f6b7a1c0d4{digit}" for digit in "123")
+
+
+def test_a_uuid_that_libvirt_may_have_made_up_counts_once_it_lasted_over_a_boot(tmp_path: Path) -> None:
+    first, other, third = (Machine(product=uuid, machine_id="11", boot=uuid) for uuid in MADE_UP)
+    tie_machine(tmp_path, ROOT, first)
+    assert not other.unlike(read_machine(tmp_path, ROOT))
+    tie_machine(tmp_path, ROOT, other)
+    assert not third.unlike(read_machine(tmp_path, ROOT))
+
+    tie_machine(tmp_path, ROOT, replace(other, boot="a later one"))
+    tie_machine(tmp_path, ROOT, Machine(boot="one more"))
+    assert third.unlike(read_machine(tmp_path, ROOT))
+    tie_machine(tmp_path, ROOT, third, anew=True)
+    assert not first.unlike(read_machine(tmp_path, ROOT))
+
+
 def test_without_a_product_uuid_the_machine_id_decides() -> None:
     assert Machine(machine_id="22", boot="b").unlike(replace(HERE, product=""))
     assert not Machine(machine_id="11", boot="b").unlike(replace(HERE, product=""))
@@ -110,7 +127,7 @@ def test_another_identity_is_not_tied(tmp_path: Path) -> None:
 def test_a_person_ties_an_identity_anew(tmp_path: Path) -> None:
     tie_machine(tmp_path, ROOT, HERE)
     tie_machine(tmp_path, ROOT, Machine(boot="tuesday"))
-    assert read_machine(tmp_path, ROOT) == replace(HERE, boot="tuesday")
+    assert read_machine(tmp_path, ROOT) == replace(HERE, boot="tuesday", lasting=False)
 
     tie_machine(tmp_path, ROOT, Machine(machine_id="22", boot="tuesday"), anew=True)
 
