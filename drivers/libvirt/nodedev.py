@@ -105,8 +105,9 @@ def _unparsed(found: Iterable[_Parsed], devices: Devices) -> Iterator[OddDevice]
         elif one.parent:
             yield _odd(one.parent, one.odd)
         else:
-            networks = (one for one in devices.functions if (one.device_class or 0) >> 16 == NETWORK)
+            networks = [each for each in devices.functions if (each.device_class or 0) >> 16 == NETWORK]
             yield from (OddDevice(str(each.address), one.odd, address=each.address) for each in networks)
+            yield from [OddDevice(one.name, one.odd)] if networks else ()  # tells it from another one at the next look
 
 
 def _twofold(found: Iterable[_Parsed]) -> Iterator[OddDevice]:

@@ -13,6 +13,7 @@ from drivers.host.sysfs import KernelFiles
 from drivers.libvirt.driver import LibvirtDriver
 from drivers.libvirt.nodedev import parse_devices
 from drivers.libvirt.recorded import RecordedConnection
+from drivers.libvirt.xml import unread
 from drivers.policy import GuestPolicy
 
 RECORDED = Path(__file__).parents[1] / "hosts/full-guest/archive"
@@ -21,6 +22,7 @@ PF = """<device><name>pci_0000_81_00_0</name><capability type='pci'><domain>0</d
 <slot>0</slot><function>0</function><product id='0x10fb'/><vendor id='0x8086'/><capability type='virt_functions'>
 <address domain='0x0000' bus='0x81' slot='0x10' function='0x0'/>
 <address domain='0x0000' bus='0x81' slot='0x10' function='0x2'/></capability></capability></device>"""
+CARD = PF.replace("<domain>", "<class>0x020000</class><domain>", 1)
 VF = """<device><name>pci_0000_81_10_{0}</name><capability type='pci'><domain>0</domain><bus>129</bus>
 <slot>16</slot><function>{0}</function><product id='0x10ed'/><vendor id='0x8086'/><capability type='phys_function'>
 <address domain='0x0000' bus='0x81' slot='0x00' function='0x0'/></capability></capability></device>"""
@@ -91,6 +93,26 @@ def test_a_list_of_devices_that_lacks_vfs_of_a_pf_means_another_look() -> None:
     with pytest.raises(Vanished, match=r"0000:81:10.2: libvirt's PF 0000:81:00.0 has this VF, which the list .* lacks"):
         driver.survey("host")
     assert [one.name for one in driver.survey("host").facts.devices.odd] == ["0000:81:10.2"]  # it stays so
+
+
+@dataclass
+class Busy(Moving):
+    """A host on which the interface of a guest goes away at each look, and another one each time."""
+
+    number: int = 0
+
+    def node_devices(self) -> tuple[tuple[str, Document], ...]:
+        self.number += 1
+        gone = f"net_vnet{self.number}_fe_54_00_12_34_56"
+        return ("pci_0000_81_00_0", Document(CARD, "libvirt")), (gone, Document(unread(f"no {gone}"), gone))
+
+
+def test_interfaces_of_guests_that_go_away_one_after_another_make_no_card_odd() -> None:
+    driver = LibvirtDriver(Busy(), GuestPolicy(virt_type="qemu"), HostArchive(RECORDED).disk)
+
+    for _ in range(3):
+        with pytest.raises(Vanished):
+            driver.survey("host")
 
 
 def test_a_recorded_device_that_is_no_text_is_odd_alone(tmp_path: Path) -> None:
