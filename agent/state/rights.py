@@ -23,11 +23,14 @@ def owners_rights(path: Path | str) -> Iterator[None]:
         OSError: a folder of the path cannot be looked at.
     """
     owner = _first_owner(Path(path)) if os.getuid() == 0 else None
-    if owner is None or owner.st_uid == os.geteuid():
+    if owner is None:
         yield
         return
     with _ONE:
         before = os.geteuid(), os.getegid(), os.getgroups()
+        if owner.st_uid == before[0]:  # this thread has these rights already
+            yield
+            return
         _become(owner.st_uid, owner.st_gid, _groups(owner))
         try:
             yield

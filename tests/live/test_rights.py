@@ -5,6 +5,8 @@ import stat
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -159,3 +161,23 @@ def test_root_has_the_owners_rights_inside_and_its_own_again_after(theirs: Path,
     assert inside == (USER, USER, [USER])
 
     assert (os.getresuid(), os.getresgid(), os.getgroups()) == before
+
+
+def test_a_thread_waits_for_the_rights_that_another_one_has(theirs: Path) -> None:
+    """Rights are those of the process: without the wait it would be root again in the middle."""
+    seen: list[int] = []
+
+    def act() -> None:
+        with owners_rights(theirs / "any"):
+            began.set()
+            time.sleep(0.2)
+            seen.append(os.geteuid())
+
+    began = threading.Event()
+    with owners_rights(theirs / "any"):
+        other = threading.Thread(target=act)
+        other.start()
+        assert not began.wait(0.1)
+    other.join()
+
+    assert (seen, os.geteuid()) == ([USER], 0)
