@@ -10,6 +10,7 @@ from drivers.facts import HostFacts, Mdev, MdevParent, PciFunction
 from drivers.policy import MdevRule
 from drivers.reasons import Reason
 from drivers.standing import Standing
+from reportclient.names import device_address
 from reportclient.reserve import reserved_by_operator_on
 from reportclient.tree import Inventory
 
@@ -108,17 +109,23 @@ def _rule_for(names: Collection[str], rules: Iterable[MdevRule]) -> MdevRule | N
 
 def _out_of_sight(
     facts: HostFacts,
-    rules: Iterable[MdevRule],
+    rules: Collection[MdevRule],
     chosen: Iterable[tuple[MdevParent, MdevRule]],
     standing: Standing,
 ) -> dict[str, int]:
-    """Return how many devices of each type cards have in placement that show none of their types now."""
+    """
+    Return how many devices of each type cards have in placement that show none of their types now.
+
+    A card counts for the type that is enabled for it: several types may have one resource class.
+    """
     speaking = {parent.name for parent, _ in chosen}
     here = {libvirt_name(str(one.address)) for one in facts.devices.functions} | undecided_units(facts.devices).keys()
-    stood = [seen.provider.inventories for name in here - speaking if (seen := standing.provider(name))]
-    return {
-        rule.type: sum(one[rule.resource_class].total for one in stood if rule.resource_class in one) for rule in rules
-    }
+    found = {rule.type: 0 for rule in rules}
+    for name in here - speaking:
+        rule, seen = _rule_for({name, device_address(name) or name}, rules), standing.provider(name)
+        if rule and seen and (stock := seen.provider.inventories.get(rule.resource_class)):
+            found[rule.type] += stock.total
+    return found
 
 
 def _room(

@@ -206,6 +206,26 @@ def test_the_limit_of_a_type_counts_what_cards_out_of_sight_had(is_odd: bool) ->
         assert (one.stock(GPU), one.stock("pci_0000_85_00_0")) == ({"VGPU": (4, 4)}, {})
 
 
+@pytest.mark.parametrize("goes", ["odd", "without driver", "not enabled"])
+def test_the_limit_of_a_type_does_not_count_cards_of_another_type_of_its_class(goes: str) -> None:
+    first, second = gpu("0000:84:00.0"), gpu("0000:85:00.0")
+    facts = host(first, second, parents=(parent(first, a=4), parent(second, b=4)))
+    of_b = MdevRule(type="b", addresses=frozenset({"0000:85:00.0"}), max_instances=3)
+    with TemporaryDirectory() as folder:
+        one = OneHost(Path(folder), facts, Policy(devices=DevicePolicy(mdevs=(MdevRule(type="a"), of_b))))
+        one.sync()
+        before = one.stock(GPU), one.stock("pci_0000_85_00_0")
+
+        if goes == "not enabled":
+            one.sync(FORCE, policy=Policy(devices=DevicePolicy(mdevs=(of_b,))))
+        else:
+            mute = host(replace(first, driver=None), second, parents=(parent(second, b=4),))
+            one.sync(facts=odd(facts, "0000:84:00.0") if goes == "odd" else mute)
+
+        assert before == ({"VGPU": (4, 0)}, {"VGPU": (3, 0)})
+        assert one.stock("pci_0000_85_00_0") == {"VGPU": (3, 0)}
+
+
 def free(tree: ObservedTree) -> dict[tuple[str, str], int]:
     return {
         (seen.name, name): stock.total - stock.reserved
