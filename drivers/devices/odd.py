@@ -24,7 +24,8 @@ def set_apart(devices: Devices, odd: Iterable[OddDevice]) -> Devices:
     Return the devices without the odd ones, and without what hangs on these: VFs, and mediated devices.
 
     VFs that a listed PF names and that are not listed are odd too: libvirt reads the VFs in a PF's XML from the kernel,
-    and lists a VF only after udev's event for it, and if it can read its configuration space.
+    and lists a VF only after udev's event for it, and if it can read its configuration space. The kernel sends that
+    event before it makes the VF's link to its PF (pci_iov_add_virtfn in drivers/pci/iov.c), so a VF may show no PF.
     """
     pfs = {vf: pf.address for pf in devices.functions for vf in pf.vfs}
     own = {  # what may be on several cards is there once for each
@@ -36,6 +37,10 @@ def set_apart(devices: Devices, odd: Iterable[OddDevice]) -> Devices:
         if vf not in listed:
             why = f"libvirt's PF {pf} has this VF, which the list of node devices lacks"
             own[str(vf), ""] = OddDevice(str(vf), why, address=vf, pf=pf)
+    for one in devices.functions:
+        if one.address in pfs and one.pf in (None, one.address):
+            why = f"its PF {pfs[one.address]} has it as a VF, and its own XML names no PF"
+            own[str(one.address)] = OddDevice(str(one.address), why, address=one.address, pf=pfs[one.address])
     bad = {one.address for one in own.values() if one.address}
     hanging = [
         OddDevice(str(one.address), f"its PF {one.pf} is undecided", address=one.address, pf=one.pf, hangs=True)

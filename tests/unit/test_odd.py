@@ -206,6 +206,23 @@ def test_the_limit_of_a_type_counts_what_cards_out_of_sight_had(is_odd: bool) ->
         assert (one.stock(GPU), one.stock("pci_0000_85_00_0")) == ({"VGPU": (4, 4)}, {})
 
 
+@pytest.mark.parametrize("says", [None, FIRST_VF], ids=["no PF", "itself"])
+def test_a_vf_that_names_no_pf_where_a_pf_has_it_is_odd_and_no_device_of_its_own(
+    start: Start, says: str | None
+) -> None:
+    rule = DeviceRule(number=1, product_id="1515", resource_class="CUSTOM_VF")
+    one = start(devices=DevicePolicy(report=True, rules=(rule,)))
+    pf = at(says) if says else None
+
+    functions = tuple(
+        replace(each, pf=pf) if str(each.address) == FIRST_VF else each for each in WELL.devices.functions
+    )
+    outcome = one.sync(facts=replace(WELL, devices=set_apart(replace(WELL.devices, functions=functions), ())))
+
+    assert outcome.status is Status.CHANGED
+    assert (one.stock(NIC), one.stock(FIRST_VF)) == ({"CUSTOM_VF": (4, 1)}, {})
+
+
 @pytest.mark.parametrize("goes", ["odd", "without driver", "not enabled"])
 def test_the_limit_of_a_type_does_not_count_cards_of_another_type_of_its_class(goes: str) -> None:
     first, second = gpu("0000:84:00.0"), gpu("0000:85:00.0")
