@@ -245,7 +245,7 @@ class OneHost:
             "project_id": "p",
             "user_id": "u",
             "consumer_generation": self.send("GET", f"/allocations/{consumer}").get("consumer_generation"),
-            "consumer_type": "INSTANCE",
+            "consumer_type": "MIGRATION" if consumer == MIGRATION else "INSTANCE",
         }
         self.send("PUT", f"/allocations/{consumer}", body)
 
