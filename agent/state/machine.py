@@ -45,9 +45,7 @@ class Machine:
         """
         if self.boot and self.boot == before.boot:
             return ""
-        if self.product and before.product:
-            if not before.has_product:
-                return ""
+        if self.product and before.has_product:
             pair, what = (before.product, self.product), "a machine with the product uuid"
         elif self.machine_id and before.machine_id:
             pair, what = (before.machine_id, self.machine_id), "a machine with the machine-id"

@@ -97,6 +97,13 @@ def test_a_uuid_that_libvirt_may_have_made_up_counts_once_it_lasted_over_a_boot(
     assert not first.unlike(read_machine(tmp_path, ROOT))
 
 
+def test_while_a_uuid_may_be_made_up_the_machine_id_decides(tmp_path: Path) -> None:
+    first, other = (Machine(product=uuid, machine_id=uuid[-1], boot=uuid) for uuid in MADE_UP[:2])
+    tie_machine(tmp_path, ROOT, first)
+
+    assert other.unlike(read_machine(tmp_path, ROOT)) == "a machine with the machine-id 1, and this one has 2"
+
+
 def test_without_a_product_uuid_the_machine_id_decides() -> None:
     assert Machine(machine_id="22", boot="b").unlike(replace(HERE, product=""))
     assert not Machine(machine_id="11", boot="b").unlike(replace(HERE, product=""))
