@@ -5,7 +5,9 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -19,7 +21,8 @@ from agent.service.status import ServiceStatus
 from agent.sync.decide.laws import LAWS
 from reportclient.errors import printable
 
-ASKING_S = 5  # how long a connection may stay silent before it is closed
+ASKING_S = 5  # how long a connection may take in all, and stay silent, before it is closed
+MOST_ASKING = 16  # connections at a time
 OPERATION = ("source", "operation")
 
 
@@ -247,10 +250,39 @@ class _Quiet(WSGIRequestHandler):
 
 
 class _Server(ThreadingWSGIServer):
-    """Answers each request in its own thread, and does not log connections that clients break."""
+    """
+    Answers each request in its own thread, and does not log connections that clients break.
+
+    A connection beyond ``MOST_ASKING`` is closed at once, and each one after ``ASKING_S``: slow clients would take all
+    threads and descriptors of the service.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._room = threading.BoundedSemaphore(MOST_ASKING)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._room.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        deadline = threading.Timer(ASKING_S, _end, (request,))
+        deadline.start()
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            deadline.cancel()
+            self._room.release()
 
     def handle_error(self, *_args: object) -> None:
         return
+
+
+def _end(connection: socket.socket) -> None:
+    with suppress(OSError):  # it ended by itself
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def family_of(address: str) -> socket.AddressFamily:
