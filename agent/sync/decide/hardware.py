@@ -13,7 +13,6 @@ from drivers.facts import Guest, HostFacts
 from reportclient.names import device_address
 
 _CELL = re.compile(r"_NUMA(\d+)$")  # ends the name of a cell's provider
-_SHUT = ("shutoff", "crashed")  # states of guests that do not run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +31,7 @@ class Hardware:
 
     def __init__(self, host: Host) -> None:
         facts = host.facts
-        running = [guest for guest in facts.guests if guest.state not in _SHUT]
+        running = [guest for guest in facts.guests if guest.active]
         self._host = host
         self.cpus = facts.cpu_map.online | host.dedicated
         of_cells_mib = sum(cell.memory_kib for cell in facts.cells) // 1024

@@ -500,7 +500,9 @@ class _Walk:
         found: _Wrongs = {}
         for uuid, (name, number) in free.items():
             idle = host.idle(name)
-            text = f"{number} PCPU are free on {name}, and running guests are pinned to all but {idle} of its CPUs"
+            text = (
+                f"{number} PCPU are free on {name}, and only {idle} dedicated CPUs there have no guest pinned to them"
+            )
             found["pinned", uuid] = number - idle, Breach("pinned", text)
         return found
 
