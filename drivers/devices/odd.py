@@ -40,7 +40,7 @@ def set_apart(devices: Devices, odd: Iterable[OddDevice]) -> Devices:
     for one in devices.functions:
         if one.address in pfs and one.pf in (None, one.address):
             why = f"its PF {pfs[one.address]} has it as a VF, and its own XML names no PF"
-            own[str(one.address)] = OddDevice(str(one.address), why, address=one.address, pf=pfs[one.address])
+            own[str(one.address), ""] = OddDevice(str(one.address), why, address=one.address, pf=pfs[one.address])
     bad = {one.address for one in own.values() if one.address}
     hanging = [
         OddDevice(str(one.address), f"its PF {one.pf} is undecided", address=one.address, pf=one.pf, hangs=True)
