@@ -223,6 +223,16 @@ def test_a_vf_that_names_no_pf_where_a_pf_has_it_is_odd_and_no_device_of_its_own
     assert (one.stock(NIC), one.stock(FIRST_VF)) == ({"CUSTOM_VF": (4, 1)}, {})
 
 
+def test_vfs_that_are_odd_in_two_ways_at_once_are_both_set_apart() -> None:
+    """One is not listed, another names no PF."""
+    vfs = [one for one in WELL.devices.functions if one.pf]
+    rest = [one for one in WELL.devices.functions if one.address not in (vfs[0].address, vfs[1].address)]
+
+    found = set_apart(replace(WELL.devices, functions=(*rest, replace(vfs[1], pf=None))), ())
+
+    assert {one.address for one in found.odd} >= {vfs[0].address, vfs[1].address}
+
+
 @pytest.mark.parametrize("goes", ["odd", "without driver", "not enabled"])
 def test_the_limit_of_a_type_does_not_count_cards_of_another_type_of_its_class(goes: str) -> None:
     first, second = gpu("0000:84:00.0"), gpu("0000:85:00.0")
