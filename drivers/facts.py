@@ -151,6 +151,7 @@ class PciFunction:
     total_vfs: int | None = None  # how many VFs a PF can have; None: it is no PF
     vfs: tuple[PciAddress, ...] = ()  # existing VFs of a PF, lowest address first
     net_devices: tuple[NetDevice, ...] = ()
+    vdpa: tuple[str, ...] = ()  # paths of the vhost-vdpa devices on it, which guests have as interfaces
     power_state: str | None = None  # sysfs-bus-pci's power_state, for instance "D0" or "error"; None: unknown
     attributes: tuple[tuple[str, str], ...] = ()  # (path, number) of each file that rules name and that exists
     serial_number: str | None = None  # of its card, from the vital product data (VPD); None: it has none
@@ -266,7 +267,7 @@ class Guest:
     netdevs: frozenset[str] = (
         frozenset()
     )  # names of host interfaces that the guest has whole: <interface type='direct'>, passthrough
-    vdpa: frozenset[str] = frozenset()  # paths of vhost-vdpa devices; the domain does not name their VFs
+    vdpa: frozenset[str] = frozenset()  # paths of the vhost-vdpa devices of its interfaces
     mdevs: frozenset[str] = frozenset()  # uuids of mediated devices
     pmem: frozenset[str] = frozenset()  # paths of namespaces of persistent memory
     vcpus: tuple[frozenset[int], ...] = ()  # host CPUs that each vCPU may run on, empty: any; (): unknown

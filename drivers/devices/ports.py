@@ -7,13 +7,21 @@ from drivers.pci import PciAddress
 
 
 def functions_by_interface(facts: HostFacts) -> dict[str, PciAddress]:
-    """Return the function of each interface of this host, by the interface's name."""
-    return {net.name: one.address for one in facts.devices.functions for net in one.net_devices}
+    """Return the function of each interface of this host, by the interface's name, or the path of its vDPA device."""
+    return {
+        name: one.address
+        for one in facts.devices.functions
+        for name in (*(net.name for net in one.net_devices), *one.vdpa)
+    }
 
 
 def passed_through(guest: Guest, functions: Mapping[str, PciAddress]) -> frozenset[PciAddress]:
-    """Return the functions whose interfaces a guest has whole; ``functions`` are those of this host's interfaces."""
-    return frozenset(functions[name] for name in guest.netdevs if name in functions)
+    """
+    Return the functions that a guest has by their interfaces or vDPA devices.
+
+    ``functions`` are as ``functions_by_interface`` returns them.
+    """
+    return frozenset(functions[name] for name in guest.netdevs | guest.vdpa if name in functions)
 
 
 def tenants_of_ports(facts: HostFacts) -> dict[PciAddress, Tenant]:

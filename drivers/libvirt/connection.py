@@ -28,6 +28,7 @@ from drivers.libvirt.xml import unread
 from reportclient.errors import mask
 
 HOST_CPU = "host"  # name of the host's own CPU in ``expand``, beside the names of CPU models
+LIBVIRT_VDPA_DEVICES = 6_009_000  # first version that knows the kind VIR_CONNECT_LIST_NODE_DEVICES_CAP_VDPA
 LIBVIRT_DEFINED_DEVICES = 7_003_000  # first version that lists node devices which are defined and do not exist
 DOMAIN_STATES = ("nostate", "running", "blocked", "paused", "shutdown", "shutoff", "crashed", "pmsuspended")
 
@@ -261,6 +262,8 @@ class LiveConnection:
 
             lists_defined = self._lib_version() >= LIBVIRT_DEFINED_DEVICES
             active = libvirt.VIR_CONNECT_LIST_NODE_DEVICES_ACTIVE if lists_defined else 0
+            if kinds and self._lib_version() >= LIBVIRT_VDPA_DEVICES:
+                kinds |= libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_VDPA
             devices = self._session.libvirt.listAllDevices(kinds | active)
         with self._session.timed("virNodeDeviceGetXMLDesc"):
             return tuple((name, self._dump(device, name, plain)) for device in devices for name in (device.name(),))

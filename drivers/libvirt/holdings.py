@@ -81,14 +81,14 @@ def _units_on_root(guest: Guest, root: str, cpus: Mapping[str, list[frozenset[in
 
 def _with_netdevs(guest: Guest, facts: HostFacts) -> Guest:
     """
-    Return the guest with its passthrough interfaces replaced by their PCI functions, which count as ports of networks.
+    Return the guest with its passthrough interfaces and vDPA devices replaced by their PCI functions.
 
-    An interface without a function on this host stays.
+    These count as ports of networks. What has no function on this host stays.
     """
     functions = functions_by_interface(facts)
     found = passed_through(guest, functions)
-    left = guest.netdevs - functions.keys()
-    return replace(guest, pci=guest.pci | found, ports=guest.ports | found, netdevs=left) if guest.netdevs else guest
+    netdevs, vdpa = guest.netdevs - functions.keys(), guest.vdpa - functions.keys()
+    return replace(guest, pci=guest.pci | found, ports=guest.ports | found, netdevs=netdevs, vdpa=vdpa)
 
 
 def _known(guest: Guest, of_devices: Set[str], ports: Iterable[Holding], offered: GuestCpus) -> GuestState:
@@ -173,7 +173,7 @@ def _undecided(
     for name in sorted(guest.netdevs):
         yield Undecided(guest.uuid, name, "no device of the host has an interface of this name")
     for name in sorted(guest.vdpa):
-        yield Undecided(guest.uuid, name, "libvirt does not say which VF a vhost-vdpa device uses")
+        yield Undecided(guest.uuid, name, "libvirt shows no vDPA device of this path")
     if guest.encryption and guest.encryption not in {device.suffix for device in devices}:
         yield Undecided(guest.uuid, guest.encryption, "the host does not offer encryption contexts of this kind")
 

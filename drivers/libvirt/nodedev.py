@@ -1,4 +1,4 @@
-"""Parses libvirt's node devices (formatnode.html): PCI functions, their interfaces, mediated devices."""
+"""Parses libvirt's node devices (formatnode.html): PCI functions, their interfaces, vDPA and mediated devices."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -28,10 +28,17 @@ def parse_devices(listed: tuple[tuple[str, Document], ...]) -> Devices:
     """
     found = [_parse_device(name, document) for name, document in listed]
     nets: dict[str, list[NetDevice]] = {}
+    vdpa: dict[str, list[str]] = {}
     for one in found:
         for net in one.nets:
             nets.setdefault(one.parent, []).append(net)
-    functions = [_with_net(one.function, nets.get(one.name)) for one in found if one.function]
+        if one.vdpa:
+            vdpa.setdefault(one.parent, []).append(one.vdpa)
+    functions = [
+        replace(one.function, net_devices=_by_name(nets.get(one.name, [])), vdpa=tuple(sorted(vdpa.get(one.name, ()))))
+        for one in found
+        if one.function
+    ]
     everything = Devices(
         functions=tuple(sorted(functions, key=_by_address)),
         mdev_parents=tuple(sorted((one.maker for one in found if one.maker), key=lambda maker: maker.name)),
@@ -48,6 +55,7 @@ class _Parsed:
     parent: str = ""
     function: PciFunction | None = None
     nets: tuple[NetDevice, ...] = ()
+    vdpa: str = ""  # path of the vhost-vdpa device that this is; empty: it is none
     maker: MdevParent | None = None
     mdevs: tuple[Mdev, ...] = ()
     odd: str = ""  # why it cannot be understood
@@ -68,6 +76,7 @@ def _parse_parts(device: Element, name: str, parent: str, source: str) -> _Parse
     function = None
     nets: list[NetDevice] = []
     mdevs: list[Mdev] = []
+    vdpa = ""
     for capability in device.iterfind("capability"):
         kind = capability.get("type")
         if kind == "pci":
@@ -76,6 +85,8 @@ def _parse_parts(device: Element, name: str, parent: str, source: str) -> _Parse
             nets.append(_parse_net(capability, source))
         elif kind == "mdev":
             mdevs.append(_parse_mdev(device, capability, name, source))
+        elif kind == "vdpa":
+            vdpa = (capability.findtext("chardev") or "").strip()
     types = device.findall(".//capability[@type='mdev_types']/type")
     address = function.address if function else None
     return _Parsed(
@@ -83,6 +94,7 @@ def _parse_parts(device: Element, name: str, parent: str, source: str) -> _Parse
         parent=parent,
         function=function,
         nets=tuple(nets),
+        vdpa=vdpa,
         maker=MdevParent(name, address, _parse_types(types, source)) if types else None,
         mdevs=tuple(mdevs),
     )
@@ -92,7 +104,7 @@ def _unparsed(found: Iterable[_Parsed], devices: Devices) -> Iterator[OddDevice]
     """
     Yield what could not be understood, by its name.
 
-    An interface makes its function odd. Where not even that is known, each card of its kind may be it.
+    An interface or a vDPA device makes its function odd. Where not even that is known, each card of its kind may be it.
     """
     cards = [one.name for one in devices.mdev_parents]
     for one in found:
@@ -100,7 +112,7 @@ def _unparsed(found: Iterable[_Parsed], devices: Devices) -> Iterator[OddDevice]
             continue
         if one.name.startswith("mdev_"):
             yield from (OddDevice(one.name, one.odd, card=card) for card in ([one.parent] if one.parent else cards))
-        elif not one.name.startswith("net_"):
+        elif not one.name.startswith(("net_", "vdpa_")):
             yield _odd(one.name, one.odd)
         elif one.parent:
             yield _odd(one.parent, one.odd)
@@ -239,8 +251,8 @@ def _parse_types(types: Iterable[Element], source: str) -> tuple[MdevType, ...]:
     return tuple(found[id_] for id_ in sorted(found))
 
 
-def _with_net(function: PciFunction, nets: list[NetDevice] | None) -> PciFunction:
-    return replace(function, net_devices=tuple(sorted(nets, key=lambda net: net.name))) if nets else function
+def _by_name(nets: list[NetDevice]) -> tuple[NetDevice, ...]:
+    return tuple(sorted(nets, key=lambda net: net.name))
 
 
 def _by_address(function: PciFunction) -> PciAddress:

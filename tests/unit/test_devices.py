@@ -28,6 +28,7 @@ ANY = DeviceRule(number=1)
 VFS = DeviceRule(number=1, product_id="1515")
 OF_NETWORK = rules(replace(VFS, physical_network="net"))
 VF = frozenset({at("0000:81:10.0")})
+VDPA = "/dev/vhost-vdpa-0"
 NOVAS = Tenant("project", "user", None)
 BOOKED = replace(NOVAS, overridden={"SRIOV_NET_VF": 1})
 
@@ -291,6 +292,7 @@ def test_an_ill_pf_has_all_its_vfs_reserved_with_the_reason(changes: dict[str, o
     [
         pytest.param({"ports": VF, "tenant": NOVAS}, ALL, 1, id="a VF in a port"),
         pytest.param({"netdevs": frozenset({"ens1v0"}), "tenant": NOVAS}, ALL, 1, id="by its interface"),
+        pytest.param({"vdpa": frozenset({VDPA}), "tenant": NOVAS}, ALL, 1, id="by its vDPA device"),
         pytest.param({"ports": VF, "tenant": NOVAS}, OF_NETWORK, 1, id="of a rule with a network"),
         pytest.param({"tenant": NOVAS}, OF_NETWORK, 1, id="of such a rule, not as an interface"),
         pytest.param({"tenant": NOVAS}, ALL, 0, id="a device, which is allocated"),
@@ -303,8 +305,8 @@ def test_a_vf_that_neutron_gave_to_a_guest_is_not_on_offer(
     guest: dict[str, Any], policy: DevicePolicy, reserved: int
 ) -> None:
     pf, vf, *rest = card(vfs=8)
-    vf = replace(vf, net_devices=(NetDevice("ens1v0", "up"),))
-    has = Guest(uuid="1", state="running", pci=frozenset() if "netdevs" in guest else VF, **guest)
+    vf = replace(vf, net_devices=(NetDevice("ens1v0", "up"),), vdpa=(VDPA,))
+    has = Guest(uuid="1", state="running", pci=frozenset() if {"netdevs", "vdpa"} & guest.keys() else VF, **guest)
 
     one = only(replace(host(pf, vf, *rest), guests=(has,)), policy)
 

@@ -28,6 +28,8 @@ VF = """<device><name>pci_0000_81_10_0</name><parent>pci_0000_80_02_0</parent><c
 </capability></device>"""
 NET = """<device><name>net_ens2</name><parent>pci_0000_81_00_0</parent><capability type='net'>
 <interface>ens2</interface><address>02:00:00:00:02:00</address><link speed='10000' state='up'/></capability></device>"""
+VDPA = """<device><name>vdpa_vdpa0</name><parent>pci_0000_81_10_0</parent><driver><name>vhost_vdpa</name></driver>
+<capability type='vdpa'><chardev>/dev/vhost-vdpa-0</chardev></capability></device>"""
 GPU = """<device><name>pci_0000_84_00_0</name><capability type='pci'><domain>0</domain><bus>132</bus><slot>0</slot>
 <function>0</function><product id='0x1eb8'/><vendor id='0x10de'/><capability type='mdev_types'>
 <type id='nvidia-222'><name>GRID T4-1B</name><deviceAPI>vfio-pci</deviceAPI>
@@ -61,6 +63,16 @@ def test_a_pf_with_its_vfs_its_interface_and_where_it_is() -> None:
     assert (pf.total_vfs, pf.vfs) == (63, (at("0000:81:10.0"), at("0000:81:10.2")))
     assert pf.net_devices == (NetDevice("ens2", "up", 10000),)
     assert (vf.pf, vf.is_pf, vf.cell, vf.driver) == (at("0000:81:00.0"), False, None, None)
+
+
+def test_a_vf_has_the_path_of_the_vdpa_device_on_it() -> None:
+    assert [one.vdpa for one in parse(VF, VDPA).functions] == [("/dev/vhost-vdpa-0",)]
+
+
+def test_a_vdpa_device_of_which_nothing_is_known_may_be_of_each_network_card() -> None:
+    found = parse_devices((("a", Document(PF, "a")), ("b", Document(GPU, "b")), ("vdpa_vdpa0", Document("<dev", "c"))))
+
+    assert [str(one.address) for one in found.functions] == ["0000:84:00.0"]
 
 
 @pytest.mark.parametrize("kind", ["pci-bridge", "cardbus-bridge"])

@@ -157,7 +157,7 @@ def test_a_driver_whose_probe_fails_while_libvirt_answers_is_not_kept(
 FIXED = {"address", "vendor_id", "product_id", "device_class", "has_bridge_header", "iommu_group", "cell", "pf"}
 OF_OTHERS = {"total_vfs", "vfs", "serial_number"}  # of functions whose XML is not kept
 OF_THE_KERNEL = {"power_state", "attributes"}  # read in each pass
-OF_OTHER_DEVICES = {"net_devices"}
+OF_OTHER_DEVICES = {"net_devices", "vdpa"}
 
 
 def test_a_kept_xml_has_no_part_that_may_change() -> None:
