@@ -39,15 +39,15 @@ def owners_rights(path: Path | str) -> Iterator[None]:
 
 
 def _first_owner(path: Path) -> os.stat_result | None:
-    """Return the first folder or file on the way to a path that is not root's; None where all that exist are root's."""
-    path = path.absolute()
-    for part in (*reversed(path.parents), path):
-        try:
-            found = part.stat()
-        except FileNotFoundError:
-            return None
-        if found.st_uid:
-            return found
+    """Return the first folder, link or file on the way to a path that is not root's; None where all are root's."""
+    for way in (path.absolute(), path.resolve()):
+        for part in (*reversed(way.parents), way):
+            try:
+                found = part.lstat()
+            except FileNotFoundError:
+                break
+            if found.st_uid:
+                return found
     return None
 
 

@@ -129,6 +129,16 @@ def test_a_link_in_place_of_a_file_or_its_temporary_is_replaced(theirs: Path, ro
     assert (theirs / "sub" / "file.json").stat().st_uid == USER
 
 
+def test_a_users_link_in_a_folder_of_roots_is_the_users_way(roots: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(roots)
+    os.chown(tmp_path / "link", USER, USER, follow_symlinks=False)
+
+    with pytest.raises(PermissionError):
+        replace_durably(tmp_path / "link" / "file.json", "new")
+
+    assert untouched(roots)
+
+
 def test_a_link_in_place_of_a_lock_makes_no_file(theirs: Path, roots: Path) -> None:
     (theirs / "agent").symlink_to(roots / "made")
 
