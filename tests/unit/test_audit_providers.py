@@ -181,6 +181,31 @@ def test_a_card_that_another_service_offers_too_is_found_through_its_vfs(
 
 
 @pytest.mark.parametrize(
+    ("address", "stock", "foreign", "offered", "times"),
+    [
+        pytest.param("0000:81:10.0", {}, True, CARD, 0, id="a child without inventory offers nothing"),
+        pytest.param("0000:81:10.0", {"CUSTOM_X": Inventory(total=1)}, False, CARD, 0, id="a child of this agent"),
+        pytest.param(
+            "0000:81:10.0", {"CUSTOM_X": Inventory(total=1)}, True, "host_gone", 0, id="ours is not there yet"
+        ),
+        pytest.param("0000:81:00.0", {"CUSTOM_X": Inventory(total=1)}, True, CARD, 2, id="once for each of two names"),
+    ],
+)
+def test_a_card_is_found_twice_on_offer_only_where_it_is_and_once_for_each_provider(
+    address: str, stock: dict[str, Inventory], foreign: bool, offered: str, times: int
+) -> None:
+    child = Provider(name=f"x_{address}", parent="host", inventories=stock, traits=frozenset({"OWNER_CYBORG"}))
+    here = snapshot(card(0, MARKER), child)
+    here = replace(
+        here,
+        foreign=frozenset({child.name}) if foreign else frozenset(),
+        holdings=replace(here.holdings, offered={offered: frozenset({address})}),
+    )
+
+    assert [one.kind for one in audit_providers(here)] == [Kind.DUPLICATE] * times
+
+
+@pytest.mark.parametrize(
     ("on_root", "found"),
     [
         pytest.param({"MEMORY_MB": 1024}, [("MEMORY_MB", 1024)], id="as nova-compute puts it there"),
