@@ -23,7 +23,8 @@ from fakes import PC
 from hardware import card, gpu, host, parent
 from reportclient.names import NO_DEVICES
 from reportclient.reserve import reserved_by_operator
-from reportclient.tree import Provider
+from reportclient.settings import lost_settings
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 EXAMPLES = int(os.environ.get("SETTINGS_EXAMPLES", "30"))
 VF, EGRESS = "SRIOV_NET_VF", "NET_BW_EGR_KILOBIT_PER_SEC"
@@ -601,6 +602,37 @@ def test_what_is_reserved_of_a_lost_card_adds_to_what_a_flat_root_has_reserved_s
 
     assert one.stock()[VF] == (8, 3)
     assert one.sync().status is Status.UNCHANGED
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "lost"),
+    [
+        pytest.param({ONE: 4, OTHER: 4}, {"": 8}, False, id="all of it, on one provider"),
+        pytest.param({"": 8}, {ONE: 4, OTHER: 4}, False, id="all of it, on several"),
+        pytest.param({ONE: 4, OTHER: 0}, {"": 8}, True, id="one of two before"),
+        pytest.param({ONE: 0, OTHER: 4}, {"": 8}, True, id="the other of two before"),
+        pytest.param({"": 8}, {ONE: 4, OTHER: 0}, True, id="one of two after"),
+        pytest.param({"": 8}, {ONE: 4, OTHER: 3}, True, id="less than all after"),
+        pytest.param({"": 7}, {ONE: 4, OTHER: 4}, True, id="more than before"),
+        pytest.param({ONE: 0, OTHER: 0}, {"": 8}, False, id="nothing before"),
+    ],
+)
+def test_a_reservation_of_several_cards_is_kept_only_where_all_is_reserved_before_and_after(
+    before: dict[str, int], after: dict[str, int], lost: bool
+) -> None:
+    def providers(reserved: dict[str, int]) -> list[Provider]:
+        stock = {
+            place: {VF: Inventory(total=8 if place == "" else 4, reserved=amount)} for place, amount in reserved.items()
+        }
+        root = Provider(name="host", inventories=stock.pop("", {}))
+        return [root, *(Provider(name=f"host_{one}", parent="host", inventories=stock[one]) for one in stock)]
+
+    seen = tuple(ObservedProvider(uuid=one.name, generation=1, provider=one) for one in providers(before))
+    owned = {one.provider.name for one in seen}
+
+    found = lost_settings(ObservedTree(seen), ProviderTree(tuple(providers(after))), owned, ())
+
+    assert bool(found) == lost
 
 
 def limits(one: OneHost, suffix: str, name: str) -> tuple[int, float]:
