@@ -9,7 +9,7 @@ from drivers.reasons import Reason
 from drivers.standing import Standing
 from reportclient.names import spelled
 from reportclient.ownership import is_marked, others_marks
-from reportclient.reserve import UNHEALTHY, is_reserved_by_us, keeps, reserved_by_operator_on
+from reportclient.reserve import is_reserved_by_us, keeps, reserved_by_operator_on
 from reportclient.tree import Inventory
 
 
@@ -24,7 +24,7 @@ class DeviceStock:
     members: Mapping[str, str] = field(default_factory=dict)  # PCI address or mdev's uuid -> class that it counts as
     hardware: frozenset[str] = frozenset()  # PCI addresses of all functions behind it, its PF included
     once: bool = False  # the first guest uses up the stock for good
-    ill: str = ""  # why this agent reserves some of it; empty: no fault is known
+    ill: str = ""  # the fault for which this agent reserves some of it, for the layout flat; empty: none is known
     untold: frozenset[str] = frozenset()  # classes of which the device has an unknown amount now
     of_root: bool = False  # it counts on the root in every layout, as nova has no other place for it
     novas: bool = False  # nova-compute makes this provider too, where it reports the host
@@ -100,8 +100,8 @@ def _with_reserved_part(device: DeviceStock, name: str, part: int) -> DeviceStoc
             RULE,
         ),
     )
-    traits = {**device.traits, **({} if UNHEALTHY in device.traits else marks(why, {}))}
-    return replace(device, inventories={**device.inventories, name: stock}, traits=traits, ill=device.ill or why)
+    traits = {**marks(why, {}), **device.traits}  # an earlier reason stays
+    return replace(device, inventories={**device.inventories, name: stock}, traits=traits)
 
 
 def _has(device: DeviceStock, name: str, standing: Standing) -> bool:

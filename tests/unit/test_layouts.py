@@ -183,6 +183,23 @@ def test_the_ratio_of_each_cells_small_pages_goes_along_between_cells_and_numa(l
     } == {memory[layout].format(cell): 2.0 + cell for cell in (0, 1)}
 
 
+@pytest.mark.parametrize("layout", OF_CELLS)
+def test_the_ratio_of_the_provider_itself_comes_before_that_of_the_other_layouts(layout: Layout) -> None:
+    """Both have MEMORY_MB of one cell only where somebody else put it on one of them."""
+    ratios = {"host_NUMA0": 2.0, "host_NUMA0_PAGES_4": 3.0}
+    root, *_ = tree(FACTS, layout)
+    seen = [ObservedProvider(uuid="r", generation=1, provider=root)]
+    for name, ratio in ratios.items():
+        stock = {"MEMORY_MB": Inventory(total=1024, allocation_ratio=ratio)}
+        one = Provider(name=name, parent="host", inventories=stock, traits=frozenset({MARKER}))
+        seen.append(ObservedProvider(uuid=name, generation=1, provider=one))
+
+    found = tree(FACTS, layout, ObservedTree(tuple(seen)))
+
+    (memory,) = (one for one in found if one.name in ratios and "MEMORY_MB" in one.inventories)
+    assert memory.inventories["MEMORY_MB"].allocation_ratio == ratios[memory.name]
+
+
 def test_the_remainder_of_the_mib_goes_to_the_lowest_cell_with_memory() -> None:
     cells = tuple(NumaCell(id_, kib, ()) for id_, kib in ((0, 0), (2, 1536), (5, 1536)))
 
@@ -367,14 +384,21 @@ def test_links_without_a_speed_share_the_rest_of_a_total_equally_and_reserved(
 ) -> None:
     stock = {"NET_BW_EGR_KILOBIT_PER_SEC": Inventory(total=before)}
     root = ObservedProvider(uuid="r", generation=1, provider=Provider(name="host", inventories=stock))
-    silent = [card(f"0000:8{n}:00.0", net_devices=(NetDevice(f"ens{n}", "down"),)) for n in (3, 4)]
-    devices = DevicePolicy(discover_all=True, link_bandwidth=True)
+    states = ((3, "down"), (4, "up"))
+    silent = [card(f"0000:8{n}:00.0", net_devices=(NetDevice(f"ens{n}", state),)) for n, state in states]
+    policy = Policy(layout="devices", devices=DevicePolicy(discover_all=True, link_bandwidth=True))
     facts = host(*card("0000:81:00.0"), *silent[0], *silent[1])
 
-    found = {one.name: one.inventories for one in tree(facts, "devices", ObservedTree((root,)), devices=devices)}
-    each = [found[f"host_0000:8{n}:00.0"].get("NET_BW_EGR_KILOBIT_PER_SEC") for n in (3, 4)]
+    shaped = {one.name: one for one in shape(facts, policy, ObservedTree((root,))).providers}
+    cards = [shaped[f"host_0000:8{n}:00.0"] for n in (3, 4)]
+    each = [one.provider.inventories.get("NET_BW_EGR_KILOBIT_PER_SEC") for one in cards]
 
-    assert [one and (one.total, one.reserved) for one in each] == [share and (share, share) for share in shares]
+    assert [one and (one.total, one.max_unit, one.reserved) for one in each] == [one and (one,) * 3 for one in shares]
+    assert [one.provider.inventories["SRIOV_NET_VF"].total for one in cards] == [2, 2]
+    down, up = (one.traits.get(UNHEALTHY) for one in cards)
+    assert down is not None
+    assert "does not show" not in down.fact
+    assert (up is not None) == (shares[1] is not None)
 
 
 def test_a_reservation_that_the_root_remembers_of_a_class_without_inventory_is_no_cards() -> None:
