@@ -190,13 +190,19 @@ def _notes(facts: HostFacts, policy: Policy) -> tuple[str, ...]:
     if not cells or policy.reserved_cells is not None or policy.file_backed_mib:
         return ()
     mib = cells_mib(facts, cells)
-    which = f"{mib} MiB of memory are in NUMA cells without CPUs ({format_cpu_set(cells)}), and may be those of a GPU"
+    which = (
+        f"{mib} MiB of memory are in NUMA cells without CPUs ({format_cpu_set(cells)}). They may belong to a GPU, or "
+        f"to a socket whose CPUs are all off"
+    )
     if policy.layout in OF_CELLS:
         return (
-            f"{which}: they are reserved. Set [agent] reserved_cells = none if guests may have them, else without_cpus",
+            f"{which}: this memory is reserved. Set [agent] reserved_cells = none if guests may have it, else "
+            f"without_cpus",
         )
-    return (f"{which}: they count as MEMORY_MB, as nova counts them. Set [agent] reserved_cells = without_cpus to "
-            f"reserve them, or none if guests may have them",)  # fmt: skip
+    return (
+        f"{which}: this memory counts as MEMORY_MB, as nova counts it. Set [agent] reserved_cells = without_cpus to "
+        f"reserve it, or none if guests may have it",
+    )
 
 
 def _functions(device: DeviceStock) -> frozenset[str]:

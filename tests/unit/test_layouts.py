@@ -561,7 +561,10 @@ def test_a_person_is_told_of_memory_without_cpus_until_the_option_is_set(
     notes = shape(WITH_GPUS, policy, None).holdings.notes
 
     assert [note.partition(":")[0] for note in notes] == (
-        ["32768 MiB of memory are in NUMA cells without CPUs (254-255), and may be those of a GPU"]
+        [
+            "32768 MiB of memory are in NUMA cells without CPUs (254-255). They may belong to a GPU, or to a socket "
+            "whose CPUs are all off"
+        ]
         if option is None
         else []
     )
