@@ -94,11 +94,14 @@ def reserved_cells(facts: HostFacts, policy: Policy) -> frozenset[int]:
     Return the ids of cells whose memory is kept from guests, by ``[agent] reserved_cells``.
 
     By default these are the cells without CPUs in a layout with cells, and none in others, where nova offers them.
+    They are kept too while the option names a cell that is not on this host: another one may be meant.
     """
     wanted = policy.reserved_cells
     if wanted is None:
         wanted = WITHOUT_CPUS if policy.layout in OF_CELLS else frozenset()
-    return cells_without_cpus(facts) if isinstance(wanted, str) else wanted
+    if isinstance(wanted, str):
+        return cells_without_cpus(facts)
+    return wanted if wanted <= {cell.id for cell in facts.cells} else wanted | cells_without_cpus(facts)
 
 
 def cells_mib(facts: HostFacts, cells: frozenset[int]) -> int:

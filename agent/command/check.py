@@ -69,7 +69,7 @@ def check_host(choice: Choice, read_settings: Callable[[], Settings]) -> tuple[C
                 checks += [Check("devices", False, text) for text in told]
             checks += _check_placement(settings, choice, driver, surveys)
     except USER_ERRORS as error:
-        checks.append(Check("host", False, str(error)))
+        checks.append(Check("host", False, _line(error)))
     return tuple(checks)
 
 
@@ -129,7 +129,11 @@ def _try(name: str, attempt: Callable[[], str]) -> Check:
     try:
         return Check(name, True, attempt())
     except (CheckFailed, *USER_ERRORS) as error:
-        return Check(name, False, str(error))
+        return Check(name, False, _line(error))
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def _check_service(settings: Settings) -> str:
@@ -207,7 +211,7 @@ def _check_approvals(settings: Settings) -> list[Check]:
     try:
         found = approvals(settings.state_directory)
     except StateError as error:
-        return [Check("approval", False, str(error))]
+        return [Check("approval", False, _line(error))]
     return [Check("approval", not isinstance(one, str), tell_approval(path, one)) for path, one in found]
 
 
@@ -229,7 +233,7 @@ def _check_placement(settings: Settings, choice: Choice, driver: Driver, surveys
         client, where = open_client(settings, choice)
         client.find(next(iter(surveys)))
     except USER_ERRORS as error:
-        return [Check("placement", False, str(error))]
+        return [Check("placement", False, _line(error))]
     version = ".".join(map(str, client.microversion))
     checks = [Check("placement", True, f"{where} answers at microversion {version}"), _check_clock(client)]
     checks += [_try("role", partial(_check_role, client))]

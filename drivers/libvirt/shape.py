@@ -172,10 +172,17 @@ def _held(
 
 def unknown_cells(facts: HostFacts, policy: Policy) -> tuple[str, ...]:
     """Return a sentence on cells that the operator reserves and that are not on this host."""
-    named = policy.reserved_cells
-    lacked = frozenset() if named is None or isinstance(named, str) else named - {cell.id for cell in facts.cells}
+    named, cells = policy.reserved_cells, {cell.id for cell in facts.cells}
+    lacked = frozenset() if named is None or isinstance(named, str) else named - cells
+    kept = cells_without_cpus(facts)
+    meanwhile = f", and all cells without CPUs ({format_cpu_set(kept)}) are reserved meanwhile" if kept else ""
     return (
-        (f"[agent] reserved_cells names cells that are not on this host: {format_cpu_set(lacked)}",) if lacked else ()
+        (
+            f"[agent] reserved_cells names cells that are not on this host: {format_cpu_set(lacked)}{meanwhile}: name "
+            f"some of {format_cpu_set(frozenset(cells))}, or set it to without_cpus or none",
+        )
+        if lacked and cells
+        else ()
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agent.audit.decide.findings import Kind
@@ -322,6 +322,7 @@ def two_cards(boot: str, first: int | None, second: int | None, types: int) -> H
     return replace(host(*functions, parents=(parent(gpu(), a=types),) if types else ()), boot=boot)
 
 
+@example("flat", [(None, None, 0), (None, None, 8), (None, None, 0)])
 @given(
     st.sampled_from(get_args(Layout)),
     st.lists(st.tuples(amounts, amounts, st.sampled_from((0, 8))), min_size=1, max_size=3),
