@@ -607,16 +607,16 @@ def test_a_cell_that_is_not_on_the_host_is_named() -> None:
     policy = Policy(reserved_cells=frozenset({1, 7, 8}))
 
     assert unknown_cells(FACTS, policy) == (
-        "[agent] reserved_cells names cells that are not on this host: 7-8: name some of 0-1, or set it to without_cpus "
-        "or none",
+        "[agent] reserved_cells names cells that are not on this host: 7-8: name some of 0-1, or set it to "
+        "without_cpus or none",
     )
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_slip_in_the_reserved_cells_gives_no_guest_the_memory_of_a_gpu(layout: Layout) -> None:
-    slip, meant = ({"reserved_cells": frozenset(ids), "reserved_memory_mib": 0} for ids in ({25}, {254, 255}))
+    slip, meant = (Policy(layout=layout, reserved_cells=frozenset(ids)) for ids in ({25}, {254, 255}))
 
-    assert sums(tree(WITH_GPUS, layout, **slip), "reserved") == sums(tree(WITH_GPUS, layout, **meant), "reserved")
-    (said,) = unknown_cells(WITH_GPUS, Policy(layout=layout, **slip))  # type: ignore[arg-type]
+    assert sums(shape(WITH_GPUS, slip, None).tree, "reserved") == sums(shape(WITH_GPUS, meant, None).tree, "reserved")
+    (said,) = unknown_cells(WITH_GPUS, slip)
     assert "all cells without CPUs (254-255) are reserved meanwhile: name some of" in said
     assert unknown_cells(WITH_GPUS, Policy(reserved_cells=WITHOUT_CPUS)) == ()
