@@ -132,6 +132,17 @@ def used_up(provider: Provider) -> Provider:
     return replace(provider, inventories=stock, traits=provider.traits | marked)
 
 
+def reserved_again(provider: Provider, before: Provider) -> Provider:
+    """Return a provider that is made anew with what operators reserved of the devices of the one ``before`` it."""
+    said = {name: amount for name, amount in reserved_by_operator(before).items() if name not in NO_DEVICES}
+    stock = {
+        name: replace(one, reserved=min(one.total, one.reserved + said.get(name, 0)))
+        for name, one in provider.inventories.items()
+    }
+    marked = keeps(said) if is_reserved_by_us(provider.traits) else frozenset()
+    return replace(provider, inventories=stock, traits=provider.traits | marked)
+
+
 def keeps(reserved: Mapping[str, int]) -> frozenset[str]:
     """Return the traits that remember these amounts by class; none for 0, and none that would be too long."""
     names = (f"{KEEP}{amount}_{name}" for name, amount in reserved.items() if amount)

@@ -10,9 +10,10 @@ from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Outcome, Status
 from beds.memory import MemoryPlacement
 from beds.one_host import FORCE, ROOT, Cut, OneHost, Sender
-from drivers.policy import DevicePolicy, DeviceRule, Policy
-from hardware import host, plain
+from drivers.policy import DevicePolicy, DeviceRule, Layout, Policy
+from hardware import card, host, plain
 
+NIC = "0000:81:00.0"
 LOST = "placement does not have the provider host, and at an earlier pass "
 
 
@@ -144,3 +145,25 @@ def test_a_retirement_that_was_cut_off_before_it_forgot_is_ended_by_the_next_one
 
     assert one.retire().status is Status.UNCHANGED
     assert one.sync().status is Status.CHANGED
+
+
+@pytest.mark.parametrize("where", ["placement", "https://other.example/placement"])
+@pytest.mark.parametrize(("layout", "suffix"), [("devices", NIC), ("flat", ""), ("numa", NIC)])
+@pytest.mark.parametrize("amount", [1, 4])
+def test_what_an_operator_reserved_of_devices_is_reserved_in_a_tree_that_is_made_anew(
+    tmp_path: Path, where: str, layout: Layout, suffix: str, amount: int
+) -> None:
+    policy = Policy(layout=layout, devices=DevicePolicy(report=True, discover_all=True))
+    one = OneHost(tmp_path, host(*card(NIC, 4)), policy)
+    one.sync()
+    one.set_by_hand(suffix, "SRIOV_NET_VF", reserved=amount)
+    one.sync()
+    lose(one, where)
+
+    outcomes = one.sync(), one.sync(), one.sync()
+    assert statuses(*outcomes) == [Status.UNSAFE, Status.UNSAFE, Status.CHANGED]
+    assert (one.stock(suffix)["SRIOV_NET_VF"], one.marks(suffix)) == ((4, amount), frozenset())
+    one.set_by_hand(suffix, "SRIOV_NET_VF", reserved=0)
+
+    assert one.sync().status is Status.UNCHANGED
+    assert one.stock(suffix)["SRIOV_NET_VF"] == (4, 0)

@@ -14,7 +14,14 @@ from reportclient.allocations import Holdings
 from reportclient.diff import adopted
 from reportclient.hold import keep_whole
 from reportclient.ownership import Contest, Names, Ownership, contest, joined
-from reportclient.reserve import Reservations, set_by_operator, used_up, with_reservations
+from reportclient.reserve import (
+    Reservations,
+    reserved_again,
+    set_by_operator,
+    used_up,
+    with_reservations,
+    without_classes,
+)
 from reportclient.settings import with_limits
 from reportclient.tree import ObservedTree, Provider, ProviderTree
 
@@ -83,8 +90,21 @@ def with_used(view: View, standing: Standing, shaped: Shaped) -> Shaped:
     uses = find_uses(devices, holding, shaped.tree, standing.memory)
     before, stands = used_up_ones(standing.memory.elsewhere or standing.memory), standing.observed.by_name
     names = uses.names.union(seen.name for seen in before if seen.name not in stands)  # they are made anew
-    tree = ProviderTree(tuple(used_up(one) if one.name in names else one for one in shaped.tree))
+    tree = shaped.tree if standing.observed.root else _as_remembered(shaped.tree, standing.memory)
+    tree = ProviderTree(tuple(used_up(one) if one.name in names else one for one in tree))
     return replace(shaped, tree=tree, uses=uses)
+
+
+def _as_remembered(tree: ProviderTree, memory: NodeState) -> ProviderTree:
+    """Return a tree that is made anew with what operators had reserved of devices in the one that is lost."""
+    before = memory.elsewhere or memory
+    left = with_reservations(before.observed, before.reserved).by_name if before.observed else {}
+    files = before.configured
+    said = {
+        name: without_classes(seen.provider, files[name].classes if name in files else ())
+        for name, seen in left.items()
+    }
+    return ProviderTree(tuple(reserved_again(one, said[one.name]) if one.name in said else one for one in tree))
 
 
 def with_uses(observed: ObservedTree, uses: Uses) -> ObservedTree:
