@@ -124,7 +124,7 @@ def keep_whole(
         kept = min(total, total - there + (now.reserved if now else min(said, there)))
         largest = max(now.max_unit if now else 1, before.max_unit)
         more = replace(now or before, total=total, max_unit=largest, reserved=kept)
-        providers[name] = _marked(_with(wanted, resource_class, more), seen, besides.get(name, ()))
+        providers[name] = _kept(_with(wanted, resource_class, more), seen, besides.get(name, ()))
     return ProviderTree(tuple(providers.values()))
 
 
@@ -192,10 +192,15 @@ def _bare(seen: ObservedProvider) -> Provider:
 def _marked(provider: Provider, seen: ObservedProvider, besides: Collection[str]) -> Provider:
     """Return the provider with the marks of what is kept; what guests hold of a one-time device counts as used up."""
     once = _of_devices(provider.inventories, besides) if ONE_TIME in seen.provider.traits else {}
-    used = {name: one.total for name, one in once.items()}
+    kept = _kept(provider, seen, besides)
+    return replace(kept, traits=kept.traits | keeps({name: one.total for name, one in once.items()}))
+
+
+def _kept(provider: Provider, seen: ObservedProvider, besides: Collection[str]) -> Provider:
+    """Return the provider with the marks of what is kept, and of what an operator reserved."""
     apart = {*besides, *NO_DEVICES}
     said = {name: amount for name, amount in reserved_by_operator_on(seen).items() if name not in apart}
-    return replace(provider, traits=provider.traits | {HELD} | keeps(said | used))
+    return replace(provider, traits=provider.traits | {HELD} | keeps(said))
 
 
 def _with(provider: Provider, resource_class: str, stock: Inventory) -> Provider:

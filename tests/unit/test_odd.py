@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from agent.audit.decide.findings import Kind
 from agent.audit.run import witness
+from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
 from beds.one_host import FORCE, GUEST, OneHost
 from drivers.devices.odd import set_apart
@@ -299,3 +300,35 @@ def sick_names(facts: HostFacts) -> set[str]:
         for address in filter(None, (one.address, one.pf)):
             found |= {str(address).upper(), "pci_" + str(address).replace(":", "_").replace(".", "_")}
     return found
+
+
+@pytest.mark.parametrize("layout", ["devices", "numa"])
+@pytest.mark.parametrize("remembers", [True, False])
+def test_an_odd_one_time_device_stays_reserved_and_is_not_taken_for_used(
+    start: Start, layout: Layout, remembers: bool
+) -> None:
+    once = replace(RULES[0], one_time_use=True)
+    one = start(layout, devices=replace(ALL, rules=(once,)))
+    before = one.tree().by_name[f"host_{PLAIN}"]
+    if not remembers:
+        one.forget()
+
+    one.sync(facts=odd(WELL, PLAIN))
+    assert (one.stock(PLAIN), one.marks(PLAIN)) == ({"CUSTOM_PLAIN": (1, 1)}, frozenset({HELD}))
+    assert one.sync().status is Status.UNCHANGED
+    one.sync(facts=WELL)
+
+    after = one.tree().by_name[f"host_{PLAIN}"]
+    assert (after.uuid, after.provider) == (before.uuid, before.provider)
+
+
+def test_a_flat_tree_is_not_converted_while_a_device_is_odd_but_by_force(start: Start) -> None:
+    one = start("flat")
+    one.sync(facts=odd(WELL, FIRST_VF))
+
+    done = one.sync(Wishes(reshape=True), policy=replace(one.policy, layout="devices"))
+    assert (done.status, one.stock()[VF]) == (Status.UNSAFE, (4, 1))
+    assert done.notes[0].startswith("devices are undecided, and a conversion from flat to devices would forget them")
+    one.reshape("devices")
+
+    assert one.stock(NIC)[VF] == (3, 0)

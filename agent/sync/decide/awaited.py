@@ -30,6 +30,7 @@ class Sides:
     elsewhere: Collection[str] = ()  # names of providers whose hardware is on offer in another form
     besides: Mapping[str, Collection[str]] = field(default_factory=dict)  # classes of the operator's files, by provider
     shown: Mapping[str, int] = field(default_factory=dict)  # VFs that a card shows, offered or not, by its provider
+    once: bool = False  # True: one-time devices count too
     forced: bool = False  # True: a person takes away what a card that shows others does not show
 
 
@@ -74,7 +75,9 @@ def missing_of(sides: Sides) -> Iterator[tuple[Slot, int]]:
     """Yield the stock of devices, and of their links, of which less is wanted than stands, with the standing total."""
     wanted = {one.name: one for one in sides.wanted}
     for seen in sides.observed:
-        if seen.name in sides.elsewhere or ONE_TIME in seen.provider.traits or not sides.ours.writes(seen):
+        if seen.name in sides.elsewhere or not sides.ours.writes(seen):
+            continue
+        if ONE_TIME in seen.provider.traits and not sides.once:
             continue
         if seen.provider.parent and is_of_the_host(seen.provider):
             continue

@@ -16,6 +16,7 @@ from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
 from drivers.facts import DiskUnread
 from reportclient.errors import UnsafePlan
+from reportclient.hold import device_classes
 from reportclient.names import NO_DEVICES
 from reportclient.ownership import MARKER, Names
 from reportclient.plan import Limits, Plan, Reparent, check_use, shrinkage
@@ -70,7 +71,7 @@ def judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
         return Verdict(refused=Status.UNSAFE, notes=wrong, memory=memory)
     if forgotten := _forgotten(draft):
         return Verdict(refused=Status.UNSAFE, notes=forgotten, memory=memory)
-    if not wishes.force and (waits := _converts_while_awaiting(draft)):
+    if not wishes.force and (waits := _converts_while_awaiting(draft) or _converts_while_undecided(draft)):
         return Verdict(refused=Status.UNSAFE, notes=waits, memory=memory)
     if lost := _lost_settings(draft, terms.free_ratios):
         return Verdict(refused=Status.UNSAFE, notes=lost, memory=memory)
@@ -222,6 +223,19 @@ def _converts_while_awaiting(draft: Draft) -> tuple[str, ...]:
         f"devices are awaited since this host was booted, and a conversion from {draft.stands_in} to {draft.layout} "
         f"would forget them: start what sets them up, or wait until [agent] expect_timeout is over (0: no wait). "
         f"Nothing is written meanwhile, so what is missing is not reserved either: guests may be sent to it",
+    )
+
+
+def _converts_while_undecided(draft: Draft) -> tuple[str, ...]:
+    """Return why a total on the root is not divided now: what odd devices are of it has no place below the root."""
+    root = draft.observed.root
+    if draft.beside or not root or not draft.holdings.odd or draft.stands_in != "flat" or draft.layout == "flat":
+        return ()
+    if not device_classes(root.provider.inventories.keys() & draft.ours.classes(root)):
+        return ()
+    return (
+        f"devices are undecided, and a conversion from flat to {draft.layout} would forget them: repair or reset them "
+        f"first ({'; '.join(draft.holdings.odd.values())}), or take them away by --force",
     )
 
 

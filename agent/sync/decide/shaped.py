@@ -121,7 +121,7 @@ def with_undecided(view: View, standing: Standing, shaped: Shaped) -> Shaped:
     if not slots or view.wishes.force:
         return shaped
     lost = units.keys() | {view.node}
-    sides = _sides(view, standing, shaped, lost=lambda name: name in lost, expected=slots)
+    sides = replace(_sides(view, standing, shaped, lost=lambda name: name in lost, expected=slots), once=True)
     gave = frozenset[str]().union(*(sides.kinds.get(name, ()) for name in units))
     most = {**units, view.node: sum(units.values())}
     wanted = {one.name: one.inventories for one in shaped.tree}
