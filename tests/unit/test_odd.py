@@ -283,7 +283,7 @@ def test_odd_devices_offer_nothing_more_anywhere_and_come_back_as_they_were(
         assert all(amount <= free(before).get(slot, 0) for slot, amount in free(meanwhile).items())
         totals = shape(sick, one.policy, None).tree
         assert all(
-            free(meanwhile)[provider.name, name] <= stock.total
+            free(meanwhile).get((provider.name, name), 0) <= stock.total  # an odd card may take up a limit
             for provider in totals
             for name, stock in provider.inventories.items()
         )
