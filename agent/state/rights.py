@@ -5,6 +5,7 @@ import pwd
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 
 _ONE = threading.RLock()  # rights are those of the whole process
@@ -22,7 +23,7 @@ def owners_rights(path: Path | str) -> Iterator[None]:
     Raises:
         OSError: a folder of the path cannot be looked at.
     """
-    owner = _first_owner(Path(path)) if os.getuid() == 0 else None
+    owner = _first_owner(str(path)) if os.getuid() == 0 else None
     if owner is None:
         yield
         return
@@ -38,12 +39,12 @@ def owners_rights(path: Path | str) -> Iterator[None]:
             _become(*before)
 
 
-def _first_owner(path: Path) -> os.stat_result | None:
+def _first_owner(path: str) -> os.stat_result | None:
     """Return the first folder, link or file on the way to a path that is not root's; None where all are root's."""
-    for way in (path.absolute(), path.resolve()):
-        for part in (*reversed(way.parents), way):
+    for way in dict.fromkeys((os.path.abspath(path), os.path.realpath(path))):  # noqa: PTH100 - paths as texts: quick
+        for part in accumulate(way.split("/")[1:], "{}/{}".format, initial=""):
             try:
-                found = part.lstat()
+                found = os.lstat(part or "/")
             except FileNotFoundError:
                 break
             if found.st_uid:
