@@ -25,7 +25,7 @@ test: .venv/test.stamp  ## every feature once on the real thing, about 12 minute
 	@tools/host.sh libvirtd
 	@$(BIN)/python tools/test.py
 
-check: .venv/test.stamp  ## format, lint, types, imports, unit tests and what they reach: under two minutes
+check: .venv/test.stamp  ## format, lint, types, imports, unit tests and what they reach: a few minutes
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
