@@ -526,6 +526,8 @@ def test_what_root_leaves_in_the_services_folder_is_its_users(
     state = tmp_path / "state"
     state.mkdir()
     os.chown(state, 65534, 65534)
+    for part in state.parents:  # as /var/lib: other users may pass
+        part.chmod(part.stat().st_mode | 0o011)
     config = write_config(made_up(tmp_path, noauth(placement_server.url)), tmp_path / "agent.conf")
 
     assert run_agent("sync", "--config-file", config).code == 0
