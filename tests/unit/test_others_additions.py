@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.errors import ConfigError
 from agent.sync.outcome import Status
-from beds.one_host import FORCE, OneHost
+from agent.sync.run import run_pass
+from beds.one_host import FORCE, Cut, OneHost
 from drivers.policy import DevicePolicy, Policy
 from hardware import card, host
 from reportclient.tree import Inventory, Provider
@@ -104,8 +104,9 @@ def test_a_class_of_its_owner_is_never_taken_for_the_files(one: OneHost) -> None
     one.write_provider_config(THEIRS, CLASS, 8, traits=(TRAIT,))
     assert one.sync().status is Status.UNCHANGED
     one.write_provider_config(THEIRS, CLASS, 9)
-    with pytest.raises(ConfigError, match=f"own.yaml: {CLASS} of host_{THEIRS} is there already, with other numbers"):
-        one.sync()
+    done = one.sync()
+    assert done.status is Status.UNCHANGED
+    assert [f"own.yaml: {CLASS} of host_{THEIRS} has other numbers there" in note for note in done.notes] == [True]
     one.write_provider_config("", "CUSTOM_OTHER", 1)
     one.sync()
 
@@ -123,3 +124,50 @@ def test_a_lost_memory_withdraws_nothing_from_it(one: OneHost) -> None:
     one.sync(FORCE)
 
     assert theirs(one) == before
+
+
+@pytest.mark.parametrize("refused", [False, True], ids=["at once", "after a refused pass"])
+def test_what_its_owner_wrote_since_is_not_withdrawn(one: OneHost, refused: bool) -> None:
+    one.write_provider_config(THEIRS, CLASS, 8, traits=(TRAIT,))
+    one.sync()
+    one.set_by_hand(THEIRS, CLASS, total=5)
+    one.write_provider_config("", "CUSTOM_OTHER", 1)
+    if refused:
+        assert run_pass(one.node, agree=lambda *_: ("no",)).status is Status.OTHER_PLAN
+
+    one.sync()
+    one.sync()
+
+    assert one.stock(THEIRS)[CLASS] == (5, 0)
+    assert TRAIT not in theirs(one).traits
+
+
+def test_what_its_owner_wrote_since_is_not_changed_to_the_number_of_the_file(one: OneHost) -> None:
+    one.write_provider_config(THEIRS, CLASS, 8)
+    one.sync()
+    one.set_by_hand(THEIRS, CLASS, total=5)
+
+    for _ in range(3):
+        done = one.sync()
+        assert (done.status, one.stock(THEIRS)[CLASS]) == (Status.UNCHANGED, (5, 0))
+        assert [f"{CLASS} of host_{THEIRS} has other numbers" in note for note in done.notes] == [True]
+    one.set_by_hand(THEIRS, CLASS, total=8)
+    assert one.sync().notes == ()
+    one.write_provider_config("", "CUSTOM_OTHER", 1)
+    one.sync()
+
+    assert one.stock(THEIRS)[CLASS] == (8, 0)
+
+
+def test_the_files_stays_the_files_after_a_pass_that_was_cut_off(one: OneHost) -> None:
+    one.write_provider_config(THEIRS, CLASS, 8)
+    one.sync()
+    one.write_provider_config(THEIRS, CLASS, 7)
+    one.sender.left = 0
+    with pytest.raises(Cut):
+        one.sync()
+    one.sender.left = None
+
+    one.sync()
+
+    assert one.stock(THEIRS)[CLASS] == (7, 0)

@@ -54,38 +54,58 @@ def add_to_others(
     others: Iterable[ObservedProvider],
     before: Mapping[str, Names],
     additions: Iterable[Addition],
-) -> tuple[dict[str, Provider], dict[str, Names]]:
+) -> tuple[dict[str, Provider], dict[str, Names], tuple[str, ...]]:
     """
     Return what providers of other services below the root become by the files, and what of it is the files', by name.
 
     ``others`` are these providers of ``observed``; ``before`` is what the files gave at the last pass. What stands
-    there and no file gave is never the files', also where they name the same.
-
-    Raises:
-        ConfigError: an entry adds a class that stands there with other numbers, and that no file gave.
+    there and no file gave is never the files', also where they name the same. The last part is a sentence on each
+    entry with classes that stand there with other numbers: the owner's stay.
     """
     entries, found, added = _entries(observed, additions), {}, {}
+    notes: list[str] = []
     for seen in others:
         entry, ours = entries.get(seen.name), before.get(seen.name, Names())
         stock = {name: one for name, one in seen.provider.inventories.items() if name not in ours.classes}
         traits = seen.provider.traits - ours.traits
-        if entry:
-            _check_others_stock(entry, seen, stock)
+        notes += _owners_numbers(entry, seen.name, stock) if entry else ()
         more = {name: one for name, one in entry.inventories.items() if name not in stock} if entry else {}
         names = entry.traits - traits if entry else frozenset()
         found[seen.name] = replace(seen.provider, inventories={**stock, **more}, traits=traits | names)
         if more or names:
             added[seen.name] = Names(frozenset(more), names)
-    return found, added
+    return found, added, tuple(notes)
 
 
-def _check_others_stock(entry: Addition, seen: ObservedProvider, stock: Mapping[str, Inventory]) -> None:
+def _owners_numbers(entry: Addition, provider: str, stock: Mapping[str, Inventory]) -> tuple[str, ...]:
     both = sorted(name for name, one in entry.inventories.items() if name in stock and not one.equals(stock[name]))
-    if both:
-        raise ConfigError(
-            f"{entry.source}: {', '.join(both)} of {seen.name} is there already, with other numbers, and no file of "
-            f"this host gave it: remove it from this file, or from the provider"
-        )
+    text = (
+        f"{entry.source}: {', '.join(both)} of {provider} has other numbers there, which this agent did not write, and "
+        f"is left as it is: remove it from this file; or, if the file is right, remove it from the provider"
+    )
+    return (text,) if both else ()
+
+
+def without_taken(
+    before: Mapping[str, Names], others: Iterable[ObservedProvider], left: Iterable[ObservedTree]
+) -> dict[str, Names]:
+    """
+    Return what the files gave at the last pass (``before``), without classes of providers that ``others`` wrote since.
+
+    ``left`` are the trees that this agent left or was to make: a class with other numbers than in all of these is its
+    owner's from now on. Without such a tree, after a pass that was cut off, this cannot be told, and all stays.
+    """
+    trees, found = [tree.by_uuid for tree in left], dict(before)
+    for seen in others if trees else ():
+        as_left = [tree[seen.uuid].provider.inventories for tree in trees if seen.uuid in tree]
+        taken = {
+            name
+            for name, one in seen.provider.inventories.items()
+            if not any(name in stock and one.equals(stock[name]) for stock in as_left)
+        }
+        if names := before.get(seen.name):
+            found[seen.name] = replace(names, classes=names.classes - taken)
+    return found
 
 
 def still_named(before: Mapping[str, Names], observed: ObservedTree, additions: Iterable[Addition]) -> dict[str, Names]:

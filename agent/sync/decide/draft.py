@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from agent.errors import ConfigError
 from agent.state.memory import NodeState
-from agent.sync.decide.additions import Addition, check_names, without
+from agent.sync.decide.additions import Addition, check_names, without, without_taken
 from agent.sync.decide.beside import Side, own_side
 from agent.sync.decide.hardware import Host
 from agent.sync.decide.laws import Breach, Given, breaches
@@ -23,7 +23,7 @@ from drivers.base import Survey
 from drivers.policy import Layout
 from reportclient.allocations import Allocation, Holdings, apply_moves
 from reportclient.names import unknown_standard
-from reportclient.ownership import Contest, Names, Ownership
+from reportclient.ownership import Contest, Names, Ownership, joined
 from reportclient.plan import Plan
 from reportclient.tree import ObservedTree, ProviderTree
 
@@ -84,8 +84,18 @@ def draft(view: View, shaper: Shaper) -> Draft | Needs:
         TreeMismatch: placement has another host's tree under this name.
         Absent: nova is to report the root, and has not.
     """
+    view = _without_taken(view, shaper.emitted)
     found = _draft_in_role(view, shaper)
     return found if isinstance(found, Needs) else replace(found, breaches=_breaches(found, view, shaper.emitted))
+
+
+def _without_taken(view: View, emitted: Names) -> View:
+    """Return the view with a memory in which nothing is of the files that owners of providers wrote anew since."""
+    memory = view.memory
+    ours = Ownership(emitted=emitted, configured=joined(memory.configured, memory.reported))
+    others = [seen for seen in view.observed if not ours.writes(seen)]
+    left = (memory.observed, *view.tried) if memory.observed else ()
+    return replace(view, memory=replace(memory, configured=without_taken(memory.configured, others, left)))
 
 
 def _draft_in_role(view: View, shaper: Shaper) -> Draft | Needs:
@@ -218,7 +228,7 @@ def _draft(
         elsewhere=shaped.holdings.elsewhere,
         away=shaped.holdings.away,
         strays=wanted.strays,
-        held=(*choices, *shaped.uses.notes, *shaped.holdings.odd.values(), *shaped.awaited, *way.held),
+        held=(*choices, *shaped.uses.notes, *shaped.holdings.odd.values(), *shaped.awaited, *way.held, *wanted.notes),
         awaited=shaped.awaited,
         stands_in=layout_of(standing.observed, standing.memory, shaper.emitted, view.policy.layout),
         layout=view.policy.layout,

@@ -22,6 +22,7 @@ class Wanted:
     reported: Mapping[str, Names]  # what devices and rules add beyond the driver's fixed names, by provider name
     strays: tuple[Addition, ...]  # entries of the operator's files that match no provider of this host
     ours: Ownership
+    notes: tuple[str, ...] = ()  # a sentence on each entry that has no effect on a provider of another service
 
 
 def want(view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> Wanted:
@@ -32,8 +33,10 @@ def want(view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> Want
     reported = _beyond(shaped.tree, shaper.emitted)
     configured = joined(joined(shaped.ours.configured, reported), added)
     ours = replace(shaped.ours, configured=configured)
-    others, lent = add_to_others(standing.observed, _others(view, standing, tree, ours), before, view.additions)
-    return Wanted(tree=tree, others=others, added={**added, **lent}, reported=reported, strays=strays, ours=ours)
+    theirs = _others(view, standing, tree, ours)
+    others, lent, notes = add_to_others(standing.observed, theirs, before, view.additions)
+    added |= lent
+    return Wanted(tree=tree, others=others, added=added, reported=reported, strays=strays, ours=ours, notes=notes)
 
 
 def _others(view: View, standing: Standing, tree: ProviderTree, ours: Ownership) -> list[ObservedProvider]:
