@@ -271,6 +271,7 @@ class Guest:
     mdevs: frozenset[str] = frozenset()  # uuids of mediated devices
     pmem: frozenset[str] = frozenset()  # paths of namespaces of persistent memory
     vcpus: tuple[frozenset[int], ...] = ()  # host CPUs that each vCPU may run on, empty: any; (): unknown
+    some_off: bool = False  # whether some of ``vcpus`` are switched off (virsh setvcpus)
     emulator_cpus: frozenset[int] = frozenset()  # host CPUs of emulatorpin; empty: any
     memory: tuple[GuestMemory, ...] = ()  # (): unknown
     encryption: str | None = None  # kind of encryption context: "amd_sev", "amd_sev_snp", "intel_tdx"; None: none

@@ -1,6 +1,6 @@
 """Parses libvirt's domains (formatdomain.html): which devices, CPUs and memory of the host each guest has."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from xml.etree.ElementTree import Element
 
 from drivers.errors import MalformedFact
@@ -58,6 +58,7 @@ def parse_guest(
         mdevs=frozenset(mdevs),
         pmem=_pmem(domain),
         vcpus=_parse_vcpus(domain, source),
+        some_off=_some_off(domain, source),
         emulator_cpus=_cpus(attribute(emulator, "cpuset", source), source) if emulator is not None else frozenset(),
         memory=_parse_memory(domain, source),
         encryption=_parse_encryption(domain, source),
@@ -157,14 +158,18 @@ def _source_address(device: Element, source: str) -> PciAddress:
 
 
 def _parse_vcpus(domain: Element, source: str) -> tuple[frozenset[int], ...]:
-    """Return the host's CPUs that each vCPU may run on (empty: any), for the vCPUs that are switched on."""
+    """
+    Return the host's CPUs that each vCPU may run on (empty: any), also of vCPUs that are switched off.
+
+    ``<vcpu>`` is the most that the guest can have, and it may switch any of them on. Nova writes the flavor's vCPUs
+    there, which it allocates, and never ``current`` (``LibvirtConfigGuest`` in nova/virt/libvirt/config.py).
+    """
     vcpu = domain.find("vcpu")
     if vcpu is None or not vcpu.text:
         return ()
     count = number(vcpu.text, source)
     if count > 0xFFFF:
         raise MalformedFact(f"{source} has {count} vCPUs, more than any guest can have")
-    switched_on = _vcpus_on(domain, number(vcpu.get("current") or vcpu.text, source), source)
     usual = _cpus(vcpu.get("cpuset", ""), source)
     texts = {
         number(attribute(pin, "vcpu", source), source): attribute(pin, "cpuset", source)
@@ -177,15 +182,14 @@ def _parse_vcpus(domain: Element, source: str) -> tuple[frozenset[int], ...]:
         if size > MOST_PINS:
             raise MalformedFact(f"{source} pins vCPUs to more than {MOST_PINS} CPUs in all, more than any guest has")
     pins = {index: sets[text] for index, text in texts.items()}
-    return tuple(pins.get(index, usual) for index in range(count) if index in switched_on)
+    return tuple(pins.get(index, usual) for index in range(count))
 
 
-def _vcpus_on(domain: Element, current: int, source: str) -> Container[int]:
-    """Return the vCPUs that are switched on: those enabled in ``<vcpus>``; without a list the first ``current``."""
-    listed = domain.findall("vcpus/vcpu")
-    if not listed:
-        return range(current)
-    return {number(attribute(one, "id", source), source) for one in listed if one.get("enabled") == "yes"}
+def _some_off(domain: Element, source: str) -> bool:
+    """Return whether fewer vCPUs are switched on than there are at most (``current``)."""
+    vcpu = domain.find("vcpu")
+    current = vcpu.get("current") if vcpu is not None else None
+    return vcpu is not None and current is not None and number(current, source) < number(vcpu.text or "", source)
 
 
 def _parse_memory(domain: Element, source: str) -> tuple[GuestMemory, ...]:

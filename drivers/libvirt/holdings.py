@@ -97,13 +97,15 @@ def _known(guest: Guest, of_devices: Set[str], ports: Iterable[Holding], offered
 
     A vCPU that is pinned to one CPU that is not ``offered`` counts as neither class: the sets changed since it started.
     Nova allocates nothing for the devices of Neutron's ports, unless the flavor names their class, which is not known
-    where the flavor is not shown. Without nova's metadata, another program made the guest, and may allocate or not.
+    where the flavor is not shown. Without nova's metadata, another program made the guest, and may allocate or not;
+    so it may for vCPUs that are switched off.
     """
     tenant = guest.tenant
     of_ports = {one.resource_class for one in ports}
     named = (tenant.overridden or {}) if tenant else {}
     is_seen = tenant is not None and tenant.overridden is not None  # whether the flavor is nova's, and shown
     overridden = HOST_CLASSES & named.keys()
+    are_cpus_told = guest.vcpus and not _pinned_outside(guest, offered) and (tenant or not guest.some_off)
     return GuestState(
         active=guest.active,
         migrating=guest.migrating,
@@ -112,7 +114,7 @@ def _known(guest: Guest, of_devices: Set[str], ports: Iterable[Holding], offered
         disk_gb=tenant.disk_gb if tenant else None,
         untold=frozenset(of_devices)
         | (of_ports & named.keys() if is_seen else of_ports)
-        | (frozenset() if guest.vcpus and not _pinned_outside(guest, offered) else CPUS)
+        | (frozenset() if are_cpus_told else CPUS)
         | (frozenset() if guest.memory else {"MEMORY_MB"})
         | overridden,
         overridden=overridden,

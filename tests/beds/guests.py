@@ -22,6 +22,7 @@ class GuestSpec:
     """One guest; ``pins`` and ``cells`` say what it is bound to, and none means that it floats."""
 
     vcpus: int = 1
+    on: int = 0  # how many of them are switched on; 0: all
     memory_mib: int = 32
     cpuset: str = ""  # the host's CPUs of all vCPUs without a pin
     pins: tuple[str, ...] = ()  # the host's CPUs of each vCPU, for instance ("4", "5")
@@ -56,7 +57,7 @@ def domain_xml(uuid: str, name: str, guest: GuestSpec, *, emulator: str = "/usr/
     page = f"<page size='{guest.page_kib}' unit='KiB'/>" if guest.page_kib else ""
     parts = [
         f"<name>{name}</name><uuid>{uuid}</uuid><memory unit='KiB'>{mib * 1024}</memory>",
-        f"<vcpu{usual}>{guest.vcpus}</vcpu>",
+        f"<vcpu{usual} current='{guest.on or guest.vcpus}'>{guest.vcpus}</vcpu>",
         f"<memoryBacking><hugepages>{page}</hugepages></memoryBacking>" if page else "",
         f"<cputune>{pins}</cputune>" if pins else "",
         f"<numatune><memory mode='strict' nodeset='{','.join(map(str, guest.cells))}'/>{nodes}</numatune>"

@@ -108,6 +108,22 @@ def test_a_consumer_without_a_guest_is_orphaned(placement_server: PlacementServe
     assert healed(one, tmp_path) == {"gone": {}}
 
 
+def test_vcpus_that_are_switched_off_by_hand_stay_allocated(placement_server: PlacementServer, tmp_path: Path) -> None:
+    """Nova allocates the flavor's; of a guest of another program nobody knows what it allocates."""
+    novas = METADATA.format(memory_mib=512, vcpus=3, project="p", user="u")
+    guests = {"novas": {"metadata": novas}, "less": {"metadata": novas}, "others": {}}
+    one = lab(
+        placement_server,
+        tmp_path,
+        {name: {"vcpus": 3, "on": 1, **guest} for name, guest in guests.items()},
+        novas={ROOT: SMALL | {"VCPU": 3}},
+        less={ROOT: SMALL},
+        others={ROOT: SMALL | {"VCPU": 2}},
+    )
+
+    assert told(found(one)) == {("wrong-amount", ROOT, "VCPU", 3, 1)}
+
+
 def test_an_orphan_with_a_disk_on_shared_storage_is_told_until_a_person_decides(
     placement_server: PlacementServer, tmp_path: Path
 ) -> None:

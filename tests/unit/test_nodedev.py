@@ -355,17 +355,20 @@ def test_memory_devices_count_as_far_as_they_are_memory_of_the_host(text: str, m
 
 
 @pytest.mark.parametrize(
-    ("text", "vcpus"),
+    ("text", "some_off"),
     [
-        pytest.param("<vcpu current='2'>8</vcpu>", (frozenset(), frozenset()), id="the first ones"),
+        pytest.param("<vcpu>3</vcpu>", False, id="all are on"),
+        pytest.param("<vcpu current='3'>3</vcpu>", False, id="all are on, and current says so"),
+        pytest.param("<vcpu current='2'>3</vcpu>", True, id="the last one is off"),
         pytest.param(
             "<vcpu current='2'>3</vcpu><vcpus><vcpu id='0' enabled='yes'/><vcpu id='1' enabled='no'/>"
-            "<vcpu id='2' enabled='yes'/></vcpus><cputune><vcpupin vcpu='1' cpuset='1'/><vcpupin vcpu='2' cpuset='2'/>"
-            "</cputune>",
-            (frozenset(), frozenset({2})),
-            id="those that are listed as on",
+            "<vcpu id='2' enabled='yes'/></vcpus>",
+            True,
+            id="one in between is off",
         ),
     ],
 )
-def test_only_vcpus_that_are_on_count(text: str, vcpus: tuple[frozenset[int], ...]) -> None:
-    assert guest_of(text).vcpus == vcpus
+def test_vcpus_that_are_switched_off_count_with_their_pins(text: str, some_off: bool) -> None:
+    guest = guest_of(f"{text}<cputune><vcpupin vcpu='1' cpuset='1'/><vcpupin vcpu='2' cpuset='2'/></cputune>")
+
+    assert (guest.vcpus, guest.some_off) == ((frozenset(), frozenset({1}), frozenset({2})), some_off)
