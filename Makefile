@@ -31,7 +31,7 @@ check: .venv/test.stamp  ## format, lint, types, imports, unit tests and what th
 	$(BIN)/mypy
 	$(BIN)/mypy tests tools/simulator
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q --hypothesis-seed=1 tests/unit --cov --cov-report=json:.coverage.json
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --hypothesis-seed=1 tests/unit --cov --cov-report=json:.coverage.json
 	$(BIN)/python tools/coverage.py .coverage.json
 
 unit: .venv/test.stamp  ## the unit tests with branch coverage

@@ -41,8 +41,8 @@ class Host:
         }
         config = write_config(conf | own, folder / "nova.conf")
         self._options = ("--host", self._archive, "--config-file", config, "--format", "json")
-        self._policy = folder / "heal.yaml"
-        self._policy.write_text(EVERY, encoding="utf-8")
+        self.policy = folder / "heal.yaml"
+        self.policy.write_text(EVERY, encoding="utf-8")
         assert self.run("sync").code == 0
 
     def run(self, verb: str, *more: object) -> Result:
@@ -76,7 +76,7 @@ class Host:
         """The kinds that two looks found; afterwards there is nothing left to find."""
         first = self.run("audit")
         assert first.code == 3, first.out + first.err
-        assert self.run("audit", "--heal", "--policy", self._policy).code == 0
+        assert self.run("audit", "--heal", "--policy", self.policy).code == 0
         assert self.run("audit").json["findings"] == []
         return {finding["kind"] for finding in first.json["findings"]}
 
@@ -107,7 +107,7 @@ def test_a_one_time_device_that_was_used_is_reserved(placement_server: Placement
     assert host.run("sync").json["outcome"] == "unchanged"
 
 
-def test_storage_that_is_shared_stays_when_its_consumer_is_orphaned(
+def test_an_orphan_with_a_disk_on_shared_storage_is_told_until_a_person_releases_it(
     placement_server: PlacementServer, tmp_path: Path
 ) -> None:
     host = Host(SHARED, 0, placement_server.url, tmp_path)
@@ -118,5 +118,15 @@ def test_storage_that_is_shared_stays_when_its_consumer_is_orphaned(
         host.placement, "gone", {"allocations": {host.name: {"VCPU": 1, "MEMORY_MB": 512}, "pool": {"DISK_GB": 1}}}
     )
 
-    assert host.heal() == {"orphaned"}
-    assert host.held() == {"gone": {"pool": {"DISK_GB": 1}}}
+    before = host.held()
+
+    for _ in range(2):
+        healed = host.run("audit", "--heal", "--policy", host.policy)
+        assert healed.code == 3
+        assert {finding["outcome"] for finding in healed.json["findings"]} == {"reported"}
+        assert f"release {identity('gone')}" in healed.json["findings"][0]["seen"]
+        assert host.held() == before
+
+    assert host.run("release", identity("gone")).code == 0
+    assert host.run("audit").json["findings"] == []
+    assert host.held() == {"gone": {}}
