@@ -43,6 +43,7 @@ class NodeState:
     used: frozenset[str] = frozenset()  # uuids of one-time devices that were used and are not reserved yet
     reserved: Reservations = field(default_factory=dict)  # by operators, and not written as traits yet
     kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)  # classes of each device that a total counts
+    dedicated: frozenset[int] | None = None  # CPUs that PCPU consisted of at the last pass; None: not known
     whole_s: float = 0.0  # when the tree was last read whole
     taken_over: frozenset[str] = frozenset()  # signs of nova-compute that a person overruled: "process", or a unit
     waiting: Waiting = Waiting()
@@ -75,6 +76,7 @@ def encode_state(state: NodeState) -> str:
         "used": sorted(state.used),
         "reserved": {uuid: dict(amounts) for uuid, amounts in state.reserved.items()},
         "kinds": {device: sorted(names) for device, names in sorted(state.kinds.items())},
+        "dedicated": None if state.dedicated is None else sorted(state.dedicated),
         "whole_s": state.whole_s,
         "taken_over": sorted(state.taken_over),
         "beside": state.beside,
@@ -117,6 +119,7 @@ def decode_state(text: str) -> NodeState:
         used=frozenset(body.get("used", ())),  # files of 0.1.0 have none of these
         reserved=body.get("reserved", {}),
         kinds={device: frozenset(names) for device, names in body.get("kinds", {}).items()},
+        dedicated=frozenset(body["dedicated"]) if body.get("dedicated") is not None else None,
         whole_s=float(body.get("whole_s", 0.0)),
         taken_over=frozenset(body.get("taken_over", ())),
         beside=body.get("beside", False),

@@ -239,6 +239,7 @@ def after_writes(draft: Draft, memory: NodeState, observed: ObservedTree, microv
         reported=draft.lasting.reported,
         reserved=draft.lasting.reserved,
         kinds=draft.lasting.kinds,
+        dedicated=draft.lasting.dedicated,
         lacked_traits=draft.lasting.lacked_traits,
         used=draft.lasting.used,
         taken_over=draft.lasting.taken_over,

@@ -35,19 +35,21 @@ def plan_moves(
     *,
     stand_ins: Mapping[str, str] | None = None,
     recast_as: Collection[tuple[str, str]] = (),
+    pinned_anew: Collection[str] = (),
     former: Mapping[tuple[str, str, str], str] | None = None,
 ) -> tuple[Move, ...]:
     """
     Return the moves from what consumers have to what ``desired`` offers; none when everything has its place.
 
     Providers have the same names in both trees. ``stand_ins`` gives the guest of a consumer that is not a guest itself:
-    a migration. ``recast_as`` is as ``exchanged`` returns it. ``former`` gives the provider that what floats goes to
+    a migration. ``recast_as`` is as ``exchanged`` returns it. ``pinned_anew`` are the guests that are pinned to CPUs
+    which come on offer as PCPU, also where as many others go. ``former`` gives the provider that what floats goes to
     if there is room, by (consumer, provider, class): where it was before a conversion that is taken back.
 
     Raises:
         Unplaceable: an allocation finds no place, or several and nothing shows which.
     """
-    return _moves(Question(observed, desired, holdings, ours, stand_ins or {}, recast_as, former or {}))
+    return _moves(Question(observed, desired, holdings, ours, stand_ins or {}, recast_as, pinned_anew, former or {}))
 
 
 def exchanged(before: Mapping[str, Collection[str]], now: Mapping[str, Collection[str]]) -> frozenset[tuple[str, str]]:

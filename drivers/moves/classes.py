@@ -75,10 +75,9 @@ class Classes:
         has = {consumer for consumer, parcels in by_consumer.items() if _by_class(parcels).keys() & CPUS}
         covered = {self._question.stand_ins.get(consumer, consumer) for consumer in has}
         for guest in sorted(self._question.words.guests - covered):
-            units = self._question.words.of(guest, "PCPU").units
-            if grown := [provider for provider in sorted(units) if self._question.grows(provider, "PCPU")]:
+            if grown := self._question.dedicates(guest):
                 self._problems.append(
-                    f"guest {guest} is pinned to {sum(units[one] for one in grown)} CPUs that {', '.join(grown)} would "
+                    f"guest {guest} is pinned to {sum(grown.values())} CPUs that {', '.join(grown)} would "
                     f"offer as PCPU, and has no CPUs allocated here, nor is it certain which consumer has them for it. "
                     f"Other guests would be given the same CPUs. If the guest is on the move, wait for the end of its "
                     f"migration, or confirm or revert its resize; if not, run compute-node-agent audit, and give the "
@@ -89,7 +88,7 @@ class Classes:
         """Refuse to offer CPUs to which a guest is pinned without as many PCPU allocated; other sums do not matter."""
         has, word = _by_class(parcels), self._question.words.of(guest, "PCPU")
         lacking = word.amount - has.get("PCPU", 0)
-        grown = [provider for provider in sorted(word.units) if self._question.grows(provider, "PCPU")]
+        grown = self._question.dedicates(guest)
         if lacking <= 0 or not grown or word.overridden or not has.keys() & CPUS:
             return
         needed = self._question.words.of(guest, "VCPU").amount + lacking

@@ -17,7 +17,7 @@ class Question:
     """
     The facts of one plan: the trees, the holdings of guests, and the guests that consumers stand for.
 
-    ``former`` is as in ``plan_moves``.
+    ``pinned_anew`` and ``former`` are as in ``plan_moves``.
     """
 
     def __init__(
@@ -28,6 +28,7 @@ class Question:
         ours: Ownership,
         stand_ins: Mapping[str, str],
         recast_as: Collection[tuple[str, str]],
+        pinned_anew: Collection[str],
         former: Mapping[tuple[str, str, str], str],
     ) -> None:
         self.observed = observed
@@ -43,6 +44,7 @@ class Question:
         self.words = Words(holdings)
         self.stand_ins = stand_ins
         self.former = former
+        self._pinned_anew = pinned_anew
         root = desired.root.name  # where the root has less of a class, the loss itself is enough to tell
         self.recast = {(old, new) for old, new in recast_as if not self.shrinks(root, old)}
 
@@ -64,6 +66,11 @@ class Question:
         related = {one for one in before if self.related(one, provider)}
         now = {one for one in self.candidates(name) if any(self.related(each, one) for each in related)} | {provider}
         return sum(self.stock[one, name].total for one in now) > sum(before[one] for one in related)
+
+    def dedicates(self, guest: str) -> dict[str, int]:
+        """Return the CPUs to which a guest is pinned on providers that offer more PCPU, or other CPUs: amounts."""
+        units = self.words.of(guest, "PCPU").units
+        return {one: units[one] for one in sorted(units) if guest in self._pinned_anew or self.grows(one, "PCPU")}
 
     def candidates(self, name: str) -> list[str]:
         """Return the providers that offer a class."""

@@ -546,3 +546,23 @@ def test_the_provider_of_a_cell_that_an_older_release_made_for_nothing_goes(star
 
     assert one.sync().status is Status.CHANGED
     assert "host_NUMA9" not in one.tree().by_name
+
+
+@pytest.mark.parametrize("layout", get_args(Layout))
+def test_other_dedicated_cpus_come_not_on_offer_while_a_guest_without_allocations_is_pinned_to_them(
+    start: Start, layout: Layout
+) -> None:
+    """As many as before, in the same cell; until the guest has its allocations."""
+    first, other = (CpuPolicy(shared=frozenset({0, 1}), dedicated=frozenset(cpus)) for cpus in ({4, 5}, {6, 7}))
+    one = start(layout, cells(IS_PINNED), {}, cpus=first)
+
+    for _ in range(2):
+        refused = one.sync(policy=replace(one.policy, cpus=other))
+        assert refused.status is Status.UNSAFE
+        assert f"guest {PINNED} is pinned to 2 CPUs" in refused.notes[0]
+    cell = "NUMA1" if layout in OF_CELLS else ""
+    one.claim({cell: {"PCPU": 2}}, consumer=PINNED)
+    assert one.sync().status is Status.UNCHANGED
+    one.claim({}, consumer=PINNED)
+    assert one.sync().status is Status.UNCHANGED, "what is on offer already is the audit's business"
+    assert one.sync(policy=replace(one.policy, cpus=first), facts=cells()).status is Status.UNCHANGED

@@ -157,6 +157,11 @@ def pinned(*cpus: int) -> Host:
     return Host(facts=replace(HARDWARE, guests=(guest,)), dedicated=frozenset({2, 3, 6, 7}), offered=OFFERED)
 
 
+def exchanged(*cpus: int) -> Host:
+    """The host, where other CPUs than at the last pass are for pinned guests, and as many."""
+    return replace(pinned(*cpus), formerly=frozenset({0, 1, 4, 5}))
+
+
 def has_pci(address: str, state: str = "running") -> Host:
     guest = Guest(uuid=OTHER, state=state, pci=frozenset({at(address)}))
     whole = {f"host_{NIC}": frozenset({NIC})}
@@ -191,6 +196,14 @@ RIGHT: dict[str, tuple[Plan, Given]] = {
         given(forced=True),
     ),
     "PCPU for CPUs that nobody has": (write(put("", SPLIT)), given(host=pinned())),
+    "as many other dedicated CPUs, of which a guest has some with allocations": (
+        write(traits_of(NIC, plus=frozenset({"HW_CPU_X86_AVX2"}))),
+        given(
+            ObservedTree((seen("", {**LEFT, **SPLIT}), *TREE.providers[1:])),
+            consumers=(replace(CONSUMER, slots={ROOT: {"PCPU": 2}}),),
+            host=exchanged(2, 3),
+        ),
+    ),
     "PCPU whose CPUs guests have, with allocations": (
         write(put("", SPLIT)),
         given(
@@ -444,6 +457,15 @@ WRONG: dict[str, tuple[str, Plan, Given]] = {
         "pinned",
         to_cells(each=stock(VCPU=2, PCPU=2, MEMORY_MB=4096)),
         given(host=pinned(6)),
+    ),
+    "as many other dedicated CPUs come, which a guest without allocations has": (
+        "pinned",
+        write(traits_of(NIC, plus=frozenset({"HW_CPU_X86_AVX2"}))),
+        given(
+            ObservedTree((seen("", {**LEFT, **SPLIT}), *TREE.providers[1:])),
+            consumers=(),
+            host=exchanged(2, 3),
+        ),
     ),
     "more dedicated CPUs come than guests have allocations for": (
         "pinned",

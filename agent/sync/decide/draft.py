@@ -124,6 +124,7 @@ def _breaches(found: Draft, view: View, emitted: Names) -> tuple[Breach, ...]:
         host=Host(
             facts=view.survey.facts,
             dedicated=policy.cpus.dedicated or frozenset(),
+            formerly=view.memory.dedicated,
             file_backed_mib=policy.file_backed_mib,
             offered=found.holdings.offered,
             in_total=found.holdings.kinds,

@@ -21,6 +21,7 @@ class Host:
 
     facts: HostFacts
     dedicated: frozenset[int] = frozenset()  # CPUs of which PCPU consists
+    formerly: frozenset[int] | None = None  # those of which it consisted at the last pass; None: of the same
     file_backed_mib: int = 0  # as in ``Policy``
     offered: Mapping[str, frozenset[str]] = field(default_factory=dict)  # as in ``Holdings``
     in_total: Mapping[str, frozenset[str]] = field(default_factory=dict)  # ``Holdings.kinds``
@@ -49,7 +50,6 @@ class Hardware:
             for one in facts.devices.mdev_parents
         }
         self._held = {str(address) for guest in running for address in guest.pci}
-        self._pinned = frozenset(cpu for guest in running for cpu in _pins(guest, host.dedicated))
         self._cells = {
             cell.id: {cpu.id for cpu in cell.cpus} | {cpu for cpu, home in facts.offline_cpus if home == cell.id}
             for cell in facts.cells
@@ -95,11 +95,18 @@ class Hardware:
         counted = (suffix for suffix, names in self._host.in_total.items() if names & classes)
         return [part for suffix in counted for part in self.claims(f"{root}_{suffix}", written=False)]
 
-    def idle(self, name: str) -> int:
-        """Return how many dedicated CPUs of a provider no running guest is pinned to; without a cell, of the host."""
+    def idle(self, name: str, *, before: bool) -> int:
+        """
+        Return how many dedicated CPUs of a provider no running guest is pinned to; without a cell, of the host.
+
+        ``before``: of those that were dedicated at the last pass.
+        """
+        host = self._host
+        dedicated = host.formerly if before and host.formerly is not None else host.dedicated
+        pinned = {cpu for guest in host.facts.guests if guest.active for cpu in _pins(guest, dedicated)}
         cell = _CELL.search(name)
-        mine = self._host.dedicated & self._cells.get(int(cell[1]), set()) if cell else self._host.dedicated
-        return len(mine - self._pinned)
+        mine = dedicated & self._cells.get(int(cell[1]), set()) if cell else dedicated
+        return len(mine - pinned)
 
 
 def _pins(guest: Guest, dedicated: frozenset[int]) -> frozenset[int]:

@@ -79,7 +79,7 @@ def breaches(plan: Plan, given: Given) -> tuple[Breach, ...]:
     """Return the laws that a plan breaks, each place once; empty: none. Stops where an operation has no provider."""
     walk = _Walk(given)
     found = [*_of_consumers(plan, given)]
-    before = walk.wrongs()
+    before = walk.wrongs(before=True)
     for step in plan.operations:
         against = list(walk.against(step))
         found += against
@@ -410,8 +410,8 @@ class _Walk:
 
     # What is wrong at this moment
 
-    def wrongs(self) -> _Wrongs:
-        """Return all that is used beyond what there is, or on offer more than once, by place."""
+    def wrongs(self, *, before: bool = False) -> _Wrongs:
+        """Return all that is used beyond what there is, or on offer more than once, by place; ``before`` the plan."""
         found: _Wrongs = {}
         ours = [one for one in self._stands.values() if self._is_ours(one)]
         if self._given.rows is not None:
@@ -421,7 +421,7 @@ class _Walk:
             found |= self._too_much(ours, self._host)
             found |= self._claimed_twice(ours, self._host)
             if self._given.rows is not None and not self._fresh:
-                found |= self._pinned(ours, self._host)
+                found |= self._pinned(ours, self._host, before)
         return found
 
     def _overused(self) -> _Wrongs:
@@ -492,14 +492,14 @@ class _Walk:
             if len(names) > 1
         }
 
-    def _pinned(self, ours: list[_Stands], host: Hardware) -> _Wrongs:
+    def _pinned(self, ours: list[_Stands], host: Hardware, before: bool) -> _Wrongs:
         """Return where more PCPU are free than dedicated CPUs to which no running guest is pinned."""
         known = [one for one in ours if one.made or one.uuid in (self._given.rows or {})]  # of others it is not read
         free = {one.uuid: (one.name, self._free_pcpu(one)) for one in known if "PCPU" in one.stock}
         free[""] = "all providers together", sum(number for _, number in free.values())
         found: _Wrongs = {}
         for uuid, (name, number) in free.items():
-            idle = host.idle(name)
+            idle = host.idle(name, before=before)
             text = (
                 f"{number} PCPU are free on {name}, and only {idle} dedicated CPUs there have no guest pinned to them"
             )

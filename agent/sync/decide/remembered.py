@@ -36,6 +36,7 @@ def lasting(view: View, standing: Standing, shaped: Shaped, wanted: Wanted, memo
         reported=joined(_traits_on(stay, shaped.ours.configured), wanted.reported),
         reserved={},
         kinds={**memory.kinds, **shaped.holdings.kinds} if view.policy.layout == "flat" else {},
+        dedicated=view.policy.cpus.dedicated or frozenset(),
         used=frozenset(),
         shares=_shares(view),
         taken_over=_taken_over(view),

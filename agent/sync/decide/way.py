@@ -49,12 +49,13 @@ def find_way(
     )
     plan = make(wanted.tree)
     recast_as = exchanged(standing.memory.kinds, shaped.holdings.kinds)
-    dedicates = _dedicates(standing.observed, wanted.tree, shaped.holdings)
+    anew = _pinned_anew(view)
+    dedicates = bool(anew) or _dedicates(standing.observed, wanted.tree, shaped.holdings)
     allocations = _allocations(view, plan, standing.observed, anyhow=bool(recast_as), dedicates=dedicates)
     if isinstance(allocations, Needs):
         return allocations
     before = Observed(standing.observed, allocations)
-    moved = _moves(view, before, wanted, shaped.holdings, recast_as) if allocations or dedicates else ((), (), "")
+    moved = _moves(view, before, wanted, shaped.holdings, recast_as, anew) if allocations or dedicates else ((), (), "")
     if isinstance(moved, Needs):
         return moved
     moves, consumers, unplaceable = moved
@@ -69,6 +70,17 @@ def find_way(
         plan = make(tree, moves=(*moves, *back.moves), consumers=several.values())
         allocations = back.rows or allocations
     return Way(tree=tree, plan=plan, allocations=allocations, held=held, unplaceable=unplaceable)
+
+
+def _pinned_anew(view: View) -> frozenset[str]:
+    """Return the guests that are pinned to CPUs of which PCPU did not consist yet; none where that is not known."""
+    before = view.memory.dedicated
+    gained = (view.policy.cpus.dedicated or frozenset()) - (before or frozenset())
+    return frozenset(
+        guest.uuid
+        for guest in view.survey.facts.guests
+        if before is not None and any(len(one) == 1 and one <= gained for one in (*guest.vcpus, guest.emulator_cpus))
+    )
 
 
 def _dedicates(observed: ObservedTree, desired: ProviderTree, holdings: Holdings) -> bool:
@@ -106,7 +118,12 @@ def _rows(view: View, uuids: Iterable[str], observed: ObservedTree) -> tuple[All
 
 
 def _moves(
-    view: View, observed: Observed, wanted: Wanted, holdings: Holdings, recast_as: frozenset[tuple[str, str]]
+    view: View,
+    observed: Observed,
+    wanted: Wanted,
+    holdings: Holdings,
+    recast_as: frozenset[tuple[str, str]],
+    pinned_anew: frozenset[str],
 ) -> tuple[tuple[Move, ...], tuple[Consumer, ...], str] | Needs:
     """
     Return the moves, the consumers read for them, and why one has no place.
@@ -132,6 +149,7 @@ def _moves(
             wanted.ours,
             stand_ins=stand_ins,
             recast_as=recast_as,
+            pinned_anew=pinned_anew,
             former=view.wishes.undone.former if view.wishes.undone else None,
         )
     except Unplaceable as error:
