@@ -11,7 +11,7 @@ from reportclient.errors import Absent, Conflict, Forbidden, Rejected, Unavailab
 from reportclient.names import SHARES
 from reportclient.plan import Plan
 from reportclient.side_by_side import each
-from reportclient.transport import NEWEST, Transport, parse_date
+from reportclient.transport import Transport, parse_date
 from reportclient.tree import ObservedProvider, ObservedTree, Provider, went_back
 from reportclient.writer import Writer
 
@@ -40,10 +40,6 @@ class PlacementClient:
     def microversion(self) -> tuple[int, int]:
         """Microversion of the next request: not above what this placement was found to support."""
         return self._transport.microversion
-
-    @microversion.setter
-    def microversion(self, spoken: tuple[int, int]) -> None:
-        self._transport.microversion = min(spoken, NEWEST)
 
     @property
     def writes(self) -> int:

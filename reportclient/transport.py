@@ -36,15 +36,16 @@ _DIGITS = 18  # so many digits of a number in a header are read
 Body = Mapping[str, object] | Callable[[tuple[int, int]], Mapping[str, object]] | None  # or by microversion
 LONGEST_WAIT_S = 3600.0  # upper limit of a Retry-After
 OLDEST, NEWEST = (1, 30), (1, 39)  # 1.30 brought the reshaper
+AGAIN_S = 3600.0  # after a 406, until our newest microversion is tried again
 
 
 class Transport:
     """
     Sends requests at a microversion that both sides support. Several threads may use one transport.
 
-    ``sender`` is a keystoneauth adapter; ``where`` names the server in messages; ``microversion`` is the newest one
-    that an earlier run found this server to support (None: try our newest). ``now`` returns seconds since the epoch.
-    ``expecting`` is told how many requests come next, as far as that is known.
+    That is our newest one, until a server refuses it; and again an hour later, as that server may have been the last
+    old one of several. ``sender`` is a keystoneauth adapter; ``where`` names the server in messages. ``now`` returns
+    seconds since the epoch. ``expecting`` is told how many requests come next, as far as that is known.
     """
 
     def __init__(
@@ -52,7 +53,6 @@ class Transport:
         sender: Sender,
         *,
         where: str,
-        microversion: tuple[int, int] | None = None,
         now: Callable[[], float] = time.time,
         expecting: Callable[[int], None] = lambda _count: None,
     ) -> None:
@@ -63,7 +63,8 @@ class Transport:
         self._last = threading.local()  # of this thread's last request
         self.now = now
         self._where = where
-        self.microversion = min(microversion or NEWEST, NEWEST)
+        self.microversion = NEWEST  # of the next request
+        self._lowered_s = 0.0  # when a server refused our newest; 0: none did
         self.skew_s: float | None = None  # the server's clock minus ours, by the last answer; None when it had no date
 
     @property
@@ -118,7 +119,7 @@ class Transport:
     ) -> Answer:
         answer = self._ask(method, path, headers, body, newest, once)
         if answer.status_code == 406:
-            self.microversion = _agree(_first_error(answer), self._where)
+            self.microversion, self._lowered_s = _agree(_first_error(answer), self._where), self.now()
             answer = self._ask(method, path, headers, body, newest, once)
         if answer.status_code >= 400:
             _refuse(answer, method, path, self._where, self.now())
@@ -133,6 +134,8 @@ class Transport:
         newest: tuple[int, int],
         once: bool,
     ) -> Answer:
+        if self._lowered_s and self.now() - self._lowered_s >= AGAIN_S:
+            self.microversion, self._lowered_s = NEWEST, 0.0
         spoken = min(self.microversion, newest)
         kwargs: dict[str, Any] = {} if body is None else {"json": body(spoken) if callable(body) else body}
         kwargs |= {"connect_retries": 0, "status_code_retries": 0} if once else {}

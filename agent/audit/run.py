@@ -88,7 +88,6 @@ def witness(
     if root_uuid is None:
         raise _absent(node)
     left = node.state_file(root_uuid).read(node.where)
-    node.client.microversion = left.microversion or node.client.microversion
     memory = read_memory(node.settings.state_directory, root_uuid, node.where, clock=noted)
     left, tree = _tree(node, root_uuid, left, found, light=light)
     allocations, generations = _read(node, tree, _of_new(tree) if made else memory if light else AuditMemory())

@@ -34,7 +34,6 @@ def look_at_nodes(bare_metal: BareMetalNodes, *, force: bool = False) -> Look:
         StateError: our own file cannot be read.
     """
     memory, client = bare_metal.memory(), bare_metal.client
-    client.microversion = memory.microversion or client.microversion
     nodes = bare_metal.driver.survey()
     marked = client.generations(BARE_METAL)
     reported = {uuid: known.spelling for uuid, known in memory.nodes.items() if known.spelling and uuid in marked}

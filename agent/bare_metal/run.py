@@ -83,7 +83,7 @@ def run_nodes(bare_metal: BareMetalNodes, wishes: Wishes = Wishes(), progress: P
         outcomes.append(outcome)
         if outcome.status is Status.DELETED:
             del nodes[outcome.node]
-    after = replace(kept, microversion=bare_metal.client.microversion, nodes=nodes)
+    after = replace(kept, nodes=nodes)
     if look.whole and all(one.status is not Status.UNFINISHED for one in outcomes):
         after = replace(after, whole_s=bare_metal.now_s())
     other_placement = look.memory.elsewhere and any(one.status is Status.REFUSED for one in look.outcomes)
@@ -114,7 +114,6 @@ def _memory(bare_metal: BareMetalNodes, look: Look, lacked: frozenset[str]) -> N
     return NodesMemory(
         where=bare_metal.where,
         ironic=bare_metal.driver.ironic,
-        microversion=bare_metal.client.microversion,
         lacked=lacked,
         nodes=dict(look.nodes),
         left=look.left,

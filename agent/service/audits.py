@@ -140,7 +140,7 @@ def _read(node: ComputeNode, survey: Survey, tree: ObservedTree) -> _Read | None
         return None
     left = node.state_file(tree.root.uuid).read(node.where)
     memory = read_memory(node.settings.state_directory, tree.root.uuid, node.where, clock=node.clock())
-    return _Read(survey, tree, left, memory, left.microversion or node.client.microversion)
+    return _Read(survey, tree, left, memory, node.client.microversion)
 
 
 def _stocks(result: AuditResult) -> dict[tuple[str, str], Stock]:

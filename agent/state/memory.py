@@ -29,7 +29,6 @@ class NodeState:
     """Memory of one node; the default is that of a node never seen. Moments are seconds since the epoch."""
 
     where: str = ""  # name of the placement that this memory is about
-    microversion: tuple[int, int] | None = None  # agreed with this placement; None: not known yet
     observed: ObservedTree | None = None  # the tree as the last pass left it; None: not known
     configured: Mapping[str, Names] = field(default_factory=dict)  # by provider: names from the operator's files
     lacked_traits: frozenset[str] = frozenset()  # standard traits that this placement is too old to know
@@ -58,7 +57,7 @@ def encode_state(state: NodeState) -> str:
     """Return a node's memory as the text of its file."""
     body: dict[str, object] = {
         "where": state.where,
-        "microversion": state.microversion,
+        "microversion": None,  # 0.1.0 reads it
         "observed": state.observed
         and {
             "last_modified": state.observed.last_modified,
@@ -105,7 +104,6 @@ def decode_state(text: str) -> NodeState:
     seen = body["observed"]
     return NodeState(
         where=body["where"],
-        microversion=tuple(body["microversion"]) if body["microversion"] else None,
         observed=ObservedTree(tuple(map(decode_observed, seen["providers"])), seen["last_modified"]) if seen else None,
         configured=_decode_names(body["configured"]),
         reported=_decode_names(body["reported"]),

@@ -47,7 +47,6 @@ class NodesMemory:
     where: str = ""  # name of the placement
     ironic: str = ""  # name of the Ironic
     lacked: frozenset[str] = frozenset()  # standard traits that this placement is too old to know
-    microversion: tuple[int, int] | None = None  # agreed with this placement; None: not known yet
     nodes: Mapping[str, KnownNode] = field(default_factory=dict)  # by uuid
     left: Mapping[str, KnownNode] = field(default_factory=dict)  # by uuid: nodes that are no longer in the share
     whole_s: float = 0.0  # when (seconds since the epoch) all providers were last read, also the remembered ones
@@ -77,13 +76,11 @@ def read_nodes(directory: Path, where: str, ironic: str, *, clock: Clock | None 
         before = record["ironic"].partition(", ")[0]  # 0.1.0 added the share
         if not same_place(before, ironic):
             raise ValueError(f"it was written for another Ironic: {record['ironic']}")
-        version = record["microversion"]
         noted, now = decode_clock(record["clock"]), clock or probe_clock()
         found = NodesMemory(
             where=record["where"],
             ironic=ironic,
             lacked=frozenset(map(str, record["lacked"])),
-            microversion=(int(version[0]), int(version[1])) if version else None,
             nodes={row[0]: _decode(row, noted, now) for row in map(json.loads, body.splitlines())},
             left={row[0]: _decode(row, noted, now) for row in record.get("left", [])},
             whole_s=_since(record.get("whole_s"), noted, now) or 0.0,
@@ -115,7 +112,7 @@ def write_nodes(directory: Path, memory: NodesMemory, *, clock: Clock | None = N
         "where": memory.where,
         "ironic": memory.ironic,
         "lacked": sorted(memory.lacked),
-        "microversion": memory.microversion,
+        "microversion": None,  # 0.1.0 reads it
         "left": [_encode(known) for known in memory.left.values()],
         "whole_s": memory.whole_s,
         "behind": sorted(memory.behind),

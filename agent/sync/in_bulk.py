@@ -206,6 +206,6 @@ def _remembered(new: _New, stocked: Stocked, known: Mapping[str, ObservedProvide
     """
     node, draft = new.node, new.draft
     tree = ObservedTree(tuple(known[seen.uuid] for seen in stocked.lot.stands if seen.uuid in known))
-    node.state_file(draft.root_uuid).write(after_writes(draft, new.memory, tree, node.client.microversion))
+    node.state_file(draft.root_uuid).write(after_writes(draft, new.memory, tree))
     outcome = outcome_of(node, draft, Status.CHANGED, notes_on(draft))
     return replace(outcome, made=tree) if len(tree.providers) == len(stocked.lot.stands) else outcome

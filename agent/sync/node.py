@@ -103,7 +103,6 @@ class ComputeNode:
         known = self.known_uuid(survey, identity)
         root_uuid = known or planned_identity(self.name)
         memory = left or self._in_this_role(self.state_file(root_uuid).read(self.where))
-        self.client.microversion = memory.microversion or self.client.microversion
         if absent:
             memory, observed = replace(memory, whole_s=self.clock().now_s()), ObservedTree()
         else:
@@ -147,7 +146,6 @@ class ComputeNode:
         known = self.known_uuid(look(lambda: self.driver.survey(self.name)))
         root_uuid = known or planned_identity(self.name)
         memory = self.state_file(root_uuid).read(self.where)
-        self.client.microversion = memory.microversion or self.client.microversion
         observed = self.client.observe(root_uuid)
         reserved = set_by_operator(observed, memory.observed, memory.reserved)
         return Sight(
@@ -354,7 +352,6 @@ class ComputeNode:
             return memory
         return NodeState(
             where=memory.where,
-            microversion=memory.microversion,
             taken_over=memory.taken_over,
             wrote=memory.wrote,
             stood=memory.stood,

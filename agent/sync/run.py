@@ -215,7 +215,7 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState, wishes: Wishes) -
             written = _with_one_time(node, draft, node.client.execute(plan, observed))
             observed = _with_marked(written, forecast(plan, draft.observed))
     gone = leave_former(node, draft.former, draft.root_uuid) if draft.former else False
-    after = after_writes(draft, memory, observed, node.client.microversion)
+    after = after_writes(draft, memory, observed)
     if after != state.read(node.where):
         state.write(after)
     left = leave_pool(node, pool, draft.root_uuid) if pool and not pool.shared else False
@@ -228,7 +228,7 @@ def before_writes(draft: Draft, memory: NodeState) -> NodeState:
     return replace(memory, configured=draft.meanwhile.configured, reported=draft.meanwhile.reported)
 
 
-def after_writes(draft: Draft, memory: NodeState, observed: ObservedTree, microversion: tuple[int, int]) -> NodeState:
+def after_writes(draft: Draft, memory: NodeState, observed: ObservedTree) -> NodeState:
     """Return what to remember once a plan is carried out, and the tree stands as ``observed``."""
     return replace(
         memory,
@@ -244,7 +244,6 @@ def after_writes(draft: Draft, memory: NodeState, observed: ObservedTree, microv
         used=draft.lasting.used,
         taken_over=draft.lasting.taken_over,
         shares=draft.lasting.shares,
-        microversion=microversion,
     )
 
 

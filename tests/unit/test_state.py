@@ -21,7 +21,6 @@ from strategies import observed_trees
 
 FULL = NodeState(
     where="placement at x",
-    microversion=(1, 36),
     configured={"host": Names(frozenset({"CUSTOM_A"}), frozenset({"CUSTOM_B"}))},
     lacked_traits=frozenset({"T"}),
     reported={"host_0000:81:00.0": Names(frozenset({"CUSTOM_PCI_8086_1533"}), frozenset({"U"}))},

@@ -7,7 +7,7 @@ from keystoneauth1 import exceptions
 
 from fakes import FakeAnswer, FakeSender
 from reportclient.errors import Absent, Conflict, Forbidden, NameTaken, PlacementError, Rejected, Unavailable
-from reportclient.transport import Transport, parse_date
+from reportclient.transport import AGAIN_S, Transport, parse_date
 
 HTML = {"Content-Type": "text/html; charset=utf-8"}
 
@@ -15,9 +15,9 @@ HTML = {"Content-Type": "text/html; charset=utf-8"}
 NOW_S = datetime(2024, 1, 1, tzinfo=UTC).timestamp()
 
 
-def transport(*answers: FakeAnswer | Exception, microversion: tuple[int, int] | None = None) -> Transport:
+def transport(*answers: FakeAnswer | Exception) -> Transport:
     sender = FakeSender(list(answers))
-    return Transport(sender, where="placement at x", microversion=microversion, now=lambda: NOW_S)
+    return Transport(sender, where="placement at x", now=lambda: NOW_S)
 
 
 def refusal(status: int, code: str = "", detail: str = "why", **more: str) -> FakeAnswer:
@@ -114,8 +114,16 @@ def test_the_newest_microversion_is_asked_for_and_an_older_servers_is_agreed_on(
     assert [asked[2]["microversion"] for asked in sender.asked] == ["1.39", "1.36", "1.36"]
 
 
-def test_a_newer_server_is_spoken_to_in_our_newest() -> None:
-    assert transport(microversion=(1, 45)).microversion == (1, 39)
+def test_the_newest_microversion_is_asked_for_again_an_hour_after_an_old_server_refused_it() -> None:
+    sender = FakeSender([refusal(406, min_version="1.0", max_version="1.36"), *[FakeAnswer()] * 4])
+    moments = [NOW_S]
+    one = Transport(sender, where="x", now=lambda: moments[-1])
+
+    for later_s in (0, AGAIN_S - 1, AGAIN_S, 2 * AGAIN_S):
+        moments.append(NOW_S + later_s)
+        one.get("/a")
+
+    assert [asked[2]["microversion"] for asked in sender.asked] == ["1.39", "1.36", "1.36", "1.39", "1.39"]
 
 
 def test_a_server_without_the_reshaper_is_refused_with_both_ranges() -> None:
