@@ -1,8 +1,4 @@
-"""
-Many nodes of one agent: a fleet of made-up hosts, and the bare-metal nodes of one Ironic.
-
-On bare metal also with nova's driver and report client, on a placement of its own.
-"""
+"""The bare-metal nodes of one Ironic: by this agent, and by nova's driver and report client on another placement."""
 
 import os
 from pathlib import Path
@@ -10,7 +6,6 @@ from pathlib import Path
 from beds import databases, ironic, placement
 from beds.nodes import NodesAgent, nodes_agent, uuid_of
 from beds.proxy import Proxy
-from bench.fleet import compare_fleets
 from bench.goals import Goal, print_table
 from bench.lab import HERE, run_nova
 
@@ -22,12 +17,10 @@ QUIET_S, PEAK_MIB = 10, 200
 
 def compare_nodes(scratch: Path, _template: Path) -> tuple[Goal, ...]:
     """
-    A fleet; then bare metal: first pass, quiet pass, and a pass with 100 changes.
+    The first pass, a quiet pass, and a pass with 100 changes.
 
     nova does as many bare-metal nodes as it can in its time.
     """
-    fleets = compare_fleets(scratch / "fleets")
-    print()
     folder = scratch / "nodes"
     folder.mkdir()
     template = ironic.ironic_template(HERE.parent / ".bench/cache")
@@ -63,7 +56,6 @@ def compare_nodes(scratch: Path, _template: Path) -> tuple[Goal, ...]:
     print("Ours are a process each. Nova's two are one process, and it is on its own, without its database and bus.")
     asked = quiet[0] + quiet[1]
     return (
-        *fleets,
         Goal(f"requests of a quiet pass over {NODES} nodes", str(asked), f"at most {PAGES + 1}", asked <= PAGES + 1),
         Goal("seconds of it", f"{quiet[2]:.1f}", f"under {QUIET_S}", quiet[2] < QUIET_S),
         Goal("most memory of any pass, MiB", str(max(one[3] for one in (first, quiet, changed))), f"under {PEAK_MIB}",

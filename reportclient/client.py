@@ -107,17 +107,6 @@ class PlacementClient:
             rows = payload.decode_listing(body)
         return {uuid: generation for uuid, name, parent, generation in rows if name == uuid and parent is None}
 
-    def listing(self) -> dict[str, tuple[str, int]]:
-        """
-        Return the name and generation of every provider of all hosts, by uuid. One request.
-
-        Raises:
-            Unavailable: no complete answer.
-        """
-        body, _ = self._transport.get("/resource_providers")
-        with payload.in_form("a list of providers"):
-            return {uuid: (name, generation) for uuid, name, _, generation in payload.decode_listing(body)}
-
     def tree_of(self, uuid: str) -> dict[str, tuple[str, str | None]]:
         """Return (name, parent's uuid) of all providers in the tree of this one, by uuid; empty: none. One request."""
         body, _ = self._transport.get(f"/resource_providers?{urlencode({'in_tree': uuid})}")

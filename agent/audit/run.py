@@ -62,7 +62,6 @@ def witness(
     light: bool = False,
     consumers: bool = False,
     seen: tuple[Survey, ObservedTree] | None = None,
-    made: bool = False,
     clock: Callable[[], float] | None = None,
     nova: AskNova | None = None,
 ) -> AuditResult:
@@ -72,9 +71,8 @@ def witness(
     ``light`` reads the allocations only of providers whose generation changed since the last audit, and takes the stock
     as the last pass left it. Suspect consumers are read whole in any case, as some writes change no generation.
     ``consumers`` reads each guest's consumer too, one request each, for its owner and type. ``seen`` is what a pass
-    that found nothing to change saw a moment ago: first the host, then placement. ``made``: the pass made that tree,
-    and at these generations it had no allocations. ``nova`` asks nova about consumers that are no guests here; None: no
-    nova is configured.
+    that found nothing to change saw a moment ago: first the host, then placement. ``nova`` asks nova about consumers
+    that are no guests here; None: no nova is configured.
 
     Raises:
         DiscoveryError, PolicyError: the host cannot be read, or contradicts the policy. StateError: a file of the state
@@ -90,7 +88,7 @@ def witness(
     left = node.state_file(root_uuid).read(node.where)
     memory = read_memory(node.settings.state_directory, root_uuid, node.where, clock=noted)
     left, tree = _tree(node, root_uuid, left, found, light=light)
-    allocations, generations = _read(node, tree, _of_new(tree) if made else memory if light else AuditMemory())
+    allocations, generations = _read(node, tree, memory if light else AuditMemory())
     snapshot = _snapshot(node, survey, tree, allocations, left)
     doubted = snapshot.without_rows_of_nova(running=light) if nova else frozenset[str]()
     asked = snapshot.holdings.guests & snapshot.holders if consumers else frozenset[str]()
@@ -203,12 +201,6 @@ def _still_so(
         beside_nova=snapshot.beside_nova,
     )
     return tree, tuple(finding for finding in find_all(again) if finding.key in first)
-
-
-def _of_new(tree: ObservedTree) -> AuditMemory:
-    """Return the memory of an audit that found no allocations on this tree."""
-    generations = {seen.uuid: seen.generation for seen in tree}
-    return AuditMemory(generations=generations, names={seen.uuid: seen.name for seen in tree})
 
 
 def _read(node: ComputeNode, tree: ObservedTree, memory: AuditMemory) -> tuple[tuple[Allocation, ...], dict[str, int]]:

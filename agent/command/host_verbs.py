@@ -39,7 +39,6 @@ from agent.sync.decide.draft import Draft
 from agent.sync.decide.judge import Verdict, judge, notes_on
 from agent.sync.decide.searched import tell_more_searched
 from agent.sync.forms import ProviderForm, TreeForm
-from agent.sync.in_bulk import report_new
 from agent.sync.json_form import encode_conversion, encode_observed_tree, encode_tree
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
@@ -338,10 +337,7 @@ def sync(options: argparse.Namespace) -> Report:
             for one in nodes
         ]
         alone = len(nodes) == 1
-        made = {} if alone or saved is not None else report_new(nodes, wishes)
-        outcomes = [
-            made.get(one.name) or (act() if alone else _try(one, act)) for one, act in zip(nodes, acts, strict=True)
-        ]
+        outcomes = [act() if alone else _try(one, act) for one, act in zip(nodes, acts, strict=True)]
         remarks = [
             text
             for one, outcome in zip(nodes, outcomes, strict=True)

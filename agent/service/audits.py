@@ -63,15 +63,15 @@ class Audits:
         may_heal = outcome.status.value in WELL
         if not may_heal and outcome.observed.root is None:
             return Audited()
-        tree = outcome.observed if outcome.status is Status.UNCHANGED else outcome.made
-        seen = (outcome.survey, tree) if tree and outcome.survey else None
-        light, made = not (deep or node.client.went_back), outcome.made is not None
-        read = _read(node, *seen) if seen and light and not made else None
+        unchanged = outcome.status is Status.UNCHANGED
+        seen = (outcome.survey, outcome.observed) if unchanged and outcome.survey else None
+        light = not (deep or node.client.went_back)
+        read = _read(node, *seen) if seen and light else None
         kept = self._quiet.pop(node.name, None)
         if kept and kept.read == read:
             self._quiet[node.name] = kept
             return kept.audited
-        result = witness(node, light=light, seen=seen, made=made, nova=self._nova)
+        result = witness(node, light=light, seen=seen, nova=self._nova)
         if result.memory != result.before:
             write_memory(node.settings.state_directory, result.root_uuid, result.memory, clock=result.clock)
         elif read and result.rested:

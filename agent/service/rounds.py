@@ -104,7 +104,6 @@ class Rounds:
         convert = not self._started and self._settings.allow_reshape
         wishes = Wishes(reshape=convert, deep=deep, counts=counts)
         nodes = self._list_nodes(client, deep)
-        made = {} if self._started else self._report_new(nodes, wishes)
         taken: list[RoundResult] = []
         failures: list[Exception] = []
         for node in nodes:
@@ -112,7 +111,7 @@ class Rounds:
                 with locked(self._settings.state_directory):  # no other process writes between pass and audit
                     self._cases.keep_state()
                     quiet = self._quiet.setdefault(node.name, QuietPass())
-                    outcome = made.pop(node.name, None) or run_locked(node, wishes, quiet=quiet)
+                    outcome = run_locked(node, wishes, quiet=quiet)
                     taken.append(self._end(node, outcome, deep))
             except USER_ERRORS as error:
                 self._cases.keep(node.name, str(error), deep=deep)
@@ -180,14 +179,6 @@ class Rounds:
             )
             for name in names
         ]
-
-    def _report_new(self, nodes: list[ComputeNode], wishes: Wishes) -> dict[str, Outcome]:
-        """Report many new hosts at once, and return their outcomes by name; a live host is alone."""
-        if not self._settings.recorded:
-            return {}
-        from agent.sync.in_bulk import report_new  # loads what only made-up hosts need
-
-        return report_new(nodes, wishes, self._progress)
 
     def _end(self, node: ComputeNode, outcome: Outcome, deep: bool) -> RoundResult:
         """Log the outcome of a node's pass, audit the node, and return the result; errors as ``Audits.take``."""

@@ -92,21 +92,13 @@ class ComputeNode:
         left: NodeState | None = None,
         survey: Survey | None = None,
         tried: tuple[ObservedTree, ...] = (),
-        absent: bool = False,
     ) -> View:
-        """
-        Look at everything that must be seen before a draft can be made; parameters and errors as ``draft``.
-
-        ``absent``: placement is known to have nothing of this node, and is not asked for its tree.
-        """
+        """Look at everything that must be seen before a draft can be made; parameters and errors as ``draft``."""
         survey = survey or look(lambda: self.driver.survey(self.name))
         known = self.known_uuid(survey, identity)
         root_uuid = known or planned_identity(self.name)
         memory = left or self._in_this_role(self.state_file(root_uuid).read(self.where))
-        if absent:
-            memory, observed = replace(memory, whole_s=self.clock().now_s()), ObservedTree()
-        else:
-            memory, observed = self.look_at_tree(root_uuid, memory, deep=wishes.deep)
+        memory, observed = self.look_at_tree(root_uuid, memory, deep=wishes.deep)
         settings, clock, disk = self.settings, self.clock(), survey.facts.disk
         pool = self._pool(disk, observed, force=wishes.force)
         added = any(names.classes or names.traits for names in memory.configured.values())

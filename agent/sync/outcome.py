@@ -49,4 +49,3 @@ class Outcome:
     survey: Survey | None = None  # of a hypervisor; None: the pass failed before its survey, or bare metal
     lost: bool = False  # placement does not have the root of this hypervisor, which stood at an earlier pass
     broken: tuple[str, ...] = ()  # laws that the plan breaks, which is why it was refused; a fault of this agent
-    made: ObservedTree | None = None  # the tree that this pass made, without allocations yet; None: not known

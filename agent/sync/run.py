@@ -210,12 +210,12 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState, wishes: Wishes) -
     pool = draft.pool
     shared = keep_pool(node, pool) if pool and pool.shared else False
     if plan.operations:
-        state.begin(before_writes(draft, memory))
+        state.begin(replace(memory, configured=draft.meanwhile.configured, reported=draft.meanwhile.reported))
         with _converting(node, draft, wishes) if _is_conversion(draft) else nullcontext():
             written = _with_one_time(node, draft, node.client.execute(plan, observed))
             observed = _with_marked(written, forecast(plan, draft.observed))
     gone = leave_former(node, draft.former, draft.root_uuid) if draft.former else False
-    after = after_writes(draft, memory, observed)
+    after = _after_writes(draft, memory, observed)
     if after != state.read(node.where):
         state.write(after)
     left = leave_pool(node, pool, draft.root_uuid) if pool and not pool.shared else False
@@ -223,12 +223,7 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState, wishes: Wishes) -
     return outcome_of(node, draft, status, notes_on(draft))
 
 
-def before_writes(draft: Draft, memory: NodeState) -> NodeState:
-    """Return what to remember before a plan is carried out; ``memory`` is that of the verdict."""
-    return replace(memory, configured=draft.meanwhile.configured, reported=draft.meanwhile.reported)
-
-
-def after_writes(draft: Draft, memory: NodeState, observed: ObservedTree) -> NodeState:
+def _after_writes(draft: Draft, memory: NodeState, observed: ObservedTree) -> NodeState:
     """Return what to remember once a plan is carried out, and the tree stands as ``observed``."""
     return replace(
         memory,

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from agent.errors import USER_ERRORS
-from agent.sync.batches import FEW
 from agent.sync.leave import hand_over_node, retire_node
-from beds.fleet_world import fleet
 from beds.histories import Crash
 from beds.worlds import CARDS, NAMES, World, worlds
 from drivers.policy import OF_CELLS
@@ -186,22 +184,3 @@ def test_a_renaming_that_is_cut_off_can_be_taken_back(make: Any, name: str) -> N
             world.take()
             world.take()
             assert image(world) == expected, f"cut off {'after' if after else 'before'} request {request} of {sent}"
-
-
-@pytest.mark.parametrize("after", [False, True])
-def test_the_first_pass_of_a_fleet_ends_as_if_it_had_not_been_cut_off(*, after: bool) -> None:
-    hosts = FEW + 1
-    with fleet(hosts, shape="medium", layout="cells") as undisturbed:
-        undisturbed.sync()
-        sent = undisturbed.watched.requests
-        undisturbed.sync()
-        expected = [(undisturbed.tree(host), undisturbed.memory(host)) for host in range(hosts)]
-    for request in range(sent):
-        with fleet(hosts, shape="medium", layout="cells") as world:
-            with pytest.raises(Crash):
-                world.sync_until(request, after=after)
-            assert "failed" not in world.statuses()
-            assert world.statuses() == {"unchanged": hosts}
-            where = f"cut off {'after' if after else 'before'} request {request} of {sent}"
-            assert [(world.tree(host), world.memory(host)) for host in range(hosts)] == expected, where
-    print(f"first pass of a fleet: {sent} kills")

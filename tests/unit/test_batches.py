@@ -6,8 +6,8 @@ from uuid import UUID
 import pytest
 
 from agent.sync.batches import Lot, Refused, Stocked, as_written, write_stock
-from beds.fleet_world import Watched, refuse
 from beds.memory import MemoryAnswer
+from beds.watched import Watched, refuse
 from reportclient.client import PlacementClient
 from reportclient.plan import Create, Plan, SetInventories
 from reportclient.transport import Transport
@@ -33,7 +33,8 @@ def lots(client: PlacementClient) -> list[Lot]:
 
 
 def generations(client: PlacementClient) -> dict[str, int]:
-    return {uuid: generation for uuid, (_, generation) in client.listing().items()}
+    roots = (client.observe(uuid_of(number)) for number in range(TREES))
+    return {seen.uuid: seen.generation for root in roots for seen in root}
 
 
 @pytest.mark.parametrize("is_lost", [False, True])

@@ -18,7 +18,6 @@ FOR_OTHERS = {
     "agent.service.metrics",
     "agent.sync.archive",
     "agent.sync.decide.undoing",
-    "agent.sync.in_bulk",  # for made-up hosts
     "agent.sync.journal",  # for conversions
     "charset_normalizer",  # for answers of unknown characters
     "difflib",  # where a name is misspelt
