@@ -17,8 +17,8 @@ SWITCHES = {"true": True, "1": True, "yes": True, "on": True, "t": True, "y": Tr
             "false": False, "0": False, "no": False, "off": False, "f": False, "n": False}  # fmt: skip
 TAGS = ("devname", "vendor_id", "product_id", "address", "resource_class", "traits", "physical_network", "managed",
         "remote_managed", "trusted", "one_time_use", "live_migratable", "resource_class_attribute",
-        "bandwidth")  # fmt: skip
-"""The keys of a rule that nova or this agent knows; other keys are allowed, and ignored."""
+        "bandwidth", "expect")  # fmt: skip
+"""The keys of a rule that nova or this agent knows; other keys are ignored, and told."""
 ALWAYS_CHECKED = frozenset({"vendor_id", "product_id", "address", "managed", "live_migratable", "one_time_use"})
 """The keys that nova checks at start although it reports no devices; a wrong value stops nova-compute then."""
 NO_DEVICE = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB", "MEM_ENCRYPTION_CONTEXT"})
@@ -30,7 +30,7 @@ def parse_rule(record: Mapping[str, object], number: int) -> DeviceRule:
     """
     Parse a rule in nova's form, which may have our own tags ``resource_class_attribute`` and ``bandwidth``.
 
-    Unknown tags are ignored, as nova's documentation allows any tag.
+    Unknown tags are ignored, as nova ignores them; ``agent.settings.slips`` tells them.
 
     Raises:
         ValueError: the rule is wrong, or asks for what is not supported; the message continues "rule 1".

@@ -1,4 +1,4 @@
-"""What is probably a mistake in the configuration: told by ``check``, and by verbs whose numbers it may make wrong."""
+"""What is probably a mistake in the configuration: told by ``check``, by verbs with numbers from it, and on errors."""
 
 from pathlib import Path
 
@@ -7,13 +7,16 @@ from agent.audit.heal import HealPolicy
 from agent.errors import ConfigError
 from agent.settings.read import Settings
 from agent.settings.slips import slips_of_the_pen, types_left_out
+from agent.settings.values import Values
 from agent.sync.provider_yaml import unread_keys
 from drivers.base import Driver, Survey
 
 
 def doubtful_names(settings: Settings) -> tuple[str, ...]:
     """Return a sentence for each name in the files that is probably misspelt, and for each vGPU type without a card."""
-    return (*slips_of_the_pen(settings), *types_left_out(settings), *_unread(settings))
+    values = Values(settings.source)
+    left_out = types_left_out(values, settings.policy.devices.mdevs)
+    return (*slips_of_the_pen(values), *left_out, *_unread(settings))
 
 
 def _unread(settings: Settings) -> tuple[str, ...]:
@@ -27,7 +30,12 @@ def _unread(settings: Settings) -> tuple[str, ...]:
 def doubts(settings: Settings, driver: Driver, survey: Survey | None) -> list[str]:
     """Return a sentence for each name and each rule that has no effect here; without a survey only for names."""
     idle = driver.idle(survey, settings.policy) if survey else ()
-    return [f"configuration: {text}" for text in (*doubtful_names(settings), *idle)]
+    return [*doubted_names(settings), *(f"configuration: {text}" for text in idle)]
+
+
+def doubted_names(settings: Settings) -> list[str]:
+    """Return what ``doubtful_names`` returns, as remarks of a verb."""
+    return [f"configuration: {text}" for text in doubtful_names(settings)]
 
 
 def never_repaired(policy: HealPolicy, path: Path) -> str:

@@ -24,6 +24,7 @@ from agent.service.systemd import Notifier
 from agent.settings.log import set_up_log
 from agent.settings.read import Settings
 from agent.settings.slips import slips_of_the_pen
+from agent.settings.values import Values
 from agent.state.locks import serving
 from agent.sync.outcome import Status
 from drivers.errors import DiscoveryError
@@ -248,7 +249,7 @@ def _check_lasting(before: Settings, after: Settings) -> None:
 
 
 def _warn_of_slips(settings: Settings) -> None:
-    for slip in slips_of_the_pen(settings):
+    for slip in slips_of_the_pen(Values(settings.source)):
         LOG.warning("%s", slip)
 
 

@@ -203,6 +203,6 @@ def _parse_flag(text: str) -> tuple[str, bool]:
 
 def _parse_machines(pairs: list[str]) -> dict[str, str]:
     found = dict(pair.partition("=")[::2] for pair in pairs)
-    if not all(found.values()):
-        raise ValueError(f"has {','.join(pairs)}: write each as arch=machine")
+    if bare := [pair for pair in pairs if not pair.partition("=")[2]]:
+        raise ValueError(f"has {', '.join(bare)}: write each as arch=machine, for instance x86_64=q35")
     return found

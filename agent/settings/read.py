@@ -19,6 +19,7 @@ from agent.settings.mentions import mentions
 from agent.settings.options import OPTIONS, OWN_GROUPS, REFUSED, register
 from agent.settings.policy import build_policy
 from agent.settings.resolve import resolve
+from agent.settings.slips import slips_of_the_pen
 from agent.settings.values import Values, one_line
 from drivers import INSIDE
 from drivers.policy import CephPool, DiskPlace, InstancesFolder, Policy, VolumeGroup
@@ -122,7 +123,8 @@ def load_settings(
     nova-compute may set to a name that only nova loads; None: as the files say.
 
     Raises:
-        ConfigError: a file cannot be read, or values in it are wrong; the error has all problems.
+        ConfigError: a file cannot be read, or values in it are wrong; the error has all problems, and then all names
+            that are probably misspelt.
     """
     conf = cfg.ConfigOpts()
     register(conf)
@@ -205,7 +207,7 @@ def _read_settings(values: Values, config_folders: list[Path]) -> Settings:
         source=values.conf,
     )
     if values.problems:
-        raise ConfigError(*dict.fromkeys(values.problems))
+        raise ConfigError(*dict.fromkeys((*values.problems, *slips_of_the_pen(values))))
     return settings
 
 

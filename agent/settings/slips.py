@@ -4,10 +4,11 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from agent.likeness import most_alike
+from agent.likeness import PLAIN, most_alike
 from agent.settings.mentions import is_registered, mentions, place
-from agent.settings.options import MDEV_OPTIONS, OPTIONS
-from agent.settings.read import Settings
+from agent.settings.options import MDEV_OPTIONS, OPTIONS, OWN_GROUPS
+from agent.settings.values import Values
+from drivers.policy import MdevRule
 from drivers.rules import TAGS
 
 NEAR = 0.85  # likeness of a misspelt name to the one that is meant; 1: the same
@@ -15,19 +16,24 @@ _NEAR_GROUP = 0.75  # the same for groups
 _OWN = {"compute-node-agent": "agent", "compute_node_agent": "agent"}  # who looks for our group by our name
 _HOMES = {"layout": "compute", **{option.name: "agent" for option in OPTIONS["agent"]}}  # groups of our own options
 _MDEV = ("mdev_", "vgpu_")  # begin the groups of types; the second is nova's older form
+_ARCHS = ("alpha", "armv6l", "armv7l", "armv7b", "aarch64", "cris", "i686", "ia64", "lm32", "loongarch64", "m68k",
+          "microblaze", "microblazeel", "mips", "mipsel", "mips64", "mips64el", "openrisc", "parisc", "parisc64", "ppc",
+          "ppcle", "ppc64", "ppc64le", "ppcemb", "riscv32", "riscv64", "s390", "s390x", "sh4", "sh4eb", "sparc",
+          "sparc64", "unicore32", "x86_64", "xtensa", "xtensaeb")  # fmt: skip
+"""Libvirt's names of architectures, in src/util/virarch.c."""
 
 
-def slips_of_the_pen(settings: Settings) -> tuple[str, ...]:
+def slips_of_the_pen(values: Values) -> tuple[str, ...]:
     """Return a sentence for each name in the files that is probably a misspelt group, option, key or type."""
-    return (*_groups(settings), *_options(settings), *_login(settings), *_types(settings), *_tags(settings))
+    return tuple(slip for find in (_groups, _options, _login, _types, _tags, _machines) for slip in find(values))
 
 
-def types_left_out(settings: Settings) -> tuple[str, ...]:
+def types_left_out(values: Values, mdevs: Iterable[MdevRule]) -> tuple[str, ...]:
     """Return a sentence for each enabled type that gets no card, because an earlier type has all unlisted cards."""
-    enabled = dict.fromkeys(settings.source.devices.enabled_mdev_types or ())
-    rules = {rule.type: rule for rule in settings.policy.devices.mdevs}
+    enabled = dict.fromkeys(values.value("devices", "enabled_mdev_types") or ())
+    rules = {rule.type: rule for rule in mdevs}
     first = next((rule.type for rule in rules.values() if not rule.addresses), "")
-    where = place(settings.source, "devices", "enabled_mdev_types")
+    where = place(values.conf, "devices", "enabled_mdev_types")
     return tuple(
         f"{where}[devices] enabled_mdev_types has {type_}, which is not offered: {first} lacks device_addresses too, "
         f"and gets all cards that no type lists: set [mdev_{type_}] device_addresses, or do not enable {type_}"
@@ -36,12 +42,12 @@ def types_left_out(settings: Settings) -> tuple[str, ...]:
     )
 
 
-def _options(settings: Settings) -> Iterator[str]:
-    """Yield a sentence for each option that is not read, and resembles one of its group or is one of another."""
-    for path, line, group, name, _ in mentions(settings.source):
+def _options(values: Values) -> Iterator[str]:
+    """Yield a sentence for each option that is not read, and is nearly one of its group, or one of another group."""
+    for path, line, group, name, _ in mentions(values.conf):
         options = MDEV_OPTIONS if group.startswith(_MDEV) else OPTIONS.get(group, ())
         known = [option.name for option in options]
-        if name in known or is_registered(settings.source, group, name):
+        if name in known or group in OWN_GROUPS or is_registered(values.conf, group, name):
             continue
         if near := _near(name.lower(), known):
             yield f"{path}:{line}: [{group}] {name} is not read: is {near} meant?"
@@ -49,19 +55,19 @@ def _options(settings: Settings) -> Iterator[str]:
             yield f"{path}:{line}: [{group}] {name} is not read: is [{_HOMES[name]}] {name} meant?"
 
 
-def _login(settings: Settings) -> Iterator[str]:
+def _login(values: Values) -> Iterator[str]:
     """Yield a sentence if the files have options of nova's login without the one that makes them a login."""
-    first = next((mention for mention in mentions(settings.source) if mention[2] == "nova"), None)
-    if first and not settings.nova_chosen:
-        path, line, group, name, _ = first
+    named = [mention for mention in mentions(values.conf) if mention[2] == "nova"]
+    if named and not any(name in ("auth_type", "auth_section") for _, _, _, name, _ in named):
+        path, line, group, name, _ = named[0]
         yield f"{path}:{line}: [{group}] {name} is not read without [nova] auth_type: set it, to password for instance"
 
 
-def _types(settings: Settings) -> Iterator[str]:
+def _types(values: Values) -> Iterator[str]:
     """Yield a sentence for each group of a type that is not enabled."""
-    types = {type_.lower(): type_ for type_ in settings.source.devices.enabled_mdev_types or ()}
+    types = {type_.lower(): type_ for type_ in values.value("devices", "enabled_mdev_types") or ()}
     found: dict[tuple[Path, str], str] = {}
-    for path, line, group, _, _ in mentions(settings.source):
+    for path, line, group, _, _ in mentions(values.conf):
         type_ = group.partition("_")[2]
         if group.startswith(_MDEV) and type_ not in types:
             near = _near(type_, types)
@@ -73,24 +79,43 @@ def _types(settings: Settings) -> Iterator[str]:
     yield from found.values()
 
 
-def _tags(settings: Settings) -> Iterator[str]:
-    """Yield a sentence for each key of a rule that resembles a known one; nova ignores other keys, and so do we."""
-    number = 0
-    for text in settings.source.pci.device_spec or ():
-        rules = json.loads(text)
-        for rule in rules if isinstance(rules, list) else [rules]:
-            number += 1
-            for key in rule:
-                if key not in TAGS and (near := _near(key, TAGS)):
-                    yield f"[pci] device_spec rule {number} has {key}, which is not read: is {near} meant?"
+def _tags(values: Values) -> Iterator[str]:
+    """Yield a sentence for each key of a rule that is not read, by nova neither: the rule may match more than meant."""
+    for number, rule in enumerate(_rules(values.value("pci", "device_spec") or ()), 1):
+        for key in rule if isinstance(rule, dict) else ():
+            if key not in TAGS:
+                near = _near(key, TAGS, PLAIN)
+                meant = f"is {near} meant?" if near else "remove it"
+                yield f"[pci] device_spec rule {number} has {key}, which is not read: {meant}"
 
 
-def _groups(settings: Settings) -> Iterator[str]:
+def _rules(texts: Iterable[str]) -> Iterator[object]:
+    """Yield the rules before the first text that is not JSON; another sentence names that text."""
+    for text in texts:
+        try:
+            rules = json.loads(text)
+        except (ValueError, RecursionError):
+            return
+        yield from rules if isinstance(rules, list) else [rules]
+
+
+def _machines(values: Values) -> Iterator[str]:
+    """Yield a sentence for each machine type of an architecture that libvirt does not know, as no guest gets it."""
+    for pair in values.value("libvirt", "hw_machine_type") or ():
+        arch, equals, _ = pair.partition("=")
+        if equals and arch not in _ARCHS:
+            near = _near(arch, _ARCHS)
+            meant = f"is {near} meant?" if near else "write each as arch=machine, for instance x86_64=q35"
+            where = place(values.conf, "libvirt", "hw_machine_type")
+            yield f"{where}[libvirt] hw_machine_type has {pair}, and libvirt knows no architecture {arch}: {meant}"
+
+
+def _groups(values: Values) -> Iterator[str]:
     """Yield a sentence for each group that is probably misspelt; the names of nova's other groups differ more."""
     known = {group.lower(): group for group in (*OPTIONS, "placement", "nova")}
     found: dict[tuple[Path, str], str] = {}
-    for path, line, group, _, _ in mentions(settings.source):
-        if group == "DEFAULT" or group in settings.source:
+    for path, line, group, _, _ in mentions(values.conf):
+        if group == "DEFAULT" or group in values.conf:
             continue
         if near := _OWN.get(group) or known.get(_near(group, known, _NEAR_GROUP)):
             text = f"{path}:{line}: the group [{group}] is not read: is [{near}] meant?"

@@ -30,6 +30,18 @@ CARDS = "[devices]\nenabled_mdev_types = "
             "rule 1 has resouce_class, which is not read: is resource_class meant?",
             id="misspelt key of a rule",
         ),
+        pytest.param(
+            RULE + '{"vendor": "8086"}\n',
+            1,
+            "rule 1 has vendor, which is not read: is vendor_id meant?",
+            id="a key that nobody reads, in a rule that matches too much",
+        ),
+        pytest.param(
+            "[libvirt]\nhw_machine_type = x8664=q35\n",
+            0,
+            ":3: [libvirt] hw_machine_type has x8664=q35, and libvirt knows no architecture x8664: is x86_64 meant?",
+            id="misspelt architecture",
+        ),
         pytest.param("[placment]\nauth_type = none\n", 0, "is [placement] meant?", id="misspelt group"),
         pytest.param(
             f"{CARDS}nvidia-222\n[mdev_nvidia-232]\nmax_instances = 2\n",

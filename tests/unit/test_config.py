@@ -10,6 +10,7 @@ from agent.connect.keystone import open_ironic, open_nova, open_placement
 from agent.errors import ConfigError
 from agent.settings.read import _tell_reading, load_settings
 from agent.settings.slips import slips_of_the_pen, types_left_out
+from agent.settings.values import Values
 from drivers.policy import (
     WITHOUT_CPUS,
     CpuPolicy,
@@ -573,14 +574,14 @@ def test_a_database_whose_password_is_not_escaped_is_refused() -> None:
 def test_a_group_that_is_nearly_one_that_is_read_is_told_once(write_config: Write, group: str, meant: str) -> None:
     path = write_config(**{group: {"one": 1, "two": 2}})
 
-    found = slips_of_the_pen(load_settings([path]))
+    found = slips_of_the_pen(Values(load_settings([path]).source))
 
     assert found == (f"{path}:2: the group [{group}] is not read: is [{meant}] meant?",)
 
 
 @pytest.mark.parametrize("group", ["api", "api_database", "quota", "cache", "profiler"])
 def test_other_groups_are_novas(write_config: Write, group: str) -> None:
-    assert slips_of_the_pen(load_settings([write_config(**{group: {"interval": 1}})])) == ()
+    assert slips_of_the_pen(Values(load_settings([write_config(**{group: {"interval": 1}})]).source)) == ()
 
 
 @pytest.mark.parametrize(
@@ -628,7 +629,7 @@ def test_other_groups_are_novas(write_config: Write, group: str) -> None:
 def test_a_slip_in_the_configuration_is_told_once(
     write_config: Write, groups: dict[str, dict[str, object]], told: str
 ) -> None:
-    (found,) = slips_of_the_pen(load_settings([write_config(**groups)]))
+    (found,) = slips_of_the_pen(Values(load_settings([write_config(**groups)]).source))
 
     assert found.partition(": ")[2] == told
 
@@ -637,26 +638,74 @@ def test_a_slip_in_the_configuration_is_told_once(
 def test_the_group_of_an_enabled_type_is_no_slip(write_config: Write, group: str) -> None:
     path = write_config(devices={"enabled_mdev_types": "i915-GVTg_V5_4"}, **{group: {"max_instances": 1}})
 
-    assert slips_of_the_pen(load_settings([path])) == ()
+    assert slips_of_the_pen(Values(load_settings([path]).source)) == ()
 
 
 def test_a_second_type_without_cards_of_its_own_is_told(write_config: Write) -> None:
     path = write_config(devices={"enabled_mdev_types": "a,b,c"}, mdev_c={"device_addresses": "0000:84:00.0"})
 
-    (found,) = types_left_out(load_settings([path]))
+    settings = load_settings([path])
+    (found,) = types_left_out(Values(settings.source), settings.policy.devices.mdevs)
 
     assert found.startswith(f"{path}:2: [devices] enabled_mdev_types has b, which is not offered: a lacks ")
 
 
-def test_a_key_of_a_rule_that_is_nearly_a_known_one_is_told_and_others_are_novas(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("adress", "is address meant?"),
+        ("vendor", "is vendor_id meant?"),
+        ("productid", "is product_id meant?"),
+        ("device_id", "remove it"),
+        ("rack", "remove it"),
+    ],
+)
+def test_a_key_of_a_rule_that_nobody_reads_is_told(tmp_path: Path, key: str, meant: str) -> None:
     path = tmp_path / "nova.conf"
     path.write_text(
-        '[pci]\ndevice_spec = {"vendor_id": "8086", "trusted": "true", "rack": "7"}\n'
-        'device_spec = [{"vendor_id": "10de", "adress": "0000:84:00.0"}]\n'
+        '[pci]\ndevice_spec = {"vendor_id": "8086", "trusted": "true", "expect": 2}\n'
+        f'device_spec = [{{"{key}": "10de"}}]\n'
     )
 
-    assert slips_of_the_pen(load_settings([path])) == (
-        "[pci] device_spec rule 2 has adress, which is not read: is address meant?",
+    assert slips_of_the_pen(Values(load_settings([path]).source)) == (
+        f"[pci] device_spec rule 2 has {key}, which is not read: {meant}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "unread"),
+    [
+        pytest.param('{"vendor": "8086", "product_id": "xyzw"}', "rule 1 has vendor, which", id="a rule"),
+        pytest.param('{"vendor": "8086"}\ndevice_spec = {', "rule 1 has vendor, which", id="a later rule is no JSON"),
+        pytest.param('[3, {"vendor": "8086"}]', "rule 2 has vendor, which", id="a rule is no object"),
+        pytest.param('{"vendor": "8086"}\ndiscover = everything', "rule 1 has vendor, which", id="another option"),
+        pytest.param("{}\n[libvirt]\nhw_machine_type = q35,x8664=q35", "is x86_64 meant?", id="machine types"),
+        pytest.param("{}\n[agent]\nintervl = 3", "no option of this agent: is interval meant?", id="told once"),
+        pytest.param("{}\n[devices]\nenabled_mdev_types = $enabled_mdev_types", "itself", id="itself"),
+    ],
+)
+def test_a_wrong_configuration_is_refused_with_its_slips(tmp_path: Path, wrong: str, unread: str) -> None:
+    path = tmp_path / "nova.conf"
+    path.write_text(f"[pci]\ndevice_spec = {wrong}\n")
+
+    with pytest.raises(ConfigError) as error:
+        load_settings([path])
+
+    assert unread in error.value.problems[-1]
+
+
+@pytest.mark.parametrize(
+    ("machines", "meant"),
+    [
+        ("x8664=q35", "no architecture x8664: is x86_64 meant?"),
+        ("pc=q35", "no architecture pc: write each as arch=machine, for instance x86_64=q35"),
+    ],
+)
+def test_machine_types_of_an_unknown_architecture_are_told(write_config: Write, machines: str, meant: str) -> None:
+    path = write_config(libvirt={"hw_machine_type": f"x86_64=q35,aarch64=virt,{machines}"})
+
+    assert slips_of_the_pen(Values(load_settings([path]).source)) == (
+        f"{path}:2: [libvirt] hw_machine_type has {machines}, and libvirt knows {meant}",
     )
 
 
@@ -733,7 +782,7 @@ def test_a_file_that_may_not_be_read_is_told_with_what_to_do() -> None:
 
 
 def test_a_real_nova_conf_has_no_slips() -> None:
-    assert slips_of_the_pen(load_settings([Path(__file__).parents[1] / "data" / "nova.conf"])) == ()
+    assert slips_of_the_pen(Values(load_settings([Path(__file__).parents[1] / "data" / "nova.conf"]).source)) == ()
 
 
 def test_an_unknown_option_of_our_own_groups_is_told_with_the_one_that_is_nearest(write_config: Write) -> None:
