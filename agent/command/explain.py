@@ -13,6 +13,7 @@ from agent.sync.decide.additions import add
 from agent.sync.decide.owner import NOVA_COMPUTE
 from agent.sync.decide.pool import DISK
 from agent.sync.provider_yaml import read_additions
+from drivers.devices.odd import odd_sentence
 from drivers.devices.stock import libvirt_name
 from drivers.looks import look
 from drivers.reasons import Reason, Reasoned, Shaped
@@ -38,7 +39,8 @@ def explain_provider(choice: Choice, name: str, what: str | None) -> Explanation
     Explain all classes and traits of one provider of the chosen host, or only ``what``.
 
     Raises:
-        ConfigError: the host reports no such provider, or the provider lacks that class or trait. Else as a survey.
+        ConfigError: the host reports no such provider (with the cause where its device is undecided), or the provider
+            lacks that class or trait. Else as a survey.
     """
     settings = settings_for(choice)
     known: list[str] = []
@@ -50,6 +52,8 @@ def explain_provider(choice: Choice, name: str, what: str | None) -> Explanation
             shaped = driver.explain(survey, settings.policy, observed)
             provider = find(shaped, name)
             if provider is None:
+                if odd := odd_sentence(survey.facts, name):
+                    raise ConfigError(f"this host reports no provider {name}: {odd}")
                 known += names(shaped)
                 continue
             additions = read_additions(settings.provider_config, required=settings.provider_config_named)

@@ -13,6 +13,7 @@ from drivers.devices.stock import libvirt_name, nova_name
 from drivers.facts import Devices, HostFacts, OddDevice
 from drivers.policy import DevicePolicy
 from drivers.standing import Standing
+from reportclient.names import device_address
 from reportclient.tree import MAX_INT
 
 NAMED = 3  # devices that a sentence names
@@ -103,11 +104,24 @@ def odd_sentences(facts: HostFacts, policy: DevicePolicy) -> dict[str, str]:
     others = [name for names in list(causes.values())[CAUSES:] for name in names]
     if others:
         told.append(("much the same is wrong with them", others))
-    return {
-        names[0]: f"{_listed(names)}: undecided, as {because}: what placement has of it stays, reserved, and nothing "
-        f"is offered anew: repair or reset the device, or restart virtnodedevd or libvirtd"
-        for because, names in told
-    }
+    return {names[0]: _sentence(names, because) for because, names in told}
+
+
+def odd_sentence(facts: HostFacts, name: str) -> str:
+    """Return why the device of a provider, or the device with this name or address, is undecided; empty: it is not."""
+    suffix, address = name.removeprefix(f"{facts.hostname}_"), device_address(name)
+    for one in facts.devices.odd:
+        if suffix in (one.name, one.card) or address == str(one.address):
+            return _sentence([one.name], one.because)
+    return ""
+
+
+def _sentence(names: list[str], because: str) -> str:
+    are = "are" if len(names) > 1 else "is"
+    return (
+        f"{_listed(names)} {are} undecided, as {because}. What placement has of that stays reserved, and nothing is "
+        f"offered anew. Repair or reset the device, or restart virtnodedevd or libvirtd"
+    )
 
 
 def _listed(names: list[str]) -> str:

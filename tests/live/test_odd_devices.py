@@ -36,12 +36,12 @@ def test_a_vf_that_goes_from_libvirts_list_alone_stays_reserved_until_it_is_back
         device.unlink() if text is None else device.write_text(text)
         synced = agent("sync")
         assert synced.code == 0
-        assert "0000:81:10.0: undecided, as " in synced.err + synced.out
+        assert "0000:81:10.0 is undecided, as " in synced.err + synced.out
         assert stock() == {"total": 4, "reserved": 2}
     audited, checked = agent("audit"), agent("check")
     device.write_text(whole)
 
     assert [one["provider"] for one in audited.json["findings"] if one["kind"] == "odd-device"] == [ODD]
-    assert (audited.code, "0000:81:10.0: undecided" in checked.out) == (3, True)
+    assert (audited.code, "0000:81:10.0 is undecided" in checked.out) == (3, True)
     assert agent("sync").code == 0
     assert stock() == {"total": 4, "reserved": 1}

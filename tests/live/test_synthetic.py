@@ -286,6 +286,16 @@ def test_what_is_not_there_cannot_be_explained(arguments: list[str], message: st
     assert message in refused.err
 
 
+@pytest.mark.parametrize("name", ["0000:81:10.2", "pci_0000_81_10_2", "lost_0000:81:10.2"])
+def test_why_a_device_is_undecided_is_explained(name: str) -> None:
+    golden = GoldenHost(Path(__file__).parents[1] / "hosts" / "missing-vf")
+
+    refused = run_agent("explain", name, "--host", golden.archive, "--config-file", golden.config)
+
+    assert refused.code == 1
+    assert f"{name}: 0000:81:10.2 is undecided, as libvirt's PF 0000:81:00.0 has this VF, which" in refused.err
+
+
 def write_by_hand(
     server: PlacementServer, tmp_path: Path, write_config: Write, **groups: dict[str, object]
 ) -> tuple[tuple[object, ...], Path]:

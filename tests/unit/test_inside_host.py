@@ -249,7 +249,7 @@ def test_an_odd_device_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
         inside_nova.update(inside.tree, "missing-vf", None)
 
     (told,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert "0000:81:10.2: undecided, as libvirt's PF 0000:81:00.0 has this VF" in told
+    assert "0000:81:10.2 is undecided, as libvirt's PF 0000:81:00.0 has this VF" in told
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_what_is_new_and_odd_is_not_offered_and_told(start: Start, layout: Layou
 
     assert (stock[VF], one.stock(PLAIN), "CUSTOM_PLAIN" in one.stock()) == ((3, 0), {}, False)
     (told,) = one.sync().notes
-    assert told.startswith(f"{PLAIN}, {FIRST_VF}: undecided, as cannot be read: ")
+    assert told.startswith(f"{PLAIN}, {FIRST_VF} are undecided, as cannot be read. What placement ")
 
 
 def test_of_many_odd_devices_each_cause_is_told_and_not_without_end(start: Start) -> None:
@@ -121,11 +121,11 @@ def test_of_many_odd_devices_each_cause_is_told_and_not_without_end(start: Start
     one = start(facts=replace(WELL, devices=set_apart(WELL.devices, several)))
 
     notes = one.sync().notes
-    assert [note.partition(": what")[0] for note in notes[:2]] == [
-        "0000:00:00.0: undecided, as cause 0",
-        "0000:01:00.0: undecided, as cause 1",
+    assert [note.partition(". What")[0] for note in notes[:2]] == [
+        "0000:00:00.0 is undecided, as cause 0",
+        "0000:01:00.0 is undecided, as cause 1",
     ]
-    assert notes[10].startswith("0000:0a:00.0, 0000:0b:00.0, 0000:0c:00.0 and 7 more: undecided, as much the same")
+    assert notes[10].startswith("0000:0a:00.0, 0000:0b:00.0, 0000:0c:00.0 and 7 more are undecided, as much the same")
     assert len(notes) == 11
 
 
