@@ -1,5 +1,6 @@
 """Mediated devices: how many each card has and can make of the type that is enabled for the card."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from drivers.devices.health import ills
@@ -28,12 +29,12 @@ def mdev_stock(
         return []
     functions = {function.address: function for function in facts.devices.functions}
     chosen = [(parent, rule) for parent in facts.devices.mdev_parents if (rule := rule_of(parent, rules))]
-    made = _made(facts, rules, chosen)
-    room = _room(chosen, made, _out_of_sight(facts, rules, chosen, standing))
+    given = frozenset[str]().union(*(guest.mdevs for guest in facts.guests))
+    made = _made(facts, rules, chosen, given)
+    totals = _totals(chosen, made, given, _out_of_sight(facts, rules, chosen, standing), standing)
     found = []
     for parent, rule in chosen:
-        total = len(made[parent.name]) + room[parent.name]
-        if total:
+        if total := totals[parent.name]:
             function = functions.get(parent.address) if parent.address else None
             pf = functions.get(function.pf) if function and function.pf else None
             why = ills(function, pf) if function else None
@@ -48,18 +49,23 @@ def mdev_stock(
 
 
 def _made(
-    facts: HostFacts, rules: Iterable[MdevRule], chosen: Iterable[tuple[MdevParent, MdevRule]]
+    facts: HostFacts,
+    rules: Iterable[MdevRule],
+    chosen: Iterable[tuple[MdevParent, MdevRule]],
+    given: Collection[str],
 ) -> dict[str, list[Mdev]]:
     """
-    Return the mediated devices that count for each parent: those of enabled types with the class that it offers.
+    Return the mediated devices that count for each parent: those of its type, and what guests have of its class.
 
-    Nova counts the devices of every enabled type, so a guest that asks for one class may get a device of another.
+    Nova gives guests no existing device of another type than its card's (``_get_existing_mdevs_not_assigned`` in
+    nova/virt/libvirt/driver.py); a guest may have one from before the configuration changed.
     """
     classes = {rule.type: rule.resource_class for rule in rules}
     found: dict[str, list[Mdev]] = {parent.name: [] for parent, _ in chosen}
-    offered = {parent.name: rule.resource_class for parent, rule in chosen}
+    offered = {parent.name: rule for parent, rule in chosen}
     for mdev in facts.devices.mdevs:
-        if mdev.type in classes and classes[mdev.type] == offered.get(mdev.parent):
+        rule, is_given = offered.get(mdev.parent), mdev.uuid in given
+        if rule and (mdev.type == rule.type or (is_given and classes.get(mdev.type) == rule.resource_class)):
             found[mdev.parent].append(mdev)
     return found
 
@@ -116,10 +122,12 @@ def _out_of_sight(
     """
     Return how many devices of each type cards have in placement that show none of their types now.
 
-    A card counts for the type that is enabled for it: several types may have one resource class.
+    A card counts for the type that is enabled for it: several types may have one resource class, and so may VFs of the
+    same or another card, whose provider has nova's name for PCI functions.
     """
     speaking = {parent.name for parent, _ in chosen}
-    here = {libvirt_name(str(one.address)) for one in facts.devices.functions} | undecided_units(facts.devices).keys()
+    here = {libvirt_name(str(one.address)) for one in facts.devices.functions}
+    here |= {name for name in undecided_units(facts.devices) if ":" not in name}
     found = {rule.type: 0 for rule in rules}
     for name in here - speaking:
         rule, seen = _rule_for({name, device_address(name) or name}, rules), standing.provider(name)
@@ -128,26 +136,35 @@ def _out_of_sight(
     return found
 
 
-def _room(
-    chosen: Iterable[tuple[MdevParent, MdevRule]], made: Mapping[str, list[Mdev]], before: Mapping[str, int]
+def _totals(
+    chosen: Iterable[tuple[MdevParent, MdevRule]],
+    made: Mapping[str, list[Mdev]],
+    given: Collection[str],
+    before: Mapping[str, int],
+    standing: Standing,
 ) -> dict[str, int]:
     """
-    Return how many more each parent can make, until ``max_instances`` of its type is reached on the host.
+    Return how many each parent offers, until ``max_instances`` of its type is reached on the host.
 
-    ``before`` is how many of each type others have.
+    First come those that guests have (``given``), then what stands in placement, as somebody may have claimed it, then
+    what else exists, then what else can be made. ``before`` is how many of each type other cards have.
     """
-    chosen = list(chosen)
-    used = dict(before)
+    used, most, levels = Counter(before), {}, {}
     for parent, rule in chosen:
-        used[rule.type] = used.get(rule.type, 0) + len(made[parent.name])
-    room = {}
-    for parent, rule in chosen:
-        available = next((kind.available_instances for kind in parent.types if kind.id == rule.type), 0)
-        if rule.max_instances is not None:
-            available = max(0, min(available, rule.max_instances - used[rule.type]))
-        used[rule.type] += available
-        room[parent.name] = available
-    return room
+        exist, stood = len(made[parent.name]), standing.provider(parent.name)
+        able = exist + next((kind.available_instances for kind in parent.types if kind.id == rule.type), 0)
+        stock = stood.provider.inventories.get(rule.resource_class) if stood else None
+        levels[parent.name] = (min(able, stock.total if stock else 0), exist, able)
+        most[parent.name] = sum(mdev.uuid in given for mdev in made[parent.name])
+        used[rule.type] += most[parent.name]
+    for level in range(3):
+        for parent, rule in chosen:
+            more = max(0, levels[parent.name][level] - most[parent.name])
+            if rule.max_instances is not None:
+                more = max(0, min(more, rule.max_instances - used[rule.type]))
+            most[parent.name] += more
+            used[rule.type] += more
+    return most
 
 
 def _mdev_provider(
@@ -162,7 +179,7 @@ def _mdev_provider(
     before = reserved_by_operator_on(standing.provider(parent.name))
     kept = total if why else min(total, before.get(rule.resource_class, 0))
     stock = Inventory(total=total, max_unit=total, reserved=kept)
-    fact = f"{len(made)} mdevs exist on {parent.name}, {total - len(made)} more of type {rule.type} can be made"
+    fact = f"{len(made)} mdevs exist on {parent.name}, {max(0, total - len(made))} more of type {rule.type} can be made"
     reason = Reason(fact, f"[devices] enabled_mdev_types has {rule.type}{_limit(rule)}")
     return DeviceStock(
         suffix=parent.name,

@@ -576,6 +576,34 @@ def test_max_instances_caps_card_by_card_and_never_below_what_exists() -> None:
     }
 
 
+def test_an_mdev_made_by_hand_takes_the_place_of_none_that_may_be_claimed() -> None:
+    """Of another type with the same class, nova gives none; a guest's own counts, whatever the configuration was."""
+    one, other = gpu("0000:84:00.0"), gpu("0000:85:00.0")
+    by_hand = Mdev("u1", "a", "pci_0000_85_00_0")
+    facts = host(one, other, parents=(parent(one, a=16), parent(other, a=15)), mdevs=(by_hand,))
+    limited = DevicePolicy(mdevs=(MdevRule(type="a", max_instances=1),))
+    stands = standing("pci_0000_84_00_0", VGPU=Inventory(total=1))
+    has = replace(facts, guests=(Guest(uuid="g", state="running", mdevs=frozenset({"u1"})),))
+
+    assert offered(facts, limited) == {"pci_0000_85_00_0": {"VGPU": (1, 0)}}
+    assert offered(facts, limited, stands) == {"pci_0000_84_00_0": {"VGPU": (1, 0)}}
+    assert offered(has, limited, stands) == {"pci_0000_85_00_0": {"VGPU": (1, 0)}}
+
+
+@pytest.mark.parametrize(("guests", "total"), [((), 3), (("u1",), 4), (("u2",), 3)])
+def test_an_mdev_of_another_type_than_its_cards_counts_only_while_a_guest_has_it(
+    guests: tuple[str, ...], total: int
+) -> None:
+    """Nova gives none of another type, though both types have one class."""
+    one = gpu()
+    mdevs = (Mdev("u1", "b", "pci_0000_84_00_0"), Mdev("u2", "a", "pci_0000_84_00_0"))
+    facts = host(one, parents=(parent(one, a=2, b=0),), mdevs=mdevs)
+    facts = replace(facts, guests=tuple(Guest(uuid=each, state="running", mdevs=frozenset({each})) for each in guests))
+    both = (MdevRule(type="a"), MdevRule(type="b", addresses=frozenset({"x"})))
+
+    assert offered(facts, DevicePolicy(mdevs=both)) == {"pci_0000_84_00_0": {"VGPU": (total, 0)}}
+
+
 def test_a_parent_that_is_not_on_pci_is_known_by_its_name_and_has_no_cell() -> None:
     facts = host(parents=(MdevParent("mtty_mtty", None, (MdevType("mtty-1", "", 24),)),))
 

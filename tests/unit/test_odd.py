@@ -207,6 +207,19 @@ def test_the_limit_of_a_type_counts_what_cards_out_of_sight_had(is_odd: bool) ->
         assert (one.stock(GPU), one.stock("pci_0000_85_00_0")) == ({"VGPU": (4, 4)}, {})
 
 
+def test_the_limit_of_a_type_does_not_count_odd_vfs_of_the_same_class(start: Start) -> None:
+    one = gpu("0000:84:00.0")
+    rule = DeviceRule(number=1, product_id="1515", resource_class="VGPU")
+    policy = DevicePolicy(report=True, rules=(rule,), mdevs=(MdevRule(type="a", max_instances=4),))
+    facts = host(*card(NIC, 4), one, parents=(parent(one, a=4),))
+    found = start(devices=policy, facts=facts)
+    before = found.stock(GPU)
+
+    found.sync(facts=odd(facts, FIRST_VF))
+
+    assert (before, found.stock(GPU), found.stock(NIC)) == ({"VGPU": (4, 0)}, {"VGPU": (4, 0)}, {"VGPU": (4, 1)})
+
+
 @pytest.mark.parametrize("says", [None, FIRST_VF], ids=["no PF", "itself"])
 def test_a_vf_that_names_no_pf_where_a_pf_has_it_is_odd_and_no_device_of_its_own(
     start: Start, says: str | None
