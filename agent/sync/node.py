@@ -156,16 +156,15 @@ class ComputeNode:
 
         Where placement has older data, the remembered tree is of a later state, and the memory comes without it.
 
-        Every provider is read if that was not done for ``full_audit_interval``: after a restored backup, a listing does
-        not tell old stock from ours once claims have raised the generation. The service does that in its ``deep``
-        passes only.
+        Every provider is read: after a restored backup, a listing does not tell old stock from ours once claims have
+        raised the generation. The service does that in its ``deep`` passes only, and not again within half of
+        ``full_audit_interval``: periods vary, and a restart reads only what is old.
 
         Raises:
             as ``PlacementClient.observe``.
         """
-        now_s, interval_s = self.clock().now_s(), self.settings.full_audit_interval_s
-        patience_s = interval_s / 2 if deep else interval_s  # half: periods vary, and a restart reads only what is old
-        whole = deep is not False and not 0 <= now_s - memory.whole_s < patience_s
+        now_s, patience_s = self.clock().now_s(), self.settings.full_audit_interval_s / 2
+        whole = deep is None or (deep and not 0 <= now_s - memory.whole_s < patience_s)
         observed = self.client.observe(root_uuid, memory.observed, whole=whole)
         if self.client.went_back and memory.observed:
             LOG.warning(
