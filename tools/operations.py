@@ -20,10 +20,10 @@ If the answer to a write is lost, the agent looks up what placement holds; it ne
 and never with other amounts.
 The same operations are a Python API: `agent.allocations.operations.Operations`.
 
-The outcome is `done`, `no-room`, `exists`, `absent` (the consumer has no allocations) or `conflict` (the allocations
-are not, or no longer, as the operation expects), with a `note` that gives the reason.
-The exit code is 0 for `done`, for `release` and `confirm` also for `absent`, and 1 otherwise.
-`release` of a guest that runs on this host ends with 4 and changes nothing: placement would offer what the guest uses
+The outcome is `done`, `no-room`, `exists`, `absent` (the consumer has no allocations), `conflict` (the allocations
+are not, or no longer, as the operation expects) or `refused`, with a `note` that gives the reason.
+The exit code is 0 for `done`, for `release` and `confirm` also for `absent`, 4 for `refused`, and 1 otherwise.
+`release` of a guest that runs on this host is `refused` and changes nothing: placement would offer what the guest uses
 to another one. The note says what that is. `release --force` does it, and says it too.
 The same holds for `confirm` and `release` of a consumer that may be the migration of a guest that runs here without
 allocations here. Both read this host where the consumer has something on it.
@@ -104,6 +104,8 @@ POLICY = """
 ## What may be healed
 
 `audit --heal --policy FILE` carries out only the repairs that FILE allows.
+`audit --policy FILE` without `--heal` is a dry run: it shows of each finding what `--heal` would do about it now, and
+repairs nothing.
 `heal` is required; the other keys have the default values shown here.
 Never repaired are NEVER.
 `check` finds a policy that names one of them.
@@ -117,6 +119,11 @@ untyped: false  # true: consumers without a type are nova's, because no other se
 at_once: false  # true: no waiting for rows of a guest that are on the wrong provider of this host; see below
 limit: 5        # repairs in one audit; those that fail do not count
 ```
+
+An orphan waits `grace_s` where nova answered that it has neither a server nor a migration of this uuid; else it waits
+`move_s`, a day by default, as a guest that is on its way looks the same. `leaked-migration` and `doubled` wait like
+that; a server that nova has at rest on another host waits `grace_s`. A guest that is `missing` while a migration keeps
+its allocations waits `move_s`.
 
 With `at_once: true` and `wrong-provider` in `heal`, the first audit after a guest's start puts its allocations where
 the guest is. It does so only if nothing else differs: the guest runs on this host and does not migrate, its amounts

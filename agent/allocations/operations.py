@@ -46,6 +46,7 @@ class Result(Enum):
     NO_ROOM = "no-room"
     EXISTS = "exists"  # a consumer that was to be new has allocations already
     ABSENT = "absent"  # a consumer that was to have allocations has none
+    REFUSED = "refused"  # a guest that runs here uses what the consumer has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

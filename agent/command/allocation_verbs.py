@@ -103,7 +103,7 @@ def _still_used(options: argparse.Namespace, client: PlacementClient, where: str
 
 def _refused(client: PlacementClient, uuid: str, note: str) -> Report:
     now = client.consumer(uuid)
-    ending = Ending(told=Result.CONFLICT, consumer=uuid, held=now.slots if now else {}, note=note)
+    ending = Ending(told=Result.REFUSED, consumer=uuid, held=now.slots if now else {}, note=note)
     return replace(_report(ending), exit=Exit.REFUSED)
 
 
