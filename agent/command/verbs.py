@@ -454,8 +454,8 @@ _TABLE = (
             Option("--heal", "carry out the repairs that the policy allows"),
             Option(
                 "--policy",
-                "YAML file that says what may be healed; its keys are heal (kinds of findings), grace_s, again_s, "
-                "move_s, untyped, at_once and limit: see docs/operations.md",
+                "YAML file that says what may be healed, without --heal a dry run of that; its keys are heal (kinds of "
+                "findings), grace_s, again_s, move_s, untyped, at_once and limit: see docs/operations.md",
                 metavar="FILE",
                 type=Path,
             ),
