@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from agent import VERSION
 from agent.command.exits import Exit
@@ -14,9 +14,6 @@ from agent.command.left_out import left_out
 from agent.command.options import Option
 from agent.command.verbs import VERBS, Verb
 from reportclient.errors import printable
-
-if TYPE_CHECKING:
-    import logging
 
 EPILOG = """\
 placement is chosen after the verb:
@@ -73,19 +70,15 @@ def _set_up_log(verbose: int) -> None:
     """Set log levels: the libraries one level stricter than the agent, because their warnings repeat its errors."""
     import logging
 
+    from agent.records import clean
+
     libraries, ours = ((logging.ERROR, logging.WARNING), (logging.WARNING, logging.INFO))[verbose > 0]
     if verbose > 1:
         libraries = ours = logging.DEBUG
     logging.basicConfig(level=libraries, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    logging.getLogger().handlers[0].addFilter(_print_record)
+    logging.getLogger().handlers[0].addFilter(clean)
     for package in ("agent", "drivers", "reportclient"):
         logging.getLogger(package).setLevel(ours)
-
-
-def _print_record(record: "logging.LogRecord") -> bool:
-    """Keep what other services wrote from acting on the terminal, or forging a line."""
-    record.msg, record.args = printable(record.getMessage()), None
-    return True
 
 
 def _run(verb: Verb, options: argparse.Namespace) -> int:
@@ -100,8 +93,8 @@ def _run(verb: Verb, options: argparse.Namespace) -> int:
         sys.stdout.flush()
         return result
     except USER_ERRORS as error:
-        lines = (error, *getattr(error, "__notes__", ()), *_doubts(options))
-        print(*(printable(str(line), lines=True) for line in lines), sep="\n", file=sys.stderr)
+        lines = (*getattr(error, "problems", (str(error),)), *getattr(error, "__notes__", ()), *_doubts(options))
+        print(*map(printable, lines), sep="\n", file=sys.stderr)
         print_failure(options, error, Exit.ERROR)
         return Exit.ERROR
     except KeyboardInterrupt as interrupt:

@@ -46,12 +46,12 @@ NO_NOVA = (
     "lab auth_type = none and endpoint_override = URL of its nova"
 )
 NO_PLACEMENT = (
-    "no placement is configured; choose one of three ways:\n"
-    "  --embedded                      a placement of your own in a file, to try the agent; needs no configuration\n"
-    "  [placement] auth_type = none    a lab's placement without Keystone; endpoint = http://HOST/placement\n"
-    "  [placement] auth_type = password, auth_url, username, password, project_name, ...\n"
-    "                                  a cloud's placement; the host's nova.conf can be used as it is\n"
-    "and name the file: compute-node-agent VERB --config-file /etc/nova/nova.conf"
+    "no placement is configured; choose one of three ways:",
+    "  --embedded                      a placement of your own in a file, to try the agent; needs no configuration",
+    "  [placement] auth_type = none    a lab's placement without Keystone; endpoint = http://HOST/placement",
+    "  [placement] auth_type = password, auth_url, username, password, project_name, ...",
+    "                                  a cloud's placement; the host's nova.conf can be used as it is",
+    "and name the file: compute-node-agent VERB --config-file /etc/nova/nova.conf",
 )
 
 
@@ -63,7 +63,7 @@ def open_placement(settings: Settings) -> tuple[Adapter, str]:
         ConfigError: no placement is configured, or keystoneauth does not accept the options.
     """
     if not settings.placement_chosen:
-        raise ConfigError(NO_PLACEMENT)
+        raise ConfigError(*NO_PLACEMENT)
     conf = settings.source
     _check_login(conf, "placement")
     try:

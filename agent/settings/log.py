@@ -6,7 +6,7 @@ from pathlib import Path
 from oslo_config import cfg
 from oslo_log import log
 
-from reportclient.errors import mask, printable
+from agent.records import clean
 
 QUIET = (
     *("drivers.libvirt.session", "keystoneauth", "urllib3", "oslo_service", "oslo_concurrency", "stevedore"),
@@ -34,7 +34,7 @@ def set_up_log(conf: cfg.ConfigOpts, verbose: int) -> None:
         for handler in before:
             handler.close()
         for handler in logging.getLogger().handlers:
-            handler.addFilter(_mask)
+            handler.addFilter(clean)
     except OSError as error:
         raise ValueError(f"cannot log to {error.filename}: {error.strerror}") from error
     except (log.LogConfigError, ValueError, TypeError, RuntimeError) as error:
@@ -65,11 +65,3 @@ def _try_file(conf: cfg.ConfigOpts) -> None:
 def register_log(conf: cfg.ConfigOpts) -> None:
     """Register the options of oslo.log; call it before files are read."""
     log.register_options(conf)
-
-
-def _mask(record: logging.LogRecord) -> bool:
-    """Mask passwords in URLs, which libraries log at DEBUG; what other services wrote cannot forge a line."""
-    record.msg, record.args = printable(mask(record.getMessage())), None
-    if record.exc_info and not record.exc_text:
-        record.exc_text = printable(logging.Formatter().formatException(record.exc_info), lines=True)
-    return True

@@ -1,6 +1,7 @@
 """A name that another service wrote into placement acts on no terminal, and forges no line of a log."""
 
 import re
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -47,3 +48,16 @@ def test_no_verb_prints_a_character_that_acts(placement_server: PlacementServer,
     assert {verb for verb, text in printed.items() if re.search("^ERROR forged", text, re.MULTILINE)} == set()
     assert SHOWN in "".join(printed["show --all"].split("\n")).replace("│", "")
     assert {"audit", "plan"} <= {verb for verb, text in printed.items() if SHOWN in text}
+
+
+def test_an_error_about_a_file_of_somebody_else_is_one_line(tmp_path: Path) -> None:
+    (policy := tmp_path / "policy.yaml").write_text('heal: []\n"a\\nERROR forged\\u2028line": 1\n', encoding="utf-8")
+    with tarfile.open(tmp_path / "host.tar.gz", "w:gz") as tar:
+        fifo = tarfile.TarInfo("a\nERROR forged")
+        fifo.type = tarfile.FIFOTYPE
+        tar.addfile(fifo)
+
+    for command in (("audit", "--policy", policy), ("discover", "--host", tmp_path / "host.tar.gz")):
+        done = run_agent(*command)
+        assert done.code == 1
+        assert re.fullmatch(r"[^\n]*a\\nERROR forged[^\n]*\n", done.err), done.err
