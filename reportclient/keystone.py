@@ -20,6 +20,10 @@ _PLAIN_HTTP = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TO
 _AT_ONCE = nullcontext()  # keystoneauth's own semaphore waits by the wall clock: for hours when that was set back
 
 
+class PassOver(exceptions.ClientException):
+    """The time of a pass is over; the request was not sent."""
+
+
 class Answer(Protocol):
     """A ``requests`` response, as far as we use it."""
 

@@ -375,6 +375,8 @@ class StatusForm(TypedDict):
     last_pass_s: float | None  # end of the last pass; None: there was none
     took_s: float
     interval_s: int
+    written_s: float  # when the service wrote this
+    waits_s: float  # seconds from then in which no pass begins: after a failed one, or until the first one
     outcomes: dict[str, str]  # by node
     notes: list[str]
     findings: dict[str, int]  # by kind
@@ -384,7 +386,7 @@ class StatusForm(TypedDict):
     cases: list[str]  # paths; the verb adds this key and all below
     approvals: list[str]  # a sentence each
     running: bool  # the process exists
-    late: bool  # no pass for so long that the loop must hang
+    late: bool  # nothing written for so long that the service must hang, or cannot write
 
 
 class NodeFindingForm(TypedDict):

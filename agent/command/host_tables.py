@@ -31,6 +31,7 @@ from agent.command.forms import (
 )
 from agent.command.screen import LONG, SHOWN_GUESTS, Screen, whole_column
 from agent.command.wording import alike, amounts, counted, families, guest
+from agent.service.status import age_s
 from agent.sync.forms import (
     Held,
     ObservedProviderForm,
@@ -189,12 +190,14 @@ def print_status(out: Screen, status: StatusForm) -> None:
     """Print what the service last wrote about itself: a sentence, its sources with their age, outcomes and notes."""
     now = time.time()
     well = status["ready"] and status["running"] and not status["late"]
-    sentence = (
-        f"late: the service's loop hangs; its last status: {status['sentence']}"
-        if status["late"]
-        else status["sentence"]
-    )
-    sentence = sentence if status["running"] else f"not running; its last status: {status['sentence']}"
+    sentence = status["sentence"]
+    if status["late"]:
+        sentence = (
+            f"late: status.json is {age_s(status):.0f} s old, as the service hangs or cannot write it: look at its "
+            f"log; its last status: {sentence}"
+        )
+    if not status["running"]:
+        sentence = f"not running; its last status: {status['sentence']}"
     out.print(sentence, style="bold" if well else "bold red", highlight=False)
     table = Table("source", "last answered", "now", box=None)
     for name, source in status["sources"].items():

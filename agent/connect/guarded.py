@@ -1,6 +1,7 @@
 """HTTP sessions that take a login to no other server, and no answer that is too large or comes too slowly."""
 
 import time
+from email.utils import formatdate
 from http.client import HTTPResponse
 from io import BufferedReader, RawIOBase
 from socket import socket
@@ -15,7 +16,10 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ReadTimeoutError
 
 LIMIT_BYTES = 32 << 20  # of an answer once it is unpacked; 1,000 nodes of an Ironic take 2 MiB
+LONGEST_SLEEP_S = 10  # in one request, before it is sent again as its service asks
 _PART_BYTES = 1 << 16
+_DIGITS = 18  # so many digits of a header's number are read
+_DAY_S = 86_400
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -48,6 +52,7 @@ class GuardedSession(requests.Session):
         answer = super().send(request, **{**kwargs, "stream": True})
         with answer:
             _check_redirect(answer)
+            _put_off(answer)
             answer._content = _read(answer)  # where requests itself keeps an answer that was read
         return answer
 
@@ -59,6 +64,14 @@ def _check_redirect(answer: requests.Response) -> None:
             f"it redirects to another server, {location}: the login is not sent there; if that is the right one, "
             f"configure its URL instead of {answer.url}"
         )
+
+
+def _put_off(answer: requests.Response) -> None:
+    """Tell a long wait as a date: keystoneauth sleeps through any number of seconds, with the lock held."""
+    told = answer.headers.get("Retry-After", "").strip()
+    if told.lstrip("-").isdecimal() and not 0 <= int(told[:_DIGITS]) <= LONGEST_SLEEP_S:
+        until_s = time.time() + min(int(told[:_DIGITS]), _DAY_S)
+        answer.headers["Retry-After"] = formatdate(until_s, usegmt=True)
 
 
 def _server(url: str, location: str = "") -> tuple[str, str, int | None] | None:

@@ -24,6 +24,7 @@ from agent.settings.options import register_secrets
 from agent.settings.read import Settings
 from reportclient.errors import LEAKED, mask, shorten
 
+REDIRECTS = 3  # of one request, all within one server
 LOOK_S = 3.0  # wait for an answer of an API that should not run
 NO_API = (502, 503)  # a proxy's answers for a service that is down; with 504 the service took the request
 REQUEST_ID = "x-openstack-request-id"  # header of every answer of an OpenStack API
@@ -252,11 +253,12 @@ def _check_url(conf: cfg.ConfigOpts, group: str) -> None:
 
 def _settle(session: Any, name: str) -> None:
     """
-    Name the agent to servers; look after tokens; look for no proxies where none is set.
+    Name the agent to servers; look after tokens; look for no proxies where none is set; follow few redirects.
 
     A login is made safe from a deadlock.
     """
     session.app_name, session.app_version = "compute-node-agent", VERSION
+    session.redirect = REDIRECTS
     if session.auth is not None:
         session.auth._lock = _Login()
         look_after(session.auth, name)

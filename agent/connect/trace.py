@@ -1,11 +1,14 @@
 """What ties together the traces of one run: the id that all its requests have, and whom it asked about which nodes."""
 
+import math
+import time
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from reportclient.keystone import Sender
+from reportclient.keystone import PassOver, Sender
 
+PASS_S = 1800.0  # a pass of the service sends no request after this time; it holds the lock, and others wait for it
 HEADER = "X-OpenStack-Request-ID"  # oslo.middleware logs it as global_request_id, in each service that is asked
 
 
@@ -20,19 +23,23 @@ class Trace:
     request_id: str = field(default_factory=_new_id)
     placement: str = ""  # its name in messages; empty: none was opened
     nodes: list[str] = field(default_factory=list)  # names of those that the run is about
+    ends_s: float = math.inf  # by the monotonic clock; a person ends a verb that takes too long
 
     def begin(self) -> None:
-        """Take a new request id: another pass begins."""
-        self.request_id = _new_id()
+        """Take a new request id, and ``PASS_S`` from now on: another pass begins."""
+        self.request_id, self.ends_s = _new_id(), time.monotonic() + PASS_S
 
 
 class TracedSender:
-    """A sender that passes requests on to another one, each with the request id of the run."""
+    """A sender that passes requests on to another one, each with the request id of the run, until the pass is over."""
 
     def __init__(self, sender: Sender, trace: Trace) -> None:
         self._sender = sender
         self._trace = trace
 
     def request(self, url: str, method: str, **kwargs: Any) -> Any:
+        """Send as ``Sender`` does; PassOver if the time of the pass is over."""
+        if time.monotonic() > self._trace.ends_s:
+            raise PassOver(f"not sent, as this pass takes more than {PASS_S / 60:.0f} minutes: the next one goes on")
         headers = {HEADER: self._trace.request_id, **kwargs.pop("headers", {})}
         return self._sender.request(url, method, headers=headers, **kwargs)

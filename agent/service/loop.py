@@ -108,7 +108,7 @@ class Daemon:
             self._reporter.serve_metrics()
             _warn_of_slips(self._settings)
             self._reporter.notifier.ready("starting")
-            self._reporter.publish()
+            self._reporter.publish(self._settings.start_spread_s)
             try:
                 self._loop()
             finally:
@@ -168,7 +168,7 @@ class Daemon:
             self._reporter.failed(taken)
             if type(taken) is DiscoveryError:  # its subclasses, and a wrong policy, need no new connection to the host
                 self._passes.close_host()
-        self._reporter.publish()
+        self._reporter.publish(self._pace.held_back_s)
 
     def _try_pass(self, *, counts: bool) -> RoundResult | Exception:
         try:

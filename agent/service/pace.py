@@ -56,7 +56,12 @@ class Pace:
 
     def is_held_back(self) -> bool:
         """Whether the wait after a failed pass is not over; until then neither the period nor events start a pass."""
-        return time.monotonic() < self._retry
+        return self.held_back_s > 0
+
+    @property
+    def held_back_s(self) -> float:
+        """Seconds that are left of the wait after a failed pass; 0: none."""
+        return max(0.0, self._retry - time.monotonic())
 
     def is_due(self, events: Iterable[Event]) -> bool:
         """Whether a pass is due apart from the period: after events, after a failure, or as a quick look at a loss."""

@@ -179,8 +179,13 @@ class Reporter:
     def _is_lively(self) -> bool:
         return time.monotonic() - self._moved < max(STUCK_S, 3 * self._settings.interval_s)
 
-    def publish(self) -> None:
-        """Write ``status.json`` and the textfile of metrics, and tell systemd; a failure is logged once."""
+    def publish(self, waits_s: float = 0.0) -> None:
+        """
+        Write ``status.json`` and the textfile of metrics, and tell systemd; a failure is logged once.
+
+        No pass begins in the next ``waits_s`` seconds.
+        """
+        self.status = replace(self.status, written_s=time.time(), waits_s=waits_s)
         self.notifier.status(self.status.sentence())
         untold, textfile = "", self._settings.metrics_textfile
         try:

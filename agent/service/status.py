@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from agent.audit.decide.findings import Kind
+from agent.connect.trace import PASS_S
 from agent.errors import StateError
 from agent.state.files import read_whole, replace_quickly
 from agent.sync.outcome import Status
 
 _NAME = "status.json"
-STUCK_S = 300  # the loop hangs if it made no progress for this time and for three periods
+STUCK_S = 300  # the loop hangs if it made no progress for this time and for three periods, after its next pass was due
 _NOTHING_TO_DO = (Status.UNCHANGED, Status.CHANGED, Status.AUDIT_ONLY)
 WELL = frozenset(status.value for status in _NOTHING_TO_DO)  # outcomes that need no action of a person
 _FORMAT = 1
@@ -39,6 +40,8 @@ class ServiceStatus:
     last_pass_s: float | None = None  # end of the last completed pass; None: there was none
     took_s: float = 0.0  # duration of that pass
     interval_s: int = 60
+    written_s: float = 0.0  # when this was written
+    waits_s: float = 0.0  # seconds from then in which no pass begins: after a failed one, or until the first one
     outcomes: Mapping[str, str] = field(default_factory=dict)  # by node; of bare-metal nodes only the unwell ones
     notes: tuple[str, ...] = ()
     findings: Mapping[str, int] = field(default_factory=dict)  # count by kind, of the last audit
@@ -140,9 +143,16 @@ def is_running(record: Mapping[str, Any]) -> bool:
 
 
 def is_late(record: Mapping[str, Any]) -> bool:
-    """Whether a service that was ready completed no pass for so long that its loop must hang."""
-    longest_s = max(STUCK_S, 3 * record["interval_s"])
-    return bool(record["ready"]) and time.time() - record["last_pass_s"] > longest_s
+    """Whether the service wrote nothing for so long that its loop must hang, or cannot write."""
+    longest_s: float = max(STUCK_S, 3 * record["interval_s"]) + record.get("waits_s", 0.0)
+    longest_s += 0 if record["ready"] else PASS_S  # its first pass, or one of a slow service, may take long
+    return age_s(record) > longest_s
+
+
+def age_s(record: Mapping[str, Any]) -> float:
+    """Return for how many seconds the service has written no status; of a version before: since its last pass."""
+    written_s: float = record.get("written_s") or record["last_pass_s"] or record["started_s"]
+    return abs(time.time() - written_s)  # what is of the future was written before the clock was set back
 
 
 def _age(since_s: float | None) -> str:

@@ -10,6 +10,8 @@ import threading
 import time
 from collections.abc import Mapping
 
+from reportclient.errors import printable
+
 OFTEN_S = 1.0  # shortest time between two messages to the watchdog
 _PATIENCE_S = 1.0  # for systemd to take a message
 
@@ -29,7 +31,7 @@ class Notifier:
 
     def ready(self, status: str) -> None:
         """Send that the service has started or reloaded, with one line for people."""
-        self._send(f"READY=1\nSTATUS={status}")
+        self._send(f"READY=1\nSTATUS={printable(status)}")
 
     def reloading(self) -> None:
         """Send that the service reads its configuration again; ``ready`` must follow."""
@@ -43,7 +45,7 @@ class Notifier:
 
     def status(self, text: str) -> None:
         """Send one line for people, which ``systemctl status`` shows."""
-        self._send(f"STATUS={text}")
+        self._send(f"STATUS={printable(text)}")
 
     def alive(self) -> None:
         """Send to the watchdog that the service makes progress; at most once in ``OFTEN_S``, however often called."""

@@ -13,6 +13,7 @@ from keystoneauth1 import exceptions
 from keystoneauth1.session import Session
 
 from agent.connect.guarded import LIMIT_BYTES, GuardedSession, UnusableAnswer
+from reportclient.transport import _retry_after_s
 
 pytestmark = pytest.mark.live
 Answer = Callable[[BaseHTTPRequestHandler], None]
@@ -143,6 +144,24 @@ def test_an_answer_must_be_whole_in_the_time_of_its_request(answer: Answer) -> N
         get(f"{server.url}/", timeout=0.5)
 
     assert time.monotonic() - began < 5  # the answer takes 10 s
+
+
+@pytest.mark.parametrize("seconds", ["11", "1000000", "9" * 40, "-1"])
+def test_a_service_that_asks_to_wait_for_long_does_not_hold_the_request(seconds: str) -> None:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(503)
+        handler.send_header("Retry-After", seconds)
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    began = time.monotonic()
+    with served({"/": answer}) as server:
+        session = Session(session=GuardedSession(), timeout=5)
+        told = session.get(f"{server.url}/", authenticated=False, raise_exc=False, status_code_retries=1)
+
+        assert len(server.heard) == 2
+    assert time.monotonic() - began < 5
+    assert abs(_retry_after_s(told.headers["Retry-After"], time.time()) - min(max(int(seconds), 0), 3600)) < 3
 
 
 def test_a_connection_is_used_again_after_an_answer() -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import socket
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from agent.service.audits import Stock
 from agent.service.metrics import Metrics
 from agent.service.reporting import Reporter
 from agent.service.result import RoundResult
-from agent.service.status import ServiceStatus, read_status, write_status
+from agent.service.status import ServiceStatus, is_late, read_status, write_status
 from agent.service.systemd import Notifier
 from beds.one_host import default_settings
 
@@ -51,6 +52,49 @@ def test_a_status_says_how_the_service_is() -> None:
     assert ill.seen("placement", "", 10.0).is_ready
     found = replace(good, outcomes={"host": "unsafe"}, findings={"orphaned": 2})
     assert found.sentence() == "unsafe, 2 passes; findings: 2 orphaned"
+
+
+WRITTEN = {"format": 1, "ready": True, "interval_s": 60, "waits_s": 0.0, "last_pass_s": 1.0, "started_s": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("age_s", "more", "late"),
+    [
+        pytest.param(200, {}, False, id="within three periods"),
+        pytest.param(400, {}, True, id="a ready service that hangs"),
+        pytest.param(400, {"interval_s": 200}, False, id="a long period"),
+        pytest.param(400, {"waits_s": 120.0}, False, id="a wait that a server asked for"),
+        pytest.param(400, {"ready": False}, False, id="a first pass, or one with a slow service"),
+        pytest.param(2400, {"ready": False}, True, id="a degraded service that hangs"),
+        pytest.param(-400, {}, True, id="written before the clock was set back"),
+    ],
+)
+def test_an_old_status_is_told_by_its_age(age_s: float, more: dict[str, object], late: bool) -> None:
+    assert is_late({**WRITTEN, "written_s": time.time() - age_s, **more}) == late
+    old = {"last_pass_s": time.time() - age_s} | more  # of a version that did not write when it wrote
+    assert is_late({**WRITTEN, **old}) == late
+
+
+def test_a_status_cannot_tell_systemd_anything_else(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
+        ear.bind(str(tmp_path / "ear"))
+        notifier = Notifier({"NOTIFY_SOCKET": str(tmp_path / "ear")})
+
+        notifier.status("degraded: gone\nMAINPID=1")
+        notifier.ready("up\nMAINPID=1")
+
+        assert ear.recv(1000) == rb"STATUS=degraded: gone\nMAINPID=1"
+        assert ear.recv(1000) == b"READY=1\nSTATUS=up" + rb"\nMAINPID=1"
+    notifier.stopping()
+
+
+def test_a_service_notes_when_it_wrote_and_how_long_it_waits(tmp_path: Path) -> None:
+    reporter = Reporter(replace(default_settings(), state_directory=tmp_path), Notifier())
+
+    reporter.publish(30.0)
+
+    told = read_status(tmp_path)
+    assert (told["waits_s"], abs(time.time() - told["written_s"]) < 60) == (30.0, True)
 
 
 def test_a_storage_that_is_no_longer_configured_does_not_fail_the_service(tmp_path: Path) -> None:
