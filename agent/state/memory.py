@@ -37,8 +37,8 @@ class NodeState:
     struck_s: float = 0.0  # when the last of these passes was
     quiet: int = 0  # passes since the last strike without a sign of another writer
     contested: tuple[str, ...] = ()  # what the second writer did; if not empty, the agent does not write
-    smaller: str = ""  # digest of the plan that was refused because it takes much away; empty: none was
-    smaller_seen: int = 0  # passes in a row that wanted this plan
+    smaller: str = ""  # what the plan would take away that was refused because that is much; empty: none was
+    smaller_seen: int = 0  # passes in a row that wanted this loss
     used: frozenset[str] = frozenset()  # uuids of one-time devices that were used and are not reserved yet
     reserved: Reservations = field(default_factory=dict)  # by operators, and not written as traits yet
     kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)  # classes of each device that a total counts

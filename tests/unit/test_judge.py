@@ -15,7 +15,7 @@ from agent.sync.outcome import Status
 from drafts import ROOT, SEEN, draft, stands
 from reportclient.allocations import Allocation, Move
 from reportclient.ownership import MARKER, Contest
-from reportclient.plan import Plan, Reparent, SetInventories
+from reportclient.plan import Plan, Reparent, SetInventories, SetTraits
 from reportclient.tree import Inventory, Provider, ProviderTree
 
 HALF = replace(ROOT, inventories={"VCPU": Inventory(total=4)})
@@ -239,8 +239,23 @@ def test_a_look_that_is_no_pass_does_not_count() -> None:
     assert judge(smaller(memory=first), Wishes(counts=False), TERMS).memory.smaller_seen == 1
 
 
-def test_another_smaller_plan_begins_the_count_anew() -> None:
-    before = replace(SEEN, smaller="another plan", smaller_seen=PATIENCE - 1)
+def test_what_else_changes_at_each_pass_does_not_begin_the_count_anew() -> None:
+    memory, refused = SEEN, []
+    for number in range(PATIENCE):
+        changing = smaller(memory=memory)
+        traits = SetTraits(
+            "host", "host", frozenset({f"CUSTOM_{number}"}), frozenset({f"CUSTOM_{number}"}), frozenset()
+        )
+        changing = replace(changing, plan=replace(changing.plan, operations=(*changing.plan.operations, traits)))
+        verdict = judge(changing, Wishes(), TERMS)
+        memory = verdict.memory
+        refused.append(verdict.refused)
+
+    assert refused == [Status.UNSAFE, Status.UNSAFE, None]
+
+
+def test_another_loss_begins_the_count_anew() -> None:
+    before = replace(SEEN, smaller="another loss", smaller_seen=PATIENCE - 1)
 
     verdict = judge(smaller(memory=before), Wishes(), TERMS)
 

@@ -25,7 +25,7 @@ from reportclient.settings import lost_settings, set_back
 if TYPE_CHECKING:
     from agent.sync.decide.undoing import Conversion
 
-PATIENCE = 3  # passes in a row that must want the same smaller host
+PATIENCE = 3  # passes in a row that must want the same loss, whatever else their plans change
 REPARENTING = (1, 37)  # the first microversion that can change a provider's parent
 _STOP = "stop that service on this host"
 FORGIVEN = 10  # quiet passes, and intervals, after which strikes of a second writer no longer count
@@ -87,8 +87,8 @@ def judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
     if draft.plan.moves and not wishes.reshape:
         return Verdict(refused=Status.RESHAPE_NEEDED, notes=_needs_reshape(draft, terms.node), memory=memory)
     shrinking = (*lost_root(draft), *shrinkage(draft.plan, draft.observed, _limits(draft, terms.shrink_fraction)))
-    digest, before = draft.plan.digest, draft.memory
-    seen = (before.smaller_seen if before.smaller == digest else 0) + wishes.counts
+    loss, before = "; ".join(shrinking), draft.memory
+    seen = (before.smaller_seen if before.smaller == loss else 0) + wishes.counts
     if not shrinking or wishes.force or wishes.agreed or seen >= PATIENCE:
         return Verdict(memory=memory)
     notes = (
@@ -96,7 +96,7 @@ def judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
         f"seen {seen} of {PATIENCE} times in a row: run sync --force, or reshape --apply --digest D with the digest "
         f"that reshape shows, or wait for the third pass",
     )
-    return Verdict(refused=Status.UNSAFE, notes=notes, memory=replace(memory, smaller=digest, smaller_seen=seen))
+    return Verdict(refused=Status.UNSAFE, notes=notes, memory=replace(memory, smaller=loss, smaller_seen=seen))
 
 
 def lost_root(draft: Draft) -> tuple[str, ...]:
