@@ -93,20 +93,13 @@ def _run(verb: Verb, options: argparse.Namespace) -> int:
         sys.stdout.flush()
         return result
     except USER_ERRORS as error:
-        lines = (*getattr(error, "problems", (str(error),)), *getattr(error, "__notes__", ()), *_doubts(options))
+        lines = (*getattr(error, "problems", (str(error),)), *getattr(error, "__notes__", ()))
         print(*map(printable, lines), sep="\n", file=sys.stderr)
         print_failure(options, error, Exit.ERROR)
         return Exit.ERROR
     except KeyboardInterrupt as interrupt:
         print_failure(options, interrupt, Exit.INTERRUPTED)
         raise
-
-
-def _doubts(options: argparse.Namespace) -> list[str]:
-    """Return what is doubtful in the files of a verb that failed; empty also where the error is about the files."""
-    from agent.command.doubts import doubted_names  # a service runs without it
-
-    return doubted_names(options.settings) if getattr(options, "settings", None) else []
 
 
 class _Parser(argparse.ArgumentParser):

@@ -1,4 +1,4 @@
-"""What is probably a mistake in the configuration: told by ``check``, by verbs with numbers from it, and on errors."""
+"""What is probably a mistake in the configuration: told by ``check``, and by verbs whose numbers it may make wrong."""
 
 from pathlib import Path
 
@@ -30,12 +30,7 @@ def _unread(settings: Settings) -> tuple[str, ...]:
 def doubts(settings: Settings, driver: Driver, survey: Survey | None) -> list[str]:
     """Return a sentence for each name and each rule that has no effect here; without a survey only for names."""
     idle = driver.idle(survey, settings.policy) if survey else ()
-    return [*doubted_names(settings), *(f"configuration: {text}" for text in idle)]
-
-
-def doubted_names(settings: Settings) -> list[str]:
-    """Return what ``doubtful_names`` returns, as remarks of a verb."""
-    return [f"configuration: {text}" for text in doubtful_names(settings)]
+    return [f"configuration: {text}" for text in (*doubtful_names(settings), *idle)]
 
 
 def never_repaired(policy: HealPolicy, path: Path) -> str:
