@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import jsonschema
 
 from agent.likeness import most_alike
-
-if TYPE_CHECKING:
-    import jsonschema
 
 _KINDS = {
     "array": "a list",
@@ -24,8 +23,6 @@ _LONGEST = 60  # letters of a wrong value that are shown
 
 def form_error(record: object, schema: Mapping[str, object]) -> str:
     """Return a sentence on the gravest difference of a record from its JSON schema; empty: it has that form."""
-    import jsonschema  # a service without such files runs without it
-
     error = jsonschema.exceptions.best_match(jsonschema.Draft7Validator(schema).iter_errors(record))
     if error is None:
         return ""
@@ -39,7 +36,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f": is {near} meant?" if near else ""
 
 
-def _told(error: "jsonschema.ValidationError") -> str:
+def _told(error: jsonschema.ValidationError) -> str:
     rule: object = error.validator
     wanted: Any = error.validator_value
     found: Any = error.instance
@@ -64,7 +61,7 @@ def _told(error: "jsonschema.ValidationError") -> str:
     return f"is wrong: {error.message[:300]}"
 
 
-def _strange(error: "jsonschema.ValidationError") -> Iterator[str]:
+def _strange(error: jsonschema.ValidationError) -> Iterator[str]:
     """Yield the keys of a record that its form does not have."""
     record: Any = error.instance
     schema = _schema(error)
@@ -75,7 +72,7 @@ def _strange(error: "jsonschema.ValidationError") -> Iterator[str]:
             yield name
 
 
-def _schema(error: "jsonschema.ValidationError") -> Mapping[str, Any]:
+def _schema(error: jsonschema.ValidationError) -> Mapping[str, Any]:
     return error.schema if isinstance(error.schema, Mapping) else {}
 
 

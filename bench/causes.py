@@ -6,7 +6,6 @@ Usage: causes.py CONFIG_FILE PASSES: is the service, without its waits. Prints `
 """
 
 import functools
-import importlib
 import json
 import os
 import sys
@@ -43,13 +42,9 @@ def timed(part: str, work: Callable[..., Any]) -> Callable[..., Any]:
 def load() -> Any:
     """Import what the command imports for the service, and return the service's class."""
     from agent.command.arguments import parsers
-    from agent.command.left_out import left_out
+    from agent.service.loop import Daemon
 
     parsers()
-    with left_out():
-        from agent.service.loop import Daemon
-    importlib.import_module("drivers.libvirt.driver")  # which the first pass would load
-
     return Daemon
 
 

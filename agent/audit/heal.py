@@ -15,6 +15,7 @@ from agent.audit.run import AuditResult
 from agent.errors import ConfigError
 from agent.form_errors import form_error
 from agent.sync.node import ComputeNode
+from agent.sync.yaml_file import load_once
 from reportclient.allocations import Consumer
 from reportclient.errors import Conflict, Rejected, Unavailable
 from reportclient.plan import Delete, Plan, ReplaceAllocations, Rewrite, SetInventories
@@ -76,8 +77,6 @@ def read_policy(path: Path) -> HealPolicy:
     Raises:
         ConfigError: the file cannot be read, or is no valid policy.
     """
-    from agent.sync.yaml_file import load_once  # a service without a policy runs without YAML
-
     record = load_once(path, path)
     if wrong := form_error(record, SCHEMA):
         raise ConfigError(f"{path}: {wrong}")

@@ -17,7 +17,7 @@ from agent.state.identity import FILE, keep_identity, read_identity
 from drivers.looks import look
 from reportclient.client import PlacementClient
 
-_TABLE = "agent.command.host_tables:print_adoption"
+_TABLE = print_adoption
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ from agent.allocations.decide.sets import merge_set
 from agent.allocations.operations import Ending, Operations, Result
 from agent.command.exits import Exit
 from agent.command.forms import EndingForm
+from agent.command.host_tables import print_ending
 from agent.command.result import Report, choice_of
 from agent.connect.choice import lists_nodes, node_of, open_client, open_driver, settings_for
 from agent.errors import ConfigError
@@ -119,7 +120,7 @@ def _report(ending: Ending, well: Collection[Result] = (Result.DONE,)) -> Report
         "allocations": {uuid: {"resources": dict(amounts)} for uuid, amounts in sorted(ending.held.items())},
         "note": ending.note,
     }
-    table = "agent.command.host_tables:print_ending"
+    table = print_ending
     if ending.told in well:
         return Report(
             data=record, table=table, remarks=[ending.note] if ending.note and ending.told is Result.DONE else ()

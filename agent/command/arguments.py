@@ -2,17 +2,19 @@
 
 import argparse
 import io
+import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import NoReturn
 
 from agent import VERSION
 from agent.command.exits import Exit
-from agent.command.left_out import left_out
 from agent.command.options import Option
-from agent.command.verbs import VERBS, Verb
+from agent.command.verbs import VERBS
+from agent.records import clean
 from reportclient.errors import printable
 
 EPILOG = """\
@@ -47,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     try:
-        return _run(verb, options)
+        ended: int = _carry_out().run(verb, options)
+        return ended
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader of our output went away
         return Exit.ERROR
@@ -68,10 +71,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _set_up_log(verbose: int) -> None:
     """Set log levels: the libraries one level stricter than the agent, because their warnings repeat its errors."""
-    import logging
-
-    from agent.records import clean
-
     libraries, ours = ((logging.ERROR, logging.WARNING), (logging.WARNING, logging.INFO))[verbose > 0]
     if verbose > 1:
         libraries = ours = logging.DEBUG
@@ -81,25 +80,11 @@ def _set_up_log(verbose: int) -> None:
         logging.getLogger(package).setLevel(ours)
 
 
-def _run(verb: Verb, options: argparse.Namespace) -> int:
-    """Run the verb; print an error that a user can cause as a message, and for programs as data; no traceback."""
-    with left_out():
-        from agent.command.carry_out import carry_out
-    from agent.command.data import print_failure
-    from agent.errors import USER_ERRORS
+def _carry_out() -> ModuleType:
+    """Return the module that carries out verbs; it imports all that they need, and so --help does without it."""
+    from agent.command import carry_out
 
-    try:
-        result = carry_out(verb, options)
-        sys.stdout.flush()
-        return result
-    except USER_ERRORS as error:
-        lines = (*getattr(error, "problems", (str(error),)), *getattr(error, "__notes__", ()))
-        print(*map(printable, lines), sep="\n", file=sys.stderr)
-        print_failure(options, error, Exit.ERROR)
-        return Exit.ERROR
-    except KeyboardInterrupt as interrupt:
-        print_failure(options, interrupt, Exit.INTERRUPTED)
-        raise
+    return carry_out
 
 
 class _Parser(argparse.ArgumentParser):
@@ -109,9 +94,7 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         if self.form != "table":
-            from agent.command.data import print_misuse
-
-            print_misuse(self.form, message)
+            _carry_out().print_misuse(self.form, message)
         super().error(message)
 
 

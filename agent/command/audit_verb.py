@@ -11,6 +11,7 @@ from agent.audit.run import AskNova, AuditResult, witness
 from agent.command.doubts import never_repaired
 from agent.command.exits import Exit
 from agent.command.forms import AuditForm, FindingForm, WrittenForm
+from agent.command.host_tables import print_findings
 from agent.command.picture.subjects import Subject, of_audit
 from agent.command.result import Report, choice_of
 from agent.connect.choice import node_of, open_client, open_driver, open_nova, settings_for
@@ -63,7 +64,7 @@ def audit(options: argparse.Namespace) -> Report:
     data: AuditForm = {"findings": findings, "young": young, "light": options.light, "nova": silence, "names": names}
     return Report(
         data=data,
-        table="agent.command.host_tables:print_findings",
+        table=print_findings,
         exit=ending,
         remarks=remarks,
         subjects=subjects,

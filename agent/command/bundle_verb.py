@@ -23,7 +23,7 @@ from agent.errors import StateError
 from agent.state.files import checksum, read_whole, replace_durably
 from agent.sync.packing import check_folder, pack, write_packed
 
-_TABLE = "agent.command.host_tables:print_bundle"
+_TABLE = print_bundle
 _TOP = "bundle"
 _CASES = "cases/"
 _KEY = "mask.key"

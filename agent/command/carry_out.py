@@ -1,4 +1,4 @@
-"""Carry out a verb for this host or for bare-metal nodes, and print its result."""
+"""Carry out a verb for this host or for bare-metal nodes, and print its result, or why it failed."""
 
 import argparse
 import sys
@@ -6,18 +6,41 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from pkgutil import resolve_name
 
+from agent.command.acts import ACTS, OF_NODES
+from agent.command.cases import replay, save
+from agent.command.data import about, print_data, print_failure, print_misuse
 from agent.command.exits import Exit
-from agent.command.result import Act, Printer, Report, settings_of
-from agent.command.verbs import VERBS, Verb
+from agent.command.picture.page import write_picture
+from agent.command.rehearsal import rehearse
+from agent.command.result import Act, Report, settings_of
+from agent.command.screen import screen
+from agent.command.verbs import Verb
 from agent.command.working import working
 from agent.connect.choice import HypervisorNeeded, lists_nodes
 from agent.connect.counts import Counts
 from agent.connect.trace import Trace
-from agent.errors import ConfigError, StateError
+from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.sync.packing import check_folder
 from reportclient.errors import printable
+
+__all__ = ["print_misuse", "run"]
+
+
+def run(verb: Verb, options: argparse.Namespace) -> int:
+    """Run the verb; print an error that a user can cause as a message, and for programs as data; no traceback."""
+    try:
+        result = carry_out(verb, options)
+        sys.stdout.flush()
+        return result
+    except USER_ERRORS as error:
+        lines = (*getattr(error, "problems", (str(error),)), *getattr(error, "__notes__", ()))
+        print(*map(printable, lines), sep="\n", file=sys.stderr)
+        print_failure(options, error, Exit.ERROR)
+        return Exit.ERROR
+    except KeyboardInterrupt as interrupt:
+        print_failure(options, interrupt, Exit.INTERRUPTED)
+        raise
 
 
 def carry_out(verb: Verb, options: argparse.Namespace) -> int:
@@ -28,8 +51,6 @@ def carry_out(verb: Verb, options: argparse.Namespace) -> int:
         ConfigError, StateError, DiscoveryError, PolicyError, PlacementError: each a message for the user.
     """
     if getattr(options, "replay", None):
-        from agent.command.cases import replay
-
         return replay(options, carry_out)
     picture: Path | None = getattr(options, "picture", None)
     if picture:
@@ -38,8 +59,6 @@ def carry_out(verb: Verb, options: argparse.Namespace) -> int:
     options.counts = Counts() if verb.doing else None  # nobody waits for the service, which counts for its metrics
     with working(verb.doing, options.counts) if options.counts else nullcontext():
         if getattr(options, "save", None):
-            from agent.command.cases import save
-
             report = save(verb, options, partial(_report, verb))
         else:
             report = _report(verb, options)
@@ -55,8 +74,6 @@ def carry_out(verb: Verb, options: argparse.Namespace) -> int:
 
 def _drawn(path: Path, verb: Verb, report: Report) -> Report:
     """Write the picture of a report, and return the report; where there is no picture, it says why: the rest stands."""
-    from agent.command.picture.page import write_picture
-
     try:
         if not report.subjects:
             raise ConfigError(f"--picture {path}: there is nothing to draw")
@@ -73,20 +90,18 @@ def _report(verb: Verb, options: argparse.Namespace) -> Report | None:
     Raises:
         ConfigError: the verb needs a hypervisor, and the configured driver reports bare-metal nodes. As ``carry_out``.
     """
-    act: Act = resolve_name(verb.nodes if verb.nodes and _is_bare_metal(options) else verb.function)
+    act: Act = (OF_NODES if verb.name in OF_NODES and _is_bare_metal(options) else ACTS)[verb.name]
     archives: list[Path] | Path | None = getattr(options, "host", None)
     if isinstance(archives, list):  # of a verb that takes several
         options.host = archives[0] if archives else None
     try:
         if isinstance(archives, list) and len(archives) > 1:
-            from agent.command.rehearsal import rehearse
-
             return rehearse(act, options, archives)
         return act(options)
     except HypervisorNeeded as error:
         raise ConfigError(
             f"{verb.name} works only on a hypervisor, and [DEFAULT] compute_driver is for bare metal: use one of "
-            f"{', '.join(one.name for one in VERBS.values() if one.nodes)}"
+            f"{', '.join(OF_NODES)}"
         ) from error
 
 
@@ -103,18 +118,14 @@ def _print(options: argparse.Namespace, report: Report) -> None:
     if options.format == "table":
         _print_table(report, whole=getattr(options, "all", False))
         return
-    from agent.command.data import about, print_data
 
     print_data(options.format, {**report.data, "about": about(options), "remarks": [*report.remarks]})
 
 
 def _print_table(report: Report, *, whole: bool) -> None:
-    from agent.command.screen import screen
-
-    table: Printer = resolve_name(report.table)
     out = screen(whole=whole)
     with nullcontext() if out.is_terminal else out.capture() as captured:
         for data in (report.data,) if report.each is None else report.each:
-            out.show(table, data)
+            out.show(report.table, data)
     if captured:
         print(*(line.rstrip() for line in captured.get().split("\n")), sep="\n", end="")

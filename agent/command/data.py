@@ -8,6 +8,8 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import yaml
+
 from agent import VERSION
 from agent.command.exits import Exit
 from agent.command.forms import AboutForm, FailureForm
@@ -20,8 +22,6 @@ from agent.errors import ConfigError
 def print_data(form: str, data: Mapping[str, object], *, lines: bool = False) -> None:
     """Print data as ``json`` or ``yaml``; with ``lines`` as one of many, at once."""
     if form == "yaml":
-        import yaml
-
         print(yaml.safe_dump(dict(data), sort_keys=True, explicit_start=lines), end="", flush=lines)
     else:
         print(json.dumps(data, indent=None if lines else 1, sort_keys=True), flush=lines)

@@ -6,10 +6,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from agent.command.check import check_host
 from agent.command.doubts import doubts
 from agent.command.exits import Exit
+from agent.command.explain import explain_provider
+from agent.command.explain_request import explain_request, read_request
 from agent.command.forms import (
     ApprovalAnswer,
     ApprovalForm,
@@ -24,12 +26,29 @@ from agent.command.forms import (
     UsagesForm,
     WithdrawnForm,
 )
+from agent.command.host_tables import (
+    print_candidacy,
+    print_checks,
+    print_reasons,
+    print_recorded,
+    print_shown,
+    print_status,
+    print_suggestion,
+    print_tree,
+    print_usages,
+)
+from agent.command.outcome_tables import print_left, print_outcome, print_start
 from agent.command.outcomes import ENDINGS, encode_outcome, names_of, wishes_of
 from agent.command.picture.subjects import Subject, of_conversion, of_shown
-from agent.command.result import Report, choice_of, settings_of
+from agent.command.plan_tables import print_conversion, print_foreseen, print_withdrawn
+from agent.command.record import record_host
+from agent.command.result import Printer, Report, choice_of, settings_of
 from agent.command.suggestion import TYPE_FILES, suggestion
 from agent.connect.choice import host_driver, node_of, open_client, open_driver, settings_for
+from agent.connect.keystone import ApiLook, look_for_placement
 from agent.errors import USER_ERRORS, ConfigError
+from agent.service.cases import case_files
+from agent.service.status import WELL, is_late, is_running, read_status
 from agent.state.identity import parse_identity, planned_identity, read_identity
 from agent.state.locks import locked
 from agent.sync.approval import approvals, approve, tell_approval, withdraw
@@ -40,6 +59,7 @@ from agent.sync.decide.judge import Verdict, judge, notes_on
 from agent.sync.decide.searched import tell_more_searched
 from agent.sync.forms import ProviderForm, TreeForm
 from agent.sync.json_form import encode_conversion, encode_observed_tree, encode_tree
+from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
 from agent.sync.packing import check_folder
@@ -50,9 +70,6 @@ from drivers.errors import DiscoveryError
 from drivers.looks import look
 from reportclient.allocations import apply_moves
 from reportclient.recording import Unrecorded
-
-if TYPE_CHECKING:
-    from agent.connect.keystone import ApiLook
 
 
 def discover(options: argparse.Namespace) -> Report:
@@ -75,7 +92,7 @@ def discover(options: argparse.Namespace) -> Report:
             providers |= encode_tree(tree)["providers"]
             remarks += [*holdings.notes, *doubts(settings, driver, survey), *holdings.odd.values()]
     data: TreeForm = {"providers": providers}
-    return Report(data=data, table="agent.command.host_tables:print_tree", remarks=remarks)
+    return Report(data=data, table=print_tree, remarks=remarks)
 
 
 def _suggest(options: argparse.Namespace) -> Report:
@@ -87,7 +104,7 @@ def _suggest(options: argparse.Namespace) -> Report:
             choice.trace.nodes.append(node)
             texts.append(suggestion(look(partial(driver.survey, node)).facts.devices))
     data: SuggestionForm = {"lines": "\n\n".join(texts).split("\n")}
-    return Report(data=data, table="agent.command.host_tables:print_suggestion")
+    return Report(data=data, table=print_suggestion)
 
 
 def show(options: argparse.Namespace) -> Report:
@@ -126,7 +143,7 @@ def show(options: argparse.Namespace) -> Report:
     ending = Exit.ERROR if missing else Exit.DONE
     return Report(
         data=shown,
-        table="agent.command.host_tables:print_shown",
+        table=print_shown,
         exit=ending,
         remarks=remarks,
         subjects=subjects,
@@ -139,7 +156,7 @@ def show_usages(options: argparse.Namespace) -> Report:
     client, _ = open_client(settings_of(options), choice)
     usages = client.usages(options.project, options.user)
     data: UsagesForm = {"project": options.project, "user": options.user, "usages": usages}
-    return Report(data=data, table="agent.command.host_tables:print_usages")
+    return Report(data=data, table=print_usages)
 
 
 def plan(options: argparse.Namespace) -> Report:
@@ -173,7 +190,7 @@ def plan(options: argparse.Namespace) -> Report:
         remarks.append(_saved(options.out, stopped))
     ending = Exit.DIFFERENCES if any(record["operations"] for record in records) else Exit.DONE
     return replace(
-        _for_each(records, "plans", "agent.command.plan_tables:print_foreseen", ending),
+        _for_each(records, "plans", print_foreseen, ending),
         remarks=remarks,
         subjects=subjects,
     )
@@ -232,7 +249,7 @@ def reshape(options: argparse.Namespace) -> Report:
     stopped = all(refused) if options.approve else any(refused)
     ending = Exit.REFUSED if stopped else Exit.DIFFERENCES if changes else Exit.DONE
     remarks += _to_configure(options) if options.approve and not stopped else []
-    shown = _for_each(records, "plans", "agent.command.plan_tables:print_conversion", ending)
+    shown = _for_each(records, "plans", print_conversion, ending)
     return replace(shown, remarks=remarks, subjects=subjects)
 
 
@@ -276,13 +293,11 @@ def _withdraw(options: argparse.Namespace) -> Report:
         for _, one in begun
     ]
     ending = Exit.REFUSED if begun else Exit.DONE
-    return Report(data=data, table="agent.command.plan_tables:print_withdrawn", exit=ending, remarks=remarks)
+    return Report(data=data, table=print_withdrawn, exit=ending, remarks=remarks)
 
 
-def _look_for_api(options: argparse.Namespace) -> "ApiLook":
+def _look_for_api(options: argparse.Namespace) -> ApiLook:
     """Look whether a placement API serves the database of --database; without --database the answer is no."""
-    from agent.connect.keystone import ApiLook, look_for_placement
-
     if options.database is None:
         return ApiLook(False)
     found = look_for_placement(settings_for(choice_of(options)))
@@ -295,7 +310,7 @@ def _refuse(options: argparse.Namespace, why: str) -> Report:
     with open_driver(settings_for(choice), choice) as driver:
         outcomes = [Outcome(node=node, status=Status.UNSAFE, notes=(why,)) for node in driver.nodes()]
     records = [encode_outcome(outcome) for outcome in outcomes]
-    return _for_each(records, "nodes", "agent.command.outcome_tables:print_start", Exit.REFUSED)
+    return _for_each(records, "nodes", print_start, Exit.REFUSED)
 
 
 def _convert(options: argparse.Namespace) -> Report:
@@ -310,9 +325,7 @@ def _convert(options: argparse.Namespace) -> Report:
         outcomes = [act(one, wishes) if alone else _try(one, partial(act, one, wishes)) for one in nodes]
     ending = max(ENDINGS[outcome.status] for outcome in outcomes)
     records = [encode_outcome(outcome) for outcome in outcomes]
-    table = (
-        "agent.command.outcome_tables:print_start" if options.approved else "agent.command.outcome_tables:print_outcome"
-    )
+    table = print_start if options.approved else print_outcome
     remarks = _layout_remarks(options) if ending is Exit.DONE else ()
     drawn = [*map(_converted, outcomes)] if options.picture else []
     return replace(_for_each(records, "nodes", table, ending), remarks=remarks, subjects=drawn)
@@ -345,21 +358,17 @@ def sync(options: argparse.Namespace) -> Report:
         ]
     ending = max(ENDINGS[outcome.status] for outcome in outcomes)
     records = [encode_outcome(outcome) for outcome in outcomes]
-    shown = _for_each(records, "nodes", "agent.command.outcome_tables:print_outcome", ending)
+    shown = _for_each(records, "nodes", print_outcome, ending)
     return replace(shown, remarks=remarks)
 
 
 def retire(options: argparse.Namespace) -> Report:
     """Remove this host's tree from placement."""
-    from agent.sync.leave import retire_node
-
     return _leaving(options, partial(retire_node, dry=options.dry_run))
 
 
 def hand_over(options: argparse.Namespace) -> Report:
     """Remove the agent's marks from this host's tree."""
-    from agent.sync.leave import hand_over_node
-
     return _leaving(options, partial(hand_over_node, dry=options.dry_run, force=options.force))
 
 
@@ -369,34 +378,28 @@ def _leaving(options: argparse.Namespace, leave: Callable[[ComputeNode], Outcome
     planned = options.dry_run and any(one.plan.operations for one in outcomes)
     ending = max(ENDINGS[outcome.status] for outcome in outcomes) or (Exit.DIFFERENCES if planned else Exit.DONE)
     records: list[LeavingForm] = [{**encode_outcome(outcome), "dry_run": options.dry_run} for outcome in outcomes]
-    return _for_each(records, "nodes", "agent.command.outcome_tables:print_left", ending)
+    return _for_each(records, "nodes", print_left, ending)
 
 
 def record(options: argparse.Namespace) -> Report:
     """Write this host into a host archive."""
-    from agent.command.record import record_host
-
     settings = settings_for(choice_of(options))
     host_driver(settings)  # a driver of bare-metal nodes has no host to record
     count = record_host(settings, options.directory)
     data: RecordedForm = {"directory": str(options.directory), "files": count}
-    return Report(data=data, table="agent.command.host_tables:print_recorded")
+    return Report(data=data, table=print_recorded)
 
 
 def check(options: argparse.Namespace) -> Report:
     """Try everything that a pass needs."""
-    from agent.command.check import check_host
-
     checks = check_host(choice_of(options), partial(settings_of, options))
     data: ChecksForm = {"checks": [{"check": one.name, "ok": one.ok, "detail": one.detail} for one in checks]}
     ending = Exit.DONE if all(one.ok for one in checks) else Exit.DIFFERENCES
-    return Report(data=data, table="agent.command.host_tables:print_checks", exit=ending)
+    return Report(data=data, table=print_checks, exit=ending)
 
 
 def explain(options: argparse.Namespace) -> Report:
     """Report why one provider has its classes and traits, or with --request why a host is no candidate."""
-    from agent.command.explain import explain_provider
-
     if options.request:
         return _explain_request(options)
     if not options.name:
@@ -404,27 +407,22 @@ def explain(options: argparse.Namespace) -> Report:
 
     return Report(
         data=explain_provider(choice_of(options), options.name, options.what),
-        table="agent.command.host_tables:print_reasons",
+        table=print_reasons,
     )
 
 
 def _explain_request(options: argparse.Namespace) -> Report:
     """Report whether each node is among the allocation candidates of a request, and why not."""
-    from agent.command.explain_request import explain_request, read_request
-
     if options.name:
         raise ConfigError("explain takes the name of a provider or --request FILE, not both")
     wishes = read_request(options.request)
     with _nodes(options) as nodes:
         records = [explain_request(one.client, one.name, wishes) for one in nodes]
-    return _for_each(records, "nodes", "agent.command.host_tables:print_candidacy", Exit.DONE)
+    return _for_each(records, "nodes", print_candidacy, Exit.DONE)
 
 
 def status(options: argparse.Namespace) -> Report:
     """Report the status that the service wrote last, with cases and approvals."""
-    from agent.service.cases import case_files
-    from agent.service.status import WELL, is_late, is_running, read_status
-
     directory = settings_for(choice_of(options)).state_directory
     found = read_status(directory)
     running, late = is_running(found), is_late(found)
@@ -438,7 +436,7 @@ def status(options: argparse.Namespace) -> Report:
         "late": late,
     }
     ending = Exit.DONE if well else Exit.DIFFERENCES
-    return Report(data=data, table="agent.command.host_tables:print_status", exit=ending)
+    return Report(data=data, table=print_status, exit=ending)
 
 
 def _try(node: ComputeNode, act: Callable[[], Outcome]) -> Outcome:
@@ -499,7 +497,7 @@ def _layout_remarks(options: argparse.Namespace) -> Sequence[str]:
     return [wanted] if other else ()
 
 
-def _for_each(records: Sequence[Mapping[str, object]], name: str, table: str, ending: Exit) -> Report:
+def _for_each(records: Sequence[Mapping[str, object]], name: str, table: Printer, ending: Exit) -> Report:
     """Report the record of a single node as it is, those of several nodes in a list of this name."""
     if len(records) == 1:
         return Report(data=records[0], table=table, exit=ending)

@@ -7,13 +7,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import UUID
 
+from rich.console import Console
+
 from agent.bare_metal.nodes import BareMetalNodes
 from agent.bare_metal.run import NodesOutcome, foresee_nodes, run_nodes
 from agent.bare_metal.write import Progress
 from agent.command.check import check_option_names, try_state
 from agent.command.exits import Exit
 from agent.command.forms import CheckForm, ChecksForm, NodesForm, NodesPassForm, ShownNodesForm, ShownTreeForm
+from agent.command.host_tables import print_checks, print_shown
 from agent.command.host_verbs import show_usages
+from agent.command.node_tables import print_nodes, print_pass, print_sums
 from agent.command.outcomes import ENDINGS, encode_outcome, wishes_of
 from agent.command.picture.nodes import of_pass, of_sums
 from agent.command.picture.subjects import of_shown
@@ -45,9 +49,7 @@ def discover(options: argparse.Namespace) -> Report:
         "reserved": dict(sorted(share.reserved.items())),
         "findings": [{"node": uuid, "why": one.why} for uuid, one in sorted(share.misfits.items())],
     }
-    return Report(
-        data=data, table="agent.command.node_tables:print_nodes", exit=Exit.DIFFERENCES if share.misfits else Exit.DONE
-    )
+    return Report(data=data, table=print_nodes, exit=Exit.DIFFERENCES if share.misfits else Exit.DONE)
 
 
 def show(options: argparse.Namespace) -> Report:
@@ -65,7 +67,7 @@ def show(options: argparse.Namespace) -> Report:
     remarks = [] if observed.root else [f"placement has no provider {node}: run compute-node-agent sync first"]
     return Report(
         data=shown,
-        table="agent.command.host_tables:print_shown",
+        table=print_shown,
         exit=Exit.ERROR if remarks else Exit.DONE,
         remarks=remarks,
         subjects=() if remarks else (of_shown(shown),),
@@ -78,7 +80,7 @@ def _show_sums(bare_metal: BareMetalNodes) -> Report:
     marked = bare_metal.client.generations(BARE_METAL)
     data: ShownNodesForm = {"summary": {"marked": len(marked), "ours": len(known), "classes": dict(stocks)}}
     where = bare_metal.driver.where
-    return Report(data=data, table="agent.command.node_tables:print_sums", subjects=(of_sums(data, where),))
+    return Report(data=data, table=print_sums, subjects=(of_sums(data, where),))
 
 
 def plan(options: argparse.Namespace) -> Report:
@@ -124,7 +126,7 @@ def check(options: argparse.Namespace) -> Report:
     checks.append({"check": "placement", "ok": may, "detail": f"{name} {detail}"})
     ending = Exit.DONE if all(one["ok"] for one in checks) else Exit.DIFFERENCES
     data: ChecksForm = {"checks": checks}
-    return Report(data=data, table="agent.command.host_tables:print_checks", exit=ending)
+    return Report(data=data, table=print_checks, exit=ending)
 
 
 def _choice(options: argparse.Namespace) -> Choice:
@@ -177,7 +179,7 @@ def _report(outcome: NodesOutcome, where: str, ending: Exit, *, dry: bool = Fals
     empty = not found
     return Report(
         data=data,
-        table="agent.command.node_tables:print_pass",
+        table=print_pass,
         exit=Exit.DIFFERENCES if empty else gravest,
         remarks=[f"{where} has {NO_NODES}"] if empty else (),
         subjects=() if empty else (of_pass(data, where),),
@@ -190,7 +192,6 @@ def _progress() -> Iterator[Progress]:
     if not sys.stderr.isatty():
         yield lambda done, of: None
         return
-    from rich.console import Console
 
     console = Console(stderr=True)
     with console.status("reading Ironic and placement") as status:

@@ -3,6 +3,7 @@
 import argparse
 import os.path
 import re
+import uuid
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -49,8 +50,6 @@ Contradiction = tuple[Callable[[argparse.Namespace], object], str]
 
 def parse_uuid(text: str) -> str:
     """Parse the uuid of a consumer."""
-    import uuid
-
     try:
         return str(uuid.UUID(text))
     except ValueError:

@@ -9,6 +9,7 @@ from typing import cast
 from agent.command.exits import Exit
 from agent.command.forms import FailedHostForm, RehearsalForm, RehearsedForm
 from agent.command.picture.subjects import Subject
+from agent.command.plan_tables import print_rehearsal
 from agent.command.result import Act, Report
 from agent.errors import USER_ERRORS
 from agent.sync.outcome import Status
@@ -42,7 +43,7 @@ def rehearse(act: Act, options: argparse.Namespace, archives: Sequence[Path]) ->
     data: RehearsalForm = {"plans": plans, "summary": dict(Counter(one["outcome"] for one in plans))}
     return Report(
         data=data,
-        table="agent.command.plan_tables:print_rehearsal",
+        table=print_rehearsal,
         exit=max(endings, key=_GRAVITY.index),
         remarks=remarks,
         subjects=subjects,

@@ -3,15 +3,15 @@
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 from agent.command.exits import Exit
+from agent.command.picture.subjects import Subject
+from agent.command.screen import Screen
 from agent.connect.choice import Choice, settings_for
 from agent.settings.read import Settings
 
-if TYPE_CHECKING:
-    from agent.command.picture.subjects import Subject
-    from agent.command.screen import Screen
+Printer = Callable[[Screen, Any], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,15 +19,14 @@ class Report:
     """Result of a verb: data for programs, the printer for people, and the exit code."""
 
     data: Mapping[str, object]  # a form of agent.command.forms or agent.sync.forms; --format json prints it
-    table: str  # the Printer as "module:function", which takes the form of the data: rich is loaded only to print
+    table: Printer  # for people; it takes the form of the data
     each: Sequence[Mapping[str, object]] | None = None  # printed one by one instead of the data; None: the data is
     exit: int = Exit.DONE  # one of Exit, or of the verb's own codes
     remarks: Sequence[str] = ()  # lines for people, on standard error
-    subjects: Sequence["Subject"] = ()  # what --picture draws; empty: nothing
+    subjects: Sequence[Subject] = ()  # what --picture draws; empty: nothing
 
 
 Act = Callable[[argparse.Namespace], Report | None]  # function of a verb; None: it printed its result itself
-Printer = Callable[["Screen", Mapping[str, object]], None]
 
 
 def choice_of(options: argparse.Namespace) -> Choice:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from agent.command.exits import Exit
 from agent.command.forms import DoneForm, JournalForm
+from agent.command.host_tables import print_journal
 from agent.command.host_verbs import reshape
 from agent.command.result import Report, choice_of, settings_of
 from agent.command.verbs import VERBS
@@ -26,11 +27,11 @@ def undo(options: argparse.Namespace) -> Report:
     if options.list:
         digests = {one.path.stem: one.digest for one in entries}
         data: JournalForm = {"conversions": [_encode(one, digests) for one in reversed(entries)]}
-        return Report(data=data, table="agent.command.host_tables:print_journal")
+        return Report(data=data, table=print_journal)
     if not entries:
         return Report(
             data={"conversions": []},
-            table="agent.command.host_tables:print_journal",
+            table=print_journal,
             exit=Exit.REFUSED,
             remarks=[f"nothing to take back: {settings.state_directory}/journal has no conversion in {where}"],
         )

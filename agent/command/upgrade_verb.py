@@ -7,6 +7,7 @@ from functools import partial
 from agent import VERSION
 from agent.command.check import Check, check_host
 from agent.command.forms import UpgradeForm
+from agent.command.host_tables import print_upgrade
 from agent.command.result import Report, choice_of, settings_of
 from agent.errors import ConfigError, StateError
 from agent.service.status import is_running, read_status
@@ -34,7 +35,7 @@ def upgrade(options: argparse.Namespace) -> Report:
         "checks": [{"check": one.name, "result": code.name.lower(), "detail": one.detail} for one, code in graded],
     }
     worst = max((code for _, code in graded), default=Code.SUCCESS)
-    return Report(data=data, table="agent.command.host_tables:print_upgrade", exit=worst)
+    return Report(data=data, table=print_upgrade, exit=worst)
 
 
 def _grade(check: Check, options: argparse.Namespace) -> Code:

@@ -58,8 +58,6 @@ class Verb(NamedTuple):
 
     name: str
     help: str
-    function: str  # returns a Report, or None if it printed its result itself
-    nodes: str = ""  # the function for bare-metal nodes; empty: the verb is only for a hypervisor
     doing: str = ""  # shown on a terminal until the function ends; empty: nothing is shown
     example: str = "--embedded"
     placement: bool = True  # has the options that choose a placement
@@ -92,8 +90,6 @@ _TABLE = (
     Verb(
         name="discover",
         help="show the tree that this host would report",
-        function="agent.command.host_verbs:discover",
-        nodes="agent.command.node_verbs:discover",
         doing="reading this host",
         example="--format json",
         placement=False,
@@ -106,8 +102,6 @@ _TABLE = (
     Verb(
         name="show",
         help="show the tree that placement holds, with its allocations",
-        function="agent.command.host_verbs:show",
-        nodes="agent.command.node_verbs:show",
         doing="reading placement",
         options=(
             *HOST,
@@ -126,8 +120,6 @@ _TABLE = (
     Verb(
         name="plan",
         help="show what a pass would change; writes nothing",
-        function="agent.command.host_verbs:plan",
-        nodes="agent.command.node_verbs:plan",
         doing="reading this host and placement",
         options=(
             *HOSTS,
@@ -160,8 +152,6 @@ _TABLE = (
     Verb(
         name="sync",
         help="run one pass: make placement equal to this host",
-        function="agent.command.host_verbs:sync",
-        nodes="agent.command.node_verbs:sync",
         doing="reading this host, bringing placement up to date",
         example="--config-file /etc/nova/nova.conf",
         writes=True,
@@ -182,7 +172,6 @@ _TABLE = (
     Verb(
         name="reshape",
         help="convert the tree and the allocations of its guests to another shape; a dry run unless --apply",
-        function="agent.command.host_verbs:reshape",
         doing="reading this host and placement, converting the tree",
         example="--to numa --embedded",
         writes=True,
@@ -258,7 +247,6 @@ _TABLE = (
     Verb(
         name="undo",
         help="take the last conversion back, exactly, or not at all; a dry run unless --apply",
-        function="agent.command.undo_verb:undo",
         doing="reading this host and placement, taking a conversion back",
         example="--apply --digest 0123456789ab",
         writes=True,
@@ -281,7 +269,6 @@ _TABLE = (
     Verb(
         name="record",
         help="record this host in a folder, to read it on another machine",
-        function="agent.command.host_verbs:record",
         doing="reading this host",
         example="host-1",
         placement=False,
@@ -290,7 +277,6 @@ _TABLE = (
     Verb(
         name="upgrade",
         help="upgrade check: whether this host is ready for this version, with the codes of nova-status",
-        function="agent.command.upgrade_verb:upgrade",
         doing="checking",
         example="check --config-file /etc/nova/nova.conf",
         options=(Option("what", "check", choices=("check",), required=True), *HOST),
@@ -298,7 +284,6 @@ _TABLE = (
     Verb(
         name="adopt",
         help="find the root provider of this host, whose compute_id was lost, and write the file again",
-        function="agent.command.adopt_verb:adopt",
         doing="",
         options=(
             Option(
@@ -313,7 +298,6 @@ _TABLE = (
     Verb(
         name="bundle",
         help="write what a bug report needs into one file: host, last cases, status, options, versions, journal",
-        function="agent.command.bundle_verb:bundle",
         example="report.tar.gz --mask",
         placement=False,
         options=(
@@ -329,7 +313,6 @@ _TABLE = (
     Verb(
         name="explain",
         help="explain why a provider has its classes and traits, or why a host is no allocation candidate",
-        function="agent.command.host_verbs:explain",
         doing="reading this host",
         example="host-1 VCPU",
         options=(
@@ -352,14 +335,12 @@ _TABLE = (
     Verb(
         name="watch",
         help="show events as they come, with what each changes",
-        function="agent.command.watch_verb:watch",
         example="--sync --embedded",
         options=(Option("--sync", "bring placement up to date after each change"),),
     ),
     Verb(
         name="claim",
         help="give a guest what an allocation candidate offered",
-        function="agent.command.allocation_verbs:claim",
         doing="asking placement",
         example=f"{GUEST} --project P --user U --type INSTANCE --request FILE",
         writes=True,
@@ -402,7 +383,6 @@ _TABLE = (
     Verb(
         name="move",
         help="begin a move: a guest gets its new place, a migration keeps the old one",
-        function="agent.command.allocation_verbs:move",
         doing="asking placement",
         example=f"{GUEST} --migration {MIGRATED} --request FILE",
         writes=True,
@@ -411,7 +391,6 @@ _TABLE = (
     Verb(
         name="confirm",
         help="end a move: remove what the migration kept",
-        function="agent.command.allocation_verbs:confirm",
         doing="asking placement",
         example=MIGRATED,
         writes=True,
@@ -420,7 +399,6 @@ _TABLE = (
     Verb(
         name="revert",
         help="undo a move: the guest gets back what the migration kept",
-        function="agent.command.allocation_verbs:revert",
         doing="asking placement",
         example=f"{GUEST} --migration {MIGRATED}",
         writes=True,
@@ -429,7 +407,6 @@ _TABLE = (
     Verb(
         name="release",
         help="remove all that a guest holds",
-        function="agent.command.allocation_verbs:release",
         doing="asking placement",
         example=GUEST,
         writes=True,
@@ -442,7 +419,6 @@ _TABLE = (
     Verb(
         name="audit",
         help="compare the allocations in placement with the guests that really run here",
-        function="agent.command.audit_verb:audit",
         doing="looking at this host and at placement",
         writes=True,
         options=(
@@ -474,21 +450,18 @@ _TABLE = (
     Verb(
         name="run",
         help="run the service: a pass at each period and event, audits, metrics and status",
-        function="agent.command.run_verb:run",
         logs=True,
         options=HOST,
     ),
     Verb(
         name="status",
         help="show the status that the service wrote last",
-        function="agent.command.host_verbs:status",
         doing="reading the service's status",
         options=HOST,
     ),
     Verb(
         name="retire",
         help="remove this host's tree from placement; refused while anything in it is allocated",
-        function="agent.command.host_verbs:retire",
         doing="taking this host's tree away",
         example="--dry-run --config-file /etc/nova/nova.conf",
         writes=True,
@@ -497,7 +470,6 @@ _TABLE = (
     Verb(
         name="hand-over",
         help="remove this agent's marks from the tree, so that nova-compute can take it over",
-        function="agent.command.host_verbs:hand_over",
         doing="taking this agent's marks away",
         example="--dry-run --config-file /etc/nova/nova.conf",
         writes=True,
@@ -510,8 +482,6 @@ _TABLE = (
     Verb(
         name="check",
         help="try everything that a pass needs; writes nothing",
-        function="agent.command.host_verbs:check",
-        nodes="agent.command.node_verbs:check",
         doing="trying what a pass needs",
         options=HOST,
     ),

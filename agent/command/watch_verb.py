@@ -6,7 +6,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from agent.command.data import about, print_data
+from agent.command.plan_tables import print_change
 from agent.command.result import choice_of
+from agent.command.screen import screen
 from agent.command.watch import Change, encode_change, open_watch
 from agent.connect.choice import settings_for
 
@@ -47,12 +50,8 @@ def _ending_by_signal() -> Iterator[None]:
 def _print(options: argparse.Namespace, change: Change) -> None:
     data = encode_change(change)
     if options.format == "table":
-        from agent.command.plan_tables import print_change
-        from agent.command.screen import screen
-
         screen().show(print_change, data)
         sys.stdout.flush()
         return
-    from agent.command.data import about, print_data
 
     print_data(options.format, {**data, "about": about(options)}, lines=True)

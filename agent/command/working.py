@@ -4,6 +4,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from rich.console import Console
+from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task
+from rich.progress_bar import ProgressBar
+from rich.text import Text
+
 from agent.connect.counts import Counts
 
 SHORT_S = 2  # nothing is counted for a person who waits no longer
@@ -16,10 +21,6 @@ def working(doing: str, counts: Counts) -> Iterator[None]:
     if not doing or not sys.stderr.isatty():
         yield
         return
-    from rich.console import Console
-    from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task
-    from rich.progress_bar import ProgressBar
-    from rich.text import Text
 
     console = Console(stderr=True)
 

@@ -9,9 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+from agent.bare_metal.nodes import BareMetalNodes
 from agent.connect.counts import Counts
+from agent.connect.keystone import EMBEDDED_URL, open_embedded, open_ironic, open_placement
+from agent.connect.keystone import open_nova as open_adapter
+from agent.connect.made_up import open_fleet
 from agent.connect.metering import MeteredSender, operation, served
 from agent.connect.trace import Trace, TracedSender
 from agent.errors import ConfigError, StateError
@@ -23,20 +27,18 @@ from agent.state.nodes import own_mark
 from agent.sync.case import Case
 from agent.sync.node import ComputeNode
 from agent.sync.recorder import Recorder
-from drivers import DRIVERS, DriverOptions, HostDriver, NodesDriver, NodesOptions
 from drivers.base import Driver
 from drivers.events import OnOperation, untold
 from drivers.host.archive import HostArchive
+from drivers.host.unpack import unpack
+from drivers.ironic.driver import IronicDriver
 from drivers.policy import OF_CELLS, Layout
 from drivers.rules import rule_attributes
+from drivers.table import DRIVERS, DriverOptions, HostDriver, NodesDriver, NodesOptions
 from reportclient.client import PlacementClient
 from reportclient.keystone import Sender
 from reportclient.recording import RecordedSender, RecordingSender
 from reportclient.transport import Transport
-
-if TYPE_CHECKING:
-    from agent.bare_metal.nodes import BareMetalNodes
-    from drivers.ironic.driver import IronicDriver
 
 
 class HypervisorNeeded(ConfigError):
@@ -175,7 +177,7 @@ def _scratch() -> Iterator[Path]:
 @contextmanager
 def open_nodes(
     settings: Settings, choice: Choice, *, writes: bool = False, told: OnOperation = untold
-) -> Iterator["IronicDriver"]:
+) -> Iterator[IronicDriver]:
     """
     Open the driver of bare-metal nodes; with ``writes`` this agent is a member of its ring, if one is configured.
 
@@ -185,8 +187,6 @@ def open_nodes(
         ConfigError: the driver reports hypervisors, no Ironic is configured, or a Python package is missing.
         StateError: the ring cannot be read, or joined.
     """
-    from agent.connect.keystone import open_ironic
-
     row = DRIVERS[settings.driver]
     if isinstance(row, HostDriver):
         raise ConfigError(
@@ -207,6 +207,7 @@ def open_nodes(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # tooz imports eventlet, which warns that it is deprecated
+            # tooz is in the extra ironic, and one Ironic in many has a ring
             from agent.bare_metal.ring import Ring, looked_at, membership
     except ImportError as error:
         raise ConfigError(
@@ -280,7 +281,6 @@ def open_nova(settings: Settings, choice: Choice) -> NovaClient | None:
         return NovaClient(RecordedSender(choice.case.nova), where) if where else None
     if not settings.nova_chosen:
         return None
-    from agent.connect.keystone import open_nova as open_adapter
 
     adapter, where = open_adapter(settings)
     sender: Sender = TracedSender(adapter, choice.trace)
@@ -327,15 +327,13 @@ def open_bare_metal(
     *,
     writes: bool = False,
     told: OnOperation = untold,
-) -> Iterator["BareMetalNodes"]:
+) -> Iterator[BareMetalNodes]:
     """
     Open Ironic and yield the bare-metal nodes of this agent, by the clock of this host, or of a case.
 
     Parameters and errors as ``open_nodes``; ConfigError also for a role that bare metal does not have. One node is
     written at a time if placement runs in this process, on SQLite.
     """
-    from agent.bare_metal.nodes import BareMetalNodes
-
     if settings.role in ("audit", "beside"):
         raise ConfigError(
             f"[agent] role = {settings.role} is for hypervisors: remove the option where compute_driver is Ironic's"
@@ -373,32 +371,22 @@ def _untraced(settings: Settings, choice: Choice, writes: bool) -> tuple[Sender,
         return _open_embedded(folder, writes), where, where
     if choice.database is not None:
         return _open_database(settings, choice.database)
-    from agent.connect.keystone import open_placement
-
     adapter, where = open_placement(settings)
     return adapter, where, where
 
 
 def _open_embedded(folder: Path, writes: bool) -> Sender:
-    from agent.connect.keystone import EMBEDDED_URL, open_embedded
-
     if set(str(folder)) & set("%?#"):
         raise StateError(
             f"--embedded-dir: {folder} has a %, ? or # in it, which a database URL cannot have: name another folder"
         )
-    try:
-        from agent.connect.embedded import DATABASE, DATABASE_ERRORS, open_application
-    except ImportError as error:
-        raise ConfigError(
-            f"--embedded needs the package of placement in this Python (no module {error.name}): "
-            f"pip install 'compute-node-agent[embedded]'"
-        ) from error
+    embedded = _placement_itself("--embedded", "embedded")
     try:
         if writes:
             folder.mkdir(parents=True, exist_ok=True)
-        there = writes or (folder / DATABASE).exists()
-        return open_embedded(open_application(folder if there else None, EMBEDDED_URL))
-    except DATABASE_ERRORS as error:
+        there = writes or (folder / embedded.DATABASE).exists()
+        return open_embedded(embedded.open_application(folder if there else None, EMBEDDED_URL))
+    except embedded.DATABASE_ERRORS as error:
         cause = " ".join(str(error).split())[:200]
         raise StateError(
             f"the embedded placement in {folder} cannot be used: {cause}: name another --embedded-dir"
@@ -411,37 +399,41 @@ def _open_database(settings: Settings, database: str) -> tuple[Sender, str, str]
 
     In the state directory it has the name of the configured API, so that both ways share one memory of the host.
     """
-    from agent.connect.keystone import EMBEDDED_URL, open_embedded, open_placement
-
+    embedded = _placement_itself("--database", "offline")
     try:
-        from agent.connect.embedded import DATABASE_ERRORS, WrongSchema, name_of, open_database
-    except ImportError as error:
-        raise ConfigError(
-            f"--database needs the package of placement in this Python (no module {error.name}): "
-            f"pip install 'compute-node-agent[offline]'"
-        ) from error
-    try:
-        name = f"the placement database {name_of(database)}"
-    except (*DATABASE_ERRORS, ValueError) as error:
+        name = f"the placement database {embedded.name_of(database)}"
+    except (*embedded.DATABASE_ERRORS, ValueError) as error:
         raise ConfigError(
             "--database names no database: write it as postgresql://USER:PASSWORD@HOST/placement, with an @ in "
             "the password as %40 and a / as %2F"
         ) from error
     try:
-        sender = open_embedded(open_database(database, EMBEDDED_URL))
+        sender = open_embedded(embedded.open_database(database, EMBEDDED_URL))
     except ImportError as error:
         raise ConfigError(
             f"{name} needs the Python package {error.name}: pip install 'compute-node-agent[offline]'"
         ) from error
-    except WrongSchema as error:
+    except embedded.WrongSchema as error:
         raise StateError(f"{name} is not used: {error}") from error
-    except DATABASE_ERRORS as error:
+    except embedded.DATABASE_ERRORS as error:
         cause = " ".join(str(error).partition("(Background on")[0].split())[:200]
         raise StateError(
             f"{name} cannot be used: {cause}: does it run, and may this user read and write it?"
         ) from error
     where = open_placement(settings)[1] if settings.placement_chosen else name
     return sender, where, name
+
+
+def _placement_itself(option: str, extra: str) -> Any:
+    """Return the module of placement in this process; imported here, as hosts do without the package of placement."""
+    try:
+        from agent.connect import embedded
+    except ImportError as error:
+        raise ConfigError(
+            f"{option} needs the package of placement in this Python (no module {error.name}): "
+            f"pip install 'compute-node-agent[{extra}]'"
+        ) from error
+    return embedded
 
 
 def _embedded_dir(choice: Choice) -> Path:
@@ -451,14 +443,10 @@ def _embedded_dir(choice: Choice) -> Path:
 def _open_archive(path: Path, scratch: Path) -> HostArchive:
     if not os.path.isfile(path):
         return HostArchive(path)
-    from drivers.host.unpack import unpack
-
     return HostArchive(unpack(path, scratch))
 
 
 def _with_fleet(options: DriverOptions, settings: Settings, choice: Choice, scratch: Path) -> DriverOptions:
-    from agent.connect.made_up import open_fleet
-
     fleet = open_fleet(settings.fleet, scratch, partial(_script_s, settings, choice))
     return replace(options, fleet=fleet.archives(), refresh=fleet.refresh)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from agent.errors import ConfigError, StateError
 from agent.form_errors import form_error
 from agent.settings.read import FleetSettings
+from agent.sync.yaml_file import load_once
 from drivers.fake.fleet import make_hosts
 from drivers.fake.script import SCHEMA, Step, histories, parse_script
 from drivers.fake.scripted import ScriptedFleet
@@ -30,8 +31,6 @@ def open_fleet(settings: FleetSettings, folder: Path, now_s: Callable[[], float]
 
 
 def _read_script(path: Path) -> tuple[Step, ...]:
-    from agent.sync.yaml_file import load_once
-
     record = load_once(path, path)
     wrong = form_error(record, SCHEMA)
     try:

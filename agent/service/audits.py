@@ -4,9 +4,9 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from agent.audit.decide.findings import Finding
+from agent.audit.heal import Healed, HealPolicy, RepairOutcome, heal
 from agent.audit.run import AskNova, AuditResult, witness
 from agent.service.status import WELL
 from agent.state.audit import AuditMemory, read_memory, write_memory
@@ -15,9 +15,6 @@ from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
 from drivers.base import Survey
 from reportclient.tree import ObservedTree
-
-if TYPE_CHECKING:
-    from agent.audit.heal import HealPolicy, RepairOutcome
 
 LOG = logging.getLogger(__name__)
 
@@ -43,7 +40,7 @@ class Audited:
 class Audits:
     """Audits nodes under one ``policy`` for repairs (None: nothing is repaired); ``nova`` as for ``witness``."""
 
-    def __init__(self, policy: "HealPolicy | None", nova: AskNova | None = None) -> None:
+    def __init__(self, policy: HealPolicy | None, nova: AskNova | None = None) -> None:
         self._policy = policy
         self._nova = nova
         self._quiet: dict[str, _Quiet] = {}  # by node: its last audit, if that rested on what the pass had read alone
@@ -88,20 +85,18 @@ class Audits:
             LOG.warning("no finding that needs nova's answer is repaired node=%s why=%s", node, silence)
         self._silence[node] = silence
 
-    def _repair(self, node: ComputeNode, result: AuditResult) -> "tuple[RepairOutcome, ...]":
+    def _repair(self, node: ComputeNode, result: AuditResult) -> tuple[RepairOutcome, ...]:
         """Repair what the policy allows, and return what became of the findings; errors as ``Audits.take``."""
         if self._policy is None:
             return ()
-        from agent.audit.heal import heal  # a service without a policy runs without what repairs
 
         return heal(node, result, self._policy)
 
-    def _log_repairs(self, node: str, repairs: "Sequence[RepairOutcome]") -> None:
+    def _log_repairs(self, node: str, repairs: Sequence[RepairOutcome]) -> None:
         """Log the repairs that were made, and those that failed for a reason that the last audit did not have."""
         if not repairs:
             self._failed.pop(node, None)
             return
-        from agent.audit.heal import Healed
 
         healed = [repair.finding for repair in repairs if repair.healed is Healed.HEALED]
         for kind, where in dict.fromkeys((finding.kind.value, _place(finding)) for finding in healed):

@@ -9,13 +9,15 @@ import gc
 import logging
 import sys
 import time
-from typing import TYPE_CHECKING
 
+from agent.audit.heal import HealPolicy, read_policy
 from agent.connect.choice import Choice, settings_for
+from agent.connect.tokens import forget_tokens
 from agent.errors import ConfigError, StateError
 from agent.service import signals
 from agent.service.events import WakeUps
 from agent.service.pace import Pace
+from agent.service.report import service_report
 from agent.service.reporting import Reporter
 from agent.service.result import RoundResult
 from agent.service.rounds import Rounds
@@ -30,9 +32,6 @@ from agent.sync.outcome import Status
 from drivers.errors import DiscoveryError
 from drivers.events import Event
 from reportclient.errors import printable
-
-if TYPE_CHECKING:
-    from agent.audit.heal import HealPolicy
 
 LOG = logging.getLogger(__name__)
 
@@ -76,8 +75,6 @@ class Daemon:
 
     def report(self) -> None:
         """Print a report for support on standard error, at once: also while a pass runs, or hangs."""
-        from agent.service.report import service_report  # loads what only a report needs
-
         try:
             text = service_report(self.status, tuple(self._reporter.passes), self._settings)
         except Exception:  # of a library: the signal after this one must be heard too
@@ -216,12 +213,10 @@ class Daemon:
 
 
 def _forget_tokens() -> None:
-    from agent.connect.tokens import forget_tokens
-
     forget_tokens()
 
 
-def _read(choice: Choice) -> tuple[Settings, "HealPolicy | None"]:
+def _read(choice: Choice) -> tuple[Settings, HealPolicy | None]:
     """
     Read the configuration, and the heal policy that it names (None: nothing is repaired).
 
@@ -231,7 +226,6 @@ def _read(choice: Choice) -> tuple[Settings, "HealPolicy | None"]:
     settings = settings_for(choice)
     if settings.heal_policy is None:
         return settings, None
-    from agent.audit.heal import read_policy  # a service without a policy runs without what repairs
 
     return settings, read_policy(settings.heal_policy)
 

@@ -7,12 +7,12 @@ import traceback
 from collections import deque
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from agent import VERSION
 from agent.audit.decide.findings import Kind
 from agent.connect.metering import MeteredSender, Underway, operation, served
 from agent.errors import USER_ERRORS, ConfigError, StateError
+from agent.service.metrics import Metrics, serve
 from agent.service.no_metrics import NoMetrics
 from agent.service.result import RoundResult
 from agent.service.status import STUCK_S, WELL, ServiceStatus, write_status
@@ -22,9 +22,6 @@ from agent.sync.outcome import Status
 from drivers.errors import DiscoveryError, PolicyError
 from reportclient.errors import PlacementError
 from reportclient.keystone import Sender
-
-if TYPE_CHECKING:
-    from agent.service.metrics import Metrics
 
 LOG = logging.getLogger(__name__)
 REMEMBERED = 20  # passes
@@ -164,7 +161,6 @@ class Reporter:
         address = self._settings.bind_address
         if self._settings.metrics_port is None or isinstance(self._metrics, NoMetrics):
             return
-        from agent.service.metrics import serve
 
         try:
             port = serve(self._metrics, address, self._settings.metrics_port, lambda: self.status, self._is_lively)
@@ -203,10 +199,9 @@ class Reporter:
         self._untold = untold
 
 
-def _metrics_for(settings: Settings) -> "Metrics | NoMetrics":
+def _metrics_for(settings: Settings) -> Metrics | NoMetrics:
     """Return the metrics of the service; nothing is counted, or loaded for it, where no option says who reads them."""
     if settings.metrics_port is None and not settings.metrics_textfile:
         return NoMetrics()
-    from agent.service.metrics import Metrics
 
     return Metrics()

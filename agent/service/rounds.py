@@ -8,8 +8,9 @@ fails, the pass ends and changes nothing more.
 import logging
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
+from agent.audit.heal import HealPolicy
+from agent.bare_metal.run import NodesOutcome, run_nodes
 from agent.connect.choice import (
     Choice,
     host_driver,
@@ -40,10 +41,6 @@ from reportclient.client import PlacementClient
 from reportclient.keystone import Sender
 from reportclient.transport import Transport
 
-if TYPE_CHECKING:
-    from agent.audit.heal import HealPolicy
-    from agent.bare_metal.run import NodesOutcome
-
 LOG = logging.getLogger(__name__)
 LENIENT = 2  # the pass goes on while no more nodes than this failed, even if no node was well
 _NAMED = 5  # unwell bare-metal nodes whose reasons the status shows
@@ -62,7 +59,7 @@ class Rounds:
         self,
         choice: Choice,
         settings: Settings,
-        policy: "HealPolicy | None",
+        policy: HealPolicy | None,
         *,
         wake: Callable[[Event], None],
         metered: Callable[[Sender], Sender],
@@ -199,8 +196,6 @@ class Rounds:
 
     def _take_nodes(self, client: PlacementClient) -> RoundResult:
         """Run one pass over all bare-metal nodes; the result names only nodes that are not well."""
-        from agent.bare_metal.run import run_nodes
-
         with (
             locked(self._settings.state_directory),
             open_bare_metal(
@@ -216,7 +211,7 @@ def _is_one_host(settings: Settings) -> bool:
     return not (lists_nodes(settings) or (host_driver(settings).made_up and settings.fleet.hosts > 1))
 
 
-def _of_nodes(outcome: "NodesOutcome") -> RoundResult:
+def _of_nodes(outcome: NodesOutcome) -> RoundResult:
     """Log a pass over bare-metal nodes if it changed something, and return its result."""
     unwell = [one for one in outcome.outcomes if one.status not in _WELL]
     changed = len(outcome.outcomes) - len(unwell)

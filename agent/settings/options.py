@@ -14,7 +14,7 @@ from typing import get_args
 from keystoneauth1 import exceptions, loading
 from oslo_config import cfg, types
 
-from drivers import DRIVERS
+from drivers import NAMES
 from drivers.fake.shapes import SHAPES
 from drivers.policy import Layout
 
@@ -39,7 +39,7 @@ _COUNT = types.Integer(min=0, max=0x7FFFFFFF)
 
 OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
     "DEFAULT": (
-        cfg.StrOpt("compute_driver", default="libvirt.LibvirtDriver", choices=sorted(DRIVERS),
+        cfg.StrOpt("compute_driver", default="libvirt.LibvirtDriver", choices=sorted(NAMES),
                    help="The virt driver, as nova names it."),
         cfg.StrOpt("state_path", default=str(NOVA_STATE),
                    help="Folder of nova's state. compute_id is read here; a new one is made here if the folder can be "

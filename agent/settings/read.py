@@ -15,6 +15,7 @@ from oslo_config import cfg
 
 from agent.errors import ConfigError
 from agent.likeness import most_alike
+from agent.settings.log import register_log
 from agent.settings.mentions import mentions
 from agent.settings.options import OPTIONS, OWN_GROUPS, REFUSED, register
 from agent.settings.policy import build_policy
@@ -129,8 +130,6 @@ def load_settings(
     conf = cfg.ConfigOpts()
     register(conf)
     if service:
-        from agent.settings.log import register_log
-
         register_log(conf)
     if driver:
         conf.set_override("compute_driver", driver)

@@ -2,6 +2,7 @@
 
 import io
 import os
+import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -10,6 +11,7 @@ from pathlib import Path
 from agent.errors import StateError
 from agent.state.rights import owners_rights
 from drivers.host.archive import MAX_ARCHIVE_BYTES
+from drivers.host.unpack import MAX_TOTAL_BYTES, unpack
 
 MAX_MEMBER_BYTES = 256 << 20  # limit for one file of a case: the answers about 10,000 nodes have about 50 MiB
 _HOSTS = "hosts/"  # host archives, whose files have the limit MAX_ARCHIVE_BYTES
@@ -38,10 +40,6 @@ def pack(files: Mapping[str, bytes], top: str = "case") -> bytes:
     Raises:
         StateError: a file is too large, or all files are: the case could not be unpacked.
     """
-    import tarfile  # here and below: a service that keeps no case does not load it
-
-    from drivers.host.unpack import MAX_TOTAL_BYTES
-
     large = [name for name, data in files.items() if len(data) > _limit(name)]
     if large or sum(map(len, files.values())) > MAX_TOTAL_BYTES:
         raise StateError(
@@ -105,8 +103,6 @@ def unpacked(path: Path) -> Iterator[Path]:
     Raises:
         DiscoveryError: the file cannot be unpacked.
     """
-    from drivers.host.unpack import unpack
-
     with tempfile.TemporaryDirectory(prefix="compute-node-agent-", ignore_cleanup_errors=True) as scratch:
         yield unpack(path, Path(scratch), most_bytes=MAX_MEMBER_BYTES)
 

@@ -15,6 +15,7 @@ from typing import Any
 from agent.errors import ConfigError
 from agent.form_errors import form_error, nearest
 from agent.sync.decide.additions import COMPUTE_NODE, Addition
+from agent.sync.yaml_file import load_once
 from reportclient.names import is_custom, spelled
 from reportclient.ownership import check_no_marks
 from reportclient.payload import decode_inventory
@@ -99,8 +100,6 @@ def _read_file(file: Path, path: Path) -> list[Addition]:
 
 
 def _load(file: Path, path: Path) -> Any:
-    from agent.sync.yaml_file import load_once
-
     return load_once(file, path)
 
 

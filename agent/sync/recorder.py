@@ -15,6 +15,7 @@ from agent.state.clock import Clock, StoppedClock, probe_clock
 from agent.state.files import read_whole
 from agent.state.identity import FILE, read_identity
 from agent.state.nodes import MEMORY_NAME
+from agent.sync.archive import archive_files
 from agent.sync.case_form import FORMAT, CaseForm, FailureForm, LookForm
 from agent.sync.packing import pack, write_packed
 from drivers.base import Driver, Survey
@@ -179,8 +180,6 @@ def packed_case(kept: Recorder, settings: Settings, verb: str, options: Mapping[
     Raises:
         StateError: a provider.yaml file cannot be read, or the case is too large.
     """
-    from agent.sync.archive import archive_files  # loaded with the first case that is written
-
     files = {f"state/{name}": data for name, data in kept.state.items()}
     files |= _files_of_operators(settings)
     looks: list[LookForm] = []

@@ -8,11 +8,13 @@ from dataclasses import replace
 from agent.state.identity import create_identity, read_identity
 from agent.state.locks import locked
 from agent.state.memory import NodeState
+from agent.sync.approval import spent
 from agent.sync.attempts import repeat_on_conflict
 from agent.sync.decide.beside import against_root
 from agent.sync.decide.draft import Draft
 from agent.sync.decide.judge import Verdict, judge, lost_root, notes_on
 from agent.sync.decide.view import Wishes
+from agent.sync.journal import journaled
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
 from agent.sync.quiet import QuietPass
@@ -267,9 +269,6 @@ def _is_conversion(draft: Draft) -> bool:
 @contextmanager
 def _converting(node: ComputeNode, draft: Draft, wishes: Wishes) -> Iterator[None]:
     """Let a conversion run inside: the journal records it, and it uses up an approval."""
-    from agent.sync.approval import spent  # a service that converts nothing runs without them
-    from agent.sync.journal import journaled
-
     undoes = wishes.undone.name if wishes.undone else None
     with spent(node, draft), journaled(node, draft, wishes.agreed, undoes):
         yield

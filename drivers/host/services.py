@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
+
 from drivers.errors import DiscoveryError
 from drivers.facts import ServiceSigns
 
@@ -37,8 +39,6 @@ def probe_service(program: str, root: Path = Path("/")) -> ServiceSigns:
 
 def _processes(program: str) -> tuple[tuple[int, ...], bool]:
     """Return the processes, and whether there are some that this user may not see (proc(5), hidepid)."""
-    import psutil  # loaded at the first look, before something is written
-
     names = {program, _MODULES.get(program, program)}
     seen = {process.pid: process.info for process in psutil.process_iter(["cmdline", "status"])}
     found = sorted(pid for pid, one in seen.items() if not names.isdisjoint(_programs(one["cmdline"] or [])))

@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
 
-import pyudev
-
 from drivers.errors import DiscoveryError
 from drivers.events import Event, Wake
+
+try:
+    import pyudev
+except ImportError:  # as on a desk that reads recorded hosts alone
+    pyudev = None
 
 SUBSYSTEMS = ("pci", "mdev", "net", "cpu", "memory", "node")
 HARDWARE = ("pci", "cpu", "memory")  # subsystems whose device names identify the hardware
@@ -25,6 +28,8 @@ def watching(wake: Wake) -> Iterator[None]:
     Raises:
         DiscoveryError: this process cannot receive such events.
     """
+    if pyudev is None:
+        raise DiscoveryError("the Python package pyudev is not installed: pip install 'compute-node-agent[libvirt]'")
     try:
         monitor = pyudev.Monitor.from_netlink(pyudev.Context())
         for subsystem in SUBSYSTEMS:
@@ -46,7 +51,7 @@ def watching(wake: Wake) -> Iterator[None]:
             thread.join()
 
 
-def _listen(monitor: pyudev.Monitor, wake: Wake, end: FileIO) -> None:
+def _listen(monitor: "pyudev.Monitor", wake: Wake, end: FileIO) -> None:
     """Call ``wake`` for each event until ``end`` is readable; when events were lost for want of room, once for that."""
     while end not in select.select([monitor, end], [], [])[0]:
         try:

@@ -19,6 +19,7 @@ from drivers.facts import CpuMap, Versions
 from drivers.host.archive import Document
 from drivers.host.function import FOLDER
 from drivers.libvirt.capabilities import Offer
+from drivers.libvirt.library import libvirt
 from drivers.libvirt.listener import Listener
 from drivers.libvirt.loop import event_loop
 from drivers.libvirt.opening import OPENING_S
@@ -238,8 +239,6 @@ class LiveConnection:
 
     def _expand(self, name: str, cpu: str) -> Document:
         with self._session.explained(f"the features of CPU {name}", "virConnectBaselineCPU"):
-            import libvirt
-
             text = self._session.libvirt.baselineCPU([cpu], libvirt.VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES)
         return self._session.document(f"features of CPU {name}", text)
 
@@ -258,8 +257,6 @@ class LiveConnection:
         Only devices that exist: a mediated device that is only defined takes nothing of its card.
         """
         with self._session.explained("the node devices", "virConnectListAllNodeDevices"):
-            import libvirt
-
             lists_defined = self._lib_version() >= LIBVIRT_DEFINED_DEVICES
             active = libvirt.VIR_CONNECT_LIST_NODE_DEVICES_ACTIVE if lists_defined else 0
             if kinds and self._lib_version() >= LIBVIRT_VDPA_DEVICES:
@@ -277,8 +274,6 @@ class LiveConnection:
         Raises:
             DiscoveryError: the connection broke.
         """
-        import libvirt
-
         try:
             text = plain.read(name, lambda: str(device.XMLDesc(0))) if plain else device.XMLDesc(0)
             return self._session.document(f"node device {name}", text)
@@ -337,8 +332,6 @@ def _is_migrating(domain: Any, state: int, reason: int) -> bool:
 
     From virDomainGetJobStats, and from the state in which an incoming domain waits.
     """
-    import libvirt
-
     jobs = (libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_IN, libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT)
     waiting = (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_MIGRATION)
     try:
@@ -351,8 +344,6 @@ def _is_migrating(domain: Any, state: int, reason: int) -> bool:
 
 def _device_kinds() -> int:
     """Return the kinds of node devices that ``nodedev.py`` parses, as flags for virConnectListAllNodeDevices."""
-    import libvirt
-
     return int(
         libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_PCI_DEV
         | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_NET

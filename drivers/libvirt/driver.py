@@ -11,6 +11,7 @@ from drivers.devices import idle, present
 from drivers.errors import DiscoveryError, Vanished
 from drivers.events import Event, Wake
 from drivers.facts import CpuMap, Devices, DiskFacts, DomainCapabilities, HostFacts
+from drivers.host import udev
 from drivers.host.archive import DISK, Document, encode_disk
 from drivers.host.cpu import probe_boot, probe_isolated, probe_offline, probe_sev, probe_tdx
 from drivers.host.parse import format_cpu_set
@@ -141,13 +142,6 @@ class LibvirtDriver:
     def watching(self, wake: Wake) -> Iterator[None]:
         if not isinstance(self._connection, LiveConnection):
             raise DiscoveryError("a host archive has no events: only a live host can be watched")
-        try:
-            from drivers.host import udev
-        except ImportError as error:
-            raise DiscoveryError(
-                "the Python package pyudev is not installed: pip install 'compute-node-agent[libvirt]'"
-            ) from error
-
         connection = self._connection
 
         def woken(event: Event) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from drivers.errors import DiscoveryError
 from drivers.events import Event, Wake
 from drivers.libvirt.events import device_event, device_update, domain_event
+from drivers.libvirt.library import libvirt
 from drivers.libvirt.loop import event_loop
 from drivers.libvirt.opening import aside, open_connection
 
@@ -48,8 +49,6 @@ class Listener:
             aside(self._let_go)
 
     def _connect(self) -> None:
-        import libvirt
-
         connection = open_connection(self._uri, read_only=True)
         with self._changing:
             self._release()
@@ -81,8 +80,6 @@ class Listener:
 
         While a callback is registered, libvirt keeps a connection open, even a broken one.
         """
-        import libvirt
-
         if self._connection is None:
             return
         for deregister, number in self._registered:
@@ -102,8 +99,6 @@ class Listener:
             threading.Thread(target=self._reconnect, name="libvirt-again", daemon=True).start()
 
     def _reconnect(self) -> None:
-        import libvirt
-
         self._wake(Event("libvirt", "connection lost"))
         while not self._stopped.wait(AGAIN_S):
             with suppress(libvirt.libvirtError, DiscoveryError):
@@ -140,8 +135,6 @@ class DeviceEvents:
 
         A connection without such events is logged; then nothing is reported until there is another connection.
         """
-        import libvirt
-
         lent = self._lend()
         if lent is self._connection:
             return
@@ -163,8 +156,6 @@ class DeviceEvents:
 
     def _release(self) -> None:
         """Deregister: a connection that broke stays open as long as a callback is registered."""
-        import libvirt
-
         for number in self._numbers:
             with suppress(libvirt.libvirtError):
                 self._connection.nodeDeviceEventDeregisterAny(number)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 
+from drivers.libvirt.library import libvirt
+
 LOG = logging.getLogger(__name__)
 TURN_S = 1.0  # between two turns of the loop while it rests
 SETTLING_S = 2.0  # how long to wait for running callbacks
@@ -27,8 +29,6 @@ class EventLoop:
 
     def start(self) -> None:
         """Start the thread; later calls do nothing. A connection that was opened before gets no events."""
-        import libvirt
-
         with self._starting:
             if self._timer is None:
                 libvirt.virEventRegisterDefaultImpl()
@@ -42,7 +42,6 @@ class EventLoop:
         if self._timer is None:
             yield
             return
-        import libvirt
 
         self._may_wait.clear()
         libvirt.virEventUpdateTimeout(self._timer, 0)  # a turn of the loop then returns at once
@@ -54,16 +53,12 @@ class EventLoop:
 
     def settle(self) -> None:
         """Wait until the callbacks that run now have ended, SETTLING_S at most; a callback must not call this."""
-        import libvirt
-
         turned = threading.Event()
         timer = libvirt.virEventAddTimeout(0, lambda *_: turned.set(), None)
         turned.wait(SETTLING_S)
         libvirt.virEventRemoveTimeout(timer)
 
     def _turn(self) -> None:
-        import libvirt
-
         failing = False
         while True:
             self._may_wait.wait(TURN_S)

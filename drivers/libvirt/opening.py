@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from drivers.errors import DiscoveryError
+from drivers.libvirt.library import libvirt
 from reportclient.errors import mask
 
 OPENING_S = 20.0  # keep-alive gives up an open connection after the same time
@@ -87,16 +88,12 @@ def _openings() -> _Openings:
 
 def _try(close: Callable[[], object]) -> None:
     """Call ``close``; ignore an error of libvirt, as the connection is given up anyway."""
-    import libvirt
-
     with suppress(libvirt.libvirtError):
         close()
 
 
 def _open(key: Key, opening: "Future[Any]") -> None:
     """Open a connection, and set it or libvirt's error as the result of ``opening``."""
-    import libvirt
-
     libvirt.registerErrorHandler(lambda *_: None, None)  # errors are exceptions; libvirt would print them as well
     uri, read_only = key
     try:
@@ -113,8 +110,6 @@ def _keep_alive(connection: Any) -> None:
 
     A libvirtd whose workers alone hang answers keep-alive; then a call has no limit.
     """
-    import libvirt
-
     try:
         connection.setKeepAlive(5, 3)
     except libvirt.libvirtError as error:

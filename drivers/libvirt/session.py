@@ -12,6 +12,7 @@ from drivers.events import OnOperation
 from drivers.facts import Versions
 from drivers.host.archive import Document
 from drivers.libvirt.capabilities import Offer
+from drivers.libvirt.library import libvirt
 from drivers.libvirt.loop import event_loop
 from drivers.libvirt.opening import aside, open_connection
 from drivers.libvirt.plain import PlainDevices
@@ -125,12 +126,10 @@ class Session:
             DiscoveryError: libvirt failed, or its Python package is not installed.
             Vanished: a domain or device of the block does not exist any more.
         """
-        try:
-            import libvirt
-        except ImportError as error:
+        if libvirt is None:
             raise DiscoveryError(
                 "the Python package libvirt-python is not installed: pip install 'compute-node-agent[libvirt]'"
-            ) from error
+            )
         started = time.monotonic()
         try:
             with self.timed(operation):

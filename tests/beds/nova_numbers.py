@@ -32,11 +32,11 @@ from nova.virt.libvirt.driver import LibvirtDriver as NovasDriver
 
 from agent.errors import USER_ERRORS
 from agent.settings.read import load_settings
-from drivers import DRIVERS, DriverOptions, HostDriver
 from drivers.host.archive import HostArchive
 from drivers.libvirt.connection import HOST_CPU
 from drivers.libvirt.recorded import CAPABILITIES, CPU_MAP, MEMORY, RecordedConnection
 from drivers.rules import rule_attributes
+from drivers.table import DRIVERS, DriverOptions, HostDriver
 
 ROOT = "11111111-1111-1111-1111-111111111111"
 LAYOUT = "[compute]\nlayout = devices\n"  # nova's own

@@ -20,12 +20,12 @@ from agent.command.verbs import VERBS
 from agent.connect.choice import Choice, open_client, settings_for
 from agent.errors import ConfigError, StateError
 from agent.settings.read import Settings, load_settings
+from agent.sync import packing
 from agent.sync.case import Case, open_case
 from agent.sync.packing import check_folder, pack, remove_left_over, write_packed
 from agent.sync.recorder import begin_anew, keep_state, new_recorder, save_case
 from drivers.base import Survey
 from drivers.errors import DiscoveryError
-from drivers.host import unpack
 from fakes import FACTS
 from reportclient.recording import Exchange, Unrecorded
 
@@ -121,7 +121,7 @@ def test_answers_and_state_may_be_larger_than_the_files_of_a_host(tmp_path: Path
 def test_a_case_that_no_replay_accepts_is_not_saved(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StateError, match=r"no case is saved, because hosts/0/x would be larger than a replay accepts"):
         pack({"hosts/0/x": bytes((16 << 20) + 1)})
-    monkeypatch.setattr(unpack, "MAX_TOTAL_BYTES", 10)
+    monkeypatch.setattr(packing, "MAX_TOTAL_BYTES", 10)
     with pytest.raises(StateError, match="no case is saved, because it would be larger than a replay accepts"):
         pack({"a": bytes(6), "b": bytes(6)})
 

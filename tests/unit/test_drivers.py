@@ -12,7 +12,7 @@ from agent.connect.choice import Choice, HypervisorNeeded, lists_nodes, open_dri
 from agent.errors import ConfigError
 from agent.settings.read import Settings, load_settings
 from agent.sync.outcome import Status
-from drivers import DRIVERS, HostDriver, NodesDriver
+from drivers.table import DRIVERS, HostDriver, NodesDriver
 
 OF_HOSTS = sorted(name for name, row in DRIVERS.items() if isinstance(row, HostDriver))
 OF_NODES = sorted(name for name, row in DRIVERS.items() if isinstance(row, NodesDriver))

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from drivers import DRIVERS, DriverOptions, HostDriver
 from drivers.base import Driver
 from drivers.fake.fleet import generate_fleet
 from drivers.fake.shapes import SHAPES
 from drivers.host.archive import HostArchive
 from drivers.policy import GuestPolicy, InstancesFolder, Policy
+from drivers.table import DRIVERS, DriverOptions, HostDriver
 
 BARE = [name for name, shape in SHAPES.items() if not shape.has_guests]
 

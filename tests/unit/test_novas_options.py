@@ -11,12 +11,12 @@ import pytest
 from agent.errors import ConfigError
 from agent.settings.read import load_settings
 from beds.upgrades import write_config
-from drivers import DRIVERS, DriverOptions, HostDriver
 from drivers.errors import DiscoveryError, PolicyError
 from drivers.facts import DiskFacts, DiskSpace, PoolSpace
 from drivers.host.archive import DISK, HostArchive, encode_disk
 from drivers.policy import CephPool, DiskPlace, VolumeGroup
 from drivers.rules import rule_attributes
+from drivers.table import DRIVERS, DriverOptions, HostDriver
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs/novas-options.md"

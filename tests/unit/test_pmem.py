@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from drivers import DRIVERS as ROWS
-from drivers import DriverOptions, HostDriver
 from drivers.errors import DiscoveryError, MalformedFact, PolicyError
 from drivers.facts import Guest, GuestMemory, HostFacts, Namespace
 from drivers.host.archive import Document, HostArchive
@@ -17,6 +15,8 @@ from drivers.host.pmem import parse_namespaces, read_namespaces
 from drivers.libvirt.domains import parse_guest
 from drivers.libvirt.shape import shape
 from drivers.policy import DevicePolicy, GuestPolicy, InstancesFolder, Layout, Policy
+from drivers.table import DRIVERS as ROWS
+from drivers.table import DriverOptions, HostDriver
 from fakes import FACTS
 from reportclient.reserve import is_reserved_by_us
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree

@@ -6,6 +6,7 @@ import pytest
 
 from agent.command.carry_out import _print_table
 from agent.command.forms import ApprovalForm, LeavingForm, RefusalForm, ShownConversionForm
+from agent.command.host_tables import print_usages
 from agent.command.outcome_tables import print_left
 from agent.command.plan_tables import print_conversion
 from agent.command.result import Report
@@ -18,7 +19,7 @@ OPERATION: DeleteForm = {"operation": "delete", "provider": "host", "uuid": "u"}
 def test_a_table_in_a_pipe_has_no_blanks_at_the_ends_of_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
     data = {"project": "p", "user": None, "usages": {"INSTANCE": {"VCPU": 1, "MEMORY_MB": 64}}}
 
-    _print_table(Report(data=data, table="agent.command.host_tables:print_usages"), whole=False)
+    _print_table(Report(data=data, table=print_usages), whole=False)
 
     lines = capsys.readouterr().out.split("\n")
     assert any("MEMORY_MB" in line for line in lines)

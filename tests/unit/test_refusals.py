@@ -9,13 +9,13 @@ import pytest
 
 from agent.settings.read import load_settings
 from beds.golden import HOSTS
-from drivers import DRIVERS, DriverOptions, HostDriver
 from drivers.base import Driver, Survey
 from drivers.errors import PolicyError
 from drivers.host.archive import HostArchive
 from drivers.libvirt.capabilities import offers, parse_capabilities
 from drivers.libvirt.refusals import with_machines
 from drivers.policy import Policy
+from drivers.table import DRIVERS, DriverOptions, HostDriver
 
 CPU = "<cpu><model>m</model>{}</cpu>"
 FEATURES = "".join(f"<feature name='{name}'/>" for name in ("avx2", "avx512f", "avx512bw", "pni"))

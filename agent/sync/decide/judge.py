@@ -1,7 +1,6 @@
 """Judge whether the plan of a pass may be carried out, and say what a person should know of it. Pure."""
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from agent.state.memory import NodeState
 from agent.sync.decide.beside import against_root, twice_on_root
@@ -11,6 +10,7 @@ from agent.sync.decide.laws import sentences
 from agent.sync.decide.novas import advice, open_stock, stranded
 from agent.sync.decide.owner import against_writing, only_audits, outlook
 from agent.sync.decide.pool import DISK, leaves, tell_pool
+from agent.sync.decide.undoing import Conversion, not_as_before
 from agent.sync.decide.unmatched import misspelt
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
@@ -21,9 +21,6 @@ from reportclient.names import NO_DEVICES
 from reportclient.ownership import MARKER, Names
 from reportclient.plan import Limits, Plan, Reparent, check_use, shrinkage
 from reportclient.settings import lost_settings, set_back
-
-if TYPE_CHECKING:
-    from agent.sync.decide.undoing import Conversion
 
 PATIENCE = 3  # passes in a row that must want the same loss, whatever else their plans change
 REPARENTING = (1, 37)  # the first microversion that can change a provider's parent
@@ -117,10 +114,8 @@ def lost_root(draft: Draft) -> tuple[str, ...]:
     )
 
 
-def _not_undone(draft: Draft, undone: "Conversion", node: str) -> tuple[str, ...]:
+def _not_undone(draft: Draft, undone: Conversion, node: str) -> tuple[str, ...]:
     """Return why the plan does not take a conversion back; empty where it does, and where that is done."""
-    from agent.sync.decide.undoing import not_as_before  # only for a plan that takes one back
-
     if undone.node != node:
         return (f"the last conversion {undone.name} is of {undone.node}, not of {node}: nothing is taken back",)
     if draft.plan.operations and draft.stands_in not in (undone.layout, undone.target):

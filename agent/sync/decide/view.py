@@ -2,21 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from agent.nova.answers import NovaRecord
 from agent.state.memory import NodeState
 from agent.sync.decide.additions import Addition
 from agent.sync.decide.pool import Pool
+from agent.sync.decide.undoing import Conversion
 from drivers.base import Survey
 from drivers.facts import ServiceSigns
 from drivers.policy import Policy
 from reportclient.allocations import Allocation, Consumer, Holdings
 from reportclient.ownership import Names
 from reportclient.tree import ObservedTree, ProviderTree
-
-if TYPE_CHECKING:
-    from agent.sync.decide.undoing import Conversion
 
 
 class Shaper(Protocol):
@@ -41,7 +39,7 @@ class Wishes:
     counts: bool = True  # True: counts for the passes in a row that must want the same smaller host
     reshape: bool = False  # True: guests' allocations may be moved
     agreed: str | None = None  # the digest of the plan that a person read; None: no plan was agreed on
-    undone: "Conversion | None" = None  # to be taken back; None: none
+    undone: Conversion | None = None  # to be taken back; None: none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
