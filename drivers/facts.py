@@ -131,7 +131,8 @@ class NetDevice:
     name: str
     state: str | None = None  # the kernel's operstate, for instance "up" or "down"; None: unknown, or InfiniBand
     speed_mbps: int | None = None  # speed of the link; None while the link has none
-    carries_host_traffic: bool = False  # it has the host's own routes or addresses, or is part of a bond or bridge
+    # it has the host's own routes or addresses, or is part of a bond or bridge; None: the kernel does not tell
+    carries_host_traffic: bool | None = False
     represents: str | None = None  # port of another function that it represents, for instance "pf0vf1"; None: none
 
 

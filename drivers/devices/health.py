@@ -23,6 +23,8 @@ def ills(function: PciFunction, pf: PciFunction | None, *, unruled: bool = False
         return "the kernel reports its power state as error"
     if unruled and any(net.carries_host_traffic for net in function.net_devices):
         return "it carries the host's own traffic"
+    if unruled and any(net.carries_host_traffic is None for net in function.net_devices):
+        return "it may carry the host's own traffic, as /proc/net/route or /proc/net/if_inet6 cannot be read"
     return _ills_of_pf(pf) if function.is_vf else None
 
 

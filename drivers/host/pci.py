@@ -20,7 +20,7 @@ POWER_STATES = frozenset({"D0", "D1", "D2", "D3hot", "D3cold", "unknown", "error
 class NetReading(NamedTuple):
     """What the kernel says of one interface."""
 
-    carries_host_traffic: bool
+    carries_host_traffic: bool | None  # None: not known
     port_name: Document | None
 
 
@@ -41,9 +41,6 @@ def probe_pci(
     None for a bridge; a text says why a function cannot be read, and is the same as long as that lasts.
 
     ``attributes``: vendor id -> files to read below the folder of each function of this vendor.
-
-    Raises:
-        DiscoveryError: the host's routes or addresses cannot be read.
     """
     host_interfaces = _probe_host_interfaces(files)
     found: list[PciReading | str | None] = []
@@ -77,7 +74,7 @@ def completed(devices: Devices, readings: Iterable[PciReading | str | None]) -> 
 
 
 def _probe(
-    files: KernelFiles, function: PciFunction, host_interfaces: frozenset[str], attributes: frozenset[str]
+    files: KernelFiles, function: PciFunction, host_interfaces: frozenset[str] | None, attributes: frozenset[str]
 ) -> PciReading:
     folder = f"sys/bus/pci/devices/{function.address}"
     power_state = files.read(f"{folder}/power_state")
@@ -110,17 +107,19 @@ def parse_power_state(document: Document) -> str:
     return state
 
 
-def _probe_net(files: KernelFiles, device: NetDevice, host_interfaces: frozenset[str], *, port: bool) -> NetReading:
+def _probe_net(
+    files: KernelFiles, device: NetDevice, host_interfaces: frozenset[str] | None, *, port: bool
+) -> NetReading:
     enslaved = files.read(f"sys/class/net/{device.name}/master/ifindex") is not None
     return NetReading(
-        enslaved or device.name in host_interfaces,
+        enslaved or (None if host_interfaces is None else device.name in host_interfaces),
         files.read(f"sys/class/net/{device.name}/phys_port_name") if port else None,
     )
 
 
 def _complete_net(device: NetDevice, reading: NetReading) -> NetDevice:
-    if reading.carries_host_traffic:
-        device = replace(device, carries_host_traffic=True)
+    if reading.carries_host_traffic is not False:
+        device = replace(device, carries_host_traffic=reading.carries_host_traffic)
     return replace(device, represents=parse_represented(reading.port_name)) if reading.port_name else device
 
 
@@ -130,11 +129,14 @@ def parse_represented(document: Document) -> str | None:
     return name if REPRESENTOR.fullmatch(name) else None
 
 
-def _probe_host_interfaces(files: KernelFiles) -> frozenset[str]:
-    """Return the interfaces with an IPv4 route, or with an IPv6 address beyond link scope."""
-    routes, addresses = files.read("proc/net/route"), files.read("proc/net/if_inet6")
-    found = parse_routes(routes) if routes else frozenset()
-    return found | (parse_inet6(addresses) if addresses else frozenset())
+def _probe_host_interfaces(files: KernelFiles) -> frozenset[str] | None:
+    """Return the interfaces with an IPv4 route, or an IPv6 address beyond link scope; None where that is unreadable."""
+    try:
+        routes, addresses = files.read("proc/net/route"), files.read("proc/net/if_inet6")
+        found = parse_routes(routes) if routes else frozenset()
+        return found | (parse_inet6(addresses) if addresses else frozenset())
+    except DiscoveryError:
+        return None
 
 
 def parse_type(document: Document) -> str:

@@ -249,9 +249,10 @@ def test_discover_all_leaves_cards_alone_of_which_a_rule_speaks() -> None:
     }
 
 
-def test_a_vf_that_carries_the_hosts_own_traffic_is_reserved_unless_a_rule_offers_it() -> None:
+@pytest.mark.parametrize("carries", [True, None])
+def test_a_vf_that_may_carry_the_hosts_own_traffic_is_reserved_unless_a_rule_offers_it(carries: bool | None) -> None:
     pf, first, second = card(vfs=2)
-    busy = replace(first, net_devices=(NetDevice("mgmt", "up", 1000, carries_host_traffic=True),))
+    busy = replace(first, net_devices=(NetDevice("mgmt", "up", 1000, carries_host_traffic=carries),))
 
     assert offered(host(pf, busy, second), ALL) == {"0000:81:00.0": {"SRIOV_NET_VF": (2, 1)}}
     ruled = rules(DeviceRule(number=1, product_id="1515"))

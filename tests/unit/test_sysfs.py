@@ -235,6 +235,19 @@ def test_interfaces_with_routes_or_addresses_or_in_a_bond_carry_the_hosts_own_tr
     assert [net.name for net in found.net_devices if net.carries_host_traffic] == ["ens1", "ens3", "ens4"]
 
 
+@pytest.mark.parametrize("name", ["route", "if_inet6"])
+def test_tables_that_cannot_be_read_leave_only_open_whether_an_interface_is_the_hosts(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "proc/net" / name).mkdir(parents=True)
+    write(tmp_path, "sys/class/net/ens1/master/ifindex", "7\n")
+
+    found, quiet = probe(tmp_path, plain(net_devices=(NetDevice("ens1"), NetDevice("ens2"))), plain("0000:06:00.0"))
+
+    assert [net.carries_host_traffic for net in found.net_devices] == [True, None]
+    assert quiet == plain("0000:06:00.0")
+
+
 def test_tables_of_another_form_are_errors() -> None:
     with pytest.raises(MalformedFact, match="does not begin"):
         parse_routes(Document("garbage\n", "route"))
