@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import get_args
 
-from agent.audit.decide.findings import Finding
+from agent.audit.decide.findings import Finding, Kind
 from agent.audit.decide.guests import find_all
 from agent.audit.decide.snapshot import Snapshot, kin, suspects
 from agent.audit.decide.unknown_consumers import strangers
@@ -100,19 +100,15 @@ def witness(
     if findings := find_all(snapshot):
         tree, findings = _still_so(node, root_uuid, snapshot, findings, left)
     findings, early = _by_age(findings, young)
+    sightings = {one.key: _seen_again(memory.sightings.get(one.key), one, now, node) for one in findings}
     return AuditResult(
         node=node.name,
         root_uuid=root_uuid,
         tree=tree,
-        findings=findings,
+        findings=tuple(one for one in findings if sightings[one.key].looks),
         young=tuple(sorted(young)),
         early=early,
-        memory=_to_remember(
-            node,
-            snapshot,
-            generations,
-            {one.key: _seen_again(memory.sightings.get(one.key), one, now) for one in findings},
-        ),
+        memory=_to_remember(node, snapshot, generations, sightings),
         clock=noted,
         before=memory,
         consumers=dict(snapshot.consumers),
@@ -295,13 +291,16 @@ def _young(node: ComputeNode, snapshot: Snapshot) -> frozenset[str]:
     )
 
 
-def _seen_again(before: Sighting | None, finding: Finding, now: float) -> Sighting:
+def _seen_again(before: Sighting | None, finding: Finding, now: float, node: ComputeNode) -> Sighting:
     """
     Return a sighting with one more look; a clock that was set back does not make a finding older than it is.
 
-    A finding whose repair would write something else than before was not shown yet: it begins anew.
+    A finding whose repair would write something else than before was not shown yet: it begins anew. A device that is
+    odd for less than ``[agent] audit_grace`` seconds is no finding yet: it may just be set up.
     """
     shown = finding.repair.digest if finding.repair else ""
     if before is None or before.shown != shown:
-        return Sighting(now, shown=shown)
-    return Sighting(min(before.first_s, now), before.looks + 1, shown)
+        before = Sighting(now, 0, shown)
+    first_s = min(before.first_s, now)
+    waits = finding.kind is Kind.ODD_DEVICE and not before.looks and now - first_s < node.settings.audit_grace_s
+    return Sighting(first_s, 0 if waits else before.looks + 1, shown)

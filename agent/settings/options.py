@@ -195,7 +195,7 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
         cfg.IntOpt("audit_grace", default=60, min=0,
                    help="Seconds after a consumer's last change. During this time, an audit does not judge a consumer "
                         "without a guest on this host. Reason: after a claim, an image may have to be downloaded "
-                        "before the guest starts."),
+                        "before the guest starts. A device that is undecided is a finding after this time too."),
         cfg.IntOpt("node_grace", default=60, min=0,
                    help="The provider of a bare-metal node is deleted when the node is missing in two answers of "
                         "Ironic that are at least this many seconds apart."),

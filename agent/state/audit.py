@@ -27,7 +27,7 @@ class Sighting:
     """How long a finding exists."""
 
     first_s: float  # when an audit first found it, in seconds since the epoch
-    looks: int = 1  # audits in a row that found it
+    looks: int = 1  # audits in a row that found it; 0: it is no finding yet, as it may pass
     shown: str = ""  # digest of the repair that they showed; empty: none, or an older version did not note it
 
 
@@ -129,7 +129,7 @@ def _unseal(text: str) -> Mapping[str, Any]:
 
 
 def _read_sighting(first_s: float, looks: int, shown: str = "", *, noted: Clock, now: Clock) -> Sighting | None:
-    if not 0 <= first_s < FAR_FUTURE_S or looks < 1:
+    if not 0 <= first_s < FAR_FUTURE_S or looks < 0:
         raise ValueError(f"seen since {first_s} in {looks} audits")
     since_s = now.since(float(first_s), noted)
     return None if since_s is None else Sighting(max(0.0, since_s), int(looks), str(shown))

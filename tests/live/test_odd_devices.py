@@ -21,7 +21,7 @@ def test_a_vf_that_goes_from_libvirts_list_alone_stays_reserved_until_it_is_back
         '{"format": 1, "hostname": "lost"}'  # without the list of files, as one of them goes
     )
 
-    def agent(*verb: str) -> Result:
+    def agent(*verb: object) -> Result:
         options = ("--host", archive, "--config-file", HOST / "agent.conf", "--embedded-dir", tmp_path / "placement")
         return run_agent(*verb, *options, "--format", "json")
 
@@ -38,9 +38,12 @@ def test_a_vf_that_goes_from_libvirts_list_alone_stays_reserved_until_it_is_back
         assert synced.code == 0
         assert "0000:81:10.0 is undecided, as " in synced.err + synced.out
         assert stock() == {"total": 4, "reserved": 2}
-    audited, checked = agent("audit"), agent("check")
+    early, checked = agent("audit"), agent("check")
+    (tmp_path / "at-once.conf").write_text("[agent]\naudit_grace = 0\n")
+    audited = agent("audit", "--config-file", tmp_path / "at-once.conf")
     device.write_text(whole)
 
+    assert "odd-device" not in {one["kind"] for one in early.json["findings"]}
     assert [one["provider"] for one in audited.json["findings"] if one["kind"] == "odd-device"] == [ODD]
     assert (audited.code, "0000:81:10.0 is undecided" in checked.out) == (3, True)
     assert agent("sync").code == 0

@@ -1,5 +1,6 @@
 """A device that is odd is undecided: what stands of it stays reserved, and the rest of the host is reported as ever."""
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from agent.audit.decide.findings import Kind
 from agent.audit.run import witness
+from agent.state.audit import write_memory
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
 from beds.one_host import FORCE, GUEST, OneHost
@@ -80,12 +82,35 @@ def test_what_stands_of_an_odd_device_stays_reserved_until_it_is_well(
     assert sum(HELD in one.marks(suffix) for suffix in before) == 1
     assert len(done.notes) == 1
     assert (one.sync().status, one.sync().notes) == (Status.UNCHANGED, done.notes)
-    (found,) = witness(one.node).findings
+    (found,) = witness(replace(one.node, settings=replace(one.settings, audit_grace_s=0))).findings
     assert (found.kind, found.seen) == (Kind.ODD_DEVICE, done.notes[0])
     done = one.sync(facts=WELL)
 
     assert {suffix: (one.stock(suffix), one.traits(suffix)) for suffix in before} == before
     assert (done.notes, witness(one.node).findings) == ((), ())
+
+
+def test_an_odd_device_is_a_finding_once_it_lasts(start: Start) -> None:
+    one = start()
+    begin, lasts, grace_s = time.time(), odd(WELL, FIRST_VF), one.settings.audit_grace_s
+    seen = []
+
+    for facts, after_s in (
+        (lasts, 0),
+        (lasts, grace_s - 1),
+        (WELL, grace_s),
+        (lasts, grace_s + 1),
+        (lasts, 2 * grace_s),
+        (lasts, 2 * grace_s + 1),
+        (lasts, 3 * grace_s),
+    ):
+        one.sync(facts=facts)
+        audited = witness(one.node, clock=lambda now_s=begin + after_s: now_s)  # type: ignore[misc]
+        assert not audited.rested
+        write_memory(one.folder, audited.root_uuid, audited.memory, clock=audited.clock)
+        seen.append([audited.memory.sightings[finding.key].looks for finding in audited.findings])
+
+    assert seen == [[], [], [], [], [], [1], [2]]
 
 
 @pytest.mark.parametrize("remembers", [True, False])

@@ -54,8 +54,8 @@ MEANINGS = {
     "its VFs",
     Kind.GHOST: "a provider that this agent or nova made stands for hardware that this host does not have",
     Kind.PROFILE_LOST: "VFs, vGPUs or MIG instances that a device had before this host was booted are not back",
-    Kind.ODD_DEVICE: "something of a device cannot be read or understood: what stands of it is reserved, and nothing "
-    "of it is offered anew",
+    Kind.ODD_DEVICE: "for `[agent] audit_grace` seconds something of a device cannot be read or understood: what "
+    "placement has of it is reserved, and nothing of it is offered anew",
     Kind.OVER: "more of a class is allocated than its provider can give",
     Kind.TWICE_ON_OFFER: "the root offers CPUs or memory that its cells offer too, as nova-compute left them there",
     Kind.OTHER_OPTIONS: "nova reports other CPUs or other memory than this agent's options give: what the audit says "
