@@ -65,8 +65,8 @@ def check_host(choice: Choice, read_settings: Callable[[], Settings]) -> tuple[C
                 choice.trace.nodes.append(node)
                 surveys[node] = look(partial(driver.survey, node))
                 checks.append(_try("host", partial(_check_shape, driver, surveys[node], settings)))
-                told = (*driver.idle(surveys[node], settings.policy), *_odd_devices(driver, surveys[node], settings))
-                checks += [Check("devices", False, text) for text in told]
+                checks += [Check("devices", False, text) for text in driver.idle(surveys[node], settings.policy)]
+                checks += _check_holdings(driver, surveys[node], settings)
             checks += _check_placement(settings, choice, driver, surveys)
     except USER_ERRORS as error:
         checks.append(Check("host", False, _line(error)))
@@ -221,11 +221,15 @@ def _check_shape(driver: Driver, survey: Survey, settings: Settings) -> str:
     return f"{tree.root.name} can be read: {stock}, {len(tree.root.traits)} traits"
 
 
-def _odd_devices(driver: Driver, survey: Survey, settings: Settings) -> tuple[str, ...]:
+def _check_holdings(driver: Driver, survey: Survey, settings: Settings) -> list[Check]:
+    """Report odd devices, and memory of which nobody said whether guests may have it; beside nova that is nova's."""
     try:
-        return tuple(driver.shape(survey, settings.policy, None)[1].odd.values())
+        _, holdings = driver.shape(survey, settings.policy, None)
     except USER_ERRORS:
-        return ()  # _check_shape reports this error
+        return []  # _check_shape reports this error
+    notes = () if settings.beside_nova else holdings.notes
+    odd = [Check("devices", False, text) for text in holdings.odd.values()]
+    return [*odd, *(Check("memory", True, text) for text in notes)]
 
 
 def _check_placement(settings: Settings, choice: Choice, driver: Driver, surveys: Mapping[str, Survey]) -> list[Check]:

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from agent.command.check import Check, tell_rules, try_nova, try_state, try_tree
+from agent.command.check import Check, check_host, tell_rules, try_nova, try_state, try_tree
+from agent.connect.choice import Choice, settings_for
 from agent.nova.client import NovaClient
 from agent.settings.read import keep_in, load_settings
 from agent.sync.outcome import Status
+from beds.golden import HOSTS
 from beds.nova import HOST, Direct, FakeNova, failing
 from beds.one_host import OneHost
 from drivers.policy import DevicePolicy, MdevRule, Policy
@@ -93,6 +95,28 @@ def test_the_files_that_rules_come_from_are_told_as_their_rules_add_up(write_con
 
 def test_without_rules_nothing_is_told_of_their_files(write_config: Write) -> None:
     assert tell_rules(load_settings([write_config(agent={"interval": 5})])) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        pytest.param({"compute": {"layout": "devices"}}, ["this memory counts as MEMORY_MB"], id="devices"),
+        pytest.param({"compute": {"layout": "flat"}}, ["this memory counts as MEMORY_MB"], id="flat"),
+        pytest.param({"compute": {"layout": "cells"}}, ["this memory is reserved"], id="cells"),
+        pytest.param({"agent": {"reserved_cells": "none"}}, [], id="decided"),
+        pytest.param({"agent": {"role": "beside"}}, [], id="nova reports the memory"),
+    ],
+)
+def test_memory_of_cells_without_cpus_is_told(
+    write_config: Write, options: dict[str, dict[str, object]], told: list[str]
+) -> None:
+    path = write_config(libvirt={"virt_type": "qemu"}, **options)
+    choice = Choice(config_files=(path,), host=HOSTS / "gpu-memory/archive")
+
+    found = [one for one in check_host(choice, lambda: settings_for(choice)) if one.name == "memory"]
+
+    assert [one.ok for one in found] == [True] * len(told)
+    assert [text in one.detail for one, text in zip(found, told, strict=True)] == [True] * len(told)
 
 
 def test_nova_is_asked_what_an_audit_asks(one: OneHost) -> None:
