@@ -22,6 +22,7 @@ from agent.connect.counts import Counts
 from agent.connect.trace import Trace
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.sync.packing import check_folder
+from drivers.errors import PolicyError
 from reportclient.errors import printable
 
 __all__ = ["print_misuse", "run"]
@@ -89,6 +90,7 @@ def _report(verb: Verb, options: argparse.Namespace) -> Report | None:
 
     Raises:
         ConfigError: the verb needs a hypervisor, and the configured driver reports bare-metal nodes. As ``carry_out``.
+            A PolicyError also notes what is doubtful in the files: a rule often matches too much by such a mistake.
     """
     act: Act = (OF_NODES if verb.name in OF_NODES and _is_bare_metal(options) else ACTS)[verb.name]
     archives: list[Path] | Path | None = getattr(options, "host", None)
@@ -103,6 +105,12 @@ def _report(verb: Verb, options: argparse.Namespace) -> Report | None:
             f"{verb.name} works only on a hypervisor, and [DEFAULT] compute_driver is for bare metal: use one of "
             f"{', '.join(OF_NODES)}"
         ) from error
+    except PolicyError as error:
+        from agent.command.doubts import doubtful_names  # a service that is well runs without it
+
+        for text in doubtful_names(settings_of(options)):
+            error.add_note(f"configuration: {text}")
+        raise
 
 
 def _is_bare_metal(options: argparse.Namespace) -> bool:

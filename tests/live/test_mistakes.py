@@ -37,6 +37,12 @@ CARDS = "[devices]\nenabled_mdev_types = "
             id="a key that nobody reads",
         ),
         pytest.param(
+            RULE + '{"vendor": "8086"}\n',
+            1,
+            "rule 1 has vendor, which is not read: is vendor_id meant?",
+            id="a key that nobody reads, in a rule that matches too much",
+        ),
+        pytest.param(
             "[libvirt]\nhw_machine_type = x8664=q35\n",
             0,
             ":3: [libvirt] hw_machine_type has x8664=q35, and libvirt knows no architecture x8664: is x86_64 meant?",
