@@ -10,6 +10,7 @@ from pathlib import Path
 from agent.command.acts import ACTS, OF_NODES
 from agent.command.cases import replay, save
 from agent.command.data import about, print_data, print_failure, print_misuse
+from agent.command.doubts import doubtful_names
 from agent.command.exits import Exit
 from agent.command.picture.page import write_picture
 from agent.command.rehearsal import rehearse
@@ -106,8 +107,6 @@ def _report(verb: Verb, options: argparse.Namespace) -> Report | None:
             f"{', '.join(OF_NODES)}"
         ) from error
     except PolicyError as error:
-        from agent.command.doubts import doubtful_names  # a service that is well runs without it
-
         for text in doubtful_names(settings_of(options)):
             error.add_note(f"configuration: {text}")
         raise
