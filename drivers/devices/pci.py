@@ -1,7 +1,8 @@
 """The stock of PCI devices: a provider for each PF or plain device; VFs are counted on their PF."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from drivers.devices.health import ills
 from drivers.devices.match import (
@@ -16,11 +17,11 @@ from drivers.devices.match import (
     traits_of,
     unknown_cards,
 )
-from drivers.devices.ports import functions_by_interface, passed_through, tenants_of_devices, tenants_of_ports
+from drivers.devices.ports import functions_by_interface, passed_through, unbooked
 from drivers.devices.reserve import RULE, marks, short
 from drivers.devices.stock import DeviceStock, nova_name
 from drivers.errors import PolicyError
-from drivers.facts import HostFacts, PciFunction, Tenant
+from drivers.facts import HostFacts, PciFunction
 from drivers.pci import PciAddress
 from drivers.policy import Bandwidth, DevicePolicy, DeviceRule
 from drivers.reasons import Reason
@@ -41,8 +42,7 @@ class _Use:
     held: frozenset[PciAddress]  # by <hostdev> and <interface type='hostdev'>: their drivers are away from the host
     given: frozenset[PciAddress]  # those, and the functions of interfaces that guests have whole
     divided: frozenset[PciAddress]  # mediated devices exist on them, offered or not
-    ports: Mapping[PciAddress, Tenant]  # functions that nova's guests have as ports
-    devices: Mapping[PciAddress, Tenant]  # functions that nova's guests have as ports or otherwise
+    unbooked: frozenset[PciAddress]  # as the function of this name
 
 
 def pci_stock(facts: HostFacts, policy: DevicePolicy, standing: Standing) -> list[DeviceStock]:
@@ -63,11 +63,13 @@ def pci_stock(facts: HostFacts, policy: DevicePolicy, standing: Standing) -> lis
     for function in facts.devices.functions:
         if match := by_itself(function, functions, spoken_of, policy):
             groups.setdefault(function.pf or function.address, []).append(match)
-    use = _use_of(facts)
-    stock = {}
-    for address, matched in sorted(groups.items()):
-        if together := offered_together(address, matched, facts):
-            stock[address] = _pci_provider(address, together, functions, use, policy, standing)
+    together = {address: offered_together(address, matched, facts) for address, matched in sorted(groups.items())}
+    use = _use_of(facts, chain.from_iterable(together.values()))
+    stock = {
+        address: _pci_provider(address, matched, functions, use, policy, standing)
+        for address, matched in together.items()
+        if matched
+    }
     for address, silent in _silent(functions, ruled, hidden).items():
         rule = ruled.get(silent[0].address) or hidden[silent[0].address]
         kept = _with_silent_functions(stock.get(address), address, silent, rule, standing)
@@ -94,7 +96,7 @@ def _pci_provider(
             or ills(match.function, functions.get(address), unruled=match.rule is None)
         )
     }
-    away = {match.function.address: IN_A_PORT for match in matched if _is_unbooked(match, use)} | sick
+    away = {one.address: IN_A_PORT for match in matched if (one := match.function).address in use.unbooked} | sick
     stands = standing.provider(suffix)
     before = reserved_by_operator_on(stands) | _used_for_good(matched, use.held)
     inventories: dict[str, tuple[Inventory, Reason]] = {}
@@ -136,26 +138,16 @@ def _perhaps_ruled(facts: HostFacts, policy: DevicePolicy) -> frozenset[PciAddre
     )
 
 
-def _use_of(facts: HostFacts) -> _Use:
+def _use_of(facts: HostFacts, matched: Iterable[Match]) -> _Use:
     held = frozenset[PciAddress]().union(*(guest.pci for guest in facts.guests))
-    functions, ports = functions_by_interface(facts), tenants_of_ports(facts)
+    functions = functions_by_interface(facts)
     parents = {mdev.parent for mdev in facts.devices.mdevs}
     return _Use(
         held=held,
         given=held.union(*(passed_through(guest, functions) for guest in facts.guests)),
         divided=frozenset(one.address for one in facts.devices.mdev_parents if one.address and one.name in parents),
-        ports=ports,
-        devices={**tenants_of_devices(facts), **ports},
+        unbooked=unbooked(facts, matched),
     )
-
-
-def _is_unbooked(match: Match, use: _Use) -> bool:
-    """Return whether a guest has a function that nova gives to ports of networks, without an allocation of it."""
-    if match.rule and match.rule.physical_network is None:
-        return False
-    tenants = use.devices if match.rule else use.ports  # of a rule's network, also with the vnic_type direct-physical
-    tenant = tenants.get(match.function.address)
-    return tenant is not None and match.resource_class not in (tenant.overridden or {})
 
 
 def _in_use(function: PciFunction, use: _Use) -> str | None:

@@ -1,8 +1,10 @@
 """Find the PCI functions that guests have through ports of networks."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping
 
-from drivers.facts import Guest, HostFacts, Tenant
+from drivers.devices.match import Match
+from drivers.facts import Guest, HostFacts
 from drivers.pci import PciAddress
 
 
@@ -24,22 +26,34 @@ def passed_through(guest: Guest, functions: Mapping[str, PciAddress]) -> frozens
     return frozenset(functions[name] for name in guest.netdevs | guest.vdpa if name in functions)
 
 
-def tenants_of_ports(facts: HostFacts) -> dict[PciAddress, Tenant]:
+def unbooked(facts: HostFacts, matched: Iterable[Match]) -> frozenset[PciAddress]:
     """
-    Return the owners of nova's guests that have functions as ports, by function.
+    Return the functions that guests of nova have through ports, beyond the amounts that their flavors name.
 
-    Nova allocates nothing for such a function, unless the flavor names its class. Guests of other programs are left
-    out: nothing tells whether these allocate it.
+    ``matched`` are all functions that are offered. Nova allocates nothing for a port's function, but what the flavor
+    names of a class. Nothing tells for which device: the guest's other devices of the class count first, and each of
+    several cards may be without the allocation. An amount that cannot be read is none, as in nova. Guests of other
+    programs are left out: nothing tells whether these allocate their ports.
     """
     functions = functions_by_interface(facts)
-    return {
-        address: guest.tenant
-        for guest in facts.guests
-        if guest.tenant
-        for address in guest.ports | passed_through(guest, functions)
-    }
+    matches = sorted(matched, key=lambda match: match.function.address)
+    found: set[PciAddress] = set()
+    for guest, tenant in ((one, one.tenant) for one in facts.guests if one.tenant):
+        ports = guest.ports | passed_through(guest, functions)
+        has = [match for match in matches if match.function.address in guest.pci | ports]
+        left = Counter(match.resource_class for match in has)
+        left.subtract({name: amount or 0 for name, amount in (tenant.overridden or {}).items()})
+        counts = Counter[tuple[PciAddress, str]]()  # by card and class
+        for match in has:
+            slot = match.function.pf or match.function.address, match.resource_class
+            if _is_a_ports(match, ports) and counts[slot] < left[match.resource_class]:
+                counts[slot] += 1
+                found.add(match.function.address)
+    return frozenset(found)
 
 
-def tenants_of_devices(facts: HostFacts) -> dict[PciAddress, Tenant]:
-    """Return the owners of nova's guests by each function that they have; ``tenants_of_ports`` has a part of it."""
-    return {address: guest.tenant for guest in facts.guests if guest.tenant for address in guest.pci}
+def _is_a_ports(match: Match, ports: Container[PciAddress]) -> bool:
+    """Return whether a guest has a function through a port; with the vnic_type direct-physical it is no interface."""
+    if match.rule:
+        return match.rule.physical_network is not None
+    return match.function.address in ports

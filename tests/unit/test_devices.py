@@ -315,6 +315,35 @@ def test_a_vf_that_neutron_gave_to_a_guest_is_not_on_offer(
     assert (stock.total, stock.reserved, UNHEALTHY in one.traits) == (8, reserved, bool(reserved))
 
 
+@pytest.mark.parametrize(
+    ("ports", "others", "named", "reserved"),
+    [
+        pytest.param("01", "", 1, {"81": 1}, id="two ports and one unit"),
+        pytest.param("01", "", 2, {"81": 0}, id="two ports and two units"),
+        pytest.param("0", "1", 1, {"81": 1}, id="a port beside the device that the flavor gives"),
+        pytest.param("0", "1", None, {"81": 1}, id="a port beside a device of an alias"),
+        pytest.param("0", "", 0, {"81": 1}, id="no unit"),
+        pytest.param("0", "", "odd", {"81": 1}, id="an amount that nova cannot read either"),
+        pytest.param("02", "", 1, {"81": 1, "83": 1}, id="ports on two cards, either of which may have the unit"),
+    ],
+)
+def test_a_port_beyond_the_amount_that_its_flavor_names_is_not_on_offer(
+    ports: str, others: str, named: int | str | None, reserved: dict[str, int]
+) -> None:
+    vfs = [at("0000:81:10.0"), at("0000:81:10.1"), at("0000:83:10.0")]
+    has = [frozenset(vfs[int(one)] for one in some) for some in (ports, others)]
+    flavor = {} if named is None else {"SRIOV_NET_VF": named if isinstance(named, int) else None}
+    guest = Guest(
+        uuid="1", state="running", pci=has[0] | has[1], ports=has[0], tenant=replace(NOVAS, overridden=flavor)
+    )
+
+    found = offered(replace(host(*card(vfs=4), *card("0000:83:00.0", 4)), guests=(guest,)), ALL)
+
+    assert {bus: found[f"0000:{bus}:00.0"]["SRIOV_NET_VF"] for bus in reserved} == {
+        bus: (4, amount) for bus, amount in reserved.items()
+    }
+
+
 def test_a_link_whose_vfs_are_all_in_ports_keeps_its_bandwidth() -> None:
     functions = card(vfs=1)
     guest = Guest(uuid="1", state="running", pci=VF, ports=VF, tenant=NOVAS)
