@@ -1,7 +1,6 @@
 """Metrics for Prometheus: served on a port, or written to a file for the node exporter."""
 
 import json
-import os
 import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -296,8 +295,8 @@ def serve(
     """
     Serve /metrics, /healthz (the loop makes progress) and /readyz (all sources serve) at an address, in a thread.
 
-    /readyz?strict also wants that the last pass ended well for every node: a gate, where /readyz is a probe. Return the
-    port; ``port`` 0 takes a free one.
+    /readyz?strict also wants that the last pass ended well for every node: a gate, where /readyz is a probe. Nobody has
+    to log in, so these tell which sources failed, and not why. Return the port; ``port`` 0 takes a free one.
 
     Raises:
         OSError: cannot listen on the port.
@@ -313,7 +312,7 @@ def serve(
         good = {"/healthz": is_lively(), "/readyz": ready}.get(environ["PATH_INFO"])
         code = "404 Not Found" if good is None else "200 OK" if good else "503 Service Unavailable"
         start(code, [("Content-Type", "application/json")])
-        return [json.dumps({"status": now.sentence(), "pid": os.getpid()}).encode()]
+        return [] if good is None else [json.dumps({"ok": good, "failed": now.failed}).encode()]
 
     bound: type[_Server] = type("_Bound", (_Server,), {"address_family": family_of(address)})
     server = make_server(address, port, route, server_class=bound, handler_class=_Quiet)

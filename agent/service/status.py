@@ -53,6 +53,11 @@ class ServiceStatus:
         return [one.error for one in self.sources.values() if one.error]
 
     @property
+    def failed(self) -> list[str]:
+        """Names of the sources that failed at the last try, the newest first; empty if all served."""
+        return [name for name, one in self.sources.items() if one.error]
+
+    @property
     def is_ready(self) -> bool:
         """Whether a pass was completed (maybe refused), and all sources served at the last try."""
         return self.last_pass_s is not None and not self.errors and Status.FAILED.value not in self.outcomes.values()

@@ -4,6 +4,7 @@ import socket
 import threading
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 
 import pytest
 import requests
@@ -12,6 +13,24 @@ from agent.service.metrics import ASKING_S, MOST_ASKING, Metrics, serve
 from agent.service.status import ServiceStatus
 
 pytestmark = pytest.mark.live
+
+
+def test_health_tells_which_sources_failed_and_not_why() -> None:
+    """The error of a source has addresses and names."""
+    secret = "host-1: placement at http://10.0.0.7:8778 is not reachable"
+    served = ServiceStatus(version="1", pid=1, started_s=0.0).served(["host"], 1.0)
+    broken = replace(served, passes=1, last_pass_s=1.0).seen("placement", secret, 2.0)
+    port = serve(Metrics(), "127.0.0.1", 0, lambda: broken, lambda: True)
+    paths = ("healthz", "readyz", "readyz?strict", "nosuch")
+
+    answers = [requests.get(f"http://127.0.0.1:{port}/{path}", timeout=5) for path in paths]
+
+    assert [one.text for one in answers] == [
+        '{"ok": true, "failed": ["placement"]}',
+        '{"ok": false, "failed": ["placement"]}',
+        '{"ok": false, "failed": ["placement"]}',
+        "",
+    ]
 
 
 def test_slow_clients_leave_room_for_others_and_are_ended() -> None:
