@@ -11,6 +11,7 @@ from pathlib import Path
 
 from agent.audit.heal import read_policy
 from agent.command.doubts import doubtful_names, never_repaired
+from agent.command.open_files import open_files
 from agent.connect.choice import Choice, asking_nova, open_client, open_driver, open_nova
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.nova.client import NovaClient
@@ -55,7 +56,7 @@ def check_host(choice: Choice, read_settings: Callable[[], Settings]) -> tuple[C
         settings = read_settings()
     except ConfigError as error:
         return tuple(Check("configuration", False, problem) for problem in error.problems)
-    checks = [*check_option_names(settings), *tell_rules(settings), try_state(settings)]
+    checks = [*check_option_names(settings), *tell_rules(settings), *check_passwords(settings), try_state(settings)]
     checks.append(_try("service", partial(_check_service, settings)))
     checks += _check_approvals(settings)
     surveys: dict[str, Survey] = {}
@@ -92,6 +93,11 @@ def tell_rules(settings: Settings) -> list[Check]:
         else ""
     )
     return [Check("device_spec", True, f"{count} rule(s) from {', '.join(map(str, files))}{more}")]
+
+
+def check_passwords(settings: Settings) -> list[Check]:
+    """Name the files with a password that others can read."""
+    return [Check("passwords", False, sentence) for sentence in open_files(settings)]
 
 
 def try_state(settings: Settings) -> Check:

@@ -12,7 +12,7 @@ from rich.console import Console
 from agent.bare_metal.nodes import BareMetalNodes
 from agent.bare_metal.run import NodesOutcome, foresee_nodes, run_nodes
 from agent.bare_metal.write import Progress
-from agent.command.check import check_option_names, try_state
+from agent.command.check import check_option_names, check_passwords, try_state
 from agent.command.exits import Exit
 from agent.command.forms import CheckForm, ChecksForm, NodesForm, NodesPassForm, ShownNodesForm, ShownTreeForm
 from agent.command.host_tables import print_checks, print_shown
@@ -116,7 +116,7 @@ def check(options: argparse.Namespace) -> Report:
     detail = f"{where} has {count if count else NO_NODES}{' nodes for this agent' if count else ''}"
     checks: list[CheckForm] = [
         {"check": one.name, "ok": one.ok, "detail": one.detail}
-        for one in (*check_option_names(settings), try_state(settings))
+        for one in (*check_option_names(settings), *check_passwords(settings), try_state(settings))
     ]
     checks += [{"check": "ironic", "ok": bool(count), "detail": detail}]
     checks += [{"check": "node", "ok": False, "detail": f"{one.uuid}: {one.why}"} for one in share.misfits.values()]

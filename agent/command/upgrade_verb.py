@@ -22,7 +22,7 @@ class Code(IntEnum):
     FAILURE = 2  # the service would not pass
 
 
-_MILD = frozenset({"clock", "nova", "service", "approval", "devices", "storage", "provider_config"})
+_MILD = frozenset({"clock", "nova", "service", "approval", "devices", "storage", "provider_config", "passwords"})
 
 
 def upgrade(options: argparse.Namespace) -> Report:

@@ -1,0 +1,90 @@
+"""``check`` names a file with a password that others can read, and no other file."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from agent.command.open_files import open_files
+from agent.settings.read import load_settings
+
+OWN = "[placement]\nauth_type = password\npassword = s3cret\n"
+NOVAS = "[DEFAULT]\ntransport_url = rabbit://nova:s3cret@10.0.0.7:5672/\n"
+CLOUDS = "clouds:\n  a:\n    auth:\n      username: admin\n      password: s3cret\n"
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that others can pass, unlike those of pytest."""
+    with TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def written(folder: Path, name: str, text: str, mode: int) -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    path.chmod(mode)
+    return path
+
+
+def told(path: Path, clouds: tuple[Path, ...] = ()) -> list[str]:
+    state = f"[agent]\nstate_directory = {path.parent}\n"
+    return open_files(load_settings([path, written(path.parent, "state.conf", state, 0o644)]), clouds)
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "is_open"),
+    [
+        pytest.param(OWN, 0o640, False, id="for its group"),
+        pytest.param(OWN, 0o644, True, id="for all"),
+        pytest.param(OWN, 0o604, True, id="for others"),
+        pytest.param(NOVAS, 0o644, True, id="a URL with a login"),
+        pytest.param("[DEFAULT]\n# password = a\ninject_password = false\nhost = a\n", 0o644, False, id="no password"),
+        pytest.param("[placement]\npassword =\n", 0o644, False, id="an empty one"),
+    ],
+)
+def test_a_configuration_with_a_password_is_not_for_others(text: str, mode: int, is_open: bool, folder: Path) -> None:
+    path = written(folder, "agent.conf", text, mode)
+
+    assert bool(found := told(path)) is is_open
+    assert all(f"{path} has a password, and every user of this host can read it: " in one for one in found)
+
+
+def test_a_closed_folder_closes_its_files(folder: Path) -> None:
+    path = written(folder, "agent.conf", OWN, 0o644)
+    folder.chmod(0o750)
+
+    assert told(path) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other groups")
+@pytest.mark.parametrize(("group", "is_open"), [(0, False), (4242, False), (4343, True)], ids=["root", "service", "x"])
+def test_a_file_is_for_the_group_of_the_service_alone(group: int, is_open: bool, folder: Path) -> None:
+    path = written(folder, "agent.conf", OWN, 0o640)
+    os.chown(folder, 0, 4242)
+    os.chown(path, 0, group)
+
+    assert [one.partition(": ")[0] for one in told(path)] == (
+        [f"{path} has a password, and the group 4343 can read it"] if is_open else []
+    )
+
+
+def test_a_credential_of_systemd_is_not_for_others(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (handed := folder / "credentials").mkdir()
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(handed))
+    config = written(folder, "agent.conf", "", 0o644)
+    files = [written(folder, "placement-password", "a", 0o644), written(handed, "nova-password", "a", 0o604)]
+    written(folder, "ironic-password", "a", 0o600)
+
+    assert [one.partition(" ")[0] for one in told(config)] == [str(path) for path in files]
+
+
+def test_a_file_of_clouds_is_told_where_it_has_a_password(folder: Path) -> None:
+    config = written(folder, "agent.conf", "", 0o644)
+    clouds = written(folder, "clouds.yaml", CLOUDS, 0o644)
+    bare = written(folder, "bare.yaml", CLOUDS.replace("      password: s3cret\n", ""), 0o644)
+
+    assert [one.partition(" ")[0] for one in told(config, (clouds, bare, folder / "none.yaml"))] == [str(clouds)]
