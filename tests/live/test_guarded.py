@@ -6,13 +6,20 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 from keystoneauth1 import exceptions
 from keystoneauth1.session import Session
 
 from agent.connect.guarded import LIMIT_BYTES, GuardedSession, UnusableAnswer
+from beds import proxy
+from beds.agents import run_agent
+from beds.golden import HOSTS
+from beds.nova import as_json
+from beds.proxy import Proxy, Request
 from reportclient.transport import _retry_after_s
 
 pytestmark = pytest.mark.live
@@ -172,3 +179,80 @@ def test_a_connection_is_used_again_after_an_answer() -> None:
         assert ports == {b"one"}
         pools = session.session.get_adapter(server.url).poolmanager.pools  # type: ignore[attr-defined]
         assert [pools[key].num_connections for key in pools.keys()] == [1]  # noqa: SIM118 - no iterator without
+
+
+# -- a login of the command, and each service that sends it elsewhere -------------------------------------------------
+
+PASSWORD, TOKEN = "password-of-the-agent", "token-of-the-agent"
+LOGIN = {
+    **{"auth_type": "password", "username": "agent", "password": PASSWORD, "project_name": "service"},
+    **{"user_domain_name": "Default", "project_domain_name": "Default"},
+}
+
+
+def sends_elsewhere(sink: Proxy, status: int) -> Callable[[Request, object], proxy.Answer]:
+    return lambda request, _: proxy.Answer(status, (("Location", f"{sink.url}{request.path}"),))
+
+
+def keystone_for(services: Proxy, sink: Proxy) -> Callable[[Request, object], proxy.Answer]:
+    """Answers each login with a token, and a catalog in which one server is every service; its link leads elsewhere."""
+    catalog = [
+        {"type": kind, "name": kind, "id": kind, "endpoints": [{"id": kind, **_endpoint(f"{services.url}/{kind}")}]}
+        for kind in ("placement", "baremetal", "compute")
+    ]
+    dates = {"issued_at": "2026-01-01T00:00:00.000000Z", "expires_at": "2099-01-01T00:00:00.000000Z"}
+    token = {"methods": ["password"], **dates, "user": {"id": "u", "name": "agent"}, "catalog": catalog}
+
+    def answer(request: Request, _forward: object) -> proxy.Answer:
+        if request.method == "POST":
+            assert PASSWORD in request.body.decode()
+            return replace(as_json(201, {"token": token}), headers=(("X-Subject-Token", TOKEN),))
+        version = {"id": "v3.14", "status": "stable", "links": [{"rel": "self", "href": f"{sink.url}/v3/"}]}
+        return as_json(200, {"version": version})
+
+    return answer
+
+
+def _endpoint(url: str) -> dict[str, str]:
+    return {"interface": "public", "url": url, "region": "RegionOne", "region_id": "RegionOne"}
+
+
+@pytest.mark.parametrize("status", [301, 307])
+@pytest.mark.parametrize("service", ["placement", "keystone", "ironic", "nova"])
+def test_no_service_gets_the_login_sent_elsewhere(
+    service: str, status: int, write_config: Callable[..., Path], tmp_path: Path
+) -> None:
+    asked: list[Request] = []
+    caught: list[Request] = []
+
+    def take(request: Request, _forward: object) -> proxy.Answer:
+        caught.append(request)
+        return as_json(200, {})
+
+    with Proxy("", hook=take) as sink, Proxy("") as services, Proxy("") as keystone:
+        elsewhere, login = sends_elsewhere(sink, status), keystone_for(services, sink)
+
+        def answer(request: Request, forward: object) -> proxy.Answer:
+            asked.append(request)
+            return (
+                login(request, forward) if (request.method, request.path) == ("GET", "/v3") else elsewhere(request, 0)
+            )
+
+        services.hook = answer
+        keystone.hook = answer if service == "keystone" else login
+        groups = {name: {**LOGIN, "auth_url": f"{keystone.url}/v3"} for name in ("placement", "ironic", "nova")}
+        driver = {"compute_driver": "ironic.IronicDriver"} if service == "ironic" else {}
+        config = write_config(DEFAULT=driver, agent={"state_directory": tmp_path / "state"}, **groups)
+        files = ("--config-file", HOSTS / "four-cells/agent.conf", "--config-file", config)
+        options: tuple[object, ...] = ("--host", HOSTS / "four-cells/archive", *files)
+        if service == "nova":
+            options = (*options, "--embedded-dir", tmp_path / "run")
+            run_agent("sync", *options)  # so that nova is asked about a host that placement has
+        verb = {"ironic": "discover", "nova": "check"}.get(service, "show")
+        done = run_agent(verb, *(files if service == "ironic" else options))
+
+    assert done.code in (1, 3), done.out
+    assert f"redirects to another server, {sink.url}" in " ".join((done.out + done.err).split()), done.out + done.err
+    assert caught == []
+    secrets = [one.header("X-Auth-Token") == TOKEN or PASSWORD in one.body.decode() for one in asked]
+    assert any(secrets), "the login was there to be taken"
