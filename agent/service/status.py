@@ -128,7 +128,7 @@ def read_status(directory: Path) -> dict[str, Any]:
     path = directory / _NAME
     try:
         record: dict[str, Any] = json.loads(read_whole(path))
-        if record["format"] != _FORMAT:
+        if record["format"] != _FORMAT or not _is_whole(record):
             raise ValueError("another format")
     except FileNotFoundError as error:
         raise StateError(
@@ -137,9 +137,20 @@ def read_status(directory: Path) -> dict[str, Any]:
         ) from error
     except OSError as error:
         raise StateError(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StateError(f"{path} is not a status file of this version: restart the service") from error
     return record
+
+
+def _is_whole(record: Mapping[str, Any]) -> bool:
+    """Whether a status has all that versions before wrote too; KeyError, TypeError or AttributeError: it lacks some."""
+    numbers = [record[name] for name in ("pid", "started_s", "took_s", "interval_s", "passes")]
+    numbers += [record.get(name) or 0 for name in ("last_pass_s", "written_s", "waits_s")]
+    numbers += [one["ok_s"] or 0 for one in record["sources"].values()] + [*record["findings"].values()]
+    texts = [record["version"], record["sentence"], *record["outcomes"].values(), *record["notes"]]
+    texts += [one["error"] for one in record["sources"].values()]
+    fits = all(isinstance(one, int | float) and abs(one) < 1e18 for one in numbers)
+    return fits and all(isinstance(one, str) for one in texts) and isinstance(record["ready"], bool)
 
 
 def is_running(record: Mapping[str, Any]) -> bool:

@@ -33,6 +33,10 @@ class Approval:
     outline: Outline  # tells whether a later plan is the rest of this one, after a conversion that was cut off
     begun: bool = False  # True: the conversion may have been carried out, in part or in full
 
+    def __post_init__(self) -> None:
+        if not all(isinstance(text, str) for text in (self.node, self.where, self.digest, self.approved)):
+            raise TypeError("a name, a digest or a time is no text")
+
 
 class UntrustedApproval(Exception):
     """An approval that does not count; the message names the file and what is wrong with it."""

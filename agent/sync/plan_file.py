@@ -24,6 +24,10 @@ class SavedPlan:
     where: str  # the placement's name
     plan: ReadPlanForm
 
+    def __post_init__(self) -> None:
+        if not all(isinstance(text, str) for text in (self.node, self.where, self.plan["digest"])):
+            raise TypeError("a name or a digest is no text")
+
 
 def write_plans(path: Path, plans: Iterable[tuple[ComputeNode, Draft]]) -> None:
     """

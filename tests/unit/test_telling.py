@@ -283,3 +283,21 @@ def test_requests_are_told_apart_by_what_they_ask_for_and_not_of_whom(path: str,
 )
 def test_a_refusal_that_tells_what_was_asked_is_an_answer(code: int, expected: bool) -> None:
     assert served(code) is expected
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"sources": []}, {"outcomes": {"host": 1}}, {"pid": "1"}, {"ready": 1}, {"notes": [{}]}, {"took_s": 1e300}),
+        *({"sources": {"host": {}}}, {"last_pass_s": "x"}, {"findings": {"orphaned": None}}),
+    ],
+    ids=str,
+)
+def test_a_status_of_another_form_is_refused(tmp_path: Path, wrong: dict[str, object]) -> None:
+    write_status(tmp_path, STATUS)
+    whole = json.loads((tmp_path / "status.json").read_text())
+    assert read_status(tmp_path) == whole
+    (tmp_path / "status.json").write_text(json.dumps({**whole, **wrong}))
+
+    with pytest.raises(StateError, match="is not a status file of this version"):
+        read_status(tmp_path)
