@@ -9,6 +9,7 @@ from typing import Any
 from keystoneauth1 import exceptions
 
 from reportclient.errors import Rejected, mask
+from reportclient.json_text import decode_json
 from reportclient.keystone import FAILURES, Sender
 
 _KEPT = ("Age", "Content-Type", "Date", "Last-Modified", "Retry-After", "x-openstack-request-id")
@@ -100,7 +101,7 @@ class RecordedAnswer:
 
     def json(self) -> Any:
         """Return the decoded body; ValueError when it is no JSON, as from ``requests``."""
-        return json.loads(self.exchange.text)
+        return decode_json(self.exchange.text)
 
 
 class RecordedSender:
@@ -142,7 +143,7 @@ def decode_exchanges(text: str) -> tuple[Exchange, ...]:
     Raises:
         ValueError, RecursionError: the text is in another form.
     """
-    return tuple(_decode(count, json.loads(line)) for count, line in enumerate(text.split("\n"), 1) if line)
+    return tuple(_decode(count, decode_json(line)) for count, line in enumerate(text.split("\n"), 1) if line)
 
 
 def _decode(count: int, record: object) -> Exchange:

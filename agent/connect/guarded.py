@@ -15,6 +15,8 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ReadTimeoutError
 
+from reportclient.json_text import check_values
+
 LIMIT_BYTES = 32 << 20  # of an answer once it is unpacked; 1,000 nodes of an Ironic take 2 MiB
 LONGEST_SLEEP_S = 10  # in one request, before it is sent again as its service asks
 _PART_BYTES = 1 << 16
@@ -31,8 +33,8 @@ class GuardedSession(requests.Session):
     """
     A session that follows redirects only within one server, as keystoneauth sends token and password along.
 
-    An answer has at most ``LIMIT_BYTES``. It must be whole within the timeout of its request, which the libraries below
-    apply to each part of an answer only.
+    An answer has at most ``LIMIT_BYTES`` and ``MOST_VALUES``. It must be whole within the timeout of its request, which
+    the libraries below apply to each part of an answer only.
     """
 
     def __init__(self, connections: int = 10) -> None:
@@ -54,6 +56,7 @@ class GuardedSession(requests.Session):
             _check_redirect(answer)
             _put_off(answer)
             answer._content = _read(answer)  # where requests itself keeps an answer that was read
+            _check_values(answer)
         return answer
 
 
@@ -96,6 +99,13 @@ def _read(answer: requests.Response) -> bytes:
             raise requests.ReadTimeout(error) from error
         raise
     return b"".join(parts)
+
+
+def _check_values(answer: requests.Response) -> None:
+    try:
+        check_values(answer.content)
+    except ValueError as error:
+        raise UnusableAnswer(f"the answer of {answer.url} cannot be read: {error}") from error
 
 
 class _Until(RawIOBase):

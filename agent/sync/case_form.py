@@ -1,10 +1,10 @@
 """Contents of ``case.json``, and the check of its form."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, NotRequired, TypedDict
 
 from agent.form_errors import form_error
+from reportclient.json_text import decode_json
 
 FORMAT = 1
 
@@ -114,7 +114,7 @@ def decode_about(text: str) -> CaseForm:
     Raises:
         ValueError, RecursionError: the text is not JSON, or not in this form.
     """
-    record: CaseForm = json.loads(text, parse_constant=_refuse)
+    record: CaseForm = decode_json(text, _refuse)
     if wrong := form_error(record, _SCHEMA):
         raise ValueError(f"case.json: {wrong}")
     return record

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from drivers.errors import DiscoveryError, MalformedFact
 from drivers.facts import DiskFacts, DiskSpace, DiskUnread, PoolSpace
+from reportclient.json_text import decode_json
 
 FORMAT = 1
 DISK = "disk.json"
@@ -75,7 +76,7 @@ class HostArchive:
         """Read the JSON object in one file; errors as ``read``, and MalformedFact when it is not a JSON object."""
         document = self.read(name)
         try:
-            value = json.loads(document.text)
+            value = decode_json(document.text)
         except (ValueError, RecursionError) as error:
             raise MalformedFact(f"{document.source} is not JSON: {error}") from error
         if not isinstance(value, dict):
