@@ -7,23 +7,24 @@ from functools import partial
 from pathlib import Path
 
 from agent.allocations.decide.fit import Claimant, misfits, others_stock
-from agent.allocations.decide.in_use import in_use
-from agent.allocations.decide.sets import merge_set
+from agent.allocations.decide.sets import added, merge_set, replace_set, reverted_set
 from agent.allocations.operations import Ending, Operations, Result
 from agent.command.exits import Exit
 from agent.command.forms import EndingForm
 from agent.command.host_tables import print_ending
 from agent.command.result import Report, choice_of
-from agent.connect.choice import lists_nodes, node_of, open_client, open_driver, settings_for
+from agent.command.used_here import loses, uses_of
+from agent.connect.choice import open_client, open_driver, settings_for
 from agent.errors import ConfigError
-from agent.state.identity import read_identity
 from agent.sync.node import ComputeNode
 from drivers.errors import DiscoveryError
 from drivers.looks import look
-from reportclient.allocations import AllocationRequest
+from reportclient.allocations import AllocationRequest, Consumer, Slots
 from reportclient.client import PlacementClient
 from reportclient.errors import Absent
 from reportclient.payload import decode_request
+
+_BY_FORCE = "stop or resize the guest first, or repeat the command with --force"
 
 
 def claim(options: argparse.Namespace) -> Report:
@@ -42,64 +43,47 @@ def move(options: argparse.Namespace) -> Report:
 def confirm(options: argparse.Namespace) -> Report:
     """Remove the allocations that a migration kept; a migration without allocations counts as done."""
     client, where = _open(options)
-    if used := _still_used(options, client, where):
+    if used := uses_of(options, client, where)[0]:
         return _refused(client, options.consumer, f"{used}: revert the move, or run release {options.consumer} --force")
     return _report(Operations(client).confirm(options.consumer), well=(Result.DONE, Result.ABSENT))
 
 
 def revert(options: argparse.Namespace) -> Report:
-    """Give a guest back the allocations that its migration kept."""
-    client, _ = _open(options)
-    return _report(Operations(client).revert(options.consumer, options.migration))
+    """Give a guest back the allocations that its migration kept. One that runs at its new place needs force."""
+    client, where = _open(options)
+    guest, kept = client.consumer(options.consumer), client.consumer(options.migration)
+    used = ""
+    if guest and kept:
+        after = reverted_set(guest.slots, kept.slots, client.sharing())
+        used = loses(options, client, where, guest, added(guest.slots, kept.slots), after)
+    return _unless_used(options, client, used, lambda: Operations(client).revert(options.consumer, options.migration))
 
 
 def release(options: argparse.Namespace) -> Report:
     """Remove all allocations of a guest; a guest without allocations counts as done. One that runs here needs force."""
     client, where = _open(options)
-    operations, used = Operations(client), ""
+    operations, used, left = Operations(client), "", ""
     try:
-        used = _still_used(options, client, where)
+        used, left = uses_of(options, client, where)
     except DiscoveryError as error:
         if not options.force:
             raise
         used = f"it is not known whether guest {options.consumer} runs on this host: {error}"
-    if used and not options.force:
-        note = f"{used}: stop the guest first, or run release {options.consumer} --force"
-        return _refused(client, options.consumer, note)
     let_go = operations.release_forced if options.force else operations.release
-    ending = let_go(options.consumer)
-    ending = replace(ending, note=used) if used and ending.told is Result.DONE else ending
-    return _report(ending, well=(Result.DONE, Result.ABSENT))
+    return _unless_used(options, client, used, partial(let_go, options.consumer), left)
 
 
-def _still_used(options: argparse.Namespace, client: PlacementClient, where: str) -> str:
-    """
-    Return which guest that runs here uses what the consumer has on this host, as ``in_use``; empty: none does.
-
-    The host is read only where the consumer has something on it.
-
-    Raises:
-        DiscoveryError: the host cannot be read. PlacementError: placement cannot.
-    """
-    choice = choice_of(options)
-    settings = settings_for(choice)
-    consumer = client.consumer(options.consumer)
-    if consumer is None or lists_nodes(settings):
-        return ""
-    if not settings.recorded:
-        known = read_identity(settings.identity_folders)
-        if known is None or client.tree_of(known).keys().isdisjoint(consumer.slots):
-            return ""
-    with open_driver(settings, choice) as driver:
-        for name in driver.nodes():
-            survey = look(partial(driver.survey, name))
-            root_uuid = node_of(name, driver, client, settings, where, choice).known_uuid(survey)
-            names = {uuid: one for uuid, (one, _) in client.tree_of(root_uuid).items()} if root_uuid else {}
-            if not names.keys().isdisjoint(consumer.slots):
-                running = {guest.uuid for guest in survey.facts.guests if guest.active}
-                suspects = sorted(running & {consumer.uuid} or running)
-                return in_use(consumer, names, {uuid: client.consumer(uuid) for uuid in suspects})
-    return ""
+def _unless_used(
+    options: argparse.Namespace, client: PlacementClient, used: str, act: Callable[[], Ending], left: str = ""
+) -> Report:
+    """Refuse what takes allocations away that a guest here has in use, without force; ``left`` is a remark on it."""
+    verb, uuid = options.verb, options.consumer
+    if used and not options.force:
+        released = f"stop the guest first, or run release {uuid} --force"
+        return _refused(client, uuid, f"{used}: {released if verb == 'release' else _BY_FORCE}")
+    ending = act()
+    ending = replace(ending, note=used or left) if ending.told is Result.DONE else ending
+    return _report(ending, well=(Result.DONE, Result.ABSENT) if verb == "release" else (Result.DONE,))
 
 
 def _refused(client: PlacementClient, uuid: str, note: str) -> Report:
@@ -141,7 +125,35 @@ def _place(options: argparse.Namespace, act: Callable[[Operations, list[Allocati
         requests, reasons = _fitting(options, client, where, requests)
         if not requests:
             return _report(Ending(told=Result.NO_ROOM, consumer=options.consumer, note="; ".join(reasons)))
-    return _report(_others(options, client) or act(Operations(client), requests))
+    if others := _others(options, client):
+        return _report(others)
+    used = _loses_by_claim(options, client, where, requests)
+    return _unless_used(options, client, used, lambda: act(Operations(client), requests))
+
+
+def _loses_by_claim(
+    options: argparse.Namespace, client: PlacementClient, where: str, requests: Sequence[AllocationRequest]
+) -> str:
+    """Return what the guest uses here and would lose by the first of these requests that takes such; else empty."""
+    takes = options.verb == "claim" and (options.replace or options.merge)
+    guest = client.consumer(options.consumer) if takes else None
+    if guest is None:
+        return ""
+    for request in requests:
+        after = _set_of_claim(options, client, guest, decode_request(request))
+        if used := loses(options, client, where, guest, guest.slots, after):
+            return used
+    return ""
+
+
+def _set_of_claim(options: argparse.Namespace, client: PlacementClient, guest: Consumer, request: Slots) -> Slots:
+    if options.replace:
+        return replace_set(guest.slots, request, client.sharing())
+    before = decode_request(_read(options.instead_of)) if options.instead_of else {}
+    try:
+        return merge_set(guest.slots, before, request)
+    except ValueError:  # the guest has less than --instead-of says: the operation itself refuses that
+        return guest.slots
 
 
 def _claim(options: argparse.Namespace, operations: Operations, requests: list[AllocationRequest]) -> Ending:
@@ -218,8 +230,4 @@ def _claimant(options: argparse.Namespace, client: PlacementClient) -> Claimant 
     guest = client.consumer(options.consumer) if options.merge else None
     if guest is None:
         return Claimant(options.consumer)
-    before = decode_request(_read(options.instead_of)) if options.instead_of else {}
-    try:
-        return Claimant(guest.uuid, merge_set(guest.slots, before, {}))
-    except ValueError:  # the guest has less than --instead-of says: the operation itself refuses that
-        return Claimant(guest.uuid, guest.slots)
+    return Claimant(guest.uuid, _set_of_claim(options, client, guest, {}))

@@ -364,6 +364,7 @@ _TABLE = (
                 metavar="FILE",
                 type=Path,
             ),
+            Option("--force", "with --replace or --merge: even if the guest runs here and uses what it would lose"),
         ),
         contradictions=(
             (
@@ -402,7 +403,12 @@ _TABLE = (
         doing="asking placement",
         example=f"{GUEST} --migration {MIGRATED}",
         writes=True,
-        options=(*CONSUMER, *MIGRATION_OPTION),
+        options=(
+            *HOST,
+            *CONSUMER,
+            *MIGRATION_OPTION,
+            Option("--force", "even if the guest runs here and uses what it would lose"),
+        ),
     ),
     Verb(
         name="release",

@@ -1,9 +1,11 @@
-"""``release`` and ``confirm`` while the guest runs on this host: nothing that it uses comes on offer unsaid."""
+"""What takes allocations from a guest that runs on this host: nothing that it uses comes on offer unsaid."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from beds.agents import Result
 from beds.placement import PlacementServer
 from beds.trees import add_consumer, identity
 from beds.upgrades import UPGRADES, Story, Upgrade
@@ -29,6 +31,13 @@ def lab(placement_server: PlacementServer, tmp_path: Path) -> Upgrade:
     return made
 
 
+def away(lab: Upgrade) -> None:
+    """Another host."""
+    lab.placement.send("POST", "/resource_providers", {"name": "away", "uuid": identity("away")})
+    stock = {"inventories": {"VCPU": {"total": 8}}, "resource_provider_generation": 0}
+    lab.placement.send("PUT", f"/resource_providers/{identity('away')}/inventories", stock)
+
+
 def held(lab: Upgrade, name: str) -> object:
     return lab.stands()["consumers"][name]["allocations"]
 
@@ -45,19 +54,73 @@ def test_a_guest_that_runs_here_is_released_by_force_only(lab: Upgrade) -> None:
         assert "1 VCPU on four-cells" in told
 
 
-@pytest.mark.parametrize("name", ["off", "gone"])
-def test_a_guest_that_does_not_run_here_is_released(lab: Upgrade, name: str) -> None:
-    done = lab.run("release", identity(name))
+def test_a_guest_that_is_gone_is_released(lab: Upgrade) -> None:
+    done = lab.run("release", identity("gone"))
 
-    assert (done.code, done.json["outcome"], done.json["note"], held(lab, name)) == (0, "done", "", {})
+    assert (done.code, done.json["outcome"], done.json["note"], held(lab, "gone")) == (0, "done", "", {})
+
+
+def test_the_release_of_a_guest_that_is_shut_off_here_tells_what_it_does(lab: Upgrade) -> None:
+    done = lab.run("release", identity("off"))
+
+    assert (done.code, done.json["outcome"], held(lab, "off")) == (0, "done", {})
+    for told in (done.json["note"], done.err):
+        assert "is shut off and still defined on this host" in told
+        assert "512 MEMORY_MB on four-cells" in told
+
+
+def test_a_claim_takes_nothing_that_a_guest_here_uses_unless_by_force(lab: Upgrade, tmp_path: Path) -> None:
+    """What it has beyond that may go: a resize that the hypervisor has done already, or a wrong amount."""
+    away(lab)
+
+    def claim(provider: str, *more: str, **amounts: int) -> Result:
+        body = {"allocations": {identity(provider): {"resources": amounts}}}
+        (tmp_path / "request.json").write_text(json.dumps(body), encoding="utf-8")
+        return lab.run("claim", identity("runs"), "--request", tmp_path / "request.json", *more)
+
+    for amounts in ({"VCPU": 2, "MEMORY_MB": 512}, SMALL):
+        assert claim(ROOT, "--replace", **amounts).code == 0
+        assert held(lab, "runs") == {ROOT: amounts}
+    (tmp_path / "before.json").write_text((tmp_path / "request.json").read_text(encoding="utf-8"), encoding="utf-8")
+    for more in (("--replace",), ("--merge", "--instead-of", str(tmp_path / "before.json"))):
+        refused = claim("away", *more, VCPU=1)
+        assert (refused.code, held(lab, "runs")) == (4, {ROOT: SMALL})
+        assert "512 MEMORY_MB on four-cells, 1 VCPU on four-cells a second time" in refused.json["note"]
+    less = claim(ROOT, "--replace", VCPU=1, MEMORY_MB=256)
+    assert (less.code, held(lab, "runs")) == (4, {ROOT: SMALL})
+
+    done = claim("away", "--replace", "--force", VCPU=1)
+    assert (done.code, held(lab, "runs")) == (0, {"away": {"VCPU": 1}})
+    assert "a second time" in done.json["note"]
+
+
+def test_a_move_is_not_reverted_while_the_guest_runs_at_its_new_place(lab: Upgrade) -> None:
+    away(lab)
+    add_consumer(lab.placement, "migration", {"type": "MIGRATION", "allocations": {"away": {"VCPU": 1}}})
+    order = ("revert", identity("runs"), "--migration", identity("migration"))
+
+    refused = lab.run(*order)
+    assert (refused.code, held(lab, "runs")) == (4, {ROOT: SMALL})
+    assert "512 MEMORY_MB on four-cells, 1 VCPU on four-cells a second time" in refused.json["note"]
+    done = lab.run(*order, "--force")
+    assert (done.code, held(lab, "runs")) == (0, {"away": {"VCPU": 1}})
+
+
+def test_a_move_is_reverted_where_the_guest_runs_at_its_old_place(lab: Upgrade) -> None:
+    away(lab)
+    lab.placement.send("DELETE", f"/allocations/{identity('runs')}")
+    add_consumer(lab.placement, "migration", {"type": "MIGRATION", "allocations": {ROOT: SMALL}})
+    add_consumer(lab.placement, "runs", {"allocations": {"away": {"VCPU": 1}}})
+
+    done = lab.run("revert", identity("runs"), "--migration", identity("migration"))
+
+    assert (done.code, done.json["note"], held(lab, "runs")) == (0, "", {ROOT: SMALL})
 
 
 def test_a_move_is_not_confirmed_while_the_guest_runs_where_it_was(lab: Upgrade) -> None:
     lab.placement.send("DELETE", f"/allocations/{identity('runs')}")
     add_consumer(lab.placement, "migration", {"type": "MIGRATION", "allocations": {ROOT: SMALL}})
-    lab.placement.send("POST", "/resource_providers", {"name": "away", "uuid": identity("away")})
-    stock = {"inventories": {"VCPU": {"total": 8}}, "resource_provider_generation": 0}
-    lab.placement.send("PUT", f"/resource_providers/{identity('away')}/inventories", stock)
+    away(lab)
     add_consumer(lab.placement, "runs", {"allocations": {"away": {"VCPU": 1}}})
 
     for verb in ("confirm", "release"):

@@ -1,9 +1,11 @@
 """Whether a guest that runs here uses what a consumer has."""
 
+from dataclasses import replace
+
 import pytest
 
-from agent.allocations.decide.in_use import in_use
-from reportclient.allocations import Consumer, Slots
+from agent.allocations.decide.in_use import in_use, uncovered
+from reportclient.allocations import Consumer, Float, GuestState, Holding, Holdings, Slots, Undecided
 
 NAMES = {"root": "host", "card": "host_card"}
 HERE: Slots = {"root": {"VCPU": 2}, "card": {"VGPU": 1}, "storage": {"DISK_GB": 5}}
@@ -49,3 +51,44 @@ def test_what_no_running_guest_uses_may_go(mine: Consumer, guest: Consumer | Non
 
 def test_a_guest_that_placement_does_not_know_has_no_migration() -> None:
     assert in_use(consumer("migration", HERE), NAMES, {"guest": None}) == ""
+
+
+USES = Holdings(
+    guests=frozenset({"guest"}),
+    units=(Holding("guest", "host_card", "VGPU", 1),),
+    floats=(Float("guest", "VCPU", 2, ("host",), ""),),
+    known={"guest": GuestState(active=True)},
+    told=frozenset({"VCPU", "PCPU", "VGPU"}),
+)
+UNDECIDED = Undecided("guest", "0000:84:00.0", "")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "holdings", "lost"),
+    [
+        pytest.param(HERE, {}, USES, "2 PCPU or VCPU, 1 VGPU on host_card", id="all goes"),
+        pytest.param(HERE, {**HERE, "root": {"VCPU": 1}}, USES, "1 PCPU or VCPU", id="a float that shrinks"),
+        pytest.param(HERE, {**HERE, "root": {"PCPU": 2}}, USES, "", id="the other class of CPUs"),
+        pytest.param({"root": {"VCPU": 4}}, {"root": {"VCPU": 2}}, USES, "", id="more than it uses"),
+        pytest.param(HERE, {"root": {"VCPU": 2, "VGPU": 1}}, USES, "1 VGPU on host_card", id="on another provider"),
+        pytest.param({"root": {"VCPU": 1}}, {"root": {"VCPU": 1}}, USES, "", id="less than it uses, from before"),
+        pytest.param(HERE, {}, replace(USES, known={"guest": GuestState(active=False)}), "", id="it is shut off"),
+        pytest.param(HERE, {}, replace(USES, known={}), "", id="it is not here"),
+        pytest.param({"root": {"DISK_GB": 5}}, {}, USES, "5 DISK_GB on host", id="what the hypervisor does not tell"),
+        pytest.param(
+            {"card": {"VGPU": 2}},
+            {"card": {"VGPU": 1}},
+            replace(USES, undecided=(UNDECIDED,)),
+            "1 VGPU on host_card",
+            id="a device of which it is not known what it is",
+        ),
+    ],
+)
+def test_a_guest_that_runs_loses_what_it_uses_and_has(
+    before: Slots, after: Slots, holdings: Holdings, lost: str
+) -> None:
+    told = uncovered("guest", before, after, NAMES, holdings)
+
+    assert told == (
+        lost and f"guest guest runs on this host: without these allocations, placement offers {lost} a second time"
+    )

@@ -1,9 +1,11 @@
 """Whether a guest that runs on this host uses what a consumer has here: without it, that is on offer a second time."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from agent.allocations.decide.sets import MIGRATION
-from reportclient.allocations import Consumer
+from reportclient.allocations import Consumer, Holdings, Slots
+from reportclient.names import CPUS, NO_DEVICES
 
 
 def in_use(consumer: Consumer, names: Mapping[str, str], running: Mapping[str, Consumer | None]) -> str:
@@ -13,11 +15,63 @@ def in_use(consumer: Consumer, names: Mapping[str, str], running: Mapping[str, C
     ``names`` are those of this host's providers, by uuid. ``running`` are the guests that run here, by uuid, with their
     own consumers. A guest without allocations here may have left them to its migration, which has its owner.
     """
-    mine = {uuid: resources for uuid, resources in consumer.slots.items() if uuid in names}
-    user = _user(consumer, names, running) if mine else ""
+    parts = [f"{amount} {name} on {provider}" for (provider, name), amount in _rows(consumer.slots, names).items()]
+    return _twice(_user(consumer, names, running), parts) if parts else ""
+
+
+def left_over(consumer: Consumer, names: Mapping[str, str]) -> str:
+    """Return what the end of its allocations means for a guest that is shut off on this host, as a sentence."""
+    parts = [f"{amount} {name} on {provider}" for (provider, name), amount in _rows(consumer.slots, names).items()]
+    text = (
+        f"guest {consumer.uuid} is shut off and still defined on this host: placement offers {', '.join(parts)} to "
+        f"other guests now. Undefine it, or claim its allocations again before it starts"
+    )
+    return text if parts else ""
+
+
+def uncovered(guest: str, before: Slots, after: Slots, names: Mapping[str, str], holdings: Holdings) -> str:
+    """
+    Return what a running guest uses and has allocated on this host before and not after, as a sentence; or empty.
+
+    What the hypervisor does not tell of the guest counts as used. ``names`` is as for ``in_use``.
+    """
+    state = holdings.known.get(guest)
+    if state is None or not state.active:
+        return ""
+    had, left = _rows(before, names), _rows(after, names)
+    told = holdings.told - state.untold
+    if any(one.consumer == guest for one in holdings.undecided):
+        told &= NO_DEVICES
+    uses = Counter[tuple[str, str]]()
+    for unit in holdings.units:
+        uses[unit.provider, unit.resource_class] += unit.amount if unit.consumer == guest else 0
+    for one in holdings.floats:
+        uses["", one.resource_class] += one.amount if one.consumer == guest else 0  # without a place of its own
+    parts = []
+    for kind in sorted({CPUS if name in CPUS else frozenset({name}) for _, name in had}, key=sorted):
+        mine = {slot: amount for slot, amount in had.items() if slot[1] in kind}
+        needed = {slot: min(amount, uses[slot]) if kind <= told else amount for slot, amount in mine.items()}
+        short = {slot: amount - left.get(slot, 0) for slot, amount in needed.items() if amount > left.get(slot, 0)}
+        parts += [f"{amount} {name} on {provider}" for (provider, name), amount in short.items()]
+        used = sum(amount for (_, name), amount in uses.items() if name in kind)
+        lack = min(sum(mine.values()), used) - sum(amount for (_, name), amount in left.items() if name in kind)
+        parts += [f"{lack} {' or '.join(sorted(kind))}"] if kind <= told and not short and lack > 0 else []
+    return _twice(f"guest {guest}", parts) if parts else ""
+
+
+def _rows(slots: Slots, names: Mapping[str, str]) -> dict[tuple[str, str], int]:
+    """Return what is allocated on this host, by provider's name and class."""
+    return {
+        (names[uuid], name): amount
+        for uuid, several in slots.items()
+        for name, amount in several.items()
+        if uuid in names
+    }
+
+
+def _twice(user: str, parts: Sequence[str]) -> str:
     if not user:
         return ""
-    parts = [f"{amount} {name} on {names[uuid]}" for uuid, several in mine.items() for name, amount in several.items()]
     return f"{user} runs on this host: without these allocations, placement offers {', '.join(parts)} a second time"
 
 
