@@ -299,7 +299,9 @@ def test_an_ill_pf_has_all_its_vfs_reserved_with_the_reason(changes: dict[str, o
         pytest.param({"tenant": NOVAS}, ALL, 0, id="a device, which is allocated"),
         pytest.param({"ports": VF, "tenant": BOOKED}, ALL, 0, id="a port whose flavor names the class"),
         pytest.param({"ports": VF}, ALL, 0, id="of another program, which may allocate it"),
-        pytest.param({"ports": VF, "tenant": NOVAS}, rules(VFS), 0, id="of a rule without a network"),
+        pytest.param({"ports": VF, "tenant": NOVAS}, rules(VFS), 1, id="of a rule without a network"),
+        pytest.param({"netdevs": frozenset({"ens1v0"}), "tenant": NOVAS}, rules(VFS), 1, id="so by its interface"),
+        pytest.param({"tenant": NOVAS}, rules(VFS), 0, id="of such a rule, a device of an alias"),
     ],
 )
 def test_a_vf_that_neutron_gave_to_a_guest_is_not_on_offer(
