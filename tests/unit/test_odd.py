@@ -186,6 +186,20 @@ def test_what_an_operator_reserved_counts_beside_what_is_odd(start: Start, reser
     assert one.stock(NIC) == {VF: (4, reserved)}
 
 
+@pytest.mark.parametrize("once", [True, False], ids=["one-time", "plain"])
+def test_a_trait_that_a_hand_set_on_a_device_stays_after_it_was_odd(start: Start, once: bool) -> None:
+    rule = DeviceRule(number=1, product_id="1533", one_time_use=once, traits=frozenset({"CUSTOM_BY_RULE"}))
+    one = start(devices=DevicePolicy(report=True, rules=(rule,)))
+    one.put_trait(PLAIN, "CUSTOM_BY_HAND")
+    before = one.traits(PLAIN)
+
+    one.sync(facts=odd(WELL, PLAIN))
+    one.sync()
+    one.sync(facts=WELL)
+
+    assert one.traits(PLAIN) == before
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_guest_keeps_its_odd_device_and_no_audit_takes_it_away(start: Start, layout: Layout) -> None:
     guest = Guest(

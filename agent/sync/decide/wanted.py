@@ -9,6 +9,7 @@ from agent.sync.decide.standing import Standing
 from agent.sync.decide.unmatched import unmatched
 from agent.sync.decide.view import Shaper, View
 from reportclient.ownership import Names, Ownership, joined
+from reportclient.reserve import HELD
 from reportclient.tree import ObservedProvider, Provider, ProviderTree
 
 
@@ -30,7 +31,7 @@ def want(view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> Want
     tree, added = add(shaped.tree, view.root_uuid, view.additions, observed=standing.observed)
     strays = unmatched(view.additions, view.root_uuid, tree, (view.observed, standing.observed))
     before = standing.memory.configured
-    reported = _beyond(shaped.tree, shaper.emitted)
+    reported = _without_kept(_beyond(shaped.tree, shaper.emitted), shaped.tree, standing)
     configured = joined(joined(shaped.ours.configured, reported), added)
     ours = replace(shaped.ours, configured=configured)
     theirs = _others(view, standing, tree, ours)
@@ -61,6 +62,17 @@ def _beyond(shaped: ProviderTree, emitted: Names) -> dict[str, Names]:
         for provider in shaped
     }
     return {name: names for name, names in found.items() if names.classes or names.traits}
+
+
+def _without_kept(reported: Mapping[str, Names], tree: ProviderTree, standing: Standing) -> dict[str, Names]:
+    """Return what a shape reports, without traits that stay on held providers and that this agent did not put there."""
+    found, seen, before = dict(reported), standing.observed.by_name, standing.memory.reported
+    for provider in tree:
+        if HELD in provider.traits and provider.name in found and provider.name in seen:
+            foreign = seen[provider.name].provider.traits - before.get(provider.name, Names()).traits
+            names = found[provider.name]
+            found[provider.name] = replace(names, traits=names.traits - foreign)
+    return found
 
 
 def unseen_traits(standing: Standing, wanted: Wanted) -> frozenset[str]:
