@@ -13,6 +13,7 @@ from drivers.base import Survey
 from reportclient.allocations import Holdings
 from reportclient.diff import adopted
 from reportclient.hold import keep_whole
+from reportclient.names import BANDWIDTH
 from reportclient.ownership import Contest, Names, Ownership, contest, joined
 from reportclient.reserve import (
     Reservations,
@@ -130,7 +131,8 @@ def with_undecided(view: View, standing: Standing, shaped: Shaped) -> Shaped:
         name, resource_class = slot
         now = wanted.get(name, {}).get(resource_class)
         if slot in slots and (name != view.node or not sides.kinds or resource_class in gave):
-            stock[slot] = min(total, (now.total if now else 0) + most[name])
+            there = now.total if now else 0
+            stock[slot] = total if resource_class in BANDWIDTH else min(total, there + most[name])
     return replace(shaped, tree=_with_stock(shaped, standing, sides, stock)) if stock else shaped
 
 
