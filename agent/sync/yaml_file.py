@@ -7,7 +7,9 @@ import yaml
 
 from agent.errors import ConfigError
 
-LIMIT_BYTES = 1 << 20  # of a file; hundreds of providers take 100 KiB
+LIMIT_BYTES = 1 << 18  # of a file, read in 4 s at most; hundreds of providers take 100 KiB
+_LONGEST = 64  # letters of a whole number
+_DEEPEST = 50  # lists and groups in brackets in one another
 
 
 def load_once(file: Path, path: Path) -> Any:
@@ -22,7 +24,7 @@ def load_once(file: Path, path: Path) -> Any:
         with file.open("rb") as opened:
             data = opened.read(LIMIT_BYTES + 1)
         if len(data) > LIMIT_BYTES:
-            raise ConfigError(f"{path} is larger than {LIMIT_BYTES >> 20} MiB, the limit for such a file: divide it")
+            raise ConfigError(f"{path} is larger than {LIMIT_BYTES >> 10} KiB, the limit for such a file: divide it")
         return yaml.load(data.decode(), _OnceLoader)
     except _Refused as error:
         raise ConfigError(f"{path}:{error}") from error
@@ -62,3 +64,16 @@ class _OnceLoader(yaml.SafeLoader):
                     raise _Refused(f"{key.start_mark.line + 1}: {key.value} stands twice in one group: join them")
                 seen.add(key.value)
         return node
+
+    def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
+        if self.flow_level >= _DEEPEST:  # the scanner looks at all of them for each further letter
+            raise _Refused(f"{self.line + 1}: more than {_DEEPEST} lists or groups are in one another")
+        super().fetch_flow_collection_start(token)
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        if len(node.value) > _LONGEST:  # 1:1:1... counts sixty by sixty, for minutes
+            raise _Refused(f"{node.start_mark.line + 1}: a number has {len(node.value)} letters: no number is so long")
+        return super().construct_yaml_int(node)
+
+
+_OnceLoader.add_constructor("tag:yaml.org,2002:int", _OnceLoader.construct_yaml_int)

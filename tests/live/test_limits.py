@@ -29,6 +29,7 @@ from reportclient.json_text import MOST_VALUES
 
 pytestmark = pytest.mark.live
 Act = Callable[[Path], object]
+MOST_S = 10.0  # of CPU; 5 where nobody else computes
 DOMAIN = "<domain><name>a</name><uuid>00000000-0000-0000-0000-000000000001</uuid><memory>1</memory>"
 
 
@@ -153,7 +154,9 @@ LIMITS: dict[str, tuple[Act, str]] = {
     "answer, values": (answered(b"[" + b"{}," * (MOST_VALUES // 2) + b"{}]"), f"more than {MOST_VALUES} values"),
     "pages of Ironic, 10,000": (ironic, "lists nodes without an end"),
     "pages of nova, 1,000": (nova, "lists servers without an end"),
-    "YAML, 1 MiB": (yaml_of("a: " + "b" * YAML_BYTES), "larger than 1 MiB"),
+    "YAML, 256 KiB": (yaml_of("a: " + "b" * YAML_BYTES), "larger than 256 KiB"),
+    "YAML, a long number": (yaml_of("a: 1" + ":1" * 100_000), "a number has 200001 letters"),
+    "YAML, nested": (yaml_of("[" * 51), "more than 50 lists or groups"),
     "YAML, no alias": (yaml_of("a: &a [1]\nb: *a\n"), "repeats what stands elsewhere"),
     "file of an archive": (recorded("a.xml", bytes(MAX_ARCHIVE_BYTES + 1)), "larger than 16 MiB"),
     "JSON of an archive, values": (
@@ -175,6 +178,7 @@ ALLOWED: dict[str, Act] = {
     "answer, values": lambda folder: len(
         json.loads(answered(b"[" + b'{"":0},' * (MOST_VALUES // 2 - 1) + b"0]")(folder))
     ),  # type: ignore[arg-type]
+    "YAML, 256 KiB": yaml_of("[" + "a," * (YAML_BYTES // 2 - 1) + "]"),
     "JSON of an archive, values": recorded("a.json", b'{"a":[' + b'{"":[]},' * (MOST_VALUES // 3 - 1) + b"0]}"),
     "XML, tags and attributes": guest('<a b=""/>' * (MOST_PARTS // 2 - 20)),
     "CPUs of a guest's pins": guest(pins(MOST_PINS // 4096 - 1, 4096)),
@@ -201,4 +205,4 @@ def test_one_more_than_the_limit_is_refused_at_once_and_the_limit_costs_little(n
     assert told in str(beyond.ending)
     assert within is None or within.ending is None, within
     assert max(one.mib for one in (beyond, within) if one) < 200
-    assert max(one.seconds for one in (beyond, within) if one) < 5
+    assert max(one.seconds for one in (beyond, within) if one) < MOST_S
