@@ -8,14 +8,14 @@ from setuptools import find_packages, setup
 VERSION = re.search(r'VERSION = "(.+)"', Path(__file__).with_name("agent").joinpath("__init__.py").read_text())[1]
 LIBVIRT = ["libvirt-python>=9.0,<13", "pyudev>=0.24,<1"]
 IRONIC = ["tooz>=7,<10", "etcd3gw>=2.5,<3"]
-OFFLINE = ["psycopg2-binary>=2.9,<3", "PyMySQL>=1.1,<2"]
+OFFLINE = ["psycopg2-binary>=2.9,<3", "PyMySQL>=1.1.1,<2"]  # CVE-2024-36039: keys of JSON as SQL
 EMBEDDED = ["openstack-placement>=16.0,<17"]
 MANUAL = ["argparse-manpage>=4.6,<5", "shtab>=1.7,<2"]  # manual pages and completions, when a package is built
 BROWSER = ["playwright>=1.50,<2", "axe-playwright-python>=0.1.4,<0.2"]  # for pictures; axe-core is inside
 SIMULATE = ["simpy>=4.1,<5", "matplotlib>=3.9,<4"]
 DOCS = ["sphinx>=8.2,<10", "myst-parser>=4,<6", "furo>=2025.7,<2027"]
 TEST = [
-    "ansible-core>=2.18,<2.20",
+    "ansible-core>=2.18.1,<2.20",  # CVE-2024-11079: text of a host as a template
     "gunicorn>=23,<27",
     "hypothesis>=6.100,<7",
     "import-linter>=2.5,<3",
@@ -49,7 +49,7 @@ setup(
         "reportclient": ["py.typed"],
     },
     install_requires=[
-        "Jinja2>=3.1,<4",
+        "Jinja2>=3.1.6,<4",  # CVE-2025-27516: code from a template; none of ours is from elsewhere
         "jsonschema>=4.23,<5",
         "keystoneauth1>=5.10,<6",
         "os-resource-classes>=1.1,<2",
@@ -62,9 +62,10 @@ setup(
         "prometheus_client>=0.21,<1",
         "psutil>=6.1,<8",
         "PyYAML>=6.0,<7",
-        "requests>=2.32,<3",  # an older one does not go without a package that guesses characters
+        "requests>=2.32.4,<3",  # CVE-2024-47081: the login of .netrc goes to another host
         "rich>=14,<16",
         "tenacity>=9,<10",
+        "urllib3>=2.7,<3",  # CVE-2026-21441, CVE-2026-44432: unpacks more of an answer than is read, past our limit
     ],
     extras_require={
         "libvirt": LIBVIRT,

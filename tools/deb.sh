@@ -17,12 +17,16 @@ mkdir -p $stage/usr/{bin,lib/systemd/system} $stage/usr/lib/{sysusers.d,tmpfiles
   $stage/usr/share/lintian/overrides $stage/etc/compute-node-agent "$docs" $stage/DEBIAN
 "$python" -m venv $stage/$home
 log=$(mktemp)
-if ! $stage/$home/bin/python -m pip install ".[libvirt,ironic,manual]" > "$log" 2>&1; then
+# Nothing but what tools/lock.sh locked, by its hashes; setuptools first, which builds what has no wheel.
+if ! { sed -n '/^setuptools==/,/[^\\]$/p' tools/deb/requirements.txt > "$log.first" &&
+    $stage/$home/bin/python -m pip install --require-hashes --no-deps -r "$log.first" &&
+    $stage/$home/bin/python -m pip install --require-hashes --no-build-isolation -r tools/deb/requirements.txt &&
+    $stage/$home/bin/python -m pip install --no-build-isolation --no-deps .; } > "$log" 2>&1; then
   tail -n 20 "$log" >&2
   echo "pip could not install; the whole log is $log" >&2
   exit 1
 fi
-rm -f "$log"
+rm -f "$log" "$log.first"
 $stage/$home/bin/python tools/manual.py build/manual
 # The package is not changed by pip later, and the environment was made in another place than it will live in.
 $stage/$home/bin/python -m pip uninstall -q -y argparse-manpage shtab setuptools pip 2> /dev/null

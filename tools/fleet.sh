@@ -6,7 +6,7 @@ if ! .fleet/bin/ansible-lint --version > /dev/null 2>&1; then
   echo "making .fleet with ansible-lint and antsibull-changelog"
   rm -rf .fleet
   python3 -m venv .fleet
-  .fleet/bin/pip install -q 'ansible-core>=2.18,<2.20' 'ansible-lint>=26,<27' 'antsibull-changelog>=0.36,<1'
+  .fleet/bin/pip install -q 'ansible-core>=2.18.1,<2.20' 'ansible-lint>=26,<27' 'antsibull-changelog>=0.36,<1'
 fi
 # Its tools want a collection where Ansible would install it.
 place=build/collections/ansible_collections/compute_node_agent/fleet
