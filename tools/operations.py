@@ -46,7 +46,8 @@ $ compute-node-agent release $GUEST
 
 - Each class must be on the provider that the request names.
 - The amount must be one that this host's inventory allows.
-- The amount must be free: neither allocated to other consumers nor in use by other guests.
+- The amount must be free: neither allocated to other consumers nor in use by other guests. Of each consumer the larger
+  of the two counts; what is reserved and in use counts once.
 
 The guest's present allocations do not count as used, because the request replaces them or, with `--merge`, is added to
 them.

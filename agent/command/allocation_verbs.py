@@ -1,13 +1,13 @@
 """The verbs that change allocations: each is one operation of ``agent.allocations.operations``."""
 
 import argparse
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from agent.allocations.decide.fit import Claimant, misfits, others_stock
-from agent.allocations.decide.sets import added, merge_set, replace_set, reverted_set
+from agent.allocations.decide.sets import INSTANCE, added, merge_set, replace_set, reverted_set
 from agent.allocations.operations import Ending, Operations, Result
 from agent.command.exits import Exit
 from agent.command.forms import EndingForm
@@ -19,7 +19,8 @@ from agent.errors import ConfigError
 from agent.sync.node import ComputeNode
 from drivers.errors import DiscoveryError
 from drivers.looks import look
-from reportclient.allocations import AllocationRequest, Consumer, Slots
+from drivers.strangers import find_stand_ins, without_host_classes
+from reportclient.allocations import Allocation, AllocationRequest, Consumer, Holdings, Slots
 from reportclient.client import PlacementClient
 from reportclient.errors import Absent
 from reportclient.payload import decode_request
@@ -215,12 +216,31 @@ def _fitting(
             left = node.state_file(standing).read(where)
             ours = node.ownership(survey, tree, observed, left)
             theirs = others_stock(observed, tree, ours, left.configured)
+            judge = partial(
+                misfits,
+                names=names,
+                tree=tree,
+                allocations=booked,
+                units=holdings.units,
+                claimant=claimant,
+                theirs=theirs,
+                reserved=holdings.reserved,
+                stand_ins=_stand_ins(client, holdings, booked),
+            )
             for request in requests:
-                slots = decode_request(request)
-                found = misfits(slots, names, tree, booked, holdings.units, claimant=claimant, theirs=theirs)
+                found = judge(decode_request(request))
                 fitting += [] if found else [request]
                 reasons += found
     return fitting, reasons
+
+
+def _stand_ins(client: PlacementClient, holdings: Holdings, booked: Collection[Allocation]) -> Mapping[str, str]:
+    """Return the guest of each migration that keeps its allocations here; without those whose guest is in doubt."""
+    absent = without_host_classes(holdings.guests, booked)
+    strangers = {one.consumer for one in booked} - holdings.guests if absent else frozenset[str]()
+    known = client.consumers(strangers | absent, booked) if strangers else ()
+    unknown = [one for one in known if one.uuid in strangers and one.kind != INSTANCE]
+    return find_stand_ins(unknown, known, holdings, booked)
 
 
 def _claimant(options: argparse.Namespace, client: PlacementClient) -> Claimant | None:

@@ -119,6 +119,11 @@ def _pci_provider(
         inventories=inventories,
         traits=traits | (marks(why, before) if away else short(before, totals)),
         members={str(match.function.address): match.resource_class for match in matched},
+        reserved=frozenset(
+            str(one.function.address)
+            for one in matched
+            if one.function.address in away or (one.rule and one.rule.one_time_use)
+        ),
         hardware=_hardware(address, matched, owner),
         once=any(match.rule and match.rule.one_time_use for match in matched),
         ill=why,

@@ -33,6 +33,7 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
     units: list[Holding] = []
     floats: list[Float] = []
     ports = {guest.uuid: _ports(guest, devices, owners) for guest in facts.guests}
+    reserved = frozenset[str]().union(*(device.reserved for device in devices))
     undecided = tuple(one for guest in facts.guests for one in _undecided(guest, facts, devices, owners))
     for guest in facts.guests:
         units += owners.units(guest.uuid, (*map(str, guest.pci), *guest.mdevs, *guest.pmem))
@@ -55,6 +56,11 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
             for guest in facts.guests
         },
         ports=tuple(one for several in ports.values() for one in several),
+        reserved=tuple(
+            unit
+            for guest in facts.guests
+            for unit in owners.units(guest.uuid, reserved & {*map(str, guest.pci), *guest.mdevs})
+        ),
         told=HOST_CLASSES | of_devices,
         undecided=undecided,
     )

@@ -1,8 +1,14 @@
 """Whether a request fits what a host really has, in sentences."""
 
+from dataclasses import replace
+
 import pytest
 
 from agent.allocations.decide.fit import Claimant, misfits
+from drivers.facts import Guest, Tenant
+from drivers.libvirt.shape import shape
+from drivers.policy import DevicePolicy, Policy
+from hardware import at, card, host
 from reportclient.allocations import Allocation, Holding, Slots
 from reportclient.tree import Inventory, Provider, ProviderTree
 
@@ -83,7 +89,11 @@ def test_of_what_guests_have_and_what_is_allocated_the_greater_is_told_and_alloc
 
 @pytest.mark.parametrize(
     ("claimant", "words"),
-    [(None, "guests really have 2"), (Claimant("new"), "other guests really have 2"), (Claimant("two"), None)],
+    [
+        (None, "1 are allocated, and guests really have 1 more"),
+        (Claimant("new"), "1 are allocated to others, and other guests really have 1 more"),
+        (Claimant("two"), None),
+    ],
 )
 def test_what_guests_really_have_is_taken_though_it_is_not_allocated(
     claimant: Claimant | None, words: str | None
@@ -95,3 +105,40 @@ def test_what_guests_really_have_is_taken_though_it_is_not_allocated(
     found = misfits({"n": {"VF": 1}}, NAMES, TREE, rows, units, claimant=claimant)
 
     assert found == ((f"host_nic can give 2 VF, of which {words}: 1 are asked for",) if words else ())
+
+
+def test_what_one_consumer_has_booked_and_another_really_has_are_taken_both() -> None:
+    units = (Holding("runs", "host_nic", "VF", 1),)
+    rows = [Allocation("is not started", "host_nic", "VF", 1)]
+
+    assert misfits({"n": {"VF": 1}}, NAMES, TREE, rows, units) == (
+        "host_nic can give 2 VF, of which 1 are allocated, and guests really have 1 more: 1 are asked for",
+    )
+
+
+def test_what_a_migration_keeps_of_its_guest_is_taken_once() -> None:
+    units = (Holding("guest", "host_nic", "VF", 1),)
+    rows = [Allocation("migration", "host_nic", "VF", 1)]
+
+    assert misfits({"n": {"VF": 1}}, NAMES, TREE, rows, units, stand_ins={"migration": "guest"}) == ()
+
+
+def test_a_unit_that_is_reserved_is_not_taken_from_the_rest() -> None:
+    units = reserved = (Holding("guest", "host_nic", "VF", 1),)
+    tree = ProviderTree((Provider(name="host_nic", inventories={"VF": Inventory(total=2, reserved=1)}),))
+
+    assert misfits({"n": {"VF": 1}}, NAMES, tree, (), units, reserved=reserved) == ()
+    assert misfits({"n": {"VF": 2}}, NAMES, tree, (), units, reserved=reserved) == (
+        "host_nic can give 1 VF, of which 0 are allocated: 2 are asked for",
+    )
+
+
+def test_a_guests_vf_that_is_reserved_for_its_port_is_told_by_the_driver() -> None:
+    first, second = (frozenset({at(f"0000:81:10.{number}")}) for number in (0, 1))
+    guest = Guest(uuid="guest", state="running", pci=first | second, ports=first, tenant=Tenant("p", "u", None))
+    facts = replace(host(*card(vfs=4)), guests=(guest,))
+
+    held = shape(facts, Policy(devices=DevicePolicy(discover_all=True)), None).holdings
+
+    assert [one.amount for one in held.units if one.resource_class == "SRIOV_NET_VF"] == [2]
+    assert held.reserved == (Holding("guest", "host_0000:81:00.0", "SRIOV_NET_VF", 1),)

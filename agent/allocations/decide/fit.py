@@ -1,11 +1,14 @@
 """Check before placement is asked whether a request fits the cells, pages and devices that a host really has."""
 
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from reportclient.allocations import Allocation, Holding, Slots, usages
+from reportclient.allocations import Allocation, Holding, Slots
 from reportclient.ownership import Names, Ownership
 from reportclient.tree import Inventory, ObservedTree, ProviderTree
+
+_Key = tuple[str, str, str]  # consumer, provider's name, resource class
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +32,29 @@ def misfits(
     *,
     claimant: Claimant | None = None,
     theirs: Container[tuple[str, str]] = (),
+    reserved: Iterable[Holding] = (),
+    stand_ins: Mapping[str, str] | None = None,
 ) -> tuple[str, ...]:
     """
     Return why a request does not fit, one sentence for each reason; empty when it fits as far as this host can tell.
 
     ``names`` gives the names of this host's providers by uuid; requests to other providers are not judged here.
     ``tree`` is what the host has now, ``allocations`` is what placement has allocated of it, and ``units`` is what
-    guests really have: the larger of the two amounts counts. Without ``claimant`` the amounts of every consumer count,
-    as in a move: the migration keeps what its guest has. ``theirs`` is the result of ``others_stock``, which placement
-    alone judges.
+    guests really have: of each consumer the larger of the two amounts counts. ``reserved`` are those ``units`` that the
+    tree has as reserved, and ``stand_ins`` gives the guests of migrations. Without ``claimant`` the amounts of every
+    consumer count, as in a move: the migration keeps what its guest has. ``theirs`` is the result of ``others_stock``,
+    which placement alone judges.
     """
     replaced, keeps = (claimant.uuid, claimant.keeps) if claimant else (None, {})
-    booked = usages(one for one in allocations if one.consumer != replaced)
-    held = _sums(unit for unit in units if unit.consumer != replaced)
+    rows = Counter[_Key]()
+    for row in (one for one in allocations if one.consumer != replaced):
+        rows[(stand_ins or {}).get(row.consumer, row.consumer), row.provider, row.resource_class] += row.amount
+    held = Counter[_Key]()
+    for unit in (one for one in units if one.consumer != replaced):
+        held[unit.consumer, unit.provider, unit.resource_class] += unit.amount
+    for unit in reserved:
+        held[unit.consumer, unit.provider, unit.resource_class] -= unit.amount
+    booked, taken = _sums(rows), _sums(rows | held)
     stocks = {(one.name, name): stock for one in tree for name, stock in one.inventories.items()}
     reasons = []
     for uuid, resources in request.items():
@@ -55,8 +68,8 @@ def misfits(
             if slot not in stocks:
                 reasons.append(f"{provider} has no {name} on this host now")
             else:
-                taken = _taken(booked.get(slot, 0), held.get(slot, 0), others=claimant is not None)
-                reasons += _misfits(slot, amount, stocks[slot], taken, keeps.get(uuid, {}).get(name, 0))
+                told = taken[slot], _told(booked[slot], taken[slot], others=claimant is not None)
+                reasons += _misfits(slot, amount, stocks[slot], told, keeps.get(uuid, {}).get(name, 0))
     return tuple(reasons)
 
 
@@ -76,20 +89,18 @@ def others_stock(
     return frozenset(found - reported)
 
 
-def _sums(units: Iterable[Holding]) -> dict[tuple[str, str], int]:
-    """Return what guests really have, by (provider name, resource class)."""
-    held: dict[tuple[str, str], int] = {}
-    for unit in units:
-        slot = unit.provider, unit.resource_class
-        held[slot] = held.get(slot, 0) + unit.amount
-    return held
+def _sums(amounts: Mapping[_Key, int]) -> Counter[tuple[str, str]]:
+    """Return the amounts of all consumers together, by (provider name, resource class)."""
+    found = Counter[tuple[str, str]]()
+    for (_, provider, name), amount in amounts.items():
+        found[provider, name] += amount
+    return found
 
 
-def _taken(booked: int, held: int, *, others: bool) -> tuple[int, str]:
-    """Return how much of a slot is not free, and the words for a message."""
-    if held > booked:
-        return held, f"{'other ' if others else ''}guests really have {held}"
-    return booked, f"{booked} are allocated{' to others' if others else ''}"
+def _told(booked: int, taken: int, *, others: bool) -> str:
+    """Return how much of a slot is not free, in words for a message."""
+    more = f", and {'other ' if others else ''}guests really have {taken - booked} more" if taken > booked else ""
+    return f"{booked} are allocated{' to others' if others else ''}{more}"
 
 
 def _misfits(slot: tuple[str, str], asked: int, stock: Inventory, taken: tuple[int, str], kept: int) -> list[str]:
