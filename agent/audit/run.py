@@ -48,7 +48,6 @@ class AuditResult:
     consumers: dict[str, Consumer] = field(default_factory=dict)  # those that were read whole, by uuid
     names: Mapping[str, str] = field(default_factory=dict)  # of the guests, by uuid, as ``Survey.names``
     silence: str = ""  # why nova's answer is missing, and what to do; empty: it is not missing, or not needed
-    rested: bool = False  # whether no more was read than host, tree and memory, and nothing was found
 
     def since_s(self, finding: Finding) -> float:
         """Return when a finding was first seen, by the clock of the sightings; now for one that is ``early``."""
@@ -96,7 +95,6 @@ def witness(
     snapshot = _verified(node, first)
     young = _young(node, snapshot)
     snapshot = _with_nova(node, snapshot, root_uuid, young, nova)
-    rested = light and seen is not None and snapshot is first and generations == memory.generations
     if findings := find_all(snapshot):
         tree, findings = _still_so(node, root_uuid, snapshot, findings, left)
     findings, early = _by_age(findings, young)
@@ -114,7 +112,6 @@ def witness(
         consumers=dict(snapshot.consumers),
         names=survey.names,
         silence=snapshot.nova.silence if snapshot.nova else "",
-        rested=rested and not findings,
     )
 
 

@@ -9,12 +9,9 @@ from agent.audit.decide.findings import Finding
 from agent.audit.heal import Healed, HealPolicy, RepairOutcome, heal
 from agent.audit.run import AskNova, AuditResult, witness
 from agent.service.status import WELL
-from agent.state.audit import AuditMemory, read_memory, write_memory
-from agent.state.memory import NodeState
+from agent.state.audit import write_memory
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
-from drivers.base import Survey
-from reportclient.tree import ObservedTree
 
 LOG = logging.getLogger(__name__)
 
@@ -43,7 +40,6 @@ class Audits:
     def __init__(self, policy: HealPolicy | None, nova: AskNova | None = None) -> None:
         self._policy = policy
         self._nova = nova
-        self._quiet: dict[str, _Quiet] = {}  # by node: its last audit, if that rested on what the pass had read alone
         self._silence: dict[str, str] = {}  # by node: why nova's answer was missing at its last audit, to log it once
         self._failed: dict[str, set[str]] = {}  # by node: why repairs of its last audit failed, so as to log it once
 
@@ -63,16 +59,9 @@ class Audits:
         unchanged = outcome.status is Status.UNCHANGED
         seen = (outcome.survey, outcome.observed) if unchanged and outcome.survey else None
         light = not (deep or node.client.went_back)
-        read = _read(node, *seen) if seen and light else None
-        kept = self._quiet.pop(node.name, None)
-        if kept and kept.read == read:
-            self._quiet[node.name] = kept
-            return kept.audited
         result = witness(node, light=light, seen=seen, nova=self._nova)
         if result.memory != result.before:
             write_memory(node.settings.state_directory, result.root_uuid, result.memory, clock=result.clock)
-        elif read and result.rested:
-            self._quiet[node.name] = _Quiet(read, Audited(stocks=_stocks(result)))
         repairs = self._repair(node, result) if may_heal else ()
         self._log_silence(node.name, result.silence)
         _log_new(result)
@@ -108,34 +97,6 @@ class Audits:
                 kind, where = repair.finding.kind.value, _place(repair.finding)
                 LOG.warning("finding kind=%s where=%s not healed why=%s", kind, where, repair.why)
         self._failed[node] = {repair.why for repair in failed}
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """All that an audit between full ones reads if it finds nothing: equal values lead to an equal audit."""
-
-    survey: Survey
-    tree: ObservedTree
-    left: NodeState
-    memory: AuditMemory
-    microversion: tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class _Quiet:
-    """An audit that found nothing, and what it rested on."""
-
-    read: _Read
-    audited: Audited
-
-
-def _read(node: ComputeNode, survey: Survey, tree: ObservedTree) -> _Read | None:
-    """Return what an audit would read now; None where there is no root. Errors as ``Audits.take``."""
-    if tree.root is None:
-        return None
-    left = node.state_file(tree.root.uuid).read(node.where)
-    memory = read_memory(node.settings.state_directory, tree.root.uuid, node.where, clock=node.clock())
-    return _Read(survey, tree, left, memory, node.client.microversion)
 
 
 def _stocks(result: AuditResult) -> dict[tuple[str, str], Stock]:

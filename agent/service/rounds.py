@@ -32,7 +32,6 @@ from agent.state.locks import locked
 from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
-from agent.sync.quiet import QuietPass
 from agent.sync.run import run_locked
 from drivers.base import Driver, Watchable
 from drivers.errors import DiscoveryError, PolicyError
@@ -80,7 +79,7 @@ class Rounds:
         self._nova: NovaClient | None = None  # None: none is configured
         self._where = ""  # name of the placement that the memory is about
         self._cases = KeptCases(settings, active=_is_one_host(settings))
-        self._quiet: dict[str, QuietPass] = {}  # by node
+        self._strays: dict[str, set[str]] = {}  # by node: entries of provider.yaml without a provider, as logged
         self._started = False  # whether the first pass is done; only that one may convert the host
 
     def take(self, *, deep: bool, counts: bool) -> RoundResult:
@@ -107,8 +106,7 @@ class Rounds:
             try:
                 with locked(self._settings.state_directory):  # no other process writes between pass and audit
                     self._cases.keep_state()
-                    quiet = self._quiet.setdefault(node.name, QuietPass())
-                    outcome = run_locked(node, wishes, quiet=quiet)
+                    outcome = run_locked(node, wishes, strays=self._strays.setdefault(node.name, set()))
                     taken.append(self._end(node, outcome, deep))
             except USER_ERRORS as error:
                 self._cases.keep(node.name, str(error), deep=deep)

@@ -82,7 +82,7 @@ class ComputeNode:
             ConfigError, StateError: files of this host are wrong.
             PlacementError: placement cannot be read, or holds another host's tree under this name.
         """
-        return self.complete(self.view(wishes, identity=identity, left=left, survey=survey, tried=tried))[0]
+        return self.complete(self.view(wishes, identity=identity, left=left, survey=survey, tried=tried))
 
     def view(
         self,
@@ -349,11 +349,11 @@ class ComputeNode:
             beside=beside,
         )
 
-    def complete(self, view: View) -> tuple[Draft, View]:
-        """Return the draft, and the view with all readings that it needed; errors as ``draft``."""
+    def complete(self, view: View) -> Draft:
+        """Return the draft, once the view has all readings that it needs; errors as ``draft``."""
         while isinstance(found := draft(view, self.driver), Needs):
             view = replace(view, readings=self._read(found, view))
-        return found, view
+        return found
 
     def _read(self, needs: Needs, view: View) -> Readings:
         """

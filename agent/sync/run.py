@@ -17,7 +17,6 @@ from agent.sync.decide.view import Wishes
 from agent.sync.journal import journaled
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
-from agent.sync.quiet import QuietPass
 from agent.sync.share import keep_pool, leave_former, leave_pool
 from reportclient.errors import Conflict, NameTaken, PlacementError, Rejected
 from reportclient.forecast import forecast
@@ -41,32 +40,32 @@ def anything(_node: ComputeNode, _draft: Draft) -> tuple[str, ...]:
 
 
 def run_pass(
-    node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree = anything, quiet: QuietPass | None = None
+    node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree = anything, strays: set[str] | None = None
 ) -> Outcome:
     """
     Run one whole pass; it writes to placement only what can be remembered here and what ``agree`` finds no fault with.
 
-    ``quiet`` is as for ``run_locked``.
+    ``strays`` is as for ``run_locked``.
 
     Raises:
         as ``ComputeNode.draft``; Conflict: others wrote first at each of several attempts.
     """
     with locked(node.settings.state_directory):
-        return run_locked(node, wishes, agree, quiet)
+        return run_locked(node, wishes, agree, strays)
 
 
 def run_locked(
-    node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree = anything, quiet: QuietPass | None = None
+    node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree = anything, strays: set[str] | None = None
 ) -> Outcome:
     """
     Run one whole pass for a caller that holds the lock (``locked``) and keeps it; errors as ``run_pass``.
 
-    ``quiet`` is what the caller keeps of the node's last quiet pass: host, placement and memory are read in full, and
-    nothing is decided again where all of them are as they were then. None: decide in any case.
+    ``strays``: entries of the operator's files that matched no provider at the caller's last pass, which were logged
+    then; this pass puts its own in their place. None: all are logged.
     """
     left: NodeState | None = None  # the memory to compare with at all attempts, so that no sign of a writer is lost
     tried: list[tuple[Plan, ObservedTree]] = []  # plans of cut-off attempts: what they wrote is no other writer's
-    kept = QuietPass()  # of this pass alone
+    logged = set[str]() if strays is None else strays
     contest: Contest | None = None  # the first sign of a second writer: a cut-off attempt may have undone the change
     node.client.begin()
     writes = node.client.writes
@@ -76,19 +75,10 @@ def run_locked(
         nonlocal left, contest
         cut_off = tuple(forecast(*one) for one in tried)
         view = node.view(wishes, identity=identity, left=left, tried=cut_off)
-        if quiet and (same := quiet.again(view, node.terms())):
-            return same
         if identity:
             node.tie(identity, view.survey)
-        draft, completed = node.complete(view)
-        for entry in (quiet or kept).new_strays(draft):
-            LOG.warning(
-                "an entry of provider.yaml matches no provider of this host, and is ignored: correct its name, unless "
-                "it is another host's file=%s provider=%s node=%s",
-                entry.source,
-                entry.provider,
-                node.name,
-            )
+        draft = node.complete(view)
+        _log_strays(node, draft, logged)
         left, contest = draft.memory, contest or draft.contest
         draft = replace(draft, contest=contest)
         tried.append((draft.plan, draft.observed))
@@ -98,9 +88,6 @@ def run_locked(
             if (cause := _cause(node, draft, identity, error)) is None:
                 raise
             raise cause from error
-        if quiet and completed is view:  # else placement was asked for more, and has to be asked again
-            stands = node.state_file(draft.root_uuid).read(node.where)
-            quiet.keep(view, node.terms(), draft, outcome, stands)
         done_before = outcome.status is Status.UNCHANGED and node.client.writes > writes  # by a cut-off attempt
         return replace(outcome, status=Status.CHANGED) if done_before else outcome
 
@@ -111,6 +98,21 @@ def run_locked(
         return repeat_on_conflict(ATTEMPTS, attempt, log)
     except Conflict as error:
         raise Conflict(f"{error}; {ATTEMPTS} attempts in a row: find out who writes on {node.name}") from error
+
+
+def _log_strays(node: ComputeNode, draft: Draft, logged: set[str]) -> None:
+    """Log entries of the operator's files that match no provider, without the logged ones, and note them there."""
+    for entry in draft.strays:
+        if entry.provider not in logged:
+            LOG.warning(
+                "an entry of provider.yaml matches no provider of this host, and is ignored: correct its name, unless "
+                "it is another host's file=%s provider=%s node=%s",
+                entry.source,
+                entry.provider,
+                node.name,
+            )
+    logged.clear()
+    logged.update(entry.provider for entry in draft.strays)
 
 
 def _cause(node: ComputeNode, draft: Draft, identity: str | None, error: Rejected) -> PlacementError | None:

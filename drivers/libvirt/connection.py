@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -17,13 +16,11 @@ from drivers.errors import DiscoveryError
 from drivers.events import OnOperation, Wake, untold
 from drivers.facts import CpuMap, Versions
 from drivers.host.archive import Document
-from drivers.host.function import FOLDER
 from drivers.libvirt.capabilities import Offer
 from drivers.libvirt.library import libvirt
 from drivers.libvirt.listener import Listener
 from drivers.libvirt.loop import event_loop
 from drivers.libvirt.opening import OPENING_S
-from drivers.libvirt.plain import PlainDevices
 from drivers.libvirt.session import Session
 from drivers.libvirt.xml import unread
 from reportclient.errors import mask
@@ -130,7 +127,6 @@ class LiveConnection:
         told: OnOperation = untold,
         opening_s: float = OPENING_S,
         borrow: Callable[[], Any] | None = None,
-        functions: Path = FOLDER,
     ) -> None:
         """
         Prepare a connection to ``uri``; nothing is opened yet.
@@ -138,12 +134,10 @@ class LiveConnection:
         ``told`` is called after each operation with the name of libvirt's call; several calls may count as one
         operation. ``opening_s`` limits the seconds that libvirtd may take to accept a connection. ``borrow`` returns an
         open ``virConnect`` that belongs to the caller, whose process runs libvirt's event loop; None: open one. Answers
-        about installed programs, PCI functions and interfaces without hardware are kept only on a connection that this
-        object opened. ``functions`` is the kernel's list of PCI functions.
+        about installed programs are kept only on a connection that this object opened.
         """
-        self._session = Session(uri, told, opening_s, borrow, PlainDevices(functions))
+        self._session = Session(uri, told, opening_s, borrow)
         self._keeps = borrow is None
-        self._plain = self._session.plain if self._keeps and is_local(uri) else None
 
     @property
     def uri(self) -> str:
@@ -243,14 +237,13 @@ class LiveConnection:
         return self._session.document(f"features of CPU {name}", text)
 
     def node_devices(self) -> tuple[tuple[str, Document], ...]:
-        self._session.forget_outdated()
-        return self._devices(_device_kinds(), self._plain)
+        return self._devices(_device_kinds())
 
     def all_devices(self) -> tuple[tuple[str, Document], ...]:
         """Return name and XML of the node devices of all kinds, as libvirt has them now."""
-        return self._devices(0, None)
+        return self._devices(0)
 
-    def _devices(self, kinds: int, plain: PlainDevices | None) -> tuple[tuple[str, Document], ...]:
+    def _devices(self, kinds: int) -> tuple[tuple[str, Document], ...]:
         """
         Return name and XML of the node devices of these kinds (VIR_CONNECT_LIST_NODE_DEVICES_*; 0: of all kinds).
 
@@ -263,11 +256,11 @@ class LiveConnection:
                 kinds |= libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_VDPA
             devices = self._session.libvirt.listAllDevices(kinds | active)
         with self._session.timed("virNodeDeviceGetXMLDesc"):
-            return tuple((name, self._dump(device, name, plain)) for device in devices for name in (device.name(),))
+            return tuple((name, self._dump(device, name)) for device in devices for name in (device.name(),))
 
-    def _dump(self, device: Any, name: str, plain: PlainDevices | None) -> Document:
+    def _dump(self, device: Any, name: str) -> Document:
         """
-        Return one device's XML, which ``plain`` may have kept; a text with ``unread`` where libvirt has none.
+        Return one device's XML; a text with ``unread`` where libvirt has none.
 
         libvirt can still list a device that the kernel has removed; the error code then varies.
 
@@ -275,8 +268,7 @@ class LiveConnection:
             DiscoveryError: the connection broke.
         """
         try:
-            text = plain.read(name, lambda: str(device.XMLDesc(0))) if plain else device.XMLDesc(0)
-            return self._session.document(f"node device {name}", text)
+            return self._session.document(f"node device {name}", device.XMLDesc(0))
         except libvirt.libvirtError as error:
             failed = mask(f"cannot read node device {name} from libvirt at {self.uri}: {error}")
             if self._session.drop_broken():

@@ -15,11 +15,10 @@ from drivers.libvirt.capabilities import Offer
 from drivers.libvirt.library import libvirt
 from drivers.libvirt.loop import event_loop
 from drivers.libvirt.opening import aside, open_connection
-from drivers.libvirt.plain import PlainDevices
 from reportclient.errors import mask
 
 LOG = logging.getLogger(__name__)
-KEPT_S = 600.0  # after so long, the answers about installed programs and about devices are read again
+KEPT_S = 600.0  # after so long, the answers about installed programs are read again
 
 
 @dataclass(slots=True)
@@ -50,10 +49,8 @@ class Session:
         told: OnOperation,
         opening_s: float,
         borrow: Callable[[], Any] | None,
-        plain: PlainDevices,
     ) -> None:
         self.uri = uri
-        self.plain = plain
         self.outdated = False  # an event of the host came, in any thread
         self._shown = mask(uri)
         self.kept = Kept()
@@ -81,27 +78,25 @@ class Session:
         return lent
 
     def forget_outdated(self) -> None:
-        """Forget answers about programs and devices after an event of the host, and after ``KEPT_S``."""
+        """Forget answers about programs after an event of the host, and after ``KEPT_S``."""
         if self.outdated or time.monotonic() >= self.kept.until_s:
             self.outdated = False
             self._ask_again()
 
     def agree_with(self, capabilities: str) -> None:
-        """Forget answers about programs and devices if the host had other capabilities."""
+        """Forget answers about programs if the host had other capabilities."""
         if capabilities != self.kept.beside:
             self._ask_again()
             self.kept.beside = capabilities
 
     def _ask_again(self) -> None:
-        """Keep no answer about programs and devices."""
+        """Keep no answer about programs."""
         until_s = time.monotonic() + KEPT_S
         self.kept = replace(self.kept, versions=None, offered={}, beside="", until_s=until_s)
-        self.plain.forget()
 
     def _forget(self) -> None:
         """Keep nothing, as the connection is another one."""
         self.kept = Kept(until_s=time.monotonic() + KEPT_S)
-        self.plain.forget()
 
     def drop_broken(self) -> bool:
         """Return whether the connection broke; if so, drop it, and the next question opens another."""

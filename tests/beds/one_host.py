@@ -14,7 +14,6 @@ from agent.sync.decide.view import Wishes
 from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome
-from agent.sync.quiet import QuietPass
 from agent.sync.run import foresee, run_pass
 from beds.histories import ModelDriver
 from beds.memory import MemoryPlacement
@@ -86,7 +85,7 @@ class OneHost:
     signs: ServiceSigns | None = None  # what shows nova-compute on this live host; None: a recorded host
     where: str = "placement"  # name of the placement that the configuration gives
     record: NovaRecord | None = None  # what nova answers; None: no login to nova
-    quiet: QuietPass = field(default_factory=QuietPass)  # kept from pass to pass, as the service keeps it
+    strays: set[str] = field(default_factory=set)  # kept from pass to pass, as the service keeps it
 
     @property
     def settings(self) -> Settings:
@@ -123,7 +122,7 @@ class OneHost:
         """A pass over the host as it is from now on: ``facts``, ``policy``."""
         for name, value in changes.items():
             setattr(self, name, value)
-        return run_pass(self.node, wishes, quiet=self.quiet)
+        return run_pass(self.node, wishes, strays=self.strays)
 
     def reshape(self, layout: str, *, force: bool = True) -> Outcome:
         """A conversion to another layout, which is configured from now on."""

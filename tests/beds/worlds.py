@@ -24,7 +24,6 @@ from agent.sync.decide.view import Wishes
 from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome
-from agent.sync.quiet import QuietPass
 from agent.sync.run import run_pass
 from beds.histories import Clock, Crash, Crashing
 from beds.memory import MemoryPlacement
@@ -241,7 +240,6 @@ class World:
         self.memory = MemoryPlacement(self.clock)
         self.crashing = Crashing(Watched(self.memory, self._look))
         self.driver = WorldDriver(self)
-        self.quiet = QuietPass()  # kept from pass to pass, as the service keeps it
 
     # What happens
 
@@ -264,7 +262,7 @@ class World:
         self.outcome, self.why = None, ""
         try:
             wishes = Wishes(reshape=reshape, force=force, rename_from=old)
-            self.outcome = run_pass(self.node(), wishes, quiet=self.quiet)
+            self.outcome = run_pass(self.node(), wishes)
         except Crash:
             self.why = "cut off"
             if self.cut:

@@ -4,14 +4,13 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 import libvirt
 import pytest
 
 from agent.settings.log import QUIET
 from beds.clock import Clock
-from beds.function import ADDRESS, NAME, made, rebind, xml
+from beds.function import NAME, xml
 from drivers.errors import DiscoveryError
 from drivers.libvirt.capabilities import Offer
 from drivers.libvirt.connection import LiveConnection
@@ -122,12 +121,11 @@ def opened() -> list[Libvirt]:
 
 
 @pytest.fixture
-def live(monkeypatch: pytest.MonkeyPatch, clock: Clock, tmp_path: Path, opened: list[Libvirt]) -> Live:
+def live(monkeypatch: pytest.MonkeyPatch, clock: Clock, opened: list[Libvirt]) -> Live:
     """Makes connections of our own, on a host with one VF."""
-    made(tmp_path / ADDRESS)
     monkeypatch.setattr("drivers.libvirt.session.open_connection", lambda *_, **__: opened.pop())
     monkeypatch.setattr("drivers.libvirt.loop.EventLoop.start", lambda _self: None)
-    return lambda uri="qemu:///system", **more: LiveConnection(uri, functions=tmp_path, **more)
+    return lambda uri="qemu:///system", **more: LiveConnection(uri, **more)
 
 
 def take_pass(connection: LiveConnection) -> object:
@@ -136,13 +134,13 @@ def take_pass(connection: LiveConnection) -> object:
     return offered, connection.versions(), connection.node_devices()
 
 
-def test_passes_after_the_first_ask_only_for_the_capabilities_and_for_a_list(live: Live, opened: list[Libvirt]) -> None:
+def test_passes_after_the_first_ask_for_the_capabilities_and_the_devices(live: Live, opened: list[Libvirt]) -> None:
     hypervisor, connection = opened[-1], live()
 
     seen = [take_pass(connection) for _ in range(3)]
 
     assert seen[0] == seen[1] == seen[2]
-    assert hypervisor.asked == {**ONCE, "capabilities": 3}
+    assert hypervisor.asked == {**ONCE, "capabilities": 3, "devices": 3}
 
 
 def test_a_device_without_xml_is_odd_as_long_as_the_connection_lives(live: Live, opened: list[Libvirt]) -> None:
@@ -178,7 +176,7 @@ def test_all_is_asked_again_after_an_event_of_the_host(live: Live, opened: list[
 
     take_pass(connection)
     take_pass(connection)
-    assert hypervisor.asked == {**TWICE, "capabilities": 3}
+    assert hypervisor.asked == {**TWICE, "capabilities": 3, "devices": 3}
 
 
 def test_all_is_asked_again_after_a_while(live: Live, opened: list[Libvirt], clock: Clock) -> None:
@@ -187,21 +185,11 @@ def test_all_is_asked_again_after_a_while(live: Live, opened: list[Libvirt], clo
 
     clock.now += KEPT_S - 1
     take_pass(connection)
-    assert hypervisor.asked == {**ONCE, "capabilities": 2}
+    assert hypervisor.asked == {**ONCE, "capabilities": 2, "devices": 2}
 
     clock.now += 1
     take_pass(connection)
-    assert hypervisor.asked == {**TWICE, "capabilities": 3}
-
-
-def test_a_driver_that_changes_is_seen_without_any_event(live: Live, opened: list[Libvirt], tmp_path: Path) -> None:
-    hypervisor, connection = opened[-1], live()
-    take_pass(connection)
-
-    rebind(tmp_path / ADDRESS)
-
-    take_pass(connection)
-    assert hypervisor.asked == {**ONCE, "capabilities": 2, "devices": 2}
+    assert hypervisor.asked == {**TWICE, "capabilities": 3, "devices": 3}
 
 
 def test_a_connection_that_broke_leaves_no_answer_behind(live: Live, opened: list[Libvirt]) -> None:
@@ -288,32 +276,6 @@ def test_a_job_that_cannot_be_read_is_an_error(live: Live, opened: list[Libvirt]
 
     with pytest.raises(DiscoveryError, match="no statistics"):
         connection.domains()
-
-
-def test_the_look_at_devices_alone_asks_for_all_after_an_event(live: Live, opened: list[Libvirt]) -> None:
-    hypervisor, connection = opened[-1], live()
-    connection.node_devices()
-    connection.node_devices()
-    assert hypervisor.asked["devices"] == 1
-
-    connection.outdate()
-
-    connection.node_devices()
-    assert hypervisor.asked["devices"] == 2
-
-
-def test_the_devices_of_another_machine_are_not_compared_with_this_one_s(live: Live, opened: list[Libvirt]) -> None:
-    hypervisor, connection = opened[-1], live("qemu+ssh://other/system")
-    for _ in range(2):
-        take_pass(connection)
-    assert hypervisor.asked["devices"] == 2
-
-
-def test_a_recording_asks_for_all_devices(live: Live, opened: list[Libvirt]) -> None:
-    hypervisor, connection = opened[-1], live()
-    take_pass(connection)
-    connection.all_devices()
-    assert hypervisor.asked["devices"] == 2
 
 
 def test_a_borrowed_connection_is_asked_for_all_each_time(live: Live) -> None:

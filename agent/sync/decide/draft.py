@@ -64,7 +64,6 @@ class Draft:
     pool: Pool | None = None  # as in ``View``; no provider of ``desired`` and ``observed``
     forgotten: str = ""  # as in ``View``
     former: str = ""  # as in ``View``
-    timed: bool = False  # True: the time since the boot decided something, so the same view may give another draft
     holdings: Holdings = field(default_factory=Holdings)  # what guests hold, and what each provider offers
     breaches: tuple[Breach, ...] = ()  # laws that the plan breaks: a fault of this agent
 
@@ -239,7 +238,6 @@ def _draft(
         nova=signs_on(view),
         forgotten=view.forgotten,
         former=view.former,
-        timed=shaped.timed,
         holdings=shaped.holdings,
         beside=view.beside,
         memory=memory,

@@ -39,7 +39,6 @@ class Shaped:
     uses: Uses = field(default_factory=Uses)
     waiting: Waiting = field(default_factory=Waiting)
     awaited: tuple[str, ...] = ()  # a sentence on each stock that is awaited after a boot
-    timed: bool = False  # whether the time since the boot decided anything
 
 
 def shape(view: View, shaper: Shaper, standing: Standing) -> Shaped:
@@ -155,9 +154,9 @@ def with_awaited(view: View, shaper: Shaper, standing: Standing, shaped: Shaped)
     )
     waiting = wait(before, boot, view.uptime_s, view.expect_s, sides)
     if not waiting.stock:
-        return replace(shaped, waiting=waiting, timed=True)
+        return replace(shaped, waiting=waiting)
     tree = _with_stock(shaped, standing, sides, waiting.stock)
-    return replace(shaped, tree=tree, waiting=waiting, awaited=told(waiting, shaped.tree), timed=True)
+    return replace(shaped, tree=tree, waiting=waiting, awaited=told(waiting, shaped.tree))
 
 
 def _sides(
