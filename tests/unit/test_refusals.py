@@ -11,11 +11,13 @@ from agent.settings.read import load_settings
 from beds.golden import HOSTS
 from drivers.base import Driver, Survey
 from drivers.errors import PolicyError
+from drivers.facts import DomainCapabilities
 from drivers.host.archive import HostArchive
 from drivers.libvirt.capabilities import offers, parse_capabilities
-from drivers.libvirt.refusals import with_machines
+from drivers.libvirt.refusals import unusable_models, with_machines
 from drivers.policy import Policy
 from drivers.table import DRIVERS, DriverOptions, HostDriver
+from fakes import PC
 
 CPU = "<cpu><model>m</model>{}</cpu>"
 FEATURES = "".join(f"<feature name='{name}'/>" for name in ("avx2", "avx512f", "avx512bw", "pni"))
@@ -74,6 +76,13 @@ def test_a_model_that_this_host_cannot_run_gives_no_traits(archive: Path, write_
     assert traits(seen) == set()
     assert told(seen).startswith(f"{config}:3: [libvirt] cpu_models: this host cannot run skylake-server, so no guest")
     assert "there are 486, athlon, Conroe" in told(seen)
+
+
+@pytest.mark.parametrize("other", [replace(PC, arch="aarch64", cpu_models=(("max", "yes"),)), PC])
+def test_whether_a_model_runs_is_told_by_what_lists_models_of_its_architecture(other: DomainCapabilities) -> None:
+    listed = replace(PC, cpu_models=(("Haswell", "no"), ("Penryn", "yes")))
+
+    assert unusable_models("x86_64", [listed, other]) == {"Haswell"}
 
 
 def test_beside_a_model_that_runs_one_that_does_not_adds_nothing(archive: Path, write_config: Write) -> None:
