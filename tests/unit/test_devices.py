@@ -17,7 +17,7 @@ from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, MdevRule
 from drivers.rules import parse_rule
 from drivers.standing import Standing
 from fakes import PC
-from hardware import BRIDGE, at, card, gpu, host, parent, plain, rules
+from hardware import BRIDGE, UP, at, card, gpu, host, parent, plain, rules
 from reportclient.ownership import MANAGED, MARKER
 from reportclient.reserve import UNHEALTHY
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
@@ -358,6 +358,23 @@ def test_a_link_whose_vfs_are_all_in_ports_keeps_its_bandwidth() -> None:
         "NET_BW_IGR_KILOBIT_PER_SEC": 0,
         "SRIOV_NET_VF": 1,
     }
+
+
+@pytest.mark.parametrize(
+    ("stood", "told"),
+    [
+        pytest.param(None, 10_000_000, id="that of the other link"),
+        pytest.param(40_000_000, 40_000_000, id="what stood"),
+    ],
+)
+def test_a_card_whose_links_do_not_all_show_a_speed_has_the_amount_that_stood_or_is_shown(
+    stood: int | None, told: int
+) -> None:
+    name = "NET_BW_EGR_KILOBIT_PER_SEC"
+    facts = host(*card(net_devices=(UP, NetDevice("ens2", "down"))))
+    stands = standing("0000:81:00.0", frozenset(), **{name: Inventory(total=stood)}) if stood else NOWHERE
+
+    assert only(facts, replace(ALL, link_bandwidth=True), stands).inventories[name][0].total == told
 
 
 def test_a_pf_is_not_offered_whole_while_a_guest_has_the_interface_of_its_vf() -> None:
