@@ -447,6 +447,17 @@ def test_a_vf_whose_driver_shows_nothing_is_ill_and_not_of_no_type() -> None:
     assert offered(host(pf, one, other), policy) == {"0000:81:00.0": {"CUSTOM_NVIDIA_1428": (1, 0)}}
 
 
+def test_a_silent_vf_is_reserved_beside_what_a_person_reserved() -> None:
+    attribute = "nvidia/current_vgpu_type"
+    pf, *vfs = card(vfs=3, vendor_id="10de", net_devices=())
+    silent, *typed = (replace(vf, vendor_id="10de") for vf in vfs)
+    speaking = (replace(one, attributes=((attribute, "1428"),)) for one in typed)
+    policy = rules(DeviceRule(number=1, vendor_id="10de", product_id="1515", class_attribute=attribute))
+    before = standing("0000:81:00.0", CUSTOM_NVIDIA_1428=Inventory(total=3, reserved=1))
+
+    assert offered(host(pf, silent, *speaking), policy, before) == {"0000:81:00.0": {"CUSTOM_NVIDIA_1428": (3, 2)}}
+
+
 def test_a_pf_never_shows_what_its_vfs_are_and_is_not_missed() -> None:
     """A rule of nothing but the vendor means the PF too; a VF that was made no vGPU on purpose is not kept for it."""
     attribute = "nvidia/current_vgpu_type"
@@ -889,6 +900,14 @@ def test_a_rule_without_any_device_shows_none() -> None:
     (one,) = short_rules(host(), rules(DeviceRule(number=1, product_id="1515", expect=1)))
 
     assert (one.expected, one.shown) == (1, 0)
+
+
+@pytest.mark.parametrize("name", ["0000:84:00.0", "pci_0000_84_00_0"])
+def test_vgpus_that_are_missing_are_those_of_the_named_card(name: str) -> None:
+    rule = MdevRule(type="a", addresses=frozenset({name}), expect=1)
+    (one,) = short_rules(host(), DevicePolicy(mdevs=(rule,)))
+
+    assert [one.means(f"pci_0000_8{number}_00_0", "VGPU", ()) for number in (4, 5)] == [True, False]
 
 
 def test_rules_that_do_not_count_expect_nothing() -> None:
