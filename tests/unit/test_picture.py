@@ -248,6 +248,20 @@ def test_a_drawing_joins_the_chips_of_a_guest_and_can_be_read_aloud() -> None:
     assert float((drawing.get("viewBox") or "").split()[2]) >= WIDTH
 
 
+def test_a_drawing_writes_what_each_provider_offers() -> None:
+    drawing = fromstring(draw(of_conversion(conversion(), ()), {}))
+
+    written = [one.text for one in drawing.iter("text") if one.get("class") == "stock"]
+    assert written == ["VCPU 0/8 (ratio 4)", *["DISK_GB 5/90 (2 reserved)"] * 2, "VCPU 2/8 (ratio 4)"]
+
+
+@pytest.mark.parametrize("empty", ["before", "after"])
+def test_a_plan_that_makes_or_ends_a_tree_is_that_of_its_root(empty: str) -> None:
+    data: Any = {**conversion(), "moves": [], empty: {"providers": {}, "allocations": {}}}
+
+    assert of_conversion(data, ()).node == "host"
+
+
 def test_a_page_needs_nothing_from_elsewhere_and_escapes_what_guests_are_called() -> None:
     text = page("plan of host", [of_conversion(conversion("<script>x</script>\x07"), ("<b>no</b>",))])
 
