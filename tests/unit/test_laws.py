@@ -338,6 +338,11 @@ WRONG: dict[str, tuple[str, Plan, Given]] = {
         write(put("", {**WHOLE_ROOT, **stock(CUSTOM_LICENSE=3, CUSTOM_MORE=1)})),
         given(foreign=frozenset({ROOT})),
     ),
+    "nova's device is written beside nova": (
+        "foreign",
+        write(put(NIC, stock(SRIOV_NET_VF=1))),
+        given(foreign=frozenset({uuid_of(NIC)})),
+    ),
     "the root is deleted": (
         "foreign",
         write(Delete(ROOT, "host")),
