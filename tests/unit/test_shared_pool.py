@@ -11,7 +11,7 @@ from agent.sync.decide.sharing import below
 from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.outcome import Status
 from agent.sync.run import run_pass
-from beds.one_host import ABROAD, FORCE, GUEST, RESHAPE, OneHost
+from beds.one_host import ABROAD, FORCE, GUEST, RESHAPE, ROOT, OneHost
 from drivers.errors import MalformedFact
 from drivers.facts import DiskFacts, DiskSpace, DiskUnread, PoolSpace
 from drivers.policy import Layout, Policy, Ratio
@@ -196,6 +196,16 @@ def test_a_pool_that_is_too_small_is_refused(one: OneHost) -> None:
 
     assert (done.status, pool(one)) == (Status.UNSAFE, None)
     assert f"make room on {POOLS}" in done.notes[0]
+
+
+def test_a_refused_pass_does_not_remember_the_pool_as_part_of_the_tree(one: OneHost) -> None:
+    share(one)
+
+    assert one.sync(policy=replace(SHARED, layout="cells")).status is Status.RESHAPE_NEEDED
+
+    left = one.node.state_file(ROOT).read(one.node.where).observed
+    assert left is not None
+    assert [seen.uuid for seen in left] == [ROOT]
 
 
 @pytest.mark.parametrize(

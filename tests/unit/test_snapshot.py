@@ -69,6 +69,21 @@ BOTH = replace(host(*GPUS, parents=PARENTS, mdevs=(MDEV, NEIGHBOUR)), guests=(GU
 ONE = {PARENTS[0].name: 1}
 
 
+def test_a_flavors_amount_of_cpus_in_another_cell_is_in_the_wrong_place_whatever_else_the_guest_has() -> None:
+    named = Tenant("p", "u", None, {"VCPU": 2})
+    one = replace(GUEST, mdevs=frozenset(), vcpus=(frozenset({0}),), tenant=named)
+    facts = replace(FACTS, guests=(replace(one, memory=(GuestMemory(64, frozenset({0})),)),))
+    policy = Policy(layout="cells", reserved_memory_mib=0)
+    rows = (Allocation("guest", "host_NUMA1", "VCPU", 2), Allocation("guest", "host_NUMA0", "MEMORY_MB", 64))
+
+    found = findings(facts, placed(facts, policy), rows, policy)
+
+    assert [(one.provider, one.resource_class, one.expected, one.actual) for one in found] == [
+        ("host_NUMA0", "VCPU", 2, 0),
+        ("host_NUMA1", "VCPU", 0, 2),
+    ]
+
+
 def renamed(**changes: str) -> Policy:
     """The first card offers another type, or its own type as another class."""
     first = MdevRule(**{"type": "a", **changes}, addresses=frozenset({PARENTS[0].name}))  # type: ignore[arg-type]
