@@ -282,6 +282,8 @@ UNREAD = {uuid: found for uuid, found in given().rows.items() if uuid != ROOT}  
 SMALLER = stock(VCPU=2, MEMORY_MB=4096)
 FULL = Consumer(uuid=GUEST, generation=5, project="p", user="u", kind=None, slots={ROOT: {"VCPU": 5}})
 ACROSS = replace(MOVE, to_resources={"VGPU": 2, "MEMORY_MB": 512})
+LINK = "NET_BW_EGR_KILOBIT_PER_SEC"
+TO_LINK = replace(MOVE, from_provider=f"host_{GPU}", moved_resources={"VGPU": 1}, to_resources={LINK: 1})
 WRONG: dict[str, tuple[str, Plan, Given]] = {
     # 1. Rows of consumers that are lost, invented or renamed
     "a row elsewhere is forgotten": (
@@ -298,6 +300,11 @@ WRONG: dict[str, tuple[str, Plan, Given]] = {
     "CPUs become vGPUs": (
         "consumers",
         replace(gets({**GETS, CELL0: {"MEMORY_MB": 512}, uuid_of(GPU): {"VGPU": 3}}), moves=(ACROSS,)),
+        given(),
+    ),
+    "vGPUs become bandwidth": (
+        "consumers",
+        replace(gets({CELL0: HAS[ROOT], NEUTRON: {LINK: 11}}), moves=(MOVE, TO_LINK)),
         given(),
     ),
     "a consumer that is to move is not written": ("consumers", to_cells(rewrite=None), FREE),

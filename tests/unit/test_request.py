@@ -63,6 +63,10 @@ def test_each_group_is_bound_to_a_tree_unless_it_names_one() -> None:
     assert format_request(wishes, "root").split("&")[:2] == ["in_tree_A=other", "in_tree=root"]
 
 
+def test_placements_greatest_amount_can_be_asked_for() -> None:
+    assert parse_request("resources=VCPU:2147483647")[0].amount == 2**31 - 1
+
+
 @pytest.mark.parametrize(
     ("query", "why"),
     [
