@@ -10,7 +10,7 @@ $(shell rm -f .venv/*.stamp)
 endif
 endif
 
-.PHONY: help venv run test check unit mutants soak guest-test bench docs sample simulate service-test nova-driver nova-test cloud-test storage-test picture-test protocol-test distro-test deb image clean
+.PHONY: help venv run test check unit mutants fuzz soak guest-test bench docs sample simulate service-test nova-driver nova-test cloud-test storage-test picture-test protocol-test distro-test deb image clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -39,6 +39,9 @@ unit: .venv/test.stamp  ## the unit tests with branch coverage
 
 mutants: .venv/test.stamp  ## small changes of the pure modules that no unit test notices; an hour (MUTANTS="--count 20 --seed 1")
 	@$(BIN)/python -m tools.mutants $(MUTANTS)
+
+fuzz: .venv/test.stamp  ## changed files and answers for each parser, an hour in all (FUZZ_S=600: seconds)
+	@FUZZ_S=$${FUZZ_S:-3600} $(BIN)/python -m pytest -q -s --show-capture=no tests/fuzz
 
 soak: .venv/test.stamp  ## long counts with a new seed, which is printed
 	@tools/host.sh libvirtd

@@ -5,8 +5,9 @@ import io
 import json
 import shutil
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -38,7 +39,8 @@ def answered(body: bytes, *headers: tuple[str, str]) -> Act:
 
     def act(_folder: Path) -> object:
         with Proxy("", hook=lambda _request, _forward: Answer(200, headers, body)) as proxy:
-            return Session(session=GuardedSession(), timeout=60).get(proxy.url, authenticated=False).content
+            answer = Session(session=GuardedSession(), timeout=60).get(proxy.url, authenticated=False)
+            return len(answer.json() if body[:1] == b"[" else answer.content)
 
     return act
 
@@ -49,7 +51,7 @@ class Endless:
     def __init__(self, part: str, key: str) -> None:
         self._part, self._key, self._count = part, key, 0
 
-    def request(self, url: str, _method: str, **_more: object) -> Any:
+    def request(self, url: str, method: str, **kwargs: Any) -> Any:
         self._count += 1
         host = {"hypervisor": {"service": {"host": "h"}}}
         record = {self._key: str(self._count), "status": "ACTIVE", "OS-EXT-SRV-ATTR:host": "h"}
@@ -58,7 +60,9 @@ class Endless:
 
 
 class _Answer:
-    status_code, headers = 200, {}
+    status_code = 200
+    headers: Mapping[str, str] = MappingProxyType({})
+    content = b""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -175,9 +179,7 @@ LIMITS: dict[str, tuple[Act, str]] = {
 }
 ALLOWED: dict[str, Act] = {
     "answer, 32 MiB": answered(bytes(LIMIT_BYTES)),
-    "answer, values": lambda folder: len(
-        json.loads(answered(b"[" + b'{"":0},' * (MOST_VALUES // 2 - 1) + b"0]")(folder))
-    ),  # type: ignore[arg-type]
+    "answer, values": answered(b"[" + b'{"":0},' * (MOST_VALUES // 2 - 1) + b"0]"),
     "YAML, 256 KiB": yaml_of("[" + "a," * (YAML_BYTES // 2 - 1) + "]"),
     "JSON of an archive, values": recorded("a.json", b'{"a":[' + b'{"":[]},' * (MOST_VALUES // 3 - 1) + b"0]}"),
     "XML, tags and attributes": guest('<a b=""/>' * (MOST_PARTS // 2 - 20)),
