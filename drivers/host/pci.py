@@ -110,10 +110,18 @@ def parse_power_state(document: Document) -> str:
 def _probe_net(
     files: KernelFiles, device: NetDevice, host_interfaces: frozenset[str] | None, *, port: bool
 ) -> NetReading:
-    enslaved = files.read(f"sys/class/net/{device.name}/master/ifindex") is not None
+    """
+    Read one interface; of what lies above it, bonds and bridges are its master, VLANs and the like only its upper_NAME.
+
+    The kernel makes these links in net/core/dev.c (netdev_adjacent_sysfs_add).
+    """
+    folder = f"sys/class/net/{device.name}"
+    enslaved = files.read(f"{folder}/master/ifindex") is not None
+    above = sorted((host_interfaces or frozenset()) - {device.name})
+    used = device.name in (host_interfaces or ()) or any(files.read(f"{folder}/upper_{one}/ifindex") for one in above)
     return NetReading(
-        enslaved or (None if host_interfaces is None else device.name in host_interfaces),
-        files.read(f"sys/class/net/{device.name}/phys_port_name") if port else None,
+        enslaved or (None if host_interfaces is None else used),
+        files.read(f"{folder}/phys_port_name") if port else None,
     )
 
 

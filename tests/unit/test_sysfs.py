@@ -235,6 +235,23 @@ def test_interfaces_with_routes_or_addresses_or_in_a_bond_carry_the_hosts_own_tr
     assert [net.name for net in found.net_devices if net.carries_host_traffic] == ["ens1", "ens3", "ens4"]
 
 
+def test_an_interface_below_one_that_has_the_hosts_routes_carries_that_traffic_too_and_a_record_keeps_it(
+    tmp_path: Path,
+) -> None:
+    """A VLAN, as the kernel links it; it has no ``master``."""
+    write(tmp_path, "proc/net/route", "Iface\tDestination\tGateway\nens1.100\t00000000\t0100000A\n")
+    above = "sys/class/net/ens1/upper_ens1.100/ifindex"
+    write(tmp_path, above, "9\n")
+    function = plain(net_devices=(NetDevice("ens1"), NetDevice("ens2")))
+    kept: dict[str, str] = {}
+
+    probe_pci(KernelFiles(tmp_path, record=kept), (function,), {})
+    (found,) = probe(tmp_path, function)
+
+    assert [net.name for net in found.net_devices if net.carries_host_traffic] == ["ens1"]
+    assert above in kept
+
+
 @pytest.mark.parametrize("name", ["route", "if_inet6"])
 def test_tables_that_cannot_be_read_leave_only_open_whether_an_interface_is_the_hosts(
     tmp_path: Path, name: str
