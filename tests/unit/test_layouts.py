@@ -15,6 +15,7 @@ from drivers.facts import (
     CpuMap,
     Devices,
     Guest,
+    GuestMemory,
     HostFacts,
     MdevParent,
     MdevType,
@@ -420,6 +421,16 @@ def test_the_ratio_of_memory_is_not_taken_from_huge_pages() -> None:
     found = tree(facts, "devices", ObservedTree(tuple(seen)), ram_ratio=Ratio(1.0))
 
     assert found.root.inventories["MEMORY_MB"].allocation_ratio == 1.5
+
+
+def test_huge_pages_of_no_named_size_are_the_smallest_huge_ones_of_their_cell() -> None:
+    pages = (MemoryPages(4, 0), MemoryPages(1048576, 1), MemoryPages(2048, 100))
+    guest = Guest(uuid="u", state="running", memory=(GuestMemory(64, frozenset({0}), huge=True),))
+    facts = replace(FACTS, cells=(replace(FACTS.cells[0], memory_kib=4 << 20, pages=pages),), guests=(guest,))
+
+    units = shape(facts, Policy(layout="numa"), None).holdings.units
+
+    assert [one.provider for one in units if one.resource_class == "MEMORY_MB"] == ["host_NUMA0_PAGES_2048"]
 
 
 def test_a_one_time_device_cannot_be_told_from_others_in_a_total() -> None:
