@@ -23,6 +23,8 @@ LEAKED = (KeyError, IndexError, TypeError, AttributeError, RecursionError)
 """Raised by keystoneauth for answers that do not come from Keystone."""
 USERINFO = re.compile(r"(?<=://)(?:[^\s\"'<>?#]*@(?:[^\s\"'<>/]*@)?|[^\s\"'<>/]*@)")
 """User and password in a URL, also with an unescaped /, @ or ? in the password; never the query of the URL."""
+MOST_URLS = 16
+_WORDS = re.compile(r"([\s\"'<>]+)")
 
 
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -39,8 +41,16 @@ def printable(text: str, *, lines: bool = False) -> str:
 
 
 def mask(text: str) -> str:
-    """Return the text without users and passwords of URLs, for messages, logs and files."""
-    return USERINFO.sub("***@", text)
+    """
+    Return the text without users and passwords of URLs, for messages, logs and files.
+
+    A word with more than ``MOST_URLS`` beginnings of URLs is no URL, and is masked whole: to look for a login behind
+    each of them takes a time that grows with the square of their number.
+    """
+    if "://" not in text:
+        return text
+    words = _WORDS.split(text)
+    return "".join("***" if word.count("://") > MOST_URLS else USERINFO.sub("***@", word) for word in words)
 
 
 def asked_keystone(error: Exception) -> bool:

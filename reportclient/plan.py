@@ -338,6 +338,17 @@ def shrinkage(plan: Plan, observed: ObservedTree, limits: Limits) -> tuple[str, 
     return tuple(sentences)
 
 
+def losses(plan: Plan, observed: ObservedTree) -> tuple[str, ...]:
+    """Return what a plan takes away: provider, class, and the number of units."""
+    final = stock_writes(plan.operations)
+    return tuple(
+        f"{seen.name} {name} {lost}"
+        for seen in sorted(observed, key=lambda one: one.name)
+        for name, stock in sorted(seen.provider.inventories.items())
+        if (lost := stock.total - total_of(final.get(seen.uuid, seen.provider.inventories), name)) > 0
+    )
+
+
 def _totals(inventories: Mapping[str, Inventory]) -> dict[str, int]:
     """Return totals by class; PCPU counts as VCPU, as a CPU that becomes dedicated is not lost."""
     totals: Counter[str] = Counter()

@@ -60,13 +60,23 @@ def _readers(path: Path, trusted: frozenset[int]) -> str:
     With an access list the bits of the group are the list's mask (acl(5)): the group is not judged then.
     """
     real = path.resolve()
-    told, above = real.stat(), [folder.stat() for folder in real.parents]
-    if told.st_mode & stat.S_IROTH and all(one.st_mode & stat.S_IXOTH for one in above):
-        return "every user of this host"
-    if told.st_gid in trusted or not told.st_mode & stat.S_IRGRP or "system.posix_acl_access" in os.listxattr(real):
+    try:
+        file, above = real.stat(), [folder.stat() for folder in real.parents]
+    except FileNotFoundError:  # it went since it was found
         return ""
-    passes = all(one.st_mode & (stat.S_IXGRP if one.st_gid == told.st_gid else stat.S_IXOTH) for one in above)
-    return f"the group {_name(told.st_gid)}" if passes else ""
+    if file.st_mode & stat.S_IROTH and all(one.st_mode & stat.S_IXOTH for one in above):
+        return "every user of this host"
+    if file.st_gid in trusted or not file.st_mode & stat.S_IRGRP or _has_access_list(real):
+        return ""
+    passes = all(one.st_mode & (stat.S_IXGRP if one.st_gid == file.st_gid else stat.S_IXOTH) for one in above)
+    return f"the group {_name(file.st_gid)}" if passes else ""
+
+
+def _has_access_list(path: Path) -> bool:
+    try:
+        return "system.posix_acl_access" in os.listxattr(path)
+    except OSError:  # a file system without such lists
+        return False
 
 
 def _trusted_groups(state_directory: Path) -> frozenset[int]:

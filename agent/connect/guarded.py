@@ -1,5 +1,6 @@
 """HTTP sessions that take a login to no other server, and no answer that is too large or comes too slowly."""
 
+import re
 import time
 from email.utils import formatdate
 from http.client import HTTPResponse
@@ -70,10 +71,10 @@ def _check_redirect(answer: requests.Response) -> None:
 
 
 def _put_off(answer: requests.Response) -> None:
-    """Tell a long wait as a date: keystoneauth sleeps through any number of seconds, with the lock held."""
-    told = answer.headers.get("Retry-After", "").strip()
-    if told.lstrip("-").isdecimal() and not 0 <= int(told[:_DIGITS]) <= LONGEST_SLEEP_S:
-        until_s = time.time() + min(int(told[:_DIGITS]), _DAY_S)
+    """Write a long wait as a date: keystoneauth sleeps through any number of seconds, with the lock held."""
+    seconds = answer.headers.get("Retry-After", "").strip()
+    if re.fullmatch(r"-?[0-9]+", seconds) and not 0 <= int(seconds[:_DIGITS]) <= LONGEST_SLEEP_S:
+        until_s = time.time() + min(int(seconds[:_DIGITS]), _DAY_S)
         answer.headers["Retry-After"] = formatdate(until_s, usegmt=True)
 
 

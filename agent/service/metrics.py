@@ -17,6 +17,7 @@ from prometheus_client.exposition import ThreadingWSGIServer
 from agent import VERSION
 from agent.service.audits import Stock
 from agent.service.status import ServiceStatus
+from agent.state.rights import owners_rights
 from agent.sync.decide.laws import LAWS
 from reportclient.errors import printable
 
@@ -231,8 +232,9 @@ class Metrics:
         Raises:
             OSError: the file cannot be written.
         """
-        write_to_textfile(str(path), self.registry)
-        path.chmod(0o644)  # so that the exporter can read it, whatever our umask is
+        with owners_rights(path):
+            write_to_textfile(str(path), self.registry)
+            path.chmod(0o644)  # so that the exporter can read it, whatever our umask is
 
 
 def _names(sides: Mapping[str, Mapping[str, int]]) -> set[str]:

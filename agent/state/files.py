@@ -1,5 +1,6 @@
 """Small files that a power cut leaves whole or as they were, with a checksum that shows whether they are damaged."""
 
+import errno
 import hashlib
 import json
 import os
@@ -12,6 +13,7 @@ from typing import Any
 from agent.state.rights import owners_rights
 
 _PART = 1 << 16  # bytes read at a time
+MOST_BYTES = 64 << 20  # of a file that is read whole
 _NEW = ".new"  # end of a temporary file's name
 
 
@@ -94,14 +96,17 @@ def replace_quickly(path: str, data: bytes, mode: int) -> None:
 
 def read_whole(path: Path | str) -> bytes:
     """
-    Read a small file; ``Path.read_bytes`` does the same in three times the time, and a pass reads a dozen.
+    Read a file of at most ``MOST_BYTES``, and no device or pipe, which may never end.
 
     Raises:
         OSError: the file does not exist or cannot be read.
     """
     with owners_rights(path):
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_BYTES:
+            raise OSError(errno.EFBIG, f"no file of at most {MOST_BYTES >> 20} MiB", str(path))
         parts = []
         while part := os.read(descriptor, _PART):
             parts.append(part)

@@ -156,8 +156,8 @@ class ComputeNode:
 
         Where placement has older data, the remembered tree is of a later state, and the memory comes without it.
 
-        Every provider is read: after a restored backup, a listing does not tell old stock from ours once claims have
-        raised the generation. The service does that in its ``deep`` passes only, and not again within half of
+        A command reads every provider: after a restored backup, a listing does not tell old stock from ours once claims
+        have raised the generation. The service does so in its ``deep`` passes only, and not again within half of
         ``full_audit_interval``: periods vary, and a restart reads only what is old.
 
         Raises:

@@ -254,6 +254,20 @@ def test_what_else_changes_at_each_pass_does_not_begin_the_count_anew() -> None:
     assert refused == [Status.UNSAFE, Status.UNSAFE, None]
 
 
+def test_cards_that_are_lost_by_turns_are_not_one_loss() -> None:
+    cards = [Provider(name=name, parent="host", inventories={"VGPU": Inventory(total=8)}) for name in ("a", "b")]
+    memory, refused = SEEN, []
+    for lost in ("a", "b", "a"):
+        plan = Plan((SetInventories(lost, lost, {}),))
+        flapping = draft(observed=stands(ROOT, *cards), plan=plan, memory=memory)
+        verdict = judge(flapping, Wishes(), TERMS)
+        memory = verdict.memory
+        refused.append(verdict.refused)
+
+    assert refused == [Status.UNSAFE] * 3
+    assert memory.smaller_seen == 1
+
+
 def test_another_loss_begins_the_count_anew() -> None:
     before = replace(SEEN, smaller="another loss", smaller_seen=PATIENCE - 1)
 

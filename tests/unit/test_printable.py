@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from agent.records import clean
+from reportclient.errors import mask
 
 EVIL = "http://user:secret@there/ \x1b[2J\x9b\u202e\nERROR forged"
 
@@ -33,3 +34,10 @@ def test_a_record_with_a_traceback_has_only_its_own_lines(how: str) -> None:
     assert all(line.startswith("  ") for line in rest)
     assert not {"\x1b", "\x9b", "\u202e"} & {*told}
     assert "secret" not in told
+
+
+def test_a_long_text_of_beginnings_of_urls_is_masked_whole_and_at_once() -> None:
+    hostile = "://" * 1_000_000
+
+    assert mask(f"before {hostile}x@host after") == "before *** after"
+    assert mask("see http://user:pass@host/a and 'http://u:p@other'") == "see http://***@host/a and 'http://***@other'"

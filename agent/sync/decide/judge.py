@@ -19,7 +19,7 @@ from reportclient.errors import UnsafePlan
 from reportclient.hold import device_classes
 from reportclient.names import NO_DEVICES
 from reportclient.ownership import MARKER, Names
-from reportclient.plan import Limits, Plan, Reparent, check_use, shrinkage
+from reportclient.plan import Limits, Plan, Reparent, check_use, losses, shrinkage
 from reportclient.settings import lost_settings, set_back
 
 PATIENCE = 3  # passes in a row that must want the same loss, whatever else their plans change
@@ -84,7 +84,7 @@ def judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
     if draft.plan.moves and not wishes.reshape:
         return Verdict(refused=Status.RESHAPE_NEEDED, notes=_needs_reshape(draft, terms.node), memory=memory)
     shrinking = (*lost_root(draft), *shrinkage(draft.plan, draft.observed, _limits(draft, terms.shrink_fraction)))
-    loss, before = "; ".join(shrinking), draft.memory
+    loss, before = "; ".join((*lost_root(draft), *losses(draft.plan, draft.observed))), draft.memory
     seen = (before.smaller_seen if before.smaller == loss else 0) + wishes.counts
     if not shrinking or wishes.force or wishes.agreed or seen >= PATIENCE:
         return Verdict(memory=memory)
