@@ -311,8 +311,7 @@ def _chosen(seeds: tuple[Seed, ...], parts: tuple[str, ...], drawn: Drawn) -> tu
 def _read(world: World, seed: Seed, data: bytes) -> int:
     path = world.folder / "input.tar.gz"
     path.write_bytes(data)
-    saved = ("--save", world.folder / "saved.tar.gz") if seed.arguments[0] == "discover" and len(data) % 2 else ()
-    return run(*seed.arguments, path, *saved)
+    return run(*seed.arguments, path)
 
 
 def plan_file(world: World, drawn: Drawn) -> tuple[Callable[[], object], str]:
