@@ -26,10 +26,10 @@ The exit code is 0 for `done`, for `release` and `confirm` also for `absent`, 4 
 `release` of a guest that runs on this host is `refused` and changes nothing: placement would offer what the guest uses
 to another one. The note says what that is. `release --force` does it, and says it too.
 `claim --replace`, `claim --merge` and `revert` are `refused` too where a guest that runs on this host would lose what
-it uses, as libvirt reports it; what it has beyond that may go. Each has `--force`. The `release` of a guest that is shut off here is done, and says
-what that means.
-The same holds for `confirm` and `release` of a consumer that may be the migration of a guest that runs here without
-allocations here. Both read this host where the consumer has something on it.
+it uses, as libvirt reports it; what it has beyond that may go. Each has `--force`. The `release` of a guest that is
+shut off here is done, and says what that means. The same holds for `confirm` and `release` of a consumer that may be
+the migration of a guest that runs here without allocations here. Both read this host where the consumer has something
+on it.
 
 A request is one of the `allocation_requests` of `GET /allocation_candidates`, in a file:
 

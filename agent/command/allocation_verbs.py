@@ -55,23 +55,27 @@ def revert(options: argparse.Namespace) -> Report:
     guest, kept = client.consumer(options.consumer), client.consumer(options.migration)
     used = ""
     if guest and kept:
-        after = reverted_set(guest.slots, kept.slots, client.sharing())
-        used = loses(options, client, where, guest, added(guest.slots, kept.slots), after)
+        before, after = added(guest.slots, kept.slots), reverted_set(guest.slots, kept.slots, client.sharing())
+        used, _ = _known(options, lambda: (loses(options, client, where, guest, before, after), ""))
     return _unless_used(options, client, used, lambda: Operations(client).revert(options.consumer, options.migration))
 
 
 def release(options: argparse.Namespace) -> Report:
     """Remove all allocations of a guest; a guest without allocations counts as done. One that runs here needs force."""
     client, where = _open(options)
-    operations, used, left = Operations(client), "", ""
-    try:
-        used, left = uses_of(options, client, where)
-    except DiscoveryError as error:
-        if not options.force:
-            raise
-        used = f"it is not known whether guest {options.consumer} runs on this host: {error}"
+    operations, (used, left) = Operations(client), _known(options, lambda: uses_of(options, client, where))
     let_go = operations.release_forced if options.force else operations.release
     return _unless_used(options, client, used, partial(let_go, options.consumer), left)
+
+
+def _known(options: argparse.Namespace, read: Callable[[], tuple[str, str]]) -> tuple[str, str]:
+    """Return what a guest uses, and a remark, as ``read`` tells; with force a host that cannot be read is no error."""
+    try:
+        return read()
+    except DiscoveryError as error:
+        if not getattr(options, "force", False):
+            raise
+        return f"it is not known whether guest {options.consumer} runs on this host: {error}", ""
 
 
 def _unless_used(
@@ -128,7 +132,7 @@ def _place(options: argparse.Namespace, act: Callable[[Operations, list[Allocati
             return _report(Ending(told=Result.NO_ROOM, consumer=options.consumer, note="; ".join(reasons)))
     if others := _others(options, client):
         return _report(others)
-    used = _loses_by_claim(options, client, where, requests)
+    used, _ = _known(options, lambda: (_loses_by_claim(options, client, where, requests), ""))
     return _unless_used(options, client, used, lambda: act(Operations(client), requests))
 
 

@@ -94,6 +94,21 @@ def test_a_claim_takes_nothing_that_a_guest_here_uses_unless_by_force(lab: Upgra
     assert "a second time" in done.json["note"]
 
 
+def test_a_host_that_cannot_be_read_stops_no_repair_by_force(lab: Upgrade, tmp_path: Path) -> None:
+    body = {"allocations": {identity(ROOT): {"resources": {"VCPU": 1}}}}
+    (tmp_path / "request.json").write_text(json.dumps(body), encoding="utf-8")
+    (Path(lab.options[1]) / "libvirt/capabilities.xml").write_text("<torn", encoding="utf-8")
+
+    for order in (
+        ("claim", identity("runs"), "--request", tmp_path / "request.json", "--replace"),
+        ("release", identity("runs")),
+    ):
+        assert lab.run(*order).code == 1
+        done = lab.run(*order, "--force")
+        assert done.code == 0
+        assert "it is not known whether guest" in done.json["note"]
+
+
 def test_a_move_is_not_reverted_while_the_guest_runs_at_its_new_place(lab: Upgrade) -> None:
     away(lab)
     add_consumer(lab.placement, "migration", {"type": "MIGRATION", "allocations": {"away": {"VCPU": 1}}})
