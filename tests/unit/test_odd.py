@@ -106,7 +106,6 @@ def test_an_odd_device_is_a_finding_once_it_lasts(start: Start) -> None:
     ):
         one.sync(facts=facts)
         audited = witness(one.node, clock=lambda now_s=begin + after_s: now_s)  # type: ignore[misc]
-        assert not audited.rested
         write_memory(one.folder, audited.root_uuid, audited.memory, clock=audited.clock)
         seen.append([audited.memory.sightings[finding.key].looks for finding in audited.findings])
 
