@@ -11,7 +11,7 @@ from pathlib import Path
 from agent.errors import StateError
 from agent.state.rights import owners_rights
 from drivers.host.archive import MAX_ARCHIVE_BYTES
-from drivers.host.unpack import MAX_TOTAL_BYTES, unpack
+from drivers.host.unpack import MAX_MEMBERS, MAX_TOTAL_BYTES, unpack
 
 MAX_MEMBER_BYTES = 256 << 20  # limit for one file of a case: the answers about 10,000 nodes have about 50 MiB
 _HOSTS = "hosts/"  # host archives, whose files have the limit MAX_ARCHIVE_BYTES
@@ -38,10 +38,10 @@ def pack(files: Mapping[str, bytes], top: str = "case") -> bytes:
     Return a ``.tar.gz`` with these files, by their names in the case; all are in one folder, ``top``.
 
     Raises:
-        StateError: a file is too large, or all files are: the case could not be unpacked.
+        StateError: a file is too large, or all files are, or they are too many: the case could not be unpacked.
     """
     large = [name for name, data in files.items() if len(data) > _limit(name)]
-    if large or sum(map(len, files.values())) > MAX_TOTAL_BYTES:
+    if large or sum(map(len, files.values())) > MAX_TOTAL_BYTES or len(files) > MAX_MEMBERS:
         raise StateError(
             f"no {top} is saved, because {large[0] if large else 'it'} would be larger than a replay accepts: "
             f"send the log of the verb with -vv instead"

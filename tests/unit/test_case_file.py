@@ -125,6 +125,8 @@ def test_a_case_that_no_replay_accepts_is_not_saved(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(packing, "MAX_TOTAL_BYTES", 10)
     with pytest.raises(StateError, match="no case is saved, because it would be larger than a replay accepts"):
         pack({"a": bytes(6), "b": bytes(6)})
+    with pytest.raises(StateError, match="larger than a replay accepts"):
+        pack(dict.fromkeys(map(str, range(packing.MAX_MEMBERS + 1)), b""))
 
 
 def test_of_the_state_only_the_agents_own_memory_is_kept_and_to_the_byte(tmp_path: Path) -> None:
