@@ -17,7 +17,7 @@ from agent.state.audit import write_memory
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
 from beds.one_host import FORCE, GUEST, OneHost
-from drivers.devices.odd import set_apart
+from drivers.devices.odd import odd_sentence, set_apart
 from drivers.facts import Guest, GuestMemory, HostFacts, Mdev, OddDevice
 from drivers.libvirt.shape import shape
 from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy
@@ -88,6 +88,15 @@ def test_what_stands_of_an_odd_device_stays_reserved_until_it_is_well(
 
     assert {suffix: (one.stock(suffix), one.traits(suffix)) for suffix in before} == before
     assert (done.notes, witness(one.node).findings) == ((), ())
+
+
+def test_an_undecided_device_is_explained_by_address_and_by_provider_and_a_sound_one_is_not() -> None:
+    facts = odd(WELL, FIRST_VF)
+    sentences = {odd_sentence(facts, name) for name in (FIRST_VF, f"host_{FIRST_VF}")}
+
+    assert len(sentences) == 1
+    assert "is undecided" in sentences.pop()
+    assert odd_sentence(facts, PLAIN) == odd_sentence(WELL, FIRST_VF) == ""
 
 
 def test_an_odd_device_is_a_finding_once_it_lasts(start: Start) -> None:
