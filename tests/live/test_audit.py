@@ -467,7 +467,7 @@ def test_what_an_audit_costs(placement_server: PlacementServer, tmp_path: Path) 
         add_guests(tmp_path / "host", extra)
         changed = cost("--light")
 
-    assert (full, quiet, changed) == (1 + providers, 1, 2)
+    assert (full, quiet, changed) == (1 + 4 * providers, 1, 2)  # three aspects and the allocations of each
 
 
 def test_findings_of_names_do_not_come_with_other_findings(placement_server: PlacementServer, tmp_path: Path) -> None:
