@@ -24,7 +24,7 @@ from drivers.fake.shapes import options_of
 pytestmark = pytest.mark.live
 
 SEED = 20
-FIRST_S, GAP_S = 10, 5  # until the first step, and between two steps that are looked at
+FIRST_S, GAP_S = 30, 8  # until the first step, and between two steps that are looked at
 SLOT = 4  # the first free one of these hosts
 
 HOSTS = make_hosts(2, seed=SEED, shape="mixed")
