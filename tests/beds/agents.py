@@ -70,7 +70,7 @@ class CountingSender:
         return number
 
 
-def run_agent(*arguments: object, timeout: float = 120, **environment: str) -> Result:
+def run_agent(*arguments: object, timeout: float = 300, **environment: str) -> Result:
     """
     Run the command to its end: the installed one each ``INSTALLED`` times, and with an ``environment``.
 

@@ -496,7 +496,7 @@ def test_an_older_placement_is_agreed_with(report: Callable[..., Result], placem
         assert report(noauth(front.url)).code == 0
         front.seen.clear()
         assert report(noauth(front.url), "sync", "--format", "json").json["outcome"] == "unchanged"
-        assert [seen.status for seen in front.seen] == [200]  # the agreed version was remembered
+        assert [seen.status for seen in front.seen] == [406, 200, 200, 200, 200]  # each command asks for the newest
 
 
 def test_a_placement_without_the_reshaper_is_refused(
