@@ -14,7 +14,8 @@ KINDS = (
     ("live", "libvirtd, placement and Keystone over TLS, the installed command", "tests/live", 6),
     ("fuzz", "parsers, on a few real files and answers that were changed", "tests/fuzz", 1),
 )  # live tests wait more than they work: six processes keep two cores busy
-LONGEST = ("test_fleet", "test_ironic", "test_synthetic", "test_daemon", "test_reshape_races", "test_crowd")  # files that begin
+# files that begin
+LONGEST = ("test_fleet", "test_ironic", "test_synthetic", "test_daemon", "test_reshape_races", "test_crowd")
 
 
 @dataclass(frozen=True)
