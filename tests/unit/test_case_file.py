@@ -27,6 +27,7 @@ from agent.sync.packing import check_folder, pack, remove_left_over, write_packe
 from agent.sync.recorder import begin_anew, keep_state, new_recorder, save_case
 from drivers.base import Survey
 from drivers.errors import DiscoveryError
+from drivers.host.unpack import MAX_MEMBERS
 from fakes import FACTS
 from reportclient.recording import Exchange, Unrecorded
 
@@ -126,7 +127,7 @@ def test_a_case_that_no_replay_accepts_is_not_saved(monkeypatch: pytest.MonkeyPa
     with pytest.raises(StateError, match="no case is saved, because it would be larger than a replay accepts"):
         pack({"a": bytes(6), "b": bytes(6)})
     with pytest.raises(StateError, match="larger than a replay accepts"):
-        pack(dict.fromkeys(map(str, range(packing.MAX_MEMBERS + 1)), b""))
+        pack(dict.fromkeys(map(str, range(MAX_MEMBERS + 1)), b""))
 
 
 def test_of_the_state_only_the_agents_own_memory_is_kept_and_to_the_byte(tmp_path: Path) -> None:
