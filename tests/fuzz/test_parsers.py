@@ -44,7 +44,7 @@ pytestmark = pytest.mark.live
 
 MOST_S, MOST_MIB = 5.0, 200.0  # of CPU time, and of memory, for one input
 FUZZ_S = float(os.environ.get("FUZZ_S", "0"))
-EXAMPLES = 50 if FUZZ_S else 20  # of each parser; with FUZZ_S in each round
+EXAMPLES = 50 if FUZZ_S else 10  # of each parser; with FUZZ_S in each round
 OURS = ("/agent/", "/drivers/", "/reportclient/")
 FOUR_CELLS = next(host for host in golden_hosts() if host.folder.name == "four-cells")
 PACKAGES = Path(__file__).parents[2]
@@ -460,6 +460,7 @@ def test_text_from_elsewhere_ends_in_an_answer_or_one_line_quickly(name: str, wo
 
     @settings(
         max_examples=EXAMPLES,
+        derandomize=not FUZZ_S,  # the suite tries the same few each time
         database=None,
         deadline=None,
         phases=(Phase.generate, Phase.shrink),
