@@ -182,7 +182,7 @@ class Daemon:
         try:
             self._settings, self._policy = _read(self._choice)
             _check_lasting(before[0], self._settings)
-            _forget_tokens()
+            forget_tokens()
             self._passes = self._new_passes()
             self._passes.open()
         except (ConfigError, StateError) as error:
@@ -210,10 +210,6 @@ class Daemon:
             reason = str(error)
         if reason:
             LOG.error("the log cannot be reopened reason=%s", reason)
-
-
-def _forget_tokens() -> None:
-    forget_tokens()
 
 
 def _read(choice: Choice) -> tuple[Settings, HealPolicy | None]:

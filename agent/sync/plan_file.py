@@ -25,8 +25,9 @@ class SavedPlan:
     plan: ReadPlanForm
 
     def __post_init__(self) -> None:
-        if not all(isinstance(text, str) for text in (self.node, self.where, self.plan["digest"])):
-            raise TypeError("a name or a digest is no text")
+        for name, text in (("node", self.node), ("where", self.where), ("digest", self.plan["digest"])):
+            if not isinstance(text, str):
+                raise TypeError(f"{name} is no text")
 
 
 def write_plans(path: Path, plans: Iterable[tuple[ComputeNode, Draft]]) -> None:

@@ -59,7 +59,7 @@ def read_additions(
 def unread_keys(folder: Path) -> tuple[str, ...]:
     """Return a sentence for each key that the form has no place for, and that is ignored, as in nova."""
     return tuple(
-        sentence for path in _files(folder, folder, required=False) for sentence in _unread(_load(path, path), path)
+        sentence for path in _files(folder, folder, required=False) for sentence in _unread(load_once(path, path), path)
     )
 
 
@@ -94,13 +94,9 @@ def _files(folder: Path, shown: Path, required: bool) -> list[Path]:
 
 def _read_file(file: Path, path: Path) -> list[Addition]:
     """Return the entries of one file, which messages call ``path``."""
-    content = _load(file, path)
+    content = load_once(file, path)
     _check_schema(content, path)
     return [addition for entry in content.get("providers", ()) if (addition := _decode(entry, path))]
-
-
-def _load(file: Path, path: Path) -> Any:
-    return load_once(file, path)
 
 
 def _check_schema(content: object, path: Path) -> None:
