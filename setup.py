@@ -40,7 +40,7 @@ setup(
     description="Reports a host's CPUs, memory, disk and devices to OpenStack placement as one provider tree",
     license="Apache-2.0",
     python_requires=">=3.11",
-    packages=find_packages(include=["agent*", "drivers*", "reportclient*"], exclude=["drivers.nova*"]),
+    packages=find_packages(include=["agent*", "drivers*", "reportclient*"]),
     package_data={
         "agent": ["py.typed"],
         "agent.command.picture": ["*.css", "*.j2"],

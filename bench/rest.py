@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.connect.keystone import ENVIRONMENT
+from agent.connect.adapters import ENVIRONMENT
 from beds import libvirtd
 from beds.placement import serving as serving_placement
 from beds.service import Service, noauth, serving
@@ -38,7 +38,7 @@ MODULES = (
     "agent.command.carry_out",
     "agent.command.run_verb",
     "agent.service.loop",
-    "agent.connect.keystone",
+    "agent.connect.adapters",
     "drivers.libvirt.driver",
     "drivers.host.udev",
 )

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 from drivers.events import Wake
 from drivers.facts import HostFacts
 from drivers.policy import Policy
-from drivers.reasons import Shaped
+from drivers.reasons import Explained
 from reportclient.allocations import Holdings
 from reportclient.ownership import Names
 from reportclient.tree import ObservedTree, ProviderTree
@@ -62,7 +62,7 @@ class Driver(Protocol):
         """
         ...
 
-    def explain(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> Shaped:
+    def explain(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> Explained:
         """Return the same tree with the fact and the rule behind each class and trait; same errors as ``shape``."""
         ...
 

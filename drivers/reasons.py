@@ -32,7 +32,7 @@ class Reasoned:
 
 
 @dataclass(frozen=True, slots=True)
-class Shaped:
+class Explained:
     """A desired tree with its reasons; parents come before children."""
 
     providers: tuple[Reasoned, ...]

@@ -11,10 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from reportclient.request import Kind, Wish, groups_of
+from reportclient.request import Criterion, Wish, groups_of
 from reportclient.tree import Inventory
 
-OF_ALL = frozenset({Kind.ROOT_REQUIRED, Kind.ROOT_FORBIDDEN, Kind.SAME_SUBTREE, Kind.ISOLATE})  # not of one group
+OF_ALL = frozenset(
+    {Criterion.ROOT_REQUIRED, Criterion.ROOT_FORBIDDEN, Criterion.SAME_SUBTREE, Criterion.ISOLATE}
+)  # not of one group
 _STEPS = 20_000  # tries after which a search is given up, about a second
 
 
@@ -23,7 +25,7 @@ class Unsearched(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Stock:
+class Offered:
     """What a provider has of one class, and how much of it all consumers have."""
 
     inventory: Inventory
@@ -50,7 +52,7 @@ class Giver:
     shares: bool = False  # of another tree, with a provider of this one
     traits: frozenset[str] = frozenset()
     aggregates: frozenset[str] = frozenset()
-    stock: Mapping[str, Stock] = field(default_factory=dict)  # by class; at least of all classes that are asked for
+    stock: Mapping[str, Offered] = field(default_factory=dict)  # by class; at least of all classes that are asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ def can_give(giver: Giver, root: Giver, wishes: Sequence[Wish], tree: frozenset[
     ``tree`` has the uuids of all providers of the tree.
     """
     suffixed = any(one.group for one in wishes)
-    members = [one for one in wishes if one.kind is Kind.MEMBER_OF]
+    members = [one for one in wishes if one.kind is Criterion.MEMBER_OF]
     spanned = not suffixed and not giver.shares  # an aggregate of the root holds for all its providers then
     return (
         all(_keeps(giver, root, one, tree, suffixed=suffixed) for one in wishes)
@@ -96,14 +98,14 @@ def _in_all(giver: Giver, members: Iterable[Wish]) -> bool:
 
 def _keeps(giver: Giver, root: Giver, wish: Wish, tree: frozenset[str], *, suffixed: bool) -> bool:
     match wish.kind:
-        case Kind.REQUIRED:  # the group without a suffix has its traits together
+        case Criterion.REQUIRED:  # the group without a suffix has its traits together
             return not suffixed or not giver.traits.isdisjoint(wish.names)
-        case Kind.FORBIDDEN:
+        case Criterion.FORBIDDEN:
             return giver.traits.isdisjoint(wish.names)
-        case Kind.NOT_MEMBER_OF:
+        case Criterion.NOT_MEMBER_OF:
             barred = giver.aggregates if suffixed else giver.aggregates | root.aggregates
             return barred.isdisjoint(wish.names)
-        case Kind.IN_TREE:
+        case Criterion.IN_TREE:
             named = wish.names[0]
             return (suffixed and named == giver.uuid) if giver.shares else named in tree
         case _:
@@ -117,9 +119,9 @@ class _Search:
         self._givers, self._wishes = givers, wishes
         self._root = givers[0]
         self._tree = frozenset(one.uuid for one in givers if not one.shares)
-        self._isolate = any(one.kind is Kind.ISOLATE for one in wishes)
-        self._subtrees = [one.names for one in wishes if one.kind is Kind.SAME_SUBTREE]
-        self._together = [one.names for one in wishes if one.kind is Kind.REQUIRED and not one.group]
+        self._isolate = any(one.kind is Criterion.ISOLATE for one in wishes)
+        self._subtrees = [one.names for one in wishes if one.kind is Criterion.SAME_SUBTREE]
+        self._together = [one.names for one in wishes if one.kind is Criterion.REQUIRED and not one.group]
         self._failed: set[object] = set()
         self._steps = 0
 
@@ -135,16 +137,16 @@ class _Search:
 
     def _root_is_right(self) -> bool:
         return all(
-            (one.names[0] in self._root.traits) is (one.kind is Kind.ROOT_REQUIRED)
+            (one.names[0] in self._root.traits) is (one.kind is Criterion.ROOT_REQUIRED)
             for one in self._wishes
-            if one.kind in (Kind.ROOT_REQUIRED, Kind.ROOT_FORBIDDEN)
+            if one.kind in (Criterion.ROOT_REQUIRED, Criterion.ROOT_FORBIDDEN)
         )
 
     def _parts(self) -> Iterator[Part]:
         named = {suffix for names in self._subtrees for suffix in names}
         for group in sorted(groups_of(self._wishes)):
             own = [one for one in self._wishes if one.group == group and one.kind not in OF_ALL]
-            amounts = tuple((one.names[0], one.amount) for one in own if one.kind is Kind.RESOURCES)
+            amounts = tuple((one.names[0], one.amount) for one in own if one.kind is Criterion.RESOURCES)
             if not amounts and group not in named:
                 continue
             for each in (amounts,) if group else [(one,) for one in amounts]:
@@ -155,8 +157,8 @@ class _Search:
         if any(name not in stock or not stock[name].fits(amount) for name, amount in amounts):
             return False
         if not amounts:  # placement looks at in_tree with the classes alone, and needs another filter to find a place
-            own = [one for one in own if one.kind is not Kind.IN_TREE]
-            if not any(one.kind in (Kind.REQUIRED, Kind.MEMBER_OF) for one in own):
+            own = [one for one in own if one.kind is not Criterion.IN_TREE]
+            if not any(one.kind in (Criterion.REQUIRED, Criterion.MEMBER_OF) for one in own):
                 return False
         return can_give(giver, self._root, own, self._tree)
 
@@ -246,5 +248,5 @@ class _Search:
         return alike
 
 
-def _by_name(item: tuple[str, Stock]) -> str:
+def _by_name(item: tuple[str, Offered]) -> str:
     return item[0]

@@ -23,7 +23,7 @@ _KNOWN = (
 )
 
 
-class Kind(StrEnum):
+class Criterion(StrEnum):
     """What a wish is about; the order is that in which wishes are looked at."""
 
     RESOURCES = "resources"
@@ -42,7 +42,7 @@ class Kind(StrEnum):
 class Wish:
     """One thing that a request asks for: an amount of a class, one of some traits or aggregates, or a relation."""
 
-    kind: Kind
+    kind: Criterion
     group: str  # suffix of its group; empty: the group without a suffix, or the request as a whole
     names: tuple[str, ...]  # the class; traits, aggregates or suffixes, sorted; the uuid of a provider
     amount: int = 0  # of the class, in its unit; 0 for all other kinds
@@ -52,17 +52,17 @@ class Wish:
         told = ",".join(self.names)
         any_of = f"in:{told}" if len(self.names) > 1 else told
         match self.kind:
-            case Kind.RESOURCES:
+            case Criterion.RESOURCES:
                 return f"resources{self.group}={told}:{self.amount}"
-            case Kind.REQUIRED | Kind.MEMBER_OF:
+            case Criterion.REQUIRED | Criterion.MEMBER_OF:
                 return f"{self.kind}{self.group}={any_of}"
-            case Kind.FORBIDDEN:
+            case Criterion.FORBIDDEN:
                 return f"required{self.group}=!{told}"
-            case Kind.NOT_MEMBER_OF:
+            case Criterion.NOT_MEMBER_OF:
                 return f"member_of{self.group}=!{any_of}"
-            case Kind.ROOT_FORBIDDEN:
+            case Criterion.ROOT_FORBIDDEN:
                 return f"root_required=!{told}"
-            case Kind.ISOLATE:
+            case Criterion.ISOLATE:
                 return "group_policy=isolate"
             case _:
                 return f"{self.kind}{self.group}={told}"
@@ -84,7 +84,7 @@ def parse_request(text: str) -> tuple[Wish, ...]:
     for key, value in pairs:
         wishes += _parse(key, value)
     _check(wishes, has_policy=any(key == "group_policy" for key, _ in pairs))
-    order = [*Kind]
+    order = [*Criterion]
     return tuple(sorted(wishes, key=lambda one: order.index(one.kind)))
 
 
@@ -96,9 +96,9 @@ def format_request(wishes: Iterable[Wish], tree: str = "") -> str:
     """
     wishes = [*wishes]
     groups = groups_of(wishes)
-    bound = {one.group for one in wishes if one.kind is Kind.IN_TREE}
+    bound = {one.group for one in wishes if one.kind is Criterion.IN_TREE}
     if tree:
-        wishes += [Wish(Kind.IN_TREE, group, (tree,)) for group in sorted(groups - bound)]
+        wishes += [Wish(Criterion.IN_TREE, group, (tree,)) for group in sorted(groups - bound)]
     joined: dict[str, list[str]] = {}
     pairs: list[tuple[str, str]] = []
     for one in wishes:
@@ -108,14 +108,21 @@ def format_request(wishes: Iterable[Wish], tree: str = "") -> str:
         else:
             pairs.append((key, value))
     pairs += [(key, ",".join(values)) for key, values in joined.items()]
-    if len(groups) > 1 and not any(one.kind is Kind.ISOLATE for one in wishes):
+    if len(groups) > 1 and not any(one.kind is Criterion.ISOLATE for one in wishes):
         pairs.append(("group_policy", "none"))  # without it, placement adds up amounts of groups in one another's rows
     return urlencode(pairs, safe=":,!")
 
 
 def groups_of(wishes: Iterable[Wish]) -> frozenset[str]:
     """Return the suffixes of all groups; empty: the group without a suffix."""
-    grouped = (Kind.RESOURCES, Kind.REQUIRED, Kind.FORBIDDEN, Kind.MEMBER_OF, Kind.NOT_MEMBER_OF, Kind.IN_TREE)
+    grouped = (
+        Criterion.RESOURCES,
+        Criterion.REQUIRED,
+        Criterion.FORBIDDEN,
+        Criterion.MEMBER_OF,
+        Criterion.NOT_MEMBER_OF,
+        Criterion.IN_TREE,
+    )
     return frozenset(one.group for one in wishes if one.kind in grouped)
 
 
@@ -131,25 +138,25 @@ def _parse(key: str, value: str) -> Iterator[Wish]:
         if value not in ("none", "isolate"):
             raise ValueError(f"group_policy must be none or isolate, and is {value}")
         if value == "isolate":
-            yield Wish(Kind.ISOLATE, "", ())
+            yield Wish(Criterion.ISOLATE, "", ())
     elif key == "same_subtree":
-        yield Wish(Kind.SAME_SUBTREE, "", names)
+        yield Wish(Criterion.SAME_SUBTREE, "", names)
     elif key == "root_required":
         if value.startswith("in:"):
             raise ValueError("root_required takes no in: write each trait that the root must have")
-        yield from _traits(value, "", Kind.ROOT_REQUIRED, Kind.ROOT_FORBIDDEN)
+        yield from _traits(value, "", Criterion.ROOT_REQUIRED, Criterion.ROOT_FORBIDDEN)
     elif found := _SUFFIXED.fullmatch(key):
         suffix = found[2] or ""
         match found[1]:
             case "resources":
                 yield from _resources(key, suffix, value)
             case "required":
-                yield from _traits(value, suffix, Kind.REQUIRED, Kind.FORBIDDEN)
+                yield from _traits(value, suffix, Criterion.REQUIRED, Criterion.FORBIDDEN)
             case "member_of":
                 _check_any(key, value)
-                yield Wish(Kind.NOT_MEMBER_OF if value.startswith("!") else Kind.MEMBER_OF, suffix, names)
+                yield Wish(Criterion.NOT_MEMBER_OF if value.startswith("!") else Criterion.MEMBER_OF, suffix, names)
             case _:
-                yield Wish(Kind.IN_TREE, suffix, names)
+                yield Wish(Criterion.IN_TREE, suffix, names)
     else:
         raise ValueError(f"{key} is no parameter of a request for allocation candidates: these are {_KNOWN}")
 
@@ -175,7 +182,7 @@ def _resource(key: str, suffix: str, text: str) -> Wish:
         raise ValueError(f"{key} must be CLASS:AMOUNT,..., and has {text}")
     if int(amount) > _MOST:
         raise ValueError(f"{key} has {text}, and placement's greatest amount is {_MOST}")
-    return Wish(Kind.RESOURCES, suffix, (name,), int(amount))
+    return Wish(Criterion.RESOURCES, suffix, (name,), int(amount))
 
 
 def _check_any(key: str, value: str) -> None:
@@ -183,7 +190,7 @@ def _check_any(key: str, value: str) -> None:
         raise ValueError(f"{key} has ! within in:, which placement refuses: what is not wanted is another {key}")
 
 
-def _traits(value: str, suffix: str, wanted: Kind, unwanted: Kind) -> Iterator[Wish]:
+def _traits(value: str, suffix: str, wanted: Criterion, unwanted: Criterion) -> Iterator[Wish]:
     parts = [part.strip() for part in value.removeprefix("in:").split(",")]
     if value.startswith("in:"):
         _check_any(f"{wanted}{suffix}", value)
@@ -196,8 +203,8 @@ def _traits(value: str, suffix: str, wanted: Kind, unwanted: Kind) -> Iterator[W
 def _check(wishes: list[Wish], *, has_policy: bool) -> None:
     """Refuse what placement refuses too, as its answer says less."""
     groups = groups_of(wishes)
-    giving = {one.group for one in wishes if one.kind is Kind.RESOURCES}
-    related = {suffix for one in wishes if one.kind is Kind.SAME_SUBTREE for suffix in one.names}
+    giving = {one.group for one in wishes if one.kind is Criterion.RESOURCES}
+    related = {suffix for one in wishes if one.kind is Criterion.SAME_SUBTREE for suffix in one.names}
     if not giving:
         raise ValueError(f"it asks for no resources: {_EXAMPLE}")
     if alone := sorted(groups - giving - related):

@@ -11,10 +11,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOMS = ("agent", "drivers", "reportclient")
+ROOMS = ("agent", "drivers", "reportclient", "inside_nova")
 FEWEST_WORDS = 3  # shorter strings are names, keys and options
-HELP = ("agent/command/verbs.py", "agent/command/options.py", "agent/settings/options.py")
-MADE_UP = ("drivers/fake/archives.py", "drivers/fake/fleet.py", "drivers/fake/xml.py")  # long strings of made-up hosts
+HELP = ("agent/command/verbs.py", "agent/command/verb_options.py", "agent/settings/options.py")
+# long strings of made-up hosts
+MADE_UP = ("drivers/fake/archives.py", "drivers/fake/fleet.py", "drivers/fake/fake_xml.py")
 HEAD = """\
 # Messages
 
@@ -81,7 +82,7 @@ AREAS = (  # title, advice, and beginnings of the paths of its files
     (
         "Inside nova-compute",
         "Lines of nova-compute's log by our driver: see [inside nova](inside-nova.md).",
-        ("drivers/nova",),
+        ("inside_nova",),
     ),
     ("Other parts", "Of the drivers in general.", ("drivers",)),
 )

@@ -40,7 +40,13 @@ from tools.coverage import TOP, files_of, pure_modules
 KEPT = TOP / ".mutants"
 OPTIONS = ("-q", "-x", "-p", "no:cacheprovider")
 QUIET = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # what is loaded before pytest is not rewritten
-MEASURED = ("agent/", "drivers/", "reportclient/", "tests/")  # folders: after a change, it is measured anew
+MEASURED = (
+    "agent/",
+    "drivers/",
+    "reportclient/",
+    "inside_nova/",
+    "tests/",
+)  # folders: after a change, it is measured anew
 UNNOTICED = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 SLOWER = 1  # times the seconds that tests took when they were measured, until a mutant counts as endless
 FIRST = 4  # files of tests that are loaded first
@@ -60,7 +66,7 @@ _PAIRS: tuple[tuple[type[ast.AST], type[ast.AST]], ...] = (
 _SWAPS: dict[type[ast.AST], type[Any]] = {one: other for pair in _PAIRS for one, other in (pair, pair[::-1])}
 _CALLS = {"any": "all", "all": "any", "min": "max", "max": "min"}
 _DECIDED = (ast.Constant(True), ast.Constant(False))  # stand instead of a whole condition
-_OWN = {"agent", "drivers", "reportclient", "beds", "tools", "conftest", "__main__", "__mp_main__"}
+_OWN = {"agent", "drivers", "reportclient", "inside_nova", "beds", "tools", "conftest", "__main__", "__mp_main__"}
 _FIELDS = {"annotation", "returns", "decorator_list", "type_params"}  # of types and decorators: never changed
 
 

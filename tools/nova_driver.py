@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
-OURS = ("agent", "drivers", "reportclient")
+OURS = ("agent", "drivers", "reportclient", "inside_nova")
 PREFIX = "compute_node_agent_nova"
-ENTRY = "drivers.nova.driver"
+ENTRY = "inside_nova.driver"
 FOUND_BY_NOVA = "nova/virt/compute_node_agent.py"
 
 
@@ -79,7 +79,7 @@ def stage(folder: Path, top: Path = TOP) -> None:
         f'"""[DEFAULT] compute_driver = compute_node_agent.LibvirtDriver."""\n\n'
         f"from {PREFIX}.{ENTRY} import LibvirtDriver\n\n__all__ = ['LibvirtDriver']\n"
     )
-    shutil.copy(top / "drivers/nova/wheel.toml", folder / "pyproject.toml")
+    shutil.copy(top / "inside_nova/wheel.toml", folder / "pyproject.toml")
     shutil.copy(top / "LICENSE", folder)
 
 

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from agent.allocations.decide.rules import write_documentation
+from agent.allocations.decide.conflicts import write_documentation
 from agent.audit.decide.findings import MEANINGS, NEVER_REPAIRED
 
 HEAD = """\
 # Operations and findings
 
-`make sample` makes this page from `agent/allocations/decide/rules.py` and `agent/audit/decide/findings.py`: change
+`make sample` makes this page from `agent/allocations/decide/conflicts.py` and `agent/audit/decide/findings.py`: change
 those files, not this page.
 
 ## Operations on a guest's allocations

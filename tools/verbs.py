@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from agent.command.options import Option
+from agent.command.verb_options import Option
 from agent.command.verbs import VERBS, Verb
 
 HEAD = """\

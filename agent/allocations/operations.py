@@ -17,7 +17,7 @@ from enum import Enum
 from functools import partial
 from typing import assert_never
 
-from agent.allocations.decide.rules import RULES, TRIES, ChangeKind, Reaction, Rule
+from agent.allocations.decide.conflicts import RULES, TRIES, ChangeKind, Reaction, Rule
 from agent.allocations.decide.sets import (
     MIGRATION,
     begin_migration,

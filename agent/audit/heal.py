@@ -7,11 +7,11 @@ from enum import Enum
 from functools import partial
 from pathlib import Path
 
-from agent.allocations.decide.rules import ChangeKind
+from agent.allocations.decide.conflicts import ChangeKind
 from agent.allocations.decide.sets import MIGRATION
 from agent.allocations.operations import Operations, Result
+from agent.audit.audit import AuditResult
 from agent.audit.decide.findings import Finding, Kind
-from agent.audit.run import AuditResult
 from agent.errors import ConfigError
 from agent.form_errors import form_error
 from agent.sync.node import ComputeNode

@@ -10,8 +10,8 @@ import random
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from agent.bare_metal.nodes import BareMetalNodes, Look, Task, node_outcome
-from agent.state.nodes import UNREAD, KnownNode
+from agent.bare_metal.context import BareMetalNodes, Look, Task, node_outcome
+from agent.state.node_records import UNREAD, KnownNode
 from agent.sync.outcome import Status
 from drivers.errors import DiscoveryError
 from drivers.ironic.driver import IronicDriver

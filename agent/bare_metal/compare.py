@@ -6,8 +6,8 @@ from dataclasses import replace
 from functools import partial
 
 from agent.bare_metal.absent import add_strays, judge_absent, judge_left, refuse_lost
-from agent.bare_metal.nodes import BareMetalNodes, Look, Task, node_outcome
-from agent.state.nodes import KnownNode
+from agent.bare_metal.context import BareMetalNodes, Look, Task, node_outcome
+from agent.state.node_records import KnownNode
 from agent.sync.outcome import Status
 from drivers.ironic.nodes import Misfit, Node
 from drivers.ironic.shape import BARE_METAL, MARKS, SET_CLASS, Share, why_reserved

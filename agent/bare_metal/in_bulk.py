@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import assert_never
 
-from agent.bare_metal.nodes import BareMetalNodes, Task, node_outcome
+from agent.bare_metal.context import BareMetalNodes, Task, node_outcome
 from agent.bare_metal.write import Contested, Progress, Settled, for_each, known_after, note_on, plan_node, settle
 from agent.sync.batches import Lot, Refused, Stocked, Unanswered, as_written, write_stock
 from agent.sync.decide.view import Wishes

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TypeVar
 
-from agent.bare_metal.nodes import BareMetalNodes, Look, Task, node_outcome
-from agent.state.nodes import UNREAD, KnownNode
+from agent.bare_metal.context import BareMetalNodes, Look, Task, node_outcome
+from agent.state.node_records import UNREAD, KnownNode
 from agent.sync.attempts import repeat_on_conflict
 from agent.sync.batches import still_answers
 from agent.sync.decide.laws import Given, lawful

@@ -30,7 +30,7 @@ _LOG_BYTES = 4 << 20  # the end of a log file
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BundlePart:
     """One part of a bundle: its files by path, or why it has none."""
 
     what: str
@@ -38,7 +38,7 @@ class Part:
     missing: str = ""  # why there are no files; empty: there are
 
 
-def collect(settings: Settings, record: Callable[[], Mapping[str, str]]) -> Iterator[Part]:
+def collect(settings: Settings, record: Callable[[], Mapping[str, str]]) -> Iterator[BundlePart]:
     """Yield all parts; ``record`` returns the files of a host archive; the settings are those of the service."""
     yield _part("the host, as record writes it", lambda: {f"host/{path}": text for path, text in record().items()})
     yield _part("the options that decide plans, to use with the host", lambda: {"agent.conf": encode_options(settings)})
@@ -62,19 +62,19 @@ def names_of_host(settings: Settings) -> frozenset[str]:
     return frozenset(full | {one.partition(".")[0] for one in full}) - {""}
 
 
-def _part(what: str, read: Callable[[], Mapping[str, str]]) -> Part:
+def _part(what: str, read: Callable[[], Mapping[str, str]]) -> BundlePart:
     try:
-        return Part(what, read())
+        return BundlePart(what, read())
     except (*USER_ERRORS, OSError, subprocess.SubprocessError) as error:
-        return Part(what, missing=str(error))
+        return BundlePart(what, missing=str(error))
 
 
-def _cases(directory: Path) -> Iterator[Part]:
+def _cases(directory: Path) -> Iterator[BundlePart]:
     what = "a pass that was refused or failed, for plan --replay"
     try:
         paths = case_files(directory)
     except StateError as error:
-        yield Part(what, missing=str(error))
+        yield BundlePart(what, missing=str(error))
         return
     for path in paths[-_CASES:]:
         yield _part(what, partial(_case, path))

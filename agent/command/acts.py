@@ -42,10 +42,10 @@ ACTS: Mapping[str, Act] = {
     "check": host_verbs.check,
 }
 OF_NODES: Mapping[str, Act] = {
-    "discover": node_verbs.discover,
-    "show": node_verbs.show,
-    "plan": node_verbs.plan,
-    "sync": node_verbs.sync,
-    "check": node_verbs.check,
+    "discover": node_verbs.discover_nodes,
+    "show": node_verbs.show_nodes,
+    "plan": node_verbs.plan_nodes,
+    "sync": node_verbs.sync_nodes,
+    "check": node_verbs.check_nodes,
 }
 """The function for bare-metal nodes; a verb without one is only for a hypervisor."""

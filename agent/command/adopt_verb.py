@@ -8,9 +8,9 @@ from functools import partial
 
 from agent.command.asking import agreed
 from agent.command.exits import Exit
-from agent.command.forms import AdoptionForm, FoundRootForm
 from agent.command.host_tables import print_adoption
 from agent.command.result import Report, choice_of, settings_of
+from agent.command.verb_forms import AdoptionForm, FoundRootForm
 from agent.connect.choice import host_driver, node_of, open_client, open_driver
 from agent.errors import ConfigError
 from agent.state.identity import FILE, keep_identity, read_identity

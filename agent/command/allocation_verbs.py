@@ -10,10 +10,10 @@ from agent.allocations.decide.fit import Claimant, misfits, others_stock
 from agent.allocations.decide.sets import INSTANCE, added, merge_set, replace_set, reverted_set
 from agent.allocations.operations import Ending, Operations, Result
 from agent.command.exits import Exit
-from agent.command.forms import EndingForm
 from agent.command.host_tables import print_ending
 from agent.command.result import Report, choice_of
 from agent.command.used_here import loses, uses_of
+from agent.command.verb_forms import EndingForm
 from agent.connect.choice import open_client, open_driver, settings_for
 from agent.errors import ConfigError
 from agent.sync.node import ComputeNode

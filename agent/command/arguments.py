@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from agent import VERSION
 from agent.command.exits import Exit
-from agent.command.options import Option
+from agent.command.verb_options import Option
 from agent.command.verbs import VERBS
 from agent.records import clean
 from reportclient.errors import printable
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     try:
-        ended: int = _carry_out().run(verb, options)
+        ended: int = _carry_out().run_command(verb, options)
         return ended
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader of our output went away

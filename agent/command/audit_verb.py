@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 
+from agent.audit.audit import AskNova, AuditResult, witness
 from agent.audit.decide.findings import Repair
 from agent.audit.heal import UNASKED, Healed, HealPolicy, RepairOutcome, decide_repairs, heal, read_policy
-from agent.audit.run import AskNova, AuditResult, witness
 from agent.command.doubts import never_repaired
 from agent.command.exits import Exit
-from agent.command.forms import AuditForm, FindingForm, WrittenForm
 from agent.command.host_tables import print_findings
 from agent.command.picture.subjects import Subject, of_audit
 from agent.command.result import Report, choice_of
+from agent.command.verb_forms import AuditForm, FindingForm, WrittenForm
 from agent.connect.choice import node_of, open_client, open_driver, open_nova, settings_for
 from agent.errors import StateError
 from agent.state.audit import read_memory, write_memory

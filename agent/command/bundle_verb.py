@@ -9,19 +9,19 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from agent.bundle.collect import Part, collect, names_of_host
+from agent.bundle.collect import BundlePart, collect, names_of_host
 from agent.bundle.mask import find_values, mask_files, unmasked
 from agent.bundle.secrets import hide, secrets_of
 from agent.command.asking import agreed
 from agent.command.exits import Exit
-from agent.command.forms import BundleForm
 from agent.command.host_tables import print_bundle
 from agent.command.record import host_files
 from agent.command.result import Report, choice_of
+from agent.command.verb_forms import BundleForm
 from agent.connect.choice import host_driver, settings_for
 from agent.errors import StateError
 from agent.state.files import checksum, read_whole, replace_durably
-from agent.sync.packing import check_folder, pack, write_packed
+from agent.sync.case_archive import check_folder, pack_case, write_packed
 
 _TABLE = print_bundle
 _TOP = "bundle"
@@ -65,11 +65,11 @@ def bundle(options: argparse.Namespace) -> Report:
     files = {name: text for part in parts for name, text in part.files.items()}
     if options.mask and key is None:
         _keep_key(settings.state_directory, drawn)
-    write_packed(path, pack(_with_contents(files, data), _TOP), _TOP)
+    write_packed(path, pack_case(_with_contents(files, data), _TOP), _TOP)
     return Report(data={**data, "written": True}, table=_TABLE)
 
 
-def _masked(parts: Sequence[Part], names: frozenset[str], key: bytes) -> list[Part]:
+def _masked(parts: Sequence[BundlePart], names: frozenset[str], key: bytes) -> list[BundlePart]:
     """
     Return the parts with masks.
 
@@ -117,7 +117,7 @@ def _with_contents(files: Mapping[str, str], data: BundleForm) -> dict[str, byte
             cases[case][below] = text.encode()
         else:
             found[name] = text.encode()
-    return {**found, **{f"{_CASES}{case}.tar.gz": pack(below) for case, below in cases.items()}}
+    return {**found, **{f"{_CASES}{case}.tar.gz": pack_case(below) for case, below in cases.items()}}
 
 
 def _read_key(folder: Path) -> bytes | None:

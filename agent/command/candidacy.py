@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from reportclient.candidates import Giver, Part, Stock, Unsearched, can_give, find_candidate
-from reportclient.request import Kind, Wish
+from reportclient.candidates import Giver, Offered, Part, Unsearched, can_give, find_candidate
+from reportclient.request import Criterion, Wish
 
 _SHOWN = 4  # providers that a reason names
 
@@ -63,24 +63,24 @@ def _first(givers: Sequence[Giver], kept: Sequence[Wish], left: Iterable[Wish]) 
 def _why(givers: Sequence[Giver], kept: Sequence[Wish], wish: Wish) -> str:
     root = givers[0].name
     match wish.kind:
-        case Kind.RESOURCES:
+        case Criterion.RESOURCES:
             return _why_no_amount(givers, kept, wish)
-        case Kind.REQUIRED:
+        case Criterion.REQUIRED:
             return _why_no_trait(givers, kept, wish)
-        case Kind.FORBIDDEN:
+        case Criterion.FORBIDDEN:
             return _each([one for one in givers if not one.traits.isdisjoint(wish.names)], "has it")
-        case Kind.MEMBER_OF:
+        case Criterion.MEMBER_OF:
             return f"no provider that could give the rest is in {'one of them' if len(wish.names) > 1 else 'it'}"
-        case Kind.NOT_MEMBER_OF:
+        case Criterion.NOT_MEMBER_OF:
             return _each([one for one in givers if not one.aggregates.isdisjoint(wish.names)], "is in it")
-        case Kind.IN_TREE:
+        case Criterion.IN_TREE:
             strange = all(one.shares or one.uuid not in wish.names for one in givers)
             return "this is no provider of this host" if strange else "part of the group is given by what others share"
-        case Kind.ROOT_REQUIRED:
+        case Criterion.ROOT_REQUIRED:
             return f"{root}, the root, does not have it"
-        case Kind.ROOT_FORBIDDEN:
+        case Criterion.ROOT_FORBIDDEN:
             return f"{root}, the root, has it"
-        case Kind.SAME_SUBTREE:
+        case Criterion.SAME_SUBTREE:
             return "the groups find no providers of which one is above the others"
         case _:
             return "the groups find no providers of their own: at least two need the same one"
@@ -104,7 +104,7 @@ def _why_no_trait(givers: Sequence[Giver], kept: Sequence[Wish], wish: Wish) -> 
 def _lacks(giver: Giver, givers: Sequence[Giver], kept: Sequence[Wish], wish: Wish) -> str:
     """Say what a provider lacks of the group of a wish."""
     own = [one for one in kept if one.group == wish.group]
-    asked = [one for one in own if one.kind is Kind.RESOURCES]
+    asked = [one for one in own if one.kind is Criterion.RESOURCES]
     if not wish.group:  # several providers give it: each one class
         asked = [one for one in asked if one.names[0] in giver.stock]
         if not asked:
@@ -118,7 +118,7 @@ def _lacks(giver: Giver, givers: Sequence[Giver], kept: Sequence[Wish], wish: Wi
     return "is needed for another part of the request, or stands elsewhere in the tree than that"
 
 
-def _short_of(stock: Stock | None, name: str, amount: int) -> str:
+def _short_of(stock: Offered | None, name: str, amount: int) -> str:
     """Say why an inventory does not give an amount; empty: it does."""
     if stock is None:
         return f"has no {name}"

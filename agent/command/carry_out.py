@@ -8,13 +8,13 @@ from functools import partial
 from pathlib import Path
 
 from agent.command.acts import ACTS, OF_NODES
-from agent.command.cases import replay, save
 from agent.command.data import about, print_data, print_failure, print_misuse
 from agent.command.doubts import doubtful_names
 from agent.command.exits import Exit
 from agent.command.picture.page import write_picture
 from agent.command.rehearsal import rehearse
 from agent.command.result import Act, Report, settings_of
+from agent.command.saved_cases import replay, save
 from agent.command.screen import screen
 from agent.command.verbs import Verb
 from agent.command.working import working
@@ -22,14 +22,14 @@ from agent.connect.choice import HypervisorNeeded, lists_nodes
 from agent.connect.counts import Counts
 from agent.connect.trace import Trace
 from agent.errors import USER_ERRORS, ConfigError, StateError
-from agent.sync.packing import check_folder
+from agent.sync.case_archive import check_folder
 from drivers.errors import PolicyError
 from reportclient.errors import printable
 
-__all__ = ["print_misuse", "run"]
+__all__ = ["print_misuse", "run_command"]
 
 
-def run(verb: Verb, options: argparse.Namespace) -> int:
+def run_command(verb: Verb, options: argparse.Namespace) -> int:
     """Run the verb; print an error that a user can cause as a message, and for programs as data; no traceback."""
     try:
         result = carry_out(verb, options)

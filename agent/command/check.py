@@ -17,8 +17,8 @@ from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.nova.client import NovaClient
 from agent.service.metrics import family_of
 from agent.service.status import is_running, read_status
-from agent.settings.read import Settings, files_of
-from agent.state.host import RESERVE_BYTES
+from agent.settings.read import Settings, config_files_of
+from agent.state.node_file import RESERVE_BYTES
 from agent.sync.approval import approvals, tell_approval
 from agent.sync.decide.draft import Draft
 from agent.sync.decide.judge import judge
@@ -84,7 +84,7 @@ def check_option_names(settings: Settings) -> list[Check]:
 
 def tell_rules(settings: Settings) -> list[Check]:
     """Name the files with [pci] device_spec: their rules add up, whereas a later file replaces any other option."""
-    files, count = files_of(settings, "pci", "device_spec"), len(settings.policy.devices.rules)
+    files, count = config_files_of(settings, "pci", "device_spec"), len(settings.policy.devices.rules)
     if not count:
         return []
     more = (

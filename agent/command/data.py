@@ -12,8 +12,8 @@ import yaml
 
 from agent import VERSION
 from agent.command.exits import Exit
-from agent.command.forms import AboutForm, FailureForm
 from agent.command.result import choice_of, settings_of
+from agent.command.verb_forms import AboutForm, FailureForm
 from agent.connect.choice import lists_nodes, settings_for
 from agent.connect.trace import Trace
 from agent.errors import ConfigError

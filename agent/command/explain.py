@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from agent.command.forms import ExplanationForm, ReasonForm
+from agent.command.verb_forms import ExplanationForm, ReasonForm
 from agent.connect.choice import Choice, open_client, open_driver, settings_for
 from agent.errors import ConfigError
 from agent.settings.read import Settings
@@ -13,10 +13,10 @@ from agent.sync.decide.additions import add
 from agent.sync.decide.owner import NOVA_COMPUTE
 from agent.sync.decide.pool import DISK
 from agent.sync.provider_yaml import read_additions
+from drivers.devices.inventories import libvirt_name
 from drivers.devices.odd import odd_sentence
-from drivers.devices.stock import libvirt_name
 from drivers.looks import look
-from drivers.reasons import Reason, Reasoned, Shaped
+from drivers.reasons import Explained, Reason, Reasoned
 from reportclient.names import spelled
 from reportclient.ownership import Names
 from reportclient.payload import encode_inventory
@@ -76,7 +76,7 @@ def explain_provider(choice: Choice, name: str, what: str | None) -> Explanation
     raise ConfigError(f"this host reports no provider {name}: it reports {', '.join(known[:20])}")
 
 
-def find(shaped: Shaped, name: str) -> Reasoned | None:
+def find(shaped: Explained, name: str) -> Reasoned | None:
     """Find a provider by its name, by its suffix, or by the address of its device; None: there is no such provider."""
     for provider in (*shaped.providers, *shaped.counted_in):
         suffix = provider.name.removeprefix(f"{shaped.providers[0].name}_")
@@ -95,7 +95,7 @@ def explain_stock(provider: Reasoned, added: Names, what: str | None) -> tuple[E
     return tuple(one for one in found if what in (None, one.name))
 
 
-def names(shaped: Shaped) -> Iterable[str]:
+def names(shaped: Explained) -> Iterable[str]:
     """Return the names of all providers that ``find`` can find."""
     return (provider.name for provider in (*shaped.providers, *shaped.counted_in))
 
@@ -107,7 +107,7 @@ def _standing(settings: Settings, choice: Choice, node: str) -> ObservedTree | N
     return client.observe(found) if found else None
 
 
-def _is_left_to_nova(settings: Settings, shaped: Shaped, provider: Reasoned) -> bool:
+def _is_left_to_nova(settings: Settings, shaped: Explained, provider: Reasoned) -> bool:
     """Return whether the configured role leaves a provider to nova-compute."""
     if settings.beside_nova:
         return provider.parent is None or provider.name in shaped.holdings.novas

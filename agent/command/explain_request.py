@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from agent.command.candidacy import Candidacy, candidacy
-from agent.command.forms import CandidacyForm, GivenForm, MissingForm
+from agent.command.verb_forms import CandidacyForm, GivenForm, MissingForm
 from agent.errors import ConfigError
 from reportclient.allocations import usages
-from reportclient.candidates import Giver, Stock, Unsearched
+from reportclient.candidates import Giver, Offered, Unsearched
 from reportclient.client import PlacementClient
 from reportclient.errors import Rejected, mask, shorten
-from reportclient.request import Kind, Wish, format_request, parse_request
+from reportclient.request import Criterion, Wish, format_request, parse_request
 from reportclient.tree import ObservedProvider, ObservedTree
 
 
@@ -44,7 +44,7 @@ def explain_request(client: PlacementClient, node: str, wishes: tuple[Wish, ...]
     if standing is None:
         raise ConfigError(f"placement has no provider {node}: run compute-node-agent sync first")
     tree = client.observe(standing)
-    classes = {one.names[0] for one in wishes if one.kind is Kind.RESOURCES}
+    classes = {one.names[0] for one in wishes if one.kind is Criterion.RESOURCES}
     sharing = [
         one
         for one in client.sharing_with(frozenset().union(*(each.provider.aggregates for each in tree)))
@@ -92,7 +92,7 @@ def _givers(
             shares=one.uuid in shared,
             traits=one.provider.traits,
             aggregates=one.provider.aggregates,
-            stock={name: Stock(has[name], used.get((one.name, name), 0)) for name in sorted(classes & has.keys())},
+            stock={name: Offered(has[name], used.get((one.name, name), 0)) for name in sorted(classes & has.keys())},
         )
 
 

@@ -11,7 +11,8 @@ from rich.text import Text
 from rich.tree import Tree
 
 from agent.audit.heal import UNASKED, UNLISTED
-from agent.command.forms import (
+from agent.command.screen import LONG, SHOWN_GUESTS, Screen, whole_column
+from agent.command.verb_forms import (
     AdoptionForm,
     AuditForm,
     BundleForm,
@@ -29,8 +30,7 @@ from agent.command.forms import (
     UsagesForm,
     WrittenForm,
 )
-from agent.command.screen import LONG, SHOWN_GUESTS, Screen, whole_column
-from agent.command.wording import alike, amounts, counted, families, guest
+from agent.command.wording import alike, counted, families, guest, written_amounts
 from agent.service.status import age_s
 from agent.sync.forms import (
     Held,
@@ -95,7 +95,7 @@ def _print_allocations(out: Screen, allocations: Held, names: Mapping[str, str])
         return
     groups: dict[tuple[str, ...], list[str]] = {}
     for consumer, providers in allocations.items():
-        held = tuple(f"{amounts(resources)} on {provider}" for provider, resources in providers.items())
+        held = tuple(f"{written_amounts(resources)} on {provider}" for provider, resources in providers.items())
         single = (consumer,) if out.whole or len(allocations) <= SHOWN_GUESTS else ()
         groups.setdefault((*held, *single), []).append(consumer)
     out.print(Text(f"{counted(len(allocations), 'consumer')} with allocations", "bold"))
@@ -103,7 +103,7 @@ def _print_allocations(out: Screen, allocations: Held, names: Mapping[str, str])
         told = [names.get(one, one) for one in several] if len(several) > 1 else [guest(several[0], names)]
         out.print(Text(alike(told), "bold"), soft_wrap=True)
         for provider, resources in allocations[several[0]].items():
-            out.print(Padding(Text(f"{amounts(resources)} on {provider}"), (0, 0, 0, 2)))
+            out.print(Padding(Text(f"{written_amounts(resources)} on {provider}"), (0, 0, 0, 2)))
 
 
 def print_recorded(out: Screen, data: RecordedForm) -> None:
@@ -115,7 +115,7 @@ def print_ending(out: Screen, data: EndingForm) -> None:
     """Print how an operation on one consumer ended, and the allocations that the consumer has now."""
     out.print(f"{data['consumer']}: {data['outcome']}")
     for uuid, record in data["allocations"].items():
-        out.print(f"  {amounts(record['resources'])} on {uuid}")
+        out.print(f"  {written_amounts(record['resources'])} on {uuid}")
     if not data["allocations"]:
         out.print("  holds nothing")
 
@@ -168,7 +168,7 @@ def _print_subject(out: Screen, several: list[FindingForm]) -> None:
 
 def _written(consumer: str, one: WrittenForm) -> str:
     """Return what a repair makes of a consumer."""
-    kept = [f"{amounts(resources)} on {place}" for place, resources in one["allocations"].items()]
+    kept = [f"{written_amounts(resources)} on {place}" for place, resources in one["allocations"].items()]
     owner = f"project {one['project']}, user {one['user']}, {one['type'] or 'no type'}"
     return f"{consumer} ({owner}) has {', '.join(kept) or 'nothing'}"
 

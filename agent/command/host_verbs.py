@@ -12,20 +12,6 @@ from agent.command.doubts import doubts
 from agent.command.exits import Exit
 from agent.command.explain import explain_provider
 from agent.command.explain_request import explain_request, read_request
-from agent.command.forms import (
-    ApprovalAnswer,
-    ApprovalForm,
-    ChecksForm,
-    ForeseenForm,
-    LeavingForm,
-    RecordedForm,
-    RefusalForm,
-    ShownConversionForm,
-    ShownTreeForm,
-    SuggestionForm,
-    UsagesForm,
-    WithdrawnForm,
-)
 from agent.command.host_tables import (
     print_candidacy,
     print_checks,
@@ -44,14 +30,29 @@ from agent.command.plan_tables import print_conversion, print_foreseen, print_wi
 from agent.command.record import record_host
 from agent.command.result import Printer, Report, choice_of, settings_of
 from agent.command.suggestion import TYPE_FILES, suggestion
+from agent.command.verb_forms import (
+    ApprovalAnswer,
+    ApprovalForm,
+    ChecksForm,
+    ForeseenForm,
+    LeavingForm,
+    RecordedForm,
+    RefusalForm,
+    ShownConversionForm,
+    ShownTreeForm,
+    SuggestionForm,
+    UsagesForm,
+    WithdrawnForm,
+)
+from agent.connect.adapters import ApiLook, look_for_placement
 from agent.connect.choice import host_driver, node_of, open_client, open_driver, settings_for
-from agent.connect.keystone import ApiLook, look_for_placement
 from agent.errors import USER_ERRORS, ConfigError
 from agent.service.cases import case_files
 from agent.service.status import WELL, is_late, is_running, read_status
 from agent.state.identity import parse_identity, planned_identity, read_identity
 from agent.state.locks import locked
 from agent.sync.approval import approvals, approve, tell_approval, withdraw
+from agent.sync.case_archive import check_folder
 from agent.sync.convert import Agreement, convert, convert_approved, remember_plan, sync_node, sync_saved
 from agent.sync.decide.additions import add
 from agent.sync.decide.draft import Draft
@@ -62,7 +63,6 @@ from agent.sync.json_form import encode_conversion, encode_observed_tree, encode
 from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
-from agent.sync.packing import check_folder
 from agent.sync.plan_file import read_plans, write_plans
 from agent.sync.provider_yaml import read_additions
 from agent.sync.run import foresee

@@ -4,8 +4,8 @@ from collections import Counter
 
 from rich.table import Column, Table
 
-from agent.command.forms import NodesForm, NodesPassForm, OutcomeForm, ShownNodesForm
 from agent.command.screen import Screen
+from agent.command.verb_forms import NodesForm, NodesPassForm, OutcomeForm, ShownNodesForm
 from agent.sync.forms import OperationForm
 from drivers.ironic.shape import MARKS
 

@@ -9,19 +9,19 @@ from uuid import UUID
 
 from rich.console import Console
 
-from agent.bare_metal.nodes import BareMetalNodes
-from agent.bare_metal.run import NodesOutcome, foresee_nodes, run_nodes
+from agent.bare_metal.context import BareMetalNodes
+from agent.bare_metal.node_pass import NodesOutcome, foresee_nodes, run_nodes
 from agent.bare_metal.write import Progress
 from agent.command.check import check_option_names, check_passwords, try_state
 from agent.command.exits import Exit
-from agent.command.forms import CheckForm, ChecksForm, NodesForm, NodesPassForm, ShownNodesForm, ShownTreeForm
 from agent.command.host_tables import print_checks, print_shown
 from agent.command.host_verbs import show_usages
 from agent.command.node_tables import print_nodes, print_pass, print_sums
 from agent.command.outcomes import ENDINGS, encode_outcome, wishes_of
-from agent.command.picture.nodes import of_pass, of_sums
+from agent.command.picture.node_boxes import of_pass, of_sums
 from agent.command.picture.subjects import of_shown
 from agent.command.result import Report, choice_of, settings_of
+from agent.command.verb_forms import CheckForm, ChecksForm, NodesForm, NodesPassForm, ShownNodesForm, ShownTreeForm
 from agent.connect.choice import Choice, open_bare_metal, open_client, open_nodes
 from agent.errors import ConfigError
 from agent.settings.read import Settings
@@ -39,7 +39,7 @@ _GRAVITY = (Exit.DONE, Exit.DIFFERENCES, Exit.REFUSED, Exit.ERROR)  # of many no
 _HOST_OPTIONS = ("host", "rename_from", "suggest", "out", "plan")  # attributes of options that only a hypervisor has
 
 
-def discover(options: argparse.Namespace) -> Report:
+def discover_nodes(options: argparse.Namespace) -> Report:
     """Return the provider of each node, and the nodes that cannot be reported; needs no placement."""
     choice = _choice(options)
     with open_nodes(settings_of(options), choice) as driver:
@@ -52,7 +52,7 @@ def discover(options: argparse.Namespace) -> Report:
     return Report(data=data, table=print_nodes, exit=Exit.DIFFERENCES if share.misfits else Exit.DONE)
 
 
-def show(options: argparse.Namespace) -> Report:
+def show_nodes(options: argparse.Namespace) -> Report:
     """Return what placement holds of one node; without --node the sums over all nodes with our mark, and over ours."""
     if options.project:
         return show_usages(options)
@@ -83,7 +83,7 @@ def _show_sums(bare_metal: BareMetalNodes) -> Report:
     return Report(data=data, table=print_sums, subjects=(of_sums(data, where),))
 
 
-def plan(options: argparse.Namespace) -> Report:
+def plan_nodes(options: argparse.Namespace) -> Report:
     """Return what a pass would change."""
     choice = _choice(options)
     with _open(settings_of(options), choice) as bare_metal, _progress() as progress:
@@ -92,7 +92,7 @@ def plan(options: argparse.Namespace) -> Report:
     return _report(outcome, bare_metal.driver.where, Exit.DIFFERENCES if changes else Exit.DONE, dry=True)
 
 
-def sync(options: argparse.Namespace) -> Report:
+def sync_nodes(options: argparse.Namespace) -> Report:
     """Carry out one pass over all nodes."""
     choice = _choice(options)
     settings = settings_of(options)
@@ -105,7 +105,7 @@ def sync(options: argparse.Namespace) -> Report:
     return _report(outcome, bare_metal.driver.where, Exit.DONE)
 
 
-def check(options: argparse.Namespace) -> Report:
+def check_nodes(options: argparse.Namespace) -> Report:
     """Try to read Ironic and placement, and name the nodes that cannot be reported."""
     choice = _choice(options)
     settings = settings_of(options)

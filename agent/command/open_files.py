@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from agent.bundle.secrets import holds_secret
-from agent.connect.keystone import NEEDED
+from agent.connect.adapters import NEEDED
 from agent.settings.mentions import mentions
 from agent.settings.options import LOGINS
 from agent.settings.read import Settings

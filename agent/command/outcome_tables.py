@@ -1,8 +1,8 @@
 """Print how a verb ended for one node."""
 
-from agent.command.forms import LeavingForm, OutcomeForm
 from agent.command.plan_tables import print_plan
 from agent.command.screen import Screen
+from agent.command.verb_forms import LeavingForm, OutcomeForm
 
 
 def print_outcome(out: Screen, data: OutcomeForm) -> None:

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterable
 
 from agent.command.exits import Exit
-from agent.command.forms import OutcomeForm
+from agent.command.verb_forms import OutcomeForm
 from agent.sync.decide.view import Wishes
 from agent.sync.json_form import encode_plan
 from agent.sync.outcome import Outcome, Status

@@ -8,9 +8,9 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from agent.command.changes import TERMS, Row, folded, rows, summary
-from agent.command.forms import ChangeForm, RehearsalForm, ShownConversionForm, WithdrawnForm
 from agent.command.screen import LONG, SHOWN_GUESTS, Screen
-from agent.command.wording import alike, amounts, counted, families, guest
+from agent.command.verb_forms import ChangeForm, RehearsalForm, ShownConversionForm, WithdrawnForm
+from agent.command.wording import alike, counted, families, guest, written_amounts
 from agent.sync.forms import (
     CapacityForm,
     MoveForm,
@@ -147,7 +147,7 @@ def _print_guests(out: Screen, moves: Iterable[MoveForm], names: Mapping[str, st
         table = _grid(3)
         for move in several:
             became = move.get("to_resources")
-            what = amounts(move["moved_resources"]) + (f" as {amounts(became)}" if became else "")
+            what = written_amounts(move["moved_resources"]) + (f" as {written_amounts(became)}" if became else "")
             way = f"{move['from_resource_provider']} → {move['to_resource_provider']}"
             table.add_row(Text(f"  {what}"), Text(way), Text(move["because"]))
         out.print(table)
@@ -164,7 +164,9 @@ def _print_routes(out: Screen, moves: Iterable[MoveForm]) -> None:
             sums[name] = sums.get(name, 0) + amount
     table = _grid(3)
     for (source, target), (sums, guests) in sorted(routes.items()):
-        table.add_row(Text(f"  {amounts(sums)}"), Text(f"{source} → {target}"), Text(counted(len(guests), "guest")))
+        table.add_row(
+            Text(f"  {written_amounts(sums)}"), Text(f"{source} → {target}"), Text(counted(len(guests), "guest"))
+        )
     out.print(table)
     out.print(Text("--all shows each guest with its reason", "dim"))
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import cast
 
 from agent.command.exits import Exit
-from agent.command.forms import FailedHostForm, RehearsalForm, RehearsedForm
 from agent.command.picture.subjects import Subject
 from agent.command.plan_tables import print_rehearsal
 from agent.command.result import Act, Report
+from agent.command.verb_forms import FailedHostForm, RehearsalForm, RehearsedForm
 from agent.errors import USER_ERRORS
 from agent.sync.outcome import Status
 

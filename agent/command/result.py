@@ -18,7 +18,7 @@ Printer = Callable[[Screen, Any], None]
 class Report:
     """Result of a verb: data for programs, the printer for people, and the exit code."""
 
-    data: Mapping[str, object]  # a form of agent.command.forms or agent.sync.forms; --format json prints it
+    data: Mapping[str, object]  # a form of agent.command.verb_forms or agent.sync.forms; --format json prints it
     table: Printer  # for people; it takes the form of the data
     each: Sequence[Mapping[str, object]] | None = None  # printed one by one instead of the data; None: the data is
     exit: int = Exit.DONE  # one of Exit, or of the verb's own codes

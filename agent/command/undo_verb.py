@@ -5,16 +5,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from agent.command.exits import Exit
-from agent.command.forms import DoneForm, JournalForm
 from agent.command.host_tables import print_journal
 from agent.command.host_verbs import reshape
 from agent.command.result import Report, choice_of, settings_of
+from agent.command.verb_forms import DoneForm, JournalForm
 from agent.command.verbs import VERBS
 from agent.connect.choice import open_client
 from agent.errors import ConfigError, StateError
-from agent.state.places import same_place
+from agent.state.same_service import same_place
 from agent.sync.decide.undoing import Conversion
-from agent.sync.journal import Entry, conversions, read_journal
+from agent.sync.journal import Entry, kept_conversions, read_journal
 from drivers.policy import Layout
 
 
@@ -23,7 +23,7 @@ def undo(options: argparse.Namespace) -> Report:
     choice = choice_of(options)
     settings = settings_of(options)
     _, where = open_client(settings, choice)
-    entries = conversions(one for one in read_journal(settings.state_directory) if same_place(one.where, where))
+    entries = kept_conversions(one for one in read_journal(settings.state_directory) if same_place(one.where, where))
     if options.list:
         digests = {one.path.stem: one.digest for one in entries}
         data: JournalForm = {"conversions": [_encode(one, digests) for one in reversed(entries)]}

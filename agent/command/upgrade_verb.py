@@ -6,9 +6,9 @@ from functools import partial
 
 from agent import VERSION
 from agent.command.check import Check, check_host
-from agent.command.forms import UpgradeForm
 from agent.command.host_tables import print_upgrade
 from agent.command.result import Report, choice_of, settings_of
+from agent.command.verb_forms import UpgradeForm
 from agent.errors import ConfigError, StateError
 from agent.service.status import is_running, read_status
 from agent.sync.outcome import Status

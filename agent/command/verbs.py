@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from agent.command.options import (
+from agent.command.verb_options import (
     ALL,
     CASE,
     CONSUMER,

@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from agent.command.forms import ChangeForm
+from agent.command.verb_forms import ChangeForm
 from agent.connect.choice import Choice, open_client, open_driver
 from agent.errors import USER_ERRORS, ConfigError
-from agent.service.events import SOON_S, WakeUps, announce_loss
+from agent.service.event_batches import SOON_S, WakeUps, announce_loss
 from agent.settings.read import Settings
 from agent.state.identity import planned_identity
 from agent.sync.decide.additions import add

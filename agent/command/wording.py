@@ -22,7 +22,7 @@ def alike(names: Sequence[str]) -> str:
     return f"{names[0]}, {names[1]} … {names[-1]} ({len(names)} alike)"
 
 
-def amounts(resources: Mapping[str, int]) -> str:
+def written_amounts(resources: Mapping[str, int]) -> str:
     """Return amounts by class as text."""
     return ", ".join(f"{amount} {name}" for name, amount in resources.items())
 

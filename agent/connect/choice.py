@@ -11,10 +11,10 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from agent.bare_metal.nodes import BareMetalNodes
+from agent.bare_metal.context import BareMetalNodes
+from agent.connect.adapters import EMBEDDED_URL, open_embedded, open_ironic, open_placement
+from agent.connect.adapters import nova_adapter as open_adapter
 from agent.connect.counts import Counts
-from agent.connect.keystone import EMBEDDED_URL, open_embedded, open_ironic, open_placement
-from agent.connect.keystone import open_nova as open_adapter
 from agent.connect.made_up import open_fleet
 from agent.connect.metering import MeteredSender, operation, served
 from agent.connect.trace import Trace, TracedSender
@@ -23,7 +23,7 @@ from agent.nova.answers import NovaRecord, essential
 from agent.nova.client import NovaClient
 from agent.settings.read import ONE_LAYOUT, Settings, keep_in, load_settings
 from agent.state.clock import probe_clock
-from agent.state.nodes import own_mark
+from agent.state.node_records import own_mark
 from agent.sync.case import Case
 from agent.sync.node import ComputeNode
 from agent.sync.recorder import Recorder

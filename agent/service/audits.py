@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from agent.audit.audit import AskNova, AuditResult, witness
 from agent.audit.decide.findings import Finding
 from agent.audit.heal import Healed, HealPolicy, RepairOutcome, heal
-from agent.audit.run import AskNova, AuditResult, witness
 from agent.service.status import WELL
 from agent.state.audit import write_memory
 from agent.sync.node import ComputeNode

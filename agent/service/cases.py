@@ -14,7 +14,7 @@ from agent.errors import StateError
 from agent.settings.read import Settings
 from agent.state.files import files_in, remove
 from agent.state.rights import owners_rights
-from agent.sync.packing import remove_left_over, write_packed
+from agent.sync.case_archive import remove_left_over, write_packed
 from agent.sync.recorder import Recorder, begin_anew, keep_state, new_recorder, packed_case
 from drivers.base import Driver
 from reportclient.keystone import Sender

@@ -15,11 +15,11 @@ from agent.connect.choice import Choice, settings_for
 from agent.connect.tokens import forget_tokens
 from agent.errors import ConfigError, StateError
 from agent.service import signals
-from agent.service.events import WakeUps
+from agent.service.event_batches import WakeUps
 from agent.service.pace import Pace
+from agent.service.pass_result import RoundResult
 from agent.service.report import service_report
 from agent.service.reporting import Reporter
-from agent.service.result import RoundResult
 from agent.service.rounds import Rounds
 from agent.service.status import ServiceStatus
 from agent.service.systemd import Notifier

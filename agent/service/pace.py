@@ -5,7 +5,7 @@ import random
 import time
 from collections.abc import Callable, Iterable
 
-from agent.service.events import SOON_S, announce_loss
+from agent.service.event_batches import SOON_S, announce_loss
 from agent.service.timetable import Rhythm
 from agent.settings.read import Settings
 from agent.sync.decide.judge import PATIENCE

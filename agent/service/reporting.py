@@ -14,7 +14,7 @@ from agent.connect.metering import MeteredSender, Underway, operation, served
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.service.metrics import Metrics, serve
 from agent.service.no_metrics import NoMetrics
-from agent.service.result import RoundResult
+from agent.service.pass_result import RoundResult
 from agent.service.status import STUCK_S, WELL, ServiceStatus, write_status
 from agent.service.systemd import Notifier
 from agent.settings.read import Settings

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from agent.audit.heal import HealPolicy
-from agent.bare_metal.run import NodesOutcome, run_nodes
+from agent.bare_metal.node_pass import NodesOutcome, run_nodes
 from agent.connect.choice import (
     Choice,
     host_driver,
@@ -25,7 +25,7 @@ from agent.errors import USER_ERRORS
 from agent.nova.client import NovaClient
 from agent.service.audits import Audits
 from agent.service.cases import KeptCases
-from agent.service.result import RoundResult, result_of, together
+from agent.service.pass_result import RoundResult, result_of, together
 from agent.service.status import WELL
 from agent.settings.read import Settings
 from agent.state.locks import locked

@@ -15,10 +15,10 @@ from oslo_config import cfg
 
 from agent.errors import ConfigError
 from agent.likeness import most_alike
+from agent.settings.host_policy import build_policy
 from agent.settings.log import register_log
 from agent.settings.mentions import mentions
 from agent.settings.options import OPTIONS, OWN_GROUPS, REFUSED, register
-from agent.settings.policy import build_policy
 from agent.settings.resolve import resolve
 from agent.settings.slips import slips_of_the_pen
 from agent.settings.values import Values, one_line
@@ -154,7 +154,7 @@ def load_settings(
     return _read_settings(Values(conf), [path.absolute().parent for path in named])
 
 
-def files_of(settings: Settings, group: str, name: str) -> tuple[Path, ...]:
+def config_files_of(settings: Settings, group: str, name: str) -> tuple[Path, ...]:
     """Return the files that set an option, under any of its names; later files override earlier ones."""
     option = next(option for option in OPTIONS[group] if option.name == name)
     names = {(group, name)} | {(old.group or group, old.name or name) for old in option.deprecated_opts}

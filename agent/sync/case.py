@@ -16,8 +16,8 @@ from pathlib import Path
 from agent.settings.read import Settings
 from agent.settings.saved import check_options
 from agent.state.clock import Clock, StoppedClock
-from agent.sync.case_form import CaseForm, FailureForm, decode_about
-from agent.sync.packing import unpacked
+from agent.sync.case_archive import unpacked
+from agent.sync.case_form import CaseFailureForm, CaseForm, decode_about
 from agent.sync.recorder import FAILURES, SeenDriver
 from drivers.base import Driver, Survey
 from drivers.errors import DiscoveryError
@@ -107,7 +107,7 @@ class Case:
         return SeenDriver(next(iter(hosts.values()), None), nodes, look)
 
 
-def _error(failure: FailureForm) -> Exception:
+def _error(failure: CaseFailureForm) -> Exception:
     return FAILURES.get(failure["kind"], DiscoveryError)(failure["failed"])
 
 

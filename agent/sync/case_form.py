@@ -9,7 +9,7 @@ from reportclient.json_text import decode_json
 FORMAT = 1
 
 
-class FailureForm(TypedDict):
+class CaseFailureForm(TypedDict):
     """An error of the driver."""
 
     failed: str  # the message of the error
@@ -41,7 +41,7 @@ class CaseForm(TypedDict):
     verb: str
     options: Mapping[str, object]
     nodes: Sequence[str]
-    unlisted: NotRequired[FailureForm]  # why the driver could not list its nodes; missing: it could
+    unlisted: NotRequired[CaseFailureForm]  # why the driver could not list its nodes; missing: it could
     looks: Sequence[LookForm]
     processes: Mapping[str, Sequence[int]]  # of other services, by program
     units: NotRequired[Mapping[str, Sequence[str]]]  # of other services, by program; older cases have none

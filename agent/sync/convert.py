@@ -19,7 +19,7 @@ from tenacity import (
 
 from agent.state.files import files_in, read_whole, remove, replace_durably
 from agent.state.locks import locked
-from agent.state.places import same_place
+from agent.state.same_service import same_place
 from agent.sync.approval import UntrustedApproval, find_approval, forget_approval
 from agent.sync.decide.draft import Draft
 from agent.sync.decide.judge import judge

@@ -115,7 +115,7 @@ def read_journal(folder: Path) -> tuple[Entry, ...]:
     return tuple(found)
 
 
-def conversions(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+def kept_conversions(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """
     Return the conversions of a journal, each with all its attempts as one entry.
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from agent.nova.answers import NovaRecord
 from agent.settings.read import Settings
 from agent.state.clock import Clock, probe_clock
-from agent.state.host import StateFile
 from agent.state.identity import parse_identity, planned_identity, read_identity
 from agent.state.machine import Machine, probe_machine, read_machine, tie_machine
 from agent.state.memory import NodeState
+from agent.state.node_file import StateFile
 from agent.sync.decide.beside import against_root
 from agent.sync.decide.draft import Draft, draft
 from agent.sync.decide.judge import Terms

@@ -14,16 +14,16 @@ from agent.settings.saved import encode_options
 from agent.state.clock import Clock, StoppedClock, probe_clock
 from agent.state.files import read_whole
 from agent.state.identity import FILE, read_identity
-from agent.state.nodes import MEMORY_NAME
-from agent.sync.archive import archive_files
-from agent.sync.case_form import FORMAT, CaseForm, FailureForm, LookForm
-from agent.sync.packing import pack, write_packed
+from agent.state.node_records import MEMORY_NAME
+from agent.sync.archive_files import archive_files
+from agent.sync.case_archive import pack_case, write_packed
+from agent.sync.case_form import FORMAT, CaseFailureForm, CaseForm, LookForm
 from drivers.base import Driver, Survey
 from drivers.errors import DiscoveryError, MalformedFact, PolicyError, Vanished
 from drivers.facts import ServiceSigns
 from drivers.host.services import probe_service
 from drivers.policy import Policy
-from drivers.reasons import Shaped
+from drivers.reasons import Explained
 from reportclient.allocations import Holdings
 from reportclient.errors import mask
 from reportclient.ownership import Names
@@ -100,7 +100,7 @@ class SeenDriver:
     def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
         return self._pure.shape(survey, policy, observed)
 
-    def explain(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> Shaped:
+    def explain(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> Explained:
         return self._pure.explain(survey, policy, observed)
 
     def present(self, survey: Survey) -> frozenset[str]:
@@ -196,7 +196,7 @@ def packed_case(kept: Recorder, settings: Settings, verb: str, options: Mapping[
     files["ironic.jsonl"] = encode_exchanges(kept.ironic).encode()
     files["nova.jsonl"] = encode_exchanges(kept.nova).encode()
     about = _about(kept, settings, verb, options) | {"looks": looks, "members": sorted(files)}
-    return pack({**files, "case.json": f"{json.dumps(about, indent=1)}\n".encode()})
+    return pack_case({**files, "case.json": f"{json.dumps(about, indent=1)}\n".encode()})
 
 
 def _about(kept: Recorder, settings: Settings, verb: str, options: Mapping[str, object]) -> CaseForm:
@@ -223,7 +223,7 @@ def _about(kept: Recorder, settings: Settings, verb: str, options: Mapping[str, 
     return about
 
 
-def _failure(error: Exception) -> FailureForm:
+def _failure(error: Exception) -> CaseFailureForm:
     return {"failed": mask(str(error)), "kind": type(error).__name__}
 
 

@@ -7,22 +7,22 @@ physical GPU, memory encryption contexts.
 
 from collections.abc import Iterable
 
+from drivers.by_suffix import BySuffix
 from drivers.devices.encryption import encryption_stock
 from drivers.devices.expected import too_few
+from drivers.devices.inventories import DeviceStock, libvirt_name, nova_name
 from drivers.devices.match import beyond_nova
 from drivers.devices.mdev import idle_types, mdev_stock
 from drivers.devices.odd import undecided_units
-from drivers.devices.pci import pci_stock
+from drivers.devices.pci_cards import pci_stock
 from drivers.devices.pmem import pmem_stock
-from drivers.devices.stock import DeviceStock, libvirt_name, nova_name
 from drivers.devices.unused import unused_rules
 from drivers.errors import PolicyError
 from drivers.facts import HIGHEST_DOMAIN, HostFacts
 from drivers.policy import DevicePolicy
-from drivers.standing import Standing
 
 
-def device_stock(facts: HostFacts, policy: DevicePolicy, standing: Standing) -> tuple[DeviceStock, ...]:
+def device_stock(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) -> tuple[DeviceStock, ...]:
     """
     Return what every device of this host offers, in order of kind and address.
 

@@ -2,17 +2,17 @@
 
 from collections.abc import Iterable
 
+from drivers.by_suffix import BySuffix
 from drivers.devices.encryption import CONTEXT
-from drivers.devices.reserve import SHORT
+from drivers.devices.reserve_traits import SHORT
 from drivers.policy import DevicePolicy, DeviceRule
 from drivers.reasons import Reason
-from drivers.standing import Standing
 from reportclient.names import BANDWIDTH, NO_DEVICES, normalise_class
 from reportclient.reserve import reserved_by_operator_on
 from reportclient.tree import Inventory
 
 
-def away(policy: DevicePolicy, standing: Standing, here: Iterable[str]) -> dict[str, tuple[Inventory, Reason]]:
+def away(policy: DevicePolicy, standing: BySuffix, here: Iterable[str]) -> dict[str, tuple[Inventory, Reason]]:
     """
     Return stock, all reserved, for each class that an operator reserved on the root and that is not in ``here``.
 

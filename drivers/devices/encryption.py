@@ -1,11 +1,11 @@
 """Memory encryption: how many guests of each kind can run at a time."""
 
-from drivers.devices.reserve import short
-from drivers.devices.stock import DeviceStock
+from drivers.by_suffix import BySuffix
+from drivers.devices.inventories import DeviceStock
+from drivers.devices.reserve_traits import short
 from drivers.facts import HostFacts
 from drivers.policy import DevicePolicy
 from drivers.reasons import Reason
-from drivers.standing import Standing
 from reportclient.reserve import reserved_by_operator_on
 from reportclient.tree import Inventory
 
@@ -13,12 +13,12 @@ CONTEXT = "MEM_ENCRYPTION_CONTEXT"
 QEMU_SEV_ES = 8_000_000
 
 
-def encryption_stock(facts: HostFacts, policy: DevicePolicy, standing: Standing) -> list[DeviceStock]:
+def encryption_stock(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) -> list[DeviceStock]:
     """Return a provider for each kind of memory encryption that guests can have, with the number of such guests."""
     return [*_sev_stock(facts, standing), *_tdx_stock(facts, policy, standing)]
 
 
-def _sev_stock(facts: HostFacts, standing: Standing) -> list[DeviceStock]:
+def _sev_stock(facts: HostFacts, standing: BySuffix) -> list[DeviceStock]:
     """
     Return the kinds of AMD: libvirt reports how many guests, the kernel which kinds.
 
@@ -43,7 +43,7 @@ def _sev_stock(facts: HostFacts, standing: Standing) -> list[DeviceStock]:
     ]
 
 
-def _tdx_stock(facts: HostFacts, policy: DevicePolicy, standing: Standing) -> list[DeviceStock]:
+def _tdx_stock(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) -> list[DeviceStock]:
     """
     Return Intel TDX, as nova 34 offers it: guests need the host's own CPU, and the kernel tells how many there can be.
 
@@ -60,7 +60,7 @@ def _tdx_stock(facts: HostFacts, policy: DevicePolicy, standing: Standing) -> li
     return [_provider("intel_tdx", count, Reason(fact, rule), standing)]
 
 
-def _provider(suffix: str, count: int, reason: Reason, standing: Standing) -> DeviceStock:
+def _provider(suffix: str, count: int, reason: Reason, standing: BySuffix) -> DeviceStock:
     before = reserved_by_operator_on(standing.provider(suffix))
     kept = min(count, before.get(CONTEXT, 0))
     trait = f"HW_CPU_X86_{suffix.upper()}"

@@ -3,13 +3,13 @@
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
+from drivers.by_suffix import BySuffix
 from drivers.devices.away import gives
+from drivers.devices.inventories import libvirt_name, nova_name
 from drivers.devices.match import by_rule, rules_by_function
 from drivers.devices.mdev import rule_of
-from drivers.devices.stock import libvirt_name, nova_name
 from drivers.facts import HostFacts
 from drivers.policy import DevicePolicy, DeviceRule, MdevRule
-from drivers.standing import Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def short_rules(facts: HostFacts, policy: DevicePolicy) -> tuple[Short, ...]:
     return tuple(Short(rule, expect, shown) for rule, expect, shown in every if expect is not None and shown < expect)
 
 
-def expected_slots(facts: HostFacts, policy: DevicePolicy, standing: Standing) -> frozenset[tuple[str, str]]:
+def expected_slots(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) -> frozenset[tuple[str, str]]:
     """Return (suffix, class) of the stock in placement that a rule expects and that is not all there."""
     rules = short_rules(facts, policy)
     stood = (("", standing.root), *standing.children) if rules else ()

@@ -3,21 +3,21 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
+from drivers.by_suffix import BySuffix
 from drivers.devices.health import ills
+from drivers.devices.inventories import DeviceStock, libvirt_name, silenced
 from drivers.devices.odd import undecided_units
-from drivers.devices.reserve import marks, short
-from drivers.devices.stock import DeviceStock, libvirt_name, silenced
+from drivers.devices.reserve_traits import marks, short
 from drivers.facts import HostFacts, Mdev, MdevParent, PciFunction
 from drivers.policy import MdevRule
 from drivers.reasons import Reason
-from drivers.standing import Standing
 from reportclient.names import device_address
 from reportclient.reserve import reserved_by_operator_on
 from reportclient.tree import Inventory
 
 
 def mdev_stock(
-    facts: HostFacts, rules: tuple[MdevRule, ...], standing: Standing, whole: Collection[str] = ()
+    facts: HostFacts, rules: tuple[MdevRule, ...], standing: BySuffix, whole: Collection[str] = ()
 ) -> list[DeviceStock]:
     """
     Return a provider for each parent that offers an enabled type.
@@ -117,7 +117,7 @@ def _out_of_sight(
     facts: HostFacts,
     rules: Collection[MdevRule],
     chosen: Iterable[tuple[MdevParent, MdevRule]],
-    standing: Standing,
+    standing: BySuffix,
 ) -> dict[str, int]:
     """
     Return how many devices of each type cards have in placement that show none of their types now.
@@ -141,7 +141,7 @@ def _totals(
     made: Mapping[str, list[Mdev]],
     given: Collection[str],
     before: Mapping[str, int],
-    standing: Standing,
+    standing: BySuffix,
 ) -> dict[str, int]:
     """
     Return how many each parent offers, until ``max_instances`` of its type is reached on the host.
@@ -174,7 +174,7 @@ def _mdev_provider(
     total: int,
     made: list[Mdev],
     why: str | None,
-    standing: Standing,
+    standing: BySuffix,
 ) -> DeviceStock:
     before = reserved_by_operator_on(standing.provider(parent.name))
     kept = total if why else min(total, before.get(rule.resource_class, 0))

@@ -7,12 +7,12 @@ Such a device is undecided: what stands of it in placement stays, reserved, and 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from drivers.by_suffix import BySuffix
 from drivers.devices.away import is_offered
 from drivers.devices.encryption import CONTEXT
-from drivers.devices.stock import libvirt_name, nova_name
+from drivers.devices.inventories import libvirt_name, nova_name
 from drivers.facts import Devices, HostFacts, OddDevice
 from drivers.policy import DevicePolicy
-from drivers.standing import Standing
 from reportclient.names import device_address
 from reportclient.tree import MAX_INT
 
@@ -75,7 +75,7 @@ def undecided_units(devices: Devices) -> dict[str, int]:
 
 
 def undecided_slots(
-    facts: HostFacts, policy: DevicePolicy, standing: Standing, *, flat: bool
+    facts: HostFacts, policy: DevicePolicy, standing: BySuffix, *, flat: bool
 ) -> Iterator[tuple[str, str]]:
     """
     Yield (suffix, class) of the stock in placement that odd devices may be a part of; the root's suffix is empty.

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from drivers.devices.stock import DeviceStock
+from drivers.devices.inventories import DeviceStock
 from drivers.errors import PolicyError
 from drivers.facts import HostFacts
 from drivers.policy import DevicePolicy

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
+from drivers.devices.inventories import libvirt_name, nova_name
 from drivers.devices.match import by_rule, rules_by_function
 from drivers.devices.mdev import rule_of
-from drivers.devices.stock import libvirt_name, nova_name
 from drivers.facts import HostFacts, MdevParent
 from drivers.policy import DevicePolicy, MdevRule
 

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from xml.etree.ElementTree import Element, SubElement, tostring
 
+from drivers.fake.fake_xml import device_files, guest_xml
 from drivers.fake.hosts import HUGE_KIB, FakeHost
-from drivers.fake.xml import device_files, guest_xml
 from drivers.host.archive import FORMAT, HostArchive
 
 

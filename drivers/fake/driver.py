@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 from drivers.base import Driver, Survey
 from drivers.policy import Policy
-from drivers.reasons import Shaped
+from drivers.reasons import Explained
 from reportclient.allocations import Holdings
 from reportclient.ownership import Names
 from reportclient.tree import ObservedTree, ProviderTree
@@ -32,7 +32,7 @@ class FakeDriver:
     def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
         return self._hosts[survey.facts.hostname].shape(survey, policy, observed)
 
-    def explain(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> Shaped:
+    def explain(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> Explained:
         return self._hosts[survey.facts.hostname].explain(survey, policy, observed)
 
     def present(self, survey: Survey) -> frozenset[str]:

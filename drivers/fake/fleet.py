@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 
 from drivers.fake.archives import write_archive
-from drivers.fake.guests import with_guest
+from drivers.fake.arrivals import with_guest
 from drivers.fake.hosts import Card, FakeHost
 from drivers.fake.shapes import SHAPES, Shape
 from drivers.host.archive import HostArchive

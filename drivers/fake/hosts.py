@@ -39,7 +39,7 @@ class Card:
     @property
     def libvirt_name(self) -> str:
         """libvirt's name of the device."""
-        return libvirt_name(self.address)
+        return node_device_name(self.address)
 
     @property
     def suffix(self) -> str:
@@ -135,6 +135,6 @@ class FakeHost:
         return {self.name: sums}
 
 
-def libvirt_name(address: str) -> str:
+def node_device_name(address: str) -> str:
     """Return libvirt's name of the PCI function at an address."""
     return "pci_" + address.replace(":", "_").replace(".", "_")

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from drivers.fake.guests import has_room, with_guest
+from drivers.fake.arrivals import has_room, with_guest
 from drivers.fake.hosts import Card, CardKind, FakeHost, GuestKind
 
 SLOTS = 240  # that a card's PCI address has room for

@@ -17,9 +17,9 @@ from drivers.events import OnOperation, Wake, untold
 from drivers.facts import CpuMap, Versions
 from drivers.host.archive import Document
 from drivers.libvirt.capabilities import Offer
+from drivers.libvirt.event_loop import event_loop
 from drivers.libvirt.library import libvirt
 from drivers.libvirt.listener import Listener
-from drivers.libvirt.loop import event_loop
 from drivers.libvirt.opening import OPENING_S
 from drivers.libvirt.session import Session
 from drivers.libvirt.xml import unread

@@ -14,9 +14,9 @@ from drivers.facts import CpuMap, Devices, DiskFacts, DomainCapabilities, HostFa
 from drivers.host import udev
 from drivers.host.archive import DISK, Document, encode_disk
 from drivers.host.cpu import probe_boot, probe_isolated, probe_offline, probe_sev, probe_tdx
+from drivers.host.ndctl import NAMESPACES, parse_namespaces
 from drivers.host.parse import format_cpu_set
-from drivers.host.pci import PciReading, completed, probe_pci
-from drivers.host.pmem import NAMESPACES, parse_namespaces
+from drivers.host.pci_functions import PciReading, completed, probe_pci
 from drivers.host.residency import probe_residency
 from drivers.host.sysfs import KernelFiles
 from drivers.libvirt import shape
@@ -34,7 +34,7 @@ from drivers.libvirt.nodedev import parse_devices
 from drivers.libvirt.recorded import RecordingConnection
 from drivers.libvirt.refusals import check_virt_type, known_models, refusals, unusable_models, with_machines
 from drivers.policy import GuestPolicy, Policy
-from drivers.reasons import Shaped
+from drivers.reasons import Explained
 from reportclient.allocations import Holdings
 from reportclient.tree import ObservedTree, ProviderTree
 
@@ -126,7 +126,7 @@ class LibvirtDriver:
             self._asked, self._answer = asked, (shaped.tree, shaped.holdings)
         return self._answer
 
-    def explain(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> Shaped:
+    def explain(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> Explained:
         return shape.shape(survey.facts, policy, observed)
 
     def present(self, survey: Survey) -> frozenset[str]:

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 
 from drivers.cells import cpus_by_cell, page_mib, small_page_kib
+from drivers.devices.inventories import DeviceStock
 from drivers.devices.match import PHYSNET
 from drivers.devices.ports import functions_by_interface, passed_through
-from drivers.devices.stock import DeviceStock
 from drivers.facts import Guest, GuestMemory, HostFacts, NumaCell
 from drivers.libvirt.evidence import cards_of_mdevs, of_context, of_cpus, of_devices, of_memory
-from drivers.libvirt.stock import GuestCpus, guest_cpus
+from drivers.libvirt.host_inventories import GuestCpus, guest_cpus
 from drivers.policy import OF_CELLS, Layout, Policy
 from reportclient.allocations import Float, GuestState, Holding, Holdings, Undecided
 from reportclient.names import CPUS

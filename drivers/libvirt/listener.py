@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 from drivers.errors import DiscoveryError
 from drivers.events import Event, Wake
-from drivers.libvirt.events import device_event, device_update, domain_event
+from drivers.libvirt.event_loop import event_loop
+from drivers.libvirt.event_texts import device_event, device_update, domain_event
 from drivers.libvirt.library import libvirt
-from drivers.libvirt.loop import event_loop
 from drivers.libvirt.opening import aside, open_connection
 
 LOG = logging.getLogger(__name__)

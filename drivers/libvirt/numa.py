@@ -6,12 +6,13 @@ In the layout cells the small pages are stock of the cell itself, and only huge 
 
 from dataclasses import dataclass
 
+from drivers.by_suffix import BySuffix
 from drivers.cells import apportion, page_mib, place_cpus, reserved_cells, reserved_mib, small_page_kib
-from drivers.devices.stock import DeviceStock
+from drivers.devices.inventories import DeviceStock
 from drivers.errors import PolicyError
 from drivers.facts import HostFacts
 from drivers.host.parse import format_cpu_set
-from drivers.libvirt.stock import (
+from drivers.libvirt.host_inventories import (
     FIXED,
     MARK,
     Entry,
@@ -26,14 +27,13 @@ from drivers.libvirt.stock import (
 )
 from drivers.policy import Policy
 from drivers.reasons import Reason, Reasoned
-from drivers.standing import Standing
 from reportclient.tree import Inventory
 
 _PAGES = "CUSTOM_MEMORY_PAGE_SIZE_"
 
 
 def shape_cells(
-    facts: HostFacts, policy: Policy, standing: Standing, devices: tuple[DeviceStock, ...]
+    facts: HostFacts, policy: Policy, standing: BySuffix, devices: tuple[DeviceStock, ...]
 ) -> tuple[dict[str, Entry], list[Reasoned]]:
     """
     Return the root's inventories of CPUs without a known cell, and all providers below the root, parents first.
@@ -92,7 +92,7 @@ class _Pages:
         """What libvirt reports, for people."""
         return f"libvirt's capabilities: {self.mib} MiB in pages of {self.size_kib} KiB in cell {self.cell}"
 
-    def stock(self, policy: Policy, standing: Standing) -> tuple[Inventory | None, Reason]:
+    def stock(self, policy: Policy, standing: BySuffix) -> tuple[Inventory | None, Reason]:
         """
         Return MEMORY_MB of these pages.
 
@@ -114,7 +114,7 @@ class _Pages:
         kept = kept_text(self.reserved_mib, "memory_mb or reserved_huge_pages, in pages of this size")
         return stock, Reason(self.fact, reserved_cells_text(policy) if self.whole else kept)
 
-    def provider(self, root: str, policy: Policy, standing: Standing) -> Reasoned:
+    def provider(self, root: str, policy: Policy, standing: BySuffix) -> Reasoned:
         """Return the provider of these pages, below their cell."""
         reason = Reason(self.fact, f"[compute] layout = {policy.layout}")
         kind = f"{_PAGES}SMALL" if self.is_small else f"{_PAGES}LARGE"
@@ -126,7 +126,7 @@ class _Pages:
         )
 
 
-def _cpus_by_cell(facts: HostFacts, policy: Policy, standing: Standing) -> dict[int | None, dict[str, Entry]]:
+def _cpus_by_cell(facts: HostFacts, policy: Policy, standing: BySuffix) -> dict[int | None, dict[str, Entry]]:
     """Return VCPU and PCPU by cell; under None those of CPUs without a known cell."""
     cpus = guest_cpus(facts.cpu_map, policy.cpus)
     found: dict[int | None, dict[str, Entry]] = {None: {}, **{cell.id: {} for cell in facts.cells}}

@@ -12,8 +12,8 @@ from drivers.events import OnOperation
 from drivers.facts import Versions
 from drivers.host.archive import Document
 from drivers.libvirt.capabilities import Offer
+from drivers.libvirt.event_loop import event_loop
 from drivers.libvirt.library import libvirt
-from drivers.libvirt.loop import event_loop
 from drivers.libvirt.opening import aside, open_connection
 from reportclient.errors import mask
 

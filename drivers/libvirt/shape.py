@@ -4,22 +4,22 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from drivers.by_suffix import BySuffix
 from drivers.cells import cells_mib, cells_without_cpus, cpus_by_cell, memory_mib, reserved_cells
 from drivers.devices import device_stock
 from drivers.devices.away import away
 from drivers.devices.expected import expected_slots
+from drivers.devices.inventories import DeviceStock, inherit, other_forms
 from drivers.devices.match import OF_DEVICES
 from drivers.devices.odd import odd_sentences, undecided_slots, undecided_units
-from drivers.devices.reserve import RULE, marks, short
+from drivers.devices.reserve_traits import RULE, marks, short
 from drivers.devices.silence import shown, silent, untyped
-from drivers.devices.stock import DeviceStock, inherit, other_forms
 from drivers.errors import MalformedFact, PolicyError
 from drivers.facts import HostFacts
 from drivers.host.parse import format_cpu_set
-from drivers.libvirt.disk import disk_stock
+from drivers.libvirt.disk_gb import disk_stock
 from drivers.libvirt.holdings import holdings
-from drivers.libvirt.numa import shape_cells
-from drivers.libvirt.stock import (
+from drivers.libvirt.host_inventories import (
     FIXED,
     MARK,
     Entry,
@@ -31,11 +31,11 @@ from drivers.libvirt.stock import (
     reserved_cells_text,
     with_cpus,
 )
+from drivers.libvirt.numa import shape_cells
 from drivers.libvirt.traits import emitted_traits, root_traits
 from drivers.policy import OF_CELLS, Policy
 from drivers.pools import SHARER
-from drivers.reasons import Reason, Reasoned, Shaped
-from drivers.standing import Standing
+from drivers.reasons import Explained, Reason, Reasoned
 from reportclient.allocations import Holdings
 from reportclient.names import device_address
 from reportclient.ownership import MARKER, Names
@@ -50,7 +50,7 @@ BELOW = Names(traits=OF_DEVICES)  # for devices only; on a root they are an oper
 EMITTED = Names(ROOT_CLASSES | FLAT_CLASSES, emitted_traits() | {MARKER, UNHEALTHY, HELD, SHARER}, (KEEP,), BELOW)
 
 
-def shape(facts: HostFacts, policy: Policy, observed: ObservedTree | None) -> Shaped:
+def shape(facts: HostFacts, policy: Policy, observed: ObservedTree | None) -> Explained:
     """
     Return the tree of one host in the policy's layout, with reasons and with what guests hold.
 
@@ -64,7 +64,7 @@ def shape(facts: HostFacts, policy: Policy, observed: ObservedTree | None) -> Sh
         raise MalformedFact(f"libvirt lists no online CPU on {facts.hostname}")
     if not facts.cells and facts.whole_memory_mib == 0:
         raise MalformedFact(f"libvirt reports neither NUMA cells nor memory of {facts.hostname}: see virsh nodeinfo")
-    standing = Standing(observed)
+    standing = BySuffix(observed)
     try:
         shaped = _shape(facts, policy, standing)
     except ValueError as error:
@@ -77,7 +77,7 @@ def shape(facts: HostFacts, policy: Policy, observed: ObservedTree | None) -> Sh
     return shaped
 
 
-def _shape(facts: HostFacts, policy: Policy, standing: Standing) -> Shaped:
+def _shape(facts: HostFacts, policy: Policy, standing: BySuffix) -> Explained:
     if policy.layout in OF_CELLS:
         _refuse_cells(facts, policy)
     devices = device_stock(facts, policy.devices, standing)
@@ -88,14 +88,14 @@ def _shape(facts: HostFacts, policy: Policy, standing: Standing) -> Shaped:
     if policy.layout in OF_CELLS:
         stock, below = shape_cells(facts, policy, standing, devices)
         root = _root(facts, policy, {**stock, **disk_stock(facts, policy, standing), **_own(of_root, standing)})
-        return Shaped((root, *below), holdings=held)
+        return Explained((root, *below), holdings=held)
     root = _root(facts, policy, {**_whole_host(facts, policy, standing), **_own(of_root, standing)})
     if policy.layout == "flat":
         whole = _with_totals(root, devices, policy, standing)
         below = [device_provider(one, facts.hostname, facts.hostname) for one in devices if not one.of_root]
         kinds = {device.suffix: frozenset(device.inventories) for device in devices}
-        return Shaped((whole,), tuple(below), replace(held, kinds=kinds))
-    return Shaped((root, *(device_provider(one, facts.hostname, facts.hostname) for one in devices)), holdings=held)
+        return Explained((whole,), tuple(below), replace(held, kinds=kinds))
+    return Explained((root, *(device_provider(one, facts.hostname, facts.hostname) for one in devices)), holdings=held)
 
 
 def _refuse_cells(facts: HostFacts, policy: Policy) -> None:
@@ -130,7 +130,7 @@ def _held(
     policy: Policy,
     devices: tuple[DeviceStock, ...],
     of_root: tuple[DeviceStock, ...],
-    standing: Standing,
+    standing: BySuffix,
 ) -> Holdings:
     """Return what guests hold, and what is known of the hardware behind each provider."""
     forms = other_forms(devices, in_total=policy.layout == "flat")
@@ -225,7 +225,7 @@ def _root(facts: HostFacts, policy: Policy, stock: Mapping[str, Entry]) -> Reaso
     return Reasoned(name=facts.hostname, inventories=stock, traits=traits)
 
 
-def _own(devices: Iterable[DeviceStock], standing: Standing) -> dict[str, Entry]:
+def _own(devices: Iterable[DeviceStock], standing: BySuffix) -> dict[str, Entry]:
     """Return the stock of devices that count on the root, less what operators reserved of it."""
     said = reserved_by_operator_on(standing.root)
     return {
@@ -235,7 +235,7 @@ def _own(devices: Iterable[DeviceStock], standing: Standing) -> dict[str, Entry]
     }
 
 
-def _whole_host(facts: HostFacts, policy: Policy, standing: Standing) -> dict[str, Entry]:
+def _whole_host(facts: HostFacts, policy: Policy, standing: BySuffix) -> dict[str, Entry]:
     """Return the inventories of the host itself, for a root without cells below it."""
     cpus = guest_cpus(facts.cpu_map, policy.cpus)
     own = {
@@ -252,7 +252,7 @@ def _whole_host(facts: HostFacts, policy: Policy, standing: Standing) -> dict[st
     return {**present_only(own), **disk_stock(facts, policy, standing)}
 
 
-def _whole_memory(facts: HostFacts, policy: Policy, standing: Standing) -> tuple[Inventory | None, Reason]:
+def _whole_memory(facts: HostFacts, policy: Policy, standing: BySuffix) -> tuple[Inventory | None, Reason]:
     """Return all memory of the host, or the files that stand for it, less what is kept for the host."""
     kept_mib, rule = policy.reserved_memory_mib, kept_text(policy.reserved_memory_mib, "memory_mb")
     if policy.file_backed_mib:
@@ -266,7 +266,7 @@ def _whole_memory(facts: HostFacts, policy: Policy, standing: Standing) -> tuple
     )
 
 
-def _with_totals(root: Reasoned, devices: tuple[DeviceStock, ...], policy: Policy, standing: Standing) -> Reasoned:
+def _with_totals(root: Reasoned, devices: tuple[DeviceStock, ...], policy: Policy, standing: BySuffix) -> Reasoned:
     """
     Return the flat root with the totals of all devices.
 
@@ -291,7 +291,7 @@ def _with_totals(root: Reasoned, devices: tuple[DeviceStock, ...], policy: Polic
     return replace(root, inventories={**root.inventories, **totals}, traits=traits)
 
 
-def _reserved_by_operators(devices: Iterable[DeviceStock], totals: Iterable[str], standing: Standing) -> dict[str, int]:
+def _reserved_by_operators(devices: Iterable[DeviceStock], totals: Iterable[str], standing: BySuffix) -> dict[str, int]:
     """Return what operators reserved, by class: on the root, and on providers of devices that another layout made."""
     amounts = {
         name: amount for name, amount in reserved_by_operator_on(standing.root).items() if name not in ROOT_CLASSES
@@ -301,13 +301,13 @@ def _reserved_by_operators(devices: Iterable[DeviceStock], totals: Iterable[str]
     return amounts
 
 
-def _reserved_on_devices(devices: Iterable[DeviceStock], name: str, standing: Standing) -> int:
+def _reserved_on_devices(devices: Iterable[DeviceStock], name: str, standing: BySuffix) -> int:
     """Return what operators reserved of a class on providers of devices; the devices' own stock includes it."""
     return sum(reserved_by_operator_on(standing.provider(device.suffix)).get(name, 0) for device in devices)
 
 
 def _with_rest_of_root(
-    totals: Mapping[str, Entry], devices: Iterable[DeviceStock], standing: Standing
+    totals: Mapping[str, Entry], devices: Iterable[DeviceStock], standing: BySuffix
 ) -> dict[str, Entry]:
     """
     Return the totals, filled up to the root's total in placement for classes of which a device shows no amount.

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from agent.connect.adapters import EMBEDDED_URL, open_embedded
 from agent.connect.embedded import open_application
-from agent.connect.keystone import EMBEDDED_URL, open_embedded
 from beds.forked import run_command
 from reportclient.client import PlacementClient
 from reportclient.transport import Transport

@@ -10,9 +10,9 @@ from typing import Any
 from uuid import UUID
 
 from agent.allocations.operations import Operations, Result
+from agent.audit.audit import witness
 from agent.audit.decide.findings import Kind
 from agent.audit.heal import Healed, HealPolicy, RepairOutcome, heal
-from agent.audit.run import witness
 from agent.settings.read import Settings
 from agent.state.audit import write_memory
 from agent.sync.node import ComputeNode

@@ -17,7 +17,7 @@ PRELOADED = (
     "agent.command.allocation_verbs",
     "agent.command.audit_verb",
     "agent.command.host_verbs",
-    "agent.connect.keystone",
+    "agent.connect.adapters",
     "agent.connect.made_up",
     "agent.service.loop",
     "drivers.fake.driver",

@@ -10,9 +10,9 @@ from typing import Any
 from uuid import UUID
 
 from agent.allocations.operations import Operations, Result
+from agent.audit.audit import witness
 from agent.audit.decide.findings import Kind
 from agent.audit.heal import HealPolicy, heal
-from agent.audit.run import witness
 from agent.settings.read import Settings, load_settings
 from agent.state.audit import write_memory
 from agent.sync.node import ComputeNode
@@ -21,7 +21,7 @@ from drivers.base import Survey
 from drivers.facts import Guest, GuestMemory, HostFacts, Tenant
 from drivers.libvirt import shape
 from drivers.policy import Policy
-from drivers.reasons import Shaped
+from drivers.reasons import Explained
 from fakes import FACTS
 from reportclient.allocations import AllocationRequest, Holdings
 from reportclient.client import PlacementClient
@@ -74,7 +74,7 @@ class ModelDriver:
         shaped = shape.shape(survey.facts, policy, observed)
         return shaped.tree, shaped.holdings
 
-    def explain(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> Shaped:
+    def explain(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> Explained:
         return shape.shape(survey.facts, policy, observed)
 
     def present(self, survey: Survey) -> frozenset[str]:

@@ -11,10 +11,10 @@ from drivers.host.archive import HostArchive
 from drivers.host.sysfs import KernelFiles
 from drivers.libvirt.driver import LibvirtDriver
 from drivers.libvirt.recorded import RecordedConnection
-from drivers.nova.decide import Answer, Call, decide
-from drivers.nova.trees import Allocations, apply_plan, decode_consumers, decode_tree
 from drivers.policy import Layout, Policy
 from drivers.rules import rule_attributes
+from inside_nova.decide import Answer, Call, decide
+from inside_nova.trees import Allocations, apply_plan, decode_consumers, decode_tree
 
 HOSTS = Path(__file__).parents[1] / "hosts"
 ROOT = "11111111-1111-1111-1111-111111111111"

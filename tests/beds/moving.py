@@ -7,9 +7,9 @@ from typing import Any, Literal
 from uuid import UUID
 
 from agent.allocations.operations import Ending, Operations, Result
+from agent.audit.audit import witness
 from agent.audit.decide.findings import Finding
 from agent.audit.heal import Healed, HealPolicy, RepairOutcome, heal
-from agent.audit.run import witness
 from agent.state.audit import write_memory
 from beds.worlds import DEDICATED, ROOT, Style, Truth, World
 from drivers.facts import Tenant

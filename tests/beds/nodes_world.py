@@ -10,8 +10,8 @@ from uuid import UUID
 
 import os_resource_classes
 
-from agent.bare_metal.nodes import BareMetalNodes
-from agent.bare_metal.run import NodesOutcome, foresee_nodes, run_nodes
+from agent.bare_metal.context import BareMetalNodes
+from agent.bare_metal.node_pass import NodesOutcome, foresee_nodes, run_nodes
 from agent.settings.read import load_settings
 from agent.sync.decide.view import Wishes
 from beds.memory import MemoryPlacement

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
 
+from agent.audit.audit import witness
 from agent.audit.decide.findings import Kind
 from agent.audit.heal import HealPolicy, heal
-from agent.audit.run import witness
 from agent.errors import USER_ERRORS
 from agent.settings.read import Settings, load_settings
 from agent.state.audit import write_memory

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from agent.command.candidacy import candidacy
 from beds.requests import adds_up_wrongly, without
-from reportclient.candidates import Giver, Stock
-from reportclient.request import Kind, Wish, format_request, groups_of
+from reportclient.candidates import Giver, Offered
+from reportclient.request import Criterion, Wish, format_request, groups_of
 from reportclient.tree import Inventory
 
 pytestmark = pytest.mark.contract
@@ -31,7 +31,7 @@ some_aggregates = st.frozensets(st.sampled_from(AGGREGATES), max_size=2)
 
 
 @st.composite
-def stocks(draw: st.DrawFn, classes: Sequence[str]) -> dict[str, Stock]:
+def stocks(draw: st.DrawFn, classes: Sequence[str]) -> dict[str, Offered]:
     found = {}
     for name in draw(st.sets(st.sampled_from(classes))):
         total = draw(st.integers(1, 4))
@@ -43,14 +43,14 @@ def stocks(draw: st.DrawFn, classes: Sequence[str]) -> dict[str, Stock]:
             step_size=draw(st.sampled_from((1, 1, 1, 2))),
             allocation_ratio=draw(st.sampled_from((1.0, 1.0, 1.5, 16.0))),
         )
-        found[name] = Stock(inventory, draw(st.integers(0, min(2, inventory.capacity))))
+        found[name] = Offered(inventory, draw(st.integers(0, min(2, inventory.capacity))))
     return found
 
 
 @st.composite
 def givers(draw: st.DrawFn) -> tuple[Giver, ...]:
     """A root with ample VCPU, up to five providers anywhere below it, and up to two that share."""
-    ample = {"VCPU": Stock(Inventory(total=64), 0)}
+    ample = {"VCPU": Offered(Inventory(total=64), 0)}
     root = Giver(
         uuid=str(uuid.uuid4()),
         name="",
@@ -90,39 +90,43 @@ def givers(draw: st.DrawFn) -> tuple[Giver, ...]:
 @st.composite
 def requests(draw: st.DrawFn, tree: Sequence[Giver]) -> tuple[Wish, ...]:
     """A request that placement takes; the group without a suffix has VCPU."""
-    wishes = {Wish(Kind.RESOURCES, "", ("VCPU",), draw(st.integers(1, 2)))}
+    wishes = {Wish(Criterion.RESOURCES, "", ("VCPU",), draw(st.integers(1, 2)))}
     groups = GROUPS[: draw(st.integers(1, 3))]
     related = len(groups) == 3 and draw(st.booleans())
     for group in groups:
         bare = group and related and draw(st.booleans())
         for name in draw(st.sets(st.sampled_from((*CLASSES, "DISK_GB")), min_size=bool(group), max_size=2)):
             if not bare:
-                wishes.add(Wish(Kind.RESOURCES, group, (name,), draw(st.integers(1, 3))))
+                wishes.add(Wish(Criterion.RESOURCES, group, (name,), draw(st.integers(1, 3))))
         for kind, names in (
-            (Kind.REQUIRED, TRAITS),
-            (Kind.FORBIDDEN, TRAITS),
-            (Kind.MEMBER_OF, AGGREGATES),
-            (Kind.NOT_MEMBER_OF, AGGREGATES),
+            (Criterion.REQUIRED, TRAITS),
+            (Criterion.FORBIDDEN, TRAITS),
+            (Criterion.MEMBER_OF, AGGREGATES),
+            (Criterion.NOT_MEMBER_OF, AGGREGATES),
         ):
-            several = 1 if kind is Kind.FORBIDDEN else 2
+            several = 1 if kind is Criterion.FORBIDDEN else 2
             for _ in range(draw(st.sampled_from((0, 0, 0, 1, 2)))):
                 chosen = draw(st.sets(st.sampled_from(names), min_size=1, max_size=several))
                 wishes.add(Wish(kind, group, tuple(sorted(chosen))))
         if not draw(st.integers(0, 9)):
-            wishes.add(Wish(Kind.IN_TREE, group, (draw(st.sampled_from(tree)).uuid,)))
-        forbidden = {one.names[0] for one in wishes if one.kind is Kind.FORBIDDEN and one.group == group}
-        assume(not any(one.kind is Kind.REQUIRED and forbidden >= {*one.names} for one in wishes if one.group == group))
-        assume(sum(one.kind is Kind.IN_TREE and one.group == group for one in wishes) < 2)
+            wishes.add(Wish(Criterion.IN_TREE, group, (draw(st.sampled_from(tree)).uuid,)))
+        forbidden = {one.names[0] for one in wishes if one.kind is Criterion.FORBIDDEN and one.group == group}
+        assume(
+            not any(
+                one.kind is Criterion.REQUIRED and forbidden >= {*one.names} for one in wishes if one.group == group
+            )
+        )
+        assume(sum(one.kind is Criterion.IN_TREE and one.group == group for one in wishes) < 2)
         assume(group in groups_of(wishes))
     if related:
-        wishes.add(Wish(Kind.SAME_SUBTREE, "", GROUPS[1:]))
+        wishes.add(Wish(Criterion.SAME_SUBTREE, "", GROUPS[1:]))
     if draw(st.booleans()) and len(groups) == 3:
-        wishes.add(Wish(Kind.ISOLATE, "", ()))
+        wishes.add(Wish(Criterion.ISOLATE, "", ()))
     if not draw(st.integers(0, 9)):
-        kind = draw(st.sampled_from((Kind.ROOT_REQUIRED, Kind.ROOT_FORBIDDEN)))
+        kind = draw(st.sampled_from((Criterion.ROOT_REQUIRED, Criterion.ROOT_FORBIDDEN)))
         wishes.add(Wish(kind, "", (draw(st.sampled_from(TRAITS)),)))
     assume(not adds_up_wrongly(wishes))
-    order = [*Kind]
+    order = [*Criterion]
     return tuple(sorted(wishes, key=lambda one: (order.index(one.kind), one)))
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from keystoneauth1 import exceptions
 
-from agent.allocations.decide.rules import RULES, TRIES, ChangeKind, Reaction
+from agent.allocations.decide.conflicts import RULES, TRIES, ChangeKind, Reaction
 from agent.allocations.decide.sets import merge_set, moved_sets, replace_set, reverted_set, rewrite
 from agent.allocations.operations import Ending, Operations, Result
 from beds.agents import CountingSender

@@ -152,7 +152,7 @@ def totals(tree: ProviderTree) -> dict[str, int]:
 def test_nova_loads_the_driver_by_its_name(make: Callable[..., Any]) -> None:
     driver = make("devices")
 
-    assert type(driver).__module__ == "compute_node_agent_nova.drivers.nova.driver"
+    assert type(driver).__module__ == "compute_node_agent_nova.inside_nova.driver"
     assert {"agent", "drivers", "reportclient"} & {type(driver._shaped).__module__.split(".")[0]} == set()
 
 

@@ -28,8 +28,8 @@ from oslo_config import cfg
 from drivers.base import Survey
 from drivers.facts import DiskSpace, SevKernel
 from drivers.host.archive import Document
-from drivers.nova import driver as ours
-from drivers.nova.host import Host, open_host
+from inside_nova import driver as ours
+from inside_nova.host import Host, open_host
 
 CONF = nova.conf.CONF
 GIB = 1024**3
@@ -163,7 +163,7 @@ class Tested(ours.LibvirtDriver):
         file = Path(CONF.instances_path) / "flags.conf"
         file.parent.mkdir(exist_ok=True)
         file.write_text("\n".join(flags()) + "\n")
-        with mock.patch("drivers.nova.host.read_namespaces", list_namespaces):
+        with mock.patch("inside_nova.host.read_namespaces", list_namespaces):
             host = open_host([str(file)], (), self._lend, added)
         host._driver = Reading(host._driver, self)
         return host

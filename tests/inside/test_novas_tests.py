@@ -40,9 +40,9 @@ from drivers.facts import (
 from drivers.host.archive import Document
 from drivers.libvirt.capabilities import parse_domain_capabilities
 from drivers.libvirt.driver import LibvirtDriver
-from drivers.nova.driver import LibvirtDriver as Ours
-from drivers.nova.host import Host
 from drivers.policy import CpuPolicy, DevicePolicy, GuestPolicy, MdevRule, Policy
+from inside_nova.driver import LibvirtDriver as Ours
+from inside_nova.host import Host
 
 CONF = nova.conf.CONF
 GIB = 1024**3

@@ -18,8 +18,8 @@ from beds.libvirtd import Libvirtd
 from drivers.errors import DiscoveryError
 from drivers.events import Event
 from drivers.libvirt.connection import LiveConnection
+from drivers.libvirt.event_loop import TURN_S, event_loop
 from drivers.libvirt.listener import DeviceEvents
-from drivers.libvirt.loop import TURN_S, event_loop
 from drivers.libvirt.opening import open_connection
 
 pytestmark = pytest.mark.live

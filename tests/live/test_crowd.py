@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from keystoneauth1.adapter import Adapter
 
-from agent.connect.keystone import open_placement
+from agent.connect.adapters import open_placement
 from agent.settings.read import load_settings
 from beds import databases
 from beds.crowd import GRACE_S, Crowd

@@ -14,7 +14,7 @@ from beds.agents import Result, run_agent
 from beds.golden import GoldenHost, golden_hosts, write_layout
 from beds.placement import NOAUTH_HEADERS
 from beds.requests import adds_up_wrongly, without
-from reportclient.request import Kind, Wish, format_request
+from reportclient.request import Criterion, Wish, format_request
 
 pytestmark = pytest.mark.live
 
@@ -86,17 +86,17 @@ def drawn(chance: random.Random, tree: list[tuple[dict[str, int], list[str]]]) -
         for name in chance.sample(sorted(capacity), min(len(capacity), chance.randint(1, 2))):
             most = capacity[name]
             amount = chance.choice((1, 1, max(1, most // 2), max(1, most), most + 1))
-            yield Wish(Kind.RESOURCES, group, (name,), amount)
+            yield Wish(Criterion.RESOURCES, group, (name,), amount)
         for name in chance.sample(traits, min(len(traits), chance.randint(0, 2))):
-            yield Wish(Kind.REQUIRED, group, (name,))
+            yield Wish(Criterion.REQUIRED, group, (name,))
         if not chance.randrange(3):
-            yield Wish(Kind.REQUIRED, group, tuple(sorted(chance.sample(ABSENT, chance.randint(1, 2)))))
+            yield Wish(Criterion.REQUIRED, group, tuple(sorted(chance.sample(ABSENT, chance.randint(1, 2)))))
         if not chance.randrange(3):
-            yield Wish(Kind.FORBIDDEN, group, (chance.choice(ABSENT),))
+            yield Wish(Criterion.FORBIDDEN, group, (chance.choice(ABSENT),))
         if traits and not chance.randrange(8):
-            yield Wish(Kind.ROOT_REQUIRED, "", (chance.choice(traits),))
+            yield Wish(Criterion.ROOT_REQUIRED, "", (chance.choice(traits),))
     if chance.randrange(2):
-        yield Wish(Kind.ISOLATE, "", ())
+        yield Wish(Criterion.ISOLATE, "", ())
 
 
 def test_placement_says_the_same_of_requests_on_the_test_hosts(lab: Lab, request: pytest.FixtureRequest) -> None:
@@ -107,8 +107,8 @@ def test_placement_says_the_same_of_requests_on_the_test_hosts(lab: Lab, request
 
     while asked < EACH:
         wishes = {*drawn(chance, tree)}
-        refused = {one.names[0] for one in wishes if one.kind is Kind.FORBIDDEN}
-        if adds_up_wrongly(wishes) or any(one.kind is Kind.REQUIRED and refused & {*one.names} for one in wishes):
+        refused = {one.names[0] for one in wishes if one.kind is Criterion.FORBIDDEN}
+        if adds_up_wrongly(wishes) or any(one.kind is Criterion.REQUIRED and refused & {*one.names} for one in wishes):
             continue  # placement refuses what is wanted and not wanted
         query = format_request(sorted(wishes))
         told = lab.explain(query)
@@ -120,10 +120,10 @@ def test_placement_says_the_same_of_requests_on_the_test_hosts(lab: Lab, request
         assert answer["placement"] == "agrees"
         assert bool(missing) is not answer["candidate"]
         left = without([*wishes], missing)
-        if any(one.kind is Kind.RESOURCES for one in left):
+        if any(one.kind is Criterion.RESOURCES for one in left):
             assert lab.candidates(format_request(left)), (query, answer)
         for one in missing:
             others = without([*wishes], [each for each in missing if each != one])
-            if any(each.kind is Kind.RESOURCES for each in others):  # else it is no request that placement takes
+            if any(each.kind is Criterion.RESOURCES for each in others):  # else it is no request that placement takes
                 assert not lab.candidates(format_request(others)), (query, answer, one)
         asked += 1

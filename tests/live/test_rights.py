@@ -16,12 +16,12 @@ import pytest
 from agent.errors import StateError
 from agent.state.audit import AuditMemory, write_memory
 from agent.state.files import files_in, read_whole, remove, replace_durably, replace_quickly
-from agent.state.host import StateFile
 from agent.state.identity import keep_identity
 from agent.state.locks import locked
 from agent.state.memory import NodeState
+from agent.state.node_file import StateFile
 from agent.state.rights import owners_rights
-from agent.sync.packing import write_packed
+from agent.sync.case_archive import write_packed
 
 pytestmark = [pytest.mark.live, pytest.mark.skipif(os.geteuid() != 0, reason="root acts here")]
 USER = 54321  # has no name, as a user of a container

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from agent.audit.audit import AuditResult
 from agent.audit.decide.findings import MEANINGS, Finding, Kind
 from agent.audit.decide.guests import NOBODY, find_all
 from agent.audit.decide.snapshot import Snapshot, kin, suspects
 from agent.audit.decide.unknown_consumers import CLOCKS_S
 from agent.audit.heal import Healed, HealPolicy, decide_repairs
-from agent.audit.run import AuditResult
 from agent.state.audit import AuditMemory, Sighting
 from agent.state.clock import StoppedClock
 from reportclient.allocations import Allocation, Consumer, Float, GuestState, Holding, Holdings, Slots

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from agent.audit.audit import witness
 from agent.audit.decide.findings import Kind
-from agent.audit.run import witness
 from agent.state.memory import NodeState, Waiting, decode_state, encode_state
 from agent.sync.decide.view import Wishes
 from agent.sync.leave import hand_over_node

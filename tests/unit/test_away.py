@@ -2,9 +2,9 @@
 
 import pytest
 
+from drivers.by_suffix import BySuffix
 from drivers.devices.away import away
 from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, MdevRule
-from drivers.standing import Standing
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 EGRESS = "NET_BW_EGR_KILOBIT_PER_SEC"
@@ -42,7 +42,7 @@ def test_a_reservation_waits_for_devices_that_the_configuration_offers(
     policy: DevicePolicy, name: str, waits: bool
 ) -> None:
     root = Provider(name="host", inventories={name: Inventory(total=4, reserved=2)})
-    standing = Standing(ObservedTree((ObservedProvider(uuid="u", generation=1, provider=root),)))
+    standing = BySuffix(ObservedTree((ObservedProvider(uuid="u", generation=1, provider=root),)))
 
     found = {key: (stock.total, stock.reserved) for key, (stock, _) in away(policy, standing, ()).items()}
 

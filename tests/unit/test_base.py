@@ -11,7 +11,7 @@ from drivers.base import Survey
 from drivers.errors import DiscoveryError, Vanished
 from drivers.looks import LOOKS, look
 from drivers.policy import Policy
-from drivers.reasons import Reasoned, Shaped
+from drivers.reasons import Explained, Reasoned
 from reportclient.allocations import Holdings, Observed
 from reportclient.ownership import Names
 from reportclient.tree import ObservedTree, Provider, ProviderTree
@@ -32,8 +32,8 @@ class OneHost:
     def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
         return ProviderTree((Provider(name=survey.facts.hostname),)), Holdings()
 
-    def explain(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> Shaped:
-        return Shaped((Reasoned(name=survey.facts.hostname),))
+    def explain(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> Explained:
+        return Explained((Reasoned(name=survey.facts.hostname),))
 
     def idle(self, survey: Survey, policy: Policy) -> tuple[str, ...]:
         return ()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from agent.command.candidacy import Candidacy, candidacy
-from reportclient.candidates import Giver, Stock, Unsearched, find_candidate
+from reportclient.candidates import Giver, Offered, Unsearched, find_candidate
 from reportclient.request import parse_request
 from reportclient.tree import Inventory
 
@@ -15,9 +15,12 @@ ROOT = Giver(
     parent=None,
     traits=frozenset({"COMPUTE_NODE"}),
     aggregates=frozenset({"a1"}),
-    stock={"VCPU": Stock(Inventory(total=16, reserved=4, max_unit=8), 8), "MEMORY_MB": Stock(Inventory(total=1000), 0)},
+    stock={
+        "VCPU": Offered(Inventory(total=16, reserved=4, max_unit=8), 8),
+        "MEMORY_MB": Offered(Inventory(total=1000), 0),
+    },
 )
-VF = Stock(Inventory(total=2, min_unit=1), 0)
+VF = Offered(Inventory(total=2, min_unit=1), 0)
 PORT = Giver(uuid="p1", name="port-1", parent="root", traits=frozenset({"CUSTOM_NET1"}), stock={"SRIOV_NET_VF": VF})
 OTHER = replace(PORT, uuid="p2", name="port-2", traits=frozenset({"CUSTOM_NET2"}))
 POOL = Giver(
@@ -26,7 +29,7 @@ POOL = Giver(
     parent=None,
     shares=True,
     aggregates=frozenset({"a1"}),
-    stock={"DISK_GB": Stock(Inventory(total=100, step_size=10, min_unit=20, max_unit=50), 0)},
+    stock={"DISK_GB": Offered(Inventory(total=100, step_size=10, min_unit=20, max_unit=50), 0)},
 )
 TREE = (ROOT, PORT, OTHER, POOL)
 
@@ -124,7 +127,7 @@ def test_a_pool_gives_a_group_with_a_suffix_that_names_it() -> None:
 
 def test_many_alike_providers_are_searched_once_each_kind() -> None:
     vfs = tuple(
-        Giver(uuid=f"v{n}", name=f"v{n}", parent="root", stock={"SRIOV_NET_VF": Stock(Inventory(total=1), 0)})
+        Giver(uuid=f"v{n}", name=f"v{n}", parent="root", stock={"SRIOV_NET_VF": Offered(Inventory(total=1), 0)})
         for n in range(512)
     )
     groups = "&".join(f"resources_{n}=SRIOV_NET_VF:1" for n in range(9))
@@ -140,7 +143,7 @@ def test_a_search_without_an_end_is_not_known() -> None:
             name=f"d{n}",
             parent="root",
             traits=frozenset({f"CUSTOM_T{n}"}),
-            stock={"SRIOV_NET_VF": Stock(Inventory(total=1), 0)},
+            stock={"SRIOV_NET_VF": Offered(Inventory(total=1), 0)},
         )
         for n in range(24)
     )

@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from agent.command.cases import replay, save
 from agent.command.exits import Exit
 from agent.command.host_tables import print_tree
-from agent.command.options import parse_new_file
 from agent.command.result import Report
+from agent.command.saved_cases import replay, save
+from agent.command.verb_options import parse_new_file
 from agent.command.verbs import VERBS
 from agent.connect.choice import Choice, open_client, settings_for
 from agent.errors import ConfigError, StateError
 from agent.settings.read import Settings, load_settings
-from agent.sync import packing
+from agent.sync import case_archive as packing
 from agent.sync.case import Case, open_case
-from agent.sync.packing import check_folder, pack, remove_left_over, write_packed
+from agent.sync.case_archive import check_folder, pack_case, remove_left_over, write_packed
 from agent.sync.recorder import begin_anew, keep_state, new_recorder, save_case
 from drivers.base import Survey
 from drivers.errors import DiscoveryError
@@ -65,14 +65,14 @@ def about_with(files: dict[str, bytes], **more: object) -> dict[str, bytes]:
 
 
 def opened(tmp_path: Path, files: dict[str, bytes], act: Callable[[Case], Any] = lambda _case: None) -> Any:
-    (tmp_path / "case.tar.gz").write_bytes(pack(files))
+    (tmp_path / "case.tar.gz").write_bytes(pack_case(files))
     with open_case(tmp_path / "case.tar.gz") as case:
         return act(case)
 
 
 def replayed(tmp_path: Path, files: dict[str, bytes]) -> argparse.Namespace:
     """The options with which the verb of a case would be carried out."""
-    (tmp_path / "case.tar.gz").write_bytes(pack(files))
+    (tmp_path / "case.tar.gz").write_bytes(pack_case(files))
     return replay(argparse.Namespace(replay=tmp_path / "case.tar.gz"), lambda _verb, options: options)
 
 
@@ -122,12 +122,12 @@ def test_answers_and_state_may_be_larger_than_the_files_of_a_host(tmp_path: Path
 
 def test_a_case_that_no_replay_accepts_is_not_saved(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StateError, match=r"no case is saved, because hosts/0/x would be larger than a replay accepts"):
-        pack({"hosts/0/x": bytes((16 << 20) + 1)})
+        pack_case({"hosts/0/x": bytes((16 << 20) + 1)})
     monkeypatch.setattr(packing, "MAX_TOTAL_BYTES", 10)
     with pytest.raises(StateError, match="no case is saved, because it would be larger than a replay accepts"):
-        pack({"a": bytes(6), "b": bytes(6)})
+        pack_case({"a": bytes(6), "b": bytes(6)})
     with pytest.raises(StateError, match="larger than a replay accepts"):
-        pack(dict.fromkeys(map(str, range(MAX_MEMBERS + 1)), b""))
+        pack_case(dict.fromkeys(map(str, range(MAX_MEMBERS + 1)), b""))
 
 
 def test_of_the_state_only_the_agents_own_memory_is_kept_and_to_the_byte(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
+from agent.audit.audit import witness
 from agent.audit.decide.findings import Kind
 from agent.audit.heal import Healed, HealPolicy, heal
-from agent.audit.run import witness
 from agent.command.verbs import VERBS
 from agent.settings.read import Role
 from agent.state.memory import NodeState

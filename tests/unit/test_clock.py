@@ -8,7 +8,7 @@ import pytest
 
 from agent.state.audit import AuditMemory, Sighting, read_memory, write_memory
 from agent.state.clock import Clock, probe_clock
-from agent.state.nodes import KnownNode, NodesMemory, read_nodes, write_nodes
+from agent.state.node_records import KnownNode, NodesMemory, read_nodes, write_nodes
 from reportclient.tree import ObservedProvider, Provider
 
 UUID = "3f0c6d1e-8f0b-4a52-9c57-0d9e8a7b6c51"

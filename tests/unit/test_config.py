@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from oslo_config import cfg
 
-from agent.connect.keystone import open_ironic, open_nova, open_placement
+from agent.connect.adapters import nova_adapter, open_ironic, open_placement
 from agent.errors import ConfigError
 from agent.settings.read import _tell_reading, load_settings
 from agent.settings.slips import slips_of_the_pen, types_left_out
@@ -397,15 +397,15 @@ def test_novas_login_is_optional_and_its_secret_may_come_from_systemd(
     path.write_text("[nova]\nauth_type = password\nusername = u\nauth_url = http://k/v3\n", encoding="utf-8")
     (tmp_path / "nova-password").write_text("secret\n", encoding="utf-8")
     with pytest.raises(ConfigError, match="LoadCredential=nova-password:FILE"):
-        open_nova(load_settings([path]))
+        nova_adapter(load_settings([path]))
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
 
     settings = load_settings([path])
 
     assert (absent.nova_chosen, settings.nova_chosen) == (False, True)
-    assert open_nova(settings)[1] == "nova at the endpoint in the catalog of Keystone at http://k/v3"
+    assert nova_adapter(settings)[1] == "nova at the endpoint in the catalog of Keystone at http://k/v3"
     with pytest.raises(ConfigError, match=r"no nova is configured: set \[nova\] auth_type"):
-        open_nova(absent)
+        nova_adapter(absent)
 
 
 @pytest.mark.parametrize(
@@ -497,7 +497,7 @@ def test_a_service_without_keystone_is_where_either_option_says(
 ) -> None:
     settings = load_settings([write_config(placement=kind | given, ironic=kind | given, nova=kind | given)])
 
-    for adapter, where in (open_placement(settings), open_ironic(settings), open_nova(settings)):
+    for adapter, where in (open_placement(settings), open_ironic(settings), nova_adapter(settings)):
         assert where.endswith(" at http://h:1/p")
         assert adapter.endpoint_override or adapter.get_endpoint() == "http://h:1/p"
 
@@ -511,7 +511,7 @@ def test_a_service_without_keystone_needs_a_place(kind: dict[str, object], write
     with pytest.raises(ConfigError, match=r"\[ironic\] auth_type = \w+ needs endpoint_override = URL of Ironic"):
         open_ironic(settings)
     with pytest.raises(ConfigError, match=r"\[nova\] auth_type = \w+ needs endpoint_override = URL of nova"):
-        open_nova(settings)
+        nova_adapter(settings)
 
 
 @pytest.mark.parametrize(
@@ -533,7 +533,7 @@ def test_a_password_that_is_not_escaped_in_a_url_is_refused_and_not_shown(
     settings = load_settings([write_config(**{group: kind | {option: url}})])
 
     with pytest.raises(ConfigError, match=advice) as caught:
-        {"placement": open_placement, "ironic": open_ironic, "nova": open_nova}[group](settings)
+        {"placement": open_placement, "ironic": open_ironic, "nova": nova_adapter}[group](settings)
 
     assert f"[{group}] {option}" in str(caught.value)
     assert "cret" not in str(caught.value)

@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 
 from agent.settings.devices import parse_rules
+from drivers.by_suffix import BySuffix
 from drivers.devices import device_stock, idle, present
 from drivers.devices.expected import short_rules
-from drivers.devices.stock import DeviceStock
+from drivers.devices.inventories import DeviceStock
 from drivers.errors import PolicyError
 from drivers.facts import Guest, HostFacts, Mdev, MdevParent, MdevType, NetDevice, SevKernel, Tenant, Versions
 from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, MdevRule
 from drivers.rules import parse_rule
-from drivers.standing import Standing
 from fakes import PC
 from hardware import BRIDGE, UP, at, card, gpu, host, parent, plain, rules
 from reportclient.ownership import MANAGED, MARKER
 from reportclient.reserve import UNHEALTHY
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
-NOWHERE = Standing(None)
+NOWHERE = BySuffix(None)
 ALL = DevicePolicy(discover_all=True)
 ANY = DeviceRule(number=1)
 VFS = DeviceRule(number=1, product_id="1515")
@@ -33,15 +33,15 @@ NOVAS = Tenant("project", "user", None)
 BOOKED = replace(NOVAS, overridden={"SRIOV_NET_VF": 1})
 
 
-def standing(suffix: str, traits: frozenset[str] = frozenset(), **stock: Inventory) -> Standing:
+def standing(suffix: str, traits: frozenset[str] = frozenset(), **stock: Inventory) -> BySuffix:
     """A placement that holds one child of this host."""
     root = ObservedProvider(uuid="r", generation=1, provider=Provider(name="host"))
     provider = Provider(name=f"host_{suffix}", parent="host", inventories=stock, traits=traits | {MARKER})
-    return Standing(ObservedTree((root, ObservedProvider(uuid="c", generation=1, provider=provider))))
+    return BySuffix(ObservedTree((root, ObservedProvider(uuid="c", generation=1, provider=provider))))
 
 
 def offered(
-    facts: HostFacts, policy: DevicePolicy, stands: Standing = NOWHERE
+    facts: HostFacts, policy: DevicePolicy, stands: BySuffix = NOWHERE
 ) -> dict[str, dict[str, tuple[int, int]]]:
     """suffix -> class -> (total, reserved)."""
     return {
@@ -50,7 +50,7 @@ def offered(
     }
 
 
-def only(facts: HostFacts, policy: DevicePolicy, stands: Standing = NOWHERE) -> DeviceStock:
+def only(facts: HostFacts, policy: DevicePolicy, stands: BySuffix = NOWHERE) -> DeviceStock:
     (one,) = device_stock(facts, policy, stands)
     return one
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.audit.audit import witness
 from agent.audit.decide.findings import Kind
-from agent.audit.run import witness
 from agent.sync.decide.doubled import doubled_kinds, excused
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status

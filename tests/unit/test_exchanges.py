@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from agent.audit.audit import witness
 from agent.audit.decide.findings import Finding, Kind
 from agent.audit.heal import Healed, HealPolicy, heal
-from agent.audit.run import witness
 from agent.state.audit import write_memory
 from beds.worlds import World, worlds
 

@@ -14,9 +14,9 @@ import pytest
 from beds.inside import ABROAD, ROOT, Inside, MemoryTree
 from drivers.base import Survey
 from drivers.errors import PolicyError
-from drivers.nova.decide import AllocationsNeeded
-from drivers.nova.trees import apply_plan, decode_consumers, decode_tree, rows_of
 from drivers.policy import Layout, Policy
+from inside_nova.decide import AllocationsNeeded
+from inside_nova.trees import apply_plan, decode_consumers, decode_tree, rows_of
 from reportclient.errors import TreeMismatch, Unplaceable, UnsafePlan
 from reportclient.ownership import MARKER, OWNER_NOVA
 from reportclient.plan import (

@@ -21,11 +21,11 @@ from drivers.base import Survey
 from drivers.errors import DiscoveryError, Vanished
 from drivers.libvirt.connection import LiveConnection
 from drivers.libvirt.listener import DeviceEvents
-from drivers.nova.decide import AllocationsNeeded
-from drivers.nova.host import Host, open_host
-from drivers.nova.looks import KeptSurvey
-from drivers.nova.trees import COMPUTE_NODE
 from drivers.policy import Layout
+from inside_nova.decide import AllocationsNeeded
+from inside_nova.host import Host, open_host
+from inside_nova.kept_survey import KeptSurvey
+from inside_nova.trees import COMPUTE_NODE
 
 TOP = Path(__file__).parents[2]
 

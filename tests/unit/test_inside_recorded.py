@@ -20,9 +20,9 @@ from drivers.host.archive import HostArchive
 from drivers.host.sysfs import KernelFiles
 from drivers.libvirt.driver import LibvirtDriver
 from drivers.libvirt.recorded import RecordedConnection
-from drivers.nova.decide import AllocationsNeeded, Answer, Call, decide
-from drivers.nova.trees import decode_consumers, decode_tree
 from drivers.policy import Layout, Policy
+from inside_nova.decide import AllocationsNeeded, Answer, Call, decide
+from inside_nova.trees import decode_consumers, decode_tree
 from reportclient.ownership import MARKER, OWNER_NOVA
 from reportclient.plan import EnsureClasses, EnsureTraits, SetTraits
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from agent.sync.journal import DONE, Entry, conversions
+from agent.sync.journal import DONE, Entry, kept_conversions
 
 
 def entry(number: int, outcome: str = DONE, target: str = "numa", agreed: str | None = None, **more: Any) -> Entry:
@@ -27,24 +27,24 @@ def entry(number: int, outcome: str = DONE, target: str = "numa", agreed: str | 
 def test_conversions_that_were_done_stand_each_for_themselves() -> None:
     several = (entry(1), entry(2, target="devices"), entry(3))
 
-    assert conversions(several) == several
+    assert kept_conversions(several) == several
 
 
 def test_attempts_are_one_conversion_that_begins_as_the_first_and_ends_as_the_last() -> None:
-    (one,) = conversions([entry(1, "begun"), entry(2, "it is not known"), entry(3)])
+    (one,) = kept_conversions([entry(1, "begun"), entry(2, "it is not known"), entry(3)])
 
     assert (one.began, one.layout, one.digest, one.outcome) == ("time 1", "layout-1", "digest-1", DONE)
     assert one.body["before"] == {"providers": {"before-1": {}}}
 
 
 def test_the_digest_is_the_one_that_a_person_agreed_to_at_last() -> None:
-    (one,) = conversions([entry(1, "begun", agreed="first"), entry(2, agreed="second")])
+    (one,) = kept_conversions([entry(1, "begun", agreed="first"), entry(2, agreed="second")])
 
     assert one.digest == "second"
 
 
 def test_an_attempt_at_another_layout_is_another_conversion() -> None:
-    assert len(conversions([entry(1, "begun"), entry(2, target="cells")])) == 2
+    assert len(kept_conversions([entry(1, "begun"), entry(2, target="cells")])) == 2
 
 
 def stands(*empty: str, **stock: int) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def test_an_attempt_that_did_nothing_before_others_changed_the_stock_does_not_co
     first = replace(entry(1, "refused", before=stands(host=8)), layout="devices")
     then = replace(entry(2, before=stands("cell", host=16)), layout="devices")
 
-    (one,) = conversions([first, then])
+    (one,) = kept_conversions([first, then])
 
     assert (one.began, one.digest) == ("time 2", "digest-2")
     assert one.body["before"] == stands(host=16)
@@ -68,7 +68,7 @@ def test_an_attempt_that_only_made_empty_providers_is_gone_on_with() -> None:
     first = replace(entry(1, "begun", before=stands(host=8)), layout="devices")
     then = replace(entry(2, before=stands("cell", host=8)), layout="devices")
 
-    (one,) = conversions([first, then])
+    (one,) = kept_conversions([first, then])
 
     assert one.body["before"] == stands(host=8)
 
@@ -78,8 +78,8 @@ def test_a_conversion_that_is_being_taken_back_is_the_last_one() -> None:
     there = entry(1, undoes=None)
     back = replace(entry(2, "it is not known", target="devices", undoes="1"), layout="numa")
 
-    (one,) = conversions([there, back])
+    (one,) = kept_conversions([there, back])
 
     assert (one.path.stem, one.digest, one.target) == ("1", "digest-1", "numa")
     assert one.outcome == "it is being taken back: it is not known"
-    assert len(conversions([there, replace(back, outcome=DONE)])) == 2
+    assert len(kept_conversions([there, replace(back, outcome=DONE)])) == 2

@@ -124,7 +124,7 @@ def opened() -> list[Libvirt]:
 def live(monkeypatch: pytest.MonkeyPatch, clock: Clock, opened: list[Libvirt]) -> Live:
     """Makes connections of our own, on a host with one VF."""
     monkeypatch.setattr("drivers.libvirt.session.open_connection", lambda *_, **__: opened.pop())
-    monkeypatch.setattr("drivers.libvirt.loop.EventLoop.start", lambda _self: None)
+    monkeypatch.setattr("drivers.libvirt.event_loop.EventLoop.start", lambda _self: None)
     return lambda uri="qemu:///system", **more: LiveConnection(uri, **more)
 
 

@@ -11,7 +11,7 @@ import pytest
 from agent.connect.choice import Choice, open_driver, settings_for
 from agent.service.audits import Audited
 from agent.service.metrics import Metrics
-from agent.service.result import result_of
+from agent.service.pass_result import result_of
 from agent.sync.decide.hardware import Host
 from agent.sync.decide.laws import LAWS, Breach, Given, breaches, lawful, sentences
 from agent.sync.decide.view import Wishes

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.audit.audit import witness
 from agent.audit.decide.findings import Kind
-from agent.audit.run import witness
 from agent.state.memory import NodeState
 from agent.sync.decide.layout import standing_layout
 from agent.sync.decide.view import Wishes

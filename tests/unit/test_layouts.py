@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drivers.cells import apportion, cells_without_cpus, page_mib
-from drivers.devices.stock import nova_name
+from drivers.devices.inventories import nova_name
 from drivers.errors import MalformedFact, PolicyError
 from drivers.facts import (
     CpuMap,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.audit.run import witness
+from agent.audit.audit import witness
 from agent.command.adopt_verb import _choose, _Found
 from agent.state.machine import FILE, Machine, probe_machine, read_machine, tie_machine
 from agent.sync.decide.view import Wishes

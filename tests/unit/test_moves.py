@@ -16,7 +16,7 @@ from drivers.libvirt.shape import EMITTED, shape
 from drivers.moves import displaced, plan_moves
 from drivers.moves.floats import AS_BEFORE, IN_ITS_CELL
 from drivers.policy import DevicePolicy, Layout, MdevRule, Policy
-from drivers.reasons import Shaped
+from drivers.reasons import Explained
 from drivers.strangers import find_stand_ins
 from fakes import FACTS
 from hardware import Change, at, changes, occupied_hosts
@@ -1050,7 +1050,7 @@ class Recorded:
         shaped = shape(survey.facts, policy, observed)
         return shaped.tree, shaped.holdings
 
-    def explain(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> Shaped:
+    def explain(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> Explained:
         return shape(survey.facts, policy, observed)
 
     def present(self, survey: Survey) -> frozenset[str]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.state.nodes import MEMORY_NAME, KnownNode, NodesMemory, read_nodes, write_nodes
+from agent.state.node_records import MEMORY_NAME, KnownNode, NodesMemory, read_nodes, write_nodes
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
 from beds.memory import MemoryPlacement

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.audit.audit import witness
 from agent.audit.decide.findings import Kind
-from agent.audit.run import witness
 from agent.state.audit import write_memory
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status

@@ -9,11 +9,11 @@ import pytest
 
 from agent.sync.outcome import Outcome, Status
 from beds.one_host import FORCE, OneHost
+from drivers.by_suffix import BySuffix
 from drivers.devices import device_stock
 from drivers.errors import PolicyError
 from drivers.facts import Guest, HostFacts, Mdev, PciFunction
 from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy
-from drivers.standing import Standing
 from hardware import at, card, gpu, host, parent
 
 GPU, WHOLE = "pci_0000_84_00_0", "0000:84:00.0"
@@ -129,7 +129,7 @@ def test_a_device_that_is_configured_whole_and_divided_is_refused(facts: HostFac
     both = DevicePolicy(report=True, rules=(rule,), mdevs=(MdevRule(type="a"),))
 
     with pytest.raises(PolicyError, match=r"device_spec, rule 7.*enabled_mdev_types has a.*Only one of the two"):
-        device_stock(facts, both, Standing(None))
+        device_stock(facts, both, BySuffix(None))
 
 
 def test_a_rule_for_a_vf_that_makes_no_vgpus_goes_with_vgpus_on_another(start: Start) -> None:
@@ -140,7 +140,7 @@ def test_a_rule_for_a_vf_that_makes_no_vgpus_goes_with_vgpus_on_another(start: S
     facts = host(pf, replace(first, vendor_id="10df"), second, parents=(parent(second, a=1),))
     narrow = replace(policy, rules=(replace(policy.rules[0], vendor_id="10df"),))
 
-    assert [one.suffix for one in device_stock(facts, narrow, Standing(None))] == [WHOLE, parent(second).name]
+    assert [one.suffix for one in device_stock(facts, narrow, BySuffix(None))] == [WHOLE, parent(second).name]
 
 
 def test_a_gpu_without_driver_that_a_rule_offers_whole_is_not_kept_as_vgpus(start: Start) -> None:

@@ -8,12 +8,12 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 
-from agent.command.forms import FindingForm, NodesPassForm
-from agent.command.picture.boxes import Box, Chip, corners, place
+from agent.command.picture.boxes import Box, Chip, corners, place_boxes
 from agent.command.picture.drawing import WIDTH, draw
-from agent.command.picture.nodes import of_pass, of_sums
+from agent.command.picture.node_boxes import of_pass, of_sums
 from agent.command.picture.page import page, write_picture
 from agent.command.picture.subjects import Subject, of_audit, of_conversion, of_shown
+from agent.command.verb_forms import FindingForm, NodesPassForm
 from agent.errors import ConfigError
 from agent.sync.forms import ConversionForm, ObservedTreeForm
 
@@ -73,7 +73,7 @@ def test_what_is_in_a_box_lies_inside_it_and_apart_from_its_siblings() -> None:
     leaves = tuple(Box(name=f"l{n}", label=f"l{n}", mark=" ", lines=("VCPU 0/8",)) for n in range(7))
     chips = tuple(Chip(f"g{n}", f"guest-{n}: 2 VCPU", moves=False) for n in range(9))
     cells = tuple(Box(name=f"c{n}", label=f"c{n}", mark="+", below=leaves, chips=chips) for n in range(3))
-    root = place(Box(name="host", label="host", mark=" ", below=cells), 0, 0, 700)
+    root = place_boxes(Box(name="host", label="host", mark=" ", below=cells), 0, 0, 700)
 
     for outer in every(root):
         for inner in outer.below:
@@ -106,14 +106,14 @@ def test_what_is_in_a_box_lies_inside_it_and_apart_from_its_siblings() -> None:
 def test_a_box_is_as_high_as_what_is_in_it(fields: dict[str, Any], height: int) -> None:
     box = Box(**{"name": "a", "label": "a", "mark": " ", **fields})
 
-    assert place(box, 0, 0, 400).height == height
+    assert place_boxes(box, 0, 0, 400).height == height
 
 
 def test_as_many_boxes_stand_in_a_row_as_there_is_room_for_and_at_least_one() -> None:
     box = Box(name="host", label="host", mark=" ", below=tuple(Box(name=n, label=n, mark=" ") for n in "abc"))
 
     def rows(width: float) -> list[int]:
-        ys = [one.y for one in place(box, 0, 0, width).below]
+        ys = [one.y for one in place_boxes(box, 0, 0, width).below]
         return [ys.count(y) for y in sorted(set(ys))]
 
     assert (rows(2000), rows(400), rows(50)) == ([3], [2, 1], [1, 1, 1])
@@ -122,7 +122,7 @@ def test_as_many_boxes_stand_in_a_row_as_there_is_room_for_and_at_least_one() ->
 def test_a_text_without_room_is_cut_off_in_the_drawing_alone() -> None:
     chip = Chip(GUEST, "a-guest-with-a-name-of-forty-letters-xxxx: 1000 kbit/s out", moves=True)
 
-    placed = place(
+    placed = place_boxes(
         Box(name="a_name_of_forty_letters_that_has_no_blanks", label="b" * 60, mark=" ", chips=(chip,)), 0, 0, 200
     )
 

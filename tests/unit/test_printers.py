@@ -5,12 +5,12 @@ from io import StringIO
 import pytest
 
 from agent.command.carry_out import _print_table
-from agent.command.forms import ApprovalForm, LeavingForm, RefusalForm, ShownConversionForm
 from agent.command.host_tables import print_usages
 from agent.command.outcome_tables import print_left
 from agent.command.plan_tables import print_conversion
 from agent.command.result import Report
 from agent.command.screen import Screen
+from agent.command.verb_forms import ApprovalForm, LeavingForm, RefusalForm, ShownConversionForm
 from agent.sync.forms import DeleteForm
 
 OPERATION: DeleteForm = {"operation": "delete", "provider": "host", "uuid": "u"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reportclient.request import Kind, Wish, format_request, groups_of, parse_request
+from reportclient.request import Criterion, Wish, format_request, groups_of, parse_request
 
 NOVAS = (
     "GET /placement/allocation_candidates?limit=1000&group_policy=isolate&member_of=in%3Aa1%2Ca2&member_of=%21a3&"
@@ -11,21 +11,21 @@ NOVAS = (
     ' HTTP/1.1" 200'
 )
 WISHES = {
-    Wish(Kind.RESOURCES, "", ("VCPU",), 2),
-    Wish(Kind.RESOURCES, "", ("MEMORY_MB",), 512),
-    Wish(Kind.RESOURCES, "_P1", ("VGPU",), 1),
-    Wish(Kind.SAME_SUBTREE, "", ("_P1", "_P2")),
-    Wish(Kind.REQUIRED, "", ("HW_A",)),
-    Wish(Kind.REQUIRED, "", ("T1", "T2")),
-    Wish(Kind.REQUIRED, "_P2", ("T4",)),
-    Wish(Kind.FORBIDDEN, "", ("COMPUTE_STATUS_DISABLED",)),
-    Wish(Kind.FORBIDDEN, "_P1", ("T3",)),
-    Wish(Kind.MEMBER_OF, "", ("a1", "a2")),
-    Wish(Kind.NOT_MEMBER_OF, "", ("a3",)),
-    Wish(Kind.IN_TREE, "_P1", ("u1",)),
-    Wish(Kind.ROOT_REQUIRED, "", ("R1",)),
-    Wish(Kind.ROOT_FORBIDDEN, "", ("R2",)),
-    Wish(Kind.ISOLATE, "", ()),
+    Wish(Criterion.RESOURCES, "", ("VCPU",), 2),
+    Wish(Criterion.RESOURCES, "", ("MEMORY_MB",), 512),
+    Wish(Criterion.RESOURCES, "_P1", ("VGPU",), 1),
+    Wish(Criterion.SAME_SUBTREE, "", ("_P1", "_P2")),
+    Wish(Criterion.REQUIRED, "", ("HW_A",)),
+    Wish(Criterion.REQUIRED, "", ("T1", "T2")),
+    Wish(Criterion.REQUIRED, "_P2", ("T4",)),
+    Wish(Criterion.FORBIDDEN, "", ("COMPUTE_STATUS_DISABLED",)),
+    Wish(Criterion.FORBIDDEN, "_P1", ("T3",)),
+    Wish(Criterion.MEMBER_OF, "", ("a1", "a2")),
+    Wish(Criterion.NOT_MEMBER_OF, "", ("a3",)),
+    Wish(Criterion.IN_TREE, "_P1", ("u1",)),
+    Wish(Criterion.ROOT_REQUIRED, "", ("R1",)),
+    Wish(Criterion.ROOT_FORBIDDEN, "", ("R2",)),
+    Wish(Criterion.ISOLATE, "", ()),
 }
 
 
@@ -33,7 +33,7 @@ def test_a_line_of_a_log_is_read_resources_first() -> None:
     found = parse_request(NOVAS)
 
     assert {*found} == WISHES
-    assert [one.kind for one in found[:4]] == [*[Kind.RESOURCES] * 3, Kind.SAME_SUBTREE]
+    assert [one.kind for one in found[:4]] == [*[Criterion.RESOURCES] * 3, Criterion.SAME_SUBTREE]
     assert groups_of(found) == {"", "_P1", "_P2"}
 
 
@@ -42,7 +42,9 @@ def test_what_is_written_is_read_back_as_the_same() -> None:
 
 
 def test_traits_of_which_all_must_be_there_stand_in_one_value() -> None:
-    query = format_request([one for one in WISHES if one.kind in (Kind.RESOURCES, Kind.REQUIRED, Kind.FORBIDDEN)])
+    query = format_request(
+        [one for one in WISHES if one.kind in (Criterion.RESOURCES, Criterion.REQUIRED, Criterion.FORBIDDEN)]
+    )
 
     assert sorted(query.split("&")) == [
         "group_policy=none",

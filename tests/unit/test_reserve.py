@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from agent.audit.run import witness
+from agent.audit.audit import witness
 from agent.sync.decide.view import Wishes
 from agent.sync.leave import retire_node
 from agent.sync.outcome import Status

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.audit.run import witness
+from agent.audit.audit import witness
 from agent.sync.outcome import Status
 from beds.one_host import ROOT, OneHost
 from drivers.policy import DevicePolicy, Policy

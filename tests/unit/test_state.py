@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 
 from agent.errors import StateError
-from agent.state.host import StateFile
 from agent.state.identity import create_identity, parse_identity, planned_identity, read_identity
 from agent.state.locks import locked
 from agent.state.memory import NodeState
+from agent.state.node_file import StateFile
 from reportclient.ownership import Names
 from reportclient.tree import ObservedTree
 from strategies import observed_trees

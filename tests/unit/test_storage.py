@@ -21,7 +21,7 @@ from drivers.host.ceph import ClusterSilent
 from drivers.host.disk import DiskProbe, probe_disk
 from drivers.libvirt.shape import shape
 from drivers.policy import OF_CELLS, CephPool, Policy, VolumeGroup
-from drivers.reasons import Shaped
+from drivers.reasons import Explained
 from fakes import FACTS
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
@@ -262,7 +262,7 @@ def test_another_error_is_no_silence(script: Script) -> None:
 # -- what is reported -------------------------------------------------------------------------------------------------
 
 
-def shaped(disk: DiskFacts, before: Inventory | None = None, **policy: Any) -> Shaped:
+def shaped(disk: DiskFacts, before: Inventory | None = None, **policy: Any) -> Explained:
     stock = {"DISK_GB": before} if before else {}
     root = Provider(name=FACTS.hostname, inventories=stock)
     observed = ObservedTree((ObservedProvider(uuid="1", generation=1, provider=root),))

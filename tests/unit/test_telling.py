@@ -15,8 +15,8 @@ from agent.connect.metering import operation, served
 from agent.errors import StateError
 from agent.service.audits import Stock
 from agent.service.metrics import Metrics
+from agent.service.pass_result import RoundResult
 from agent.service.reporting import Reporter
-from agent.service.result import RoundResult
 from agent.service.status import ServiceStatus, is_late, read_status, write_status
 from agent.service.systemd import Notifier
 from beds.one_host import default_settings

@@ -6,9 +6,9 @@ import time
 import pytest
 
 from agent.command.watch import Ticks
-from agent.service import events as batches
+from agent.service import event_batches as batches
 from drivers.events import Event
-from drivers.libvirt.events import device_event
+from drivers.libvirt.event_texts import device_event
 
 ADD, REMOVE = Event("udev", "add pci 0000:81:10.0"), device_event("pci_0000_81_10_0", 1)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.audit.audit import witness
 from agent.audit.decide.findings import Kind
-from agent.audit.run import witness
 from agent.nova.answers import NovaRecord
 from agent.settings.read import Role
 from agent.sync.decide.view import Wishes

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from agent.audit.audit import AuditResult, witness
 from agent.audit.decide.findings import Kind
 from agent.audit.heal import Healed, RepairOutcome, heal
-from agent.audit.run import AuditResult, witness
 from agent.nova.client import NovaClient
 from agent.service.audits import Audits
 from agent.state.audit import write_memory

@@ -1,6 +1,6 @@
 """The words that tables and pictures share."""
 
-from agent.command.wording import alike, amounts, counted, families, guest
+from agent.command.wording import alike, counted, families, guest, written_amounts
 
 
 def test_a_number_has_its_noun() -> None:
@@ -18,8 +18,8 @@ def test_a_guest_has_its_name_where_the_host_knows_one() -> None:
 
 
 def test_amounts_are_one_line() -> None:
-    assert amounts({"VCPU": 2, "DISK_GB": 10}) == "2 VCPU, 10 DISK_GB"
-    assert amounts({}) == ""
+    assert written_amounts({"VCPU": 2, "DISK_GB": 10}) == "2 VCPU, 10 DISK_GB"
+    assert written_amounts({}) == ""
 
 
 def test_traits_are_grouped_by_the_longest_prefix_that_is_known() -> None:

@@ -12,7 +12,7 @@ _Slot = tuple[str, str]  # a provider's uuid, resource class
 _WRONG = (Kind.WRONG_PROVIDER, Kind.WRONG_AMOUNT)
 
 
-def joined(snapshot: Snapshot, found: list[Finding]) -> list[Finding]:
+def joined_exchanges(snapshot: Snapshot, found: list[Finding]) -> list[Finding]:
     """
     Return the findings with one repair for all guests of a ring, in which each waits for room that another one takes.
 

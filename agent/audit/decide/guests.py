@@ -10,7 +10,7 @@ for, a consumer that another service owns. A finding about one consumer hides no
 from collections.abc import Collection, Mapping
 
 from agent.allocations.decide.sets import INSTANCE, added, replace_set, rewrite, settled
-from agent.audit.decide.exchanges import joined
+from agent.audit.decide.exchanges import joined_exchanges
 from agent.audit.decide.findings import Finding, Kind, Repair, changed_rows
 from agent.audit.decide.providers import audit_providers
 from agent.audit.decide.snapshot import Snapshot
@@ -27,7 +27,11 @@ NOBODY = "00000000-0000-0000-0000-000000000000"
 
 def find_all(snapshot: Snapshot) -> tuple[Finding, ...]:
     """Return all findings, those of consumers first; ``snapshot.consumers`` must cover ``suspects(snapshot)``."""
-    return (*joined(snapshot, _audit_guests(snapshot)), *audit_strangers(snapshot), *audit_providers(snapshot))
+    return (
+        *joined_exchanges(snapshot, _audit_guests(snapshot)),
+        *audit_strangers(snapshot),
+        *audit_providers(snapshot),
+    )
 
 
 def _audit_guests(snapshot: Snapshot) -> list[Finding]:

@@ -6,7 +6,7 @@ from agent.audit.decide.snapshot import Snapshot
 from agent.nova.answers import AT_REST, FINISHED, NovaMigration, NovaServer
 
 
-class Word(Enum):
+class Testimony(Enum):
     """What nova says of a consumer."""
 
     SERVER = "nova has a server of this uuid"
@@ -16,23 +16,23 @@ class Word(Enum):
     NOT_NEEDED = "there is no nova to ask, or the consumer changed too lately to be judged"
 
 
-def word_of(snapshot: Snapshot, uuid: str) -> Word:
+def word_of(snapshot: Snapshot, uuid: str) -> Testimony:
     """Return what nova says of a consumer."""
     nova = snapshot.nova
     if nova is None:
-        return Word.UNDECIDED if snapshot.beside_nova else Word.NOT_NEEDED
+        return Testimony.UNDECIDED if snapshot.beside_nova else Testimony.NOT_NEEDED
     if uuid in nova.migrations:
-        return Word.MIGRATION
+        return Testimony.MIGRATION
     if uuid in nova.servers:
-        return Word.SERVER
+        return Testimony.SERVER
     if uuid not in nova.asked:
-        return Word.NOT_NEEDED
-    return Word.NEITHER if uuid in nova.unknown else Word.UNDECIDED
+        return Testimony.NOT_NEEDED
+    return Testimony.NEITHER if uuid in nova.unknown else Testimony.UNDECIDED
 
 
 def why_undecided(snapshot: Snapshot, uuid: str) -> str:
     """Return why a finding is not certain without nova's answer, as the end of a sentence; empty if it needs none."""
-    if word_of(snapshot, uuid) is not Word.UNDECIDED:
+    if word_of(snapshot, uuid) is not Testimony.UNDECIDED:
         return ""
     if snapshot.nova is None:
         return (
@@ -92,4 +92,4 @@ def is_migration_of(snapshot: Snapshot, uuid: str, guest: str) -> bool | None:
     """Return whether a consumer is a migration of a guest here, by nova's answer; None where nova does not say."""
     if move := move_of(snapshot, uuid):
         return move.server == guest if move.server else None
-    return False if word_of(snapshot, uuid) in (Word.SERVER, Word.NEITHER) else None
+    return False if word_of(snapshot, uuid) in (Testimony.SERVER, Testimony.NEITHER) else None

@@ -12,7 +12,7 @@ from agent.allocations.decide.sets import INSTANCE, MIGRATION, rewrite, settled
 from agent.audit.decide.findings import Finding, Kind, Repair, changed_rows
 from agent.audit.decide.snapshot import Snapshot
 from agent.audit.decide.testimony import (
-    Word,
+    Testimony,
     is_migration_of,
     lives_elsewhere,
     move_of,
@@ -64,7 +64,7 @@ def audit_strangers(snapshot: Snapshot) -> list[Finding]:
     several = strangers(snapshot)
     for one in several:
         server = server_of(snapshot, one.uuid)
-        if word_of(snapshot, one.uuid) is Word.MIGRATION or (server and server.in_action):
+        if word_of(snapshot, one.uuid) is Testimony.MIGRATION or (server and server.in_action):
             continue
         if _is_explained(snapshot, one, several):
             continue
@@ -204,8 +204,8 @@ def _judge(snapshot: Snapshot, one: Consumer) -> _Judged:
     doubt = why_undecided(snapshot, one.uuid)
     if not doubt and _doubtful(snapshot, one):
         doubt = _next_step(one, abroad=abroad)
-    if word is Word.NEITHER:
-        doubt, told = "", f", and {Word.NEITHER.value}"
+    if word is Testimony.NEITHER:
+        doubt, told = "", f", and {Testimony.NEITHER.value}"
     else:
         told = doubt
     if one.kind == MIGRATION:
@@ -214,10 +214,10 @@ def _judge(snapshot: Snapshot, one: Consumer) -> _Judged:
         kind = Kind.DOUBLED
         seen = "its guest is not on this host, and the consumer has allocations on another host too"
     else:
-        stored = "" if word is Word.NEITHER else _stored(snapshot, one)
+        stored = "" if word is Testimony.NEITHER else _stored(snapshot, one)
         kind, seen = Kind.ORPHANED, f"its guest is neither defined nor running on this host{stored}"
         doubt += stored
-    by_nova = word is Word.NEITHER  # else a resize that awaits its confirmation, or a claim, may look the same
+    by_nova = word is Testimony.NEITHER  # else a resize that awaits its confirmation, or a claim, may look the same
     return _Judged(kind=kind, seen=seen + told, safe=not doubt, arriving=not by_nova, by_nova=by_nova)
 
 
@@ -249,7 +249,7 @@ def _judge_server(snapshot: Snapshot, server: NovaServer, *, abroad: bool) -> _J
 
 def _doubtful(snapshot: Snapshot, stranger: Consumer) -> list[str]:
     """Return the guests here whose migration a stranger may be, for all that is known."""
-    if word_of(snapshot, stranger.uuid) in (Word.SERVER, Word.NEITHER):
+    if word_of(snapshot, stranger.uuid) in (Testimony.SERVER, Testimony.NEITHER):
         return []
     if stranger.kind == INSTANCE or _is_on_two_hosts(snapshot, stranger):
         return []

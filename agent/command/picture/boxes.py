@@ -54,7 +54,7 @@ class Box:
             yield from box.every()
 
 
-def place(box: Box, x: float, y: float, width: float) -> Box:
+def place_boxes(box: Box, x: float, y: float, width: float) -> Box:
     """Return the box and all in it with their places; it is as high as it must be."""
     inner = width - 2 * PAD
     lines = tuple(part for line in box.lines for part in _wrapped(line, inner))
@@ -91,7 +91,8 @@ def _place_below(boxes: Sequence[Box], x: float, y: float, width: float) -> tupl
     found: list[Box] = []
     for start in range(0, len(boxes), columns):
         row = [
-            place(box, x + number * (each + GAP), y, each) for number, box in enumerate(boxes[start : start + columns])
+            place_boxes(box, x + number * (each + GAP), y, each)
+            for number, box in enumerate(boxes[start : start + columns])
         ]
         found += row
         y += max(box.height for box in row) + GAP

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from agent.command.picture.boxes import LINE, PAD, Box, Chip, corners, label_lines, place
+from agent.command.picture.boxes import LINE, PAD, Box, Chip, corners, label_lines, place_boxes
 from agent.command.picture.subjects import Subject
 
 WIDTH = 1340.0
@@ -22,11 +22,13 @@ def draw(subject: Subject, guests: dict[str, int], *, style: str = "") -> str:
     ``guests`` numbers the guests of the whole picture; new ones are added. With ``style`` the drawing stands alone.
     """
     each = (WIDTH - _BETWEEN * (len(subject.trees) - 1)) / len(subject.trees)
-    placed = [place(root, number * (each + _BETWEEN), _TOP, each) for number, (_, root) in enumerate(subject.trees)]
+    placed = [
+        place_boxes(root, number * (each + _BETWEEN), _TOP, each) for number, (_, root) in enumerate(subject.trees)
+    ]
     height = max((box.y + box.height for box in placed), default=_TOP) + PAD
     names = f"drawing{' tall' if height > WIDTH else ''}{' long' if height > _PAGE else ''}"
     attributes = {"viewBox": f"-2 0 {WIDTH + 4:g} {height:.0f}", "class": names, "role": "group"}
-    svg = Element("svg", {**attributes, "aria-label": clean(f"provider tree of {subject.node}")})
+    svg = Element("svg", {**attributes, "aria-label": clean_text(f"provider tree of {subject.node}")})
     if style:
         svg.set("xmlns", _SVG)
         SubElement(svg, "style").text = style
@@ -46,7 +48,7 @@ def draw(subject: Subject, guests: dict[str, int], *, style: str = "") -> str:
 
 def _draw_box(svg: Element, box: Box) -> None:
     group = SubElement(svg, "g", {"class": f"box {_MARKS[box.mark]}".strip()})
-    SubElement(group, "title").text = clean(box.name)
+    SubElement(group, "title").text = clean_text(box.name)
     place_ = {"x": _n(box.x), "y": _n(box.y), "width": _n(box.width), "height": _n(box.height), "rx": "5"}
     SubElement(group, "rect", place_)
     down = box.y + PAD + LINE - 5
@@ -62,7 +64,7 @@ def _draw_chip(svg: Element, chip: Chip, box: Box, subject: Subject, guests: dic
     number = guests.setdefault(chip.guest, len(guests))
     names = f"chip g{number} c{number % COLOURS}{' moves' if chip.moves else ''}{' wrong' if chip.wrong else ''}"
     whose = f"{subject.names.get(chip.guest, 'consumer')} {chip.guest}"
-    told = clean(f"{whose} on {box.name}: {chip.text.partition(': ')[2]}")
+    told = clean_text(f"{whose} on {box.name}: {chip.text.partition(': ')[2]}")
     group = SubElement(svg, "g", {"class": names, "tabindex": "0", "role": "img", "aria-label": told})
     SubElement(group, "title").text = told
     size = {"x": _n(chip.x), "y": _n(chip.y), "width": _n(chip.width), "height": "19", "rx": "4"}
@@ -86,10 +88,10 @@ def _draw_links(svg: Element, subject: Subject, before: Box, after: Box, guests:
 
 
 def _text(parent: Element, x: float, y: float, text: str, kind: str) -> None:
-    SubElement(parent, "text", {"x": _n(x), "y": _n(y), **({"class": kind} if kind else {})}).text = clean(text)
+    SubElement(parent, "text", {"x": _n(x), "y": _n(y), **({"class": kind} if kind else {})}).text = clean_text(text)
 
 
-def clean(text: str) -> str:
+def clean_text(text: str) -> str:
     """Return a text without characters that XML cannot have."""
     return "".join(one if one.isprintable() else "�" for one in text)
 

@@ -11,7 +11,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from agent import VERSION
-from agent.command.picture.drawing import clean, draw, guest_rules
+from agent.command.picture.drawing import clean_text, draw, guest_rules
 from agent.command.picture.subjects import Subject
 from agent.errors import ConfigError
 from agent.state.files import temporary_path, write_durably
@@ -60,7 +60,7 @@ def page(title: str, subjects: Sequence[Subject]) -> str:
 
 def _finalized(value: object) -> object:
     """Return a value as the page shows it: of text from elsewhere only what can be printed."""
-    return value if isinstance(value, Markup) or not isinstance(value, str) else clean(value)
+    return value if isinstance(value, Markup) or not isinstance(value, str) else clean_text(value)
 
 
 def alone(subject: Subject) -> str:

@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agent.command.changes import in_order, rows, summary
-from agent.command.forms import FindingForm, ShownTreeForm
 from agent.command.picture.boxes import Box, Chip
-from agent.command.wording import alike, amounts, counted
+from agent.command.verb_forms import FindingForm, ShownTreeForm
+from agent.command.wording import alike, counted, written_amounts
 from agent.sync.forms import (
     CapacityForm,
     ConversionForm,
@@ -190,7 +190,7 @@ def _guests(moves: Iterable[MoveForm], names: Mapping[str, str]) -> Table:
         rows=tuple(
             (
                 _called(one["consumer"], names),
-                amounts(one["moved_resources"]) + _as(one),
+                written_amounts(one["moved_resources"]) + _as(one),
                 one["from_resource_provider"],
                 one["to_resource_provider"],
                 one["because"],
@@ -202,7 +202,7 @@ def _guests(moves: Iterable[MoveForm], names: Mapping[str, str]) -> Table:
 
 def _as(move: MoveForm) -> str:
     """Return the classes that a move's amounts get; empty where they keep theirs."""
-    return f" as {amounts(move['to_resources'])}" if "to_resources" in move else ""
+    return f" as {written_amounts(move['to_resources'])}" if "to_resources" in move else ""
 
 
 def _capacity(capacity: Mapping[str, CapacityForm]) -> Table:
@@ -239,7 +239,7 @@ def _holdings(held: Held, names: Mapping[str, str]) -> Table:
         title="What consumers have",
         columns=("consumer", "amount", "of"),
         rows=tuple(
-            (_called(consumer, names), amounts(resources), provider)
+            (_called(consumer, names), written_amounts(resources), provider)
             for consumer, several in held.items()
             for provider, resources in several.items()
         ),

@@ -12,7 +12,7 @@ from agent.sync.decide.laws import Breach, Given, breaches
 from agent.sync.decide.layout import layout_of
 from agent.sync.decide.pool import DISK, Pool, leaves
 from agent.sync.decide.remembered import lasting, meanwhile, signs_on
-from agent.sync.decide.shaped import Shaped, shape, unread_uses, with_awaited, with_undecided, with_used
+from agent.sync.decide.shaped import Shaped, shape_host, unread_uses, with_awaited, with_undecided, with_used
 from agent.sync.decide.sharing import by_real_names, child_name, with_pool, without_pool
 from agent.sync.decide.standing import Standing, stand
 from agent.sync.decide.unmatched import lost_entries
@@ -168,7 +168,7 @@ def _without_pool(found: Draft, pool: Pool) -> Draft:
 
 def _decide(view: View, shaper: Shaper) -> Draft | Needs:
     standing = stand(view, shaper)
-    shaped = shape(view, shaper, standing)
+    shaped = shape_host(view, shaper, standing)
     if needs := unread_uses(view, standing, shaped):
         return needs
     shaped = with_undecided(view, standing, with_used(view, standing, shaped))

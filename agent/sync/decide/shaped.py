@@ -41,7 +41,7 @@ class Shaped:
     awaited: tuple[str, ...] = ()  # a sentence on each stock that is awaited after a boot
 
 
-def shape(view: View, shaper: Shaper, standing: Standing) -> Shaped:
+def shape_host(view: View, shaper: Shaper, standing: Standing) -> Shaped:
     """Return the tree that the host gives; ratios and reservations of a second writer do not count."""
     observed, memory = standing.observed, standing.memory
     reserved = set_by_operator(observed, memory.observed, memory.reserved, tried=view.tried)

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from agent.bare_metal.compare import look_at_nodes
+from agent.bare_metal.context import BareMetalNodes, Look, Task, node_outcome, unread_nodes
 from agent.bare_metal.in_bulk import is_new, report_new
-from agent.bare_metal.nodes import BareMetalNodes, Look, Task, node_outcome, unread
 from agent.bare_metal.write import Progress, Settled, delete, for_each, learn_names, plan_task, settle
-from agent.state.nodes import KnownNode, NodesMemory, write_nodes
+from agent.state.node_records import KnownNode, NodesMemory, write_nodes
 from agent.sync.batches import FEW
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Outcome, Status
@@ -134,5 +134,5 @@ def _begin(bare_metal: BareMetalNodes, look: Look, kept: NodesMemory) -> list[Ta
 
 def _begun(task: Task) -> KnownNode:
     """Return the memory of a node together with what its task gives it."""
-    known = task.known or unread(task.provider.name, frozenset())
+    known = task.known or unread_nodes(task.provider.name, frozenset())
     return replace(known, given=known.given | task.given)

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from drivers.devices.stock import DeviceStock
+from drivers.by_suffix import BySuffix
+from drivers.devices.inventories import DeviceStock
 from drivers.errors import PolicyError
 from drivers.facts import CpuMap
 from drivers.host.parse import format_cpu_set
 from drivers.policy import CpuPolicy, Policy, Ratio
 from drivers.reasons import Reason, Reasoned
-from drivers.standing import Standing
 from reportclient.ownership import MARKER
 from reportclient.tree import Inventory
 
@@ -68,7 +68,7 @@ def one_class(
     total: int,
     reserved: int,
     ratio: Ratio,
-    standing: Standing,
+    standing: BySuffix,
     suffix: str,
     *,
     elsewhere: str | None = None,

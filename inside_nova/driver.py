@@ -17,9 +17,9 @@ from nova.virt.libvirt import driver as novas
 
 from agent.errors import ConfigError
 from drivers.errors import DiscoveryError, PolicyError
-from drivers.nova.decide import AllocationsNeeded
-from drivers.nova.host import Host, open_host
-from drivers.nova.trees import Allocations, NovaTree
+from inside_nova.decide import AllocationsNeeded
+from inside_nova.host import Host, open_host
+from inside_nova.trees import Allocations, NovaTree
 from reportclient.errors import PlacementError
 
 CONF = nova.conf.CONF

@@ -2,10 +2,10 @@
 
 from collections import Counter
 
-from agent.command.forms import NodesPassForm, OutcomeForm, ShownNodesForm
 from agent.command.node_tables import describe_steps
 from agent.command.picture.boxes import Box
 from agent.command.picture.subjects import Subject, Table
+from agent.command.verb_forms import NodesPassForm, OutcomeForm, ShownNodesForm
 from agent.command.wording import counted
 
 _ENDS = {"created": "+", "changed": "~", "deleted": "-", "unchanged": " "}  # other outcomes are marked as wrong

@@ -19,7 +19,7 @@ from uuid import uuid4
 from agent.errors import StateError
 from agent.state.clock import Clock, decode_clock, encode_clock, probe_clock
 from agent.state.files import checksum, read_whole, replace_durably
-from agent.state.places import same_place
+from agent.state.same_service import same_place
 from reportclient.payload import decode_inventory, encode_inventory
 from reportclient.tree import ObservedProvider, Provider
 

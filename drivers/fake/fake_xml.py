@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from uuid import uuid5
 
-from drivers.fake.hosts import HUGE_KIB, NAMESPACE, Card, FakeGuest, FakeHost, libvirt_name
+from drivers.fake.hosts import HUGE_KIB, NAMESPACE, Card, FakeGuest, FakeHost, node_device_name
 from drivers.fake.shapes import MDEV_TYPE
 
 _OTHER_TYPE = "nvidia-223"  # that a GPU can make too, half as many, while it has none of the usual type
@@ -17,7 +17,7 @@ def device_files(host: FakeHost) -> Iterator[tuple[str, str]]:
             yield f"net_ens{card.slot}", _net(card)
             of_pf = f"<capability type='phys_function'>{_address(card.address)}</capability>"
             for vf in card.vfs:
-                yield libvirt_name(vf), _pci(vf, card.cell, "ixgbevf", "8086", "10ed", of_pf)
+                yield node_device_name(vf), _pci(vf, card.cell, "ixgbevf", "8086", "10ed", of_pf)
         else:
             yield (
                 card.libvirt_name,
@@ -105,7 +105,7 @@ def _device(guest: FakeGuest) -> str:
 def _pci(address: str, cell: int, driver: str, vendor: str, product: str, more: str, of: int = 0x020000) -> str:
     domain, bus, slot, function = _parts(address)
     return (
-        f"<device><name>{libvirt_name(address)}</name><parent>computer</parent><driver><name>{driver}</name></driver>"
+        f"<device><name>{node_device_name(address)}</name><parent>computer</parent><driver><name>{driver}</name></driver>"
         f"<capability type='pci'><class>0x{of:06x}</class><domain>{domain}</domain><bus>{bus}</bus><slot>{slot}</slot>"
         f"<function>{function}</function><product id='0x{product}'/><vendor id='0x{vendor}'/>{more}"
         f"<numa node='{cell}'/></capability></device>"

@@ -12,16 +12,16 @@ from agent.settings.read import load_settings
 from drivers.base import Driver, Survey
 from drivers.devices.odd import odd_sentences
 from drivers.host.disk import DiskProbe
-from drivers.host.pmem import read_namespaces
+from drivers.host.ndctl import read_namespaces
 from drivers.host.sysfs import KernelFiles
 from drivers.libvirt.connection import LiveConnection, is_local
 from drivers.libvirt.driver import LibvirtDriver
 from drivers.libvirt.listener import DeviceEvents
-from drivers.nova.decide import Answer, Call, decide
-from drivers.nova.looks import KeptSurvey
-from drivers.nova.trees import Allocations, NovaTree, apply_plan, decode_consumers, decode_tree, take_away
 from drivers.policy import OF_CELLS, Policy
 from drivers.rules import rule_attributes
+from inside_nova.decide import Answer, Call, decide
+from inside_nova.kept_survey import KeptSurvey
+from inside_nova.trees import Allocations, NovaTree, apply_plan, decode_consumers, decode_tree, take_away
 
 LOG = logging.getLogger(__name__)
 DRIVER = "libvirt.LibvirtDriver"  # ours, whatever name nova loads

@@ -13,7 +13,7 @@ from pathlib import Path
 from agent.errors import StateError
 from agent.state.files import read_whole, remove, replace_durably, temporary_path, write_durably
 from agent.state.memory import NodeState, decode_state, encode_state
-from agent.state.places import same_place
+from agent.state.same_service import same_place
 
 LOG = logging.getLogger(__name__)
 RESERVE_BYTES = 64 * 1024  # least disk space that is reserved before anything is written to placement

@@ -8,7 +8,7 @@ from reportclient.settings import HUGE
 from reportclient.tree import ObservedProvider, ObservedTree
 
 
-class Standing:
+class BySuffix:
     """An observed tree, for lookups by suffix; empty where there is no placement to ask."""
 
     def __init__(self, observed: ObservedTree | None) -> None:

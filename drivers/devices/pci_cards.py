@@ -4,7 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 
+from drivers.by_suffix import BySuffix
 from drivers.devices.health import ills
+from drivers.devices.inventories import DeviceStock, nova_name
 from drivers.devices.match import (
     Match,
     by_itself,
@@ -18,15 +20,13 @@ from drivers.devices.match import (
     unknown_cards,
 )
 from drivers.devices.ports import functions_by_interface, passed_through, unbooked
-from drivers.devices.reserve import RULE, marks, short
-from drivers.devices.stock import DeviceStock, nova_name
+from drivers.devices.reserve_traits import RULE, marks, short
 from drivers.errors import PolicyError
 from drivers.facts import HostFacts, PciFunction
 from drivers.pci import PciAddress
 from drivers.policy import Bandwidth, DevicePolicy, DeviceRule
 from drivers.reasons import Reason
 from drivers.rules import matches
-from drivers.standing import Standing
 from reportclient.ownership import MANAGED, others_marks
 from reportclient.reserve import reserved_by_operator_on
 from reportclient.tree import Inventory, ObservedProvider
@@ -45,7 +45,7 @@ class _Use:
     unbooked: frozenset[PciAddress]  # as the function of this name
 
 
-def pci_stock(facts: HostFacts, policy: DevicePolicy, standing: Standing) -> list[DeviceStock]:
+def pci_stock(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) -> list[DeviceStock]:
     """
     Return a provider for each PF whose VFs are offered, and for each function that is offered whole.
 
@@ -84,7 +84,7 @@ def _pci_provider(
     functions: Mapping[PciAddress, PciFunction],
     use: _Use,
     policy: DevicePolicy,
-    standing: Standing,
+    standing: BySuffix,
 ) -> DeviceStock:
     suffix = nova_name(str(address))
     owner = functions.get(address, matched[0].function)
@@ -268,7 +268,7 @@ def _silent(
 
 
 def _with_silent_functions(
-    stock: DeviceStock | None, address: PciAddress, silent: list[PciFunction], rule: DeviceRule, standing: Standing
+    stock: DeviceStock | None, address: PciAddress, silent: list[PciFunction], rule: DeviceRule, standing: BySuffix
 ) -> DeviceStock | None:
     """
     Return a provider's stock with the earlier stock of functions that show no class now, which is reserved.
@@ -309,7 +309,7 @@ def _with_silent_functions(
     )
 
 
-def _refuse_turning_off(standing: Standing) -> None:
+def _refuse_turning_off(standing: BySuffix) -> None:
     """Refuse to report no devices while placement has some, as in nova."""
     for _, seen in standing.children:
         if MANAGED in seen.provider.traits:

@@ -168,7 +168,7 @@ def open_ironic(settings: Settings) -> tuple[Adapter, str]:
     return _open_service(settings.source, "ironic", "Ironic", "baremetal", NO_IRONIC)
 
 
-def open_nova(settings: Settings) -> tuple[Adapter, str]:
+def nova_adapter(settings: Settings) -> tuple[Adapter, str]:
     """
     Return an adapter for the configured nova, and its name for messages. Sends nothing yet.
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import TypeVar
 
 from agent.command.exits import Exit
-from agent.command.options import Option
 from agent.command.result import Act, Report, choice_of
+from agent.command.verb_options import Option
 from agent.command.verbs import VERBS, Verb
 from agent.connect.choice import settings_for
 from agent.errors import StateError
 from agent.settings.read import Settings
 from agent.sync.case import open_case
-from agent.sync.packing import check_folder
+from agent.sync.case_archive import check_folder
 from agent.sync.recorder import begin_anew, keep_state, new_recorder, save_case
 from drivers.errors import DiscoveryError
 

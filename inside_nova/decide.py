@@ -8,9 +8,9 @@ from agent.sync.decide.provider_tree import plan_provider_tree
 from agent.sync.decide.view import Shaper
 from drivers.base import Survey
 from drivers.moves.slots import leaving_of, stock_of
-from drivers.nova.pci import WithoutPci, without_pci
-from drivers.nova.trees import rows_of
 from drivers.policy import Policy
+from inside_nova.pci import WithoutPci, without_pci
+from inside_nova.trees import rows_of
 from reportclient.allocations import Allocation, Consumer, Observed
 from reportclient.diff import diff
 from reportclient.hold import hold, is_of_the_host

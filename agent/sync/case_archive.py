@@ -33,7 +33,7 @@ def check_folder(path: Path, what: str = "case") -> None:
         raise _unwritten(path, error, what) from error
 
 
-def pack(files: Mapping[str, bytes], top: str = "case") -> bytes:
+def pack_case(files: Mapping[str, bytes], top: str = "case") -> bytes:
     """
     Return a ``.tar.gz`` with these files, by their names in the case; all are in one folder, ``top``.
 

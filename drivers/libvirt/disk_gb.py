@@ -1,14 +1,14 @@
 """Makes DISK_GB of the root out of what has the disks of guests, with its reason."""
 
+from drivers.by_suffix import BySuffix
 from drivers.facts import DiskSpace, DiskUnread, HostFacts, PoolSpace
-from drivers.libvirt.stock import Entry, kept_text, one_class, present_only
+from drivers.libvirt.host_inventories import Entry, kept_text, one_class, present_only
 from drivers.policy import Policy
 from drivers.pools import GIB, pool_gib
 from drivers.reasons import Reason
-from drivers.standing import Standing
 
 
-def disk_stock(facts: HostFacts, policy: Policy, standing: Standing) -> dict[str, Entry]:
+def disk_stock(facts: HostFacts, policy: Policy, standing: BySuffix) -> dict[str, Entry]:
     """
     Return DISK_GB in whole GiB, rounded down; each reserved amount is rounded up. Empty where there is nothing.
 

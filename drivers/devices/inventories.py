@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from drivers.devices.reserve import RULE, SHORT, marks, short
+from drivers.by_suffix import BySuffix
+from drivers.devices.reserve_traits import RULE, SHORT, marks, short
 from drivers.facts import PciFunction
 from drivers.reasons import Reason
-from drivers.standing import Standing
 from reportclient.names import spelled
 from reportclient.ownership import is_marked, others_marks
 from reportclient.reserve import is_reserved_by_us, keeps, reserved_by_operator_on
@@ -54,7 +54,7 @@ def other_forms(devices: Iterable[DeviceStock], *, in_total: bool) -> frozenset[
     return frozenset(found)
 
 
-def inherit(devices: Iterable[DeviceStock], standing: Standing) -> tuple[DeviceStock, ...]:
+def inherit(devices: Iterable[DeviceStock], standing: BySuffix) -> tuple[DeviceStock, ...]:
     """
     Return devices that move below a root that had their total, with what an operator reserved of that total.
 
@@ -79,7 +79,7 @@ def inherit(devices: Iterable[DeviceStock], standing: Standing) -> tuple[DeviceS
 
 
 def _with_shares_of_rest(
-    devices: list[DeviceStock], stood: Mapping[str, Inventory], standing: Standing
+    devices: list[DeviceStock], stood: Mapping[str, Inventory], standing: BySuffix
 ) -> list[DeviceStock]:
     """Return the devices; those with an unknown amount get equal parts of the rest of the total."""
     for name in sorted(frozenset().union(*(device.untold for device in devices)) & stood.keys()):
@@ -105,7 +105,7 @@ def _with_reserved_part(device: DeviceStock, name: str, part: int) -> DeviceStoc
     return replace(device, inventories={**device.inventories, name: stock}, traits=traits)
 
 
-def _has(device: DeviceStock, name: str, standing: Standing) -> bool:
+def _has(device: DeviceStock, name: str, standing: BySuffix) -> bool:
     stands = standing.provider(device.suffix)
     return stands is not None and name in stands.provider.inventories
 
@@ -125,7 +125,7 @@ def _with_reserved(device: DeviceStock, name: str, amount: int) -> DeviceStock:
     )
 
 
-def silenced(suffix: str, function: PciFunction, standing: Standing) -> list[DeviceStock]:
+def silenced(suffix: str, function: PciFunction, standing: BySuffix) -> list[DeviceStock]:
     """
     Return the stock that a card had before its driver went, all reserved until the driver is back; empty: no stock.
 

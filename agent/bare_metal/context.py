@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from agent.settings.read import Settings
 from agent.state.clock import Clock, probe_clock
-from agent.state.nodes import UNREAD, KnownNode, NodesMemory, read_nodes
+from agent.state.node_records import UNREAD, KnownNode, NodesMemory, read_nodes
 from agent.sync.outcome import Outcome, Status
 from drivers.ironic.driver import IronicDriver
 from drivers.ironic.shape import MARKS
@@ -87,6 +87,6 @@ def node_outcome(
     return Outcome(node=uuid, status=status, plan=plan, observed=observed, notes=(note,) if note else ())
 
 
-def unread(uuid: str, given: frozenset[str]) -> KnownNode:
+def unread_nodes(uuid: str, given: frozenset[str]) -> KnownNode:
     """Return the memory of a node whose provider was never read: only the names that it is about to be given."""
     return KnownNode(ObservedProvider(uuid=uuid, generation=UNREAD, provider=Provider(name=uuid)), given)
