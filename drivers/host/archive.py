@@ -112,7 +112,7 @@ class HostArchive:
         files = host.get("files", [])
         if not (isinstance(files, list) and all(isinstance(name, str) and len(name) < 1000 for name in files)):
             raise MalformedFact(f"{self.root / 'host.json'}: files is not a list of names")
-        missing = [name for name in files if not (self.root / name).is_file()]
+        missing = [name for name in files if not os.path.isfile(self.root / name)]
         if missing:
             raise DiscoveryError(
                 f"host archive {self.root} lacks {', '.join(missing[:5])}, which host.json lists: "

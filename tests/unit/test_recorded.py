@@ -123,6 +123,9 @@ def test_the_last_cpu_of_a_map_is_one_of_it(archive: HostArchive) -> None:
         pytest.param(
             {"format": FORMAT, "files": ["lost"]}, DiscoveryError, "lacks lost, which host.json lists", id="lost"
         ),
+        pytest.param(
+            {"format": FORMAT, "files": [300 * "C"]}, DiscoveryError, "lacks CCC", id="a name longer than a file's"
+        ),
         pytest.param([], MalformedFact, "is not a JSON object", id="a list"),
     ],
 )
