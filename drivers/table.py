@@ -34,7 +34,6 @@ class DriverOptions:
     namespaces: bool = False  # list the namespaces of persistent memory; only pmem_namespaces needs them
     residency: bool = False  # ask the kernel where guests' memory is; only the layout numa needs it
     fleet: tuple[HostArchive, ...] = ()  # the made-up hosts of the fake driver
-    refresh: Callable[[str], None] = lambda _: None  # brings the archive of one of these up to date, by its name
     told: OnOperation = untold  # called after each operation on a live host
 
 
@@ -65,7 +64,6 @@ class NodesDriver:
 
 
 def _load_libvirt(options: DriverOptions) -> Driver:
-
     if options.archive:
         return _load_recorded(options.archive, options)
     return LibvirtDriver(
@@ -80,13 +78,11 @@ def _load_libvirt(options: DriverOptions) -> Driver:
 
 
 def _load_fake(options: DriverOptions) -> Driver:
-
     archives = (options.archive,) if options.archive else options.fleet
-    return FakeDriver([_load_recorded(archive, options) for archive in archives], options.refresh)
+    return FakeDriver([_load_recorded(archive, options) for archive in archives])
 
 
 def _load_recorded(archive: HostArchive, options: DriverOptions) -> Driver:
-
     archive.check()
     return LibvirtDriver(
         RecordedConnection(archive),
@@ -101,7 +97,6 @@ def _load_recorded(archive: HostArchive, options: DriverOptions) -> Driver:
 
 
 def _load_ironic(options: NodesOptions) -> IronicDriver:
-
     client = IronicClient(options.sender, options.where, shard=options.shard, conductor_group=options.conductor_group)
     return IronicDriver(client, options.mine)
 

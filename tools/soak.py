@@ -100,11 +100,6 @@ FLEETS = (
         ("-s", "tests/soak/test_fleet.py"),
         {"AGENTS": "1000"},
     ),
-    Step(
-        "1,000 services whose hosts change for ten minutes",
-        ("-s", "tests/soak/test_changing_fleet.py"),
-        {"AGENTS": "1000", "CHANGES_S": "600"},
-    ),
 )
 
 

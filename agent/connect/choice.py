@@ -2,7 +2,6 @@
 
 import os.path
 import tempfile
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +14,6 @@ from agent.bare_metal.context import BareMetalNodes
 from agent.connect.adapters import EMBEDDED_URL, open_embedded, open_ironic, open_placement
 from agent.connect.adapters import nova_adapter as open_adapter
 from agent.connect.counts import Counts
-from agent.connect.made_up import open_fleet
 from agent.connect.metering import MeteredSender, operation, served
 from agent.connect.trace import Trace, TracedSender
 from agent.errors import ConfigError, StateError
@@ -29,6 +27,7 @@ from agent.sync.node import ComputeNode
 from agent.sync.recorder import Recorder
 from drivers.base import Driver
 from drivers.events import OnOperation, untold
+from drivers.fake.fleet import generate_fleet
 from drivers.host.archive import HostArchive
 from drivers.host.unpack import unpack
 from drivers.ironic.driver import IronicDriver
@@ -64,7 +63,6 @@ class Choice:
     counts: Counts | None = None  # of what a command reads and sends, for a person who waits; None: nobody does
     database: str | None = None  # URL of the cloud's placement database, for use while its API is down
     trace: Trace = field(default_factory=Trace)  # of the run
-    began_s: float = field(default_factory=time.monotonic, compare=False)  # when the run began, by the monotonic clock
 
 
 def settings_for(choice: Choice) -> Settings:
@@ -102,7 +100,7 @@ def open_driver(
 
     Raises:
         DiscoveryError: ``--host`` names no whole host archive.
-        StateError: made-up hosts cannot be written. ConfigError: their script is wrong.
+        StateError: made-up hosts cannot be written.
         HypervisorNeeded: the driver reports bare-metal nodes.
     """
     row = host_driver(settings)
@@ -127,7 +125,7 @@ def open_driver(
         if choice.host:
             options = replace(options, archive=_open_archive(choice.host, scratch))
         else:
-            options = _with_fleet(options, settings, choice, scratch)
+            options = _with_fleet(options, settings, scratch)
         yield keep(row.load(options))
 
 
@@ -446,12 +444,9 @@ def _open_archive(path: Path, scratch: Path) -> HostArchive:
     return HostArchive(unpack(path, scratch))
 
 
-def _with_fleet(options: DriverOptions, settings: Settings, choice: Choice, scratch: Path) -> DriverOptions:
-    fleet = open_fleet(settings.fleet, scratch, partial(_script_s, settings, choice))
-    return replace(options, fleet=fleet.archives(), refresh=fleet.refresh)
-
-
-def _script_s(settings: Settings, choice: Choice) -> float:
-    """Return the seconds since the script of the made-up hosts began; only a service lets them pass."""
-    passed_s = time.monotonic() - choice.began_s if choice.service else 0.0
-    return settings.fleet.script_at_s + passed_s
+def _with_fleet(options: DriverOptions, settings: Settings, scratch: Path) -> DriverOptions:
+    made = settings.fleet
+    try:
+        return replace(options, fleet=generate_fleet(scratch, made.hosts, seed=made.seed, shape=made.shape))
+    except OSError as error:
+        raise StateError(f"cannot write the fake driver's hosts below {scratch}: {error.strerror}") from error

@@ -256,12 +256,6 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
                         "of Neutron. To report all of it, set "
                         "[pci] discover = all, [devices] enabled_mdev_types = nvidia-222, and the lower half of each "
                         "cell's CPUs in [compute] cpu_shared_set, the upper half in cpu_dedicated_set."),
-        cfg.StrOpt("script",
-                   help="File of YAML that says what happens to these hosts: guests that start and end, cards that "
-                        "are added and removed, hosts that fail (docs/made-up-hosts.md). Unset: nothing happens."),
-        cfg.IntOpt("script_at_s", default=0, min=0, max=1_000_000_000,
-                   help="Seconds of the script that are over when the agent starts. The service adds the time for "
-                        "which it runs; every other command sees the hosts as they are at this moment."),
     ),
 }  # fmt: skip
 

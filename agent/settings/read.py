@@ -35,8 +35,6 @@ class FleetSettings:
     hosts: int  # number of hosts
     seed: int  # the same seed makes the same hosts
     shape: str  # hardware of the hosts, a key of ``drivers.fake.shapes.SHAPES``
-    script: Path | None  # what happens to them; None: nothing does
-    script_at_s: int  # seconds of the script that are over when the agent starts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,8 +264,6 @@ def _read_fleet(values: Values) -> FleetSettings:
         hosts=values.value("fake", "hosts"),
         seed=values.parsed("fake", "seed", _parse_seed) or 0,
         shape=values.value("fake", "shape"),
-        script=_path(values.value("fake", "script")),
-        script_at_s=values.value("fake", "script_at_s"),
     )
 
 

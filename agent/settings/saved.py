@@ -14,7 +14,7 @@ LEFT_OUT = frozenset(  # paths, ports and names of this host, and addresses of o
     {
         *("state_path", "instances_path", "provider_config_location", "connection_uri", "state_directory"),
         *("heal_policy", "bind_address", "metrics_port", "metrics_textfile", "keep_cases", "ring_url", "ring_member"),
-        *("images_rbd_ceph_conf", "rbd_user", "script", "script_at_s"),
+        *("images_rbd_ceph_conf", "rbd_user"),
     }
 )
 _SOURCES = frozenset({"config_source", "config_file", "config_dir"})  # other places that oslo.config would read

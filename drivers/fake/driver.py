@@ -1,6 +1,6 @@
 """Report many recorded or generated hosts with one agent; only the archives differ from a real host."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from drivers.base import Driver, Survey
 from drivers.policy import Policy
@@ -13,9 +13,7 @@ from reportclient.tree import ObservedTree, ProviderTree
 class FakeDriver:
     """Pass each call to the driver that reads the node's archive; there is at least one."""
 
-    def __init__(self, hosts: Iterable[Driver], refresh: Callable[[str], None]) -> None:
-        """``refresh`` is called with a node before it is surveyed, and raises DiscoveryError where the node fails."""
-        self._refresh = refresh
+    def __init__(self, hosts: Iterable[Driver]) -> None:
         self._hosts = {node: host for host in hosts for node in host.nodes()}
 
     @property
@@ -26,7 +24,6 @@ class FakeDriver:
         return tuple(self._hosts)
 
     def survey(self, node: str) -> Survey:
-        self._refresh(node)
         return self._hosts[node].survey(node)
 
     def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:

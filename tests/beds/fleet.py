@@ -8,7 +8,6 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,6 @@ class Fleet:
     interval_s: int = 60
     start_spread_s: int = 10
     shape: str = "small"
-    scripts: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)  # steps of a service's host
     worst_s: float = 0.0  # of all passes that were looked at
     took: list[float] = field(default_factory=list)
     services: Services | None = None
@@ -47,13 +45,12 @@ class Fleet:
 
     def prepare(self) -> None:
         """Start the processes, which read the configurations and do nothing yet."""
-        self._scripts_began = time.monotonic()
         configs = [self._config(number) for number in range(self.count)]
         self._files = [config.parent / "state/status.json" for config in configs]
         self._seen = [_changed(file) for file in self._files]
         self._statuses: list[dict[str, Any]] = [{} for _ in configs]
         self._first_s: dict[int, float] = {}  # when the first pass of each was done
-        self.services = Services(configs, self.folder / "services.log", self._scripts_began)
+        self.services = Services(configs, self.folder / "services.log")
 
     def start(self) -> None:
         """All at once, as after an upgrade of the whole fleet; prepared or not."""
@@ -74,10 +71,6 @@ class Fleet:
         while time.monotonic() < until:
             self._look()
             time.sleep(LOOK_S)
-
-    def watch_until(self, after_s: float) -> None:
-        """The same until so many seconds of the scripts are over."""
-        self.watch(self._scripts_began + after_s - time.monotonic())
 
     def wait_until_ready(self, patience_s: float) -> float:
         """How long it took from the start until each had done a pass."""
@@ -116,9 +109,6 @@ class Fleet:
         folder = self.folder / f"{number:04}"
         folder.mkdir(parents=True, exist_ok=True)
         fake: dict[str, object] = {"seed": number, "shape": self.shape}
-        if number in self.scripts:
-            fake["script"] = folder / "script.yaml"
-            (folder / "script.yaml").write_text(json.dumps({"steps": self.scripts[number]}), encoding="utf-8")
         return write_config(
             options_of(SHAPES[self.shape])
             | {

@@ -30,15 +30,11 @@ START, STOP = "start", "stop"
 class Services:
     """Services that wait for their start, or run."""
 
-    def __init__(self, configs: Sequence[Path], log: Path, began_s: float) -> None:
-        """
-        Start processes that read the configurations, one for each service, and do nothing yet.
-
-        ``began_s`` is when the scripts of their hosts began, by the monotonic clock.
-        """
+    def __init__(self, configs: Sequence[Path], log: Path) -> None:
+        """Start processes that read the configurations, one for each service, and do nothing yet."""
         self._log = log
         self._control, theirs = context().Pipe()
-        self._keeper = context().Process(target=_keep, args=(configs, log, began_s, theirs), daemon=True)
+        self._keeper = context().Process(target=_keep, args=(configs, log, theirs), daemon=True)
         self._keeper.start()
         theirs.close()
         self._answer("be prepared", PREPARE_S)
@@ -73,7 +69,7 @@ class Services:
         raise BedError(f"services did not {what} within {patience_s} s, or ended:\n{tail(self._log)}")
 
 
-def _keep(configs: Sequence[Path], log: Path, began_s: float, control: Connection) -> None:
+def _keep(configs: Sequence[Path], log: Path, control: Connection) -> None:
     """The process that forks the others; they end with it, and it ends with the tests."""
     _become(log, control)
     gc.collect()
@@ -86,7 +82,7 @@ def _keep(configs: Sequence[Path], log: Path, began_s: float, control: Connectio
         if not pid:
             os.close(going)
             control.close()
-            os._exit(_serve(configs[at : at + TOGETHER], began_s, telling, waiting))
+            os._exit(_serve(configs[at : at + TOGETHER], telling, waiting))
         pids.append(pid)
     os.close(telling)
     if sum(map(len, iter(lambda: os.read(prepared, 4096), b""))) < len(pids):
@@ -115,11 +111,11 @@ def _become(log: Path, control: Connection) -> None:
     _call_prctl()
 
 
-def _serve(configs: Sequence[Path], began_s: float, telling: int, waiting: int) -> int:
+def _serve(configs: Sequence[Path], telling: int, waiting: int) -> int:
     """The forked process of some services, from their configurations to their end; another SIGTERM ends it at once."""
     _call_prctl()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    choices = [Choice(config_files=(config,), service=True, began_s=began_s) for config in configs]
+    choices = [Choice(config_files=(config,), service=True) for config in configs]
     daemons = [Daemon(choice, Notifier({})) for choice in choices]
     threads = [threading.Thread(target=_run, args=(daemon, waiting), daemon=True) for daemon in daemons]
     for thread in threads:

@@ -378,40 +378,22 @@ providers:
     traits: {additional: [CUSTOM_FAST]}
 """
 POLICY = "heal: [orphaned, wrong-provider]\ngrace_s: 600\nagain_s: 60.5\nuntyped: true\nat_once: false\nlimit: 5\n"
-SCRIPT = """\
-steps:
-  - {after_s: 0, do: start_guest, hosts: [0, 1], kind: pinned}
-  - {after_s: 1, do: add_card, card: nic, count: 4}
-  - {after_s: 2, do: set_vfs, slot: 0, count: 3}
-  - {after_s: 3, do: set_memory, memory_gib: 64}
-  - {after_s: 4, do: fail, hosts: [1]}
-  - {after_s: 5, do: heal, hosts: [1]}
-  - {after_s: 6, do: end_guest, number: 0}
-"""
 
 
 def yaml_file(world: World, drawn: Drawn) -> tuple[Callable[[], object], str]:
-    """provider.yaml, a heal policy or a script; as JSON, which is YAML, or as text."""
+    """provider.yaml or a heal policy; as JSON, which is YAML, or as text."""
     import yaml
 
     (path := world.folder / "yaml").mkdir(exist_ok=True)
-    which, text = drawn[0] % 3, (ADDITIONS, POLICY, SCRIPT)[drawn[0] % 3]
+    which, text = drawn[0] % 2, (ADDITIONS, POLICY)[drawn[0] % 2]
     name = ("x.json", "x.yaml")[drawn[1] % 2]
     data = changed(name, (json.dumps(yaml.safe_load(text)) if drawn[1] % 2 == 0 else text).encode(), drawn[2])
     (path / "file.yaml").write_bytes(data)
-    shown = f"{('provider.yaml', 'policy', 'script')[which]} {drawn[2]}"
+    shown = f"{('provider.yaml', 'policy')[which]} {drawn[2]}"
     if which == 1:
         return partial(run, "audit", "--policy", path / "file.yaml", *world.embedded), shown
-    more: Mapping[str, Mapping[str, object]] = (
-        {"compute": {"provider_config_location": path}}
-        if which == 0
-        else {
-            "DEFAULT": {"compute_driver": "fake.FakeDriver"},
-            "fake": {"hosts": 2, "script": path / "file.yaml", "script_at_s": 10},
-        }
-    )
-    host = world.embedded[:4] if which == 0 else ()
-    return partial(run, "discover", *host, "--config-file", write_config(more, world.folder / "more.conf")), shown
+    more = write_config({"compute": {"provider_config_location": path}}, world.folder / "more.conf")
+    return partial(run, "discover", *world.embedded[:4], "--config-file", more), shown
 
 
 QUERY = (
