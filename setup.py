@@ -6,7 +6,8 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 VERSION = re.search(r'VERSION = "(.+)"', Path(__file__).with_name("agent").joinpath("__init__.py").read_text())[1]
-LIBVIRT = ["libvirt-python>=9.0,<13", "pyudev>=0.24,<1"]
+UDEV = ["pyudev>=0.24,<1"]
+LIBVIRT = ["libvirt-python>=9.0,<13"]
 IRONIC = ["tooz>=7,<10", "etcd3gw>=2.5,<3"]
 OFFLINE = ["psycopg2-binary>=2.9,<3", "PyMySQL>=1.1.1,<2"]  # CVE-2024-36039: keys of JSON as SQL
 EMBEDDED = ["openstack-placement>=16.0,<17"]
@@ -14,24 +15,27 @@ MANUAL = ["argparse-manpage>=4.6,<5", "shtab>=1.7,<2"]  # manual pages and compl
 BROWSER = ["playwright>=1.50,<2", "axe-playwright-python>=0.1.4,<0.2"]  # for pictures; axe-core is inside
 SIMULATE = ["simpy>=4.1,<5", "matplotlib>=3.9,<4"]
 DOCS = ["sphinx>=8.2,<10", "myst-parser>=4,<6", "furo>=2025.7,<2027"]
-TEST = [
-    "ansible-core>=2.18.1,<2.20",  # CVE-2024-11079: text of a host as a template
-    "gunicorn>=23,<27",
+CHECK = [  # with what is above, all that lint, types and unit tests need; each has a wheel, so pip alone will do
+    "cryptography>=42,<50",
     "hypothesis>=6.100,<7",
     "import-linter>=2.5,<3",
-    "keystone>=30.0,<31",
-    "keystonemiddleware>=10.9,<14",
     "mypy>=2.1,<3",
     "pytest>=8.4,<10",
     "pytest-cov>=6,<8",
     "pytest-xdist>=3.6,<4",
-    "reno>=4.1,<5",
     "ruff>=0.17,<0.18",
     "simpy>=4.1,<5",
     "types-PyYAML>=6.0.12,<7",
     "types-jsonschema>=4.23,<5",
     "types-psutil>=7,<8",
     "types-requests>=2.32,<3",
+]
+TEST = [
+    "ansible-core>=2.18.1,<2.20",  # CVE-2024-11079: text of a host as a template
+    "gunicorn>=23,<27",
+    "keystone>=30.0,<31",
+    "keystonemiddleware>=10.9,<14",
+    "reno>=4.1,<5",
 ]
 
 setup(
@@ -68,7 +72,7 @@ setup(
         "urllib3>=2.7,<3",  # CVE-2026-21441, CVE-2026-44432: unpacks more of an answer than is read, past our limit
     ],
     extras_require={
-        "libvirt": LIBVIRT,
+        "libvirt": LIBVIRT + UDEV,
         "ironic": IRONIC,
         "manual": MANUAL,
         "docs": DOCS,
@@ -76,7 +80,8 @@ setup(
         "simulate": SIMULATE,
         "embedded": EMBEDDED,
         "offline": EMBEDDED + OFFLINE,
-        "test": LIBVIRT + IRONIC + EMBEDDED + OFFLINE + MANUAL + TEST,
+        "check": UDEV + IRONIC + EMBEDDED + OFFLINE + MANUAL + CHECK,
+        "test": LIBVIRT + UDEV + IRONIC + EMBEDDED + OFFLINE + MANUAL + CHECK + TEST,
     },
     entry_points={
         "console_scripts": ["compute-node-agent = agent.command.arguments:main"],

@@ -52,7 +52,7 @@ def main(report: str) -> int:
     sentences = short_of(json.loads(Path(report).read_text()), files)
     print("\n".join(sentences) or f"unit tests reach at least {LEAST:g} % of each of {len(files)} pure modules")
     if sentences:
-        print("make unit shows the lines and branches that no unit test reaches")
+        print(".venv/bin/coverage report -m shows the lines and branches that no unit test reaches")
     return 1 if sentences else 0
 
 

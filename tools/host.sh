@@ -1,6 +1,7 @@
 #!/bin/bash
 # What this host needs outside the virtual environment.
 #   host.sh packages   install, by apt, what is missing
+#   host.sh venv       install, by apt, what makes a virtual environment, where Debian's Python lacks it
 #   host.sh databases  install, by apt, the databases that tests run placement and agents on
 #   host.sh manual     install, by apt, what reads manual pages and completes commands, as a host has it
 #   host.sh containers install, by apt, what boots a systemd of its own
@@ -14,6 +15,7 @@ set -euo pipefail
 
 PACKAGES="libvirt-daemon-system libvirt-clients libvirt-dev qemu-system-x86 qemu-utils pkg-config gcc libc6-dev
   python3-dev python3-venv util-linux iproute2"
+VENV="python3-venv"
 DATABASES="postgresql mariadb-server-core mariadb-client-core etcd-server"
 MANUAL="man-db bash-completion"
 CONTAINERS="systemd systemd-container dbus polkitd"
@@ -32,6 +34,8 @@ need_root() {
 }
 
 packages() { install "$PACKAGES"; }
+
+venv() { install "$VENV"; }
 
 databases() { install "$DATABASES"; }
 
@@ -88,9 +92,9 @@ libvirtd() {
 }
 
 case "${1:-}" in
-  packages | databases | manual | containers | cloud | roots | storage | checker | browser | libvirtd) "$1" ;;
+  packages | venv | databases | manual | containers | cloud | roots | storage | checker | browser | libvirtd) "$1" ;;
   *)
-    echo "usage: $0 packages | databases | manual | containers | cloud | roots | storage | checker | browser | libvirtd" >&2
+    echo "usage: $0 packages | venv | databases | manual | containers | cloud | roots | storage | checker | browser | libvirtd" >&2
     exit 2
     ;;
 esac

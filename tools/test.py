@@ -1,4 +1,4 @@
-"""Runs every kind of test and closes with a summary that a person can read."""
+"""Runs every kind of test that needs services, and closes with a summary that a person can read."""
 
 import re
 import subprocess
@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 KINDS = (
-    ("unit", "values, planners and parsers; no I/O", "tests/unit", 2),
-    ("contract", "the report client on placement's own application", "tests/contract", 2),
+    ("contract", "the report client on placement's own application, drivers on libvirt's library", "tests/contract", 2),
     ("live", "libvirtd, placement and Keystone over TLS, the installed command", "tests/live", 6),
     ("fuzz", "parsers, on a few real files and answers that were changed", "tests/fuzz", 1),
 )  # live tests wait more than they work: six processes keep two cores busy

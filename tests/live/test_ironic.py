@@ -30,7 +30,7 @@ from drivers.ironic.shape import MARKS
 pytestmark = pytest.mark.live
 
 GOLDEN = Path(__file__).parents[1] / "nodes" / "fifty.json"
-MANY = int(os.environ.get("NODES", "500"))
+MANY = int(os.environ.get("NODES", "120"))
 KILLED_S = 5  # seconds for which a killed agent stays a member of the ring
 
 

@@ -1,4 +1,4 @@
-"""What make check says of modules that touch nothing and that no unit test reaches."""
+"""What make unit says of modules that touch nothing and that no unit test reaches."""
 
 import importlib.util
 import json

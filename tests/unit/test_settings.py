@@ -26,7 +26,7 @@ from reportclient.reserve import reserved_by_operator
 from reportclient.settings import lost_settings
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
-EXAMPLES = int(os.environ.get("SETTINGS_EXAMPLES", "30"))
+EXAMPLES = int(os.environ.get("SETTINGS_EXAMPLES", "10"))
 VF, EGRESS = "SRIOV_NET_VF", "NET_BW_EGR_KILOBIT_PER_SEC"
 ONE, OTHER = "0000:01:00.0", "0000:81:00.0"
 VFS = DevicePolicy(discover_all=True)
