@@ -566,3 +566,27 @@ def test_other_dedicated_cpus_come_not_on_offer_while_a_guest_without_allocation
     one.claim({}, consumer=PINNED)
     assert one.sync().status is Status.UNCHANGED, "what is on offer already is the audit's business"
     assert one.sync(policy=replace(one.policy, cpus=first), facts=cells()).status is Status.UNCHANGED
+
+
+@pytest.mark.parametrize("layout", get_args(Layout))
+@pytest.mark.parametrize("remembered", [True, False], ids=["", "with lost state"])
+@pytest.mark.parametrize("now", [frozenset({4, 5}), frozenset({5, 7}), None], ids=["others", "one of them", "none"])
+def test_cpus_that_are_dedicated_no_more_come_not_on_offer_while_a_guest_that_has_pcpu_runs_on_them(
+    start: Start, layout: Layout, remembered: bool, now: frozenset[int] | None
+) -> None:
+    first = CpuPolicy(shared=frozenset({0, 1}), dedicated=frozenset({6, 7}))
+    other = CpuPolicy(shared=frozenset(range(8)) - (now or frozenset()), dedicated=now)
+    cell = "NUMA1" if layout in OF_CELLS else ""
+    one = start(layout, cells(IS_PINNED), {PINNED: {cell: {"PCPU": 2}}}, cpus=first)
+    before = one.tree()
+    if not remembered:
+        one.forget()
+
+    for wishes in (RESHAPE, FORCE):
+        refused = one.sync(wishes, policy=replace(one.policy, cpus=other))
+        assert refused.status is Status.UNSAFE
+        assert f"guest {PINNED} has 2 PCPU in placement and runs on CPUs 6" in refused.notes[0]
+    assert one.tree() == before
+    assert one.sync(policy=replace(one.policy, cpus=first)).status is Status.UNCHANGED
+    one.claim({}, consumer=PINNED)
+    assert one.sync(FORCE, policy=replace(one.policy, cpus=other), facts=cells()).status is Status.CHANGED

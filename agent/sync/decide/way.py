@@ -1,6 +1,7 @@
 """Fourth step of a draft: the way from the standing tree to the wanted one, with what moves and what is held."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -10,6 +11,7 @@ from agent.sync.decide.sharing import coming_back
 from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import Needs, Shaper, View
 from agent.sync.decide.wanted import Wanted
+from drivers.host.parse import format_cpu_set
 from drivers.moves import displaced, exchanged, plan_moves
 from drivers.strangers import find_stand_ins, without_host_classes
 from reportclient.allocations import Allocation, Consumer, Holdings, Move, Observed, apply_moves
@@ -49,13 +51,14 @@ def find_way(
     )
     plan = make(wanted.tree)
     recast_as = exchanged(standing.memory.kinds, shaped.holdings.kinds)
-    anew = _pinned_anew(view)
-    dedicates = bool(anew) or _dedicates(standing.observed, wanted.tree, shaped.holdings)
+    anew, elsewhere = _pinned_anew(view), _pinned_elsewhere(view)
+    dedicates = bool(anew or elsewhere) or _dedicates(standing.observed, wanted.tree, shaped.holdings)
     allocations = _allocations(view, plan, standing.observed, anyhow=bool(recast_as), dedicates=dedicates)
     if isinstance(allocations, Needs):
         return allocations
     before = Observed(standing.observed, allocations)
     moved = _moves(view, before, wanted, shaped.holdings, recast_as, anew) if allocations or dedicates else ((), (), "")
+    left_out = "" if view.beside else _left_out(elsewhere, allocations, shaped.holdings)
     if isinstance(moved, Needs):
         return moved
     moves, consumers, unplaceable = moved
@@ -69,7 +72,7 @@ def find_way(
         several = {one.uuid: one for one in (*consumers, *back.consumers)}
         plan = make(tree, moves=(*moves, *back.moves), consumers=several.values())
         allocations = back.rows or allocations
-    return Way(tree=tree, plan=plan, allocations=allocations, held=held, unplaceable=unplaceable)
+    return Way(tree=tree, plan=plan, allocations=allocations, held=held, unplaceable=left_out or unplaceable)
 
 
 def _pinned_anew(view: View) -> frozenset[str]:
@@ -80,6 +83,41 @@ def _pinned_anew(view: View) -> frozenset[str]:
         guest.uuid
         for guest in view.survey.facts.guests
         if before is not None and any(len(one) == 1 and one <= gained for one in (*guest.vcpus, guest.emulator_cpus))
+    )
+
+
+def _pinned_elsewhere(view: View) -> Mapping[str, frozenset[int]]:
+    """Return the CPUs outside of the dedicated ones to which vCPUs of running guests are pinned alone, by guest."""
+    dedicated = view.policy.cpus.dedicated or frozenset()
+    if not any(total_of(seen.provider.inventories, "PCPU") for seen in view.observed):
+        return {}
+    found = {
+        guest.uuid: frozenset[int]().union(*(one for one in guest.vcpus if len(one) == 1)) - dedicated
+        for guest in view.survey.facts.guests
+        if guest.active
+    }
+    return {uuid: cpus for uuid, cpus in found.items() if cpus}
+
+
+def _left_out(elsewhere: Mapping[str, frozenset[int]], rows: Iterable[Allocation], holdings: Holdings) -> str:
+    """
+    Return why a guest has no place that has PCPU, and runs on CPUs which are dedicated no more; empty: none does.
+
+    These CPUs would be on offer as VCPU, and other ones that it does not use would be its PCPU. Nova refuses to start.
+    """
+    had, has = Counter[str](), Counter[str]()
+    for row in rows:
+        had[row.consumer] += row.amount if row.resource_class == "PCPU" else 0
+    for unit in holdings.units:
+        has[unit.consumer] += unit.amount if unit.resource_class == "PCPU" else 0
+    return next(
+        (
+            f"guest {uuid} has {had[uuid]} PCPU in placement and runs on CPUs {format_cpu_set(cpus)}, which are not in "
+            f"[compute] cpu_dedicated_set: put them back there until it has ended or has been moved"
+            for uuid, cpus in sorted(elsewhere.items())
+            if had[uuid] > has[uuid]
+        ),
+        "",
     )
 
 
