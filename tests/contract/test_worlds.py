@@ -19,7 +19,7 @@ from drivers.pools import POOLS
 
 pytestmark = pytest.mark.contract
 
-WORLDS = int(os.environ.get("WORLDS", "100"))
+WORLDS = int(os.environ.get("WORLDS", "40"))
 LONG = settings(max_examples=WORLDS, deadline=None, suppress_health_check=list(HealthCheck))
 BOOTS = ("", "first", "second")
 OFFERS = ("off", "first", "second", "whole", "both")
