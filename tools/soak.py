@@ -57,6 +57,11 @@ LAWS = (  # the longest first: so the lanes end at about the same time
         )
     ),
     Step(
+        "2,000 requests of candidates, beside placement itself",
+        ("tests/contract/test_candidacy.py",),
+        {"REQUESTS": "2000"},
+    ),
+    Step(
         "10,000 histories of guests in memory, 300 on placement's own application",
         ("-s", "tests/contract/test_histories.py"),
         {"HISTORIES": "10000", "REAL_HISTORIES": "300"},
