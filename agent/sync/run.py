@@ -197,13 +197,13 @@ def _after_refusal(draft: Draft, verdict: Verdict) -> NodeState:
     if lost_root(draft):
         before = draft.memory.elsewhere or replace(draft.refused, observed=draft.memory.observed)
         return replace(before, smaller=verdict.memory.smaller, smaller_seen=verdict.memory.smaller_seen)
-    left, stands = draft.memory.observed, draft.refused
+    left, stands = verdict.memory.observed, draft.refused
     kept = left if verdict.refused is Status.AUDIT_ONLY and draft.memory.wrote else stands.observed
     return replace(
         verdict.memory,
         observed=kept if left else None,
-        configured=stands.configured,
-        reported=stands.reported,
+        configured=stands.configured if left else {},
+        reported=stands.reported if left else {},
     )
 
 

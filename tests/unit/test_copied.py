@@ -234,3 +234,22 @@ def test_a_network_that_a_person_puts_on_a_card_stays_and_one_that_a_rule_gave_g
     one.sync()
 
     assert own(one, NIC) == {"CUSTOM_PHYSNET_BLUE"}
+
+
+def test_a_restored_disk_of_before_a_class_was_renamed_offers_no_device_under_both_names(tmp_path: Path) -> None:
+    """State and configuration are of an earlier moment than placement."""
+    first, second = (rules(replace(VFS, resource_class=f"CUSTOM_{name}")) for name in "AB")
+    one = OneHost(tmp_path, host(*card(NIC, 8)), Policy(layout="flat", devices=first))
+    one.sync()
+    kept = {path: path.read_bytes() for path in tmp_path.glob("*.json")}
+    one.sync(FORCE, policy=replace(one.policy, devices=second))
+    for path, content in kept.items():
+        path.write_bytes(content)
+
+    for _ in range(3):
+        refused = one.sync(FORCE, policy=replace(one.policy, devices=first))
+        assert (refused.status, one.stock().get("CUSTOM_A"), one.stock()["CUSTOM_B"]) == (Status.UNSAFE, None, (8, 0))
+        assert "CUSTOM_B, which may be the old name of CUSTOM_A" in refused.notes[0]
+    assert one.sync(policy=replace(one.policy, devices=second)).status is Status.UNCHANGED
+    assert one.sync(FORCE, policy=replace(one.policy, devices=first)).status is Status.CHANGED
+    assert (one.stock()["CUSTOM_A"], one.stock().get("CUSTOM_B")) == ((8, 0), None)

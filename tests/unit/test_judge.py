@@ -197,7 +197,7 @@ def test_a_class_that_may_have_a_new_name_is_not_offered_beside_the_old_one_once
 
     assert lost.refused is Status.UNSAFE
     assert "CUSTOM_OLD, which may be the old name of CUSTOM_NEW" in lost.notes[0]
-    assert judge(draft(**renamed), Wishes(), TERMS).refused is None
+    assert judge(draft(**renamed, memory=NodeState(observed=stands(root))), Wishes(), TERMS).refused is None
 
 
 def test_guests_are_moved_only_where_a_person_said_so() -> None:

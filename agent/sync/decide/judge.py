@@ -66,6 +66,9 @@ def judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
     memory = replace(struck, contested=(), smaller="", smaller_seen=0)
     if wrong := _lacks_reparenting(draft.plan, terms.microversion) or _twice(draft) or _unplaceable(draft):
         return Verdict(refused=Status.UNSAFE, notes=wrong, memory=memory)
+    if wrong := _renamed_unseen(draft):  # a memory of another moment is none
+        forgotten = replace(memory, observed=None, configured={}, reported={})
+        return Verdict(refused=Status.UNSAFE, notes=wrong, memory=forgotten)
     if forgotten := _forgotten(draft):
         return Verdict(refused=Status.UNSAFE, notes=forgotten, memory=memory)
     if not wishes.force and (waits := _converts_while_awaiting(draft) or _converts_while_undecided(draft)):
@@ -174,7 +177,7 @@ def _twice(draft: Draft) -> tuple[str, ...]:
     children = [provider for provider in draft.desired if provider.parent]
     both = sorted(name for name in carried if any(name in provider.inventories for provider in children))
     if not both:
-        return _renamed_unseen(draft, sorted(carried))
+        return ()
     return (
         f"{root.name} has {', '.join(both)}, and this agent does not know whether it reported this itself. The plan "
         f"adds {', '.join(both)} to child providers too: if both stand for the same devices, remove {', '.join(both)} "
@@ -182,19 +185,27 @@ def _twice(draft: Draft) -> tuple[str, ...]:
     )
 
 
-def _renamed_unseen(draft: Draft, carried: list[str]) -> tuple[str, ...]:
-    """Return why a class of unknown origin may be the old name of a new class; empty while there is a memory."""
-    root = draft.observed.root
+def _renamed_unseen(draft: Draft) -> tuple[str, ...]:
+    """
+    Return why a class of unknown origin may be the old name of a new class; empty: there is none.
+
+    With a memory, that is a class which came to the root while one of ours went: the memory is of an earlier moment.
+    """
+    root, left = draft.observed.root, draft.memory.observed
+    if root is None or MARKER not in root.provider.traits or draft.beside:
+        return ()
     stands = {name for seen in draft.observed for name in seen.provider.inventories}
     came = sorted({name for one in draft.desired for name in one.inventories} - stands - NO_DEVICES)
-    if root is None or MARKER not in root.provider.traits or draft.memory.observed or not (came and carried):
+    before = left.root.provider.inventories.keys() if left and left.root else set()
+    carried = sorted(root.provider.inventories.keys() - draft.ours.classes(root) - before)
+    if not (came and carried) or (left and before <= root.provider.inventories.keys()):
         return ()
     old, new = ", ".join(carried), ", ".join(came)
     return (
-        f"the saved state of this agent was lost, and {root.name} has {old}, which may be the old name of {new}. Write "
-        f"{old} instead of {new} into the configuration for one pass, so that the agent records {old} as its own. Then "
-        f"write {new} again. Or, if you are sure that {old} and {new} stand for the same devices, remove {old} from "
-        f"{root.name} by hand",
+        f"the saved state of this agent was lost, or is of an earlier moment, and {root.name} has {old}, which may be "
+        f"the old name of {new}. Write {old} instead of {new} into the configuration for one pass, so that the agent "
+        f"records {old} as its own. Then write {new} again. Or, if you are sure that {old} and {new} stand for the same "
+        f"devices, remove {old} from {root.name} by hand",
     )
 
 
