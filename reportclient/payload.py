@@ -75,9 +75,17 @@ def decode_inventories(body: _Json) -> dict[str, Inventory]:
 
 
 def decode_inventory(record: Mapping[str, Any]) -> Inventory:
-    """Return one inventory; keys that the record lacks get placement's defaults."""
+    """
+    Return one inventory; keys that the record lacks get placement's defaults.
+
+    Raises:
+        ValueError: an amount is no whole number, or the ratio no number.
+    """
     known = {key: record[key] for key in Inventory.__dataclass_fields__ if key in record}
-    return Inventory(**known)
+    ratio = known.pop("allocation_ratio", 1.0)
+    if type(ratio) not in (int, float):
+        raise ValueError(f"{str(ratio)[:40]} is no number")
+    return Inventory(**{key: _whole(amount) for key, amount in known.items()}, allocation_ratio=ratio)
 
 
 def encode_inventory(inventory: Inventory) -> InventoryForm:
@@ -186,6 +194,8 @@ def decode_request(request: AllocationRequest) -> dict[str, dict[str, int]]:
 
 
 def _whole(amount: object) -> int:
+    if type(amount) is float and amount.is_integer():  # by JSON Schema 8.0 is a whole number too
+        return int(amount)
     if type(amount) is not int:
         raise ValueError(f"{str(amount)[:40]} is no whole number")
     return amount
@@ -211,7 +221,7 @@ def decode_consumer(body: _Json, uuid: str, age_s: float | None = None) -> Consu
         kind=None if (kind := body.get("consumer_type")) == _UNKNOWN else kind,
         age_s=age_s,
         slots={
-            str(provider): {str(name): int(amount) for name, amount in sorted(record["resources"].items())}
+            str(provider): {str(name): _whole(amount) for name, amount in sorted(record["resources"].items())}
             for provider, record in sorted(body["allocations"].items())
         },
     )
@@ -250,9 +260,14 @@ def requests_of(operation: Operation) -> tuple[tuple[str, str], ...]:
 
 
 def decode_allocations(body: _Json, provider: str) -> tuple[Allocation, ...]:
-    """Return the allocations on one provider (by name), from ``GET /resource_providers/{uuid}/allocations``."""
+    """
+    Return the allocations on one provider (by name), from ``GET /resource_providers/{uuid}/allocations``.
+
+    Raises:
+        ValueError: an amount is no whole number.
+    """
     return tuple(
-        Allocation(consumer, provider, resource_class, amount)
+        Allocation(str(consumer), provider, str(resource_class), _whole(amount))
         for consumer, record in sorted(body["allocations"].items())
         for resource_class, amount in sorted(record["resources"].items())
     )
@@ -268,7 +283,7 @@ def decode_usages(body: _Json) -> dict[str, dict[str, int]]:
     usages = body["usages"]
     typed = usages if any(isinstance(one, dict) for one in usages.values()) else {"": usages} if usages else {}
     return {
-        str(kind): {str(name): int(amount) for name, amount in sorted(sums.items()) if name != "consumer_count"}
+        str(kind): {str(name): _whole(amount) for name, amount in sorted(sums.items()) if name != "consumer_count"}
         for kind, sums in sorted(typed.items())
     }
 

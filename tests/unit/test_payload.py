@@ -6,7 +6,15 @@ from typing import Any
 import pytest
 
 from reportclient.allocations import AllocationRequest
-from reportclient.payload import decode_request, decode_usages, encode_claim, encode_rewrites, requests_of
+from reportclient.payload import (
+    decode_allocations,
+    decode_inventories,
+    decode_request,
+    decode_usages,
+    encode_claim,
+    encode_rewrites,
+    requests_of,
+)
 from reportclient.plan import (
     Claim,
     Create,
@@ -133,3 +141,18 @@ def test_what_is_no_allocation_request_is_refused(text: str, message: str) -> No
 )
 def test_usages_are_told_by_consumer_type(usages: dict[str, Any], decoded: dict[str, dict[str, int]]) -> None:
     assert decode_usages({"usages": usages}) == decoded
+
+
+@pytest.mark.parametrize("amount", ["8", 1.5, None, True, [1]])
+def test_an_amount_that_is_no_whole_number_is_no_amount(amount: object) -> None:
+    """It would be counted, or end a decision later."""
+    with pytest.raises(ValueError, match="is no whole number"):
+        decode_inventories({"inventories": {"VCPU": {"total": amount}}})
+    with pytest.raises(ValueError, match="is no whole number"):
+        decode_allocations({"allocations": {"guest": {"resources": {"VCPU": amount}}}}, "host")
+
+
+@pytest.mark.parametrize("ratio", ["8", None, True])
+def test_a_ratio_that_is_no_number_is_no_ratio(ratio: object) -> None:
+    with pytest.raises(ValueError, match="is no number"):
+        decode_inventories({"inventories": {"VCPU": {"total": 8, "allocation_ratio": ratio}}})

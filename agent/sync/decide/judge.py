@@ -204,8 +204,8 @@ def _renamed_unseen(draft: Draft) -> tuple[str, ...]:
     return (
         f"the saved state of this agent was lost, or is of an earlier moment, and {root.name} has {old}, which may be "
         f"the old name of {new}. Write {old} instead of {new} into the configuration for one pass, so that the agent "
-        f"records {old} as its own. Then write {new} again. Or, if you are sure that {old} and {new} stand for the same "
-        f"devices, remove {old} from {root.name} by hand",
+        f"records {old} as its own. Then write {new} again. Or, if you are sure that {old} and {new} stand for the "
+        f"same devices, remove {old} from {root.name} by hand",
     )
 
 
