@@ -110,10 +110,12 @@ def _change_value(root: list[Any], place: int, what: str, number: int) -> None:
             within[key] = copy.deepcopy(_VALUES[number % len(_VALUES)])
         case "remove" if within is not root:
             del within[key]
-        case "repeat" if isinstance(within, list) and within is not root:
-            within[key:key] = [within[key]] * _COUNTS[number % len(_COUNTS)]
         case "repeat":
-            within[key] = [within[key]] * _COUNTS[number % len(_COUNTS)]
+            several = [within[key]] * min(_COUNTS[number % len(_COUNTS)], 1 + LARGEST // _json_size(within[key]))
+            if isinstance(within, list) and within is not root:
+                within[key:key] = several
+            else:
+                within[key] = several
         case "nest":
             within[key] = (lambda one: [one], lambda one: {"a": one}, lambda _: _DEEP)[number % 3](within[key])
         case "copy":
@@ -122,6 +124,17 @@ def _change_value(root: list[Any], place: int, what: str, number: int) -> None:
         case "rename" if isinstance(within, dict):
             texts = [one for one in _TEXTS if one != _DEEP] + [str(there) for _, there in places]
             within[texts[number % len(texts)]] = within.pop(key)
+
+
+def _json_size(value: Any) -> int:
+    """About how many bytes a value takes as JSON; more than ``LARGEST`` is not counted to its end."""
+    bytes_ = 8
+    for within, key in _places([value]):
+        one = within[key]
+        bytes_ += 8 + (len(one) if isinstance(one, str) else 0)
+        if bytes_ > LARGEST:
+            break
+    return bytes_
 
 
 def _places(value: Any) -> Iterable[tuple[Any, Any]]:
