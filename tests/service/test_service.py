@@ -289,6 +289,39 @@ def test_beside_nova_compute_nothing_is_written(installed: Installed) -> None:
         container.run("sh", "-c", forget)
 
 
+LIMITED = "/sys/fs/cgroup/memory/limited"
+LIMIT = f"""\
+mount -o remount,bind,rw /sys/fs/cgroup/memory && mkdir -p {LIMITED} &&
+systemctl show {UNIT} -p MemoryMax --value > {LIMITED}/memory.limit_in_bytes &&
+systemctl show {UNIT} -p MainPID --value > {LIMITED}/cgroup.procs
+"""
+
+
+def test_a_service_that_takes_more_memory_than_its_unit_allows_is_ended_and_started_again(installed: Installed) -> None:
+    """A systemd in a container has no memory controller, so the unit's limit is set on the process from here."""
+    container = installed.container
+    grown = f"python3 -c \"import time; time.sleep(5); b'x' * {(1 << 30) + 1}; time.sleep(60)\""
+    drop_in = f"/etc/systemd/system/{UNIT}.d/grown.conf"
+    container.run("tee", drop_in, text=f"[Service]\nType=exec\nExecStart=\nExecStart=/usr/bin/{grown}\n")
+    container.run("systemctl", "daemon-reload")
+    before = int(container.show(UNIT, "NRestarts"))
+    try:
+        container.run("systemctl", "start", UNIT)
+        container.run("sh", "-c", LIMIT)
+        deadline = time.monotonic() + PATIENCE_S
+        while int(container.show(UNIT, "NRestarts")) <= before:
+            assert time.monotonic() < deadline
+            time.sleep(0.5)
+        assert "status=9/KILL" in container.run("journalctl", "-u", UNIT, "--no-pager", "-n", "20")
+    finally:
+        container.run("systemctl", "stop", UNIT)
+        container.run("rm", drop_in)
+        container.run("systemctl", "daemon-reload")
+    container.run("systemctl", "start", UNIT)
+    installed.running()
+    container.run("systemctl", "stop", UNIT)
+
+
 @pytest.mark.parametrize("unit", [UNIT, RESHAPE])
 def test_the_units_expose_little(unit: str, installed: Installed) -> None:
     path = ROOT / "systemd" / unit
