@@ -3,7 +3,7 @@ Judge nodes that are missing from Ironic's listing: deleted, moved to another sh
 
 A provider is deleted only after Ironic said twice that it does not have the node, and not if too many nodes are missing
 at once. Nodes that left this agent's share are remembered for as long as their providers stand, and are never written:
-another agent may report them. A node that comes back, for example after the shard was renamed, is known again.
+another agent may report them.
 """
 
 import random
@@ -11,11 +11,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from agent.bare_metal.context import BareMetalNodes, Look, Task, node_outcome
-from agent.state.node_records import UNREAD, KnownNode
+from agent.state.node_records import KnownNode
 from agent.sync.outcome import Status
 from drivers.errors import DiscoveryError
 from drivers.ironic.driver import IronicDriver
-from drivers.ironic.shape import Share
+from drivers.ironic.shape import Share, on_offer
 from reportclient.tree import Provider
 
 _QUESTIONS = 200  # single nodes about which one pass asks Ironic, once for absent nodes and once for left ones
@@ -50,7 +50,8 @@ def judge_absent(
         look.nodes[uuid] = known
         gone_s = now - (known.gone_s or now)
         too_many = missing > limit and not known.may_go
-        if absent[uuid].gone_s is None or gone_s < bare_metal.settings.node_grace_s:
+        stands_as_left = known.seen.generation == marked[uuid] or too_many
+        if absent[uuid].gone_s is None or gone_s < bare_metal.settings.node_grace_s or not stands_as_left:
             why = _patience(gone_s, bare_metal.settings.node_grace_s)
             if too_many or not _reserve_absent(look, known, marked[uuid], why):
                 look.outcomes.append(node_outcome(uuid, Status.GOING, why))
@@ -74,8 +75,7 @@ def refuse_lost(bare_metal: BareMetalNodes, look: Look, *, force: bool) -> None:
     A node whose allocations are lost is on offer although it is in use. In a placement that is another one than before
     nothing is written at all, as the memory of the other one has to stay.
     """
-    before = (look.memory.elsewhere or look.memory).nodes
-    written = {uuid for uuid, known in before.items() if known.seen.generation != UNREAD}
+    written = (look.memory.elsewhere or look.memory).nodes.keys()
     lost = {one.provider.name for one in look.tasks if one.generation is None} & written
     if force or not lost or len(lost) <= _limit(bare_metal, len(lost), len(written)):
         return
@@ -89,26 +89,32 @@ def refuse_lost(bare_metal: BareMetalNodes, look: Look, *, force: bool) -> None:
     look.outcomes.append(node_outcome(f"{len(lost)} nodes", Status.REFUSED, why))
 
 
-def judge_left(bare_metal: BareMetalNodes, look: Look, marked: Mapping[str, int], share: Share) -> None:
-    """Find nodes that left this agent's share and that Ironic no longer has; adds to ``look`` memory and strays."""
+def judge_left(
+    bare_metal: BareMetalNodes, look: Look, marked: Mapping[str, int], share: Share, unknown: Collection[str]
+) -> None:
+    """
+    Find nodes outside this agent's share that Ironic no longer has; adds to ``look`` memory and strays.
+
+    They left the share, or are ``unknown``: providers with our mark that are in no memory and no listing.
+    """
     now_s, before = bare_metal.now_s(), look.memory.left
     ours = share.providers.keys() | share.misfits.keys()
     new = {one.node for one in look.outcomes if one.status is Status.LEFT}
-    known = {**before, **{uuid: look.memory.nodes[uuid] for uuid in new}}
+    known = {**dict.fromkeys({*new, *unknown}), **before}
     standing = {uuid: known[uuid] for uuid in sorted(known.keys() & marked.keys() - ours)}
     look.left = _look_at_left(bare_metal.driver, standing, share.others | new, now_s)
     gone = _gone_for_good(look.left, before, now_s, bare_metal.settings.node_grace_s)
-    add_strays(look, gone, "if no other agent deletes the provider")
+    add_strays(look, gone)
 
 
-def add_strays(look: Look, uuids: Collection[str], condition: str) -> None:
-    """Add an outcome for each provider without a node; ``condition`` says when a person may delete it."""
+def add_strays(look: Look, uuids: Collection[str]) -> None:
+    """Add an outcome for each provider without a node."""
     look.outcomes += [
         node_outcome(
             uuid,
             Status.STRAY,
-            f"Ironic has no node for this provider: {condition}, delete the provider with openstack resource "
-            f"provider delete {uuid}",
+            f"Ironic has no node for this provider: if no other agent reports or deletes it, and no other Ironic has "
+            f"the node, delete the provider with openstack resource provider delete {uuid}",
         )
         for uuid in uuids
     ]
@@ -133,13 +139,12 @@ def _ask_ironic(driver: IronicDriver, look: Look, absent: Mapping[str, KnownNode
 
 
 def _reserve_absent(look: Look, known: KnownNode, generation: int, why: str) -> bool:
-    """Add a task that reserves the stock of an absent node; returns False, without a task, if all is reserved."""
-    uuid, stock = known.seen.uuid, known.seen.provider.inventories
+    """Add a task that takes an absent node off offer; returns False, without a task, if it is not on offer."""
     current = look.current(known, generation)
-    if current and all(one.reserved == one.total for name, one in stock.items() if name in known.given):
+    if current and not on_offer(current.provider):
         return False
-    provider = Provider(name=uuid)
-    look.tasks.append(Task(provider, known, current, generation, why, reserves=known.given, status=Status.GOING))
+    provider = Provider(name=known.seen.uuid)
+    look.tasks.append(Task(provider, known, current, generation, why, reserves=True, status=Status.GOING))
     return True
 
 
@@ -165,33 +170,29 @@ def _too_many(missing: int, whole: int, fraction: float) -> str:
 
 
 def _look_at_left(
-    driver: IronicDriver, left: Mapping[str, KnownNode], listed: Collection[str], now_s: float
-) -> dict[str, KnownNode]:
+    driver: IronicDriver, left: Mapping[str, float | None], listed: Collection[str], now_s: float
+) -> dict[str, float | None]:
     """
-    Return these nodes, by uuid, with the moment since which Ironic does not have them (None: it has them).
+    Return since which moment Ironic does not have these nodes (None: it has them), by uuid.
 
     Nodes that are ``listed`` need no question. The memory stays as it is where Ironic does not answer.
     """
-    found = {uuid: replace(known, gone_s=None) if uuid in listed else known for uuid, known in left.items()}
-    asked = sorted(found.keys() - set(listed), key=lambda uuid: (found[uuid].gone_s is None, random.random()))
+    found = {uuid: None if uuid in listed else gone_s for uuid, gone_s in left.items()}
+    asked = sorted(found.keys() - set(listed), key=lambda uuid: (found[uuid] is None, random.random()))
     for uuid in asked[:_QUESTIONS]:
         try:
-            gone_s = None if driver.is_there(uuid) else min(found[uuid].gone_s or now_s, now_s)
+            found[uuid] = None if driver.is_there(uuid) else min(found[uuid] or now_s, now_s)
         except DiscoveryError:
             break  # Ironic served the listing, so it is busy now: the next pass asks again
-        found[uuid] = replace(found[uuid], gone_s=gone_s)
     return found
 
 
 def _gone_for_good(
-    left: Mapping[str, KnownNode], before: Mapping[str, KnownNode], now_s: float, grace_s: int
+    left: Mapping[str, float | None], before: Mapping[str, float | None], now_s: float, grace_s: int
 ) -> list[str]:
     """Return the nodes that are missing for so long that the agent of their share should have deleted them."""
     return sorted(
         uuid
-        for uuid, known in left.items()
-        if known.gone_s is not None
-        and uuid in before
-        and before[uuid].gone_s is not None
-        and now_s - known.gone_s >= grace_s
+        for uuid, gone_s in left.items()
+        if gone_s is not None and before.get(uuid) is not None and now_s - gone_s >= grace_s
     )

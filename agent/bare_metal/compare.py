@@ -7,13 +7,13 @@ from functools import partial
 
 from agent.bare_metal.absent import add_strays, judge_absent, judge_left, refuse_lost
 from agent.bare_metal.context import BareMetalNodes, Look, Task, node_outcome
-from agent.state.node_records import KnownNode
 from agent.sync.outcome import Status
 from drivers.ironic.nodes import Misfit, Node
-from drivers.ironic.shape import BARE_METAL, MARKS, SET_CLASS, Share, why_reserved
+from drivers.ironic.shape import BARE_METAL, GAVE, SET_CLASS, Share, node_classes, on_offer, why_reserved
 from reportclient.client import PlacementClient
 from reportclient.names import unknown_standard
-from reportclient.tree import ObservedProvider, Provider
+from reportclient.ownership import OWNER_NOVA
+from reportclient.tree import Provider
 
 LOG = logging.getLogger(__name__)
 FEW = 50  # new nodes that are looked up in placement one by one; for more, all its providers are listed
@@ -40,8 +40,6 @@ def look_at_nodes(bare_metal: BareMetalNodes, *, force: bool = False) -> Look:
     standing = marked.keys() - (set() if bare_metal.driver.lists_all else _renamed(nodes, reported))
     shape = partial(bare_metal.driver.shape, nodes, reported=reported, standing=standing)
     share = shape()
-    back = {uuid: one for uuid, one in memory.left.items() if uuid in share.providers or uuid in share.misfits}
-    memory = replace(memory, nodes={**memory.nodes, **back})
     look = Look(memory, nodes={}, lacked=_still_lacked(client, memory.lacked))
     _choose_depth(bare_metal, look, marked)
     _compare_share(client, look, share, marked)
@@ -51,15 +49,17 @@ def look_at_nodes(bare_metal: BareMetalNodes, *, force: bool = False) -> Look:
         _compare_share(client, look, share, marked)
     look.outcomes += [node_outcome(uuid, Status.MISFIT, one.why) for uuid, one in sorted(share.misfits.items())]
     refuse_lost(bare_metal, look, force=force)
-    _look_at_known(look, share, marked)
-    _reserve_collisions(look, share, marked)
+    _reserve_misfits(look, share, marked)
+    moved = sorted(memory.nodes.keys() & share.others)
+    look.outcomes += [node_outcome(uuid, Status.LEFT, "another agent reports it now") for uuid in moved]
     here = share.providers.keys() | share.misfits.keys() | share.others
     absent = {uuid: one for uuid, one in memory.nodes.items() if uuid not in here}
     judge_absent(bare_metal, look, absent, marked, force=force)
+    unknown = marked.keys() - here - memory.nodes.keys() - others.keys()
     if bare_metal.driver.sees_all:
-        add_strays(look, sorted(marked.keys() - here - memory.nodes.keys()), "if no other Ironic has the node")
+        add_strays(look, sorted(unknown))
     else:
-        judge_left(bare_metal, look, marked, share)
+        judge_left(bare_metal, look, marked, share, unknown if look.whole else ())
     return look
 
 
@@ -103,7 +103,7 @@ def _compare_share(client: PlacementClient, look: Look, share: Share, marked: Ma
         task = Task(wanted, known, current, generation, share.reserved.get(uuid, ""), share.spellings[uuid])
         if known and current:
             look.believed.append(known)
-        if known and current and known.given == task.given and _has(current, wanted):
+        if known and current and _is_as_wanted(current.provider, wanted):
             look.unchanged += 1
             look.nodes[uuid] = replace(known, spelling=task.spelling)
         else:
@@ -139,43 +139,35 @@ def _comes_on_offer(look: Look, share: Share) -> bool:
     return bool(coming - offered)
 
 
-def _look_at_known(look: Look, share: Share, marked: Mapping[str, int]) -> None:
-    """Judge remembered nodes that can no longer be reported, or that another agent reports now."""
-    for uuid, known in look.memory.nodes.items():
-        if uuid in share.misfits:
-            look.nodes[uuid] = replace(known, gone_s=None, may_go=False)
-            _reserve_misfit(look, look.nodes[uuid], share.misfits[uuid], marked.get(uuid))
-        elif uuid in share.others:
-            look.outcomes.append(node_outcome(uuid, Status.LEFT, "another agent reports it now"))
-
-
-def _reserve_collisions(look: Look, share: Share, marked: Mapping[str, int]) -> None:
-    """Add a task for each node with a colliding resource class whose provider stands and is not remembered."""
+def _reserve_misfits(look: Look, share: Share, marked: Mapping[str, int]) -> None:
+    """Add a task for each node that cannot be reported, and must not be on offer, where its provider stands."""
     for uuid, misfit in share.misfits.items():
-        if misfit.collides and uuid in marked and uuid not in look.memory.nodes:
-            provider, collides = Provider(name=uuid, traits=MARKS), frozenset({misfit.collides})
-            look.tasks.append(Task(provider, None, None, marked[uuid], _COLLIDES, reserves=collides))
+        known = look.memory.nodes.get(uuid)
+        if known:
+            known = look.nodes[uuid] = replace(known, gone_s=None, may_go=False)
+        because, only = why_reserved(misfit.node) if misfit.node else "", ""
+        if misfit.collides and not because:
+            because, only = _COLLIDES, misfit.collides
+        if not because or uuid not in marked:
+            continue
+        current = look.current(known, marked[uuid])
+        offered = on_offer(current.provider) if current else frozenset({only})
+        if only in offered or (offered and not only):
+            task = Task(Provider(name=uuid), known, current, marked[uuid], because, reserves=True, only=only)
+            look.tasks.append(task)
 
 
-def _reserve_misfit(look: Look, known: KnownNode, misfit: Misfit, generation: int | None) -> None:
-    """Add a task that keeps the provider of a misfit as it stands and reserves it, if the node is not on offer."""
-    because = why_reserved(misfit.node) if misfit.node else ""
-    before = known.seen.provider
-    if misfit.collides in before.inventories:
-        because = because or _COLLIDES
-    stock = {name: replace(one, reserved=1) for name, one in before.inventories.items() if name in known.given}
-    current = look.current(known, generation)
-    if not because or generation is None or (current and all(one.reserved for one in before.inventories.values())):
-        return
-    wanted = replace(before, inventories=stock, traits=(before.traits & known.given) | MARKS)
-    look.tasks.append(Task(wanted, known, current, generation, because, known.spelling))
-
-
-def _has(seen: ObservedProvider, wanted: Provider) -> bool:
-    """Return whether a provider has everything that its node gives."""
-    return wanted.traits <= seen.provider.traits and all(
-        name in seen.provider.inventories and stock.equals(seen.provider.inventories[name])
-        for name, stock in wanted.inventories.items()
+def _is_as_wanted(stands: Provider, wanted: Provider) -> bool:
+    """Return whether a provider has what its node gives, and nothing that the node gave before."""
+    marks = {name for name in stands.traits if name.startswith(GAVE)}
+    former = set() if OWNER_NOVA in stands.traits else node_classes(stands) - wanted.inventories.keys()
+    return (
+        not former
+        and marks <= wanted.traits <= stands.traits
+        and all(
+            name in stands.inventories and stock.equals(stands.inventories[name])
+            for name, stock in wanted.inventories.items()
+        )
     )
 
 

@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 
 from agent.settings.read import Settings
 from agent.state.clock import Clock, probe_clock
-from agent.state.node_records import UNREAD, KnownNode, NodesMemory, read_nodes
+from agent.state.node_records import KnownNode, NodesMemory, read_nodes
 from agent.sync.outcome import Outcome, Status
 from drivers.ironic.driver import IronicDriver
-from drivers.ironic.shape import MARKS
 from reportclient.client import PlacementClient
 from reportclient.plan import Plan
 from reportclient.tree import ObservedProvider, ObservedTree, Provider
@@ -49,13 +48,9 @@ class Task:
     generation: int | None  # of the provider; None: not in placement
     because: str = ""  # why the node is reserved; empty: it is not
     spelling: str | None = None  # the node's resource class as Ironic has it, to be remembered when this is done
-    reserves: frozenset[str] = frozenset()  # if any: only reserve these classes, where they stand
+    reserves: bool = False  # only take the node off offer, as it stands
+    only: str = ""  # reserve this class alone; empty: whichever is on offer
     status: Status | None = None  # how the node's pass ends; None: the write decides
-
-    @property
-    def given(self) -> frozenset[str]:
-        """The classes and traits that come from the node."""
-        return frozenset(self.provider.inventories) | (self.provider.traits - MARKS)
 
 
 @dataclass(slots=True)
@@ -69,7 +64,7 @@ class Look:
     outcomes: list[Outcome] = field(default_factory=list)  # of nodes that need no write
     deletions: list[KnownNode] = field(default_factory=list)
     believed: list[KnownNode] = field(default_factory=list)  # nodes whose memory equals what stands now
-    left: Mapping[str, KnownNode] = field(default_factory=dict)  # as in ``NodesMemory``
+    left: Mapping[str, float | None] = field(default_factory=dict)  # as in ``NodesMemory``
     unchanged: int = 0  # nodes that are as they should be
     whole: bool = False  # every provider is read, whatever is remembered
     behind: frozenset[str] = frozenset()  # uuids of nodes whose generation is lower than the remembered one
@@ -85,8 +80,3 @@ def node_outcome(
     """Return the outcome of one node; ``seen`` is its provider before the pass, None if it was not read."""
     observed = ObservedTree((seen,)) if seen else ObservedTree()
     return Outcome(node=uuid, status=status, plan=plan, observed=observed, notes=(note,) if note else ())
-
-
-def unread_nodes(uuid: str, given: frozenset[str]) -> KnownNode:
-    """Return the memory of a node whose provider was never read: only the names that it is about to be given."""
-    return KnownNode(ObservedProvider(uuid=uuid, generation=UNREAD, provider=Provider(name=uuid)), given)

@@ -85,4 +85,4 @@ def _outcome(made: _Made, lacked: frozenset[str], seen: ObservedProvider | None)
     """Return the outcome of a node that was written; ``seen`` None: the next pass reads its provider."""
     task = made.task
     outcome = node_outcome(made.stands.uuid, task.status or Status.CREATED, note_on(task, lacked), made.plan)
-    return outcome, known_after(task, seen or made.stands, lacked)
+    return outcome, known_after(task, seen or made.stands)

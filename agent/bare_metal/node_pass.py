@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from agent.bare_metal.compare import look_at_nodes
-from agent.bare_metal.context import BareMetalNodes, Look, Task, node_outcome, unread_nodes
+from agent.bare_metal.context import BareMetalNodes, Task, node_outcome
 from agent.bare_metal.in_bulk import is_new, report_new
 from agent.bare_metal.write import Progress, Settled, delete, for_each, learn_names, plan_task, settle
-from agent.state.node_records import KnownNode, NodesMemory, write_nodes
+from agent.state.node_records import write_nodes
 from agent.sync.batches import FEW
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Outcome, Status
@@ -63,19 +63,15 @@ def run_nodes(bare_metal: BareMetalNodes, wishes: Wishes = Wishes(), progress: P
     """
     Carry out one pass, and remember what it did, also when placement stops answering in between.
 
-    Of the wishes two count: ``force`` lets many nodes go at once, and removes classes that the memory does not have;
+    Of the wishes two count: ``force`` lets many nodes go at once, and removes classes that may be another's;
     ``take_over`` writes also where another agent removed our mark.
-
-    What a node is about to be given is remembered before it is written: else a pass that is cut off would leave stock
-    that this agent could not tell to be its own.
 
     Raises:
         as ``look_at_nodes``, and then nothing was written. StateError: what was done cannot be remembered.
     """
     look = look_at_nodes(bare_metal, force=wishes.force)
     lacked = learn_names(bare_metal, look, make=True)
-    kept = _memory(bare_metal, look, lacked)
-    results = _carry_out(bare_metal, _begin(bare_metal, look, kept), lacked, wishes, progress)
+    results = _carry_out(bare_metal, look.tasks, lacked, wishes, progress)
     nodes = dict(look.nodes)
     nodes |= {outcome.node: known for outcome, known in results if known}
     outcomes = [*look.outcomes, *(outcome for outcome, _ in results)]
@@ -83,7 +79,7 @@ def run_nodes(bare_metal: BareMetalNodes, wishes: Wishes = Wishes(), progress: P
         outcomes.append(outcome)
         if outcome.status is Status.DELETED:
             del nodes[outcome.node]
-    after = replace(kept, nodes=nodes)
+    after = replace(look.memory, lacked=lacked, nodes=nodes, left=look.left, behind=look.behind, elsewhere=None)
     if look.whole and all(one.status is not Status.UNFINISHED for one in outcomes):
         after = replace(after, whole_s=bare_metal.now_s())
     other_placement = look.memory.elsewhere and any(one.status is Status.REFUSED for one in look.outcomes)
@@ -107,32 +103,3 @@ def _carry_out(
         lambda task: settle(bare_metal, task, lacked, wishes),
         lambda done, _: progress(len(new) + done, len(tasks)),
     )
-
-
-def _memory(bare_metal: BareMetalNodes, look: Look, lacked: frozenset[str]) -> NodesMemory:
-    """Return what to remember of a look before anything is written."""
-    return NodesMemory(
-        where=bare_metal.where,
-        ironic=bare_metal.driver.ironic,
-        lacked=lacked,
-        nodes=dict(look.nodes),
-        left=look.left,
-        whole_s=look.memory.whole_s,
-        behind=look.behind,
-    )
-
-
-def _begin(bare_metal: BareMetalNodes, look: Look, kept: NodesMemory) -> list[Task]:
-    """Remember what the tasks are about to give their nodes; returns the tasks with that memory."""
-    if not look.tasks:
-        return []
-    begun = {task.provider.name: _begun(task) for task in look.tasks}
-    memory = replace(kept, nodes={**kept.nodes, **begun})
-    write_nodes(bare_metal.settings.state_directory, memory, clock=bare_metal.noted)
-    return [replace(task, known=begun[task.provider.name]) for task in look.tasks]
-
-
-def _begun(task: Task) -> KnownNode:
-    """Return the memory of a node together with what its task gives it."""
-    known = task.known or unread_nodes(task.provider.name, frozenset())
-    return replace(known, given=known.given | task.given)

@@ -12,20 +12,20 @@ from dataclasses import replace
 from typing import TypeVar
 
 from agent.bare_metal.context import BareMetalNodes, Look, Task, node_outcome
-from agent.state.node_records import UNREAD, KnownNode
+from agent.state.node_records import KnownNode
 from agent.sync.attempts import repeat_on_conflict
 from agent.sync.batches import still_answers
 from agent.sync.decide.laws import Given, lawful
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Outcome, Status
 from drivers.errors import DiscoveryError
-from drivers.ironic.shape import MARKS
+from drivers.ironic.shape import MARKS, given_traits, node_classes, on_offer, single_classes
 from reportclient.diff import diff
 from reportclient.errors import Conflict, PlacementError, Rejected, Unavailable, Unlawful
 from reportclient.names import is_custom, unknown_standard
 from reportclient.ownership import MARKER, OWNER_NOVA, Names, Ownership, others_marks
 from reportclient.plan import Delete, EnsureClasses, EnsureTraits, Plan, SetInventories
-from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
+from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree
 
 SILENCES = 5  # nodes without an answer of placement's, after which placement is taken to be down
 _ATTEMPTS = 3  # at one node whose provider others write too
@@ -86,7 +86,10 @@ def settle(bare_metal: BareMetalNodes, task: Task, lacked: frozenset[str], wishe
         if stands is None:
             return node_outcome(uuid, Status.FAILED, "its provider is gone"), None
         outcome = node_outcome(uuid, _status(task, seen, plan), note_on(task, lacked), plan, seen)
-        return outcome, known_after(task, stands, lacked)
+        known = known_after(task, stands)
+        if task.status is Status.GOING and plan.operations:  # it was on offer, so the node may have been back
+            known = replace(known, gone_s=bare_metal.now_s(), may_go=False)
+        return outcome, known
 
     def forget_seen(_conflict: Conflict, _attempt: int) -> None:
         nonlocal task
@@ -121,10 +124,10 @@ def delete(bare_metal: BareMetalNodes, known: KnownNode) -> Outcome:
         if not root.provider.traits >= MARKS:
             why = "its node is gone, and another agent removed our mark from its provider"
             return node_outcome(uuid, Status.CONTESTED, why)
-        if marks := others_marks(root) - known.given:
+        if marks := others_marks(root) - given_traits(root.provider.traits):
             return node_outcome(uuid, Status.CONTESTED, f"its node is gone, and {_claimed(marks)}")
-        given = Given(observed=ObservedTree((root,)), emitted=Names(), ends=True)
-        bare_metal.client.execute(lawful(plan, given), ObservedTree())
+        read = Given(observed=ObservedTree((root,)), emitted=Names(), ends=True)
+        bare_metal.client.execute(lawful(plan, read), ObservedTree())
     except (Conflict, Rejected) as error:
         held = _held(bare_metal, Task(Provider(name=uuid), known, None, None), Wishes())
         return held[0] if held else node_outcome(uuid, Status.FAILED, str(error), plan)
@@ -175,17 +178,16 @@ def _status(task: Task, seen: ObservedProvider | None, plan: Plan) -> Status:
     return Status.CREATED if seen is None else Status.CHANGED if plan.operations else Status.UNCHANGED
 
 
-def known_after(task: Task, stands: ObservedProvider, lacked: frozenset[str]) -> KnownNode:
+def known_after(task: Task, stands: ObservedProvider) -> KnownNode:
     """Return what to remember of a node that was written, or found as it should be."""
     if task.known and task.reserves:
         return replace(task.known, seen=stands)
-    given = task.given | task.reserves & stands.provider.inventories.keys()
-    return KnownNode(stands, given - lacked, spelling=task.spelling)
+    return KnownNode(stands, spelling=task.spelling)
 
 
 def plan_node(task: Task, seen: ObservedProvider | None, lacked: frozenset[str], wishes: Wishes) -> Plan:
     """
-    Plan what the task wants of its provider, ``seen`` before (None: not in placement); errors as ``_adopted``.
+    Plan what the task wants of its provider, ``seen`` before (None: not in placement); errors as ``_former``.
 
     Classes and traits themselves are not part of the plan: ``learn_names`` made them for all nodes.
 
@@ -193,75 +195,63 @@ def plan_node(task: Task, seen: ObservedProvider | None, lacked: frozenset[str],
         Unlawful: the plan breaks a law; placement itself guards what consumers hold.
     """
     if task.reserves:
-        return _reserve(task, seen)
+        return _reserve(seen, task.only)
     wanted = replace(task.provider, traits=task.provider.traits - lacked)
-    before = task.known.given if task.known else frozenset()
+    classes, traits = frozenset(wanted.inventories), wanted.traits
     if seen:
-        before |= _adopted(task, seen, wishes)
-    names = before | task.given | MARKS
-    ours = Ownership(emitted=Names(classes=names, traits=names))
+        classes |= _former(task, seen, wishes)
+        traits |= given_traits(seen.provider.traits)
+    names = Names(classes=classes, traits=traits)
     tree = ObservedTree((seen,)) if seen else ObservedTree()
+    ours = Ownership(emitted=names)
     plan = diff(tree, ProviderTree((wanted,)), ours, root_uuid=wanted.name, known_traits=wanted.traits)
     plan = Plan(tuple(step for step in plan.operations if not isinstance(step, EnsureClasses | EnsureTraits)))
-    return lawful(plan, Given(observed=tree, emitted=Names(classes=names, traits=names)))
+    return lawful(plan, Given(observed=tree, emitted=names))
 
 
-def _reserve(task: Task, seen: ObservedProvider | None) -> Plan:
-    """Plan to reserve the task's classes, where they stand on a provider without another service's mark."""
-    given = task.given | (task.known.given if task.known else frozenset())
-    if seen is None or others_marks(seen) - given:
+def _reserve(seen: ObservedProvider | None, only: str = "") -> Plan:
+    """Plan to take a node off offer, unless its provider has another service's mark; ``only`` as in ``Task``."""
+    if seen is None or others_marks(seen) - given_traits(seen.provider.traits):
         return Plan(())
-    return _reserve_whole(seen, task.reserves)
-
-
-def _reserve_whole(seen: ObservedProvider, names: frozenset[str]) -> Plan:
-    """Plan to reserve all of these classes, where they stand; an empty plan if they are reserved already."""
     stock = seen.provider.inventories
-    free = {name for name in names & stock.keys() if stock[name].reserved != stock[name].total}
-    after = {**stock, **{name: replace(stock[name], reserved=stock[name].total) for name in free}}
-    plan = Plan((SetInventories(seen.uuid, seen.name, after),) if free else ())
+    names = on_offer(seen.provider) & ({only} if only else stock.keys())
+    after = {**stock, **{name: replace(stock[name], reserved=stock[name].total) for name in names}}
+    plan = Plan((SetInventories(seen.uuid, seen.name, after),) if names else ())
     return lawful(plan, Given(observed=ObservedTree((seen,)), emitted=Names(classes=names)))
 
 
-def _adopted(task: Task, seen: ObservedProvider, wishes: Wishes) -> frozenset[str]:
+def _former(task: Task, seen: ObservedProvider, wishes: Wishes) -> frozenset[str]:
     """
-    Return the classes on a provider that are ours although the memory does not have them.
+    Return the classes on a provider that its node had before.
 
     On a provider that nova made: the class that nova reported. Under our marks: the classes in the form in which this
-    agent reports a node, as a node has one class only, so they are former ones.
+    agent reports a node, as a node has one class only.
 
     Raises:
         Contested: another agent writes there, or other stock there would offer the node a second time.
     """
     is_ours, is_novas = MARKER in seen.provider.traits, OWNER_NOVA in seen.provider.traits
-    written = task.known is not None and task.known.seen.generation != UNREAD
-    if written and not is_ours and not wishes.take_over:
+    if task.known and not is_ours and not wishes.take_over:
         raise Contested(
             "another agent removed our mark from its provider: stop that agent (nova-compute?), then run "
             "sync --take-over"
         )
-    wanted, given = task.provider.inventories.keys(), task.known.given if task.known else frozenset()
-    if marks := others_marks(seen) - task.given - given:
+    wanted = task.provider.inventories.keys()
+    if marks := others_marks(seen) - task.provider.traits - given_traits(seen.provider.traits):
         raise Contested(_claimed(marks))
-    others = frozenset(
-        name
-        for name, stock in seen.provider.inventories.items()
-        if is_custom(name) and stock.total == 1 and name not in wanted and name not in given
-    )
+    others = single_classes(seen.provider) - wanted
+    stands = bool(wanted & seen.provider.inventories.keys())
     if others and (is_novas or not is_ours):
-        if (wanted | given) & seen.provider.inventories.keys():
-            return frozenset()  # nova reports one class of a node, so others added the rest
-        return _novas_class(seen, others, wanted, force=wishes.force)
-    if wishes.force or written:
-        return others if wishes.force else frozenset()
-    former = {name for name in others if _is_node_stock(seen.provider.inventories[name])}
-    if strange := others - former:
-        classes = ", ".join(sorted(strange))
+        # nova reports one class of a node, so others added the rest
+        return frozenset() if stands else _novas_class(seen, others, wanted, force=wishes.force)
+    former = others if wishes.force else node_classes(seen.provider) - wanted
+    if others and not former and not stands:
+        classes = ", ".join(sorted(others))
         raise Contested(
-            f"its provider also has {classes}, and this agent has no record that it added {classes}: remove {classes} "
-            f"by hand, or run sync --force"
+            f"its provider has {classes} instead of {', '.join(wanted)}, in a form that this agent does not write, so "
+            f"it may be a former class of the node or another service's: remove {classes} by hand, or run sync --force"
         )
-    return others
+    return former
 
 
 def _novas_class(
@@ -275,18 +265,13 @@ def _novas_class(
     Raises:
         Contested: that class cannot be told from what others added, and there is no ``force``.
     """
-    if force or (len(others) == 1 and all(_is_node_stock(seen.provider.inventories[name]) for name in others)):
+    if force or (len(others) == 1 and others <= node_classes(seen.provider)):
         return others
     raise Contested(
         f"nova made the provider of this node. The provider has {', '.join(sorted(others))}, but not "
         f"{', '.join(wanted)}. The agent cannot tell nova's class from classes that another writer added. Remove "
         f"nova's class by hand, or run sync --force to remove all of {', '.join(sorted(others))}"
     )
-
-
-def _is_node_stock(stock: Inventory) -> bool:
-    """Return whether a stock has the form in which this agent and nova's Ironic driver report a node."""
-    return replace(stock, reserved=0).equals(Inventory(total=1, max_unit=1))
 
 
 def _claimed(marks: frozenset[str]) -> str:
@@ -310,13 +295,12 @@ def _held(bare_metal: BareMetalNodes, task: Task, wishes: Wishes) -> Settled | N
         if root is None or not holders:
             return None
         held = {one.resource_class for one in holders}
-        ours = task.given | (task.known.given if task.known else frozenset()) | _adopted(task, root, wishes)
-        plan = _reserve_whole(root, ours) if held & ours - task.given else Plan(())
+        plan = _reserve(root) if held & _former(task, root, wishes) else Plan(())
         stands = bare_metal.client.execute(plan, ObservedTree((root,))).root
     except (PlacementError, Contested):
         return None  # the caller reports the first error instead
     why = f"consumer {holders[0].consumer} holds {holders[0].resource_class}, which stays until it is released"
-    known = replace(task.known, seen=stands, given=task.known.given | ours) if task.known and stands else task.known
+    known = replace(task.known, seen=stands) if task.known and stands else task.known
     return node_outcome(uuid, Status.HELD, why, plan, root), known
 
 

@@ -7,7 +7,7 @@ from rich.table import Column, Table
 from agent.command.screen import Screen
 from agent.command.verb_forms import NodesForm, NodesPassForm, OutcomeForm, ShownNodesForm
 from agent.sync.forms import OperationForm
-from drivers.ironic.shape import MARKS
+from drivers.ironic.shape import GAVE, MARKS
 
 MOST = 20  # nodes of one outcome that are printed one by one
 
@@ -62,8 +62,8 @@ def describe_steps(outcome: OutcomeForm) -> str:
 def _describe(operation: OperationForm) -> list[str]:
     """Return what one operation changes on a node, a few words for each name."""
     if operation["operation"] == "set-traits":
-        added = [name for name in operation["added"] if name not in MARKS]
-        return [f"+{name}" for name in added] + [f"-{name}" for name in operation["removed"]]
+        signed = [f"+{name}" for name in operation["added"]] + [f"-{name}" for name in operation["removed"]]
+        return [text for text in signed if text[1:] not in MARKS and not text[1:].startswith(GAVE)]
     if operation["operation"] != "set-inventories":
         return []
     after, before = operation["inventories"], operation["before"]

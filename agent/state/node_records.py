@@ -1,10 +1,9 @@
 """
-What the agent remembers of bare-metal nodes: each provider as the last pass left it, and which names the node gave.
+What the agent remembers of bare-metal nodes: each provider as the last pass left it.
 
 One file with a checksum holds all nodes, and is replaced whole. If it is missing, damaged, or of another placement or
-Ironic, the agent begins with an empty memory: it reads each provider before it writes to it, and it keeps what only
-this file could prove to be ours: inventory under our marks that is not in the form of a reported node, traits that
-nodes gave before, and providers of nodes that Ironic no longer has. A mark that another agent removed is not noticed.
+Ironic, the agent begins with an empty memory: it reads each provider before it writes to it, and providers of nodes
+that Ironic no longer has stay. A mark that another agent removed is not noticed.
 """
 
 import json
@@ -26,7 +25,6 @@ from reportclient.tree import ObservedProvider, Provider
 LOG = logging.getLogger(__name__)
 _FORMAT = 2
 MEMORY_NAME = "nodes.json"
-UNREAD = -1  # generation of a provider that was never read
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +32,6 @@ class KnownNode:
     """The provider of one node as the last pass left it."""
 
     seen: ObservedProvider
-    given: frozenset[str]  # classes and traits that the node gave, and that are removed with it
     gone_s: float | None = None  # since when (seconds since the epoch) Ironic lacks the node; None: Ironic has it
     spelling: str | None = None  # the node's resource class, as Ironic spells it; None: not known
     may_go: bool = False  # the node is gone, and the limit of changes allowed its removal: what is left is in use
@@ -48,7 +45,7 @@ class NodesMemory:
     ironic: str = ""  # name of the Ironic
     lacked: frozenset[str] = frozenset()  # standard traits that this placement is too old to know
     nodes: Mapping[str, KnownNode] = field(default_factory=dict)  # by uuid
-    left: Mapping[str, KnownNode] = field(default_factory=dict)  # by uuid: nodes that are no longer in the share
+    left: Mapping[str, float | None] = field(default_factory=dict)  # of nodes outside the share: ``gone_s`` by uuid
     whole_s: float = 0.0  # when (seconds since the epoch) all providers were last read, also the remembered ones
     behind: frozenset[str] = frozenset()  # uuids of nodes whose provider's generation was below the remembered one
     elsewhere: "NodesMemory | None" = None  # of another placement, for the same Ironic; never written as part of this
@@ -82,7 +79,7 @@ def read_nodes(directory: Path, where: str, ironic: str, *, clock: Clock | None 
             ironic=ironic,
             lacked=frozenset(map(str, record["lacked"])),
             nodes={row[0]: _decode(row, noted, now) for row in map(json.loads, body.splitlines())},
-            left={row[0]: _decode(row, noted, now) for row in record.get("left", [])},
+            left={row[0]: _since(row[5], noted, now) for row in record.get("left", [])},
             whole_s=_since(record.get("whole_s"), noted, now) or 0.0,
             behind=frozenset(map(str, record.get("behind", []))),
         )
@@ -113,7 +110,7 @@ def write_nodes(directory: Path, memory: NodesMemory, *, clock: Clock | None = N
         "ironic": memory.ironic,
         "lacked": sorted(memory.lacked),
         "microversion": None,  # 0.1.0 reads it
-        "left": [_encode(known) for known in memory.left.values()],
+        "left": [[uuid, -1, {}, [], [], gone_s] for uuid, gone_s in memory.left.items()],  # older versions read rows
         "whole_s": memory.whole_s,
         "behind": sorted(memory.behind),
         "clock": encode_clock(clock or probe_clock()),
@@ -151,12 +148,15 @@ def own_mark(directory: Path, *, writes: bool) -> str:
 def _encode(known: KnownNode) -> list[object]:
     seen = known.seen
     stock = {name: encode_inventory(one) for name, one in seen.provider.inventories.items()}
-    traits, given = sorted(seen.provider.traits), sorted(known.given)
-    return [seen.uuid, seen.generation, stock, traits, given, known.gone_s, known.spelling, known.may_go]
+    given: list[str] = []  # names that older versions remember
+    return [
+        *(seen.uuid, seen.generation, stock, sorted(seen.provider.traits), given),
+        *(known.gone_s, known.spelling, known.may_go),
+    ]
 
 
 def _decode(row: list[Any], noted: Clock, now: Clock) -> KnownNode:
-    uuid, generation, stock, traits, given, gone_s, *later = row
+    uuid, generation, stock, traits, _given, gone_s, *later = row
     spelling = intern(str(later[0])) if later and later[0] is not None else None  # files of 0.1.0 have none
     provider = Provider(
         name=uuid,
@@ -164,9 +164,7 @@ def _decode(row: list[Any], noted: Clock, now: Clock) -> KnownNode:
         traits=frozenset(map(intern, traits)),
     )
     seen = ObservedProvider(uuid=uuid, generation=int(generation), provider=provider)
-    return KnownNode(
-        seen, frozenset(map(intern, given)), _since(gone_s, noted, now), spelling, may_go=later[1:] == [True]
-    )
+    return KnownNode(seen, _since(gone_s, noted, now), spelling, may_go=later[1:] == [True])
 
 
 def _since(moment_s: float | None, noted: Clock, now: Clock) -> float | None:

@@ -53,7 +53,7 @@ class IronicDriver:
 
     def elsewhere(self) -> dict[str, str]:
         """
-        Return the resource class, by uuid, of each node that has one, of all shards and groups.
+        Return the resource class (empty: none), by uuid, of each node of all shards and groups.
 
         Empty where the listing has them all. Errors as ``survey``.
         """

@@ -62,10 +62,9 @@ def parse_node(record: Any) -> Node | Misfit:
 
 
 def parse_class(record: Any) -> tuple[str, str] | None:
-    """Parse one element of a listing of ``CLASS_FIELDS``: uuid and resource class; None: the node has no class."""
+    """Parse one element of a listing of ``CLASS_FIELDS``: uuid and resource class; None: it is no node."""
     try:
-        text = _text(record, "resource_class")
-        return (str(UUID(record["uuid"])), text) if text else None
+        return str(UUID(record["uuid"])), _text(record, "resource_class") or ""
     except (KeyError, TypeError, ValueError, AttributeError):
         return None  # no agent reports such a node: it is a misfit
 

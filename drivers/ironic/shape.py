@@ -3,23 +3,31 @@ Shape the provider of each bare-metal node, by the rules of nova's Ironic driver
 
 Name and uuid of the provider are the node's uuid. It has one unit of one class: CUSTOM_ and the node's resource class.
 That unit is reserved while the node cannot be deployed or is in use.
+
+Placement itself shows what an agent gave a provider, so any agent knows it with any memory: a class by the form of its
+unit, and traits by a mark with their hashes.
 """
 
-from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, field
+from base64 import b32encode
+from collections.abc import Collection, Container, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from hashlib import sha256
 from types import MappingProxyType
 
 import os_resource_classes
 
 from drivers.ironic.nodes import Misfit, Node
-from reportclient.names import LONGEST, is_name
+from reportclient.names import LONGEST, is_custom, is_name
 from reportclient.ownership import MARKER
 from reportclient.tree import Inventory, Provider
 
 BARE_METAL = "CUSTOM_OWNER_COMPUTE_NODE_AGENT_BARE_METAL"
 """Trait on the provider of each node, so that one request finds all of them among the hosts of a cloud."""
 MARKS = frozenset({MARKER, BARE_METAL})
+GAVE = f"{MARKER}_GAVE_"
+"""Prefix of traits on the provider of each node, followed by hashes of the traits that the node gave."""
+_HASH = 8  # characters of the hash of a trait
 MOST_TRAITS = 50  # of a node, in Ironic's API
 AVAILABLE = ("available", None)  # provision states; Ironic before Kilo had None for available
 NO_POWER = ("error", None)
@@ -172,8 +180,47 @@ def _provider(node: Node, name: str) -> Provider:
     return Provider(
         name=node.uuid,
         inventories={name: Inventory(total=1, reserved=int(taken), min_unit=1, max_unit=1, step_size=1)},
-        traits=node.traits | MARKS,
+        traits=node.traits | MARKS | given_marks(node.traits),
     )
+
+
+def given_marks(traits: Iterable[str]) -> frozenset[str]:
+    """Return the traits by which a provider shows that its node gave these traits."""
+    hashes = "".join(sorted(map(_hash, traits)))
+    size = (LONGEST - len(GAVE)) // _HASH * _HASH
+    return frozenset(GAVE + hashes[start : start + size] for start in range(0, len(hashes), size))
+
+
+def given_traits(traits: Collection[str]) -> frozenset[str]:
+    """Return those traits of a provider that its node gave, and those that show it."""
+    marks = frozenset(name for name in traits if name.startswith(GAVE))
+    texts = [name.removeprefix(GAVE) for name in marks]
+    hashes = {text[start : start + _HASH] for text in texts for start in range(0, len(text), _HASH)}
+    return marks.union(name for name in traits if _hash(name) in hashes) if marks else marks
+
+
+@lru_cache(1000)
+def _hash(trait: str) -> str:
+    return b32encode(sha256(trait.encode()).digest())[:_HASH].decode()
+
+
+def single_classes(stands: Provider) -> frozenset[str]:
+    """Return the custom classes on a provider of which it has one unit; a node has one of them."""
+    return frozenset(name for name, one in stands.inventories.items() if one.total == 1 and is_custom(name))
+
+
+def node_classes(stands: Provider) -> frozenset[str]:
+    """Return the classes in the form in which this agent and nova's Ironic driver report a node."""
+    form = Inventory(total=1, max_unit=1)
+    return frozenset(
+        name for name in single_classes(stands) if replace(stands.inventories[name], reserved=0).equals(form)
+    )
+
+
+def on_offer(stands: Provider) -> frozenset[str]:
+    """Return the classes by which a node is on offer: those in its form, or any that may be it where none is."""
+    names = node_classes(stands) or single_classes(stands)
+    return frozenset(name for name in names if not stands.inventories[name].reserved)
 
 
 def why_reserved(node: Node) -> str:

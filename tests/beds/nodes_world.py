@@ -17,7 +17,7 @@ from agent.sync.decide.view import Wishes
 from beds.memory import MemoryPlacement
 from drivers.ironic.client import IronicClient
 from drivers.ironic.driver import IronicDriver
-from drivers.ironic.shape import MARKS
+from drivers.ironic.shape import GAVE, MARKS
 from reportclient.client import PlacementClient
 from reportclient.payload import encode_inventory
 from reportclient.transport import Transport
@@ -39,21 +39,22 @@ class Nodes:
     lists_all: bool = True
     traits: list[str] = field(default_factory=list)
     maintenance: bool = False
+    ill: set[int] = field(default_factory=set)  # nodes in maintenance, whatever the others are
+    given: dict[int, list[str]] = field(default_factory=dict)  # traits of single nodes, instead of ``traits``
     elsewhere: set[int] = field(default_factory=set)  # nodes of another shard, which are not listed
     listings: int = 0  # of all shards
 
     def records(self, *, everywhere: bool = False) -> Iterator[Mapping[str, Any]]:
         self.listings += everywhere
-        usual = {
-            "traits": self.traits,
-            "maintenance": self.maintenance,
-            "power_state": "power off",
-            "instance_uuid": None,
-        }
+        usual = {"power_state": "power off", "instance_uuid": None, "provision_state": "available"}
         for number, text in self.classes.items():
             if number in self.elsewhere and not everywhere:
                 continue
-            yield {**usual, "uuid": uuid_of(number), "resource_class": text, "provision_state": "available"}
+            own = {
+                "traits": self.given.get(number, self.traits),
+                "maintenance": self.maintenance or number in self.ill,
+            }
+            yield {**usual, **own, "uuid": uuid_of(number), "resource_class": text}
 
     def is_there(self, uuid: str) -> bool:
         return UUID(uuid).int in self.classes
@@ -98,7 +99,8 @@ class World:
 
     def traits(self, number: int) -> frozenset[str]:
         root = self.client.observe(uuid_of(number)).root
-        return root.provider.traits - MARKS if root else frozenset()
+        found = root.provider.traits - MARKS if root else frozenset()
+        return frozenset(name for name in found if not name.startswith(GAVE))
 
     def stock(self, number: int) -> dict[str, int]:
         """Return how much of each class is reserved on a node's provider; empty if there is no provider."""
@@ -126,6 +128,14 @@ class World:
         body = {"resource_provider_generation": root.generation, "inventories": {**stock, name: {"total": 1, **more}}}
         self._send("PUT", f"/resource_classes/{name}")
         self._send("PUT", f"/resource_providers/{uuid_of(number)}/inventories", body)
+
+    def mark(self, number: int, trait: str) -> None:
+        """Add a trait to a node's provider, as a person would by hand."""
+        root = self.client.observe(uuid_of(number)).root
+        assert root is not None
+        body = {"resource_provider_generation": root.generation, "traits": sorted({*root.provider.traits, trait})}
+        self._send("PUT", f"/traits/{trait}")
+        self._send("PUT", f"/resource_providers/{uuid_of(number)}/traits", body)
 
     def _send(self, method: str, path: str, body: Any = None) -> None:
         answer = self.placement.request(path, method, microversion="1.39", json=body)

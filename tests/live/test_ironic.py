@@ -25,7 +25,7 @@ from beds.nodes import NodesAgent, make_nodes, nodes_agent, read_nodes, uuid_of
 from beds.placement import KeystoneAuth, PlacementServer
 from beds.process import free_port
 from beds.proxy import Answer, Forward, Proxy, Request, pass_on
-from drivers.ironic.shape import MARKS
+from drivers.ironic.shape import MARKS, given_marks
 
 pytestmark = pytest.mark.live
 
@@ -124,7 +124,7 @@ def test_fifty_nodes_are_reported_and_followed_with_tokens_over_tls(
         assert reserved(send, deployed) == {"CUSTOM_BAREMETAL": 1}
         assert reserved(send, ill) == {"CUSTOM_GOLD": 1}
         traits = set(send("GET", f"/resource_providers/{painted}/traits")["traits"])
-        assert traits == {"CUSTOM_RED"} | MARKS
+        assert traits == {"CUSTOM_RED"} | MARKS | given_marks({"CUSTOM_RED"})
         assert set(reserved(send, uuids[39])) == {"CUSTOM_LATE"}
         assert agent.sums() == {"unchanged": 49, "deleted": 1}
         assert send("GET", f"/resource_providers/{deleted}").get("errors")
@@ -226,7 +226,8 @@ def test_a_trait_is_ours_only_if_its_node_gave_it(
     server.send("PUT", f"/v1/nodes/{node}/traits", {"traits": ["CUSTOM_BOTH"]})
     assert agent.sums() == {"changed": 1}
 
-    assert set(send("GET", path)["traits"]) == {"CUSTOM_BOTH", "CUSTOM_OPERATORS"} | MARKS
+    marks = MARKS | given_marks({"CUSTOM_BOTH"})
+    assert set(send("GET", path)["traits"]) == {"CUSTOM_BOTH", "CUSTOM_OPERATORS"} | marks
 
 
 def test_an_endpoint_override_serves_without_keystone_as_in_novas_configuration(
@@ -319,9 +320,10 @@ def test_only_novas_own_class_goes_from_a_provider_that_nova_owns(
                      {"CUSTOM_LICENCE"}]  # fmt: skip
 
     server.update(current, resource_class="silver")
+    assert agent.sums()["contested"] == 3
     agent.run("sync", "--force")
 
-    assert set(reserved(send, current)) == {"CUSTOM_SILVER", "CUSTOM_LICENCE"}
+    assert set(reserved(send, current)) == {"CUSTOM_SILVER"}
     assert set(reserved(send, several)) == {"CUSTOM_GOLD"}
 
 

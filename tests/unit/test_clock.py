@@ -63,7 +63,7 @@ def test_after_another_boot_findings_are_seen_for_the_first_time(tmp_path: Path)
 
 
 def test_a_clock_set_ahead_does_not_end_the_wait_for_a_node_that_is_gone(clock: Clock, tmp_path: Path) -> None:
-    known = KnownNode(ObservedProvider(uuid=UUID, generation=1, provider=Provider(name=UUID)), frozenset(), 1000.0)
+    known = KnownNode(ObservedProvider(uuid=UUID, generation=1, provider=Provider(name=UUID)), 1000.0)
     write_nodes(tmp_path, NodesMemory(where="there", ironic="here", nodes={UUID: known}), clock=clock)
 
     assert read_nodes(tmp_path, "there", "here").nodes[UUID].gone_s == pytest.approx(87400, abs=2)

@@ -13,7 +13,7 @@ from drivers.errors import DiscoveryError
 from drivers.ironic.client import PAGE, REQUEST_TRIES, IronicClient
 from drivers.ironic.driver import IronicDriver
 from drivers.ironic.nodes import Misfit, Node, parse_node
-from drivers.ironic.shape import MARKS, shape_share
+from drivers.ironic.shape import GAVE, MARKS, given_marks, given_traits, shape_share
 from fakes import FakeAnswer
 from reportclient.names import is_name
 
@@ -48,12 +48,26 @@ def uuid_of(number: int) -> str:
 def test_a_node_is_one_unit_of_its_class_with_its_traits_and_our_marks() -> None:
     provider = shape_share([NODE]).providers[UUID]
 
-    assert (provider.name, provider.parent, provider.traits) == (UUID, None, NODE.traits | MARKS)
+    assert (provider.name, provider.parent, provider.traits) == (
+        UUID,
+        None,
+        NODE.traits | MARKS | given_marks(NODE.traits),
+    )
     ((name, stock),) = provider.inventories.items()
     assert (name, stock.total, stock.reserved, stock.min_unit, stock.max_unit, stock.step_size) == (
         "CUSTOM_GOLD",
         *(1, 0, 1, 1, 1),
     )
+
+
+@pytest.mark.parametrize("count", [0, 1, 27, 28, 50])
+def test_a_provider_shows_which_traits_its_node_gave(count: int) -> None:
+    traits = frozenset(f"CUSTOM_{number}" for number in range(count))
+    marks = given_marks(traits)
+
+    assert given_traits(traits | MARKS | marks | {"CUSTOM_BY_HAND"}) == traits | marks
+    assert len(marks) == (count + 26) // 27
+    assert all(is_name(name) and name.startswith(GAVE) for name in marks)
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,7 @@ from drivers.ironic.driver import IronicDriver
 from reportclient.plan import Delete, Plan
 from reportclient.tree import ObservedProvider, ObservedTree, Provider
 
-KNOWN = KnownNode(ObservedProvider(uuid="n", generation=1, provider=Provider(name="n")), frozenset({"T"}), None, DASH)
-GONE = replace(KNOWN, seen=replace(KNOWN.seen, uuid="o", provider=Provider(name="o")), gone_s=7.0, may_go=True)
+KNOWN = KnownNode(ObservedProvider(uuid="n", generation=1, provider=Provider(name="n")), None, DASH)
 
 
 def test_the_reported_resource_class_stays_when_the_majority_changes() -> None:
@@ -105,17 +104,36 @@ def test_a_former_class_that_is_held_is_reserved_until_it_is_released(remembers:
         assert one.stock(1) == {"CUSTOM_SILVER": 0}
 
 
-def test_a_class_in_another_form_than_ours_is_named_and_stays_without_a_memory() -> None:
+@pytest.mark.parametrize("remembers", [True, False])
+def test_a_class_in_another_form_than_ours_stays(remembers: bool) -> None:
     with world() as one:
         one.nodes.classes = {1: "gold"}
         one.sync()
         one.offer(1, "CUSTOM_LICENCE")
-        (one.folder / MEMORY_NAME).unlink()
+        if not remembers:
+            (one.folder / MEMORY_NAME).unlink()
+        one.nodes.classes = {1: "silver"}
+
+        assert one.sync().count(Status.CHANGED) == 1
+
+        assert set(one.stock(1)) == {"CUSTOM_SILVER", "CUSTOM_LICENCE"}
+
+
+@pytest.mark.parametrize("remembers", [True, False])
+def test_a_class_that_may_be_a_former_one_in_another_form_is_named(remembers: bool) -> None:
+    with world() as one:
+        one.nodes.classes = {1: "gold"}
+        one.sync()
+        one.offer(1, "CUSTOM_GOLD")
+        if not remembers:
+            (one.folder / MEMORY_NAME).unlink()
         one.nodes.classes = {1: "silver"}
 
         assert one.sync().count(Status.CONTESTED) == 1
 
-        assert set(one.stock(1)) == {"CUSTOM_GOLD", "CUSTOM_LICENCE"}
+        assert set(one.stock(1)) == {"CUSTOM_GOLD"}
+        assert one.sync(Wishes(force=True)).count(Status.CHANGED) == 1
+        assert set(one.stock(1)) == {"CUSTOM_SILVER"}
 
 
 def test_a_node_that_is_gone_is_reserved_before_it_is_deleted() -> None:
@@ -168,9 +186,10 @@ def test_a_node_that_is_gone_and_held_is_not_on_offer_when_it_is_released() -> N
 
         one.sync()
         one.free(1, "CUSTOM_GOLD")
-        assert one.sync().count(Status.HELD) == 1
+        assert one.sync().count(Status.GOING) == 1
 
         assert one.stock(1) == {"CUSTOM_GOLD": 1}
+        assert one.sync().count(Status.HELD) == 1
 
 
 def test_leftovers_that_are_held_count_against_the_limit_once() -> None:
@@ -328,7 +347,7 @@ def test_a_misfit_that_a_restored_placement_has_on_offer_is_reserved_again() -> 
 
 
 def test_a_memory_file_of_version_0_1_0_has_no_spelling(tmp_path: Path) -> None:
-    memory = NodesMemory(where="w", ironic="i", nodes={"n": KNOWN}, left={"o": GONE})
+    memory = NodesMemory(where="w", ironic="i", nodes={"n": KNOWN}, left={"o": 7.0})
     write_nodes(tmp_path, memory)
     assert read_nodes(tmp_path, "w", "i") == memory
 
@@ -398,6 +417,45 @@ def test_agents_of_a_ring_agree_on_a_node_that_is_renamed_into_a_collision() -> 
             agent.sync()
 
         assert len(one.offered()[CLASS]) == 1
+
+
+def test_a_node_that_wanders_between_two_shards_is_what_ironic_says_it_is() -> None:
+    with shards() as (one, two):
+        for step, agent in enumerate((one, two, one, two)):
+            one.nodes.elsewhere, two.nodes.elsewhere = (set(), {1}) if agent is one else ({1}, set())
+            one.nodes.classes[1] = f"class-{step}"
+            one.nodes.given[1] = two.nodes.given[1] = [f"CUSTOM_{step}", "CUSTOM_STEADY"]
+            one.sync()
+            two.sync()
+
+            assert one.stock(1) == {f"CUSTOM_CLASS_{step}": 0}
+            assert one.traits(1) == {f"CUSTOM_{step}", "CUSTOM_STEADY"}
+
+
+def test_a_node_without_a_class_that_cannot_be_deployed_is_off_offer_without_a_memory_too() -> None:
+    with world() as one:
+        one.nodes.classes = {1: "gold"}
+        one.sync()
+        (one.folder / MEMORY_NAME).unlink()
+        one.nodes.classes, one.nodes.maintenance = {1: None}, True
+
+        one.sync()
+
+        assert one.stock(1) == {"CUSTOM_GOLD": 1}
+
+
+def test_a_shard_without_a_memory_names_a_provider_without_a_node() -> None:
+    with shards() as (one, two):
+        one.nodes.classes |= {1: "gold", 2: "gold", 3: "gold", 4: None}
+        one.sync()
+        two.sync()
+        (one.folder / MEMORY_NAME).unlink()
+        del one.nodes.classes[1]
+
+        one.sync()
+
+        assert [(told.node, told.status) for told in one.sync().outcomes] == [(uuid_of(1), Status.STRAY)]
+        assert one.stock(1) == {"CUSTOM_GOLD": 0}
 
 
 CHANGES = st.lists(
