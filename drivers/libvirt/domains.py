@@ -8,7 +8,7 @@ from drivers.facts import Guest, GuestMemory, Tenant
 from drivers.host.archive import Document
 from drivers.host.parse import parse_cpu_set
 from drivers.libvirt.nodedev import parse_address
-from drivers.libvirt.xml import attribute, number, parse_xml, require
+from drivers.libvirt.xml import attribute, is_number, number, parse_xml, require
 from drivers.pci import PciAddress
 
 BINDING = ("strict", "restrictive")  # modes of numatune in which the kernel takes memory from the named cells only
@@ -95,7 +95,7 @@ def machine_of(document: Document) -> tuple[int, str] | None:
     """
     domain = parse_xml(document, "domain")
     id_, name = domain.get("id"), domain.findtext("name")
-    return (int(id_), name) if id_ is not None and id_.isdecimal() and name else None
+    return (int(id_), name) if id_ is not None and is_number(id_) and name else None
 
 
 def _parse_tenant(domain: Element, source: str) -> Tenant | None:
@@ -130,7 +130,7 @@ def _overridden(nova: Element, version: str) -> dict[str, int | None] | None:
         group, _, name = one.get("name", "").partition(":")
         if group.startswith("resources"):
             text, before = (one.text or "").strip(), found.get(name, 0)
-            found[name] = before + int(text) if before is not None and text.isdecimal() else None
+            found[name] = before + int(text) if before is not None and is_number(text) else None
     return found
 
 
@@ -144,7 +144,7 @@ def _disk_gb(nova: Element, version: str, source: str) -> int | None:
     if flavor is None:
         return None
     sizes = {name: flavor.findtext(f"{{{version}}}{name}") for name in ("disk", "ephemeral", "swap")}
-    if not all(text is not None and text.strip().isdecimal() for text in sizes.values()):
+    if not all(text is not None and is_number(text) for text in sizes.values()):
         return None
     disk, ephemeral, swap_mib = (number(str(text), source) for text in sizes.values())
     if root is None and disk:

@@ -63,8 +63,13 @@ def attribute(element: Element, name: str, source: str) -> str:
     return value
 
 
+def is_number(text: str) -> bool:
+    """Return whether a text is a whole number, not negative, of no more digits than libvirt's numbers have."""
+    return text.strip().isdecimal() and len(text.strip()) <= _DIGITS
+
+
 def number(text: str, source: str) -> int:
     """Parse a whole number, not negative; MalformedFact where the text is something else."""
-    if not (text.strip().isdecimal() and len(text.strip()) <= _DIGITS):
+    if not is_number(text):
         raise MalformedFact(f"{source} has {text[:40]!r} where a whole number belongs")
     return int(text)

@@ -82,6 +82,7 @@ def test_a_flavor_names_the_classes_of_its_resources() -> None:
         ("resources_GPU1:CUSTOM_GPU", "3"),
         ("resources:CUSTOM_ODD", "many"),
         ("resources1:CUSTOM_ODD", "1"),
+        ("resources:CUSTOM_LONG", "9" * 5000),
         ("trait:CUSTOM_FAST", "required"),
     )
     told = "".join(f"<n:extraSpec name='{name}'>{amount}</n:extraSpec>" for name, amount in specs)
@@ -89,7 +90,7 @@ def test_a_flavor_names_the_classes_of_its_resources() -> None:
     tenant = tenant_of(f"{OWNER}<n:flavor><n:extraSpecs>{told}</n:extraSpecs></n:flavor>")
 
     assert tenant is not None
-    assert tenant.overridden == {"VGPU": 2, "CUSTOM_GPU": 3, "CUSTOM_ODD": None}
+    assert tenant.overridden == {"VGPU": 2, "CUSTOM_GPU": 3, "CUSTOM_ODD": None, "CUSTOM_LONG": None}
 
 
 @pytest.mark.parametrize(
