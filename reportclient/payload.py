@@ -45,11 +45,19 @@ _UNKNOWN = "unknown"  # the type that placement reports for a consumer that was 
 
 
 def decode_listing(body: _Json) -> list[tuple[str, str, str | None, int]]:
-    """Return (uuid, name, parent's uuid or None, generation) of each provider in ``GET /resource_providers``."""
-    return [
+    """
+    Return (uuid, name, parent's uuid or None, generation) of each provider in ``GET /resource_providers``.
+
+    Raises:
+        ValueError: a provider is there twice.
+    """
+    rows = [
         (str(row["uuid"]), str(row["name"]), row["parent_provider_uuid"], int(row["generation"]))
         for row in body["resource_providers"]
     ]
+    if len({uuid for uuid, *_ in rows}) < len(rows) or len({name for _, name, *_ in rows}) < len(rows):
+        raise ValueError("a provider is there twice")
+    return rows
 
 
 @contextmanager

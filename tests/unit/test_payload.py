@@ -9,6 +9,7 @@ from reportclient.allocations import AllocationRequest
 from reportclient.payload import (
     decode_allocations,
     decode_inventories,
+    decode_listing,
     decode_request,
     decode_usages,
     encode_claim,
@@ -156,3 +157,10 @@ def test_an_amount_that_is_no_whole_number_is_no_amount(amount: object) -> None:
 def test_a_ratio_that_is_no_number_is_no_ratio(ratio: object) -> None:
     with pytest.raises(ValueError, match="is no number"):
         decode_inventories({"inventories": {"VCPU": {"total": 8, "allocation_ratio": ratio}}})
+
+
+@pytest.mark.parametrize("again", [{"uuid": "1", "name": "b"}, {"uuid": "2", "name": "a"}], ids=["uuid", "name"])
+def test_a_provider_that_is_listed_twice_is_no_answer(again: dict[str, str]) -> None:
+    rest = {"parent_provider_uuid": None, "generation": 1}
+    with pytest.raises(ValueError, match="twice"):
+        decode_listing({"resource_providers": [{"uuid": "1", "name": "a", **rest}, {**again, **rest}]})
