@@ -12,7 +12,8 @@ from agent.sync.decide.laws import Breach, Given, breaches
 from agent.sync.decide.layout import layout_of
 from agent.sync.decide.pool import DISK, Pool, leaves
 from agent.sync.decide.remembered import lasting, meanwhile, signs_on
-from agent.sync.decide.shaped import Shaped, shape_host, unread_uses, with_awaited, with_undecided, with_used
+from agent.sync.decide.reserving import plan_reservations
+from agent.sync.decide.shaped import Shaped, settle
 from agent.sync.decide.sharing import by_real_names, child_name, with_pool, without_pool
 from agent.sync.decide.standing import Standing, stand
 from agent.sync.decide.unmatched import lost_entries
@@ -38,6 +39,9 @@ class Draft:
     said: ObservedTree  # observed, without what the operator's files add, and with what operators reserved meanwhile
     ours: Ownership
     plan: Plan
+    through: Plan = field(
+        default_factory=Plan
+    )  # reservations alone, which are made where the rest of the plan is refused
     unplaceable: str  # why the wanted tree has no place for what guests hold; empty: it has, or no consumer must move
     contest: Contest | None  # None: no sign of a second writer
     went_back: bool  # True: placement is in an older state than the one that the last pass left
@@ -132,7 +136,8 @@ def _breaches(found: Draft, view: View, emitted: Names) -> tuple[Breach, ...]:
     shared = pool.plan if pool else Plan()
     stands = ObservedTree((pool.stands,) if pool and pool.stands else ())
     of_pool = breaches(shared, Given(observed=stands, emitted=Names(frozenset({DISK})))) if shared.operations else ()
-    return (*(breaches(found.plan, given) if found.plan.operations else ()), *of_pool)
+    plans = (one for one in (found.plan, found.through) if one.operations)
+    return (*(breach for one in plans for breach in breaches(one, given)), *of_pool)
 
 
 def _with_novas(found: Draft, view: View, side: Side) -> Draft:
@@ -168,11 +173,9 @@ def _without_pool(found: Draft, pool: Pool) -> Draft:
 
 def _decide(view: View, shaper: Shaper) -> Draft | Needs:
     standing = stand(view, shaper)
-    shaped = shape_host(view, shaper, standing)
-    if needs := unread_uses(view, standing, shaped):
-        return needs
-    shaped = with_undecided(view, standing, with_used(view, standing, shaped))
-    shaped = with_awaited(view, shaper, standing, shaped)
+    shaped = settle(view, shaper, standing)
+    if isinstance(shaped, Needs):
+        return shaped
     check_names(view.additions, view.observed, standing.observed, standing.formerly)
     wanted = want(view, shaper, standing, shaped)
     suspects = lost_entries(wanted.strays, standing.memory.configured, standing.observed, view.additions)
@@ -190,8 +193,11 @@ def _decide(view: View, shaper: Shaper) -> Draft | Needs:
         return way
     if needs := _unread_signs(view, shaped, way):
         return needs
+    through = plan_reservations(view, shaper, standing, shaped) if way.plan.operations else Plan()
+    if isinstance(through, Needs):
+        return through
     lacked = lacked_traits(standing) | unknown_standard(unseen, known)
-    return _draft(view, shaper, standing, shaped, wanted, way, lacked)
+    return replace(_draft(view, shaper, standing, shaped, wanted, way, lacked), through=through)
 
 
 def _unread_signs(view: View, shaped: Shaped, way: Way) -> Needs | None:
