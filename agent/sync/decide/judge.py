@@ -19,8 +19,9 @@ from drivers.facts import DiskUnread
 from reportclient.errors import UnsafePlan
 from reportclient.hold import device_classes
 from reportclient.names import NO_DEVICES
-from reportclient.ownership import MARKER, Names
-from reportclient.plan import Limits, Plan, Reparent, check_use, losses, shrinkage
+from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA, Names
+from reportclient.plan import Delete, Limits, Plan, Reparent, check_use, losses, shrinkage
+from reportclient.reserve import HELD, is_mark
 from reportclient.settings import lost_settings, set_back
 
 PATIENCE = 3  # passes in a row that must want the same loss, whatever else their plans change
@@ -83,7 +84,7 @@ def _judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
         return Verdict(refused=Status.UNSAFE, notes=forgotten, memory=memory)
     if not wishes.force and (waits := _converts_while_awaiting(draft) or _converts_while_undecided(draft)):
         return Verdict(refused=Status.UNSAFE, notes=waits, memory=memory)
-    if lost := _lost_settings(draft, terms.free_ratios):
+    if lost := _lost_settings(draft, terms.free_ratios) or _lost_names(draft):
         return Verdict(refused=Status.UNSAFE, notes=lost, memory=memory)
     try:
         check_use(draft.plan, draft.observed, draft.allocations_after, force=wishes.force)
@@ -271,6 +272,25 @@ def _lost_settings(draft: Draft, free_ratios: frozenset[str]) -> tuple[str, ...]
         away=draft.away,
         apart=apart,
     )
+
+
+def _lost_names(draft: Draft) -> tuple[str, ...]:
+    """Return why a conversion would lose traits and aggregates that a hand set; empty when it loses none."""
+    if draft.beside or draft.stands_in == draft.layout:
+        return ()
+    kept = frozenset[str]().union({OWNER_NOVA, MANAGED}, *(one.traits for one in draft.desired))
+    sentences = []
+    for seen in (draft.observed.by_uuid[step.uuid] for step in draft.plan.operations if isinstance(step, Delete)):
+        if HELD in seen.provider.traits:  # it stands for a lost device in any layout, and goes with it
+            continue
+        traits = frozenset(name for name in seen.provider.traits if not is_mark(name))
+        if names := sorted((traits - draft.ours.traits(seen) - kept) | seen.provider.aggregates):
+            sentences.append(
+                f"{', '.join(names)} on {seen.name}: this agent did not set that, and a conversion from "
+                f"{draft.stands_in} to {draft.layout} would delete it with its provider: take it off first, and put it "
+                f"on the providers of the new layout afterwards"
+            )
+    return tuple(sentences)
 
 
 def _lacks_reparenting(plan: Plan, microversion: tuple[int, int]) -> tuple[str, ...]:
