@@ -78,8 +78,8 @@ def _judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
     if wrong := _lacks_reparenting(draft.plan, terms.microversion) or _twice(draft) or _unplaceable(draft):
         return Verdict(refused=Status.UNSAFE, notes=wrong, memory=memory)
     if wrong := _renamed_unseen(draft):  # a memory of another moment is none
-        forgotten = replace(memory, observed=None, configured={}, reported={})
-        return Verdict(refused=Status.UNSAFE, notes=wrong, memory=forgotten)
+        unknown = replace(memory, observed=None, configured={}, reported={})
+        return Verdict(refused=Status.UNSAFE, notes=wrong, memory=unknown)
     if forgotten := _forgotten(draft):
         return Verdict(refused=Status.UNSAFE, notes=forgotten, memory=memory)
     if not wishes.force and (waits := _converts_while_awaiting(draft) or _converts_while_undecided(draft)):
