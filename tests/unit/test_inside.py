@@ -16,7 +16,7 @@ from drivers.base import Survey
 from drivers.errors import PolicyError
 from drivers.policy import Layout, Policy
 from inside_nova.decide import AllocationsNeeded
-from inside_nova.trees import apply_plan, decode_consumers, decode_tree, rows_of
+from inside_nova.trees import COMPUTE_NODE, apply_plan, decode_consumers, decode_tree, rows_of, take_away
 from reportclient.errors import TreeMismatch, Unplaceable, UnsafePlan
 from reportclient.ownership import MARKER, OWNER_NOVA
 from reportclient.plan import (
@@ -427,3 +427,22 @@ def test_nova_s_allocations_become_rows_of_this_tree_alone() -> None:
         ("full-guest", "VCPU", 1), ("full-guest", "MEMORY_MB", 64), ("full-guest", "SRIOV_NET_VF", 1),
     }  # fmt: skip
     assert consumers[0].slots[ABROAD] == {"DISK_GB": 5}
+
+
+@pytest.mark.parametrize(
+    ("provider", "named"),
+    [
+        ("full-guest", COMPUTE_NODE),
+        ("full-guest", "full-guest"),
+        ("full-guest_0000:81:00.0", "full-guest_0000:81:00.0"),
+    ],
+)
+def test_what_novas_files_add_is_taken_out_of_novas_tree(provider: str, named: str) -> None:
+    inside = Inside("full-guest", MemoryTree("full-guest", ROOT))
+    inside.call("devices")
+    before = inside.tree.data(provider)
+    inside.tree.update_inventory(provider, {**before.inventory, "CUSTOM_LICENSE": {"total": 4}})
+
+    take_away(inside.tree, "full-guest", {named: frozenset({"CUSTOM_LICENSE"}), "another": frozenset({"VCPU"})})
+
+    assert inside.tree.data(provider) == before
