@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from drivers.errors import DiscoveryError
+from drivers.errors import DiscoveryError, Vanished
 from drivers.events import OnOperation, Wake, untold
 from drivers.facts import CpuMap, Versions
 from drivers.host.archive import Document
@@ -237,15 +237,32 @@ class LiveConnection:
         return self._session.document(f"features of CPU {name}", text)
 
     def node_devices(self) -> tuple[tuple[str, Document], ...]:
-        return self._devices(_device_kinds())
+        """
+        Return name and XML of the node devices of all kinds that are parsed.
+
+        Raises:
+            Vanished: a mediated device came or went meanwhile: it and its card's free instances may count it twice.
+        """
+        found = self._devices(_device_kinds())
+        if any("mdev_types" in document.text for _, document in found):
+            names = {name for name, _ in found} ^ {device.name() for device in self._listed(_device_kinds())}
+            if changed := sorted(name for name in names if name.startswith("mdev_")):
+                raise Vanished(f"{changed[0]} came or went while the devices were read")
+        return found
 
     def all_devices(self) -> tuple[tuple[str, Document], ...]:
         """Return name and XML of the node devices of all kinds, as libvirt has them now."""
         return self._devices(0)
 
     def _devices(self, kinds: int) -> tuple[tuple[str, Document], ...]:
+        """Return name and XML of the node devices of these kinds, as ``_listed``."""
+        devices = self._listed(kinds)
+        with self._session.timed("virNodeDeviceGetXMLDesc"):
+            return tuple((name, self._dump(device, name)) for device in devices for name in (device.name(),))
+
+    def _listed(self, kinds: int) -> list[Any]:
         """
-        Return name and XML of the node devices of these kinds (VIR_CONNECT_LIST_NODE_DEVICES_*; 0: of all kinds).
+        Return the node devices of these kinds (VIR_CONNECT_LIST_NODE_DEVICES_*; 0: of all kinds).
 
         Only devices that exist: a mediated device that is only defined takes nothing of its card.
         """
@@ -254,9 +271,7 @@ class LiveConnection:
             active = libvirt.VIR_CONNECT_LIST_NODE_DEVICES_ACTIVE if lists_defined else 0
             if kinds and self._lib_version() >= LIBVIRT_VDPA_DEVICES:
                 kinds |= libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_VDPA
-            devices = self._session.libvirt.listAllDevices(kinds | active)
-        with self._session.timed("virNodeDeviceGetXMLDesc"):
-            return tuple((name, self._dump(device, name)) for device in devices for name in (device.name(),))
+            return list(self._session.libvirt.listAllDevices(kinds | active))
 
     def _dump(self, device: Any, name: str) -> Document:
         """

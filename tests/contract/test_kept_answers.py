@@ -11,7 +11,7 @@ import pytest
 from agent.settings.log import QUIET
 from beds.clock import Clock
 from beds.function import NAME, xml
-from drivers.errors import DiscoveryError
+from drivers.errors import DiscoveryError, Vanished
 from drivers.libvirt.capabilities import Offer
 from drivers.libvirt.connection import LiveConnection
 from drivers.libvirt.nodedev import parse_devices
@@ -299,3 +299,42 @@ def test_the_service_logs_no_answer_of_libvirt(live: Live, caplog: pytest.LogCap
 
 def test_the_memory_of_a_host_without_cells_is_what_libvirt_tells_nova(live: Live) -> None:
     assert live().memory_mib() == 9000
+
+
+GPU = "<device><name>gpu</name><capability type='pci'><capability type='mdev_types'/></capability></device>"
+
+
+class Named:
+    """A node device, as libvirt-python has it."""
+
+    def __init__(self, name: str, text: str = "<device/>") -> None:
+        self._name, self._text = name, text
+
+    def name(self) -> str:
+        return self._name
+
+    def XMLDesc(self, _flags: int) -> str:  # noqa: N802 - libvirt's name
+        return self._text
+
+
+@pytest.mark.parametrize(("before", "after"), [({"mdev_1"}, set()), (set(), {"mdev_1"}), ({"mdev_1"}, {"mdev_2"})])
+def test_a_mediated_device_that_comes_or_goes_while_devices_are_read_means_another_look(
+    live: Live, opened: list[Libvirt], monkeypatch: pytest.MonkeyPatch, before: set[str], after: set[str]
+) -> None:
+    """It would count beside the free instances of its card, which may count it too."""
+    lists = [[Named("gpu", GPU), *map(Named, names)] for names in (after, after, after, before)]
+    monkeypatch.setattr(opened[-1], "listAllDevices", lambda _kinds: lists.pop())
+    connection = live()
+
+    with pytest.raises(Vanished, match="mdev_"):
+        connection.node_devices()
+    assert {name for name, _ in connection.node_devices()} == {"gpu", *after}
+
+
+def test_an_interface_that_goes_while_devices_are_read_means_no_other_look(
+    live: Live, opened: list[Libvirt], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lists = [[Named("gpu", GPU)], [Named("gpu", GPU), Named("net_vnet0_fe_54_00_00_00_01")]]
+    monkeypatch.setattr(opened[-1], "listAllDevices", lambda _kinds: lists.pop())
+
+    assert len(live().node_devices()) == 2
